@@ -1,0 +1,1 @@
+"""A node's operations, behind the RPC procedures of `ganeti.rpc.table`."""

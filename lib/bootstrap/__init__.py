@@ -1,0 +1,1 @@
+"""What happens before there is a master daemon: init, destroy, joining nodes."""

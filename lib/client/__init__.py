@@ -1,0 +1,1 @@
+"""The gnt-* commands: one package a program, one module a subcommand."""

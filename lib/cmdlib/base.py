@@ -1,0 +1,175 @@
+"""What a logical unit is: one opcode's checks and actions.
+
+A unit never talks to a socket, a clock or a thread: it gets a `Context`. The
+phases are called in order by `ganeti.mcpu`: `check_arguments`, `expand_names`,
+`declare_locks` per level, `check_prereq`, pre hooks, `execute`, post hooks.
+Nothing may be changed before `execute`; with ``dry_run`` the unit ends after
+`check_prereq` and returns `dry_run_result`.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
+
+from ganeti import clock, config, errors, locking, objects, opcodes, pathutils, rpc
+from ganeti.constants import ecodes
+
+O = TypeVar("O", bound=opcodes.Opcode)  # noqa: E741
+
+
+class _All:
+    def __repr__(self) -> str:
+        return "ALL"
+
+
+#: In a lock declaration: every lock of the level, and those still to come.
+ALL: Final = _All()
+
+
+class Feedback(Protocol):
+    """Lines for the job log."""
+
+    def info(self, text: str) -> None:
+        """Log a line."""
+
+    def warn(self, text: str) -> None:
+        """Log a line that begins with a warning mark."""
+
+    def step(self, number: int, total: int, text: str) -> None:
+        """Log ``STEP number/total text``."""
+
+    def entry(self, kind: str, payload: Any) -> None:
+        """Log an entry of another kind, see ``constants.jobqueue`` ELOG_*."""
+
+
+@dataclasses.dataclass
+class LockRequest:
+    """What one opcode wants to hold.
+
+    Attributes:
+        names: level -> lock names or `ALL`; a level not mentioned is skipped.
+        shared: levels whose locks are taken shared.
+        add: level -> names that are created, held exclusively, and dropped again if
+            the object does not exist afterwards.
+        opportunistic: levels where what is free is enough.
+        opportunistic_count: level -> fewest locks to get there.
+    """
+
+    names: dict[locking.Level, Sequence[str] | _All] = dataclasses.field(
+        default_factory=dict
+    )
+    shared: set[locking.Level] = dataclasses.field(default_factory=set)
+    add: dict[locking.Level, Sequence[str]] = dataclasses.field(default_factory=dict)
+    opportunistic: set[locking.Level] = dataclasses.field(default_factory=set)
+    opportunistic_count: dict[locking.Level, int] = dataclasses.field(
+        default_factory=dict
+    )
+
+
+class Locks(Protocol):
+    """The locks of the running opcode."""
+
+    def owned(self, level: locking.Level) -> frozenset[str]:
+        """Return the names held at a level."""
+
+    def release(self, level: locking.Level, *, keep: Sequence[str] = ()) -> None:
+        """Give back locks early, all but some."""
+
+    def downgrade(self, level: locking.Level, names: Sequence[str]) -> None:
+        """Turn exclusive locks into shared ones."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """The world as a logical unit sees it.
+
+    Attributes:
+        config: the configuration; ``config.snapshot()`` is the newest value.
+        rpc: node calls.
+        clock: time.
+        paths: files of the master.
+        log: the job's log.
+        locks: what the opcode holds.
+        owner: execution id for reservations, such as ``job-812/0``.
+        lookup_host: name -> (full name, addresses); raises ResolverError.
+    """
+
+    config: "config.Config"
+    rpc: "rpc.Runner"
+    clock: clock.Clock
+    paths: pathutils.Paths
+    log: Feedback
+    locks: Locks
+    owner: str
+    lookup_host: Callable[[str], tuple[str, Sequence[str]]]
+
+    @property
+    def snapshot(self) -> objects.Snapshot:
+        """The newest configuration."""
+        return self.config.snapshot()
+
+
+@dataclasses.dataclass(frozen=True)
+class SubmitJobs:
+    """Result of an opcode that submits jobs.
+
+    Attributes:
+        jobs: one list of opcodes per job; ``depends`` may count backwards.
+        other: further members of the result object.
+    """
+
+    jobs: Sequence[Sequence[opcodes.Opcode]]
+    other: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+class LogicalUnit(Generic[O]):
+    """One opcode at work. Subclasses live one a module, see `ganeti.cmdlib.units`.
+
+    Class attributes: ``EXCLUSIVE`` takes the big lock exclusively, ``HOOKS_PATH``
+    and ``HOOKS_TYPE`` name the hook directories and the object kind (None: the
+    opcode runs no hooks).
+    """
+
+    EXCLUSIVE: ClassVar[bool] = False
+    HOOKS_PATH: ClassVar[str | None] = None
+    HOOKS_TYPE: ClassVar[str | None] = None
+
+    def __init__(self, op: O, context: Context) -> None:
+        self.op = op
+        self.ctx = context
+        self.locks = LockRequest()
+
+    def check_arguments(self) -> None:
+        """Check the opcode alone, without the cluster. Raises OpPrereqError."""
+
+    def expand_names(self) -> None:
+        """Turn names into uuids and declare the first locks in ``self.locks``."""
+
+    def declare_locks(self, level: locking.Level) -> None:
+        """Complete the declaration of a level, holding those below it."""
+
+    def check_prereq(self) -> None:
+        """Check the cluster; changes nothing. Raises OpPrereqError."""
+
+    def hooks_env(self) -> dict[str, str]:
+        """Return the variables of the hooks, without prefix."""
+        return {}
+
+    def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the node uuids of the pre and of the post hooks."""
+        return (), ()
+
+    def dry_run_result(self) -> Any:
+        """Return the result of a run that ends after the checks."""
+        return None
+
+    def execute(self) -> Any:
+        """Do the work; return the result or `SubmitJobs`. Raises OpExecError."""
+        raise errors.ProgrammerError(f"{type(self).__name__} has no execute")
+
+    # Helpers for all units
+    def prereq(
+        self, text: str, ecode: str = ecodes.ECODE_INVAL
+    ) -> errors.OpPrereqError:
+        """Return the error for a request that cannot be done."""
+        return errors.OpPrereqError(text, ecode)

@@ -1,0 +1,1 @@
+"""The master's writer of the configuration: edits, reservations, checks, ssconf."""

@@ -1,0 +1,13 @@
+"""Exit codes of commands and daemons."""
+
+from typing import Final
+
+EXIT_SUCCESS: Final = 0
+EXIT_FAILURE: Final = 1
+EXIT_NOTCLUSTER: Final = 5
+EXIT_NOTMASTER: Final = 11
+EXIT_NODESETUP_ERROR: Final = 12
+#: User confirmation needed.
+EXIT_CONFIRMATION: Final = 13
+#: A query named an unknown field.
+EXIT_UNKNOWN_FIELD: Final = 14

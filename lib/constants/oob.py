@@ -1,0 +1,21 @@
+"""Out-of-band commands and status words."""
+
+from typing import Final
+
+OOB_POWER_ON: Final = "power-on"
+OOB_POWER_OFF: Final = "power-off"
+OOB_POWER_CYCLE: Final = "power-cycle"
+OOB_POWER_STATUS: Final = "power-status"
+OOB_HEALTH: Final = "health"
+OOB_COMMANDS: Final = ("health", "power-cycle", "power-off", "power-on", "power-status")
+#: Key of the power-status answer object.
+OOB_POWER_STATUS_POWERED: Final = "powered"
+OOB_STATUS_OK: Final = "OK"
+OOB_STATUS_WARNING: Final = "WARNING"
+OOB_STATUS_CRITICAL: Final = "CRITICAL"
+OOB_STATUS_UNKNOWN: Final = "UNKNOWN"
+OOB_STATUSES: Final = ("CRITICAL", "OK", "UNKNOWN", "WARNING")
+#: Seconds.
+OOB_TIMEOUT: Final = 60
+#: Seconds.
+OOB_POWER_DELAY: Final = 2.0

@@ -1,0 +1,33 @@
+"""Key types and the members of the SSH set-up messages."""
+
+from typing import Final
+
+SSHK_ALL: Final = ("dsa", "ecdsa", "rsa")
+SSH_DEFAULT_KEY_TYPE: Final = "rsa"
+SSH_DEFAULT_KEY_BITS: Final = 2048
+SSHAK_ALL: Final = ("ssh-dss", "ssh-rsa")
+SSHS_ACTIONS: Final = ("add", "clear", "override", "remove", "replace_or_add")
+SSHS_CLUSTER_NAME: Final = "cluster_name"
+SSHS_SSH_HOST_KEY: Final = "ssh_host_key"
+SSHS_SSH_ROOT_KEY: Final = "ssh_root_key"
+SSHS_SSH_AUTHORIZED_KEYS: Final = "authorized_keys"
+SSHS_SSH_PUBLIC_KEYS: Final = "public_keys"
+SSHS_SSH_KEY_TYPE: Final = "ssh_key_type"
+SSHS_SSH_KEY_BITS: Final = "ssh_key_bits"
+SSHS_NODE_DAEMON_CERTIFICATE: Final = "node_daemon_certificate"
+SSHS_SUFFIX: Final = "suffix"
+SSHS_GENERATE: Final = "generate"
+NDS_CLUSTER_NAME: Final = "cluster_name"
+NDS_NODE_DAEMON_CERTIFICATE: Final = "node_daemon_certificate"
+NDS_HMAC: Final = "hmac_key"
+NDS_SSCONF: Final = "ssconf"
+NDS_START_NODE_DAEMON: Final = "start_node_daemon"
+NDS_NODE_NAME: Final = "node_name"
+NDS_ACTION: Final = "action"
+CRYPTO_ACTIONS: Final = ("create", "delete", "get")
+CRYPTO_TYPES: Final = ("ssl",)
+CRYPTO_OPTION_CERT_FILE: Final = "cert_file"
+CRYPTO_OPTION_SERIAL_NO: Final = "serial_no"
+#: Pseudo node uuid for the first certificate.
+CRYPTO_BOOTSTRAP: Final = "bootstrap"
+OPENSSL_CIPHERS: Final = "HIGH:-DES:-3DES:-EXPORT:-DH"

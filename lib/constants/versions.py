@@ -1,0 +1,35 @@
+"""Release, protocol and file format versions."""
+
+from typing import Final
+
+#: Shown by --version; ssconf release_version.
+RELEASE_VERSION: Final = "3.1.1"
+VERSION_MAJOR: Final = 3
+VERSION_MINOR: Final = 1
+VERSION_REVISION: Final = 1
+CONFIG_MAJOR: Final = 3
+CONFIG_MINOR: Final = 1
+#: Always 0, so patch releases share the config version.
+CONFIG_REVISION: Final = 0
+CONFIG_VERSION: Final = 3010000
+PROTOCOL_VERSION: Final = 3010000
+#: Equals CONFIG_VERSION; optional field in luxi requests.
+LUXI_VERSION: Final = 3010000
+RAPI_VERSION: Final = 2
+#: Names the versioned library dirs.
+DIR_VERSION: Final = "3.1"
+OS_API_V10: Final = 10
+OS_API_V15: Final = 15
+OS_API_V20: Final = 20
+OS_API_VERSIONS: Final = (10, 15, 20)
+#: Version in export config.ini.
+EXPORT_VERSION: Final = 0
+HOOKS_VERSION: Final = 2
+IALLOCATOR_VERSION: Final = 2
+#: Remote import/export handshake.
+RIE_VERSION: Final = 0
+JOB_QUEUE_VERSION: Final = 1
+CONFD_PROTOCOL_VERSION: Final = 1
+MOND_LATEST_API_VERSION: Final = 1
+#: Version text of built-in collectors.
+BUILTIN_DATA_COLLECTOR_VERSION: Final = "B"

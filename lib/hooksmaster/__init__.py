@@ -1,0 +1,1 @@
+"""Running hook scripts around opcodes, on many nodes."""

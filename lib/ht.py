@@ -1,0 +1,262 @@
+"""Parameter types: what a value must look like, and how to say so.
+
+Types are ordinary annotations checked by msgspec; constraints and descriptions
+ride on them. Specified in the opcode tables. Cross-field rules do not belong
+here: a logical unit checks those.
+"""
+
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+from ganeti import errors
+from ganeti.constants import ecodes
+from msgspec import Meta
+
+
+class Doc(str):
+    """One line of text about an opcode parameter, inside ``Annotated``."""
+
+    __slots__ = ()
+
+
+class Hidden(NamedTuple):
+    """Marks values that logs and queries never show; ``stored`` false: nor files."""
+
+    stored: bool
+
+
+NonEmptyStr = Annotated[str, Meta(min_length=1, description="a non-empty text")]
+PosInt = Annotated[int, Meta(gt=0, description="a number above 0")]
+NonNegInt = Annotated[int, Meta(ge=0, description="a number, 0 or more")]
+DiskIndex = Annotated[int, Meta(ge=0, le=15, description="a disk index, 0 to 15")]
+IPv4Address = Annotated[str, Meta(pattern=r"^\d{1,3}(\.\d{1,3}){3}$")]
+IPv4Network = Annotated[str, Meta(pattern=r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}$")]
+IPv6Address = Annotated[str, Meta(pattern=r"^[0-9a-fA-F:.]*:[0-9a-fA-F:.]*$")]
+IPv6Network = Annotated[str, Meta(pattern=r"^[0-9a-fA-F:.]*:[0-9a-fA-F:.]*/\d{1,3}$")]
+Private = Annotated[Any, Hidden(stored=True)]
+Secret = Annotated[Any, Hidden(stored=False)]
+
+JobId = Annotated[int, Meta(ge=0)] | Annotated[str, Meta(pattern=r"^\d+$")]
+JobDependId = Annotated[int, Meta()] | Annotated[str, Meta(pattern=r"^\d+$")]
+FinalStatus = Literal["canceled", "success", "error"]
+Depends = list[tuple[JobDependId, list[FinalStatus]]]
+ReasonEntry = tuple[str, str, int]
+Priority = Literal[-10, 0, 10]
+
+NicKey = Literal["bridge", "ip", "link", "mac", "mode", "name", "network", "vlan"]
+NicSpec = dict[NicKey, str | None]
+DiskSpec = dict[str, NonEmptyStr | int]
+#: ``[[op, index or name, spec]]``, or the old ``[[op or index, spec]]``; the logical
+#: unit takes them apart with `parse_mods`.
+NicMods = list[list[Any]]
+DiskMods = list[list[Any]]
+RecreateDisks = list[DiskIndex | tuple[DiskIndex, DiskSpec]]
+
+
+class JobList(msgspec.Struct):
+    """Result of an opcode that submits jobs: ``{"jobs": [[ok, id or text]]}``."""
+
+    jobs: list[tuple[bool, int | str]]
+
+
+class MultiAllocResult(JobList):
+    """`JobList` with the names that were placed and those that were not."""
+
+    allocatable: list[str]
+    failed: list[str]
+
+
+class FieldDef(msgspec.Struct):
+    """Definition of one query field."""
+
+    name: str
+    title: str
+    kind: str
+    doc: str
+
+
+class QueryFieldsResponse(msgspec.Struct):
+    """Answer to a question for field definitions."""
+
+    fields: list[FieldDef]
+
+
+class QueryResponse(msgspec.Struct):
+    """Answer to a query: rows of ``[status, value]``."""
+
+    fields: list[FieldDef]
+    data: list[list[tuple[int, Any]]]
+
+
+AdminStateSource = Literal["admin", "user"]
+AllocPolicy = Literal["preferred", "last_resort", "unallocable"]
+DdmSimple = Literal["add", "attach", "detach", "remove"]
+DdmFull = Literal["add", "attach", "detach", "modify", "remove"]
+DiskTemplate = Literal[
+    "blockdev",
+    "diskless",
+    "drbd",
+    "ext",
+    "file",
+    "gluster",
+    "plain",
+    "rbd",
+    "sharedfile",
+]
+EvacuateMode = Literal["all", "primary-only", "secondary-only"]
+ExportMode = Literal["local", "remote"]
+FileDriver = Literal["blktap", "blktap2", "loop"]
+Hypervisor = Literal["chroot", "fake", "kvm", "lxc", "xen-hvm", "xen-pvm"]
+IallocatorDirection = Literal["in", "out"]
+IallocatorMode = Literal[
+    "allocate",
+    "allocate-secondary",
+    "change-group",
+    "multi-allocate",
+    "node-evacuate",
+    "relocate",
+]
+InstanceCreateMode = Literal["create", "import", "remote-import"]
+MigrationMode = Literal["live", "non-live"]
+NicMode = Literal["bridged", "openvswitch", "pool", "routed"]
+OobCommand = Literal["health", "power-cycle", "power-off", "power-on", "power-status"]
+QueryResource = Literal[
+    "cluster",
+    "export",
+    "extstorage",
+    "filter",
+    "group",
+    "instance",
+    "job",
+    "lock",
+    "network",
+    "node",
+    "os",
+]
+RebootType = Literal["full", "hard", "soft"]
+ReplaceDisksMode = Literal[
+    "replace_auto",
+    "replace_new_secondary",
+    "replace_on_primary",
+    "replace_on_secondary",
+]
+ResultStatus = Literal[0, 1, 2, 3, 4]
+SshKeyType = Literal["dsa", "ecdsa", "rsa"]
+StorageType = Literal[
+    "blockdev",
+    "diskless",
+    "ext",
+    "file",
+    "gluster",
+    "lvm-pv",
+    "lvm-vg",
+    "rados",
+    "sharedfile",
+]
+TagKind = Literal["cluster", "instance", "network", "node", "nodegroup"]
+VerifyEcode = Literal[
+    "ECLUSTERCERT",
+    "ECLUSTERCFG",
+    "ECLUSTERCLIENTCERT",
+    "ECLUSTERDANGLINGINST",
+    "ECLUSTERDANGLINGNODES",
+    "ECLUSTERFILECHECK",
+    "EEXTAGS",
+    "EGROUPDIFFERENTPVSIZE",
+    "EINSTANCEBADNODE",
+    "EINSTANCEDOWN",
+    "EINSTANCEFAULTYDISK",
+    "EINSTANCELAYOUT",
+    "EINSTANCEMISSINGCFGPARAMETER",
+    "EINSTANCEMISSINGDISK",
+    "EINSTANCEPOLICY",
+    "EINSTANCESPLITGROUPS",
+    "EINSTANCEUNSUITABLENODE",
+    "EINSTANCEWRONGNODE",
+    "ENODEDRBD",
+    "ENODEDRBDHELPER",
+    "ENODEDRBDVERSION",
+    "ENODEFILECHECK",
+    "ENODEFILESTORAGEPATHS",
+    "ENODEFILESTORAGEPATHUNUSABLE",
+    "ENODEGLUSTERSTORAGEPATHUNUSABLE",
+    "ENODEHOOKS",
+    "ENODEHV",
+    "ENODELVM",
+    "ENODEN1",
+    "ENODENET",
+    "ENODEOOBPATH",
+    "ENODEORPHANINSTANCE",
+    "ENODEORPHANLV",
+    "ENODEOS",
+    "ENODERPC",
+    "ENODESETUP",
+    "ENODESHAREDFILESTORAGEPATHUNUSABLE",
+    "ENODESSH",
+    "ENODETIME",
+    "ENODEUSERSCRIPTS",
+    "ENODEVERSION",
+]
+VerifyOptionalCheck = Literal["hvparam_assessment", "nplusone_mem"]
+
+
+def convert(value: Any, kind: Any, what: str) -> Any:
+    """Return ``value`` as ``kind``.
+
+    Args:
+        value: JSON types.
+        kind: an annotation.
+        what: names the value in the error, such as ``OP_TEST_DELAY``.
+
+    Raises:
+        OpPrereqError: the value does not fit; says where, wanted and found.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as err:
+        raise errors.OpPrereqError(f"{what}: {err}", ecodes.ECODE_INVAL) from err
+
+
+class Modification(NamedTuple):
+    """One change of a list: operation, index or name or None, and the new values."""
+
+    op: DdmFull
+    item: int | str | None
+    spec: dict[str, Any]
+
+
+def parse_mods(mods: list[list[Any]], kind: Any, what: str) -> list[Modification]:
+    """Return typed modifications for both wire forms.
+
+    Args:
+        mods: as in the opcode.
+        kind: `NicSpec` or `DiskSpec`.
+        what: names the parameter in the error, such as ``instance web1: nics``.
+
+    Raises:
+        OpPrereqError: a row has neither form, or an unknown operation.
+    """
+    found = []
+    for row in mods:
+        if len(row) == 2:
+            item: int | str | None
+            op, item, spec = row[0], None, row[1]
+            if op not in ("add", "attach", "detach", "remove"):
+                op, item = "modify", op
+            elif op not in {"add", "attach"}:
+                item = -1
+        elif len(row) == 3:
+            op, item, spec = row
+        else:
+            raise errors.OpPrereqError(
+                f"{what}: wanted [operation, item, values], found {row!r}",
+                ecodes.ECODE_INVAL,
+            )
+        found.append(
+            Modification(
+                convert(op, DdmFull, what),
+                convert(item, int | str | None, what),
+                convert(spec, kind, what),
+            )
+        )
+    return found

@@ -1,0 +1,1 @@
+"""HTTPS: a cheroot server with pyOpenSSL and a pycurl client; no policy."""

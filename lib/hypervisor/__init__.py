@@ -1,0 +1,1 @@
+"""Hypervisor drivers, node side: one class each, no policy."""

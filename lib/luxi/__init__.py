@@ -1,0 +1,1 @@
+"""LUXI, the local JSON protocol: framing, client, server loop; no policy."""

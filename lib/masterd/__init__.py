@@ -1,0 +1,1 @@
+"""The master daemon as a service: LUXI methods over queue, store and nodes."""

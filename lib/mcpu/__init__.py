@@ -1,0 +1,1 @@
+"""The engine: takes one opcode through locks, checks, hooks and execution."""

@@ -1,0 +1,244 @@
+"""The cluster as a value: all records at one revision, with their indexes.
+
+A snapshot is immutable and shares structure with its predecessors, so that
+`Snapshot.apply` costs what changed and readers need no lock.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, TypeVar, cast
+
+import immutables
+from ganeti import errors
+from ganeti.objects.base import Record
+from ganeti.objects.cluster import Cluster
+from ganeti.objects.disk import Disk
+from ganeti.objects.filters import FilterRule
+from ganeti.objects.group import NodeGroup
+from ganeti.objects.instance import Instance
+from ganeti.objects.network import Network
+from ganeti.objects.node import Node
+
+R = TypeVar("R", bound=Record)
+
+#: Record class by table. ``cluster`` has one row, with an empty key.
+TABLES: Final[dict[str, type[Record]]] = {
+    "cluster": Cluster,
+    "nodes": Node,
+    "nodegroups": NodeGroup,
+    "instances": Instance,
+    "disks": Disk,
+    "networks": Network,
+    "filters": FilterRule,
+}
+CLUSTER_KEY: Final = ""
+#: Tables whose records have a unique ``name``.
+_NAMED: Final = ("nodes", "nodegroups", "instances", "networks")
+
+_EMPTY: Final[immutables.Map[str, Any]] = immutables.Map()
+_NO_KEYS: Final[frozenset[str]] = frozenset()
+
+
+class Update(NamedTuple):
+    """One changed record; ``record`` None removes it."""
+
+    table: str
+    key: str
+    record: Record | None
+
+
+class Snapshot:
+    """All records at ``revision``, written under master ``term``.
+
+    Tables are ``Mapping[uuid, record]``. Do not assign to attributes.
+    """
+
+    __slots__ = ("_index", "_tables", "revision", "term")
+
+    def __init__(
+        self,
+        revision: int = 0,
+        term: int = 0,
+        tables: Mapping[str, Any] | None = None,
+        index: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.revision = revision
+        self.term = term
+        self._tables: dict[str, Any] = dict.fromkeys(TABLES, _EMPTY) | dict(
+            tables or {}
+        )
+        self._index: dict[str, Any] = dict(index or {})
+
+    # Tables
+    def table(self, name: str) -> Mapping[str, Any]:
+        """Return a table by name, see `TABLES`."""
+        return cast("Mapping[str, Any]", self._tables[name])
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster record.
+
+        Raises:
+            ConfigurationError: there is none yet.
+        """
+        record = self._tables["cluster"].get(CLUSTER_KEY)
+        if record is None:
+            raise errors.ConfigurationError("the configuration has no cluster record")
+        return cast("Cluster", record)
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """Nodes by uuid."""
+        return cast("Mapping[str, Node]", self._tables["nodes"])
+
+    @property
+    def nodegroups(self) -> Mapping[str, NodeGroup]:
+        """Node groups by uuid."""
+        return cast("Mapping[str, NodeGroup]", self._tables["nodegroups"])
+
+    @property
+    def instances(self) -> Mapping[str, Instance]:
+        """Instances by uuid."""
+        return cast("Mapping[str, Instance]", self._tables["instances"])
+
+    @property
+    def disks(self) -> Mapping[str, Disk]:
+        """Disks by uuid, top-level ones only."""
+        return cast("Mapping[str, Disk]", self._tables["disks"])
+
+    @property
+    def networks(self) -> Mapping[str, Network]:
+        """Networks by uuid."""
+        return cast("Mapping[str, Network]", self._tables["networks"])
+
+    @property
+    def filters(self) -> Mapping[str, FilterRule]:
+        """Job filter rules by uuid."""
+        return cast("Mapping[str, FilterRule]", self._tables["filters"])
+
+    # Names and relations
+    def uuid_of(self, table: str, name: str) -> str | None:
+        """Return the uuid for an exact name in a named table."""
+        return cast("str | None", self._index.get(f"{table}.name", _EMPTY).get(name))
+
+    def names(self, table: str) -> Mapping[str, str]:
+        """Return name -> uuid of a named table."""
+        return cast("Mapping[str, str]", self._index.get(f"{table}.name", _EMPTY))
+
+    def nodes_in_group(self, group_uuid: str) -> frozenset[str]:
+        """Return the uuids of a group's nodes."""
+        return self._set("group.nodes", group_uuid)
+
+    def primary_instances(self, node_uuid: str) -> frozenset[str]:
+        """Return the uuids of the instances whose primary node it is."""
+        return self._set("node.primaries", node_uuid)
+
+    def secondary_instances(self, node_uuid: str) -> frozenset[str]:
+        """Return the uuids of the instances with a disk there, but not primary."""
+        return frozenset(
+            owner
+            for disk in self._set("node.disks", node_uuid)
+            if (owner := self.disk_owner(disk)) is not None
+            and self.instances[owner].primary_node != node_uuid
+        )
+
+    def disk_owner(self, disk_uuid: str) -> str | None:
+        """Return the uuid of the instance that a disk is attached to."""
+        return cast("str | None", self._index.get("disk.owner", _EMPTY).get(disk_uuid))
+
+    def instance_disks(self, instance: Instance) -> tuple[Disk, ...]:
+        """Return the disks of an instance in order."""
+        return tuple(self.disks[uuid] for uuid in instance.disks)
+
+    def disk_template(self, instance: Instance) -> str:
+        """Return its template: ``diskless`` without disks, ``mixed`` if they differ."""
+        kinds = {self.disks[uuid].dev_type for uuid in instance.disks}
+        if not kinds:
+            return "diskless"
+        return kinds.pop() if len(kinds) == 1 else "mixed"
+
+    def instance_nodes(self, instance: Instance) -> tuple[str, ...]:
+        """Return its node uuids: the primary, then the others sorted."""
+        others = {
+            node for uuid in instance.disks for node in self.disks[uuid].nodes
+        } - {instance.primary_node}
+        return (instance.primary_node, *sorted(others))
+
+    def secondary_nodes(self, instance: Instance) -> tuple[str, ...]:
+        """Return the uuids of the nodes that mirror its disks (drbd only)."""
+        others = {
+            node
+            for uuid in instance.disks
+            if self.disks[uuid].dev_type == "drbd"
+            for node in self.disks[uuid].nodes
+        } - {instance.primary_node}
+        return tuple(sorted(others))
+
+    def _set(self, index: str, key: str) -> frozenset[str]:
+        return cast("frozenset[str]", self._index.get(index, _EMPTY).get(key, _NO_KEYS))
+
+    # Changing
+    def apply(
+        self,
+        updates: Iterable[Update],
+        *,
+        revision: int | None = None,
+        term: int | None = None,
+    ) -> "Snapshot":
+        """Return the next snapshot; costs what the updates change.
+
+        Args:
+            updates: later ones win.
+            revision: of the result; one more than this one's if None.
+            term: of the result; this one's if None.
+        """
+        tables, index = dict(self._tables), dict(self._index)
+        for table, key, record in updates:
+            rows = tables[table]
+            old = rows.get(key)
+            for name, entry, value in _entries(table, old):
+                index[name] = _drop(name, index[name], entry, value)
+            for name, entry, value in _entries(table, record):
+                index[name] = _put(name, index.get(name, _EMPTY), entry, value)
+            if record is not None:
+                tables[table] = rows.set(key, record)
+            elif old is not None:
+                tables[table] = rows.delete(key)
+        return Snapshot(
+            self.revision + 1 if revision is None else revision,
+            self.term if term is None else term,
+            tables,
+            index,
+        )
+
+
+_SETS: Final = frozenset({"group.nodes", "node.primaries", "node.disks"})
+
+
+def _entries(table: str, record: Record | None) -> Iterator[tuple[str, str, str]]:
+    """Yield (index, entry, value) for what a record contributes."""
+    if record is None:
+        return
+    if table in _NAMED and (name := getattr(record, "name", None)):
+        yield f"{table}.name", name, record.uuid  # type: ignore[attr-defined]
+    if isinstance(record, Node):
+        yield "group.nodes", record.group, record.uuid
+    elif isinstance(record, Instance):
+        yield "node.primaries", record.primary_node, record.uuid
+        for disk in record.disks:
+            yield "disk.owner", disk, record.uuid
+    elif isinstance(record, Disk):
+        for node in record.nodes:
+            yield "node.disks", node, record.uuid
+
+
+def _put(index: str, rows: Any, entry: str, value: str) -> Any:
+    if index in _SETS:
+        return rows.set(entry, rows.get(entry, _NO_KEYS) | {value})
+    return rows.set(entry, value)
+
+
+def _drop(index: str, rows: Any, entry: str, value: str) -> Any:
+    if index not in _SETS:
+        return rows.delete(entry) if rows.get(entry) == value else rows
+    left = rows.get(entry, _NO_KEYS) - {value}
+    return rows.set(entry, left) if left else rows.delete(entry)

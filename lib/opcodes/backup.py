@@ -1,0 +1,81 @@
+"""Opcodes: backup."""
+
+from typing import Annotated, Any, ClassVar
+
+from ganeti import ht
+from ganeti.ht import Doc
+from ganeti.opcodes.base import Opcode
+
+
+class BackupExport(Opcode, tag="OP_BACKUP_EXPORT", frozen=True, kw_only=True):
+    """Export an instance to a node or to another cluster."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
+    RESULT: ClassVar[Any] = tuple[bool, list[bool]]
+
+    compress: Annotated[str, Doc("compression tool for the transfer")] = "none"
+    destination_x509_ca: Annotated[
+        ht.NonEmptyStr | None, Doc("signed CA of the receiver, PEM (remote export)")
+    ] = None
+    ignore_remove_failures: Annotated[
+        bool, Doc("do not fail if removing the instance fails")
+    ] = False
+    instance_name: Annotated[str, Doc("instance name")]
+    instance_uuid: Annotated[
+        ht.NonEmptyStr | None,
+        Doc("instance uuid; filled in by the server, may be omitted"),
+    ] = None
+    long_sleep: Annotated[bool, Doc("allow long downtimes while exporting")] = False
+    mode: Annotated[ht.ExportMode, Doc("local or remote export")] = "local"
+    remove_instance: Annotated[bool, Doc("remove the instance after export")] = False
+    shutdown: Annotated[bool, Doc("stop the instance before exporting")] = True
+    shutdown_timeout: Annotated[
+        ht.NonNegInt, Doc("seconds to wait for a clean stop")
+    ] = 120
+    target_node: Annotated[
+        ht.NonEmptyStr | list[Any],
+        Doc("node name (local) or per-disk receiver list (remote)"),
+    ]
+    target_node_uuid: Annotated[
+        ht.NonEmptyStr | None, Doc("uuid of the target node, server filled")
+    ] = None
+    x509_key_name: Annotated[
+        list[Any] | None,
+        Doc("[name, hmac, salt] from the prepare step (remote export)"),
+    ] = None
+    zero_free_space: Annotated[bool, Doc("zero unused disk space before exporting")] = (
+        False
+    )
+    zeroing_timeout_fixed: Annotated[
+        int | None, Doc("fixed seconds allowed for zeroing")
+    ] = None
+    zeroing_timeout_per_mib: Annotated[
+        float | None, Doc("extra seconds allowed per MiB")
+    ] = None
+
+
+class BackupPrepare(Opcode, tag="OP_BACKUP_PREPARE", frozen=True, kw_only=True):
+    """Get the data needed to start a remote export."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
+    RESULT: ClassVar[Any] = dict[str, Any] | None
+
+    instance_name: Annotated[str, Doc("instance name")]
+    instance_uuid: Annotated[
+        ht.NonEmptyStr | None,
+        Doc("instance uuid; filled in by the server, may be omitted"),
+    ] = None
+    mode: Annotated[ht.ExportMode, Doc("local or remote export")]
+
+
+class BackupRemove(Opcode, tag="OP_BACKUP_REMOVE", frozen=True, kw_only=True):
+    """Delete stored exports of an instance."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
+    RESULT: ClassVar[Any] = None
+
+    instance_name: Annotated[str, Doc("instance name")]
+    instance_uuid: Annotated[
+        ht.NonEmptyStr | None,
+        Doc("instance uuid; filled in by the server, may be omitted"),
+    ] = None

@@ -1,0 +1,133 @@
+"""Opcodes to and from the wire form: one flat object with ``OP_ID``."""
+
+import typing
+from typing import Any, Final
+
+import msgspec
+from ganeti import errors, ht
+from ganeti.constants import ecodes
+from ganeti.constants.misc import REDACTED
+from ganeti.opcodes import (
+    backup,
+    cluster,
+    group,
+    instance,
+    instance_create,
+    instance_disks,
+    instance_move,
+    misc,
+    network,
+    node,
+    query,
+    tags,
+    test,
+)
+from ganeti.opcodes.base import Opcode
+
+_MODULES: Final = (
+    backup,
+    cluster,
+    group,
+    instance,
+    instance_create,
+    instance_disks,
+    instance_move,
+    misc,
+    network,
+    node,
+    query,
+    tags,
+    test,
+)
+
+#: Opcode classes by wire name.
+OPCODES: Final[dict[str, type[Opcode]]] = {
+    cls.op_id(): cls
+    for module in _MODULES
+    for cls in vars(module).values()
+    if isinstance(cls, type) and issubclass(cls, Opcode) and cls is not Opcode
+}
+
+_DEFAULTED: Final[dict[str, frozenset[str]]] = {
+    op_id: frozenset(f.name for f in msgspec.structs.fields(cls) if not f.required)
+    for op_id, cls in OPCODES.items()
+}
+
+
+def _hidden_fields() -> dict[str, dict[str, bool]]:
+    found: dict[str, dict[str, bool]] = {}
+    for op_id, cls in OPCODES.items():
+        for name, hint in typing.get_type_hints(cls, include_extras=True).items():
+            text = repr(hint)
+            if "Hidden(" in text:
+                found.setdefault(op_id, {})[name] = "stored=True" in text
+    return found
+
+
+#: Parameters that logs never show: op id -> {name: may be written to disk}.
+HIDDEN: Final = _hidden_fields()
+
+
+def decode(data: Any) -> Opcode:
+    """Return the opcode for its wire form.
+
+    A null for a parameter with a default means the default.
+
+    Raises:
+        OpPrereqError: unknown ``OP_ID`` or parameter, missing or wrong value.
+    """
+    if not isinstance(data, dict):
+        raise errors.OpPrereqError(
+            f"opcode: wanted an object, found {type(data).__name__}",
+            ecodes.ECODE_INVAL,
+        )
+    op_id = data.get("OP_ID")
+    cls = OPCODES.get(op_id) if isinstance(op_id, str) else None
+    if cls is None or not isinstance(op_id, str):
+        raise errors.OpPrereqError(f"unknown opcode {op_id!r}", ecodes.ECODE_INVAL)
+    defaulted = _DEFAULTED[op_id]
+    given = {k: v for k, v in data.items() if v is not None or k not in defaulted}
+    op: Opcode = ht.convert(given, cls, op_id)
+    return op
+
+
+def encode(op: Opcode) -> dict[str, Any]:
+    """Return the wire form; unset optional parameters are left out."""
+    data = msgspec.to_builtins(op)
+    return {
+        key: value
+        for key, value in data.items()
+        if value is not None or key in ("depends", "comment")
+    }
+
+
+def redact(data: dict[str, Any], *, for_disk: bool = False) -> dict[str, Any]:
+    """Return a wire form without its hidden values.
+
+    Args:
+        data: wire form of one opcode.
+        for_disk: keep private values, which may be stored; secret ones never are.
+    """
+    hidden = HIDDEN.get(str(data.get("OP_ID")))
+    if not hidden:
+        return data
+    out = dict(data)
+    for name, stored in hidden.items():
+        if out.get(name) and not (stored and for_disk):
+            out[name] = _redact_leaves(out[name])
+    return out
+
+
+def _redact_leaves(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _redact_leaves(item) for key, item in value.items()}
+    return REDACTED
+
+
+def short_summary(op: Opcode) -> str:
+    """Return the summary for process titles and logs, such as ``I_STARTUP(web1)``."""
+    text = op.summary()
+    for prefix in ("CLUSTER_", "GROUP_", "NODE_", "INSTANCE_"):
+        if text.startswith(prefix):
+            return f"{prefix[0]}_{text.removeprefix(prefix)}"
+    return text

@@ -1,0 +1,126 @@
+"""Opcodes: group."""
+
+from typing import Annotated, Any, ClassVar
+
+from ganeti import ht
+from ganeti.ht import Doc
+from ganeti.opcodes.base import Opcode
+
+
+class GroupAdd(Opcode, tag="OP_GROUP_ADD", frozen=True, kw_only=True):
+    """Create a node group."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "group_name"
+    RESULT: ClassVar[Any] = ht.JobList | None
+    SUBMITS_JOBS: ClassVar[bool] = True
+
+    alloc_policy: Annotated[
+        ht.AllocPolicy | None, Doc("allocation policy of the group")
+    ] = None
+    disk_state: Annotated[
+        dict[str, Any] | None, Doc("per storage type disk state overrides")
+    ] = None
+    diskparams: Annotated[
+        dict[ht.DiskTemplate, dict[str, Any]] | None,
+        Doc("per-template disk parameters"),
+    ] = None
+    group_name: Annotated[ht.NonEmptyStr, Doc("node group, name or uuid")]
+    hv_state: Annotated[
+        dict[str, Any] | None, Doc("per hypervisor state overrides")
+    ] = None
+    ipolicy: Annotated[dict[str, Any] | None, Doc("instance policy changes")] = None
+    ndparams: Annotated[dict[str, Any] | None, Doc("node parameters")] = None
+
+
+class GroupAssignNodes(Opcode, tag="OP_GROUP_ASSIGN_NODES", frozen=True, kw_only=True):
+    """Move nodes into a group."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "group_name"
+    RESULT: ClassVar[Any] = None
+
+    force: Annotated[bool, Doc("skip some safety checks")] = False
+    group_name: Annotated[ht.NonEmptyStr, Doc("node group, name or uuid")]
+    node_uuids: Annotated[
+        list[ht.NonEmptyStr] | None,
+        Doc("node uuids, server side counterpart of the name list"),
+    ] = None
+    nodes: Annotated[list[ht.NonEmptyStr], Doc("nodes to move into the group")]
+
+
+class GroupEvacuate(Opcode, tag="OP_GROUP_EVACUATE", frozen=True, kw_only=True):
+    """Submit jobs moving all instances out of a group."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "group_name"
+    RESULT: ClassVar[Any] = ht.JobList
+    SUBMITS_JOBS: ClassVar[bool] = True
+
+    early_release: Annotated[
+        bool, Doc("drop locks on old storage before it is removed")
+    ] = False
+    force_failover: Annotated[bool, Doc("always fail over instead of migrating")] = (
+        False
+    )
+    group_name: Annotated[ht.NonEmptyStr, Doc("node group, name or uuid")]
+    iallocator: Annotated[ht.NonEmptyStr | None, Doc("allocator plugin name")] = None
+    sequential: Annotated[bool, Doc("run the resulting jobs one after the other")] = (
+        False
+    )
+    target_groups: Annotated[
+        list[ht.NonEmptyStr] | None, Doc("allowed target groups; null means all others")
+    ] = None
+
+
+class GroupRemove(Opcode, tag="OP_GROUP_REMOVE", frozen=True, kw_only=True):
+    """Delete an empty group."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "group_name"
+    RESULT: ClassVar[Any] = None
+
+    group_name: Annotated[ht.NonEmptyStr, Doc("node group, name or uuid")]
+
+
+class GroupRename(Opcode, tag="OP_GROUP_RENAME", frozen=True, kw_only=True):
+    """Rename a group; result is the new name."""
+
+    RESULT: ClassVar[Any] = ht.NonEmptyStr
+
+    group_name: Annotated[ht.NonEmptyStr, Doc("node group, name or uuid")]
+    new_name: Annotated[ht.NonEmptyStr, Doc("new name")]
+
+
+class GroupSetParams(Opcode, tag="OP_GROUP_SET_PARAMS", frozen=True, kw_only=True):
+    """Change a group; result lists [what, new value]."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "group_name"
+    RESULT: ClassVar[Any] = list[tuple[ht.NonEmptyStr, Any]]
+
+    alloc_policy: Annotated[
+        ht.AllocPolicy | None, Doc("allocation policy of the group")
+    ] = None
+    disk_state: Annotated[
+        dict[str, Any] | None, Doc("per storage type disk state overrides")
+    ] = None
+    diskparams: Annotated[
+        dict[ht.DiskTemplate, dict[str, Any]] | None,
+        Doc("per-template disk parameters"),
+    ] = None
+    group_name: Annotated[ht.NonEmptyStr, Doc("node group, name or uuid")]
+    hv_state: Annotated[
+        dict[str, Any] | None, Doc("per hypervisor state overrides")
+    ] = None
+    ipolicy: Annotated[dict[str, Any] | None, Doc("instance policy changes")] = None
+    ndparams: Annotated[dict[str, Any] | None, Doc("node parameters")] = None
+
+
+class GroupVerifyDisks(Opcode, tag="OP_GROUP_VERIFY_DISKS", frozen=True, kw_only=True):
+    """Check the disks of a group.
+
+    The result is node to error text, instances that need activation, and instance to
+    missing [node, volume] pairs.
+    """
+
+    SUMMARY_FIELD: ClassVar[str | None] = "group_name"
+    RESULT: ClassVar[Any] = tuple[dict[str, str], list[str], dict[str, list[list[str]]]]
+
+    group_name: Annotated[ht.NonEmptyStr, Doc("node group, name or uuid")]
+    is_strict: Annotated[bool, Doc("fail on errors instead of skipping")] = True

@@ -1,0 +1,169 @@
+"""Opcodes: instance."""
+
+from typing import Annotated, Any, ClassVar
+
+from ganeti import ht
+from ganeti.ht import Doc
+from ganeti.opcodes.base import Opcode
+
+
+class InstanceConsole(Opcode, tag="OP_INSTANCE_CONSOLE", frozen=True, kw_only=True):
+    """Result describes how to reach the console."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
+    RESULT: ClassVar[Any] = dict[str, Any]
+
+    instance_name: Annotated[str, Doc("instance name")]
+    instance_uuid: Annotated[
+        ht.NonEmptyStr | None,
+        Doc("instance uuid; filled in by the server, may be omitted"),
+    ] = None
+
+
+class InstanceQueryData(
+    Opcode, tag="OP_INSTANCE_QUERY_DATA", frozen=True, kw_only=True
+):
+    """Detailed per-instance dictionary."""
+
+    RESULT: ClassVar[Any] = dict[str, dict[str, Any]]
+
+    instances: Annotated[list[ht.NonEmptyStr], Doc("instances, empty for all")] = []
+    static: Annotated[bool, Doc("answer from configuration only")] = False
+    use_locking: Annotated[bool, Doc("take locks while querying")] = False
+
+
+class InstanceReboot(Opcode, tag="OP_INSTANCE_REBOOT", frozen=True, kw_only=True):
+    """Reboot."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
+    RESULT: ClassVar[Any] = None
+
+    ignore_secondaries: Annotated[bool, Doc("go on if only secondary disks fail")] = (
+        False
+    )
+    instance_name: Annotated[str, Doc("instance name")]
+    instance_uuid: Annotated[
+        ht.NonEmptyStr | None,
+        Doc("instance uuid; filled in by the server, may be omitted"),
+    ] = None
+    reboot_type: Annotated[ht.RebootType, Doc("soft, hard or full")]
+    shutdown_timeout: Annotated[
+        ht.NonNegInt, Doc("seconds to wait for a clean stop")
+    ] = 120
+
+
+class InstanceSetParams(
+    Opcode, tag="OP_INSTANCE_SET_PARAMS", frozen=True, kw_only=True
+):
+    """Change an instance; result lists [what, new value]."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
+    RESULT: ClassVar[Any] = list[tuple[ht.NonEmptyStr, Any]]
+
+    beparams: Annotated[
+        dict[str, Any], Doc("backend params to change; value 'default' resets")
+    ] = {}
+    conflicts_check: Annotated[
+        bool, Doc("refuse IPs that clash with known networks/nodes")
+    ] = True
+    disk_template: Annotated[ht.DiskTemplate | None, Doc("disk template")] = None
+    disks: Annotated[ht.DiskMods, Doc("disk modifications")] = []
+    ext_params: Annotated[
+        dict[str, Any], Doc("parameters for an external storage provider on conversion")
+    ] = {}
+    file_driver: Annotated[ht.FileDriver | None, Doc("driver for file disks")] = None
+    file_storage_dir: Annotated[
+        ht.NonEmptyStr | None, Doc("sub directory below the cluster's base dir")
+    ] = None
+    force: Annotated[bool, Doc("skip some safety checks")] = False
+    force_variant: Annotated[
+        bool, Doc("accept an OS variant the OS does not declare")
+    ] = False
+    hotplug: Annotated[
+        bool, Doc("try to apply device changes to the running instance")
+    ] = True
+    hvparams: Annotated[dict[str, Any], Doc("hypervisor parameters")] = {}
+    iallocator: Annotated[ht.NonEmptyStr | None, Doc("allocator plugin name")] = None
+    ignore_ipolicy: Annotated[bool, Doc("do not enforce the instance policy")] = False
+    instance_communication: Annotated[
+        bool | None, Doc("give the instance a communication NIC")
+    ] = None
+    instance_name: Annotated[str, Doc("instance name")]
+    instance_uuid: Annotated[
+        ht.NonEmptyStr | None,
+        Doc("instance uuid; filled in by the server, may be omitted"),
+    ] = None
+    nics: Annotated[ht.NicMods, Doc("NIC modifications")] = []
+    offline: Annotated[bool | None, Doc("mark or unmark the instance as offline")] = (
+        None
+    )
+    os_name: Annotated[ht.NonEmptyStr | None, Doc("new OS, without reinstalling")] = (
+        None
+    )
+    osparams: Annotated[dict[str, Any], Doc("OS parameters")] = {}
+    osparams_private: Annotated[
+        dict[str, ht.Private] | None, Doc("OS params hidden from logs and queries")
+    ] = None
+    pnode: Annotated[ht.NonEmptyStr | None, Doc("primary node")] = None
+    pnode_uuid: Annotated[
+        ht.NonEmptyStr | None, Doc("uuid of the primary node, server filled")
+    ] = None
+    remote_node: Annotated[
+        ht.NonEmptyStr | None, Doc("secondary node for the new template")
+    ] = None
+    remote_node_uuid: Annotated[
+        ht.NonEmptyStr | None, Doc("uuid of that node, server filled")
+    ] = None
+    runtime_mem: Annotated[
+        ht.PosInt | None, Doc("balloon the running instance to this MiB")
+    ] = None
+    wait_for_sync: Annotated[bool, Doc("wait until mirrors are in sync")] = True
+
+
+class InstanceShutdown(Opcode, tag="OP_INSTANCE_SHUTDOWN", frozen=True, kw_only=True):
+    """Stop."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
+    RESULT: ClassVar[Any] = None
+
+    admin_state_source: Annotated[
+        ht.AdminStateSource | None,
+        Doc("who asked for the admin-state change; null means admin"),
+    ] = None
+    force: Annotated[bool, Doc("skip some safety checks")] = False
+    ignore_offline_nodes: Annotated[
+        bool, Doc("only change the recorded state if the node is offline")
+    ] = False
+    instance_name: Annotated[str, Doc("instance name")]
+    instance_uuid: Annotated[
+        ht.NonEmptyStr | None,
+        Doc("instance uuid; filled in by the server, may be omitted"),
+    ] = None
+    no_remember: Annotated[bool, Doc("do not record the new admin state")] = False
+    timeout: Annotated[ht.NonNegInt, Doc("seconds to wait for a clean stop")] = 120
+
+
+class InstanceStartup(Opcode, tag="OP_INSTANCE_STARTUP", frozen=True, kw_only=True):
+    """Start."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
+    RESULT: ClassVar[Any] = None
+
+    beparams: Annotated[dict[str, Any], Doc("backend params for this start only")] = {}
+    force: Annotated[bool, Doc("skip some safety checks")] = False
+    hvparams: Annotated[
+        dict[str, Any], Doc("hypervisor params for this start only")
+    ] = {}
+    ignore_offline_nodes: Annotated[
+        bool, Doc("only change the recorded state if the node is offline")
+    ] = False
+    instance_name: Annotated[str, Doc("instance name")]
+    instance_uuid: Annotated[
+        ht.NonEmptyStr | None,
+        Doc("instance uuid; filled in by the server, may be omitted"),
+    ] = None
+    no_remember: Annotated[bool, Doc("do not record the new admin state")] = False
+    shutdown_timeout: Annotated[
+        ht.NonNegInt, Doc("seconds to wait for a clean stop")
+    ] = 120
+    startup_paused: Annotated[bool, Doc("leave the guest paused after start")] = False

@@ -1,0 +1,190 @@
+"""Opcodes: instance create."""
+
+from typing import Annotated, Any, ClassVar
+
+from ganeti import ht
+from ganeti.ht import Doc
+from ganeti.opcodes.base import Opcode
+
+
+class InstanceCreate(Opcode, tag="OP_INSTANCE_CREATE", frozen=True, kw_only=True):
+    """Create, import or reserve an instance; result is its node names."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
+    RESULT: ClassVar[Any] = list[ht.NonEmptyStr]
+
+    beparams: Annotated[dict[str, Any], Doc("backend params of the new instance")] = {}
+    commit: Annotated[
+        bool, Doc("turn an earlier forthcoming instance into a real one")
+    ] = False
+    compress: Annotated[str, Doc("compression tool for the transfer")] = "none"
+    conflicts_check: Annotated[
+        bool, Doc("refuse IPs that clash with known networks/nodes")
+    ] = True
+    disk_template: Annotated[ht.DiskTemplate | None, Doc("disk template")] = None
+    disks: Annotated[list[ht.DiskSpec], Doc("disks to create")]
+    file_driver: Annotated[ht.FileDriver | None, Doc("driver for file disks")] = None
+    file_storage_dir: Annotated[
+        ht.NonEmptyStr | None, Doc("sub directory below the cluster's base dir")
+    ] = None
+    force_variant: Annotated[
+        bool, Doc("accept an OS variant the OS does not declare")
+    ] = False
+    forthcoming: Annotated[
+        bool, Doc("only reserve resources, create nothing on nodes")
+    ] = False
+    group_name: Annotated[ht.NonEmptyStr | None, Doc("node group, name or uuid")] = None
+    helper_shutdown_timeout: Annotated[
+        int | None, Doc("seconds allowed for the helper VM to stop")
+    ] = None
+    helper_startup_timeout: Annotated[
+        int | None, Doc("seconds allowed for the helper VM to start")
+    ] = None
+    hvparams: Annotated[dict[str, Any], Doc("hypervisor parameters")] = {}
+    hypervisor: Annotated[
+        ht.Hypervisor | None, Doc("hypervisor; null takes the cluster default")
+    ] = None
+    iallocator: Annotated[ht.NonEmptyStr | None, Doc("allocator plugin name")] = None
+    identify_defaults: Annotated[
+        bool, Doc("store params equal to cluster defaults as defaults")
+    ] = False
+    ignore_ipolicy: Annotated[bool, Doc("do not enforce the instance policy")] = False
+    instance_communication: Annotated[
+        bool, Doc("give the instance a communication NIC")
+    ] = False
+    instance_name: Annotated[str, Doc("instance name")]
+    ip_check: Annotated[bool, Doc("ping to see the IP is unused; needs name_check")] = (
+        False
+    )
+    mode: Annotated[ht.InstanceCreateMode, Doc("create, import or remote-import")]
+    name_check: Annotated[bool, Doc("resolve the name and use the FQDN")] = False
+    nics: Annotated[list[ht.NicSpec], Doc("NICs to create")]
+    no_install: Annotated[
+        bool | None, Doc("skip the OS create script; implies not starting")
+    ] = None
+    opportunistic_locking: Annotated[
+        bool, Doc("take only the node locks that are free")
+    ] = False
+    os_type: Annotated[
+        ht.NonEmptyStr | None, Doc("OS to install, may carry +variant")
+    ] = None
+    osparams: Annotated[dict[str, Any], Doc("OS parameters")] = {}
+    osparams_private: Annotated[
+        dict[str, ht.Private] | None, Doc("OS params hidden from logs and queries")
+    ] = None
+    osparams_secret: Annotated[
+        dict[str, ht.Secret] | None, Doc("OS params never written to disk")
+    ] = None
+    pnode: Annotated[ht.NonEmptyStr | None, Doc("primary node")] = None
+    pnode_uuid: Annotated[
+        ht.NonEmptyStr | None, Doc("uuid of the primary node, server filled")
+    ] = None
+    snode: Annotated[ht.NonEmptyStr | None, Doc("secondary node")] = None
+    snode_uuid: Annotated[
+        ht.NonEmptyStr | None, Doc("uuid of the secondary node, server filled")
+    ] = None
+    source_handshake: Annotated[
+        list[Any] | None, Doc("handshake from the source cluster (remote import)")
+    ] = None
+    source_instance_name: Annotated[
+        ht.NonEmptyStr | None, Doc("name on the source cluster (remote import)")
+    ] = None
+    source_shutdown_timeout: Annotated[
+        ht.NonNegInt, Doc("stop timeout used at the source (remote import)")
+    ] = 120
+    source_x509_ca: Annotated[
+        ht.NonEmptyStr | None, Doc("signed CA of the source, PEM (remote import)")
+    ] = None
+    src_node: Annotated[
+        ht.NonEmptyStr | None, Doc("node holding the export; null searches all")
+    ] = None
+    src_node_uuid: Annotated[
+        ht.NonEmptyStr | None, Doc("uuid of that node, server filled")
+    ] = None
+    src_path: Annotated[
+        ht.NonEmptyStr | None, Doc("export directory, absolute or export name")
+    ] = None
+    start: Annotated[bool, Doc("start after creation")] = True
+    tags: Annotated[list[ht.NonEmptyStr], Doc("initial tags")] = []
+    wait_for_sync: Annotated[bool, Doc("wait until mirrors are in sync")] = True
+
+
+class InstanceMultiAlloc(
+    Opcode, tag="OP_INSTANCE_MULTI_ALLOC", frozen=True, kw_only=True
+):
+    """Allocate several instances with one allocator run."""
+
+    RESULT: ClassVar[Any] = ht.MultiAllocResult
+    SUBMITS_JOBS: ClassVar[bool] = True
+
+    iallocator: Annotated[ht.NonEmptyStr | None, Doc("allocator plugin name")] = None
+    instances: Annotated[
+        list[Any], Doc("list of serialised OP_INSTANCE_CREATE objects")
+    ] = []
+    opportunistic_locking: Annotated[
+        bool, Doc("take only the node locks that are free")
+    ] = False
+
+
+class InstanceReinstall(Opcode, tag="OP_INSTANCE_REINSTALL", frozen=True, kw_only=True):
+    """Run the OS create script again."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
+    RESULT: ClassVar[Any] = None
+
+    force_variant: Annotated[
+        bool, Doc("accept an OS variant the OS does not declare")
+    ] = False
+    instance_name: Annotated[str, Doc("instance name")]
+    instance_uuid: Annotated[
+        ht.NonEmptyStr | None,
+        Doc("instance uuid; filled in by the server, may be omitted"),
+    ] = None
+    os_type: Annotated[
+        ht.NonEmptyStr | None, Doc("OS to install, may carry +variant")
+    ] = None
+    osparams: Annotated[
+        dict[str, Any] | None, Doc("OS params for this reinstall only")
+    ] = None
+    osparams_private: Annotated[
+        dict[str, ht.Private] | None, Doc("OS params hidden from logs and queries")
+    ] = None
+    osparams_secret: Annotated[
+        dict[str, ht.Secret] | None, Doc("OS params never written to disk")
+    ] = None
+
+
+class InstanceRemove(Opcode, tag="OP_INSTANCE_REMOVE", frozen=True, kw_only=True):
+    """Remove an instance."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
+    RESULT: ClassVar[Any] = None
+
+    ignore_failures: Annotated[
+        bool, Doc("go on even if shutdown or disk removal fails")
+    ] = False
+    instance_name: Annotated[str, Doc("instance name")]
+    instance_uuid: Annotated[
+        ht.NonEmptyStr | None,
+        Doc("instance uuid; filled in by the server, may be omitted"),
+    ] = None
+    shutdown_timeout: Annotated[
+        ht.NonNegInt, Doc("seconds to wait for a clean stop")
+    ] = 120
+
+
+class InstanceRename(Opcode, tag="OP_INSTANCE_RENAME", frozen=True, kw_only=True):
+    """Rename; result is the new name."""
+
+    RESULT: ClassVar[Any] = ht.NonEmptyStr
+
+    instance_name: Annotated[str, Doc("instance name")]
+    instance_uuid: Annotated[
+        ht.NonEmptyStr | None,
+        Doc("instance uuid; filled in by the server, may be omitted"),
+    ] = None
+    ip_check: Annotated[bool, Doc("ping to see the IP is unused; needs name_check")] = (
+        False
+    )
+    name_check: Annotated[bool, Doc("resolve the name and use the FQDN")] = False
+    new_name: Annotated[ht.NonEmptyStr, Doc("new name")]

@@ -1,0 +1,116 @@
+"""Opcodes: instance disks."""
+
+from typing import Annotated, Any, ClassVar
+
+from ganeti import ht
+from ganeti.ht import Doc
+from ganeti.opcodes.base import Opcode
+
+
+class InstanceActivateDisks(
+    Opcode, tag="OP_INSTANCE_ACTIVATE_DISKS", frozen=True, kw_only=True
+):
+    """Assemble disks; result rows [node, disk name, device path]."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
+    RESULT: ClassVar[Any] = list[
+        tuple[ht.NonEmptyStr, ht.NonEmptyStr, ht.NonEmptyStr | None]
+    ]
+
+    ignore_size: Annotated[
+        bool, Doc("activate disks without checking recorded size")
+    ] = False
+    instance_name: Annotated[str, Doc("instance name")]
+    instance_uuid: Annotated[
+        ht.NonEmptyStr | None,
+        Doc("instance uuid; filled in by the server, may be omitted"),
+    ] = None
+    wait_for_sync: Annotated[bool, Doc("wait until mirrors are in sync")] = False
+
+
+class InstanceDeactivateDisks(
+    Opcode, tag="OP_INSTANCE_DEACTIVATE_DISKS", frozen=True, kw_only=True
+):
+    """Shut disks down."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
+    RESULT: ClassVar[Any] = None
+
+    force: Annotated[bool, Doc("skip some safety checks")] = False
+    instance_name: Annotated[str, Doc("instance name")]
+    instance_uuid: Annotated[
+        ht.NonEmptyStr | None,
+        Doc("instance uuid; filled in by the server, may be omitted"),
+    ] = None
+
+
+class InstanceGrowDisk(Opcode, tag="OP_INSTANCE_GROW_DISK", frozen=True, kw_only=True):
+    """Enlarge a disk."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
+    RESULT: ClassVar[Any] = None
+
+    absolute: Annotated[
+        bool, Doc("treat amount as the final disk size instead of an increment")
+    ] = False
+    amount: Annotated[ht.NonNegInt, Doc("MiB to add, or final MiB when absolute")]
+    disk: Annotated[ht.DiskIndex, Doc("index of the disk")]
+    ignore_ipolicy: Annotated[bool, Doc("do not enforce the instance policy")] = False
+    instance_name: Annotated[str, Doc("instance name")]
+    instance_uuid: Annotated[
+        ht.NonEmptyStr | None,
+        Doc("instance uuid; filled in by the server, may be omitted"),
+    ] = None
+    wait_for_sync: Annotated[bool, Doc("wait until mirrors are in sync")] = True
+
+
+class InstanceRecreateDisks(
+    Opcode, tag="OP_INSTANCE_RECREATE_DISKS", frozen=True, kw_only=True
+):
+    """Create lost disks anew, without data."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
+    RESULT: ClassVar[Any] = None
+
+    disks: Annotated[
+        ht.RecreateDisks, Doc("indices, or [index, changes] pairs; empty means all")
+    ] = []
+    iallocator: Annotated[ht.NonEmptyStr | None, Doc("allocator plugin name")] = None
+    instance_name: Annotated[str, Doc("instance name")]
+    instance_uuid: Annotated[
+        ht.NonEmptyStr | None,
+        Doc("instance uuid; filled in by the server, may be omitted"),
+    ] = None
+    node_uuids: Annotated[
+        list[ht.NonEmptyStr] | None,
+        Doc("node uuids, server side counterpart of the name list"),
+    ] = None
+    nodes: Annotated[list[ht.NonEmptyStr], Doc("new nodes if disks should move")] = []
+
+
+class InstanceReplaceDisks(
+    Opcode, tag="OP_INSTANCE_REPLACE_DISKS", frozen=True, kw_only=True
+):
+    """Replace DRBD disks or the secondary node."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
+    RESULT: ClassVar[Any] = None
+
+    disks: Annotated[
+        list[ht.DiskIndex], Doc("indices to replace; empty means all")
+    ] = []
+    early_release: Annotated[
+        bool, Doc("drop locks on old storage before it is removed")
+    ] = False
+    iallocator: Annotated[ht.NonEmptyStr | None, Doc("allocator plugin name")] = None
+    ignore_ipolicy: Annotated[bool, Doc("do not enforce the instance policy")] = False
+    instance_name: Annotated[str, Doc("instance name")]
+    instance_uuid: Annotated[
+        ht.NonEmptyStr | None,
+        Doc("instance uuid; filled in by the server, may be omitted"),
+    ] = None
+    mode: Annotated[ht.ReplaceDisksMode, Doc("which side to replace")]
+    remote_node: Annotated[ht.NonEmptyStr | None, Doc("new secondary node")] = None
+    remote_node_uuid: Annotated[
+        ht.NonEmptyStr | None, Doc("uuid of that node, server filled")
+    ] = None

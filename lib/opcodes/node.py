@@ -1,0 +1,259 @@
+"""Opcodes: node."""
+
+from typing import Annotated, Any, ClassVar
+
+from ganeti import ht
+from ganeti.ht import Doc
+from ganeti.opcodes.base import Opcode
+
+
+class NodeAdd(Opcode, tag="OP_NODE_ADD", frozen=True, kw_only=True):
+    """Add or re-add a node."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "node_name"
+    RESULT: ClassVar[Any] = None
+
+    disk_state: Annotated[
+        dict[str, Any] | None, Doc("per storage type disk state overrides")
+    ] = None
+    group: Annotated[ht.NonEmptyStr | None, Doc("initial node group, name or uuid")] = (
+        None
+    )
+    hv_state: Annotated[
+        dict[str, Any] | None, Doc("per hypervisor state overrides")
+    ] = None
+    master_capable: Annotated[
+        bool | None, Doc("may the node become master/candidate")
+    ] = None
+    ndparams: Annotated[dict[str, Any] | None, Doc("node parameters")] = None
+    node_name: Annotated[ht.NonEmptyStr, Doc("node name")]
+    node_setup: Annotated[bool, Doc("copy SSH/daemon credentials to the new node")] = (
+        False
+    )
+    primary_ip: Annotated[
+        ht.NonEmptyStr | None, Doc("ignored on input, filled by the server")
+    ] = None
+    readd: Annotated[bool, Doc("re-add a node that is already configured")] = False
+    secondary_ip: Annotated[
+        ht.NonEmptyStr | None, Doc("secondary (replication) IP")
+    ] = None
+    vm_capable: Annotated[bool | None, Doc("may the node host instances")] = None
+
+
+class NodeEvacuate(Opcode, tag="OP_NODE_EVACUATE", frozen=True, kw_only=True):
+    """Submit jobs moving instances off a node."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "node_name"
+    RESULT: ClassVar[Any] = ht.JobList
+    SUBMITS_JOBS: ClassVar[bool] = True
+
+    early_release: Annotated[
+        bool, Doc("drop locks on old storage before it is removed")
+    ] = False
+    iallocator: Annotated[ht.NonEmptyStr | None, Doc("allocator plugin name")] = None
+    ignore_soft_errors: Annotated[
+        bool | None, Doc("let the allocator ignore soft errors")
+    ] = None
+    mode: Annotated[ht.EvacuateMode, Doc("which instances to move away")]
+    node_name: Annotated[ht.NonEmptyStr, Doc("node name")]
+    node_uuid: Annotated[
+        ht.NonEmptyStr | None, Doc("node uuid; filled in by the server, may be omitted")
+    ] = None
+    remote_node: Annotated[ht.NonEmptyStr | None, Doc("new secondary node")] = None
+    remote_node_uuid: Annotated[
+        ht.NonEmptyStr | None, Doc("uuid of that node, server filled")
+    ] = None
+
+
+class NodeMigrate(Opcode, tag="OP_NODE_MIGRATE", frozen=True, kw_only=True):
+    """Submit jobs migrating all primaries off a node."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "node_name"
+    RESULT: ClassVar[Any] = ht.JobList
+    SUBMITS_JOBS: ClassVar[bool] = True
+
+    allow_runtime_changes: Annotated[
+        bool, Doc("permit memory ballooning to fit the target")
+    ] = True
+    iallocator: Annotated[ht.NonEmptyStr | None, Doc("allocator plugin name")] = None
+    ignore_ipolicy: Annotated[bool, Doc("do not enforce the instance policy")] = False
+    live: Annotated[bool | None, Doc("deprecated form of mode")] = None
+    mode: Annotated[
+        ht.MigrationMode | None,
+        Doc("live or non-live; null takes the hypervisor default"),
+    ] = None
+    node_name: Annotated[ht.NonEmptyStr, Doc("node name")]
+    node_uuid: Annotated[
+        ht.NonEmptyStr | None, Doc("node uuid; filled in by the server, may be omitted")
+    ] = None
+    target_node: Annotated[ht.NonEmptyStr | None, Doc("target node")] = None
+    target_node_uuid: Annotated[
+        ht.NonEmptyStr | None, Doc("uuid of the target node, server filled")
+    ] = None
+
+
+class NodeModifyStorage(
+    Opcode, tag="OP_NODE_MODIFY_STORAGE", frozen=True, kw_only=True
+):
+    """Change a storage unit on a node."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "node_name"
+    RESULT: ClassVar[Any] = None
+
+    changes: Annotated[
+        dict[str, Any], Doc("storage fields to change, e.g. allocatable for lvm-pv")
+    ]
+    name: Annotated[ht.NonEmptyStr | None, Doc("name of the storage unit")] = None
+    node_name: Annotated[ht.NonEmptyStr, Doc("node name")]
+    node_uuid: Annotated[
+        ht.NonEmptyStr | None, Doc("node uuid; filled in by the server, may be omitted")
+    ] = None
+    storage_type: Annotated[ht.StorageType, Doc("storage type")]
+
+
+class NodePowercycle(Opcode, tag="OP_NODE_POWERCYCLE", frozen=True, kw_only=True):
+    """Hard reset a node."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "node_name"
+    RESULT: ClassVar[Any] = ht.NonEmptyStr | None
+
+    force: Annotated[bool, Doc("skip some safety checks")] = False
+    node_name: Annotated[ht.NonEmptyStr, Doc("node name")]
+    node_uuid: Annotated[
+        ht.NonEmptyStr | None, Doc("node uuid; filled in by the server, may be omitted")
+    ] = None
+
+
+class NodeQueryvols(Opcode, tag="OP_NODE_QUERYVOLS", frozen=True, kw_only=True):
+    """List logical volumes; rows follow output_fields."""
+
+    RESULT: ClassVar[Any] = list[Any]
+
+    nodes: Annotated[list[ht.NonEmptyStr], Doc("node names, empty for all")] = []
+    output_fields: Annotated[list[ht.NonEmptyStr], Doc("wanted fields")]
+
+
+class NodeQueryStorage(Opcode, tag="OP_NODE_QUERY_STORAGE", frozen=True, kw_only=True):
+    """List storage units; rows follow output_fields."""
+
+    RESULT: ClassVar[Any] = list[list[Any]]
+
+    name: Annotated[ht.NonEmptyStr | None, Doc("name of the storage unit")] = None
+    nodes: Annotated[list[ht.NonEmptyStr], Doc("node names, empty for all")] = []
+    output_fields: Annotated[list[ht.NonEmptyStr], Doc("wanted fields")]
+    storage_type: Annotated[ht.StorageType | None, Doc("storage type")] = None
+
+
+class NodeRemove(Opcode, tag="OP_NODE_REMOVE", frozen=True, kw_only=True):
+    """Remove a node."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "node_name"
+    RESULT: ClassVar[Any] = None
+
+    node_name: Annotated[ht.NonEmptyStr, Doc("node name")]
+    node_uuid: Annotated[
+        ht.NonEmptyStr | None, Doc("node uuid; filled in by the server, may be omitted")
+    ] = None
+
+
+class NodeSetParams(Opcode, tag="OP_NODE_SET_PARAMS", frozen=True, kw_only=True):
+    """Change node flags; result lists [what, new value]."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "node_name"
+    RESULT: ClassVar[Any] = list[tuple[ht.NonEmptyStr, Any]]
+
+    auto_promote: Annotated[
+        bool, Doc("promote other nodes when the candidate pool would be too small")
+    ] = False
+    disk_state: Annotated[
+        dict[str, Any] | None, Doc("per storage type disk state overrides")
+    ] = None
+    drained: Annotated[bool | None, Doc("set or clear the drained flag")] = None
+    force: Annotated[bool, Doc("skip some safety checks")] = False
+    hv_state: Annotated[
+        dict[str, Any] | None, Doc("per hypervisor state overrides")
+    ] = None
+    master_candidate: Annotated[bool | None, Doc("set or clear the candidate flag")] = (
+        None
+    )
+    master_capable: Annotated[
+        bool | None, Doc("may the node become master/candidate")
+    ] = None
+    ndparams: Annotated[dict[str, Any] | None, Doc("node parameters")] = None
+    node_name: Annotated[ht.NonEmptyStr, Doc("node name")]
+    node_uuid: Annotated[
+        ht.NonEmptyStr | None, Doc("node uuid; filled in by the server, may be omitted")
+    ] = None
+    offline: Annotated[bool | None, Doc("set or clear the offline flag")] = None
+    powered: Annotated[bool | None, Doc("record the node as powered on/off")] = None
+    secondary_ip: Annotated[
+        ht.NonEmptyStr | None, Doc("secondary (replication) IP")
+    ] = None
+    vm_capable: Annotated[bool | None, Doc("may the node host instances")] = None
+
+
+class OobCommand(Opcode, tag="OP_OOB_COMMAND", frozen=True, kw_only=True):
+    """Run the out-of-band helper.
+
+    The result is a list of [status, data] pairs per node; the first pair is the node
+    name.
+    """
+
+    RESULT: ClassVar[Any] = list[list[tuple[ht.ResultStatus, Any]]]
+
+    command: Annotated[ht.OobCommand, Doc("which out-of-band command")]
+    ignore_status: Annotated[
+        bool, Doc("allow power-off although the node is not offline")
+    ] = False
+    node_names: Annotated[
+        list[ht.NonEmptyStr], Doc("nodes to act on, empty for all")
+    ] = []
+    node_uuids: Annotated[
+        list[ht.NonEmptyStr] | None,
+        Doc("node uuids, server side counterpart of the name list"),
+    ] = None
+    power_delay: Annotated[float, Doc("seconds between power-on of two nodes")] = 2.0
+    timeout: Annotated[int, Doc("seconds until the helper is killed")] = 60
+
+
+class RepairCommand(Opcode, tag="OP_REPAIR_COMMAND", frozen=True, kw_only=True):
+    """Run one named repair script on one node; the result is its output."""
+
+    RESULT: ClassVar[Any] = str
+
+    command: Annotated[ht.NonEmptyStr, Doc("file name of the repair script")]
+    input: Annotated[ht.NonEmptyStr | None, Doc("text for stdin of the script")] = None
+    node_name: Annotated[ht.NonEmptyStr, Doc("node to run on")]
+
+
+class RepairNodeStorage(
+    Opcode, tag="OP_REPAIR_NODE_STORAGE", frozen=True, kw_only=True
+):
+    """Repair a storage unit."""
+
+    SUMMARY_FIELD: ClassVar[str | None] = "node_name"
+    RESULT: ClassVar[Any] = None
+
+    ignore_consistency: Annotated[
+        bool, Doc("go on even if disks are not consistent")
+    ] = False
+    name: Annotated[ht.NonEmptyStr | None, Doc("name of the storage unit")] = None
+    node_name: Annotated[ht.NonEmptyStr, Doc("node name")]
+    node_uuid: Annotated[
+        ht.NonEmptyStr | None, Doc("node uuid; filled in by the server, may be omitted")
+    ] = None
+    storage_type: Annotated[ht.StorageType, Doc("storage type")]
+
+
+class RestrictedCommand(Opcode, tag="OP_RESTRICTED_COMMAND", frozen=True, kw_only=True):
+    """Run a restricted command; result rows [ok, output]."""
+
+    RESULT: ClassVar[Any] = list[tuple[bool, str]]
+
+    command: Annotated[ht.NonEmptyStr, Doc("name of the restricted command")]
+    node_uuids: Annotated[
+        list[ht.NonEmptyStr] | None,
+        Doc("node uuids, server side counterpart of the name list"),
+    ] = None
+    nodes: Annotated[list[ht.NonEmptyStr], Doc("nodes to run on")]
+    use_locking: Annotated[bool, Doc("take locks while querying")] = False

@@ -1,0 +1,200 @@
+"""Where things are on a node.
+
+`Paths` is built once by a program's ``main`` from the environment and passed down;
+nothing else reads ``GANETI_ROOTDIR`` or ``GANETI_HOSTNAME``. In a virtual cluster
+every path but those of programs lies below the node's root directory.
+"""
+
+import dataclasses
+import os
+import socket
+from collections.abc import Mapping
+
+from ganeti import _buildconf, errors
+
+ROOTDIR_ENV = "GANETI_ROOTDIR"
+HOSTNAME_ENV = "GANETI_HOSTNAME"
+#: Marks a path that means "the same place on the receiving node".
+VIRTUAL_PREFIX = "/###-VIRTUAL-PATH-###,"
+#: Paths that are the same on all nodes of a virtual cluster.
+VIRTUAL_EXEMPT = frozenset({"/etc/hosts"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Paths:
+    """Directories and files of one node.
+
+    Attributes:
+        root: root directory of a virtual node, empty on a real one.
+        hostname: fully qualified name of this node.
+    """
+
+    root: str = ""
+    hostname: str = ""
+
+    def at(self, path: str) -> str:
+        """Return the local place of an absolute path."""
+        return f"{self.root}{path}"
+
+    @property
+    def is_virtual(self) -> bool:
+        """Tell whether this is a node of a virtual cluster."""
+        return bool(self.root)
+
+    # Directories
+    @property
+    def data_dir(self) -> str:
+        """State directory."""
+        return self.at(f"{_buildconf.LOCALSTATEDIR}/lib/ganeti")
+
+    @property
+    def run_dir(self) -> str:
+        """Run-time directory."""
+        return self.at(f"{_buildconf.LOCALSTATEDIR}/run/ganeti")
+
+    @property
+    def socket_dir(self) -> str:
+        """Directory of the unix sockets."""
+        return f"{self.run_dir}/socket"
+
+    @property
+    def log_dir(self) -> str:
+        """Log directory."""
+        return self.at(f"{_buildconf.LOCALSTATEDIR}/log/ganeti")
+
+    @property
+    def lock_dir(self) -> str:
+        """Directory of lock files."""
+        return self.at(f"{_buildconf.LOCALSTATEDIR}/lock")
+
+    @property
+    def conf_dir(self) -> str:
+        """Configuration directory, written by the administrator."""
+        return self.at(f"{_buildconf.SYSCONFDIR}/ganeti")
+
+    @property
+    def backup_dir(self) -> str:
+        """Directory of configuration backups."""
+        return self.at(f"{_buildconf.LOCALSTATEDIR}/backups")
+
+    @property
+    def root_ssh_dir(self) -> str:
+        """SSH directory of root, the only user that nodes know each other by."""
+        return self.at("/root/.ssh")
+
+    @property
+    def sshd_dir(self) -> str:
+        """Directory of sshd's host keys."""
+        return self.at("/etc/ssh")
+
+    # Files
+    def data(self, name: str) -> str:
+        """Return a file in the state directory."""
+        return f"{self.data_dir}/{name}"
+
+    @property
+    def store_db(self) -> str:
+        """Database of configuration and jobs, or its copy."""
+        return self.data("store.db")
+
+    @property
+    def server_pem(self) -> str:
+        """Cluster certificate and key."""
+        return self.data("server.pem")
+
+    @property
+    def client_pem(self) -> str:
+        """This node's client certificate and key."""
+        return self.data("client.pem")
+
+    @property
+    def hmac_key(self) -> str:
+        """Key of confd messages."""
+        return self.data("hmac.key")
+
+    @property
+    def query_socket(self) -> str:
+        """LUXI socket that 3.x clients use."""
+        return f"{self.socket_dir}/ganeti-query"
+
+    @property
+    def master_socket(self) -> str:
+        """LUXI socket that 2.x clients use."""
+        return f"{self.socket_dir}/ganeti-master"
+
+    @property
+    def hooks_dir(self) -> str:
+        """Hook scripts."""
+        return f"{self.conf_dir}/hooks"
+
+    @property
+    def tools_dir(self) -> str:
+        """Helper programs; the same on all nodes of a machine."""
+        return _buildconf.TOOLSDIR
+
+    @property
+    def daemons_dir(self) -> str:
+        """Daemon programs."""
+        return _buildconf.SBINDIR
+
+    @property
+    def os_search_path(self) -> tuple[str, ...]:
+        """Directories with OS definitions, first match wins."""
+        return tuple(self.at(path) for path in _buildconf.OS_SEARCH_PATH)
+
+    @property
+    def iallocator_search_path(self) -> tuple[str, ...]:
+        """Directories with allocator scripts."""
+        return tuple(_buildconf.IALLOCATOR_SEARCH_PATH)
+
+    def pid_file(self, daemon: str) -> str:
+        """Return a daemon's pid file."""
+        return f"{self.run_dir}/{daemon}.pid"
+
+    # Paths on the wire
+    def virtualize(self, path: str) -> str:
+        """Return the form of a local path that another node understands.
+
+        Raises:
+            ProgrammerError: the path is not below this node's root.
+        """
+        if not self.root or path in VIRTUAL_EXEMPT:
+            return path
+        if not path.startswith(f"{self.root}/"):
+            raise errors.ProgrammerError(f"{path} is not below {self.root}")
+        return VIRTUAL_PREFIX + path[len(self.root) :]
+
+    def localize(self, path: str) -> str:
+        """Return the local place of a path that another node sent.
+
+        Raises:
+            GenericError: the path is not in virtual form on a virtual node.
+        """
+        if not self.root or path in VIRTUAL_EXEMPT:
+            return path
+        if not path.startswith(VIRTUAL_PREFIX):
+            raise errors.GenericError(f"{path}: not a path of a virtual cluster")
+        return self.at(os.path.normpath("/" + path[len(VIRTUAL_PREFIX) :].lstrip("/")))
+
+
+def from_environ(environ: Mapping[str, str]) -> Paths:
+    """Return the paths that the environment asks for.
+
+    Raises:
+        ConfigurationError: one of the two variables is missing or wrong.
+    """
+    root, name = environ.get(ROOTDIR_ENV, ""), environ.get(HOSTNAME_ENV, "")
+    if bool(root) != bool(name):
+        raise errors.ConfigurationError(
+            f"{ROOTDIR_ENV} and {HOSTNAME_ENV} must be set together, found"
+            f" {root!r} and {name!r}"
+        )
+    if not root:
+        return Paths(hostname=socket.gethostname())
+    root = os.path.normpath(root)
+    if not root.startswith("/") or os.path.basename(root) != name:
+        raise errors.ConfigurationError(
+            f"{ROOTDIR_ENV}: wanted an absolute path that ends in {name!r}, found"
+            f" {root!r}"
+        )
+    return Paths(root=root, hostname=name)

@@ -1,0 +1,1 @@
+"""Daemon mains: they read the environment, open the doors and run a service."""

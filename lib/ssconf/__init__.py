@@ -1,0 +1,1 @@
+"""ssconf files: reading for everybody, writing for the node daemon."""

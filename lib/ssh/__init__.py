@@ -1,0 +1,1 @@
+"""SSH with paramiko, keys, authorized_keys and known_hosts files."""

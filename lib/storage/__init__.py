@@ -1,0 +1,1 @@
+"""Disk drivers, node side: one class each, no policy."""

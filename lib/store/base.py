@@ -1,0 +1,101 @@
+"""What a store engine offers: snapshots, commits, followers, documents.
+
+Configuration records live in the tables of `ganeti.objects.TABLES` and are part of
+snapshots. Documents are opaque bytes by table and key (jobs and their logs), made
+durable and copied to master candidates the same way, but not part of snapshots.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from ganeti.objects import Snapshot, Update
+
+#: Document tables: live jobs by id, archived jobs by id, log entries by
+#: ``<job id>/<serial, 10 digits>``, and single values (queue serial, drain flag).
+DOCUMENT_TABLES: Final = ("jobs", "archive", "joblogs", "meta")
+
+
+class Document(NamedTuple):
+    """One changed document; ``data`` None removes it."""
+
+    table: str
+    key: str
+    data: bytes | None
+
+
+Change = Update | Document
+#: Called once, from the committer thread: with the revision, or with the error.
+Done = Callable[[int, BaseException | None], None]
+
+
+class ChangeSet(NamedTuple):
+    """What one revision changed."""
+
+    revision: int
+    term: int
+    changes: Sequence[Change]
+
+
+class Batch(Protocol):
+    """Changes under way, see `Store.writing`."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The newest state with the batch's own changes."""
+
+    def put(self, *changes: Change) -> None:
+        """Add changes to the batch."""
+
+
+class Store(Protocol):
+    """A store opened for writing by the master. All methods are thread-safe."""
+
+    @property
+    def term(self) -> int:
+        """The master term that this store was opened with."""
+
+    def snapshot(self) -> Snapshot:
+        """Return the newest durable snapshot; never blocks."""
+
+    def writing(self) -> contextlib.AbstractContextManager["Batch"]:
+        """Change records: read, decide and commit as one step.
+
+        The body runs under the writers' lock, on the newest state, which may not be
+        durable yet; it must be quick: no RPC, no waiting, no other store call. Leaving
+        it releases the lock and blocks until the batch is durable. An exception in the
+        body drops the batch.
+
+        Raises (on leaving):
+            StorageError: not durable; nothing was changed.
+            TermError: another master has taken over.
+        """
+
+    def commit(self, changes: Sequence[Change]) -> int:
+        """Make changes durable and return their revision; blocks.
+
+        For documents, whose one writer is the job queue, and for changes that need
+        no look at the present state. Same errors as `writing`.
+        """
+
+    def commit_soon(self, changes: Sequence[Change], done: Done | None = None) -> None:
+        """Ask for a commit and return at once; ``done`` is told when it is durable.
+
+        Commits become durable in the order in which they were asked for.
+        """
+
+    def read(self, table: str, key: str) -> bytes | None:
+        """Return one document."""
+
+    def scan(self, table: str, prefix: str = "") -> Iterator[tuple[str, bytes]]:
+        """Yield the documents of a table in the order of their keys."""
+
+    def follow(self, from_revision: int) -> Iterator[ChangeSet]:
+        """Yield durable change-sets after a revision, blocking for the next one.
+
+        Raises:
+            StorageError: that revision is too old; start from a snapshot.
+        """
+
+    def close(self) -> None:
+        """Finish what was asked for and close the files."""
