@@ -1,18 +1,20 @@
 """OP_INSTANCE_CREATE: a new instance on nodes that the request names."""
 
 import dataclasses
+import re
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from ganeti import errors, locking, objects, opcodes
 from ganeti.cmdlib import base, typed
 from ganeti.cmdlib.instance import checks, disk_specs, disks, env, nic_specs
 from ganeti.constants import ecodes
+from ganeti.constants import tags as tag_words
 from ganeti.objects import lookup, params
 from ganeti.rpc import encode
 from ganeti.utils import netutils
 
-_TAG_MAX: int = 128
+_TAG: Final = re.compile(r"^[\w.+*/:@-]+$")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -348,12 +350,8 @@ def resolve(ctx: base.Context, name: str) -> tuple[str, Sequence[str]]:
 
 def check_tags(tags: Sequence[str], instance: str) -> None:
     """Refuse malformed tags of a new instance."""
-    import re
-
-    from ganeti.constants import tags as tag_words
-
     for tag in tags:
-        if not re.match(tag_words.VALID_TAG_RE, tag) or len(tag) > _TAG_MAX:
+        if not _TAG.match(tag) or len(tag) > tag_words.MAX_TAG_LEN:
             raise errors.OpPrereqError(
                 f"instance {instance}: tag {tag!r} is too long or has characters"
                 " other than letters, digits and _.+*/:@-",
