@@ -38,7 +38,7 @@ def create_all(
     """
     made: list[tuple[int, str]] = []
     for directory, node in sorted(_directories(instance, disks)):
-        ctx.rpc.call_one("file_storage_dir_create", node, _wire(ctx, directory)).unwrap(
+        ctx.rpc.call_one("file_storage_dir_create", node, directory).unwrap(
             f"instance {instance.name}: cannot create directory {directory}"
         )
     for index, disk in enumerate(disks):
@@ -58,10 +58,6 @@ def create_all(
                 what = f"instance {instance.name}: cannot create {label(index)}"
                 raise errors.OpExecError(result.describe(what))
             made.append((index, node))
-
-
-def _wire(ctx: base.Context, path: str) -> str:
-    return encode.path(ctx.paths, path)
 
 
 def _directories(
@@ -93,9 +89,7 @@ def remove_directories(
 ) -> None:
     """Remove the directories of file disks if empty; failures are logged."""
     for directory, node in sorted(_directories(instance, disks)):
-        result = ctx.rpc.call_one(
-            "file_storage_dir_remove", node, _wire(ctx, directory)
-        )
+        result = ctx.rpc.call_one("file_storage_dir_remove", node, directory)
         common.warn_failed(ctx, result, f"cannot remove directory {directory}")
 
 

@@ -33,7 +33,14 @@ def plan(
             index = modify_nics.position(current, mod, instance.name, "disk")
         what = f"instance {instance.name}: disk {index}"
         if mod.op == "add":
-            disk = _new(ctx, instance, mod, index, file_driver, file_storage_dir)
+            disk = _new(
+                ctx,
+                instance,
+                mod,
+                index,
+                file_driver=file_driver,
+                file_storage_dir=file_storage_dir,
+            )
         if mod.op in ("add", "attach"):
             current.insert(index, disk)
             text = f"{mod.op}:size={disk.size},mode={disk.mode}"
@@ -68,6 +75,7 @@ def _new(
     instance: objects.Instance,
     mod: ht.Modification,
     index: int,
+    *,
     file_driver: str | None,
     file_storage_dir: str | None,
 ) -> objects.Disk:

@@ -21,7 +21,7 @@ _KEYS: Final = ("mode", "link", "vlan")
 
 def build(
     ctx: base.Context,
-    spec: Mapping[str, Any],
+    spec: Mapping[Any, Any],
     *,
     group: str,
     what: str,
@@ -60,7 +60,7 @@ def build(
 def change(
     ctx: base.Context,
     nic: objects.Nic,
-    spec: Mapping[str, Any],
+    spec: Mapping[Any, Any],
     *,
     group: str,
     what: str,
@@ -91,7 +91,7 @@ def change(
 
 
 def build_same(
-    ctx: base.Context, spec: Mapping[str, Any], *, group: str, what: str
+    ctx: base.Context, spec: Mapping[Any, Any], *, group: str, what: str
 ) -> objects.Nic:
     """Return a record for complete values, without any new reservation."""
     network = _network(ctx.snapshot, spec.get("network"), what)
@@ -120,7 +120,7 @@ def _network(
 
 def _nicparams(
     snapshot: objects.Snapshot,
-    spec: Mapping[str, Any],
+    spec: Mapping[Any, Any],
     network: objects.Network | None,
     group: str,
     what: str,
@@ -227,7 +227,7 @@ def check_mac(snapshot: objects.Snapshot, mac: str, what: str) -> None:
 
 
 def check_all(
-    specs: Sequence[Mapping[str, Any]], names: Sequence[str | None], instance: str
+    specs: Sequence[Mapping[Any, Any]], names: Sequence[str | None], instance: str
 ) -> None:
     """Refuse too many NICs and names that occur twice."""
     if len(specs) > MAX_NICS:

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 from ganeti import errors, locking, objects, opcodes
 from ganeti.cmdlib.instance import common, create, disks
 from ganeti.constants import ecodes
-from ganeti.rpc import encode
 from ganeti.utils import netutils
 
 
@@ -77,8 +76,8 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
             self.ctx.rpc.call_one(
                 "file_storage_dir_rename",
                 instance.primary_node,
-                encode.path(self.ctx.paths, old),
-                encode.path(self.ctx.paths, new),
+                old,
+                new,
             ).unwrap(f"instance {instance.name}: cannot rename directory {old}")
         return changed
 
