@@ -11,7 +11,17 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
-from ganeti import clock, config, errors, locking, objects, opcodes, pathutils, rpc
+from ganeti import (
+    clock,
+    config,
+    errors,
+    hooksmaster,
+    locking,
+    objects,
+    opcodes,
+    pathutils,
+    rpc,
+)
 from ganeti.constants import ecodes
 
 O = TypeVar("O", bound=opcodes.Opcode)  # noqa: E741
@@ -29,11 +39,14 @@ ALL: Final = _All()
 class Feedback(Protocol):
     """Lines for the job log."""
 
-    def info(self, text: str) -> None:
-        """Log a line."""
+    def message(self, text: str) -> None:
+        """Log a line as it is."""
 
-    def warn(self, text: str) -> None:
-        """Log a line that begins with a warning mark."""
+    def info(self, text: str) -> None:
+        """Log a line that begins with an information mark."""
+
+    def warn(self, text: str, hint: str | None = None) -> None:
+        """Log a line that begins with a warning mark, and what to do about it."""
 
     def step(self, number: int, total: int, text: str) -> None:
         """Log ``STEP number/total text``."""
@@ -151,13 +164,30 @@ class LogicalUnit(Generic[O]):
     def check_prereq(self) -> None:
         """Check the cluster; changes nothing. Raises OpPrereqError."""
 
-    def hooks_env(self) -> dict[str, str]:
-        """Return the variables of the hooks, without prefix."""
+    def hooks_env(self) -> Mapping[str, Any]:
+        """Return the variables of the hooks, without prefix; asked again at the end."""
         return {}
 
     def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
         """Return the node uuids of the pre and of the post hooks."""
         return (), ()
+
+    def after_hooks(
+        self,
+        found: Sequence[hooksmaster.ScriptResult],
+        silent: Mapping[str, str],
+        result: Any,
+    ) -> Any:
+        """Judge the post hooks; return the result of the opcode.
+
+        Args:
+            found: what scripts did.
+            silent: node uuid -> why it did not answer.
+            result: what `execute` returned.
+        """
+        for line in hooksmaster.warnings(self.HOOKS_PATH or "", found, silent):
+            self.ctx.log.warn(line)
+        return result
 
     def dry_run_result(self) -> Any:
         """Return the result of a run that ends after the checks."""
