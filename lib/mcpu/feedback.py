@@ -28,9 +28,7 @@ class JobLog:
 
     def step(self, number: int, total: int, text: str) -> None:
         """Log ``STEP number/total text``."""
-        self._callbacks.log(
-            jobqueue.ELOG_MESSAGE, f"STEP {number}/{total} {text}"
-        )
+        self._callbacks.log(jobqueue.ELOG_MESSAGE, f"STEP {number}/{total} {text}")
 
     def entry(self, kind: str, payload: Any) -> None:
         """Log an entry of another kind, see ``constants.jobqueue`` ELOG_*."""

@@ -1,48 +1,12 @@
 """The locks of one running opcode: taken level by level, given back in reverse."""
 
-import threading
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Collection, Sequence
 
 from ganeti import clock, errors, objects
 from ganeti.cmdlib.base import LockRequest
 from ganeti.constants import ecodes
 from ganeti.jqueue.executor import LockTimeout
-from ganeti.locking import BGL, Level
-
-#: Seconds between two tries of an opportunistic request.
-OPPORTUNISTIC_INTERVAL_S: Final = 2.0
-
-
-class LockManager(Protocol):
-    """What this package needs of `ganeti.locking`; the owner is the calling thread."""
-
-    def acquire(
-        self,
-        level: Level,
-        names: Sequence[str] | None,
-        *,
-        shared: bool,
-        timeout_s: float | None,
-        priority: int,
-        opportunistic: bool = False,
-    ) -> frozenset[str] | None:
-        """Take locks of a level (None: all), or nothing and return None on timeout."""
-
-    def owned(self, level: Level) -> frozenset[str]:
-        """Return the names that the thread holds at a level."""
-
-    def release(self, level: Level, names: Sequence[str] | None = None) -> None:
-        """Give back some or all locks of a level."""
-
-    def downgrade(self, level: Level, names: Sequence[str] | None = None) -> None:
-        """Turn exclusive locks into shared ones."""
-
-    def add(self, level: Level, names: Sequence[str]) -> None:
-        """Create locks, held exclusively. Raises LockError: one exists already."""
-
-    def remove(self, level: Level, names: Sequence[str]) -> None:
-        """Delete locks that the thread holds exclusively."""
+from ganeti.locking import BGL, Level, LockManager, Request
 
 
 class HeldLocks:
@@ -99,7 +63,14 @@ class HeldLocks:
 
     def take_big_lock(self, *, exclusive: bool) -> None:
         """Take the lock that every opcode takes first. Raises LockTimeout."""
-        self._acquire(Level.CLUSTER, (BGL,), shared=not exclusive)
+        self._acquire(
+            Request(
+                Level.CLUSTER,
+                (BGL,),
+                shared=not exclusive,
+                priority=self._priority,
+            )
+        )
 
     def take_level(self, level: Level, request: LockRequest) -> None:
         """Take the locks declared for a level.
@@ -108,83 +79,57 @@ class HeldLocks:
             LockTimeout: not had in time.
             OpPrereqError: a lock to be created exists, or one to be taken is gone.
         """
-        if level in request.names:
-            wanted = request.names[level]
-            names = sorted(wanted) if isinstance(wanted, Sequence) else None
-            shared = level in request.shared
-            if level in request.opportunistic and self._deadline is not None:
-                self._acquire_some(
-                    level, names, shared, request.opportunistic_count.get(level, 0)
-                )
-            else:
-                self._acquire(level, names, shared=shared)
-        if added := request.add.get(level):
-            self._add(level, added)
+        names, added = request.names.get(level, ()), request.add.get(level, ())
+        self._acquire(
+            Request(
+                level,
+                names=sorted(names) if isinstance(names, Collection) else None,
+                shared=level in request.shared,
+                priority=self._priority,
+                opportunistic=level in request.opportunistic,
+                count=request.opportunistic_count.get(level, 0),
+                adding=added,
+            )
+        )
 
-    def _acquire(
-        self, level: Level, names: Sequence[str] | None, *, shared: bool
-    ) -> None:
-        if names is not None and not names:
-            self._levels.append(level)
+    def _acquire(self, request: Request) -> None:
+        if request.names is not None and not (request.names or request.adding):
             return
         try:
-            got = self._manager.acquire(
-                level,
-                names,
-                shared=shared,
-                timeout_s=self.timeout_s,
-                priority=self._priority,
-            )
+            got = self._manager.acquire(request, self.timeout_s)
         except errors.LockError as err:
-            raise errors.OpPrereqError(
-                f"{err}; the object was removed or renamed meanwhile, retry",
-                ecodes.ECODE_NOENT,
-            ) from err
+            raise self._refused(request, err) from err
         if got is None:
-            raise LockTimeout(f"{level.label}: {names or 'all'}")
-        self._note(level, got, shared=shared)
+            wanted = "all" if request.names is None else ", ".join(request.names)
+            raise LockTimeout(f"{request.level.label}: {wanted}")
+        self._levels.append(request.level)
+        taken = set(request.adding)
+        if not request.shared:
+            taken |= got
+        self._exclusive[request.level] = taken
 
-    def _acquire_some(
-        self, level: Level, names: Sequence[str] | None, shared: bool, count: int
-    ) -> None:
-        while True:
-            got = self._manager.acquire(
-                level,
-                names,
-                shared=shared,
-                timeout_s=0,
-                priority=self._priority,
-                opportunistic=True,
-            )
-            if got is not None and len(got) >= count:
-                self._note(level, got, shared=shared)
-                return
-            if got:
-                self._manager.release(level, sorted(got))
-            left = self.timeout_s
-            if not left:
-                raise LockTimeout(f"{level.label}: fewer than {count} are free")
-            self._clock.wait(threading.Event(), min(left, OPPORTUNISTIC_INTERVAL_S))
-
-    def _add(self, level: Level, names: Sequence[str]) -> None:
-        try:
-            self._manager.add(level, names)
-        except errors.LockError as err:
-            raise errors.OpPrereqError(
-                f"{level.label} {', '.join(names)}: being created by another job"
-                f" ({err})",
+    def _refused(self, request: Request, err: errors.LockError) -> errors.OpPrereqError:
+        known = self._manager.names(request.level)
+        if clash := sorted(known.intersection(request.adding)):
+            return errors.OpPrereqError(
+                f"{request.level.label} {', '.join(clash)}: exists, or another job is"
+                " just creating it",
                 ecodes.ECODE_NOTUNIQUE,
-            ) from err
-        self._note(level, names, shared=False)
+            )
+        return errors.OpPrereqError(
+            f"{err}; the object was removed or renamed meanwhile", ecodes.ECODE_NOENT
+        )
 
-    def _note(self, level: Level, names: Sequence[str] | frozenset[str], *, shared: bool) -> None:
-        if level not in self._levels:
-            self._levels.append(level)
-        if not shared:
-            self._exclusive.setdefault(level, set()).update(names)
+    def finish(self, snapshot: objects.Snapshot, *, members_changed: bool) -> None:
+        """Give everything back, highest level first; drop locks of no object.
 
-    def finish(self, snapshot: objects.Snapshot) -> None:
-        """Give everything back, highest level first; drop locks of no object."""
+        Args:
+            snapshot: the newest configuration.
+            members_changed: objects may have come and gone under the exclusive big
+                lock, without locks of their own.
+        """
+        if members_changed and self._exclusive.get(Level.CLUSTER):
+            self._renew_members(snapshot)
         while self._levels:
             level = self._levels.pop()
             gone = [
@@ -194,8 +139,20 @@ class HeldLocks:
             ]
             if gone:
                 self._manager.remove(level, sorted(gone))
-            if self._manager.owned(level):
+            if self._manager.is_owned(level):
                 self._manager.release(level)
+
+    def _renew_members(self, snapshot: objects.Snapshot) -> None:
+        # Level NODE_RES follows NODE by itself.
+        for level, wanted in (
+            (Level.NODEGROUP, set(snapshot.nodegroups)),
+            (Level.NODE, set(snapshot.nodes)),
+        ):
+            known = self._manager.names(level)
+            if new := wanted - known:
+                self._manager.add(level, sorted(new))
+            if gone := known - wanted:
+                self._manager.remove(level, sorted(gone))
 
 
 def exists(snapshot: objects.Snapshot, level: Level, name: str) -> bool:

@@ -19,9 +19,9 @@ from ganeti import clock, config, errors, hooksmaster, objects, opcodes, pathuti
 from ganeti.cmdlib import base
 from ganeti.constants import ecodes, hooks, jobqueue
 from ganeti.jqueue.executor import Callbacks, Canceled, LockTimeout
-from ganeti.locking import Level
+from ganeti.locking import Level, LockManager
 from ganeti.mcpu.feedback import JobLog
-from ganeti.mcpu.locks import HeldLocks, LockManager
+from ganeti.mcpu.locks import HeldLocks
 
 _log: Final = logging.getLogger(__name__)
 #: Levels a logical unit may declare, in the order in which they are taken.
@@ -54,10 +54,10 @@ class _WatchedConfig:
         return self._inner.snapshot()
 
     @contextlib.contextmanager
-    def edit(self, owner: str) -> Iterator[Any]:
+    def edit(self, owner: str) -> Iterator[config.Edit]:
         with self._inner.edit(owner) as change:
             yield change
-        self.was_written = True
+        self.was_written |= change.is_changed
 
 
 class Processor:
@@ -92,8 +92,9 @@ class Processor:
             timeout_s=timeout_s,
             priority=priority,
         )
+        run = _Run(self._doors, unit_class, op, callbacks, held)
         try:
-            return _Run(self._doors, unit_class, op, callbacks, held).run()
+            return run.run()
         except (errors.GenericError, LockTimeout, Canceled):
             raise
         except Exception as err:
@@ -102,7 +103,7 @@ class Processor:
                 f"{op.op_id()}: unexpected {type(err).__name__}: {err}"
             ) from err
         finally:
-            held.finish(self._doors.config.snapshot())
+            held.finish(self._doors.config.snapshot(), members_changed=run.was_written)
 
 
 class _Run:
@@ -140,6 +141,10 @@ class _Run:
         )
         #: Prefixed variables as they were before execution.
         self._pre_env: dict[str, str] = {}
+
+    @property
+    def was_written(self) -> bool:
+        return self._config.was_written
 
     def run(self) -> Any:
         unit = self._unit
@@ -191,9 +196,7 @@ class _Run:
     # Results
     def _finished(self, result: Any) -> Any:
         if isinstance(result, base.SubmitJobs):
-            jobs = [
-                [self._inherit(child) for child in job] for job in result.jobs
-            ]
+            jobs = [[self._inherit(child) for child in job] for job in result.jobs]
             rows = self._callbacks.submit_jobs(jobs)
             return {
                 **result.other,

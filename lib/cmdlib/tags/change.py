@@ -1,6 +1,6 @@
 """OP_TAGS_SET and OP_TAGS_DEL: add and remove tags of one object."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ganeti import errors, opcodes
 from ganeti.cmdlib.base import LogicalUnit
@@ -32,13 +32,14 @@ class _TagsChange(LogicalUnit[C]):
 
     def changed(self, record: target.Tagged) -> tuple[str, ...]:
         """Return the new tags, sorted. Raises TagError or OpPrereqError."""
-        raise errors.ProgrammerError(f"{type(self).__name__} changes nothing")
+        raise errors.ProgrammerError(f"{type(self).__name__}: {record} stays as it is")
 
     def execute(self) -> None:
         """Store the tags as they are now, with the change."""
         with self.ctx.config.edit(self.ctx.owner) as edit:
             record = target.record(edit.snapshot, self.op.kind, self.uuid)
-            edit.update(record.replace(tags=self.changed(record)))
+            changed: Any = record.replace(tags=self.changed(record))
+            edit.update(changed)
 
 
 class TagsSet(_TagsChange[opcodes.TagsSet]):
@@ -63,7 +64,5 @@ class TagsDel(_TagsChange[opcodes.TagsDel]):
         missing = sorted(set(self.op.tags) - set(record.tags))
         if missing:
             found = ", ".join(missing)
-            raise errors.OpPrereqError(
-                f"tag(s) not found: {found}", ecodes.ECODE_NOENT
-            )
+            raise errors.OpPrereqError(f"tag(s) not found: {found}", ecodes.ECODE_NOENT)
         return tuple(sorted(set(record.tags) - set(self.op.tags)))

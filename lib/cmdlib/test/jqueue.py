@@ -47,7 +47,5 @@ class TestJqueue(LogicalUnit[opcodes.TestJqueue]):
 
     def _pause(self, point: str, argument: Any) -> bool:
         with waker.Waker() as pause:
-            self.ctx.log.entry(
-                jobqueue.ELOG_JQUEUE_TEST, [pause.path, point, argument]
-            )
+            self.ctx.log.entry(jobqueue.ELOG_JQUEUE_TEST, [pause.path, point, argument])
             return pause.wait_for_answer(_CONNECT_TIMEOUT_S, _ANSWER_TIMEOUT_S)
