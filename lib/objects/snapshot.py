@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import immutables
+
 from ganeti import errors
 from ganeti.objects.base import Record
 from ganeti.objects.cluster import Cluster
