@@ -4,7 +4,7 @@ import pytest
 from fakes import cluster
 from fakes.store import MemoryBackend, open_memory
 from ganeti import config, errors
-from ganeti.objects import Network, Update
+from ganeti.objects import FilterRule, Network
 
 NODE1 = "8d0a1b62-7c11-4c43-9a3e-11aa22bb3301"
 NODE2 = "8d0a1b62-7c11-4c43-9a3e-11aa22bb3302"
@@ -318,12 +318,24 @@ def test_uuids_and_secrets_are_random(conf):
     assert len(conf.reserve_secret("job-1")) == 40
 
 
-def test_filters_have_no_serial(conf):
-    rule = cluster.example().filters
-    assert not rule
+def test_filters_are_put_and_deleted(conf):
+    rule = FilterRule(
+        watermark=0,
+        priority=1,
+        predicates=(("jobid", [">", "id", 0]),),
+        action="ACCEPT",
+        reason_trail=(),
+        uuid="f1",
+    )
     with conf.edit("x") as edit:
-        edit._put(Update("filters", "none", None))
-        with pytest.raises(
-            errors.ConfigurationError, match="filters: none is not there"
-        ):
-            edit.delete_filter("none")
+        edit.put_filter(rule)
+        edit.put_filter(rule.replace(priority=2))
+    assert conf.snapshot().filters["f1"].priority == 2
+    with conf.edit("x") as edit:
+        edit.delete_filter("f1")
+    assert not conf.snapshot().filters
+    with (
+        pytest.raises(errors.ConfigurationError, match="filters: f1 is not there"),
+        conf.edit("x") as edit,
+    ):
+        edit.delete_filter("f1")
