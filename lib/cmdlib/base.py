@@ -8,7 +8,7 @@ Nothing may be changed before `execute`; with ``dry_run`` the unit ends after
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from ganeti import (
@@ -139,12 +139,14 @@ class LogicalUnit(Generic[O]):
 
     Class attributes: ``EXCLUSIVE`` takes the big lock exclusively, ``HOOKS_PATH``
     and ``HOOKS_TYPE`` name the hook directories and the object kind (None: the
-    opcode runs no hooks).
+    opcode runs no hooks), ``READS_ONLY`` tells that running it twice does no harm, so
+    that it need not wait until its start is on disk.
     """
 
     EXCLUSIVE: ClassVar[bool] = False
     HOOKS_PATH: ClassVar[str | None] = None
     HOOKS_TYPE: ClassVar[str | None] = None
+    READS_ONLY: ClassVar[bool] = False
 
     def __init__(self, op: O, context: Context) -> None:
         self.op = op

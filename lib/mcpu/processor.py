@@ -172,7 +172,7 @@ class _Run:
         # them, which only an opcode that is still waiting can have.
         may_retry = bool(unit.locks.opportunistic) and self._held.timeout_s is not None
         if not may_retry:
-            self._callbacks.started()
+            self._callbacks.started(durable=not unit.READS_ONLY)
         try:
             unit.check_prereq()
         except errors.OpPrereqError as err:
@@ -180,7 +180,7 @@ class _Run:
                 raise LockTimeout(str(err.args[0])) from err
             raise
         if may_retry:
-            self._callbacks.started()
+            self._callbacks.started(durable=not unit.READS_ONLY)
         post_nodes = self._pre_hooks()
         if self._op.dry_run:
             return unit.dry_run_result()

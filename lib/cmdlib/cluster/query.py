@@ -10,6 +10,8 @@ from ganeti.query import clusterinfo
 class ClusterQuery(LogicalUnit[opcodes.ClusterQuery]):
     """Returns the cluster information dictionary."""
 
+    READS_ONLY = True
+
     def execute(self) -> dict[str, Any]:
         """Return it."""
         return clusterinfo.cluster_info(self.ctx.snapshot)

@@ -8,6 +8,8 @@ from ganeti.cmdlib.tags import target
 class TagsGet(LogicalUnit[opcodes.TagsGet]):
     """Lists tags, sorted."""
 
+    READS_ONLY = True
+
     def check_arguments(self) -> None:
         """Check that a name is given where one is needed."""
         target.check_name(self.op.kind, self.op.name)

@@ -10,6 +10,8 @@ from ganeti.cmdlib.base import LogicalUnit
 class TagsSearch(LogicalUnit[opcodes.TagsSearch]):
     """Searches every object; the expression may match anywhere in a tag."""
 
+    READS_ONLY = True
+
     def check_arguments(self) -> None:
         """Check the expression."""
         try:

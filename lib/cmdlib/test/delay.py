@@ -15,6 +15,7 @@ class TestDelay(LogicalUnit[opcodes.TestDelay]):
     """Sleeps on the master, then on the nodes together; may be woken by a socket."""
 
     __test__ = False
+    READS_ONLY = True
 
     def check_arguments(self) -> None:
         """Check the duration and that only the master's sleep is interruptible."""

@@ -20,6 +20,7 @@ class TestJqueue(LogicalUnit[opcodes.TestJqueue]):
     """
 
     __test__ = False
+    READS_ONLY = True
 
     def expand_names(self) -> None:
         """Pause before the locks if wanted."""

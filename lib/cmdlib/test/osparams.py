@@ -11,6 +11,7 @@ class TestOsParams(LogicalUnit[opcodes.TestOsParams]):
     """Logs how many secrets came through, never the secrets."""
 
     __test__ = False
+    READS_ONLY = True
 
     def execute(self) -> None:
         """Fail on a masked value."""

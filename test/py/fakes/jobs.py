@@ -17,7 +17,7 @@ class FakeCallbacks:
         if self.is_canceled:
             raise Canceled("canceled")
 
-    def started(self):
+    def started(self, *, durable=True):
         self.check_canceled()
         self.is_started = True
 
