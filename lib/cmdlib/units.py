@@ -1,0 +1,24 @@
+"""The table of all logical units: what this release offers."""
+
+from typing import Any, Final
+
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.cluster.query import ClusterQuery
+from ganeti.cmdlib.tags.change import TagsDel, TagsSet
+from ganeti.cmdlib.tags.get import TagsGet
+from ganeti.cmdlib.tags.search import TagsSearch
+from ganeti.cmdlib.test.delay import TestDelay
+from ganeti.cmdlib.test.jqueue import TestJqueue
+from ganeti.cmdlib.test.osparams import TestOsParams
+
+#: Logical unit by opcode id.
+UNITS: Final[dict[str, type[LogicalUnit[Any]]]] = {
+    "OP_CLUSTER_QUERY": ClusterQuery,
+    "OP_TAGS_DEL": TagsDel,
+    "OP_TAGS_GET": TagsGet,
+    "OP_TAGS_SEARCH": TagsSearch,
+    "OP_TAGS_SET": TagsSet,
+    "OP_TEST_DELAY": TestDelay,
+    "OP_TEST_JQUEUE": TestJqueue,
+    "OP_TEST_OS_PARAMS": TestOsParams,
+}
