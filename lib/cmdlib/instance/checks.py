@@ -66,7 +66,7 @@ def policy_problems(
         for limits in policy["minmax"]
     ]
     if fits and all(fits):
-        found += min(fits, key=len)
+        found += min(fits, key=lambda problems: len(problems))
     return found
 
 
@@ -208,4 +208,5 @@ def hypervisor_enabled(snapshot: objects.Snapshot, name: str, instance: str) -> 
 def cluster_hvparams(snapshot: objects.Snapshot, name: str) -> dict[str, Any]:
     """Return the cluster's parameters of a hypervisor, filled with the defaults."""
     defaults = {key: row.default for key, row in hvparams.HYPERVISOR[name].items()}
-    return defaults | snapshot.cluster.hvparams.get(name, {})
+    stored: Mapping[str, Any] = snapshot.cluster.hvparams.get(name, {})
+    return {**defaults, **stored}

@@ -323,7 +323,8 @@ def normal_name(name: str) -> str:
     Raises:
         OpPrereqError: it is no host name.
     """
-    return netutils.normalize_hostname(name)
+    full: str = netutils.normalize_hostname(name)
+    return full
 
 
 def resolve(ctx: base.Context, name: str) -> tuple[str, Sequence[str]]:
