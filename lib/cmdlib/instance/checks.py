@@ -61,12 +61,13 @@ def policy_problems(
     }
     if template != "diskless":
         values["disk-count"] = len(disk_sizes)
-    fits = [
+    fits: list[list[str]] = [
         _outside(limits, values, disk_sizes if template != "diskless" else ())
         for limits in policy["minmax"]
     ]
     if fits and all(fits):
-        found += min(fits, key=lambda problems: len(problems))
+        closest = min(len(problems) for problems in fits)
+        found += next(problems for problems in fits if len(problems) == closest)
     return found
 
 

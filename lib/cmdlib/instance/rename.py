@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from ganeti import errors, locking, objects, opcodes
 from ganeti.cmdlib.instance import common, create, disks
 from ganeti.constants import ecodes
-from ganeti.utils import netutils
+from ganeti.utils import hostnames, netutils
 
 
 class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
@@ -18,7 +18,7 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
         """Find the new name."""
         if self.op.ip_check and not self.op.name_check:
             raise self.prereq("checking the address needs the name to be checked too")
-        self.new_name = create.normal_name(self.op.new_name)
+        self.new_name = hostnames.normalize(self.op.new_name)
         self.address = None
         if self.op.name_check:
             self.new_name, addresses = create.resolve(self.ctx, self.new_name)
