@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.cluster.query import ClusterQuery
+from ganeti.cmdlib.instance.units import UNITS as INSTANCE_UNITS
 from ganeti.cmdlib.tags.change import TagsDel, TagsSet
 from ganeti.cmdlib.tags.get import TagsGet
 from ganeti.cmdlib.tags.search import TagsSearch
@@ -13,6 +14,7 @@ from ganeti.cmdlib.test.osparams import TestOsParams
 
 #: Logical unit by opcode id.
 UNITS: Final[dict[str, type[LogicalUnit[Any]]]] = {
+    **INSTANCE_UNITS,
     "OP_CLUSTER_QUERY": ClusterQuery,
     "OP_TAGS_DEL": TagsDel,
     "OP_TAGS_GET": TagsGet,

@@ -61,12 +61,13 @@ def policy_problems(
     }
     if template != "diskless":
         values["disk-count"] = len(disk_sizes)
-    fits = [
+    fits: list[list[str]] = [
         _outside(limits, values, disk_sizes if template != "diskless" else ())
         for limits in policy["minmax"]
     ]
     if fits and all(fits):
-        found += min(fits, key=len)
+        closest = min(len(problems) for problems in fits)
+        found += next(problems for problems in fits if len(problems) == closest)
     return found
 
 
@@ -208,4 +209,5 @@ def hypervisor_enabled(snapshot: objects.Snapshot, name: str, instance: str) -> 
 def cluster_hvparams(snapshot: objects.Snapshot, name: str) -> dict[str, Any]:
     """Return the cluster's parameters of a hypervisor, filled with the defaults."""
     defaults = {key: row.default for key, row in hvparams.HYPERVISOR[name].items()}
-    return defaults | snapshot.cluster.hvparams.get(name, {})
+    stored: Mapping[str, Any] = snapshot.cluster.hvparams.get(name, {})
+    return {**defaults, **stored}

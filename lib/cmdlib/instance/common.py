@@ -89,7 +89,10 @@ class InstanceUnit(base.LogicalUnit[O]):
     # Node calls
     def encode(self, **overrides: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the filled form of the instance that node calls take."""
-        return encode.instance(self.ctx.snapshot, self.instance, **overrides)
+        wire: dict[str, Any] = encode.instance(
+            self.ctx.snapshot, self.instance, **overrides
+        )
+        return wire
 
     def runtime_info(self) -> dict[str, Any]:
         """Return what the primary node says of it, empty when it does not run.

@@ -12,7 +12,7 @@ from ganeti.constants import ecodes
 from ganeti.constants import tags as tag_words
 from ganeti.objects import lookup, params
 from ganeti.rpc import encode
-from ganeti.utils import netutils
+from ganeti.utils import hostnames, netutils
 
 _TAG: Final = re.compile(r"^[\w.+*/:@-]+$")
 
@@ -69,7 +69,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
                 f"instance {op.instance_name}: instance communication is"
                 " not offered by this release"
             )
-        self.name = normal_name(op.instance_name)
+        self.name = hostnames.normalize(op.instance_name)
         self.address = None
         if op.name_check:
             self.name, addresses = resolve(self.ctx, self.name)
@@ -239,8 +239,12 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             )
 
     def _os_parameters(self, instance: objects.Instance) -> dict[str, Any]:
-        known = params.fill_osparams(self.ctx.snapshot, instance)
-        return known | (self.op.osparams_secret or {})
+        snapshot = self.ctx.snapshot
+        return (
+            params.fill_osparams(snapshot, instance)
+            | params.fill_osparams_private(snapshot, instance)
+            | (self.op.osparams_secret or {})
+        )
 
     def hooks_env(self) -> dict[str, Any]:
         """Return the variables of the new instance and how it is made."""
@@ -298,7 +302,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         wire = encode.instance(
             self.ctx.snapshot,
             self.instance,
-            osparams=self._os_parameters(self.instance),
+            osparams_secret=self.op.osparams_secret,
         )
         node = self.ctx.snapshot.nodes[self.primary].name
         self.ctx.rpc.call_one(
@@ -315,15 +319,6 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         self.ctx.rpc.call_one(
             "instance_start", self.primary, wire, False, self.op.reason
         ).unwrap(f"instance {self.name}: could not be started")
-
-
-def normal_name(name: str) -> str:
-    """Return an instance name in its normal form.
-
-    Raises:
-        OpPrereqError: it is no host name.
-    """
-    return netutils.normalize_hostname(name)
 
 
 def resolve(ctx: base.Context, name: str) -> tuple[str, Sequence[str]]:

@@ -17,6 +17,8 @@ _MAC: Final = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")
 _VLAN: Final = re.compile(r"^(\d+|\.\d+|(\.\d+)?(:\d+)+)$")
 _GENERATED: Final = ("auto", "generate")
 _KEYS: Final = ("mode", "link", "vlan")
+#: Address that the network chooses.
+_POOL: Final = "pool"
 
 
 def build(
@@ -45,12 +47,13 @@ def build(
     if mac in _GENERATED:
         mac = ctx.config.reserve_mac(ctx.owner, network.uuid if network else None)
     else:
-        check_mac(ctx.snapshot, mac, what)
+        take_mac(ctx, mac, what)
     filled = ctx.snapshot.cluster.nicparams["default"] | nicparams
+    ip = _address(spec.get("ip"), filled, what, auto_ip)
     return objects.Nic(
         uuid=ctx.config.reserve_uuid(ctx.owner),
         mac=mac,
-        ip=_address(spec.get("ip"), filled, network, what, auto_ip),
+        ip=_take_address(ctx, ip, network, what),
         nicparams=nicparams,
         network=network.uuid if network else None,
         name=disk_specs.check_name(spec.get("name"), what),
@@ -79,30 +82,39 @@ def change(
     merged |= spec
     wanted = (spec.get("mac") or "").lower()
     merged["mac"] = nic.mac
-    found = build_same(ctx, merged, group=group, what=what)
+    found = _complete(ctx, nic, merged, group=group, what=what)
     if wanted in _GENERATED:
         mac = ctx.config.reserve_mac(ctx.owner, found.network)
     elif wanted and wanted != nic.mac:
-        check_mac(ctx.snapshot, wanted, what)
+        take_mac(ctx, wanted, what)
         mac = wanted
     else:
         mac = nic.mac
-    return found.replace(uuid=nic.uuid, mac=mac)
+    return found.replace(mac=mac)
 
 
-def build_same(
-    ctx: base.Context, spec: Mapping[Any, Any], *, group: str, what: str
+def _complete(
+    ctx: base.Context,
+    old: objects.Nic,
+    spec: Mapping[Any, Any],
+    *,
+    group: str,
+    what: str,
 ) -> objects.Nic:
-    """Return a record for complete values, without any new reservation."""
+    """Return a record for complete values; reserves an address only if it is new."""
     network = _network(ctx.snapshot, spec.get("network"), what)
     nicparams = _nicparams(ctx.snapshot, spec, network, group, what)
     filled = ctx.snapshot.cluster.nicparams["default"] | nicparams
+    ip = _address(spec.get("ip"), filled, what, None)
+    uuid = network.uuid if network else None
+    if (ip, uuid) != (old.ip, old.network):
+        ip = _take_address(ctx, ip, network, what)
     return objects.Nic(
-        uuid="",
+        uuid=old.uuid,
         mac=spec["mac"],
-        ip=_address(spec.get("ip"), filled, network, what, None),
+        ip=ip,
         nicparams=nicparams,
-        network=network.uuid if network else None,
+        network=uuid,
         name=disk_specs.check_name(spec.get("name"), what),
     )
 
@@ -172,11 +184,7 @@ def _check_mode(given: Mapping[str, Any], what: str) -> None:
 
 
 def _address(
-    ip: str | None,
-    filled: Mapping[str, Any],
-    network: objects.Network | None,
-    what: str,
-    auto_ip: str | None,
+    ip: str | None, filled: Mapping[str, Any], what: str, auto_ip: str | None
 ) -> str | None:
     if ip is None or ip.lower() in ("", typed.NONE):
         if filled["mode"] == "routed":
@@ -191,13 +199,8 @@ def _address(
                 ecodes.ECODE_INVAL,
             )
         return auto_ip
-    if ip.lower() == "pool":
-        raise errors.OpPrereqError(
-            f"{what}: ip pool needs a network with an address pool"
-            if network is None
-            else f"{what}: address pools are not offered by this release",
-            ecodes.ECODE_INVAL,
-        )
+    if ip.lower() == _POOL:
+        return _POOL
     try:
         return str(ipaddress.ip_address(ip))
     except ValueError as err:
@@ -207,23 +210,45 @@ def _address(
         ) from err
 
 
-def check_mac(snapshot: objects.Snapshot, mac: str, what: str) -> None:
-    """Refuse a MAC that is malformed, a multicast one, or in use.
+def _take_address(
+    ctx: base.Context, ip: str | None, network: objects.Network | None, what: str
+) -> str | None:
+    """Return the address, reserved in its network if it has one."""
+    if network is None:
+        if ip == _POOL:
+            raise errors.OpPrereqError(
+                f"{what}: ip pool needs a network", ecodes.ECODE_INVAL
+            )
+        return ip
+    try:
+        if ip == _POOL:
+            return ctx.config.generate_ip(ctx.owner, network.uuid)
+        if ip is not None:
+            ctx.config.reserve_ip(ctx.owner, network.uuid, ip)
+    except (errors.ReservationError, errors.AddressPoolError) as err:
+        raise errors.OpPrereqError(
+            f"{what}: {err.args[0]}", ecodes.ECODE_NOTUNIQUE
+        ) from err
+    return ip
+
+
+def take_mac(ctx: base.Context, mac: str, what: str) -> None:
+    """Reserve a chosen MAC; refuse one that is malformed, multicast, or in use.
 
     Raises:
-        OpPrereqError: names the instance that has it.
+        OpPrereqError: wanted and found, or who has it.
     """
     if not _MAC.match(mac) or int(mac[:2], 16) & 1:
         raise errors.OpPrereqError(
             f"{what}: wanted a unicast MAC such as aa:00:00:12:34:56, found {mac!r}",
             ecodes.ECODE_INVAL,
         )
-    for instance in snapshot.instances.values():
-        if any(nic.mac == mac for nic in instance.nics):
-            raise errors.OpPrereqError(
-                f"{what}: MAC {mac} is in use by instance {instance.name}",
-                ecodes.ECODE_NOTUNIQUE,
-            )
+    try:
+        ctx.config.take_mac(ctx.owner, mac)
+    except errors.ReservationError as err:
+        raise errors.OpPrereqError(
+            f"{what}: {err.args[0]}", ecodes.ECODE_NOTUNIQUE
+        ) from err
 
 
 def check_all(

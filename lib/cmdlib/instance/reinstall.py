@@ -32,6 +32,7 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
         future = instance.replace(os=self.os)
         self.os_params: dict[str, Any] = (
             params.fill_osparams(self.ctx.snapshot, future)
+            | params.fill_osparams_private(self.ctx.snapshot, future)
             | (op.osparams or {})
             | (op.osparams_private or {})
             | (op.osparams_secret or {})
@@ -53,7 +54,11 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
         try:
             self.ctx.log.info("Running the instance OS create scripts...")
             wire = encode.instance(
-                self.ctx.snapshot, self.instance, osparams=self.os_params
+                self.ctx.snapshot,
+                self.instance,
+                osparams=self.op.osparams,
+                osparams_private=self.op.osparams_private,
+                osparams_secret=self.op.osparams_secret,
             )
             self.ctx.rpc.call_one(
                 "instance_os_add",

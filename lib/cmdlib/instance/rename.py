@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from ganeti import errors, locking, objects, opcodes
 from ganeti.cmdlib.instance import common, create, disks
 from ganeti.constants import ecodes
-from ganeti.utils import netutils
+from ganeti.utils import hostnames, netutils
 
 
 class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
@@ -18,7 +18,7 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
         """Find the new name."""
         if self.op.ip_check and not self.op.name_check:
             raise self.prereq("checking the address needs the name to be checked too")
-        self.new_name = create.normal_name(self.op.new_name)
+        self.new_name = hostnames.normalize(self.op.new_name)
         self.address = None
         if self.op.name_check:
             self.new_name, addresses = create.resolve(self.ctx, self.new_name)
@@ -54,32 +54,23 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
     def execute(self) -> str:
         """Rename directories and record, run the OS's rename script."""
         instance = self.instance
-        moved = self._move_directories(instance)
+        self._move_directories(instance)
         with self.ctx.config.edit(self.ctx.owner) as edit:
-            for disk in moved:
-                edit.update(disk)
-            edit.update(edit.snapshot.instances[self.uuid].replace(name=self.new_name))
+            edit.rename_instance(self.uuid, self.new_name)
         self._run_script()
         return self.new_name
 
-    def _move_directories(self, instance: objects.Instance) -> list[objects.Disk]:
-        renamed, changed = {}, []
-        for disk in self.ctx.snapshot.instance_disks(instance):
-            if disk.dev_type not in ("file", "sharedfile"):
-                continue
-            driver, path = disk.logical_id
-            old, name = os.path.split(path)
+    def _move_directories(self, instance: objects.Instance) -> None:
+        found = {
+            os.path.dirname(disk.logical_id[1])
+            for disk in self.ctx.snapshot.instance_disks(instance)
+            if disk.dev_type in ("file", "sharedfile")
+        }
+        for old in sorted(found):
             new = os.path.join(os.path.dirname(old), self.new_name)
-            renamed[old] = new
-            changed.append(disk.replace(logical_id=(driver, os.path.join(new, name))))
-        for old, new in renamed.items():
             self.ctx.rpc.call_one(
-                "file_storage_dir_rename",
-                instance.primary_node,
-                old,
-                new,
+                "file_storage_dir_rename", instance.primary_node, old, new
             ).unwrap(f"instance {instance.name}: cannot rename directory {old}")
-        return changed
 
     def _run_script(self) -> None:
         instance = self.instance

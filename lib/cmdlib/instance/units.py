@@ -2,7 +2,6 @@
 
 from typing import Any, Final
 
-from ganeti import opcodes
 from ganeti.cmdlib import base
 from ganeti.cmdlib.instance import (
     activate_disks,
@@ -23,21 +22,21 @@ from ganeti.cmdlib.instance import (
     startup,
 )
 
-UNITS: Final[dict[type[opcodes.Opcode], type[base.LogicalUnit[Any]]]] = {
-    opcodes.InstanceActivateDisks: activate_disks.InstanceActivateDisks,
-    opcodes.InstanceConsole: console.InstanceConsole,
-    opcodes.InstanceCreate: create.InstanceCreate,
-    opcodes.InstanceDeactivateDisks: deactivate_disks.InstanceDeactivateDisks,
-    opcodes.InstanceFailover: failover.InstanceFailover,
-    opcodes.InstanceGrowDisk: grow_disk.InstanceGrowDisk,
-    opcodes.InstanceMigrate: migrate.InstanceMigrate,
-    opcodes.InstanceQueryData: query_data.InstanceQueryData,
-    opcodes.InstanceReboot: reboot.InstanceReboot,
-    opcodes.InstanceRecreateDisks: recreate_disks.InstanceRecreateDisks,
-    opcodes.InstanceReinstall: reinstall.InstanceReinstall,
-    opcodes.InstanceRemove: remove.InstanceRemove,
-    opcodes.InstanceRename: rename.InstanceRename,
-    opcodes.InstanceSetParams: set_params.InstanceSetParams,
-    opcodes.InstanceShutdown: shutdown.InstanceShutdown,
-    opcodes.InstanceStartup: startup.InstanceStartup,
+UNITS: Final[dict[str, type[base.LogicalUnit[Any]]]] = {
+    "OP_INSTANCE_ACTIVATE_DISKS": activate_disks.InstanceActivateDisks,
+    "OP_INSTANCE_CONSOLE": console.InstanceConsole,
+    "OP_INSTANCE_CREATE": create.InstanceCreate,
+    "OP_INSTANCE_DEACTIVATE_DISKS": deactivate_disks.InstanceDeactivateDisks,
+    "OP_INSTANCE_FAILOVER": failover.InstanceFailover,
+    "OP_INSTANCE_GROW_DISK": grow_disk.InstanceGrowDisk,
+    "OP_INSTANCE_MIGRATE": migrate.InstanceMigrate,
+    "OP_INSTANCE_QUERY_DATA": query_data.InstanceQueryData,
+    "OP_INSTANCE_REBOOT": reboot.InstanceReboot,
+    "OP_INSTANCE_RECREATE_DISKS": recreate_disks.InstanceRecreateDisks,
+    "OP_INSTANCE_REINSTALL": reinstall.InstanceReinstall,
+    "OP_INSTANCE_REMOVE": remove.InstanceRemove,
+    "OP_INSTANCE_RENAME": rename.InstanceRename,
+    "OP_INSTANCE_SET_PARAMS": set_params.InstanceSetParams,
+    "OP_INSTANCE_SHUTDOWN": shutdown.InstanceShutdown,
+    "OP_INSTANCE_STARTUP": startup.InstanceStartup,
 }
