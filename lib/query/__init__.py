@@ -5,7 +5,7 @@ data it needs. `query` answers; `describe` lists fields; `legacy` is the older f
 Nothing here changes anything, and how questions arrive does not belong here.
 """
 
-from ganeti.query.engine import Answer, RESOURCES, describe, legacy, query
+from ganeti.query.engine import RESOURCES, Answer, describe, legacy, query
 from ganeti.query.model import ClusterFacts, Jobs, Sources
 from ganeti.query.status import instance_status
 

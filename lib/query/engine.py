@@ -95,7 +95,7 @@ def query(sources: Sources, what: str, names: Sequence[str], qfilter: Any) -> An
         OpPrereqError: unknown_entity, a name asked for does not exist.
     """
     resource = resource_of(what)
-    context = Context(sources)
+    context = Context(sources, qlang.fields_of(qfilter) | frozenset(names))
     rows = _select(resource, context, qfilter)
     rows = _load(resource, context, rows, names, qfilter)
     return Answer(
@@ -189,7 +189,7 @@ def legacy(
         raise errors.OpPrereqError(
             f"Unknown output fields selected: {', '.join(unknown)}", ecodes.ECODE_INVAL
         )
-    context = Context(sources)
+    context = Context(sources, frozenset(names))
     if what == c.QR_JOB:
         rows = resource.rows(context, wanted or None)
     else:

@@ -83,12 +83,12 @@ class Sources:
 
 
 class Context:
-    """One query under way: sources, live data once fetched, and what is worked out
-    once for all rows.
-    """
+    """One query under way: its sources, live data, and what is worked out once."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: Sources, asked: frozenset[str] = frozenset()) -> None:
         self.sources = sources
+        #: Names of all fields that output and filter need.
+        self.asked = asked
         self.snapshot = sources.snapshot
         #: Live data by name of the source; see the resources' ``fetch``.
         self.live: dict[str, Any] = {}
