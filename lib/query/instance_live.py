@@ -22,8 +22,8 @@ from ganeti.rpc.result import Result
 #: Names of the live data.
 _INFO: Final = "all_instances_info"
 _CONSOLE: Final = "instance_console_info"
-#: What hypervisors report of a guest that powered itself down.
-_STATE_SHUTDOWN: Final = "shutdown"
+#: State of a guest that powered itself down: number on the wire, word in old nodes.
+_STATE_SHUTDOWN: Final = frozenset({1, "shutdown"})
 _NO_INFO: Final[Mapping[str, Any]] = {}
 
 
@@ -42,7 +42,7 @@ def _fetch_info(context: Context, rows: Sequence[Instance]) -> dict[str, Result]
 
 
 def _is_shut_down(info: Mapping[str, Any]) -> bool:
-    return str(info.get("state", "")).lower() == _STATE_SHUTDOWN
+    return info.get("state") in _STATE_SHUTDOWN
 
 
 def _seen(instance: Instance, answers: Mapping[str, Result]) -> Seen:
