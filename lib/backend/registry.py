@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar, get_type_hints
 
 import msgspec
+
 from ganeti import clock, errors, pathutils, process
 from ganeti.hypervisor.base import Hypervisor
 
