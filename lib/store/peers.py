@@ -92,6 +92,8 @@ class Peers:
         self._term = 0
         self._deposed: errors.TermError | None = None
         self._settled = threading.Event()
+        #: Sent, but perhaps not yet in the backend.
+        self._unwritten: Group | None = None
         self._awaited: Group | None = None
         self._warned_at: float | None = None
         self._encoded: tuple[tuple[bytes, bytes], str] = ((b"", b""), "")
@@ -127,6 +129,7 @@ class Peers:
         with self._lock:
             if self._deposed is not None:
                 raise errors.TermError(*self._deposed.args)
+            self._unwritten = group
             for peer in self._peers.values():
                 if peer.state in _RECEIVING:
                     peer.queue.append(group)
@@ -135,6 +138,7 @@ class Peers:
     def disown(self, group: Group) -> None:
         """Take back a group that did not become durable here."""
         with self._lock:
+            self._unwritten = None
             for peer in self._peers.values():
                 if peer.state in _RECEIVING:
                     self._set_stale_locked(
@@ -144,6 +148,7 @@ class Peers:
     def wait(self, group: Group) -> None:
         """Block until a majority has a group, or the rest cannot be waited for."""
         with self._lock:
+            self._unwritten = None
             self._awaited = group
             self._settled.clear()
             self._settle_locked()
@@ -309,6 +314,8 @@ class Peers:
                 return
             # From here on new groups queue up, so that nothing falls between.
             peer.state = _State.CATCHING_UP
+            if self._unwritten is not None:
+                peer.queue.append(self._unwritten)
         revision = self._catch_up(
             peer, int(status["revision"]), bytes.fromhex(status["digest"])
         )
