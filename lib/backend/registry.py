@@ -1,0 +1,100 @@
+"""Node procedures: what the node daemon offers, and what they work with.
+
+A procedure is a function registered under its wire name; its arguments are converted
+by their annotations. What a procedure does belongs to the modules beside this one,
+transport to `ganeti.server.noded`.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar, get_type_hints
+
+import msgspec
+
+from ganeti import clock, errors, pathutils, process
+from ganeti.hypervisor.base import Hypervisor
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """One node's doors and drivers.
+
+    Attributes:
+        paths: where this node's files are.
+        process: starts children.
+        clock: the time.
+        hypervisors: driver by hypervisor name, all that this node offers.
+    """
+
+    paths: pathutils.Paths
+    process: process.Runner
+    clock: clock.Clock
+    hypervisors: Mapping[str, Hypervisor]
+
+    def hypervisor(self, name: str) -> Hypervisor:
+        """Return the driver of a hypervisor.
+
+        Raises:
+            HypervisorError: this node has none of that name.
+        """
+        driver = self.hypervisors.get(name)
+        if driver is None:
+            raise errors.HypervisorError(
+                f"hypervisor {name}: not offered by node {self.paths.hostname},"
+                f" which has {', '.join(sorted(self.hypervisors)) or 'none'}"
+            )
+        return driver
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One registered procedure: the function and the types of its arguments."""
+
+    function: Callable[..., Any]
+    kinds: tuple[Any, ...]
+
+
+#: All procedures by wire name; filled by the decorators when modules are imported.
+PROCEDURES: Final[dict[str, Entry]] = {}
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def procedure(name: str) -> Callable[[F], F]:
+    """Register a function ``(node, *arguments)`` under a wire name."""
+
+    def register(function: F) -> F:
+        if name in PROCEDURES:
+            raise errors.ProgrammerError(f"procedure {name} is registered twice")
+        hints = get_type_hints(function, include_extras=True)
+        names = list(inspect.signature(function).parameters)[1:]
+        PROCEDURES[name] = Entry(function, tuple(hints[arg] for arg in names))
+        return function
+
+    return register
+
+
+def call(node: Node, name: str, args: Sequence[Any]) -> Any:
+    """Run a procedure with arguments of JSON types, and return what it returns.
+
+    Raises:
+        RpcError: unknown procedure, or arguments of a wrong number or type.
+        GenericError: the procedure failed.
+    """
+    entry = PROCEDURES.get(name)
+    if entry is None:
+        raise errors.RpcError(f"{name}: no such procedure")
+    if len(args) != len(entry.kinds):
+        raise errors.RpcError(
+            f"{name}: wanted {len(entry.kinds)} arguments, found {len(args)}"
+        )
+    try:
+        values = [
+            msgspec.convert(arg, kind)
+            for arg, kind in zip(args, entry.kinds, strict=True)
+        ]
+    except msgspec.ValidationError as err:
+        raise errors.RpcError(f"{name}: {err}") from err
+    return entry.function(node, *values)

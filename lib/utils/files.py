@@ -1,0 +1,181 @@
+"""Files: atomic replacement, locks, checked directories.
+
+Everything that replaces a file of the cluster goes through `write_file`, so that a
+reader sees the old content or the new one, never half of it.
+"""
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+
+from ganeti import errors
+
+#: Pause between tries to get a lock with a time limit, in seconds.
+_LOCK_RETRY_S = 0.02
+
+
+def read_file(path: str, *, max_size: int | None = None) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        OSError: it cannot be read.
+        GenericError: it is larger than ``max_size`` bytes.
+    """
+    with open(path, "rb") as stream:
+        data = stream.read() if max_size is None else stream.read(max_size + 1)
+    if max_size is not None and len(data) > max_size:
+        raise errors.GenericError(f"{path}: larger than {max_size} bytes")
+    return data
+
+
+def write_file(
+    path: str,
+    data: bytes | str,
+    *,
+    mode: int = 0o600,
+    uid: int = -1,
+    gid: int = -1,
+    times: tuple[float, float] | None = None,
+) -> None:
+    """Replace a file atomically and durably.
+
+    Args:
+        path: a symbolic link there is replaced, not followed.
+        data: text is written as UTF-8.
+        mode: permission bits.
+        uid: owner, -1 for this process's.
+        gid: group, -1 for this process's.
+        times: access and modification time, seconds since 1970.
+
+    Raises:
+        OSError: nothing was changed.
+    """
+    directory, name = os.path.split(path)
+    fd, temporary = tempfile.mkstemp(prefix=f".{name}.", suffix=".new", dir=directory)
+    try:
+        with os.fdopen(fd, "wb") as stream:
+            stream.write(data.encode() if isinstance(data, str) else data)
+            stream.flush()
+            if (uid, gid) != (-1, -1):
+                os.fchown(fd, uid, gid)
+            os.fchmod(fd, mode)
+            if times is not None:
+                os.utime(fd, times)
+            os.fsync(fd)
+        os.rename(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    sync_dir(directory or ".")
+
+
+def sync_dir(path: str) -> None:
+    """Make changes of directory entries durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    except OSError as err:
+        # Some network file systems refuse to sync directories.
+        if err.errno != errno.EINVAL:
+            raise
+    finally:
+        os.close(fd)
+
+
+def remove_file(path: str) -> bool:
+    """Remove a file; return false if there was none."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def backup_file(path: str, directory: str) -> str:
+    """Copy a file with its mode into a directory and return the copy's path."""
+    name = f"{os.path.basename(path)}.backup-{time.strftime('%Y-%m-%d_%H_%M_%S')}."
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    fd, copy = tempfile.mkstemp(prefix=name, dir=directory)
+    with os.fdopen(fd, "wb") as stream:
+        stream.write(read_file(path))
+        os.fchmod(fd, stat.S_IMODE(os.stat(path).st_mode))
+        stream.flush()
+        os.fsync(fd)
+    return copy
+
+
+def make_dir(path: str, mode: int, *, uid: int = -1, gid: int = -1) -> None:
+    """Create a directory unless it exists, then give it mode and owner.
+
+    Raises:
+        GenericError: something else is there.
+        OSError: it cannot be created or changed.
+    """
+    try:
+        os.makedirs(path, mode)
+    except FileExistsError:
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            raise errors.GenericError(
+                f"{path}: wanted a directory, found something else"
+            ) from None
+    os.chmod(path, mode)
+    if (uid, gid) != (-1, -1):
+        os.chown(path, uid, gid)
+
+
+def fingerprint(path: str) -> str | None:
+    """Return the hexadecimal SHA-1 of a file's content, None if it is no file."""
+    try:
+        with open(path, "rb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                return None
+            return hashlib.file_digest(stream, "sha1").hexdigest()
+    except OSError:
+        return None
+
+
+@contextlib.contextmanager
+def locked(
+    path: str, *, timeout_s: float | None = None, shared: bool = False
+) -> Iterator[int]:
+    """Hold the lock of a lock file, which is created and stays; yields its descriptor.
+
+    Args:
+        path: the lock file.
+        timeout_s: 0 to try once, None to wait for ever.
+        shared: several readers may hold it.
+
+    Raises:
+        LockError: not had in time.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        _lock(fd, path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, timeout_s)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _lock(fd: int, path: str, kind: int, timeout_s: float | None) -> None:
+    if timeout_s is None:
+        fcntl.flock(fd, kind)
+        return
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            fcntl.flock(fd, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise errors.LockError(
+                    f"{path}: not locked within {timeout_s:g} seconds"
+                ) from None
+        else:
+            return
+        time.sleep(_LOCK_RETRY_S)
