@@ -303,6 +303,13 @@ class SignatureError(GenericError):
     """
 
 
+class SshError(GenericError):
+    """A host could not be reached over SSH, or did not let us in.
+
+    Arguments: msg.
+    """
+
+
 class SshUpdateError(GenericError):
     """Ssh setup on nodes failed.
 

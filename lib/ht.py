@@ -8,9 +8,10 @@ here: a logical unit checks those.
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
+from msgspec import Meta
+
 from ganeti import errors
 from ganeti.constants import ecodes
-from msgspec import Meta
 
 
 class Doc(str):

@@ -8,6 +8,7 @@ import hmac
 from typing import Any
 
 import msgspec
+
 from ganeti import errors
 
 

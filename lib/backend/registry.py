@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar, get_type_hints
 
 import msgspec
-
 from ganeti import clock, errors, pathutils, process
 from ganeti.hypervisor.base import Hypervisor
 

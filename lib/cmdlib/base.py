@@ -8,13 +8,25 @@ Nothing may be changed before `execute`; with ``dry_run`` the unit ends after
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from ganeti import clock, config, errors, locking, objects, opcodes, pathutils, rpc
 from ganeti.constants import ecodes
+from ganeti.jqueue import SubmitJobs
 
 O = TypeVar("O", bound=opcodes.Opcode)  # noqa: E741
+
+
+__all__ = [
+    "ALL",
+    "Context",
+    "Feedback",
+    "LockRequest",
+    "Locks",
+    "LogicalUnit",
+    "SubmitJobs",
+]
 
 
 class _All:
@@ -107,19 +119,6 @@ class Context:
     def snapshot(self) -> objects.Snapshot:
         """The newest configuration."""
         return self.config.snapshot()
-
-
-@dataclasses.dataclass(frozen=True)
-class SubmitJobs:
-    """Result of an opcode that submits jobs.
-
-    Attributes:
-        jobs: one list of opcodes per job; ``depends`` may count backwards.
-        other: further members of the result object.
-    """
-
-    jobs: Sequence[Sequence[opcodes.Opcode]]
-    other: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class LogicalUnit(Generic[O]):

@@ -1,1 +1,23 @@
-"""Hypervisor drivers, node side: one class each, no policy."""
+"""Hypervisor drivers, node side: one class each, no policy.
+
+`drivers` makes those that this product offers. Only `kvm` and `fake` are offered;
+parameters of the others are known to `ganeti.constants.hvparams` alone.
+"""
+
+from ganeti.hypervisor.base import AttachedDisk, Doors, Hypervisor, InstanceInfo, State
+from ganeti.hypervisor.fake import FakeHypervisor
+
+
+def drivers(doors: Doors) -> dict[str, Hypervisor]:
+    """Return a driver for each hypervisor, by name."""
+    return {"fake": FakeHypervisor(doors)}
+
+
+__all__ = [
+    "AttachedDisk",
+    "Doors",
+    "Hypervisor",
+    "InstanceInfo",
+    "State",
+    "drivers",
+]

@@ -1,1 +1,32 @@
-"""The job queue: states, scheduling, workers, waiting, archive."""
+"""The job queue: states, scheduling, workers, waiting, archive.
+
+A job handed out as an id survives any crash. `state`, `changes`, `attempts`,
+`depends` and `filters` decide; `JobQueue` keeps jobs in the store, gives them to
+worker threads when they may run, and tells who waits for them. How an opcode is
+carried out does not belong here, see `Executor`.
+"""
+
+from ganeti.jqueue.interfaces import (
+    Callbacks,
+    Canceled,
+    Executor,
+    LockTimeout,
+    SubmitJobs,
+)
+from ganeti.jqueue.records import Job, JobOp, LogEntry, Timestamp
+from ganeti.jqueue.state import FINAL, Event, Status
+
+__all__ = [
+    "FINAL",
+    "Callbacks",
+    "Canceled",
+    "Event",
+    "Executor",
+    "Job",
+    "JobOp",
+    "LockTimeout",
+    "LogEntry",
+    "Status",
+    "SubmitJobs",
+    "Timestamp",
+]

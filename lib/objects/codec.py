@@ -4,6 +4,7 @@ import functools
 from typing import Any, Final, TypeVar
 
 import msgspec
+
 from ganeti import errors
 from ganeti.objects.base import Record
 

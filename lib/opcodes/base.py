@@ -3,6 +3,7 @@
 from typing import Annotated, Any, ClassVar
 
 import msgspec
+
 from ganeti import ht
 from ganeti.ht import Doc
 

@@ -4,6 +4,7 @@ import typing
 from typing import Any, Final
 
 import msgspec
+
 from ganeti import errors, ht
 from ganeti.constants import ecodes
 from ganeti.constants.misc import REDACTED

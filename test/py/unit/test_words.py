@@ -7,6 +7,7 @@ import pkgutil
 
 import msgspec
 import pytest
+
 from ganeti import constants, errors, objects, opcodes, rpc
 from ganeti.constants import hvparams, ssconf
 

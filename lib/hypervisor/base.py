@@ -1,0 +1,316 @@
+"""What every hypervisor driver offers, and what all Linux hosts share.
+
+A driver acts and reports; it decides nothing. What it does not support it refuses
+with a HypervisorError. Specified in the hypervisor tables.
+"""
+
+import abc
+import dataclasses
+import enum
+import os
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, NamedTuple
+
+from ganeti import clock, errors, pathutils, process
+from ganeti.constants import hvparams as params_table
+from ganeti.objects.filled import DiskX, InstanceX, NicX
+
+MIB: Final = 1024 * 1024
+
+
+class State(enum.IntEnum):
+    """What a guest does; the wire value of instance states."""
+
+    RUNNING = 0
+    SHUTDOWN = 1
+
+
+class AttachedDisk(NamedTuple):
+    """A disk ready for use: its record, the path of its link, and an URI or None."""
+
+    disk: DiskX
+    path: str
+    uri: str | None = None
+
+
+class InstanceInfo(NamedTuple):
+    """One guest as the hypervisor sees it.
+
+    ``hv_id`` is the hypervisor's own name for it (a process id for kvm), ``time_s``
+    its CPU time in seconds.
+    """
+
+    name: str
+    hv_id: str
+    memory_mib: int
+    vcpus: int
+    state: State
+    time_s: float
+
+
+@dataclasses.dataclass(frozen=True)
+class MigrationStatus:
+    """How far a migration is: status word and RAM bytes, None when unknown."""
+
+    status: str
+    transferred_ram: int | None = None
+    total_ram: int | None = None
+    postcopy_status: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Doors:
+    """What drivers are made with."""
+
+    paths: pathutils.Paths
+    process: process.Runner
+    clock: clock.Clock
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.clock.wait(threading.Event(), seconds)
+
+
+class Hypervisor(abc.ABC):
+    """One hypervisor on this node."""
+
+    name: ClassVar[str]
+    can_hotplug: ClassVar[bool] = False
+
+    def __init__(self, doors: Doors) -> None:
+        self._doors = doors
+
+    @abc.abstractmethod
+    def start(
+        self, instance: InstanceX, disks: Sequence[AttachedDisk], *, paused: bool
+    ) -> None:
+        """Start a guest; with ``paused`` its processors wait for the console.
+
+        Raises:
+            HypervisorError: it runs already or cannot be started; nothing is left.
+        """
+
+    @abc.abstractmethod
+    def stop(
+        self,
+        name: str,
+        *,
+        hvparams: Mapping[str, Any],
+        force: bool,
+        retry: bool = False,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Ask a guest to shut down, or end it at once when forced.
+
+        Asking returns before the guest is down; ``retry`` asks once more.
+
+        Raises:
+            HypervisorError: it does not run, or could not be ended.
+        """
+
+    @abc.abstractmethod
+    def cleanup(self, name: str) -> None:
+        """Remove what a guest that is gone left behind; nothing left is fine."""
+
+    @abc.abstractmethod
+    def reboot(self, instance: InstanceX) -> None:
+        """Restart a running guest without touching its disks."""
+
+    @abc.abstractmethod
+    def list_names(self, hvparams: Mapping[str, Any] | None = None) -> list[str]:
+        """Return the names of all guests here, sorted."""
+
+    @abc.abstractmethod
+    def info(
+        self, name: str, hvparams: Mapping[str, Any] | None = None
+    ) -> InstanceInfo | None:
+        """Return one guest, None if it is not here."""
+
+    def all_infos(
+        self, hvparams: Mapping[str, Any] | None = None
+    ) -> list[InstanceInfo]:
+        """Return all guests here, in order of names."""
+        found = (self.info(name, hvparams) for name in self.list_names(hvparams))
+        return [info for info in found if info is not None]
+
+    def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return memory in MiB and processors of this node."""
+        del hvparams
+        return linux_node_info()
+
+    def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
+        """Return what keeps this hypervisor from working, None if nothing."""
+        del hvparams
+        return None
+
+    def validate(self, hvparams: Mapping[str, Any]) -> None:
+        """Check parameters against this node, such as the existence of files.
+
+        Raises:
+            HypervisorError: names parameter, wanted and found.
+        """
+        check_names(self.name, hvparams)
+
+    def ancillary_files(self) -> tuple[list[str], list[str]]:
+        """Return files to distribute to all nodes: all of them, optional ones."""
+        return [], []
+
+    def migratable(self, instance: InstanceX) -> None:
+        """Raise HypervisorError unless the guest runs here and may migrate."""
+        if self.info(instance.name, instance.hvparams) is None:
+            raise errors.HypervisorError(f"instance {instance.name}: not running")
+
+    def migration_info(self, instance: InstanceX) -> str:
+        """Return what the target needs to know, opaque to the master."""
+        raise self._unsupported(instance.name, "migration")
+
+    def accept(
+        self,
+        instance: InstanceX,
+        info: str,
+        target: str,
+        disks: Sequence[AttachedDisk],
+    ) -> None:
+        """Get ready to receive a guest on the address ``target``."""
+        del info, target, disks
+        raise self._unsupported(instance.name, "migration")
+
+    def migrate(
+        self, instance: InstanceX, target: str, *, cluster_name: str, live: bool
+    ) -> None:
+        """Begin to send a guest; `migration_status` tells how it goes."""
+        del target, live, cluster_name
+        raise self._unsupported(instance.name, "migration")
+
+    def migration_status(self, instance: InstanceX) -> MigrationStatus:
+        """Return how the sending of a guest goes."""
+        raise self._unsupported(instance.name, "migration")
+
+    def finalize_source(
+        self, instance: InstanceX, *, success: bool, live: bool
+    ) -> None:
+        """Forget a guest that has left, or go on with it after a failure."""
+        del success, live
+        raise self._unsupported(instance.name, "migration")
+
+    def finalize_destination(
+        self, instance: InstanceX, info: str, *, success: bool
+    ) -> None:
+        """Adopt a guest that has arrived, or drop what a failure left."""
+        del success, info
+        raise self._unsupported(instance.name, "migration")
+
+    def balloon(self, instance: InstanceX, memory_mib: int) -> None:
+        """Change a running guest's memory."""
+        del memory_mib
+        raise self._unsupported(instance.name, "memory ballooning")
+
+    def resize_disk(self, instance: InstanceX, disk: DiskX, size_bytes: int) -> None:
+        """Tell a running guest the new size of a disk."""
+        del disk, size_bytes
+        raise self._unsupported(instance.name, "online disk resize")
+
+    def hotplug_check(self, instance: InstanceX) -> None:
+        """Raise HotplugError unless devices of this running guest can be changed."""
+        raise errors.HotplugError(
+            f"instance {instance.name}: hypervisor {self.name} has no hotplug"
+        )
+
+    def hot_add(
+        self, instance: InstanceX, device: DiskX | NicX, extra: Any, seq: int
+    ) -> None:
+        """Add a device to a running guest; ``extra`` is ``[path, uri]`` of a disk."""
+        del device, extra, seq
+        self.hotplug_check(instance)
+
+    def hot_remove(self, instance: InstanceX, device: DiskX | NicX) -> None:
+        """Take a device from a running guest."""
+        del device
+        self.hotplug_check(instance)
+
+    def hot_modify(self, instance: InstanceX, device: NicX, seq: int) -> None:
+        """Replace a NIC of a running guest by one with new settings."""
+        del device, seq
+        self.hotplug_check(instance)
+
+    def powercycle(self, hvparams: Mapping[str, Any] | None = None) -> None:
+        """Reset this machine at once, without syncing anything."""
+        del hvparams
+        linux_powercycle()
+
+    def _unsupported(self, instance: str, what: str) -> errors.HypervisorError:
+        return errors.HypervisorError(
+            f"instance {instance}: hypervisor {self.name} does not support {what}"
+        )
+
+
+def check_names(hypervisor: str, hvparams: Mapping[str, Any]) -> None:
+    """Refuse unknown parameters and missing required ones.
+
+    Raises:
+        HypervisorError: names the parameter.
+    """
+    table = params_table.HYPERVISOR[hypervisor]
+    for name in hvparams:
+        if name not in table:
+            raise errors.HypervisorError(
+                f"parameter {name}: not supported by hypervisor {hypervisor}"
+            )
+    for name, param in table.items():
+        if param.required and hvparams.get(name) in ("", None):
+            raise errors.HypervisorError(
+                f"parameter {name}: required by hypervisor {hypervisor}, but missing"
+            )
+
+
+def linux_node_info(proc: str = "/proc") -> dict[str, Any]:
+    """Return memory in MiB and processors, read from the proc file system.
+
+    Memory of guests is part of ``memory_dom0``: the kernel cannot tell it apart.
+    """
+    memory = _meminfo(proc)
+    total = memory["MemTotal"] // 1024
+    free = sum(memory.get(key, 0) for key in ("MemFree", "Buffers", "Cached")) // 1024
+    with open(f"{proc}/cpuinfo", encoding="utf-8", errors="replace") as src:
+        text = src.read()
+    sockets = set(re.findall(r"^physical id\s*:\s*(\d+)", text, re.MULTILINE))
+    return {
+        "memory_total": total,
+        "memory_free": free,
+        "memory_dom0": total - free,
+        "memory_hv": 0,
+        "cpu_total": len(re.findall(r"^processor\s*:", text, re.MULTILINE)) or 1,
+        "cpu_nodes": 1,
+        "cpu_sockets": len(sockets) or 1,
+        "cpu_dom0": 1,
+        "hv_version": os.uname().release,
+    }
+
+
+def _meminfo(proc: str) -> dict[str, int]:
+    with open(f"{proc}/meminfo", encoding="ascii") as src:
+        rows = (line.split() for line in src)
+        return {row[0].rstrip(":"): int(row[1]) for row in rows if len(row) > 1}
+
+
+def linux_powercycle(proc: str = "/proc") -> None:
+    """Reset this machine through the magic system request key."""
+    for path, text in (
+        (f"{proc}/sys/kernel/sysrq", "1"),
+        (f"{proc}/sysrq-trigger", "b"),
+    ):
+        with open(path, "w", encoding="ascii") as out:
+            out.write(text)
+
+
+def check_instance_name(name: str) -> str:
+    """Return a name that is safe as a file name.
+
+    Raises:
+        HypervisorError: it is not.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise errors.HypervisorError(f"instance name {name!r}: not a host name")
+    return name

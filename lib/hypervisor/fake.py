@@ -1,0 +1,183 @@
+"""A hypervisor of files: remembers what would run, for tests and virtual clusters.
+
+One file a guest below the run directory, with three lines: id 0, memory in MiB and
+virtual processors.
+"""
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ganeti import errors
+from ganeti.hypervisor.base import (
+    AttachedDisk,
+    Hypervisor,
+    InstanceInfo,
+    MigrationStatus,
+    State,
+    check_instance_name,
+    linux_node_info,
+)
+from ganeti.objects.filled import DiskX, InstanceX
+
+
+class FakeHypervisor(Hypervisor):
+    """Guests that are but files."""
+
+    name = "fake"
+    can_hotplug = False
+
+    @property
+    def _dir(self) -> str:
+        return f"{self._doors.paths.run_dir}/fake-hypervisor"
+
+    def _file(self, name: str) -> str:
+        return f"{self._dir}/{check_instance_name(name)}"
+
+    def _write(self, name: str, memory_mib: int, vcpus: int, *, mode: str) -> None:
+        os.makedirs(self._dir, mode=0o750, exist_ok=True)
+        with open(self._file(name), mode, encoding="ascii") as out:
+            out.write(f"0\n{memory_mib}\n{vcpus}\n")
+
+    def start(
+        self, instance: InstanceX, disks: Sequence[AttachedDisk], *, paused: bool
+    ) -> None:
+        """Note that a guest runs."""
+        del disks, paused
+        params = instance.beparams
+        try:
+            self._write(instance.name, params["maxmem"], params["vcpus"], mode="x")
+        except FileExistsError:
+            raise errors.HypervisorError(
+                f"instance {instance.name}: already running"
+            ) from None
+
+    def stop(
+        self,
+        name: str,
+        *,
+        hvparams: Mapping[str, Any],
+        force: bool,
+        retry: bool = False,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Forget a guest, at once in all cases."""
+        del hvparams, force, retry, timeout_s
+        try:
+            os.unlink(self._file(name))
+        except FileNotFoundError:
+            raise errors.HypervisorError(f"instance {name}: not running") from None
+
+    def cleanup(self, name: str) -> None:
+        """Forget a guest."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._file(name))
+
+    def reboot(self, instance: InstanceX) -> None:
+        """Check that the guest runs; a file needs no reboot."""
+        self.migratable(instance)
+
+    def list_names(self, hvparams: Mapping[str, Any] | None = None) -> list[str]:
+        """Return the names of all guests here, sorted."""
+        del hvparams
+        try:
+            return sorted(os.listdir(self._dir))
+        except FileNotFoundError:
+            return []
+
+    def info(
+        self, name: str, hvparams: Mapping[str, Any] | None = None
+    ) -> InstanceInfo | None:
+        """Return one guest, None if it is not here."""
+        del hvparams
+        try:
+            with open(self._file(name), encoding="ascii") as src:
+                hv_id, memory, vcpus = src.read().split()
+        except FileNotFoundError:
+            return None
+        except ValueError as err:
+            raise errors.HypervisorError(
+                f"instance {name}: {self._file(name)}: wanted three lines: {err}"
+            ) from err
+        return InstanceInfo(name, hv_id, int(memory), int(vcpus), State.RUNNING, 0.0)
+
+    def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return this node's figures, less what the guests would use."""
+        del hvparams
+        found = linux_node_info()
+        used = sum(info.memory_mib for info in self.all_infos())
+        found["memory_free"] -= min(used, found["memory_free"])
+        return found
+
+    def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
+        """Return a text if the directory of guests cannot be used."""
+        del hvparams
+        try:
+            os.makedirs(self._dir, mode=0o750, exist_ok=True)
+        except OSError as err:
+            return f"directory {self._dir}: {err.strerror}"
+        return None
+
+    def balloon(self, instance: InstanceX, memory_mib: int) -> None:
+        """Note the new memory of a guest."""
+        found = self.info(instance.name)
+        if found is None:
+            raise errors.HypervisorError(f"instance {instance.name}: not running")
+        self._write(instance.name, memory_mib, found.vcpus, mode="w")
+
+    def resize_disk(self, instance: InstanceX, disk: DiskX, size_bytes: int) -> None:
+        """Check that the guest runs; it has no disk to look at."""
+        del disk, size_bytes
+        self.migratable(instance)
+
+    def migration_info(self, instance: InstanceX) -> str:
+        """Return the guest's memory in MiB, which may have been changed."""
+        found = self.info(instance.name)
+        if found is None:
+            raise errors.HypervisorError(f"instance {instance.name}: not running")
+        return str(found.memory_mib)
+
+    def accept(
+        self,
+        instance: InstanceX,
+        info: str,
+        target: str,
+        disks: Sequence[AttachedDisk],
+    ) -> None:
+        """Check that the guest is not here already."""
+        del info, target, disks
+        if self.info(instance.name) is not None:
+            raise errors.HypervisorError(f"instance {instance.name}: already running")
+
+    def migrate(
+        self, instance: InstanceX, target: str, *, cluster_name: str, live: bool
+    ) -> None:
+        """Check that the guest is here; it is moved by finalizing both ends."""
+        del target, live, cluster_name
+        self.migratable(instance)
+
+    def migration_status(self, instance: InstanceX) -> MigrationStatus:
+        """Return success: nothing is sent."""
+        del instance
+        return MigrationStatus("completed")
+
+    def finalize_source(
+        self, instance: InstanceX, *, success: bool, live: bool
+    ) -> None:
+        """Forget a guest that has left."""
+        del live
+        if success:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._file(instance.name))
+
+    def finalize_destination(
+        self, instance: InstanceX, info: str, *, success: bool
+    ) -> None:
+        """Note a guest that has arrived, or forget it."""
+        if not success:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._file(instance.name))
+            return
+        memory = int(info) if info.isdigit() else instance.beparams["maxmem"]
+        self._write(instance.name, memory, instance.beparams["vcpus"], mode="w")

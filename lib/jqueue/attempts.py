@@ -1,0 +1,55 @@
+"""How long an opcode tries to get its locks, and how it becomes more urgent.
+
+Each attempt has a limit for all locks together; limits grow along a table. When the
+table is used up, the opcode becomes one step more urgent and the table starts again;
+at the highest priority it waits without limit. Pure; see the locking document.
+"""
+
+import functools
+from typing import Final, NamedTuple
+
+from ganeti.constants import jobqueue, locks
+
+#: Each limit varies by this part, so that rivals do not meet again and again.
+VARIATION: Final = 0.05
+
+
+@functools.cache
+def table(
+    minimum: float = locks.LOCK_ATTEMPTS_MINWAIT,
+    maximum: float = locks.LOCK_ATTEMPTS_MAXWAIT,
+    total: float = locks.LOCK_ATTEMPTS_TIMEOUT,
+) -> tuple[float, ...]:
+    """Return the limits in seconds; they add up to ``total`` at least."""
+    limits = [minimum]
+    while sum(limits) < total:
+        limits.append(min(maximum, max(minimum, (limits[-1] * 1.05) ** 1.25)))
+    return tuple(limits)
+
+
+class Attempt(NamedTuple):
+    """The next attempt: its place in the table (None: no limit), and priority."""
+
+    place: int | None
+    priority: int
+
+    def limit_s(self, chance: float) -> float | None:
+        """Return the limit in seconds.
+
+        Args:
+            chance: a random number from 0 to 1.
+        """
+        if self.place is None:
+            return None
+        return table()[self.place] * (1 - VARIATION + 2 * VARIATION * chance)
+
+
+def after(attempt: Attempt) -> Attempt:
+    """Return what follows an attempt that failed."""
+    if attempt.place is None:
+        return attempt
+    if attempt.place + 1 < len(table()):
+        return Attempt(attempt.place + 1, attempt.priority)
+    if attempt.priority > jobqueue.OP_PRIO_HIGHEST:
+        return Attempt(0, attempt.priority - 1)
+    return Attempt(None, attempt.priority)

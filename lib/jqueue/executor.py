@@ -1,0 +1,77 @@
+"""Between the queue and what carries opcodes out: who promises what.
+
+The queue calls an `Executor` in a worker thread; the executor reports back through
+`Callbacks`. `ganeti.mcpu` implements the executor; tests use small fakes.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from ganeti.opcodes import Opcode
+
+
+class LockTimeout(Exception):  # noqa: N818
+    """The locks were not had in time; nothing was done and none are held."""
+
+
+class Canceled(Exception):  # noqa: N818
+    """The job was canceled before execution; nothing was done, no locks are held."""
+
+
+class Callbacks(Protocol):
+    """What the executor tells the queue about one opcode.
+
+    Attributes:
+        owner: names the attempt in lock lists and reservations, such as ``812/0``
+            (job id, opcode index).
+    """
+
+    owner: str
+
+    def check_canceled(self) -> None:
+        """Raise `Canceled` if the job was canceled; asked between phases."""
+
+    def started(self) -> None:
+        """All locks are held: the opcode runs from now on. Raises `Canceled`."""
+
+    def log(self, kind: str, payload: Any) -> None:
+        """Add an entry to the job's log; ``kind`` is one of the ELOG_* words."""
+
+    def submit_jobs(
+        self, jobs: Sequence[Sequence[Opcode]]
+    ) -> list[tuple[bool, int | str]]:
+        """Queue jobs that the opcode asks for.
+
+        Args:
+            jobs: complete opcodes (priority, reasons, comment are filled in);
+                ``depends`` may count backwards within this list.
+
+        Returns:
+            per job: true and its id, or false and why not.
+        """
+
+
+class Executor(Protocol):
+    """Carries out opcodes; thread-safe."""
+
+    def execute(
+        self,
+        op: Opcode,
+        callbacks: Callbacks,
+        *,
+        timeout_s: float | None,
+        priority: int,
+    ) -> Any:
+        """Carry out one opcode and return its result in wire form.
+
+        Args:
+            op: with secrets, which stay in memory.
+            callbacks: the job's side.
+            timeout_s: for all locks together; None waits for ever.
+            priority: of lock requests, smaller is more urgent.
+
+        Raises:
+            LockTimeout: try again later, with a longer timeout.
+            Canceled: see `Callbacks`.
+            GenericError: the opcode failed; never any other exception.
+        """

@@ -1,0 +1,153 @@
+"""Jobs as values: immutable records, and their stored form.
+
+The stored form is the documented job object without the log entries, which are
+documents of their own: a line costs a line. Opcodes are kept as encoded, redacted
+JSON; so a record never holds a secret and writing it costs no encoding.
+"""
+
+from typing import Any, Final
+
+import msgspec
+from ganeti import errors, opcodes
+from ganeti.jqueue import state
+from ganeti.jqueue.state import Status
+
+#: Seconds and microseconds.
+Timestamp = tuple[int, int]
+
+_NULL: Final = msgspec.Raw(b"null")
+
+
+class LogEntry(msgspec.Struct, frozen=True, array_like=True):
+    """One line of a job's log; ``serial`` counts over the whole job from 1."""
+
+    serial: int
+    timestamp: Timestamp
+    kind: str
+    payload: Any
+
+
+class JobOp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One opcode of a job. ``input`` and ``result`` are encoded JSON."""
+
+    input: msgspec.Raw
+    status: Status = Status.QUEUED
+    result: msgspec.Raw = _NULL
+    priority: int = 0
+    log: tuple[LogEntry, ...] = ()
+    #: First left the queue.
+    start_timestamp: Timestamp | None = None
+    #: Had its locks.
+    exec_timestamp: Timestamp | None = None
+    end_timestamp: Timestamp | None = None
+
+    def input_value(self) -> dict[str, Any]:
+        """Return the wire form of the opcode without its hidden values."""
+        return opcodes.redact(msgspec.json.decode(self.input))
+
+    def result_value(self) -> Any:
+        """Return the result; of a failed opcode ``[class name, [arguments]]``."""
+        return msgspec.json.decode(self.result)
+
+    def summary(self) -> str:
+        """Return the text for job lists, ``INVALID_OP`` if the opcode is unknown."""
+        try:
+            return opcodes.decode(msgspec.json.decode(self.input)).summary()
+        except errors.OpPrereqError:
+            return "INVALID_OP"
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job: opcodes that run one after another."""
+
+    id: int
+    ops: tuple[JobOp, ...]
+    received_timestamp: Timestamp | None = None
+    start_timestamp: Timestamp | None = None
+    end_timestamp: Timestamp | None = None
+    #: Not stored: set in what queries get.
+    is_archived: bool = False
+
+    @property
+    def status(self) -> Status:
+        """The state, computed from the opcodes."""
+        return state.job_status(op.status for op in self.ops)
+
+    @property
+    def priority(self) -> int:
+        """The most urgent priority of the unfinished opcodes."""
+        return state.job_priority((op.status, op.priority) for op in self.ops)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing will change any more."""
+        return self.status.is_final
+
+    def log_after(self, serial: int | None) -> tuple[LogEntry, ...]:
+        """Return the log entries of all opcodes newer than a serial, in order."""
+        least = serial or 0
+        return tuple(
+            sorted(
+                (entry for op in self.ops for entry in op.log if entry.serial > least),
+                key=lambda entry: entry.serial,
+            )
+        )
+
+
+_JOB_DECODER: Final = msgspec.json.Decoder(Job)
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+def encode_job(job: Job) -> bytes:
+    """Return the stored form of a job; its log entries are not part of it."""
+    if any(op.log for op in job.ops):
+        job = with_logs(job, {})
+    return _ENCODER.encode(job)
+
+
+def decode_job(data: bytes) -> Job:
+    """Return the job of a stored form.
+
+    Raises:
+        JobFileCorrupted: it is none.
+    """
+    try:
+        return _JOB_DECODER.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as err:
+        raise errors.JobFileCorrupted(f"job record cannot be read: {err}") from err
+
+
+def with_logs(job: Job, logs: dict[int, tuple[LogEntry, ...]]) -> Job:
+    """Return the job with these log entries by index of the opcode."""
+    ops = tuple(
+        msgspec.structs.replace(op, log=logs.get(index, ()))
+        for index, op in enumerate(job.ops)
+    )
+    return msgspec.structs.replace(job, ops=ops)
+
+
+def encode_value(value: Any) -> msgspec.Raw:
+    """Return the JSON of a result.
+
+    Raises:
+        OpResultError: it has no JSON form.
+    """
+    try:
+        return msgspec.Raw(_ENCODER.encode(value))
+    except (TypeError, ValueError, OverflowError) as err:
+        raise errors.OpResultError(f"result has no JSON form: {err}") from err
+
+
+def encode_log(index: int, entry: LogEntry) -> bytes:
+    """Return the stored form of a log entry of the opcode at ``index``."""
+    return _ENCODER.encode((index, entry))
+
+
+def decode_log(data: bytes) -> tuple[int, LogEntry]:
+    """Return index of the opcode and log entry of a stored form."""
+    return msgspec.json.decode(data, type=tuple[int, LogEntry])
+
+
+def log_key(job_id: int, serial: int) -> str:
+    """Return the document key of a log entry; sorts by serial within a job."""
+    return f"{job_id}/{serial:010d}"

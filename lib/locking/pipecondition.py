@@ -1,0 +1,150 @@
+"""A condition variable whose waiters sleep in poll(2) on a pipe.
+
+Notification closes the write end, which wakes every waiter at once; a timeout is the
+kernel's own, without periodic wake-ups. What one waits *for* does not belong here.
+Source: design 2.1, "Condition".
+"""
+
+import math
+import os
+import select
+import threading
+from types import TracebackType
+from typing import Protocol
+
+
+class Mutex(Protocol):
+    """What a condition is built on: ``threading.Lock`` or ``RLock``."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Take it."""
+
+    def release(self) -> None:
+        """Give it back."""
+
+    def __enter__(self) -> bool: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None: ...
+
+
+class _OneShot:
+    """One notification: a pipe, and those who wait for its write end to close.
+
+    All methods but `sleep` need the mutex of the condition.
+    """
+
+    __slots__ = ("_read_fd", "_write_fd", "waiters")
+
+    def __init__(self) -> None:
+        self.waiters: dict[threading.Thread, None] = {}
+        self._read_fd, self._write_fd = os.pipe()
+
+    @property
+    def is_notified(self) -> bool:
+        return self._write_fd < 0
+
+    def sleep(self, timeout: float | None) -> None:
+        poller = select.poll()
+        # POLLHUP is always reported; an interrupted call goes on with the rest.
+        poller.register(self._read_fd, 0)
+        poller.poll(None if timeout is None else math.ceil(max(0.0, timeout) * 1000))
+
+    def notify(self) -> None:
+        if self._write_fd >= 0:
+            os.close(self._write_fd)
+            self._write_fd = -1
+
+    def leave(self, thread: threading.Thread) -> None:
+        del self.waiters[thread]
+        if not self.waiters:
+            self.notify()
+            os.close(self._read_fd)
+
+
+class PipeCondition:
+    """A condition on a given mutex; ``with condition:`` takes the mutex.
+
+    A condition that nobody waits on has no descriptors. Threads that begin to wait
+    after a notification are not woken by it.
+    """
+
+    __slots__ = ("_current", "_lock")
+
+    def __init__(self, lock: Mutex) -> None:
+        self._lock = lock
+        self._current: _OneShot | None = None
+
+    def __enter__(self) -> bool:
+        return self._lock.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return self._lock.__exit__(kind, value, trace)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Sleep until notified; release the mutex meanwhile.
+
+        Args:
+            timeout: seconds; None waits for ever, 0 or less only looks.
+
+        Returns:
+            False if the time ran out first.
+
+        Raises:
+            RuntimeError: the mutex is not held.
+        """
+        self._check_held("wait")
+        if self._current is None:
+            self._current = _OneShot()
+        shot = self._current
+        me = threading.current_thread()
+        shot.waiters[me] = None
+        self._lock.release()
+        try:
+            shot.sleep(timeout)
+        finally:
+            self._lock.acquire()
+            notified = shot.is_notified
+            shot.leave(me)
+            if not shot.waiters and self._current is shot:
+                self._current = None
+        return notified
+
+    def notify_all(self) -> None:
+        """Wake all who wait now.
+
+        Raises:
+            RuntimeError: the mutex is not held.
+        """
+        self._check_held("notify")
+        if self._current is not None:
+            self._current.notify()
+            self._current = None
+
+    def has_waiting(self) -> bool:
+        """Tell whether somebody waits for the next notification."""
+        return self._current is not None
+
+    def get_waiting(self) -> tuple[threading.Thread, ...]:
+        """Return the threads that wait for the next notification, in order."""
+        return tuple(self._current.waiters) if self._current is not None else ()
+
+    def _check_held(self, what: str) -> None:
+        is_owned = getattr(self._lock, "_is_owned", None)
+        if is_owned is not None:
+            held = bool(is_owned())
+        else:
+            held = not self._lock.acquire(blocking=False)
+            if not held:
+                self._lock.release()
+        if not held:
+            raise RuntimeError(f"cannot {what} on a condition without its lock")

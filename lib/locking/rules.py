@@ -1,0 +1,217 @@
+"""Who may hold one lock now, and who is next: decisions without threads or time.
+
+A `LockState` knows its holders and a queue of *conditions* (`Pending`): one FIFO per
+priority, the smallest number first. An exclusive request is a condition of its own;
+shared requests of one priority join one condition, which therefore may pass exclusive
+requests queued after it. Only the first condition of the most urgent FIFO can be
+granted; it then leaves the queue at once, so that shared requests arriving from then
+on queue behind the waiting exclusive ones.
+
+A lock is *handed over*: whoever ends a hold makes the next ones holders in the same
+step and is told whom to wake. A waiter never competes for a free lock, so no wake-up
+can be lost and nobody can slip in between. The invariants, checked in the tests:
+
+1. one exclusive holder and nobody else, or any number of shared ones;
+2. the first condition can never be granted as the lock stands: else it would have
+   been handed over by the step that made it so;
+3. per priority at most one shared condition is queued.
+
+Waiting, waking and clocks do not belong here, see `ganeti.locking.sharedlock`.
+Source: design 2.1, "SharedLock redesign".
+"""
+
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+from ganeti import errors
+
+#: Whoever can hold a lock; a thread in the daemon, anything in tests.
+Owner = Hashable
+DEFAULT_PRIORITY = 0
+
+
+class Pending:
+    """One condition in the queue of a lock.
+
+    Attributes:
+        shared: whether it waits for shared mode.
+        priority: of the FIFO it stands in; smaller is more urgent.
+        waiters: owners waiting on it, in order of arrival.
+        signal: free for the caller, such as what its waiters sleep on.
+    """
+
+    __slots__ = ("priority", "shared", "signal", "waiters")
+
+    def __init__(self, *, shared: bool, priority: int) -> None:
+        self.shared = shared
+        self.priority = priority
+        self.waiters: dict[Owner, None] = {}
+        self.signal: Any = None
+
+
+class LockState:
+    """Holders and queue of one lock. Not thread-safe: the caller has a mutex."""
+
+    __slots__ = ("_deleted", "_exclusive", "_fifos", "_holders")
+
+    def __init__(self) -> None:
+        self._holders: dict[Owner, None] = {}
+        self._exclusive = False
+        self._deleted = False
+        self._fifos: dict[int, list[Pending]] = {}
+
+    # Questions
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the lock is gone for good."""
+        return self._deleted
+
+    @property
+    def mode(self) -> str | None:
+        """``exclusive``, ``shared`` or ``deleted``; None if free."""
+        if self._deleted:
+            return "deleted"
+        if not self._holders:
+            return None
+        return "exclusive" if self._exclusive else "shared"
+
+    @property
+    def holders(self) -> tuple[Owner, ...]:
+        """The holders in the order in which they got the lock."""
+        return tuple(self._holders)
+
+    @property
+    def queue(self) -> tuple[Pending, ...]:
+        """The waiting conditions, next one first."""
+        return tuple(self._in_order())
+
+    def is_held_by(self, owner: Owner, *, shared: bool | None = None) -> bool:
+        """Tell whether an owner holds it, in any mode if ``shared`` is None."""
+        if owner not in self._holders:
+            return False
+        return shared is None or shared != self._exclusive
+
+    # Steps
+    def request(
+        self, owner: Owner, *, shared: bool, priority: int = DEFAULT_PRIORITY
+    ) -> Pending | None:
+        """Ask for the lock; return None if the owner has it, else what it waits on.
+
+        Raises:
+            LockError: the lock was deleted.
+            ProgrammerError: the owner holds it already.
+        """
+        if self._deleted:
+            raise errors.LockError("the lock was deleted")
+        if owner in self._holders:
+            raise errors.ProgrammerError(
+                f"{owner} asks for a lock that it holds already"
+            )
+        if not self._fifos and self._fits(shared):
+            self._hold(owner, shared)
+            return None
+        pending = self._join(shared, priority)
+        pending.waiters[owner] = None
+        # Only a request more urgent than all queued ones can pass here.
+        self._hand_over()
+        return None if owner in self._holders else pending
+
+    def withdraw(self, owner: Owner, pending: Pending) -> list[Pending]:
+        """Stop waiting; return the conditions that were granted by this."""
+        pending.waiters.pop(owner, None)
+        if not pending.waiters:
+            self._dequeue(pending)
+        return self._hand_over()
+
+    def release(self, owner: Owner) -> list[Pending]:
+        """End a hold, whatever its mode; return the conditions granted by this.
+
+        Raises:
+            ProgrammerError: the owner does not hold the lock.
+        """
+        if owner not in self._holders:
+            raise errors.ProgrammerError(f"{owner} releases a lock it does not hold")
+        del self._holders[owner]
+        self._exclusive = False
+        return self._hand_over()
+
+    def downgrade(self, owner: Owner) -> list[Pending]:
+        """Make an exclusive hold a shared one; return the conditions granted.
+
+        The shared condition of the most urgent priority passes the exclusive ones
+        of its FIFO. Does nothing if the hold is shared already.
+
+        Raises:
+            ProgrammerError: the owner does not hold the lock.
+        """
+        if owner not in self._holders:
+            raise errors.ProgrammerError(f"{owner} downgrades a lock it does not hold")
+        if not self._exclusive:
+            return []
+        self._exclusive = False
+        if self._fifos:
+            fifo = self._fifos[min(self._fifos)]
+            fifo.sort(key=lambda pending: not pending.shared)
+        return self._hand_over()
+
+    def delete(self, owner: Owner) -> list[Pending]:
+        """Delete the lock, which the owner holds exclusively.
+
+        Returns:
+            All waiting conditions; none of them was granted.
+
+        Raises:
+            ProgrammerError: the owner does not hold the lock exclusively.
+        """
+        if not self.is_held_by(owner, shared=False):
+            raise errors.ProgrammerError(
+                f"{owner} deletes a lock that it does not hold exclusively"
+            )
+        waiting = list(self._in_order())
+        self._deleted = True
+        self._exclusive = False
+        self._holders.clear()
+        self._fifos.clear()
+        return waiting
+
+    # Inside
+    def _fits(self, shared: bool) -> bool:
+        if shared:
+            return not self._exclusive
+        return not self._holders
+
+    def _hold(self, owner: Owner, shared: bool) -> None:
+        self._holders[owner] = None
+        self._exclusive = not shared
+
+    def _in_order(self) -> Iterator[Pending]:
+        for priority in sorted(self._fifos):
+            yield from self._fifos[priority]
+
+    def _join(self, shared: bool, priority: int) -> Pending:
+        fifo = self._fifos.setdefault(priority, [])
+        if shared:
+            for pending in fifo:
+                if pending.shared:
+                    return pending
+        fifo.append(Pending(shared=shared, priority=priority))
+        return fifo[-1]
+
+    def _dequeue(self, pending: Pending) -> None:
+        fifo = self._fifos.get(pending.priority)
+        if fifo and pending in fifo:
+            fifo.remove(pending)
+            if not fifo:
+                del self._fifos[pending.priority]
+
+    def _hand_over(self) -> list[Pending]:
+        granted: list[Pending] = []
+        while self._fifos:
+            first = self._fifos[min(self._fifos)][0]
+            if not self._fits(first.shared):
+                break
+            self._dequeue(first)
+            for owner in first.waiters:
+                self._hold(owner, first.shared)
+            granted.append(first)
+        return granted

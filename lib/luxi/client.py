@@ -1,0 +1,240 @@
+"""The calling end of LUXI.
+
+Commands import this first thing, so it imports little; the codec is chosen when the
+first answer arrives.
+"""
+
+import contextlib
+import errno
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol, Self
+
+from ganeti import errors
+from ganeti.constants import timeouts, versions
+from ganeti.luxi import framing
+from ganeti.pathutils import Paths
+
+#: Times that a request is repeated after a broken connection.
+RETRIES: Final = 15
+#: The n-th repetition comes n times this many seconds later.
+RETRY_STEP_S: Final = 5.0
+#: Seconds between attempts to connect.
+CONNECT_STEP_S: Final = 1.0
+_CHUNK: Final = 1 << 20
+#: From this size on, an answer is worth the import of the faster codec.
+_LARGE: Final = 1 << 18
+#: Repeating one of these after it was sent could do the work twice.
+_NOT_REPEATABLE: Final = frozenset(
+    {"SubmitJob", "SubmitManyJobs", "SubmitJobToDrainedQueue"}
+)
+_RETRY_CONNECT: Final = frozenset(
+    {errno.ENOENT, errno.ECONNREFUSED, errno.EAGAIN, errno.EWOULDBLOCK}
+)
+
+
+class Timer(Protocol):
+    """The part of time that a client needs; module ``time`` has it."""
+
+    def monotonic(self) -> float:
+        """Return seconds since an arbitrary moment."""
+
+    def sleep(self, seconds: float, /) -> None:
+        """Wait."""
+
+
+class Client:
+    """One connection to the master daemon; not for use by two threads at once.
+
+    The connection is made by the first call and made anew when it broke.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        connect_timeout_s: float = timeouts.LUXI_DEF_CTMO,
+        timeout_s: float = timeouts.LUXI_DEF_RWTO,
+        retries: int = RETRIES,
+        is_elsewhere: Callable[[], bool] = lambda: False,
+        timer: Timer = time,
+    ) -> None:
+        """Prepare a connection.
+
+        Args:
+            path: socket of the master daemon.
+            connect_timeout_s: how long to try while nobody listens there.
+            timeout_s: longest silence while an answer is awaited.
+            retries: how often a request is repeated after a broken connection.
+            is_elsewhere: tells whether the master is known to be another node; asked
+                when the socket is missing, to save the wait.
+            timer: time and sleep.
+        """
+        self.path = path
+        self._connect_timeout_s = connect_timeout_s
+        self._timeout_s = timeout_s
+        self._retries = retries
+        self._is_elsewhere = is_elsewhere
+        self._timer = timer
+        self._socket: socket.socket | None = None
+
+    @classmethod
+    def of_node(cls, paths: Paths, **options: Any) -> Self:
+        """Return a client of the master daemon on this node.
+
+        Args:
+            paths: of the node.
+            options: as for the class.
+        """
+
+        def is_elsewhere() -> bool:
+            try:
+                with open(paths.data("ssconf_master_node"), encoding="utf-8") as stream:
+                    master = stream.read().strip()
+            except OSError:
+                return False
+            return master not in {"", paths.hostname}
+
+        return cls(paths.query_socket, is_elsewhere=is_elsewhere, **options)
+
+    def call(
+        self, method: str, args: Sequence[Any] = (), *, timeout_s: float | None = None
+    ) -> Any:
+        """Call a method and return its result.
+
+        Args:
+            method: documented name.
+            args: JSON values or records, in documented order.
+            timeout_s: longest silence, the client's by default.
+
+        Raises:
+            GenericError: or the subclass that the daemon answered with.
+            RequestError: the daemon did not understand the request.
+            NoMasterError: nobody listens on the socket.
+            LuxiPermissionError: the caller may not use the socket.
+            LuxiTimeoutError: no answer in time.
+            ConnectionClosedError: the connection broke, also when repeated.
+        """
+        request = _encode(
+            {
+                framing.KEY_METHOD: method,
+                framing.KEY_ARGS: list(args),
+                framing.KEY_VERSION: versions.LUXI_VERSION,
+            }
+        )
+        limit = self._timeout_s if timeout_s is None else timeout_s
+        for attempt in range(1, self._retries + 2):
+            sent = False
+            try:
+                sock = self._connect()
+                sock.settimeout(limit)
+                sock.sendall(request)
+                sent = True
+                return _result(self._receive(sock))
+            except TimeoutError as err:
+                self.close()
+                raise errors.LuxiTimeoutError(
+                    f"{method}: no answer within {limit:g} seconds"
+                ) from err
+            except (OSError, errors.ConnectionClosedError) as err:
+                self.close()
+                unsafe = sent and method in _NOT_REPEATABLE
+                if unsafe or attempt > self._retries:
+                    raise errors.ConnectionClosedError(
+                        f"{method}: connection to {self.path} broke: {err}"
+                    ) from err
+                self._timer.sleep(RETRY_STEP_S * attempt)
+        raise errors.ProgrammerError("unreachable")
+
+    def close(self) -> None:
+        """Close the connection; the next call makes a new one."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def _connect(self) -> socket.socket:
+        if self._socket is not None:
+            return self._socket
+        deadline = self._timer.monotonic() + self._connect_timeout_s
+        while True:
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                sock.settimeout(self._connect_timeout_s)
+                sock.connect(self.path)
+            except OSError as err:
+                sock.close()
+                self._judge(err, deadline)
+                self._timer.sleep(CONNECT_STEP_S)
+                continue
+            self._socket = sock
+            return sock
+
+    def _judge(self, err: OSError, deadline: float) -> None:
+        """Raise unless it is worth another attempt to connect."""
+        if err.errno in {errno.EPERM, errno.EACCES}:
+            raise errors.LuxiPermissionError(self.path) from err
+        waits = isinstance(err, TimeoutError) or err.errno in _RETRY_CONNECT
+        elsewhere = err.errno == errno.ENOENT and self._is_elsewhere()
+        if not waits or elsewhere or self._timer.monotonic() >= deadline:
+            raise errors.NoMasterError(self.path) from err
+
+    def _receive(self, sock: socket.socket) -> bytes:
+        chunks = []
+        while True:
+            chunk = sock.recv(_CHUNK)
+            if not chunk:
+                raise errors.ConnectionClosedError("closed by the daemon")
+            chunks.append(chunk)
+            if chunk.endswith(framing.END):
+                return b"".join(chunks)[:-1]
+            if framing.END in chunk:
+                raise errors.ProtocolError("the daemon sent more than one answer")
+
+
+def _encode(request: dict[str, Any]) -> bytes:
+    if "msgspec" in sys.modules:
+        import msgspec
+
+        return msgspec.json.encode(request) + b"\n" + framing.END
+    import json
+
+    return json.dumps(request).encode() + b"\n" + framing.END
+
+
+def _decode(data: bytes) -> Any:
+    if len(data) >= _LARGE or "msgspec" in sys.modules:
+        import msgspec
+
+        with contextlib.suppress(msgspec.DecodeError):
+            return msgspec.json.decode(data)
+    import json
+
+    try:
+        return json.loads(data)
+    except ValueError as err:
+        raise errors.ProtocolError(f"the answer is not JSON: {err}") from err
+
+
+def _result(data: bytes) -> Any:
+    """Return the result that an answer carries, or raise its error."""
+    answer = _decode(data)
+    if not isinstance(answer, dict) or framing.KEY_SUCCESS not in answer:
+        raise errors.ProtocolError(f"wanted an answer, found {data[:200]!r}")
+    version = answer.get(framing.KEY_VERSION)
+    if version not in {None, versions.LUXI_VERSION}:
+        raise errors.LuxiError(
+            f"the daemon speaks version {version}, wanted {versions.LUXI_VERSION}"
+        )
+    result = answer.get(framing.KEY_RESULT)
+    if answer[framing.KEY_SUCCESS]:
+        return result
+    known = errors.decode(result)
+    raise known if known is not None else errors.RequestError(result)

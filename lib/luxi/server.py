@@ -1,0 +1,474 @@
+"""The serving end of LUXI: one event loop for all clients.
+
+The loop reads requests, hands each to the handler as a `Call` and writes the answers,
+in order per connection. The handler runs in the loop's thread and must not block; a
+`Call` may be answered at once or later from any thread. Clients cannot harm the loop:
+messages are bounded, idle and stuck connections end, and a connection is not read
+while its request is being worked on. What methods do does not belong here.
+"""
+
+import collections
+import contextlib
+import functools
+import heapq
+import itertools
+import logging
+import os
+import select
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ganeti import errors
+from ganeti.clock import Clock
+from ganeti.constants import timeouts
+from ganeti.luxi import framing
+
+_log = logging.getLogger(__name__)
+
+_BACKLOG: Final = 128
+#: Connections served at once; later ones wait in the backlog.
+MAX_CONNECTIONS: Final = 1000
+#: Connections taken per round, so that a crowd does not hold up the others.
+_ACCEPT_AT_ONCE: Final = 32
+_CHUNK: Final = 1 << 18
+#: Seconds between looks for idle connections.
+_SWEEP_S: Final = 5.0
+_SOCKET_MODE: Final = 0o660
+_READ: Final = select.EPOLLIN
+_WRITE: Final = select.EPOLLOUT
+_GONE: Final = select.EPOLLHUP | select.EPOLLERR
+_encoder: Final = msgspec.json.Encoder()
+
+
+class Request(msgspec.Struct):
+    """The keys of a request that count; others are ignored."""
+
+    method: str
+    args: list[Any]
+
+
+_decoder: Final = msgspec.json.Decoder(Request)
+
+
+class Call:
+    """One request under way. Answer it exactly once, from any thread."""
+
+    __slots__ = ("_server", "args", "connection", "method", "on_close")
+
+    def __init__(
+        self, server: "Server", connection: "Connection", request: Request
+    ) -> None:
+        self._server = server
+        self.connection = connection
+        self.method = request.method
+        self.args = request.args
+        #: Called in the loop's thread if the client goes away before the answer.
+        self.on_close: Callable[[], None] | None = None
+
+    def succeed(self, result: Any) -> None:
+        """Answer with a result; encoding happens in the caller's thread."""
+        try:
+            data = _encoder.encode({"success": True, "result": result})
+        except (TypeError, ValueError, OverflowError) as err:
+            _log.exception("%s: the result cannot be sent", self.method)
+            self.fail(errors.GenericError(f"{self.method}: {err}"))
+            return
+        self._server.answer(self, data)
+
+    def fail(self, err: BaseException) -> None:
+        """Answer with an error."""
+        name, args = errors.encode(err)
+        try:
+            data = _encoder.encode({"success": False, "result": [name, args]})
+        except (TypeError, ValueError, OverflowError):
+            texts = [str(arg) for arg in args]
+            data = _encoder.encode({"success": False, "result": [name, texts]})
+        self._server.answer(self, data)
+
+    def reject(self, text: str) -> None:
+        """Answer that the request is malformed, and close the connection."""
+        data = _encoder.encode({"success": False, "result": text})
+        self._server.answer(self, data, close=True)
+
+
+Handler = Callable[[Call], None]
+
+
+class Connection:
+    """State of one client's connection; touched by the loop's thread alone."""
+
+    __slots__ = (
+        "call",
+        "closing",
+        "deadline",
+        "events",
+        "fd",
+        "received",
+        "sock",
+        "unsent",
+    )
+
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
+        self.sock = sock
+        self.fd = sock.fileno()
+        self.received = bytearray()
+        self.unsent = memoryview(b"")
+        self.call: Call | None = None
+        self.closing = False
+        self.deadline = deadline
+        self.events = _READ
+
+
+class Timer:
+    """A function that the loop will call; see `Server.call_later`."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self.function: Callable[[], None] | None = function
+
+    def cancel(self) -> None:
+        """Forget it; harmless when it ran already."""
+        self.function = None
+
+
+class Server:
+    """Serves LUXI on some sockets from one thread of its own."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        paths: Sequence[str],
+        *,
+        clock: Clock,
+        idle_timeout_s: float = timeouts.LUXI_DEF_RWTO,
+        max_message_bytes: int = framing.MAX_MESSAGE_BYTES,
+        max_connections: int = MAX_CONNECTIONS,
+    ) -> None:
+        """Bind the sockets; clients are served from `start` on.
+
+        Args:
+            handler: called with each request in the loop's thread; must not block.
+            paths: sockets to listen on, made with mode 0660.
+            clock: for deadlines.
+            idle_timeout_s: for a client's next request and for reading an answer.
+            max_message_bytes: longest request.
+            max_connections: clients served at once.
+        """
+        self._handler = handler
+        self._clock = clock
+        self._idle_timeout_s = idle_timeout_s
+        self._max_message_bytes = max_message_bytes
+        self._max_connections = max_connections
+        self._paths = tuple(paths)
+        self._connections: dict[int, Connection] = {}
+        self._todo: collections.deque[Callable[[], None]] = collections.deque()
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._serial = itertools.count()
+        self._stopping = False
+        self._is_accepting = True
+        self._epoll = select.epoll()
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll.register(self._wake_fd, _READ)
+        self._listeners = {sock.fileno(): sock for sock in map(_listen, self._paths)}
+        for fd in self._listeners:
+            self._epoll.register(fd, _READ)
+        self._thread = threading.Thread(target=self._run, name="luxi", daemon=True)
+
+    # For other threads
+    def start(self) -> None:
+        """Begin to serve."""
+        self._thread.start()
+
+    def stop_accepting(self) -> None:
+        """Take no new connections; those that exist are served on."""
+        self.run_soon(self._close_listeners)
+
+    def stop(self, linger_s: float = 2.0) -> None:
+        """Send the answers that exist, for at most some seconds; then end."""
+        deadline = self._clock.monotonic() + linger_s
+        self.run_soon(lambda: self._begin_stop(deadline))
+        if self._thread.is_alive():
+            self._thread.join()
+        else:
+            self._close_everything()
+
+    def run_soon(self, function: Callable[[], None]) -> None:
+        """Run a function in the loop's thread; thread-safe."""
+        self._todo.append(function)
+        with contextlib.suppress(BlockingIOError, OSError):
+            os.eventfd_write(self._wake_fd, 1)
+
+    def answer(self, call: Call, data: bytes, *, close: bool = False) -> None:
+        """Send an encoded answer; thread-safe."""
+        if threading.current_thread() is self._thread:
+            self._answer(call, data, close=close)
+        else:
+            self.run_soon(lambda: self._answer(call, data, close=close))
+
+    def call_later(self, delay_s: float, function: Callable[[], None]) -> Timer:
+        """Run a function in the loop's thread after some seconds; loop thread only."""
+        timer = Timer(function)
+        when = self._clock.monotonic() + delay_s
+        heapq.heappush(self._timers, (when, next(self._serial), timer))
+        return timer
+
+    @property
+    def connection_count(self) -> int:
+        """How many clients are connected."""
+        return len(self._connections)
+
+    # The loop
+    def _run(self) -> None:
+        self.call_later(_SWEEP_S, self._sweep)
+        while not self._stopping:
+            for fd, events in self._epoll.poll(self._next_timeout()):
+                self._guard(functools.partial(self._dispatch, fd, events))
+            for _ in range(len(self._todo)):
+                self._guard(self._todo.popleft())
+            self._run_timers()
+        self._close_everything()
+
+    def _guard(self, function: Callable[[], None]) -> None:
+        """Run a step; the loop must survive whatever it does."""
+        try:
+            function()
+        except Exception:  # noqa: BLE001 - logged
+            _log.exception("luxi: a step of the loop failed")
+
+    def _next_timeout(self) -> float:
+        if self._todo:
+            return 0.0
+        if not self._timers:
+            return -1
+        return max(0.0, self._timers[0][0] - self._clock.monotonic())
+
+    def _run_timers(self) -> None:
+        now = self._clock.monotonic()
+        while self._timers and self._timers[0][0] <= now:
+            function = heapq.heappop(self._timers)[2].function
+            if function is not None:
+                self._guard(function)
+
+    def _dispatch(self, fd: int, events: int) -> None:
+        if fd == self._wake_fd:
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(fd)
+        elif fd in self._listeners:
+            self._accept(self._listeners[fd])
+        elif (connection := self._connections.get(fd)) is not None:
+            self._serve(connection, events)
+
+    def _serve(self, connection: Connection, events: int) -> None:
+        try:
+            if events & _READ:
+                self._read(connection)
+            elif events & _WRITE:
+                self._write(connection)
+            elif events & _GONE:
+                self._close(connection)
+        except OSError as err:
+            _log.debug("luxi: connection %d: %s", connection.fd, err)
+            self._close(connection)
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(_ACCEPT_AT_ONCE):
+            try:
+                sock, _address = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as err:
+                # Out of descriptors: the client waits in the backlog until the sweep.
+                _log.warning("luxi: cannot accept: %s", err)
+                self._pause_accepting()
+                return
+            sock.setblocking(False)
+            connection = Connection(sock, self._new_deadline())
+            self._connections[connection.fd] = connection
+            self._epoll.register(connection.fd, _READ)
+            if len(self._connections) >= self._max_connections:
+                _log.warning(
+                    "luxi: %d clients, more have to wait", len(self._connections)
+                )
+                self._pause_accepting()
+                return
+
+    def _pause_accepting(self) -> None:
+        self._is_accepting = False
+        for fd in self._listeners:
+            self._epoll.modify(fd, 0)
+
+    def _resume_accepting(self) -> None:
+        if not self._is_accepting and len(self._connections) < self._max_connections:
+            self._is_accepting = True
+            for fd in self._listeners:
+                self._epoll.modify(fd, _READ)
+
+    def _new_deadline(self) -> float:
+        return self._clock.monotonic() + self._idle_timeout_s
+
+    def _sweep(self) -> None:
+        """Close connections that were idle or stuck for too long."""
+        now = self._clock.monotonic()
+        for connection in list(self._connections.values()):
+            if connection.call is None and connection.deadline < now:
+                _log.debug("luxi: connection %d timed out", connection.fd)
+                self._close(connection)
+        self._resume_accepting()
+        self.call_later(_SWEEP_S, self._sweep)
+
+    # One connection
+    def _read(self, connection: Connection) -> None:
+        try:
+            data = connection.sock.recv(_CHUNK)
+        except BlockingIOError:
+            return
+        if not data:
+            self._close(connection)
+            return
+        if not connection.received:
+            # A message must arrive within one period, however slowly it trickles.
+            connection.deadline = self._new_deadline()
+        searched = len(connection.received)
+        connection.received += data
+        self._take_request(connection, searched)
+
+    def _take_request(self, connection: Connection, searched: int = 0) -> None:
+        """Begin to work on the next request, if one is complete."""
+        received = connection.received
+        end = received.find(framing.END, searched)
+        if max(end, len(received) if end < 0 else 0) > self._max_message_bytes:
+            self._refuse(connection, f"longer than {self._max_message_bytes} bytes")
+            return
+        if end < 0:
+            return
+        message = bytes(received[:end])
+        del received[: end + 1]
+        try:
+            request = _decoder.decode(message)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
+            self._refuse(connection, str(err))
+            return
+        call = connection.call = Call(self, connection, request)
+        self._watch(connection)
+        try:
+            self._handler(call)
+        except errors.GenericError as err:
+            call.fail(err)
+        except Exception as err:  # noqa: BLE001 - logged
+            _log.exception("luxi: %s failed", call.method)
+            call.fail(errors.GenericError(f"{type(err).__name__}: {err}"))
+
+    def _refuse(self, connection: Connection, why: str) -> None:
+        call = connection.call = Call(self, connection, Request("", []))
+        connection.received.clear()
+        call.reject(f"Failed to parse request: {why}")
+
+    def _answer(self, call: Call, data: bytes, *, close: bool) -> None:
+        """Send an answer, unless the client is gone or was answered already."""
+        connection = call.connection
+        if connection.call is not call:
+            return
+        connection.call = None
+        connection.closing = close
+        connection.deadline = self._new_deadline()
+        connection.unsent = memoryview(data + framing.END)
+        try:
+            self._write(connection)
+        except OSError as err:
+            _log.debug("luxi: connection %d: %s", connection.fd, err)
+            self._close(connection)
+
+    def _write(self, connection: Connection) -> None:
+        while connection.unsent:
+            try:
+                count = connection.sock.send(connection.unsent)
+            except BlockingIOError:
+                break
+            connection.unsent = connection.unsent[count:]
+            connection.deadline = self._new_deadline()
+        if connection.unsent:
+            self._watch(connection)
+        elif connection.closing:
+            self._close(connection)
+        elif connection.received:
+            # The next request came early; not from here, or a deep stack would grow.
+            self._watch(connection)
+            self.run_soon(lambda: self._take_early(connection))
+        else:
+            self._watch(connection)
+
+    def _take_early(self, connection: Connection) -> None:
+        is_open = self._connections.get(connection.fd) is connection
+        if is_open and connection.call is None and not connection.unsent:
+            self._take_request(connection)
+
+    def _watch(self, connection: Connection) -> None:
+        """Wait for what can be done next: nothing while a call is worked on."""
+        events = 0
+        if connection.unsent:
+            events = _WRITE
+        elif connection.call is None:
+            events = _READ
+        if events != connection.events:
+            connection.events = events
+            self._epoll.modify(connection.fd, events)
+
+    def _close(self, connection: Connection) -> None:
+        if self._connections.pop(connection.fd, None) is None:
+            return
+        self._epoll.unregister(connection.fd)
+        connection.sock.close()
+        call, connection.call = connection.call, None
+        if call is not None and call.on_close is not None:
+            self._guard(call.on_close)
+        self._resume_accepting()
+
+    # The end
+    def _close_listeners(self) -> None:
+        for sock in self._listeners.values():
+            self._epoll.unregister(sock.fileno())
+            sock.close()
+        self._listeners.clear()
+        for path in self._paths:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        self._paths = ()
+
+    def _begin_stop(self, deadline: float) -> None:
+        self._close_listeners()
+        busy = any(connection.unsent for connection in self._connections.values())
+        if busy and self._clock.monotonic() < deadline:
+            self.call_later(0.02, lambda: self._begin_stop(deadline))
+        else:
+            self._stopping = True
+
+    def _close_everything(self) -> None:
+        self._close_listeners()
+        for connection in list(self._connections.values()):
+            self._close(connection)
+        if not self._epoll.closed:
+            self._epoll.close()
+            os.close(self._wake_fd)
+
+
+def _listen(path: str) -> socket.socket:
+    """Return a listening socket; it appears under its name when it is ready."""
+    new = f"{path}.new"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(new)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.bind(new)
+        os.chmod(new, _SOCKET_MODE)
+        sock.listen(_BACKLOG)
+        os.rename(new, path)
+    except OSError:
+        sock.close()
+        raise
+    return sock

@@ -1,0 +1,51 @@
+"""Instances and disks as nodes get them: defaults filled in, disks and networks inside.
+
+Made by the master's RPC encoders, read by the node daemon. What a node needs beyond
+this does not travel with the object and is an argument of the call.
+"""
+
+from typing import Any
+
+from ganeti.objects.base import Record
+from ganeti.objects.disk import Disk
+from ganeti.objects.instance import Instance, Nic
+
+
+class DiskX(Disk, frozen=True, kw_only=True):
+    """A disk with parameters filled from group and cluster.
+
+    Children likewise. ``dynamic_params`` is what only the called node may know,
+    such as a DRBD minor.
+    """
+
+    children: "tuple[DiskX, ...]" = ()
+    dynamic_params: dict[str, Any] | None = None
+
+
+class NetInfo(Record, frozen=True, kw_only=True):
+    """The network of a NIC, as far as network scripts need it."""
+
+    name: str
+    uuid: str
+    network: str = ""
+    gateway: str | None = None
+    network6: str | None = None
+    gateway6: str | None = None
+    mac_prefix: str | None = None
+    tags: tuple[str, ...] = ()
+
+
+class NicX(Nic, frozen=True, kw_only=True):
+    """A NIC with filled parameters, and its network if it has one."""
+
+    netinfo: NetInfo | None = None
+
+
+class InstanceX(Instance, frozen=True, kw_only=True):
+    """An instance with filled hvparams, beparams and osparams."""
+
+    nics: tuple[NicX, ...] = ()
+    secondary_nodes: tuple[str, ...] = ()
+    disks_info: tuple[DiskX, ...] = ()
+    #: Clear text, for OS scripts alone.
+    osparams_secret: dict[str, Any] = {}

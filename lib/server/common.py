@@ -1,0 +1,333 @@
+"""What all daemons' ``main`` share: options, start, readiness, signals, end.
+
+`run` takes a daemon through its life. With ``-f`` it stays in the foreground; else
+the command returns only when the daemon serves, with its error text and exit code if
+it never came to that. What a daemon is does not belong here.
+"""
+
+import argparse
+import dataclasses
+import logging
+import os
+import queue
+import signal
+import socket
+import struct
+import sys
+import types
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn, Protocol
+
+from ganeti import errors
+from ganeti.constants import daemons, exitcodes, versions
+from ganeti.pathutils import Paths
+from ganeti.utils import log, pidfile
+
+_log = logging.getLogger(__name__)
+
+#: Exit code and length of the error text, as the child reports them.
+_REPORT: Final = struct.Struct("!iI")
+
+
+class StartError(Exception):
+    """A daemon does not start; carries the exit code and the text for stderr."""
+
+    def __init__(self, text: str, code: int = exitcodes.EXIT_FAILURE) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Service(Protocol):
+    """What a daemon serves once it is ready."""
+
+    def stop(self) -> None:
+        """Take nothing new, finish what runs, release everything."""
+
+
+class Control:
+    """Lets a service end its own daemon."""
+
+    def __init__(self) -> None:
+        # put() of this class is reentrant, so that signal handlers may call it.
+        self._events: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
+
+    def ask_stop(self, code: int = exitcodes.EXIT_SUCCESS) -> None:
+        """Make the daemon stop and exit with this code."""
+        self._events.put(("stop", code))
+
+    def ask_reopen(self) -> None:
+        """Make the daemon reopen its log file."""
+        self._events.put(("reopen", 0))
+
+    def next_event(self) -> tuple[str, int]:
+        """Wait for what to do next: ``stop`` with the exit code, or ``reopen``."""
+        return self._events.get()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Daemon:
+    """One daemon as `run` sees it.
+
+    Attributes:
+        name: as in the table of daemons.
+        check: runs before anything is touched; raises StartError.
+        start: opens the doors and starts to serve; everything is bound when it
+            returns. Raises StartError or any error of ours.
+        console: log to /dev/console when the log file cannot be written.
+    """
+
+    name: str
+    check: Callable[[], None]
+    start: Callable[[Control], Service]
+    console: bool = False
+
+
+def parser(name: str, *, network: bool = False) -> argparse.ArgumentParser:
+    """Return a parser of the options that all daemons know.
+
+    Args:
+        name: of the daemon.
+        network: with address, port and TLS options.
+    """
+    result = argparse.ArgumentParser(prog=name)
+    add = result.add_argument
+    add("-f", "--foreground", action="store_true", help="stay attached")
+    add("-d", "--debug", action="store_true", help="log at debug level")
+    add("--no-user-checks", action="store_true", help="run as any user")
+    add("--syslog", choices=("no", "yes", "only"), default="no", help="log to syslog")
+    version = f"{name} (ganeti) {versions.RELEASE_VERSION}"
+    add("-V", "--version", action="version", version=version)
+    add("words", nargs="*", help=argparse.SUPPRESS)
+    if network:
+        _add_network_options(result, daemons.DAEMONS[name].port)
+    return result
+
+
+def _add_network_options(result: argparse.ArgumentParser, port: int | None) -> None:
+    add = result.add_argument
+    add("-p", "--port", type=int, default=port, help=f"port, default {port}")
+    add("-b", "--bind", metavar="ADDRESS", help="address to bind to")
+    add("-i", "--interface", help="bind to the address of this device")
+    add("--no-ssl", action="store_true", help="plain HTTP")
+    add("-K", "--ssl-key", metavar="FILE", help="file with the TLS key")
+    add("-C", "--ssl-cert", metavar="FILE", help="file with the TLS certificate")
+    add("--max-clients", type=int, default=20, help="connections served at once")
+
+
+def parse(
+    arguments: argparse.ArgumentParser, argv: Sequence[str]
+) -> argparse.Namespace:
+    """Parse the arguments of a daemon, which takes no words.
+
+    Raises:
+        SystemExit: 2 for an unknown option, 1 for a word or options that clash.
+    """
+    options = arguments.parse_args(argv)
+    if options.words:
+        sys.stderr.write(arguments.format_usage())
+        raise SystemExit(exitcodes.EXIT_FAILURE)
+    if getattr(options, "interface", None) and options.bind:
+        sys.stderr.write(f"{arguments.prog}: -b and -i exclude each other\n")
+        raise SystemExit(exitcodes.EXIT_FAILURE)
+    return options
+
+
+def run(daemon: Daemon, options: argparse.Namespace, paths: Paths) -> int:
+    """Take a daemon through its life and return its exit code.
+
+    Effects:
+        Forks twice unless in the foreground; writes the pid file and the log.
+    """
+    try:
+        daemon.check()
+    except StartError as err:
+        # "Not master" is the normal case on most nodes and nothing to report.
+        if err.code != exitcodes.EXIT_NOTMASTER or options.debug:
+            sys.stderr.write(f"{daemon.name}: {err}\n")
+        return err.code
+    if options.foreground:
+        return _live(daemon, options, paths, _notify_systemd)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    reader, writer = os.pipe()
+    first = os.fork()
+    if first == 0:
+        _live_detached(daemon, options, paths, writer)
+    os.close(writer)
+    os.waitpid(first, 0)
+    return _await_report(daemon.name, reader)
+
+
+def _live_detached(
+    daemon: Daemon, options: argparse.Namespace, paths: Paths, writer: int
+) -> NoReturn:
+    """Become a daemon, live, and end without the parent's clean-up."""
+    code = exitcodes.EXIT_FAILURE
+    try:
+        os.setsid()
+        if os.fork():
+            os._exit(exitcodes.EXIT_SUCCESS)
+        os.chdir("/")
+        _detach_streams(keep=writer)
+        reported: list[int] = []
+
+        def report(code: int, text: str) -> None:
+            if not reported:
+                reported.append(code)
+                data = text.encode()
+                os.write(writer, _REPORT.pack(code, len(data)) + data)
+                os.close(writer)
+
+        code = _live(daemon, options, paths, report)
+    finally:
+        logging.shutdown()
+        os._exit(code)
+
+
+def _detach_streams(keep: int) -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.closerange(3, keep)
+    os.closerange(keep + 1, 1024)
+
+
+def _await_report(name: str, reader: int) -> int:
+    """Wait until the daemon is ready or gone; return the exit code of the command."""
+    with os.fdopen(reader, "rb") as stream:
+        data = stream.read()
+    if len(data) < _REPORT.size:
+        sys.stderr.write(f"{name}: ended before it was ready, see its log\n")
+        return exitcodes.EXIT_FAILURE
+    code, length = _REPORT.unpack_from(data)
+    text = data[_REPORT.size :][:length].decode(errors="replace")
+    if text:
+        sys.stderr.write(f"{name}: {text}\n")
+    return int(code)
+
+
+def _live(
+    daemon: Daemon,
+    options: argparse.Namespace,
+    paths: Paths,
+    report: Callable[[int, str], None],
+) -> int:
+    """Start, report, serve until told to stop; return the exit code."""
+    try:
+        handler = _set_up_log(daemon, options, paths)
+    except OSError as err:
+        report(exitcodes.EXIT_FAILURE, f"cannot log: {err}")
+        if options.foreground:
+            sys.stderr.write(f"{daemon.name}: cannot log: {err}\n")
+        return exitcodes.EXIT_FAILURE
+    control = Control()
+    try:
+        os.makedirs(paths.run_dir, mode=0o755, exist_ok=True)
+        os.umask(0o077)
+        pid_file = pidfile.PidFile(paths.pid_file(daemon.name))
+    except (errors.PidFileLockError, OSError) as err:
+        return _fail(err, report)
+    with pid_file:
+        try:
+            _watch_signals(control)
+            service = daemon.start(control)
+        except Exception as err:  # noqa: BLE001 - whatever it is, the caller waits
+            return _fail(err, report)
+        _log.info("ready, version %s", versions.RELEASE_VERSION)
+        report(exitcodes.EXIT_SUCCESS, "")
+        code = _serve(control, handler)
+        _notify("STOPPING=1")
+        service.stop()
+    _log.info("stopped")
+    return code
+
+
+def _fail(err: Exception, report: Callable[[int, str], None]) -> int:
+    """Log and report why the daemon does not start; return its exit code."""
+    known = isinstance(err, StartError | errors.GenericError | OSError)
+    text = str(err) if known else f"{type(err).__name__}: {err}"
+    _log.error("cannot start: %s", text, exc_info=None if known else err)
+    code = err.code if isinstance(err, StartError) else exitcodes.EXIT_FAILURE
+    report(code, text)
+    return code
+
+
+def _set_up_log(
+    daemon: Daemon, options: argparse.Namespace, paths: Paths
+) -> log.LogFileHandler | None:
+    base = daemons.DAEMONS[daemon.name].log_base
+    os.makedirs(paths.log_dir, mode=0o750, exist_ok=True)
+    return log.set_up(
+        daemon.name,
+        f"{paths.log_dir}/{base}.log" if base else None,
+        debug=options.debug,
+        terminal=options.foreground,
+        syslog=options.syslog,
+        console=daemon.console,
+    )
+
+
+def _watch_signals(control: Control) -> None:
+    """Turn signals into events; a second request to stop ends the process."""
+
+    def on_stop(number: int, _frame: types.FrameType | None) -> None:
+        for again in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(again, _exit_now)
+        _log.info("stopping on signal %d", number)
+        control.ask_stop()
+
+    def on_hangup(_number: int, _frame: types.FrameType | None) -> None:
+        control.ask_reopen()
+
+    signal.signal(signal.SIGTERM, on_stop)
+    signal.signal(signal.SIGINT, on_stop)
+    signal.signal(signal.SIGHUP, on_hangup)
+
+
+def _exit_now(_number: int, _frame: types.FrameType | None) -> None:
+    os._exit(exitcodes.EXIT_FAILURE)
+
+
+def _serve(control: Control, handler: log.LogFileHandler | None) -> int:
+    while True:
+        event, code = control.next_event()
+        if event == "stop":
+            return code
+        if handler is not None:
+            try:
+                handler.reopen()
+            except OSError:
+                _log.exception("cannot reopen the log file")
+
+
+def _notify_systemd(code: int, _text: str) -> None:
+    if code == exitcodes.EXIT_SUCCESS:
+        _notify("READY=1")
+
+
+def _notify(state: str) -> None:
+    """Tell systemd, if it asked to be told; see sd_notify(3)."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.connect(address)
+            sock.sendall(state.encode())
+    except OSError as err:
+        _log.warning("cannot notify systemd: %s", err)
+
+
+def check_user(options: argparse.Namespace, wanted_uid: int) -> None:
+    """Refuse to run as another user than the daemon's.
+
+    Raises:
+        StartError: the effective user is another one and checks are on.
+    """
+    if not options.no_user_checks and os.geteuid() != wanted_uid:
+        raise StartError(
+            f"runs as user {os.geteuid()}, wanted {wanted_uid}; use --no-user-checks"
+            " to run nevertheless"
+        )

@@ -1,0 +1,80 @@
+"""The authorized_keys file: who may log in here."""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+
+from ganeti.ssh.keys import ALGORITHMS
+from ganeti.utils import files
+
+_ALGORITHMS = frozenset(name for names in ALGORITHMS.values() for name in names)
+
+
+@contextlib.contextmanager
+def locked(directory: str) -> Iterator[None]:
+    """Keep other writers of key files in a directory out."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def identity(line: str) -> tuple[str, str] | None:
+    """Return (algorithm, base64 body) of a key line, None for other lines.
+
+    Options before the key and the comment after it make no difference.
+    """
+    words = line.split()
+    for position, word in enumerate(words[:-1]):
+        if word in _ALGORITHMS:
+            return word, words[position + 1]
+    return None
+
+
+def read(path: str) -> list[str]:
+    """Return the lines of the file; none when it does not exist."""
+    try:
+        return files.read_file(path).decode(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def add(path: str, keys: Iterable[str]) -> int:
+    """Add public key lines that are not there yet; return how many were added."""
+    ensure_directory(os.path.dirname(path))
+    with locked(os.path.dirname(path)):
+        lines = read(path)
+        known = {identity(line) for line in lines}
+        new = []
+        for key in keys:
+            if (ident := identity(key)) not in known:
+                known.add(ident)
+                new.append(key.strip())
+        if new:
+            _write(path, lines + new)
+    return len(new)
+
+
+def remove(path: str, keys: Iterable[str]) -> int:
+    """Remove public keys; return how many lines went away."""
+    unwanted = {ident for key in keys if (ident := identity(key)) is not None}
+    if not os.path.exists(path):
+        return 0
+    with locked(os.path.dirname(path)):
+        lines = read(path)
+        kept = [line for line in lines if identity(line) not in unwanted]
+        if len(kept) != len(lines):
+            _write(path, kept)
+    return len(lines) - len(kept)
+
+
+def ensure_directory(path: str) -> None:
+    """Make a user's ssh directory, readable by its owner alone."""
+    os.makedirs(path, mode=0o700, exist_ok=True)
+
+
+def _write(path: str, lines: list[str]) -> None:
+    files.write_file(path, "".join(f"{line}\n" for line in lines), mode=0o600)

@@ -1,0 +1,352 @@
+"""Running commands on other nodes over SSH.
+
+A `Client` is one connection; many commands may run over it one after another. It
+answers every trouble with `errors.SshError` naming host and cause, and never takes
+a password from anywhere but the function it was given.
+"""
+
+import base64
+import dataclasses
+import hashlib
+import os
+import pwd
+import secrets
+import shlex
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Self, cast
+
+import paramiko
+
+from ganeti import errors, pathutils
+from ganeti.process import RunResult
+from ganeti.ssh import keys
+
+#: Seconds for each of: TCP connection, banner, authentication.
+CONNECT_TIMEOUT_S: Final = 10.0
+#: Bytes of a command's output that are kept.
+_CHUNK: Final = 65536
+#: A caller's decision about an unknown host key: (host, key type, fingerprint).
+AskHostKey = Callable[[str, str, str], bool]
+#: Asks a person for the password of "user@host"; None gives up.
+AskPassword = Callable[[str], str | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Identity:
+    """Who we are and whom we trust.
+
+    Attributes:
+        user: account on the other side.
+        key_files: private keys to try; missing ones are skipped.
+        known_hosts: the cluster's host key file, empty for none.
+        alias: name in that file that stands for every node.
+        ask_host_key: decides about host keys that are not known; None refuses them.
+        check_host_key: false takes any host key (``--no-ssh-key-check``).
+        ask_password: consulted when no key is accepted.
+        personal_hosts: further known_hosts files, looked up by host name; used with
+            ``ask_host_key`` alone.
+    """
+
+    user: str
+    key_files: tuple[str, ...]
+    known_hosts: str = ""
+    alias: str = ""
+    ask_host_key: AskHostKey | None = None
+    check_host_key: bool = True
+    ask_password: AskPassword | None = None
+    personal_hosts: tuple[str, ...] = ()
+
+
+def login_user(paths: pathutils.Paths) -> str:
+    """Return the account on nodes: root, in virtual clusters whoever runs them."""
+    return pwd.getpwuid(os.getuid()).pw_name if paths.is_virtual else "root"
+
+
+def cluster_identity(paths: pathutils.Paths, cluster_name: str) -> Identity:
+    """Return this node's identity towards other nodes of its cluster."""
+    kinds = ("rsa", "ecdsa", "ed25519")
+    return Identity(
+        user=login_user(paths),
+        key_files=tuple(keys.root_key_path(paths.root_ssh_dir, kind) for kind in kinds),
+        known_hosts=paths.data("known_hosts"),
+        alias=cluster_name,
+    )
+
+
+def node_environment(paths: pathutils.Paths, node: str) -> dict[str, str]:
+    """Return what a command on another node of a virtual cluster needs to know."""
+    if not paths.is_virtual:
+        return {}
+    return {
+        pathutils.ROOTDIR_ENV: os.path.join(os.path.dirname(paths.root), node),
+        pathutils.HOSTNAME_ENV: node,
+    }
+
+
+def fingerprint(key: paramiko.PKey) -> str:
+    """Return a host key's fingerprint as ssh prints it."""
+    digest = hashlib.sha256(key.asbytes()).digest()
+    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
+
+
+class _HostKeyPolicy(paramiko.MissingHostKeyPolicy):
+    """Asks about unknown host keys, or refuses them."""
+
+    def __init__(self, host: str, identity: Identity) -> None:
+        self._host = host
+        self._identity = identity
+
+    def missing_host_key(
+        self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
+    ) -> None:
+        """Raise SshError unless the key is taken."""
+        del client, hostname
+        identity = self._identity
+        if not identity.check_host_key or self._is_known(key):
+            return
+        ask = identity.ask_host_key
+        if ask is None:
+            raise errors.SshError(
+                f"{self._host}: host key {key.get_name()} {fingerprint(key)} is not"
+                f" known for {identity.alias or self._host}"
+            )
+        if not ask(self._host, key.get_name(), fingerprint(key)):
+            raise errors.SshError(f"{self._host}: its host key was not accepted")
+
+    def _is_known(self, key: paramiko.PKey) -> bool:
+        known = _load_host_keys((self._identity.known_hosts,))
+        if known.check(self._identity.alias, key):
+            return True
+        personal = _load_host_keys(self._identity.personal_hosts)
+        entry = personal.lookup(self._host)
+        recorded = entry.get(key.get_name()) if entry is not None else None
+        if recorded is not None and recorded != key:
+            raise _changed(self._host, key)
+        return recorded is not None
+
+
+def _load_host_keys(paths: Sequence[str]) -> paramiko.HostKeys:
+    found = paramiko.HostKeys()
+    for path in paths:
+        if path and os.path.exists(path):
+            found.load(path)
+    return found
+
+
+def _changed(host: str, key: paramiko.PKey) -> errors.SshError:
+    return errors.SshError(
+        f"{host}: host key has changed, found {key.get_name()} {fingerprint(key)};"
+        " either the machine was set up anew or somebody else answers in its place"
+    )
+
+
+class Client:
+    """An SSH connection to one host; a context manager."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        identity: Identity,
+        *,
+        address: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Connect and log in.
+
+        Args:
+            host: name, for messages and host keys.
+            port: TCP port.
+            identity: see `Identity`.
+            address: where to connect; the host name is looked up if None.
+            environment: variables for each command, see `node_environment`.
+
+        Raises:
+            SshError: the host cannot be reached, is not who it should be, or does
+                not let us in.
+        """
+        self.host = host
+        self._environment = dict(environment or {})
+        self._client = paramiko.SSHClient()
+        try:
+            self._connect((address or host, port), identity)
+        except BaseException:
+            self._client.close()
+            raise
+
+    def _connect(self, address: tuple[str, int], identity: Identity) -> None:
+        where = f"{self.host} ({address[0]} port {address[1]})"
+        try:
+            sock = socket.create_connection(address, CONNECT_TIMEOUT_S)
+        except OSError as err:
+            raise errors.SshError(
+                f"{where}: cannot be reached: {err.strerror or err}"
+            ) from err
+        if identity.known_hosts and identity.ask_host_key is None:
+            self._pin(identity)
+        self._client.set_missing_host_key_policy(_HostKeyPolicy(self.host, identity))
+        try:
+            self._log_in(sock, identity, None)
+        except paramiko.AuthenticationException as err:
+            sock.close()
+            password = self._password(identity, where, err)
+            sock = socket.create_connection(address, CONNECT_TIMEOUT_S)
+            self._retry_with(sock, identity, password, where)
+        except paramiko.BadHostKeyException as err:
+            raise _changed(self.host, err.key) from err
+        except (paramiko.SSHException, OSError, EOFError) as err:
+            raise errors.SshError(f"{where}: no SSH connection: {err}") from err
+
+    def _pin(self, identity: Identity) -> None:
+        if identity.check_host_key and os.path.exists(identity.known_hosts):
+            self._client.load_host_keys(identity.known_hosts)
+
+    def _log_in(
+        self, sock: socket.socket, identity: Identity, password: str | None
+    ) -> None:
+        present = [path for path in identity.key_files if os.path.exists(path)]
+        self._client.connect(
+            identity.alias or self.host,
+            username=identity.user,
+            password=password,
+            key_filename=cast("Any", present),
+            sock=sock,
+            allow_agent=identity.ask_password is not None and password is None,
+            look_for_keys=False,
+            timeout=CONNECT_TIMEOUT_S,
+            banner_timeout=CONNECT_TIMEOUT_S,
+            auth_timeout=CONNECT_TIMEOUT_S,
+        )
+
+    @staticmethod
+    def _password(identity: Identity, where: str, err: Exception) -> str:
+        account = f"{identity.user}@{where}"
+        password = identity.ask_password(account) if identity.ask_password else None
+        if password is None:
+            tried = ", ".join(p for p in identity.key_files if os.path.exists(p))
+            raise errors.SshError(
+                f"{account}: no key was accepted, tried {tried or 'none'}"
+            ) from err
+        return password
+
+    def _retry_with(
+        self, sock: socket.socket, identity: Identity, password: str, where: str
+    ) -> None:
+        try:
+            self._log_in(sock, identity, password)
+        except paramiko.AuthenticationException as err:
+            raise errors.SshError(
+                f"{identity.user}@{where}: the password was not accepted"
+            ) from err
+        except (paramiko.SSHException, OSError, EOFError) as err:
+            raise errors.SshError(f"{where}: no SSH connection: {err}") from err
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection."""
+        self._client.close()
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: str | bytes | None = None,
+        timeout_s: float | None = None,
+    ) -> RunResult:
+        """Run a command to its end.
+
+        Args:
+            argv: program and arguments; quoted for the shell of the other side.
+            stdin: its whole standard input.
+            timeout_s: longest silence; after it the connection is closed and the
+                result says so.
+
+        Raises:
+            SshError: the connection broke.
+        """
+        command = shlex.join([*self._prefix(), *argv])
+        try:
+            transport = self._client.get_transport()
+            if transport is None:
+                raise errors.SshError(f"{self.host}: the connection is closed")
+            channel = transport.open_session(timeout=CONNECT_TIMEOUT_S)
+            channel.settimeout(timeout_s)
+            channel.exec_command(command)
+            return _converse(channel, tuple(argv), stdin)
+        except (paramiko.SSHException, OSError, EOFError) as err:
+            raise errors.SshError(
+                f"{self.host}: connection lost while running {argv[0]}: {err}"
+            ) from err
+
+    def _prefix(self) -> list[str]:
+        pairs = [f"{name}={value}" for name, value in self._environment.items()]
+        return ["env", *pairs] if pairs else []
+
+    def put_file(self, path: str, data: str | bytes, *, mode: int) -> None:
+        """Write a file on the other side, atomically.
+
+        Raises:
+            SshError: it cannot be written.
+        """
+        temp = f"{path}.new-{secrets.token_hex(4)}"
+        raw = data.encode() if isinstance(data, str) else data
+        try:
+            with self._client.open_sftp() as sftp:
+                with sftp.open(temp, "wx") as stream:
+                    stream.chmod(0o600)
+                    stream.write(raw)
+                    stream.chmod(mode)
+                sftp.posix_rename(temp, path)
+        except (paramiko.SSHException, OSError, EOFError) as err:
+            raise errors.SshError(
+                f"{self.host}: {path} cannot be written: {err}"
+            ) from err
+
+
+def _converse(
+    channel: Any, argv: tuple[str, ...], stdin: str | bytes | None
+) -> RunResult:
+    """Feed a command and collect what it says; stderr in a thread, lest it blocks."""
+    errors_read: list[bytes] = []
+
+    def read_stderr() -> None:
+        while data := _receive(channel.recv_stderr):
+            errors_read.append(data)
+
+    reader = threading.Thread(target=read_stderr, daemon=True)
+    reader.start()
+    if stdin is not None:
+        channel.sendall(stdin.encode() if isinstance(stdin, str) else stdin)
+    channel.shutdown_write()
+    stdout, timed_out = [], False
+    try:
+        while data := channel.recv(_CHUNK):
+            stdout.append(data)
+    except TimeoutError:
+        timed_out = True
+        channel.close()
+    reader.join()
+    code = None if timed_out else channel.recv_exit_status()
+    channel.close()
+    return RunResult(
+        argv=argv,
+        code=code if code is None or code >= 0 else None,
+        signal=None,
+        stdout=b"".join(stdout).decode(errors="replace"),
+        stderr=b"".join(errors_read).decode(errors="replace"),
+        timed_out=timed_out,
+    )
+
+
+def _receive(read: Callable[[int], bytes]) -> bytes:
+    try:
+        return read(_CHUNK)
+    except TimeoutError:
+        return b""

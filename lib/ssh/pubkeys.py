@@ -1,0 +1,77 @@
+"""The file ganeti_pub_keys: public keys of all potential master candidates.
+
+One key a line, ``<node uuid> <public key line>``; a node with several lines has
+left-overs, which verification reports.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+
+from ganeti import errors
+from ganeti.ssh import authorized
+from ganeti.utils import files
+
+
+def read(path: str) -> dict[str, list[str]]:
+    """Return node uuid -> public key lines; empty when there is no file."""
+    try:
+        return parse(files.read_file(path).decode())
+    except FileNotFoundError:
+        return {}
+
+
+def parse(text: str) -> dict[str, list[str]]:
+    """Return node uuid -> public key lines of a file's content.
+
+    Raises:
+        ParseError: a line has no key.
+    """
+    found: dict[str, list[str]] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        uuid, _, key = line.strip().partition(" ")
+        if not key:
+            raise errors.ParseError(f"public keys of nodes: line {number} has no key")
+        found.setdefault(uuid, []).append(key)
+    return found
+
+
+def format_keys(keys: Mapping[str, Iterable[str]]) -> str:
+    """Return the file's content for node uuid -> public key lines."""
+    return "".join(
+        f"{uuid} {key.strip()}\n" for uuid, lines in keys.items() for key in lines
+    )
+
+
+def update(path: str, action: str, keys: Mapping[str, Sequence[str]]) -> None:
+    """Change the file.
+
+    Args:
+        path: the file.
+        action: ``add`` keys, ``replace_or_add`` all keys of the named nodes,
+            ``remove`` the named nodes, ``override`` the whole file, ``clear`` it.
+        keys: node uuid -> public key lines.
+
+    Raises:
+        SshUpdateError: there is no such action.
+    """
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with authorized.locked(os.path.dirname(path)):
+        present = read(path)
+        if action == "add":
+            for uuid, lines in keys.items():
+                have = present.setdefault(uuid, [])
+                have += [key.strip() for key in lines if key.strip() not in have]
+        elif action == "replace_or_add":
+            present |= {uuid: list(lines) for uuid, lines in keys.items()}
+        elif action == "remove":
+            for uuid in keys:
+                present.pop(uuid, None)
+        elif action == "override":
+            present = {uuid: list(lines) for uuid, lines in keys.items()}
+        elif action == "clear":
+            present = {}
+        else:
+            raise errors.SshUpdateError(f"public keys: no such action {action!r}")
+        files.write_file(path, format_keys(present), mode=0o600)

@@ -1,0 +1,56 @@
+"""Sizes and durations as people write them."""
+
+import re
+from typing import Final
+
+from ganeti import errors
+
+_SIZE: Final = re.compile(r"^([.\d]+)\s*([a-z]*)$")
+_FACTORS: Final = {
+    "": 1.0,
+    "m": 1.0,
+    "mb": 1.0,
+    "mib": 1.0,
+    "g": 1024.0,
+    "gb": 1024.0,
+    "gib": 1024.0,
+    "t": 1024.0 * 1024,
+    "tb": 1024.0 * 1024,
+    "tib": 1024.0 * 1024,
+}
+#: Sizes are rounded up to this many MiB, as physical extents are.
+_STEP: Final = 4
+
+
+def parse_size_mib(text: str) -> int:
+    """Return MiB for ``512``, ``2g`` or ``1.5T``, rounded up to a multiple of 4.
+
+    Raises:
+        UnitParseError: not a number with a known unit.
+    """
+    match = _SIZE.match(text.strip().lower())
+    if match is None or match.group(2) not in _FACTORS:
+        raise errors.UnitParseError(f"wanted a size such as 512 or 2g, found {text!r}")
+    try:
+        mib = float(match.group(1)) * _FACTORS[match.group(2)]
+    except ValueError as err:
+        raise errors.UnitParseError(
+            f"wanted a size such as 512 or 2g, found {text!r}"
+        ) from err
+    whole = int(mib) + (mib > int(mib))
+    return -(-whole // _STEP) * _STEP
+
+
+def format_size(mib: float, unit: str = "h") -> str:
+    """Return a size as text.
+
+    Args:
+        mib: the size.
+        unit: ``m``, ``g`` or ``t`` for a bare number in it, ``h`` for the largest that
+            fits, with its letter.
+    """
+    if unit == "m" or (unit == "h" and mib < 1024):
+        return f"{round(mib):d}" + ("M" if unit == "h" else "")
+    if unit == "g" or (unit == "h" and mib < 1024 * 1024):
+        return f"{mib / 1024:0.1f}" + ("G" if unit == "h" else "")
+    return f"{mib / 1024 / 1024:0.1f}" + ("T" if unit == "h" else "")

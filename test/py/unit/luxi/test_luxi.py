@@ -1,0 +1,387 @@
+"""LUXI over real sockets: what clients may rely on and what they cannot break."""
+
+import json
+import os
+import socket
+import stat
+import threading
+import time
+
+import pytest
+
+from ganeti import errors
+from ganeti.clock import SystemClock
+from ganeti.luxi import Client
+from ganeti.luxi.server import Server
+from ganeti.pathutils import Paths
+
+
+class SlowClock(SystemClock):
+    """A real clock that a test can push forward."""
+
+    def __init__(self):
+        self.ahead = 0.0
+
+    def monotonic(self):
+        return time.monotonic() + self.ahead
+
+
+class Handler:
+    """Answers `Echo` at once, `Later` from another thread, keeps `Never`."""
+
+    def __init__(self):
+        self.kept = []
+        self.arrived = threading.Semaphore(0)
+
+    def __call__(self, call):
+        if call.method == "Echo":
+            call.succeed(call.args)
+        elif call.method == "Later":
+            threading.Thread(target=call.succeed, args=(call.args,)).start()
+        elif call.method == "Fail":
+            raise errors.OpPrereqError("no such node", "unknown_entity")
+        elif call.method == "Crash":
+            raise ZeroDivisionError("bug")
+        elif call.method == "Big":
+            call.succeed(["x" * 1000] * 20000)
+        elif call.method == "Odd":
+            call.succeed(object())
+        else:
+            self.kept.append(call)
+            self.arrived.release()
+
+
+@pytest.fixture
+def paths(tmp_path):
+    return [str(tmp_path / "query"), str(tmp_path / "master")]
+
+
+@pytest.fixture
+def clock():
+    return SlowClock()
+
+
+@pytest.fixture
+def handler():
+    return Handler()
+
+
+@pytest.fixture
+def server(paths, handler, clock):
+    result = Server(handler, paths, clock=clock, max_message_bytes=100_000)
+    result.start()
+    yield result
+    result.stop()
+
+
+@pytest.fixture
+def client(server, paths):
+    with Client(paths[0], retries=0, timeout_s=20) as result:
+        yield result
+
+
+def raw(path):
+    sock = socket.socket(socket.AF_UNIX)
+    sock.settimeout(20)
+    sock.connect(path)
+    return sock
+
+
+def receive(sock):
+    data = b""
+    while not data.endswith(b"\x03"):
+        chunk = sock.recv(65536)
+        if not chunk:
+            return data
+        data += chunk
+    return data
+
+
+def test_several_requests_on_one_connection(client):
+    assert client.call("Echo", [1, "two", None]) == [1, "two", None]
+    assert client.call("Later", [{"a": [True]}]) == [{"a": [True]}]
+    assert client.call("Echo") == []
+
+
+def test_both_sockets_serve_and_have_mode_0660(server, paths):
+    for path in paths:
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o660
+        with Client(path, retries=0) as client:
+            assert client.call("Echo", [path]) == [path]
+
+
+def test_answer_bytes_are_as_documented(server, paths):
+    with raw(paths[0]) as sock:
+        request = {"method": "Echo", "args": [7], "version": 3010000, "extra": 1}
+        sock.sendall(json.dumps(request).encode() + b"\n\x03")
+        answer = receive(sock)
+    assert answer.endswith(b"\x03")
+    assert json.loads(answer[:-1]) == {"success": True, "result": [7]}
+
+
+def test_pipelined_requests_are_answered_in_order(server, paths):
+    with raw(paths[0]) as sock:
+        ask = [
+            json.dumps({"method": m, "args": [i]}).encode() + b"\x03"
+            for i, m in enumerate(["Later", "Echo", "Later", "Echo"])
+        ]
+        sock.sendall(b"".join(ask))
+        found = b""
+        while found.count(b"\x03") < 4:
+            found += sock.recv(4096)
+    answers = [json.loads(part)["result"] for part in found.split(b"\x03")[:-1]]
+    assert answers == [[0], [1], [2], [3]]
+
+
+def test_errors_keep_class_and_arguments(client):
+    with pytest.raises(errors.OpPrereqError) as caught:
+        client.call("Fail")
+    assert caught.value.args == ("no such node", "unknown_entity")
+    with pytest.raises(errors.GenericError, match="ZeroDivisionError: bug"):
+        client.call("Crash")
+    with pytest.raises(errors.GenericError, match="Odd"):
+        client.call("Odd")
+    assert client.call("Echo", [1]) == [1]
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\x03",
+        b"no json\x03",
+        b"[]\x03",
+        b'{"method": "Echo"}\x03',
+        b'{"method": 1, "args": []}\x03',
+        b'{"method": "Echo", "args": {}}\x03',
+        b'{"method": "\xff\xfe", "args": []}\x03',
+        b"[" * 50_000 + b"\x03",
+        b'{"method": "Echo", "args": [' + b"[" * 50_000 + b"\x03",
+        b"x" * 150_000,
+    ],
+)
+def test_garbage_gets_a_text_and_the_end(server, paths, client, garbage):
+    with raw(paths[0]) as sock:
+        sock.sendall(garbage)
+        answer = json.loads(receive(sock)[:-1])
+        assert answer["success"] is False
+        assert answer["result"].startswith("Failed to parse request: ")
+        try:
+            assert sock.recv(1) == b""
+        except ConnectionResetError:
+            assert len(garbage) > 100_000
+    assert client.call("Echo", [1]) == [1]
+
+
+def test_malformed_request_raises_request_error(server, paths, handler, client):
+    thread = threading.Thread(
+        target=lambda: handler.arrived.acquire() and handler.kept[0].reject("no")
+    )
+    thread.start()
+    with pytest.raises(errors.RequestError) as caught:
+        client.call("Never")
+    thread.join()
+    assert caught.value.args == ("no",)
+
+
+def test_truncated_message_costs_nothing(server, paths, client):
+    with raw(paths[0]) as sock:
+        sock.sendall(b'{"method": "Echo", "args": [')
+    assert client.call("Echo", [1]) == [1]
+    assert server.connection_count == 1
+
+
+def test_client_that_leaves_ends_its_wait(server, paths, handler, client):
+    gone = threading.Event()
+    with raw(paths[0]) as sock:
+        sock.sendall(b'{"method": "Never", "args": []}\x03')
+        assert handler.arrived.acquire(timeout=20)
+        handler.kept[0].on_close = gone.set
+    assert gone.wait(20)
+    handler.kept[0].succeed(1)
+    assert client.call("Echo", [2]) == [2]
+
+
+def test_slow_reader_holds_up_nobody_and_is_cut_off(server, paths, clock, client):
+    with raw(paths[0]) as sock:
+        sock.sendall(b'{"method": "Big", "args": []}\x03')
+        assert sock.recv(1) == b"{"
+        assert client.call("Echo", [1]) == [1]
+        assert len(client.call("Big")) == 20000
+        client.close()
+        clock.ahead = 200
+        server.run_soon(server._sweep)
+        total = 1
+        while chunk := sock.recv(1 << 20):
+            total += len(chunk)
+        assert total < 20_000_000
+
+
+def test_slow_reader_that_reads_gets_everything(server, paths):
+    with raw(paths[0]) as sock:
+        sock.sendall(b'{"method": "Big", "args": []}\x03')
+        assert len(json.loads(receive(sock)[:-1])["result"]) == 20000
+
+
+def test_idle_connection_is_closed_but_not_a_waiting_one(server, paths, handler, clock):
+    with raw(paths[0]) as idle, raw(paths[0]) as waiting:
+        waiting.sendall(b'{"method": "Never", "args": []}\x03')
+        assert handler.arrived.acquire(timeout=20)
+        clock.ahead = 200
+        server.run_soon(server._sweep)
+        assert idle.recv(1) == b""
+        handler.kept[0].succeed("late")
+        assert json.loads(receive(waiting)[:-1])["result"] == "late"
+
+
+def test_answering_twice_answers_once(server, paths, handler):
+    with raw(paths[0]) as sock:
+        for number in range(2):
+            sock.sendall(b'{"method": "Never", "args": []}\x03')
+            assert handler.arrived.acquire(timeout=20)
+            handler.kept[number].succeed(number)
+            handler.kept[0].succeed("again")
+            assert json.loads(receive(sock)[:-1])["result"] == number
+
+
+def test_more_clients_than_places_wait_their_turn(tmp_path, clock):
+    path = str(tmp_path / "s")
+    server = Server(Handler(), [path], clock=clock, max_connections=2)
+    server.start()
+    try:
+        first, second = raw(path), raw(path)
+        with raw(path) as third, second:
+            third.sendall(b'{"method": "Echo", "args": [3]}\x03')
+            second.sendall(b'{"method": "Echo", "args": [2]}\x03')
+            assert json.loads(receive(second)[:-1])["result"] == [2]
+            first.close()
+            assert json.loads(receive(third)[:-1])["result"] == [3]
+    finally:
+        server.stop()
+
+
+def test_hundreds_of_waiting_clients_cost_no_threads(server, paths, handler):
+    before = threading.active_count()
+    socks = [raw(paths[0]) for _ in range(300)]
+    for sock in socks:
+        sock.sendall(b'{"method": "Never", "args": []}\x03')
+    for _ in socks:
+        assert handler.arrived.acquire(timeout=20)
+    assert threading.active_count() == before
+    for call in handler.kept:
+        call.succeed(1)
+    for sock in socks:
+        assert receive(sock) == b'{"success":true,"result":1}\x03'
+        sock.close()
+
+
+def test_timers_run_in_order_unless_cancelled(server):
+    done, ran = threading.Event(), []
+
+    def plan():
+        server.call_later(0.02, done.set)
+        server.call_later(0.01, lambda: ran.append("second"))
+        server.call_later(0.0, lambda: ran.append("first"))
+        server.call_later(0.0, lambda: ran.append("never")).cancel()
+
+    server.run_soon(plan)
+    assert done.wait(20)
+    assert ran == ["first", "second"]
+
+
+def test_stop_removes_the_sockets(paths, clock):
+    server = Server(Handler(), paths, clock=clock)
+    server.start()
+    with Client(paths[0], retries=0) as client:
+        client.call("Echo")
+        server.stop()
+        assert not any(os.path.exists(path) for path in paths)
+        with pytest.raises(errors.ProtocolError):
+            Client(paths[0], connect_timeout_s=0, retries=0).call("Echo")
+
+
+class NoWait:
+    """A timer that notes how long it was asked to sleep."""
+
+    def __init__(self, on_sleep=lambda: None):
+        self.slept = []
+        self.on_sleep = on_sleep
+
+    def monotonic(self):
+        return sum(self.slept)
+
+    def sleep(self, seconds):
+        self.slept.append(seconds)
+        self.on_sleep()
+
+
+def test_missing_socket_is_waited_for_then_reported(tmp_path):
+    timer = NoWait()
+    with pytest.raises(errors.NoMasterError):
+        Client(str(tmp_path / "none"), timer=timer).call("Echo")
+    assert timer.slept == [1.0] * 30
+
+
+def test_master_elsewhere_is_reported_at_once(tmp_path):
+    paths = Paths(root=str(tmp_path), hostname="node1.example.com")
+    os.makedirs(paths.data_dir)
+    with open(paths.data("ssconf_master_node"), "w") as stream:
+        stream.write("node2.example.com\n")
+    timer = NoWait()
+    with pytest.raises(errors.NoMasterError):
+        Client.of_node(paths, timer=timer).call("Echo")
+    assert timer.slept == []
+
+
+def test_socket_that_appears_late_is_used(tmp_path, clock):
+    path, servers = str(tmp_path / "s"), []
+
+    def start():
+        if not servers:
+            servers.append(Server(Handler(), [path], clock=clock))
+            servers[0].start()
+
+    with Client(path, timer=NoWait(start)) as client:
+        assert client.call("Echo", [5]) == [5]
+    servers[0].stop()
+
+
+def dropping_server(path):
+    """Serve connections that end after one request, and count the requests."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen()
+    seen = []
+
+    def run():
+        while True:
+            sock, _ = listener.accept()
+            with sock:
+                seen.append(receive(sock))
+            if seen[-1] == b"":
+                listener.close()
+                return
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, seen
+
+
+@pytest.mark.parametrize(("method", "count"), [("Query", 4), ("SubmitJob", 1)])
+def test_only_what_is_safe_is_repeated(tmp_path, method, count):
+    path = str(tmp_path / "s")
+    thread, seen = dropping_server(path)
+    timer = NoWait()
+    with pytest.raises(errors.ConnectionClosedError):
+        Client(path, retries=3, timer=timer).call(method)
+    raw(path).close()
+    thread.join(20)
+    assert len(seen) - 1 == count
+    assert timer.slept == [5.0, 10.0, 15.0][: count - 1]
+
+
+def test_silence_is_a_timeout(server, paths):
+    with (
+        Client(paths[0], timeout_s=0.05, retries=0) as client,
+        pytest.raises(errors.LuxiTimeoutError, match="Never"),
+    ):
+        client.call("Never")

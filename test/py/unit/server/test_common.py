@@ -1,0 +1,127 @@
+"""The life of a daemon: options, readiness, exit codes, signals."""
+
+import os
+import pathlib
+import select
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from ganeti.pathutils import Paths
+from ganeti.server import common
+from ganeti.utils import pidfile
+
+PROGRAM = textwrap.dedent("""
+    import os, sys
+    from ganeti.pathutils import Paths
+    from ganeti.server import common
+    from ganeti import errors
+    root, how = sys.argv[1:3]
+    paths = Paths(root=root, hostname=os.path.basename(root))
+    class Service:
+        def stop(self):
+            open(root + "/stopped", "w").close()
+    def check():
+        if how == "check":
+            raise common.StartError("not the master", 11)
+    def start(control):
+        if how == "start":
+            raise errors.ConfigurationError("no such cluster")
+        if how == "crash":
+            os._exit(3)
+        return Service()
+    options = common.parse(common.parser("ganeti-masterd"), sys.argv[3:])
+    daemon = common.Daemon(name="ganeti-masterd", check=check, start=start)
+    sys.exit(common.run(daemon, options, paths))
+""")
+
+
+def command(root, how, *options):
+    return [sys.executable, "-c", PROGRAM, str(root), how, *options]
+
+
+def run(root, how, *options, **kwargs):
+    return subprocess.run(
+        command(root, how, *options),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+        **kwargs,
+    )
+
+
+def test_detached_daemon_is_ready_when_the_command_returns(tmp_path):
+    paths = Paths(root=str(tmp_path))
+    result = run(tmp_path, "ok")
+    assert (result.returncode, result.stderr) == (0, "")
+    pid = pidfile.read_pid(paths.pid_file("ganeti-masterd"))
+    assert pid is not None
+    handle = os.pidfd_open(pid)
+    assert run(tmp_path, "ok").returncode == 1
+    os.kill(pid, signal.SIGTERM)
+    ended = select.select([handle], [], [], 20)[0]
+    os.close(handle)
+    assert ended
+    assert (tmp_path / "stopped").exists()
+    assert not os.path.exists(paths.pid_file("ganeti-masterd"))
+    log_text = pathlib.Path(f"{paths.log_dir}/master-daemon.log").read_text()
+    assert "ready" in log_text
+    assert "stopping on signal 15" in log_text
+
+
+@pytest.mark.parametrize(
+    ("how", "options", "code", "text"),
+    [
+        ("check", (), 11, ""),
+        ("check", ("-d",), 11, "not the master"),
+        ("start", (), 1, "no such cluster"),
+        ("start", ("-f",), 1, "no such cluster"),
+        ("crash", (), 1, "ended before it was ready"),
+        ("ok", ("word",), 1, "usage:"),
+        ("ok", ("--no-such-option",), 2, "usage:"),
+    ],
+)
+def test_daemon_that_does_not_start(tmp_path, how, options, code, text):
+    result = run(tmp_path, how, *options)
+    assert result.returncode == code
+    assert text in result.stderr
+    if not text:
+        assert result.stderr == ""
+
+
+def test_foreground_daemon_tells_systemd(tmp_path):
+    address = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(address)
+        sock.settimeout(30)
+        env = {"PYTHONPATH": os.pathsep.join(sys.path), "NOTIFY_SOCKET": address}
+        child = subprocess.Popen(
+            command(tmp_path, "ok", "-f"), env=env, stderr=subprocess.DEVNULL
+        )
+        assert sock.recv(100) == b"READY=1"
+        child.send_signal(signal.SIGINT)
+        assert sock.recv(100) == b"STOPPING=1"
+        assert child.wait(30) == 0
+
+
+def test_address_and_interface_exclude_each_other(capsys):
+    parser = common.parser("ganeti-noded", network=True)
+    assert common.parse(parser, []).port == 1811
+    with pytest.raises(SystemExit) as caught:
+        common.parse(parser, ["-b", "127.0.0.1", "-i", "lo"])
+    assert caught.value.code == 1
+    assert "exclude" in capsys.readouterr().err
+
+
+def test_other_users_are_refused():
+    options = common.parse(common.parser("ganeti-noded"), [])
+    common.check_user(options, os.geteuid())
+    with pytest.raises(common.StartError):
+        common.check_user(options, os.geteuid() + 1)
+    options = common.parse(common.parser("ganeti-noded"), ["--no-user-checks"])
+    common.check_user(options, os.geteuid() + 1)

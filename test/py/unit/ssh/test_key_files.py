@@ -1,0 +1,97 @@
+import os
+import stat
+
+import paramiko
+import pytest
+
+from ganeti import errors
+from ganeti.ssh import authorized, keys, known_hosts, pubkeys
+
+
+@pytest.mark.parametrize(
+    ("kind", "bits"), [("rsa", 1024), ("ecdsa", 384), ("ed25519", None)]
+)
+def test_generated_keys_are_readable_by_an_ssh_implementation(tmp_path, kind, bits):
+    path = str(tmp_path / "key")
+    pair = keys.generate(kind, bits, "root@node1")
+    keys.save(pair, path)
+    loaded = paramiko.PKey.from_path(path)
+    assert loaded.get_base64() == keys.body(pair.public)
+    assert pair.public.endswith("root@node1\n")
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert keys.load(path) == pair
+    assert keys.kind_of(pair.public) == kind
+
+
+def test_saving_other_keys_keeps_the_old_ones_aside(tmp_path):
+    path = str(tmp_path / "key")
+    old = keys.generate("ed25519")
+    keys.save(old, path)
+    keys.save(old, path)
+    assert len(os.listdir(tmp_path)) == 2
+    keys.save(keys.generate("ed25519"), path)
+    copies = [name for name in os.listdir(tmp_path) if ".backup-" in name]
+    assert len(copies) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "bits"), [("dsa", None), ("rsa", 512), ("ecdsa", 300), ("x", None)]
+)
+def test_keys_that_ssh_servers_refuse_are_not_made(kind, bits):
+    with pytest.raises(errors.OpPrereqError, match="SSH key type"):
+        keys.generate(kind, bits)
+
+
+def test_a_private_key_is_not_in_the_repr():
+    pair = keys.generate("ed25519")
+    assert "PRIVATE" not in repr(pair)
+
+
+def test_authorized_keys_are_added_once_and_removed_whatever_their_comment(tmp_path):
+    path = str(tmp_path / ".ssh" / "authorized_keys")
+    first, second = keys.generate("ed25519"), keys.generate("ecdsa")
+    assert authorized.add(path, [first.public, second.public]) == 2
+    assert authorized.add(path, [f"{first.public.strip()} other comment"]) == 0
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert authorized.remove(path, [f"{first.public.strip()} x"]) == 1
+    assert authorized.read(path) == [second.public.strip()]
+
+
+def test_lines_of_the_administrator_stay(tmp_path):
+    path = tmp_path / "authorized_keys"
+    other, ours = keys.generate("ed25519").public, keys.generate("ed25519").public
+    path.write_text(f'# mine\nno-pty,from="10.0.0.1" {other}')
+    authorized.add(str(path), [ours, other])
+    assert authorized.remove(str(path), [ours]) == 1
+    assert path.read_text().splitlines() == [
+        "# mine",
+        f'no-pty,from="10.0.0.1" {other.strip()}',
+    ]
+
+
+def test_public_keys_of_nodes(tmp_path):
+    path = str(tmp_path / "ganeti_pub_keys")
+    pubkeys.update(path, "add", {"u1": ["ssh-rsa A"], "u2": ["ssh-rsa B"]})
+    pubkeys.update(path, "add", {"u1": ["ssh-rsa A", "ssh-rsa C"]})
+    assert pubkeys.read(path) == {
+        "u1": ["ssh-rsa A", "ssh-rsa C"],
+        "u2": ["ssh-rsa B"],
+    }
+    pubkeys.update(path, "replace_or_add", {"u1": ["ssh-rsa D"]})
+    pubkeys.update(path, "remove", {"u2": []})
+    assert pubkeys.read(path) == {"u1": ["ssh-rsa D"]}
+    pubkeys.update(path, "override", {"u3": ["ssh-rsa E"]})
+    assert pubkeys.read(path) == {"u3": ["ssh-rsa E"]}
+    pubkeys.update(path, "clear", {})
+    assert pubkeys.read(path) == {}
+    with pytest.raises(errors.SshUpdateError, match="bogus"):
+        pubkeys.update(path, "bogus", {})
+
+
+def test_known_hosts_has_one_alias_for_all_nodes(tmp_path):
+    path = str(tmp_path / "known_hosts")
+    pair = keys.generate("rsa", 1024, "root@n")
+    known_hosts.write(path, "cluster1", [pair.public])
+    hosts = paramiko.HostKeys(path)
+    assert list(hosts) == ["cluster1"]
+    assert hosts["cluster1"]["ssh-rsa"].get_base64() == keys.body(pair.public)

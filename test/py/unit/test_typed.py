@@ -1,0 +1,86 @@
+"""Typed parameters: what is accepted, what is refused and how it is said."""
+
+import pytest
+
+from ganeti import errors
+from ganeti.cmdlib import typed
+from ganeti.constants import hvparams
+from ganeti.utils import units
+
+
+def kvm(**changes):
+    return {k: p.default for k, p in hvparams.HYPERVISOR["kvm"].items()} | changes
+
+
+def test_texts_become_values_of_the_declared_type():
+    given = {"acpi": "no", "migration_downtime": "45", "kernel_args": "ro quiet"}
+    assert typed.hypervisor("kvm", given, allow_cluster_only=True) == {
+        "acpi": False,
+        "migration_downtime": 45,
+        "kernel_args": "ro quiet",
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"acpi": "perhaps"}, "wanted true or false, found 'perhaps'"),
+        ({"nonsense": 1}, "nonsense: unknown"),
+        ({"migration_port": 1}, "whole cluster only"),
+    ],
+)
+def test_wrong_hypervisor_parameters_are_named(given, text):
+    with pytest.raises(errors.OpPrereqError, match=text):
+        typed.hypervisor("kvm", given)
+
+
+def test_memory_sets_both_ends_and_excludes_them():
+    assert typed.backend({"memory": "1g"}) == {"minmem": 1024, "maxmem": 1024}
+    with pytest.raises(errors.OpPrereqError, match="together"):
+        typed.backend({"memory": 128, "minmem": 64})
+    with pytest.raises(errors.OpPrereqError, match="vcpus: wanted 1 or more, found 0"):
+        typed.backend({"vcpus": 0})
+    with pytest.raises(errors.OpPrereqError, match="minimum memory 2 MiB is above"):
+        typed.check_memory_order({"minmem": 2, "maxmem": 1}, "instance a")
+
+
+def test_a_default_removes_an_override():
+    assert typed.merge({"a": 1, "b": 2}, {"a": "default", "c": 3}) == {"b": 2, "c": 3}
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"disk_type": "floppy"}, "disk_type: wanted one of"),
+        ({"migration_mode": ""}, "migration_mode: wanted a value"),
+        ({"vnc_x509_verify": True}, "needs vnc_x509_path"),
+        ({"security_model": "user"}, "needs security_domain"),
+        ({"boot_order": "cdrom"}, "needs cdrom_image_path"),
+        ({"disk_aio": "native"}, "needs disk_cache none"),
+        ({"kernel_path": "vmlinuz"}, "wanted an absolute path"),
+        ({"virtio_net_queues": 9}, "wanted 1 to 8, found 9"),
+    ],
+)
+def test_values_the_master_can_judge_are_refused(changes, text):
+    with pytest.raises(errors.OpPrereqError, match=text):
+        typed.check_hypervisor_syntax("kvm", kvm(**changes))
+
+
+def test_the_built_in_defaults_pass():
+    for name in ("kvm", "fake"):
+        defaults = {k: p.default for k, p in hvparams.HYPERVISOR[name].items()}
+        typed.check_hypervisor_syntax(name, defaults)
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"),
+    [("512", 512), ("2g", 2048), ("1.5G", 1536), ("1t", 1048576), ("5", 8)],
+)
+def test_sizes_round_up_to_four(text, mib):
+    assert units.parse_size_mib(text) == mib
+
+
+@pytest.mark.parametrize("text", ["", "g", "1x", "-1", "1.2.3g"])
+def test_sizes_that_are_none(text):
+    with pytest.raises(errors.UnitParseError):
+        units.parse_size_mib(text)
