@@ -20,16 +20,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import pycurl
+
 from ganeti.constants import ssh, timeouts
-from ganeti.http import server
+from ganeti.http import limits
 
 _log = logging.getLogger(__name__)
 
-#: Largest answer.
-MAX_ANSWER: Final = 256 * 1024 * 1024
-#: Connections are not used again after this many idle seconds: less than servers
-#: keep them, so that a request and a server's goodbye do not cross.
-MAX_IDLE_S: Final = server.IDLE_TIMEOUT_S - 15
 #: Idle connections kept; more than nodes of any cluster.
 _MAX_CONNECTIONS: Final = 2000
 #: A dead peer is noticed after about a minute, however long the call may take.
@@ -116,7 +112,7 @@ class _Transfer:
 
     def write(self, data: bytes) -> int:
         """Take a piece of the answer; a short count breaks the transfer off."""
-        if self.answer.tell() + len(data) > MAX_ANSWER:
+        if self.answer.tell() + len(data) > limits.MAX_ANSWER:
             return 0
         return self.answer.write(data)
 
@@ -165,7 +161,7 @@ _FIXED_OPTIONS: Final = (
     (pycurl.TCP_KEEPALIVE, 1),
     (pycurl.TCP_KEEPIDLE, _KEEPALIVE_IDLE_S),
     (pycurl.TCP_KEEPINTVL, _KEEPALIVE_INTERVAL_S),
-    (pycurl.MAXAGE_CONN, MAX_IDLE_S),
+    (pycurl.MAXAGE_CONN, limits.REUSE_S),
 )
 
 

@@ -13,23 +13,16 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from cheroot import connections, wsgi
-from ganeti.http import tls
 from OpenSSL import SSL
+
+from ganeti.http import limits, tls
 
 _log = logging.getLogger(__name__)
 
 WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
-#: Limit of each read and write step, in seconds.
-STEP_TIMEOUT_S: Final = 10
-#: How long a refused peer may take to hang up, in seconds.
-CLOSE_TIMEOUT_S: Final = 1
-#: A client may leave a connection unused for this long; clients give up sooner.
-IDLE_TIMEOUT_S: Final = 75
 #: Length of the kernel's queue of connections to accept.
 BACKLOG: Final = 1024
-#: Largest request body: a snapshot of a large cluster fits.
-MAX_BODY: Final = 128 * 1024 * 1024
 MAX_HEADERS: Final = 64 * 1024
 #: Connections at once, idle ones included.
 MAX_CONNECTIONS: Final = 1000
@@ -44,7 +37,7 @@ class _Connections(connections.ConnectionManager):
     _num_connections: int
 
     def _expire(self, threshold: float) -> None:
-        idle = threshold + STEP_TIMEOUT_S - IDLE_TIMEOUT_S
+        idle = threshold + limits.STEP_TIMEOUT_S - limits.IDLE_TIMEOUT_S
         for fd, conn in list(self._selector.connections):
             if conn is self.server:
                 continue
@@ -83,7 +76,7 @@ class Server(wsgi.Server):
         *,
         context: SSL.Context | None,
         threads: int,
-        max_body: int = MAX_BODY,
+        max_body: int = limits.MAX_BODY,
     ) -> None:
         """Prepare a server.
 
@@ -101,7 +94,7 @@ class Server(wsgi.Server):
             max=threads,
             server_name="ganeti",
             request_queue_size=BACKLOG,
-            timeout=STEP_TIMEOUT_S,
+            timeout=limits.STEP_TIMEOUT_S,
         )
         self.max_request_body_size = max_body
         if context is not None:
@@ -165,7 +158,7 @@ class Server(wsgi.Server):
         except OSError:
             _close(conn)
             return
-        conn.last_used -= STEP_TIMEOUT_S - CLOSE_TIMEOUT_S
+        conn.last_used -= limits.STEP_TIMEOUT_S - limits.CLOSE_TIMEOUT_S
 
     def _watch(self, conn: Any) -> None:
         if conn.last_used is None and self._connections.count() >= MAX_CONNECTIONS:

@@ -18,10 +18,11 @@ from typing import Any, Final
 from cheroot.makefile import MakeFile
 from cheroot.ssl.pyopenssl import pyOpenSSLAdapter
 from cryptography import x509
+from OpenSSL import SSL
+
 from ganeti import errors
 from ganeti.constants import ssh
 from ganeti.utils import x509 as certificates
-from OpenSSL import SSL
 
 _log = logging.getLogger(__name__)
 

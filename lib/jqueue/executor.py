@@ -10,11 +10,11 @@ from typing import Any, Protocol
 from ganeti.opcodes import Opcode
 
 
-class LockTimeout(Exception):  # noqa: N818
+class LockTimeout(Exception):
     """The locks were not had in time; nothing was done and none are held."""
 
 
-class Canceled(Exception):  # noqa: N818
+class Canceled(Exception):
     """The job was canceled before execution; nothing was done, no locks are held."""
 
 

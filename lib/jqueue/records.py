@@ -8,6 +8,7 @@ JSON; so a record never holds a secret and writing it costs no encoding.
 from typing import Any, Final
 
 import msgspec
+
 from ganeti import errors, opcodes
 from ganeti.jqueue import state
 from ganeti.jqueue.state import Status

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
+
 from ganeti import errors, objects
 from ganeti.objects import TABLES, Update
 from ganeti.store.backend import Group

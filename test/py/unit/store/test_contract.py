@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+
 from fakes import cluster, store
 from ganeti import errors
 from ganeti.objects import Update
