@@ -9,7 +9,15 @@ import importlib
 from ganeti.backend.registry import PROCEDURES, Node, call, procedure
 
 #: Modules with procedures.
-_MODULES = ("basics",)
+_MODULES = (
+    "basics",
+    "disks",
+    "hotplug",
+    "instances",
+    "migration",
+    "os_scripts",
+    "storage_units",
+)
 
 
 def load() -> None:

@@ -5,6 +5,7 @@ real ones; `encode` makes the forms of instances and disks; `wire` those of file
 Transport is `ganeti.http`, the other end `ganeti.backend`.
 """
 
+from ganeti.rpc import encode
 from ganeti.rpc.base import Runner, Target
 from ganeti.rpc.result import Result
 from ganeti.rpc.runner import NetworkRunner, StaticRunner, by_name, node_port
@@ -20,5 +21,6 @@ __all__ = [
     "StaticRunner",
     "Target",
     "by_name",
+    "encode",
     "node_port",
 ]

@@ -1,122 +1,126 @@
-"""Instances, disks and NICs in the form in which nodes get them.
+"""Objects as nodes get them: the filled forms of `ganeti.objects.filled`, as JSON.
 
-Pure: from a snapshot to plain dictionaries that `objects.filled` reads. Values of
-private OS parameters are in clear text; callers never log the result.
+Pure functions of a snapshot. Overrides hold for one call, such as the parameters of
+one start, and are laid over what is filled in.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from ganeti.objects import Disk, Instance, Nic, Snapshot, params, to_dict
+from ganeti import objects
+from ganeti.objects import params
 from ganeti.rpc.wire import PerNode
 
-_NONE: Mapping[str, Any] = {}
+Wire = dict[str, Any]
 
 
 def instance(
-    snapshot: Snapshot,
-    instance: Instance,
+    snapshot: objects.Snapshot,
+    instance: objects.Instance,
     *,
     hvparams: Mapping[str, Any] | None = None,
     beparams: Mapping[str, Any] | None = None,
     osparams: Mapping[str, Any] | None = None,
     osparams_private: Mapping[str, Any] | None = None,
     osparams_secret: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Return an instance with everything filled in, its disks inside.
+) -> Wire:
+    """Return an instance with parameters, disks and networks filled in.
 
-    Args:
-        snapshot: where its disks, networks and defaults are.
-        instance: the record; it may differ from the stored one.
-        hvparams: laid over the filled ones for this call, as the next three.
-        beparams: see ``hvparams``.
-        osparams: see ``hvparams``.
-        osparams_private: see ``hvparams``.
-        osparams_secret: stored nowhere, so the only source.
+    Disks that are not in the snapshot yet are left out of ``disks_info``.
     """
-    return {
-        **to_dict(instance),
-        "hvparams": {
-            **params.fill_hvparams(snapshot, instance),
-            **(hvparams or _NONE),
-        },
-        "beparams": {
-            **params.fill_beparams(snapshot, instance),
-            **(beparams or _NONE),
-        },
-        "osparams": {
-            **params.fill_osparams(snapshot, instance),
-            **(osparams or _NONE),
-        },
-        "osparams_private": {
-            **params.fill_osparams_private(snapshot, instance),
-            **(osparams_private or _NONE),
-        },
-        "osparams_secret": dict(osparams_secret or _NONE),
+    known = (snapshot.disks.get(uuid) for uuid in instance.disks)
+    disks = [found for found in known if found is not None]
+    wire = objects.to_dict(instance)
+    wire |= {
+        "hvparams": params.fill_hvparams(snapshot, instance) | dict(hvparams or {}),
+        "beparams": params.fill_beparams(snapshot, instance) | dict(beparams or {}),
+        "osparams": params.fill_osparams(snapshot, instance) | dict(osparams or {}),
+        "osparams_private": params.fill_osparams_private(snapshot, instance)
+        | dict(osparams_private or {}),
         "nics": [nic(snapshot, item) for item in instance.nics],
-        "secondary_nodes": list(snapshot.secondary_nodes(instance)),
-        "disks_info": [
-            disk(snapshot, snapshot.disks[uuid], instance) for uuid in instance.disks
-        ],
-    }
-
-
-def nic(snapshot: Snapshot, nic: Nic) -> dict[str, Any]:
-    """Return a NIC with filled parameters and its network."""
-    data = {**to_dict(nic), "nicparams": params.fill_nicparams(snapshot, nic)}
-    network = snapshot.networks.get(nic.network) if nic.network else None
-    if network is not None:
-        stored = to_dict(network)
-        data["netinfo"] = {
-            key: stored[key]
-            for key in (
-                *("name", "uuid", "network", "gateway", "network6", "gateway6"),
-                *("mac_prefix", "tags"),
+        "secondary_nodes": [
+            uuid
+            for uuid in dict.fromkeys(
+                node for item in disks if item.dev_type == "drbd" for node in item.nodes
             )
-            if key in stored
-        }
-    return data
+            if uuid != instance.primary_node
+        ],
+        "disks_info": [disk(snapshot, item, instance) for item in disks],
+    }
+    if osparams_secret:
+        wire["osparams_secret"] = dict(osparams_secret)
+    return wire
 
 
-def disk(snapshot: Snapshot, disk: Disk, instance: Instance) -> dict[str, Any]:
-    """Return a disk with filled parameters, and what each of its nodes must know.
+def nic(snapshot: objects.Snapshot, item: objects.Nic) -> Wire:
+    """Return a NIC with filled parameters and its network."""
+    wire = objects.to_dict(item) | {"nicparams": params.fill_nicparams(snapshot, item)}
+    network = snapshot.networks.get(item.network or "")
+    if network is not None:
+        keys = (
+            "name",
+            "uuid",
+            "network",
+            "gateway",
+            "network6",
+            "gateway6",
+            "mac_prefix",
+            "tags",
+        )
+        wire["netinfo"] = {key: getattr(network, key) for key in keys}
+    return wire
+
+
+def disk(
+    snapshot: objects.Snapshot,
+    item: objects.Disk,
+    instance: objects.Instance | None = None,
+) -> Wire:
+    """Return a disk with the parameters of its owner's group filled in.
 
     Args:
-        snapshot: where nodes and defaults are.
-        disk: the record; need not be stored.
-        instance: its owner; the group of its primary node gives the parameters.
+        snapshot: for the parameters.
+        item: a disk, which need not be in the snapshot.
+        instance: its owner; without one the cluster's parameters are taken.
     """
-    group = snapshot.nodes[instance.primary_node].group
-    filled = params.fill_diskparams(snapshot, group, disk.dev_type)
-    data = _with_params(disk, {**filled, **(disk.params or _NONE)})
-    if disk.dev_type == "drbd":
-        data["children"] = [
-            _with_params(child, {"stripes": filled[name]})
-            for child, name in zip(
-                disk.children, ("data-stripes", "meta-stripes"), strict=False
-            )
-        ]
-        data["dynamic_params"] = _drbd_ends(snapshot, disk)
-    return data
+    wire = objects.to_dict(item)
+    wire["params"] = _disk_params(snapshot, item, instance)
+    wire["children"] = [disk(snapshot, child, instance) for child in item.children]
+    if item.dev_type == "drbd":
+        _complete_drbd(snapshot, item, wire)
+    return wire
 
 
-def _with_params(disk: Disk, values: Mapping[str, Any]) -> dict[str, Any]:
-    return {**to_dict(disk), "params": dict(values)}
-
-
-def _drbd_ends(snapshot: Snapshot, disk: Disk) -> PerNode:
-    """Return minors and addresses of a DRBD disk as each of its two nodes sees them."""
-    first, second, port, first_minor, second_minor, _secret = disk.logical_id
-    ends = {first: first_minor, second: second_minor}
-    return PerNode(
+def _complete_drbd(snapshot: objects.Snapshot, item: objects.Disk, wire: Wire) -> None:
+    """Add what each of the two nodes must know; give volumes the mirror's stripes."""
+    volumes = ("data-stripes", "meta-stripes")
+    for child, name in zip(wire["children"], volumes, strict=False):
+        if name in wire["params"]:
+            child["params"]["stripes"] = wire["params"][name]
+    first, second, port, first_minor, second_minor, _secret = item.logical_id
+    minors = {first: first_minor, second: second_minor}
+    wire["dynamic_params"] = PerNode(
         {
             local: {
                 "local-ip": snapshot.nodes[local].secondary_ip,
                 "remote-ip": snapshot.nodes[remote].secondary_ip,
-                "local-minor": ends[local],
-                "remote-minor": ends[remote],
+                "local-minor": minors[local],
+                "remote-minor": minors[remote],
                 "port": port,
             }
             for local, remote in ((first, second), (second, first))
         }
     )
+
+
+def _disk_params(
+    snapshot: objects.Snapshot,
+    item: objects.Disk,
+    instance: objects.Instance | None,
+) -> Wire:
+    owned = dict(item.params or {})
+    node = snapshot.nodes.get(instance.primary_node) if instance is not None else None
+    if node is None:
+        stored: Mapping[str, Any] = snapshot.cluster.diskparams
+        return dict(stored.get(item.dev_type, {})) | owned
+    return params.fill_diskparams(snapshot, node.group, item.dev_type) | owned
