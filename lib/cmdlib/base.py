@@ -117,6 +117,8 @@ class Context:
         locks: what the opcode holds.
         owner: execution id for reservations, such as ``job-812/0``.
         lookup_host: name -> (full name, addresses); raises ResolverError.
+        tcp_ping: (address, port, own address to come from or None) -> does a machine
+            accept connections there.
     """
 
     config: "config.Config"
@@ -127,6 +129,7 @@ class Context:
     locks: Locks
     owner: str
     lookup_host: Callable[[str], tuple[str, Sequence[str]]]
+    tcp_ping: Callable[[str, int, str | None], bool]
 
     @property
     def snapshot(self) -> objects.Snapshot:

@@ -3,7 +3,15 @@
 from typing import Any, Final
 
 from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.cluster.destroy import ClusterDestroy
+from ganeti.cmdlib.cluster.master_address import (
+    ClusterActivateMasterIp,
+    ClusterDeactivateMasterIp,
+)
+from ganeti.cmdlib.cluster.post_init import ClusterPostInit
 from ganeti.cmdlib.cluster.query import ClusterQuery
+from ganeti.cmdlib.cluster.redist import ClusterRedistConf
+from ganeti.cmdlib.cluster.rename import ClusterRename
 from ganeti.cmdlib.instance.units import UNITS as INSTANCE_UNITS
 from ganeti.cmdlib.tags.change import TagsDel, TagsSet
 from ganeti.cmdlib.tags.get import TagsGet
@@ -15,7 +23,13 @@ from ganeti.cmdlib.test.osparams import TestOsParams
 #: Logical unit by opcode id.
 UNITS: Final[dict[str, type[LogicalUnit[Any]]]] = {
     **INSTANCE_UNITS,
+    "OP_CLUSTER_ACTIVATE_MASTER_IP": ClusterActivateMasterIp,
+    "OP_CLUSTER_DEACTIVATE_MASTER_IP": ClusterDeactivateMasterIp,
+    "OP_CLUSTER_DESTROY": ClusterDestroy,
+    "OP_CLUSTER_POST_INIT": ClusterPostInit,
     "OP_CLUSTER_QUERY": ClusterQuery,
+    "OP_CLUSTER_REDIST_CONF": ClusterRedistConf,
+    "OP_CLUSTER_RENAME": ClusterRename,
     "OP_TAGS_DEL": TagsDel,
     "OP_TAGS_GET": TagsGet,
     "OP_TAGS_SEARCH": TagsSearch,

@@ -38,6 +38,7 @@ class Doors:
     paths: pathutils.Paths
     locks: LockManager
     lookup_host: Callable[[str], tuple[str, Sequence[str]]]
+    tcp_ping: Callable[[str, int, str | None], bool]
 
 
 class _WatchedConfig:
@@ -134,6 +135,7 @@ class _Run:
                 locks=held,
                 owner=callbacks.owner,
                 lookup_host=doors.lookup_host,
+                tcp_ping=doors.tcp_ping,
             ),
         )
         self._operation = hooksmaster.Operation(

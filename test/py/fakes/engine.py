@@ -19,6 +19,7 @@ class Engine:
         self.config = config.Config(self.store, self.clock)
         self.rpc = FakeRunner(self.config.snapshot, script)
         self.hosts = {}
+        self.dead = set()
         self.root = root
         self.units = units
         self.callbacks = FakeCallbacks()
@@ -48,6 +49,7 @@ class Engine:
             paths=pathutils.Paths(root=self.root, hostname="n1"),
             locks=self.locks,
             lookup_host=self.lookup_host,
+            tcp_ping=lambda address, port, source: address not in self.dead,
         )
         return mcpu.Processor(doors, self.units).execute(
             op, self.callbacks, timeout_s=timeout_s, priority=priority
