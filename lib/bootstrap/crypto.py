@@ -10,7 +10,7 @@ RAPI_PEM: Final = "rapi.pem"
 SPICE_PEM: Final = "spice.pem"
 SPICE_CA_PEM: Final = "spice-ca.pem"
 HMAC_KEY: Final = "hmac.key"
-DOMAIN_SECRET: Final = "cluster-domain-secret"
+DOMAIN_SECRET_FILE: Final = "cluster-domain-secret"  # noqa: S105 a file name
 KNOWN_HOSTS: Final = "known_hosts"
 PUBLIC_KEYS: Final = "ganeti_pub_keys"
 
@@ -21,7 +21,7 @@ def write_cluster_files(paths: Paths) -> None:
     x509.write_cluster_certificate(paths.data(RAPI_PEM))
     write_spice(paths)
     files.write_file(paths.hmac_key, x509.new_secret(), mode=0o440)
-    files.write_file(paths.data(DOMAIN_SECRET), x509.new_secret(), mode=0o640)
+    files.write_file(paths.data(DOMAIN_SECRET_FILE), x509.new_secret(), mode=0o640)
 
 
 def write_spice(paths: Paths) -> None:

@@ -10,9 +10,7 @@ from ganeti.process import Runner
 from ganeti.ssconf import SimpleStore
 
 
-def finalize_destroy(
-    paths: Paths, process: Runner, *, feedback: Feedback
-) -> None:
+def finalize_destroy(paths: Paths, process: Runner, *, feedback: Feedback) -> None:
     """Stop the master daemons and make this node leave what was the cluster.
 
     The node's own files go last, so that a failure can be repeated.
@@ -40,7 +38,7 @@ def _leave(paths: Paths, feedback: Feedback) -> None:
     port = daemons.DAEMONS["ganeti-noded"].port or 0
     runner = rpc.StaticRunner([rpc.Target(name, name, address, port)], paths)
     try:
-        answer = runner.call_one("node_leave_cluster", name, True)  # noqa: FBT003
+        answer = runner.call_one("node_leave_cluster", name, True)
     finally:
         runner.close()
     if answer.failed:

@@ -76,8 +76,8 @@ Connect = Callable[[Target], Shell]
 class _ClusterState:
     """What the master daemon says about the cluster."""
 
-    name: str
-    master: str
+    cluster_name: str
+    master_node: str
     modify_ssh_setup: bool
     ssh_key_type: str
     ssh_key_bits: int
@@ -144,7 +144,7 @@ def _ask_master(client: luxi.Client) -> _ClusterState:
     columns = ("name", "uuid", "sip", "role")
     rows = client.call("QueryNodes", [[], list(columns), False])
     nodes = {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
-    return _ClusterState(*values, nodes=nodes)
+    return _ClusterState(**dict(zip(fields, values, strict=True)), nodes=nodes)
 
 
 def _check_membership(
@@ -168,7 +168,7 @@ def _check_membership(
             f"node {name}: not in the cluster, add it without --readd",
             ecodes.ECODE_NOENT,
         )
-    if name == state.master:
+    if name == state.master_node:
         raise errors.OpPrereqError(
             f"node {name}: is the master, which cannot be readded", ecodes.ECODE_STATE
         )
@@ -188,7 +188,7 @@ def _ssh_port(client: luxi.Client, group: str | None, paths: Paths) -> int:
 
 
 def _ssh_connect(paths: Paths, request: JoinRequest, state: _ClusterState) -> Connect:
-    member = ssh_client.cluster_identity(paths, state.name)
+    member = ssh_client.cluster_identity(paths, state.cluster_name)
     stranger = dataclasses.replace(
         member,
         check_host_key=request.ssh_key_check,
@@ -261,7 +261,7 @@ def _prepare(
     }
     known = pubkeys.read(paths.data(crypto.PUBLIC_KEYS))
     message = {
-        words.SSHS_CLUSTER_NAME: state.name,
+        words.SSHS_CLUSTER_NAME: state.cluster_name,
         words.SSHS_NODE_DAEMON_CERTIFICATE: pem,
         words.SSHS_SSH_HOST_KEY: _host_keys(paths),
         words.SSHS_SSH_AUTHORIZED_KEYS: {
@@ -285,9 +285,7 @@ def _host_keys(paths: Paths) -> list[tuple[str, str, str]]:
     return found
 
 
-def _read_back_key(
-    paths: Paths, state: _ClusterState, shell: Shell, name: str
-) -> None:
+def _read_back_key(paths: Paths, state: _ClusterState, shell: Shell, name: str) -> None:
     """Record the node's public key under its name, until its uuid is known."""
     path = f"{keys.root_key_path('/root/.ssh', state.ssh_key_type)}.pub"
     if paths.is_virtual:
@@ -313,7 +311,7 @@ def _set_up_daemon(
     request: JoinRequest,
 ) -> None:
     message = {
-        words.NDS_CLUSTER_NAME: state.name,
+        words.NDS_CLUSTER_NAME: state.cluster_name,
         words.NDS_NODE_DAEMON_CERTIFICATE: files.read_file(paths.server_pem).decode(),
         words.NDS_HMAC: files.read_file(paths.hmac_key).decode(),
         words.NDS_SSCONF: SimpleStore(paths).read_all(),

@@ -209,7 +209,9 @@ def filled_ipolicy(options: InitOptions) -> dict[str, Any]:
         ipolicy.IPOLICY_DTS: list(enabled)
     }
     policy |= given
-    _known(tuple(policy[ipolicy.IPOLICY_DTS]), enabled, "instance policy disk-templates")
+    _known(
+        tuple(policy[ipolicy.IPOLICY_DTS]), enabled, "instance policy disk-templates"
+    )
     return policy
 
 

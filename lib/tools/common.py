@@ -108,7 +108,7 @@ def is_text(value: Any) -> None:
 
 def is_bool(value: Any) -> None:
     """Raise ValueError unless it is true or false."""
-    if not isinstance(value, bool):
+    if value is not True and value is not False:
         raise ValueError("true or false")
 
 

@@ -70,7 +70,9 @@ def clean_up(paths: Paths, process: Runner, *, keep_copies: bool) -> None:
     for pattern in _PATTERNS:
         for path in glob.glob(os.path.join(glob.escape(paths.data_dir), pattern)):
             if not os.path.isfile(path):
-                raise errors.GenericError(f"{path}: wanted a file, found something else")
+                raise errors.GenericError(
+                    f"{path}: wanted a file, found something else"
+                )
             if keep_copies:
                 _log.info("%s: kept as %s", path, files.backup_file(path, target))
             files.remove_file(path)

@@ -98,4 +98,3 @@ def _check_whole(message: Mapping[str, Any], name: str) -> None:
             f"input: ssconf is of cluster {found!r}, wanted {name!r}",
             ecodes.ECODE_INVAL,
         )
-

@@ -75,9 +75,7 @@ def prepare(
     _log.info("%d keys were authorised", added)
 
 
-def update_host_keys(
-    paths: Paths, triples: list[list[str]], *, dry_run: bool
-) -> bool:
+def update_host_keys(paths: Paths, triples: list[list[str]], *, dry_run: bool) -> bool:
     """Install host keys; return whether the SSH server must load them.
 
     Raises:
