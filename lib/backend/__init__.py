@@ -10,6 +10,7 @@ from ganeti.backend.registry import PROCEDURES, Node, call, procedure
 
 #: Modules with procedures.
 _MODULES = (
+    "basics",
     "disks",
     "hotplug",
     "instances",

@@ -9,6 +9,7 @@ from typing import Any
 
 from ganeti import objects
 from ganeti.objects import params
+from ganeti.rpc.wire import PerNode
 
 Wire = dict[str, Any]
 
@@ -85,7 +86,31 @@ def disk(
     wire = objects.to_dict(item)
     wire["params"] = _disk_params(snapshot, item, instance)
     wire["children"] = [disk(snapshot, child, instance) for child in item.children]
+    if item.dev_type == "drbd":
+        _complete_drbd(snapshot, item, wire)
     return wire
+
+
+def _complete_drbd(snapshot: objects.Snapshot, item: objects.Disk, wire: Wire) -> None:
+    """Add what each of the two nodes must know; give volumes the mirror's stripes."""
+    volumes = ("data-stripes", "meta-stripes")
+    for child, name in zip(wire["children"], volumes, strict=False):
+        if name in wire["params"]:
+            child["params"]["stripes"] = wire["params"][name]
+    first, second, port, first_minor, second_minor, _secret = item.logical_id
+    minors = {first: first_minor, second: second_minor}
+    wire["dynamic_params"] = PerNode(
+        {
+            local: {
+                "local-ip": snapshot.nodes[local].secondary_ip,
+                "remote-ip": snapshot.nodes[remote].secondary_ip,
+                "local-minor": minors[local],
+                "remote-minor": minors[remote],
+                "port": port,
+            }
+            for local, remote in ((first, second), (second, first))
+        }
+    )
 
 
 def _disk_params(

@@ -39,7 +39,9 @@ def program(name):
     return module.PROGRAM
 
 
-def run(line, master=None, *, environ=None, answers=None, stdin="", tty=False, now=None):
+def run(
+    line, master=None, *, environ=None, answers=None, stdin="", tty=False, now=None
+):
     """Run ``gnt-x command ...`` (a list of words, or text to split)."""
     words = line.split() if isinstance(line, str) else line
     terminal = None if answers is None else Terminal(answers)

@@ -196,7 +196,9 @@ class FakeMaster:
     def _WaitForJobChange(self, job_id, fields, previous, serial, timeout):
         if job_id in self.gone or job_id not in self.jobs:
             raise errors.JobLost(f"Job {job_id} lost")
-        texts = [t for op in self.jobs[job_id] for t in self.messages.get(op.op_id(), ())]
+        texts = [
+            t for op in self.jobs[job_id] for t in self.messages.get(op.op_id(), ())
+        ]
         entries = [
             [number, [1700000000 + number, 0], "message", text]
             for number, text in enumerate(texts, 1)

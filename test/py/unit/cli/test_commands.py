@@ -29,6 +29,4 @@ def test_list_shows_status_texts_and_exits_14_on_an_unknown_field():
     done = commands.run("gnt-instance list -o name,oper_ram,foo", _two_instances())
     assert done.code == 14
     assert done.err == "Warning: Queried for unknown fields foo\n"
-    assert done.out == (
-        "Instance Memory foo\nweb1.tst   1.5G ??\nweb2.tst      * ??\n"
-    )
+    assert done.out == ("Instance Memory foo\nweb1.tst   1.5G ??\nweb2.tst      * ??\n")
