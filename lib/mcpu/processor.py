@@ -15,13 +15,24 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from ganeti import clock, config, errors, hooksmaster, objects, opcodes, pathutils, rpc
+from ganeti import (
+    clock,
+    config,
+    errors,
+    hooksmaster,
+    objects,
+    opcodes,
+    pathutils,
+    query,
+    rpc,
+)
 from ganeti.cmdlib import base
 from ganeti.constants import ecodes, hooks, jobqueue
 from ganeti.jqueue.executor import Callbacks, Canceled, LockTimeout
 from ganeti.locking import Level, LockManager
 from ganeti.mcpu.feedback import JobLog
 from ganeti.mcpu.locks import HeldLocks
+from ganeti.rpc import Runner, Target
 
 _log: Final = logging.getLogger(__name__)
 #: Levels a logical unit may declare, in the order in which they are taken.
@@ -39,6 +50,8 @@ class Doors:
     locks: LockManager
     lookup_host: Callable[[str], tuple[str, Sequence[str]]]
     tcp_ping: Callable[[str, int, str | None], bool]
+    rpc_at: Callable[[Sequence[Target]], Runner]
+    query_sources: Callable[[], query.Sources]
 
 
 class _WatchedConfig:
@@ -136,6 +149,8 @@ class _Run:
                 owner=callbacks.owner,
                 lookup_host=doors.lookup_host,
                 tcp_ping=doors.tcp_ping,
+                rpc_at=doors.rpc_at,
+                query_sources=doors.query_sources,
             ),
         )
         self._operation = hooksmaster.Operation(
