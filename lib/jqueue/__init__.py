@@ -6,7 +6,7 @@ worker threads when they may run, and tells who waits for them. How an opcode is
 carried out does not belong here, see `Executor`.
 """
 
-from ganeti.jqueue.interfaces import (
+from ganeti.jqueue.executor import (
     Callbacks,
     Canceled,
     Executor,

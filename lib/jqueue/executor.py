@@ -1,21 +1,39 @@
 """Between the queue and what carries opcodes out: who promises what.
 
 The queue calls an `Executor` in a worker thread; the executor reports back through
-`Callbacks`. `ganeti.mcpu` implements the executor; tests use small fakes.
+`Callbacks`. `ganeti.mcpu` implements the executor; tests use small fakes. Nothing
+here does anything.
 """
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from ganeti.opcodes import Opcode
 
 
-class LockTimeout(Exception):  # noqa: N818
-    """The locks were not had in time; nothing was done and none are held."""
+class LockTimeout(Exception):
+    """The locks were not had in time; nothing was done and none are held.
+
+    Also for other resources that are missing for the moment: try again later.
+    """
 
 
-class Canceled(Exception):  # noqa: N818
+class Canceled(Exception):
     """The job was canceled before execution; nothing was done, no locks are held."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SubmitJobs:
+    """Result of a logical unit that submits jobs; the executor submits them.
+
+    Attributes:
+        jobs: one list of opcodes per job; ``depends`` may count backwards.
+        other: further members of the result object.
+    """
+
+    jobs: Sequence[Sequence[Opcode]]
+    other: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class Callbacks(Protocol):
@@ -29,10 +47,19 @@ class Callbacks(Protocol):
     owner: str
 
     def check_canceled(self) -> None:
-        """Raise `Canceled` if the job was canceled; asked between phases."""
+        """Raise `Canceled` if the job was canceled; asked between phases.
 
-    def started(self) -> None:
-        """All locks are held: the opcode runs from now on. Raises `Canceled`."""
+        Also while the opcode runs, if the job is to be killed; what raises then
+        ends as an error.
+        """
+
+    def started(self, *, durable: bool = True) -> None:
+        """All locks are held: the opcode runs from now on. Raises `Canceled`.
+
+        Args:
+            durable: return only when that is on disk, so that no crash can make the
+                opcode run twice. Units without outside effects may pass false.
+        """
 
     def log(self, kind: str, payload: Any) -> None:
         """Add an entry to the job's log; ``kind`` is one of the ELOG_* words."""
