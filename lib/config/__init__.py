@@ -1,1 +1,11 @@
-"""The master's writer of the configuration: edits, reservations, checks, ssconf."""
+"""Writing the configuration: serial rules, pools, reservations, checks, exchange.
+
+`Config` wraps a store. Reading needs nothing of this: see `ganeti.objects`.
+"""
+
+from ganeti.config import candidates
+from ganeti.config.config import Config
+from ganeti.config.edit import Edit
+from ganeti.config.pool import AddressPool
+
+__all__ = ["AddressPool", "Config", "Edit", "candidates"]

@@ -6,6 +6,7 @@ and node, `lookup` turns names into uuids. Writing does not belong here: see
 `ganeti.config`.
 """
 
+from ganeti.objects.base import Record
 from ganeti.objects.cluster import Cluster
 from ganeti.objects.codec import decode, encode, from_dict, to_dict
 from ganeti.objects.config import ConfigData
@@ -29,6 +30,7 @@ __all__ = [
     "Nic",
     "Node",
     "NodeGroup",
+    "Record",
     "Snapshot",
     "Update",
     "decode",

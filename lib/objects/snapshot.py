@@ -4,7 +4,7 @@ A snapshot is immutable and shares structure with its predecessors, so that
 `Snapshot.apply` costs what changed and readers need no lock.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import immutables
@@ -134,17 +134,35 @@ class Snapshot:
         return self._set("node.primaries", node_uuid)
 
     def secondary_instances(self, node_uuid: str) -> frozenset[str]:
-        """Return the uuids of the instances with a disk there, but not primary."""
+        """Return the uuids of the instances that mirror a disk there (drbd only)."""
         return frozenset(
             owner
             for disk in self._set("node.disks", node_uuid)
-            if (owner := self.disk_owner(disk)) is not None
+            if self.disks[disk].dev_type == "drbd"
+            and (owner := self.disk_owner(disk)) is not None
             and self.instances[owner].primary_node != node_uuid
         )
+
+    def disks_on_node(self, node_uuid: str) -> frozenset[str]:
+        """Return the uuids of the disks that a node holds, attached or not."""
+        return self._set("node.disks", node_uuid)
+
+    def same_host(self, table: str, component: str) -> frozenset[str]:
+        """Return the uuids whose host name begins with a component.
+
+        Args:
+            table: ``nodes`` or ``instances``.
+            component: lower case, without dots.
+        """
+        return self._set(f"{table}.host", component)
 
     def disk_owner(self, disk_uuid: str) -> str | None:
         """Return the uuid of the instance that a disk is attached to."""
         return cast("str | None", self._index.get("disk.owner", _EMPTY).get(disk_uuid))
+
+    def mac_owner(self, mac: str) -> str | None:
+        """Return the uuid of the instance with a NIC of this address."""
+        return cast("str | None", self._index.get("nic.mac", _EMPTY).get(mac))
 
     def instance_disks(self, instance: Instance) -> tuple[Disk, ...]:
         """Return the disks of an instance in order."""
@@ -158,19 +176,16 @@ class Snapshot:
         return kinds.pop() if len(kinds) == 1 else "mixed"
 
     def instance_nodes(self, instance: Instance) -> tuple[str, ...]:
-        """Return its node uuids: the primary, then the others sorted."""
-        others = {
-            node for uuid in instance.disks for node in self.disks[uuid].nodes
-        } - {instance.primary_node}
-        return (instance.primary_node, *sorted(others))
+        """Return its node uuids: the primary, then the secondaries sorted."""
+        return (instance.primary_node, *self.secondary_nodes(instance))
 
     def secondary_nodes(self, instance: Instance) -> tuple[str, ...]:
-        """Return the uuids of the nodes that mirror its disks (drbd only)."""
+        """Return the uuids of the nodes that mirror its disks (drbd only), sorted."""
         others = {
             node
             for uuid in instance.disks
-            if self.disks[uuid].dev_type == "drbd"
-            for node in self.disks[uuid].nodes
+            if (disk := self.disks[uuid]).dev_type == "drbd"
+            for node in _holders(disk)
         } - {instance.primary_node}
         return tuple(sorted(others))
 
@@ -196,9 +211,10 @@ class Snapshot:
         for table, key, record in updates:
             rows = tables[table]
             old = rows.get(key)
-            for name, entry, value in _entries(table, old):
+            before, after = set(_entries(table, old)), set(_entries(table, record))
+            for name, entry, value in before - after:
                 index[name] = _drop(name, index[name], entry, value)
-            for name, entry, value in _entries(table, record):
+            for name, entry, value in after - before:
                 index[name] = _put(name, index.get(name, _EMPTY), entry, value)
             if record is not None:
                 tables[table] = rows.set(key, record)
@@ -211,8 +227,23 @@ class Snapshot:
             index,
         )
 
+    def at(self, revision: int, term: int) -> "Snapshot":
+        """Return the same records under another revision and term."""
+        if (revision, term) == (self.revision, self.term):
+            return self
+        return Snapshot(revision, term, self._tables, self._index)
 
-_SETS: Final = frozenset({"group.nodes", "node.primaries", "node.disks"})
+
+_SETS: Final = frozenset(
+    {"group.nodes", "node.primaries", "node.disks", "nodes.host", "instances.host"}
+)
+
+
+def _holders(disk: Disk) -> Sequence[str]:
+    """Return the nodes that hold a disk; drbd says it in its address, too."""
+    if disk.nodes or disk.dev_type != "drbd":
+        return disk.nodes
+    return disk.logical_id[:2]
 
 
 def _entries(table: str, record: Record | None) -> Iterator[tuple[str, str, str]]:
@@ -220,15 +251,20 @@ def _entries(table: str, record: Record | None) -> Iterator[tuple[str, str, str]
     if record is None:
         return
     if table in _NAMED and (name := getattr(record, "name", None)):
-        yield f"{table}.name", name, record.uuid  # type: ignore[attr-defined]
+        uuid: str = record.uuid  # type: ignore[attr-defined]
+        yield f"{table}.name", name, uuid
+        if isinstance(record, (Node, Instance)):
+            yield f"{table}.host", name.partition(".")[0].lower(), uuid
     if isinstance(record, Node):
         yield "group.nodes", record.group, record.uuid
     elif isinstance(record, Instance):
         yield "node.primaries", record.primary_node, record.uuid
         for disk in record.disks:
             yield "disk.owner", disk, record.uuid
+        for nic in record.nics:
+            yield "nic.mac", nic.mac, record.uuid
     elif isinstance(record, Disk):
-        for node in record.nodes:
+        for node in _holders(record):
             yield "node.disks", node, record.uuid
 
 

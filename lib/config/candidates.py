@@ -1,0 +1,57 @@
+"""Arithmetic of the master candidate pool; pure."""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from ganeti.objects import Node, Snapshot
+
+
+class PoolState(NamedTuple):
+    """How many candidates there are, should be, and could be."""
+
+    current: int
+    wanted: int
+    possible: int
+
+
+def is_eligible(node: Node) -> bool:
+    """Tell whether a node may be a candidate."""
+    return node.master_capable and not node.offline and not node.drained
+
+
+def pool_state(snapshot: Snapshot, ignore: Collection[str] = ()) -> PoolState:
+    """Return the state of the pool.
+
+    Args:
+        snapshot: the configuration.
+        ignore: uuids of nodes to leave out, such as one about to be demoted.
+    """
+    nodes = [node for uuid, node in snapshot.nodes.items() if uuid not in ignore]
+    current = sum(1 for node in nodes if node.master_candidate)
+    possible = sum(1 for node in nodes if is_eligible(node))
+    wanted = min(snapshot.cluster.candidate_pool_size, possible)
+    return PoolState(current, wanted, possible)
+
+
+def missing(snapshot: Snapshot, ignore: Collection[str] = ()) -> int:
+    """Return how many nodes have to be promoted; never negative."""
+    state = pool_state(snapshot, ignore)
+    return max(0, state.wanted - state.current)
+
+
+def promotable(snapshot: Snapshot, ignore: Collection[str] = ()) -> list[str]:
+    """Return the uuids of eligible nodes that are no candidates, sorted."""
+    return sorted(
+        uuid
+        for uuid, node in snapshot.nodes.items()
+        if uuid not in ignore and not node.master_candidate and is_eligible(node)
+    )
+
+
+def online_candidates(snapshot: Snapshot) -> list[str]:
+    """Return the uuids of the candidates that are not offline, sorted."""
+    return sorted(
+        uuid
+        for uuid, node in snapshot.nodes.items()
+        if node.master_candidate and not node.offline
+    )

@@ -1,0 +1,234 @@
+"""The configuration of a running cluster: snapshots, edits, reservations."""
+
+import contextlib
+import itertools
+import os
+import uuid
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+
+import msgspec
+from ganeti import clock, errors, objects
+from ganeti.config.edit import Edit
+from ganeti.config.pool import AddressPool
+from ganeti.config.reservations import Reservations
+from ganeti.objects import Snapshot
+from ganeti.store import Document, Store
+
+#: Random addresses to try before giving up.
+MAC_ATTEMPTS = 128
+#: Bytes of randomness in a DRBD secret (written as hexadecimal digits).
+SECRET_BYTES = 20
+
+
+class Header(msgspec.Struct, frozen=True):
+    """Serial and times of the whole, as at the top of ``config.data``."""
+
+    serial_no: int = 0
+    ctime: float = 0.0
+    mtime: float = 0.0
+
+
+#: Key of the header among the ``meta`` documents.
+HEADER_KEY = "config"
+
+
+class Config:
+    """Reads and changes the configuration of a store; thread-safe."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: clock.Clock,
+        *,
+        entropy: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        """Wrap a store.
+
+        Args:
+            store: where the configuration is.
+            clock: gives times of change.
+            entropy: returns so many random bytes.
+        """
+        self._store = store
+        self._clock = clock
+        self._entropy = entropy
+        self._reservations = Reservations()
+        self._header: Header | None = None  # guarded by the store's writers' lock
+
+    def snapshot(self) -> Snapshot:
+        """Return the newest durable configuration; never blocks."""
+        return self._store.snapshot()
+
+    def header(self) -> Header:
+        """Return serial and times of the whole configuration."""
+        data = self._store.read("meta", HEADER_KEY)
+        return msgspec.json.decode(data, type=Header) if data else Header()
+
+    @contextlib.contextmanager
+    def edit(self, owner: str) -> Iterator[Edit]:
+        """Change the configuration: read, decide and commit as one step.
+
+        The body runs under the writers' lock and must be quick. Leaving it blocks
+        until the changes are durable; an exception drops them.
+
+        Args:
+            owner: execution id whose reservations are about to be used.
+
+        Raises:
+            StorageError: nothing was changed.
+            TermError: another master has taken over.
+        """
+        now = self._clock.time()
+        header = self._header or self.header()
+        try:
+            with self._store.writing() as batch:
+                edit = Edit(batch, now=now, owner=owner)
+                yield edit
+                if edit.is_changed:
+                    header = self._header or header
+                    self._header = Header(
+                        serial_no=header.serial_no + 1,
+                        ctime=header.ctime or now,
+                        mtime=now,
+                    )
+                    data = msgspec.json.encode(self._header)
+                    batch.put(Document("meta", HEADER_KEY, data))
+        except (errors.StorageError, errors.TermError):
+            self._header = None  # what was counted is lost; read it again
+            raise
+
+    # Reservations
+    def reserve(self, owner: str, kind: str, value: str) -> None:
+        """Take a name of a kind, such as a volume; it ends with the owner.
+
+        Raises:
+            ReservationError: another owner has it.
+        """
+        self._reservations.reserve(owner, kind, value)
+
+    def release(self, owner: str) -> None:
+        """Give back all that an owner has reserved."""
+        self._reservations.release(owner)
+
+    def reserve_uuid(self, owner: str) -> str:
+        """Return a new uuid."""
+        value = str(uuid.UUID(bytes=self._entropy(16), version=4))
+        self._reservations.reserve(owner, "uuid", value)
+        return value
+
+    def reserve_secret(self, owner: str) -> str:
+        """Return a new DRBD secret, 40 hexadecimal digits."""
+        value = self._entropy(SECRET_BYTES).hex()
+        self._reservations.reserve(owner, "secret", value)
+        return value
+
+    def reserve_mac(self, owner: str, network_uuid: str | None = None) -> str:
+        """Return a new MAC with the prefix of a network, or of the cluster.
+
+        Raises:
+            ReservationError: no free address was found.
+        """
+        snapshot = self.snapshot()
+        network = snapshot.networks[network_uuid] if network_uuid else None
+        prefix = (network and network.mac_prefix) or snapshot.cluster.mac_prefix
+        for _attempt in range(MAC_ATTEMPTS):
+            mac = f"{prefix}:{self._entropy(3).hex(':')}"
+            if snapshot.mac_owner(mac) is not None:
+                continue
+            with contextlib.suppress(errors.ReservationError):
+                self._reservations.reserve(owner, "mac", mac)
+                return mac
+        raise errors.ReservationError(
+            f"no free MAC address with prefix {prefix} in {MAC_ATTEMPTS} attempts"
+        )
+
+    def take_mac(self, owner: str, mac: str) -> None:
+        """Reserve a MAC that the user chose.
+
+        Raises:
+            ReservationError: an instance or another owner has it.
+        """
+        holder = self.snapshot().mac_owner(mac)
+        if holder is not None:
+            name = self.snapshot().instances[holder].name
+            raise errors.ReservationError(f"MAC {mac} is used by instance {name}")
+        self._reservations.reserve(owner, "mac", mac)
+
+    def reserve_minors(self, owner: str, nodes: Sequence[str]) -> list[int]:
+        """Return a new DRBD minor for each entry, the lowest unused of its node.
+
+        Args:
+            owner: execution id.
+            nodes: node uuids, each as often as minors are wanted there.
+        """
+        return [self._reserve_minor(owner, node) for node in nodes]
+
+    def _reserve_minor(self, owner: str, node: str) -> int:
+        used = self._used_minors(node)
+
+        def lowest(taken: Collection[Hashable]) -> int:
+            return next(
+                minor
+                for minor in itertools.count()
+                if minor not in used and minor not in taken
+            )
+
+        return self._reservations.reserve_first(owner, f"minor/{node}", lowest)
+
+    def _used_minors(self, node: str) -> set[int]:
+        snapshot = self.snapshot()
+        return {
+            minor
+            for uuid in snapshot.disks_on_node(node)
+            if (disk := snapshot.disks[uuid]).dev_type == "drbd"
+            for holder, minor in drbd_minors(disk)
+            if holder == node
+        }
+
+    def reserve_ip(
+        self, owner: str, network_uuid: str, address: str, *, check: bool = True
+    ) -> None:
+        """Reserve an address of a network until the instance is written.
+
+        Args:
+            owner: execution id.
+            network_uuid: the network.
+            address: in its range.
+            check: refuse externally reserved addresses.
+
+        Raises:
+            ReservationError: it is taken.
+            AddressPoolError: it is not in the network.
+        """
+        pool = AddressPool(self.snapshot().networks[network_uuid])
+        if pool.is_used(address) or (check and pool.is_external(address)):
+            how = "used by an instance" if pool.is_used(address) else "reserved"
+            name = self.snapshot().networks[network_uuid].name
+            raise errors.ReservationError(f"{address} in network {name} is {how}")
+        self._reservations.reserve(owner, f"ip/{network_uuid}", address)
+
+    def generate_ip(self, owner: str, network_uuid: str) -> str:
+        """Reserve and return the lowest free address of a network.
+
+        Raises:
+            ReservationError: there is none.
+        """
+        pool = AddressPool(self.snapshot().networks[network_uuid])
+        try:
+            return self._reservations.reserve_first(
+                owner,
+                f"ip/{network_uuid}",
+                lambda taken: pool.generate({str(item) for item in taken}),
+            )
+        except errors.AddressPoolError as err:
+            raise errors.ReservationError(*err.args) from err
+
+    def release_ip(self, owner: str, network_uuid: str, address: str) -> None:
+        """Give back a reserved address before the owner ends."""
+        self._reservations.drop(owner, f"ip/{network_uuid}", address)
+
+
+def drbd_minors(disk: objects.Disk) -> list[tuple[str, int]]:
+    """Return (node uuid, minor) of both ends of a DRBD disk."""
+    node_a, node_b, _port, minor_a, minor_b, *_secret = disk.logical_id
+    return [(node_a, minor_a), (node_b, minor_b)]

@@ -1,0 +1,173 @@
+"""The IPv4 address pool of a network: two bit arrays over its range."""
+
+import ipaddress
+from collections.abc import Collection
+from typing import NamedTuple, Self
+
+from bitarray import bitarray
+from ganeti import errors
+from ganeti.objects import Network
+
+#: Prefix lengths that a network may have.
+LONGEST_PREFIX = 30
+SHORTEST_PREFIX = 16
+
+
+class PoolCounts(NamedTuple):
+    """Sizes of a pool, in addresses."""
+
+    total: int
+    free: int
+
+
+class AddressPool:
+    """Addresses of one network: used by instances, reserved by administrators.
+
+    A mutable helper: made from a network, changed, and turned into the network's
+    successor by `result`.
+    """
+
+    def __init__(self, network: Network) -> None:
+        """Read the pool of a network.
+
+        Raises:
+            AddressPoolError: the range is not usable, or an array does not fit it.
+        """
+        self._network = network
+        try:
+            self.range = ipaddress.IPv4Network(network.network)
+        except ValueError as err:
+            raise errors.AddressPoolError(f"network {network.name}: {err}") from err
+        if not SHORTEST_PREFIX <= self.range.prefixlen <= LONGEST_PREFIX:
+            raise errors.AddressPoolError(
+                f"network {network.name}: {network.network} is not between"
+                f" /{LONGEST_PREFIX} and /{SHORTEST_PREFIX}"
+            )
+        self._used = self._array(network.reservations)
+        self._external = self._array(network.ext_reservations)
+
+    def _array(self, text: str | None) -> bitarray:
+        bits = bitarray(text) if text else bitarray(self.range.num_addresses)
+        if not text:
+            bits.setall(0)
+        if len(bits) != self.range.num_addresses:
+            raise errors.AddressPoolError(
+                f"network {self._network.name}: {self.range} has"
+                f" {self.range.num_addresses} addresses, its reservations"
+                f" {len(bits)}"
+            )
+        return bits
+
+    @classmethod
+    def fresh(cls, network: Network) -> Self:
+        """Return the pool of a new network: only its ends and gateway are taken."""
+        pool = cls(network.replace(reservations=None, ext_reservations=None))
+        pool.reserve(str(pool.range[0]), external=True)
+        pool.reserve(str(pool.range[-1]), external=True)
+        if network.gateway:
+            pool.reserve(network.gateway, external=True)
+        return pool
+
+    def result(self) -> Network:
+        """Return the network with the pool as it is now; serials are untouched."""
+        return self._network.replace(
+            reservations=self._used.to01(), ext_reservations=self._external.to01()
+        )
+
+    def contains(self, address: str) -> bool:
+        """Tell whether an address belongs to the range."""
+        try:
+            return ipaddress.IPv4Address(address) in self.range
+        except ValueError:
+            return False
+
+    def is_used(self, address: str) -> bool:
+        """Tell whether an instance has an address. Raises AddressPoolError."""
+        return bool(self._used[self._index(address)])
+
+    def is_external(self, address: str) -> bool:
+        """Tell whether an address is reserved. Raises AddressPoolError."""
+        return bool(self._external[self._index(address)])
+
+    def is_free(self, address: str) -> bool:
+        """Tell whether nobody has an address. Raises AddressPoolError."""
+        return not self.is_used(address) and not self.is_external(address)
+
+    def _index(self, address: str) -> int:
+        if not self.contains(address):
+            raise errors.AddressPoolError(
+                f"{address} is not in network {self._network.name} ({self.range})"
+            )
+        return int(ipaddress.IPv4Address(address)) - int(self.range.network_address)
+
+    def reserve(self, address: str, *, external: bool = False) -> None:
+        """Mark an address as taken.
+
+        Raises:
+            AddressPoolError: outside the range, or taken already.
+        """
+        index = self._index(address)
+        if self._external[index]:
+            raise errors.AddressPoolError(
+                f"{address} is reserved externally in network {self._network.name}"
+            )
+        if self._used[index]:
+            raise errors.AddressPoolError(
+                f"{address} is used by an instance in network {self._network.name}"
+            )
+        (self._external if external else self._used)[index] = 1
+
+    def use(self, address: str) -> None:
+        """Mark an address as an instance's, even if it is reserved externally.
+
+        Raises:
+            AddressPoolError: outside the range, or another instance has it.
+        """
+        index = self._index(address)
+        if self._used[index]:
+            raise errors.AddressPoolError(
+                f"{address} is used by an instance in network {self._network.name}"
+            )
+        self._used[index] = 1
+
+    def release(self, address: str, *, external: bool = False) -> None:
+        """Mark an address as free.
+
+        Raises:
+            AddressPoolError: outside the range, or not taken that way.
+        """
+        index = self._index(address)
+        bits = self._external if external else self._used
+        if not bits[index]:
+            how = "reserved externally" if external else "used by an instance"
+            raise errors.AddressPoolError(
+                f"{address} is not {how} in network {self._network.name}"
+            )
+        bits[index] = 0
+
+    def generate(self, avoid: Collection[str] = ()) -> str:
+        """Return the lowest free address, which stays free.
+
+        Raises:
+            AddressPoolError: there is none.
+        """
+        for index in (self._used | self._external).search(bitarray("0")):
+            address = str(self.range[index])
+            if address not in avoid:
+                return address
+        raise errors.AddressPoolError(
+            f"network {self._network.name} ({self.range}) has no free address"
+        )
+
+    def counts(self) -> PoolCounts:
+        """Return how many addresses there are, and how many are free."""
+        taken = (self._used | self._external).count()
+        return PoolCounts(self.range.num_addresses, self.range.num_addresses - taken)
+
+    def external(self) -> list[str]:
+        """Return the externally reserved addresses in order."""
+        return [str(self.range[i]) for i in self._external.search(bitarray("1"))]
+
+    def map(self) -> str:
+        """Return one character an address: ``X`` taken, ``.`` free."""
+        return (self._used | self._external).to01().replace("1", "X").replace("0", ".")

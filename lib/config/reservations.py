@@ -1,0 +1,65 @@
+"""Values that a running job will write: nobody else may choose them meanwhile.
+
+Reservations live in memory, are held per owner (a job's execution id), and end with
+the job. After a restart of the master the jobs that held them are gone, too.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Hashable
+from typing import TypeVar
+
+from ganeti import errors
+
+V = TypeVar("V", bound=Hashable)
+
+
+class Reservations:
+    """Reserved values by kind (``mac``, ``uuid``, ``lv``, …); thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._owners: dict[tuple[str, Hashable], str] = {}
+
+    def reserve(self, owner: str, kind: str, value: Hashable) -> None:
+        """Take a value; taking it twice is no error for the same owner.
+
+        Raises:
+            ReservationError: another owner has it.
+        """
+        with self._lock:
+            holder = self._owners.setdefault((kind, value), owner)
+        if holder != owner:
+            raise errors.ReservationError(
+                f"{kind} {value!r} is reserved by {holder}, wanted by {owner}"
+            )
+
+    def reserve_first(
+        self, owner: str, kind: str, choose: Callable[[Collection[Hashable]], V]
+    ) -> V:
+        """Take the value that ``choose`` picks, given the reserved ones of the kind."""
+        with self._lock:
+            taken = {value for known, value in self._owners if known == kind}
+            value = choose(taken)
+            self._owners[kind, value] = owner
+        return value
+
+    def held(self, kind: str) -> dict[Hashable, str]:
+        """Return value -> owner of a kind."""
+        with self._lock:
+            return {
+                value: owner
+                for (known, value), owner in self._owners.items()
+                if known == kind
+            }
+
+    def drop(self, owner: str, kind: str, value: Hashable) -> None:
+        """Give back one value; no error if the owner does not have it."""
+        with self._lock:
+            if self._owners.get((kind, value)) == owner:
+                del self._owners[kind, value]
+
+    def release(self, owner: str) -> None:
+        """Give back all that an owner has."""
+        with self._lock:
+            for key in [key for key, held in self._owners.items() if held == owner]:
+                del self._owners[key]

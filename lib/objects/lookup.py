@@ -1,0 +1,91 @@
+"""Names to uuids: what a user may write for an object.
+
+Accepted are the exact name, the uuid, and for nodes and instances the leading
+components of the name (``web1`` for ``web1.example.com``) when only one matches.
+Host names do not distinguish case.
+"""
+
+from typing import Final
+
+from ganeti import errors
+from ganeti.constants import ecodes
+from ganeti.objects.snapshot import Snapshot
+
+#: Word for messages by table.
+_KINDS: Final = {
+    "nodes": "Node",
+    "nodegroups": "Node group",
+    "instances": "Instance",
+    "networks": "Network",
+    "filters": "Filter rule",
+}
+#: Tables whose names are host names.
+_HOSTS: Final = frozenset(("nodes", "instances"))
+
+
+def find(snapshot: Snapshot, table: str, name: str) -> str | None:
+    """Return the uuid of an object, None when nothing or more than one fits."""
+    found = _candidates(snapshot, table, name)
+    return found[0] if len(found) == 1 else None
+
+
+def expand(snapshot: Snapshot, table: str, name: str) -> str:
+    """Return the uuid of an object.
+
+    Raises:
+        OpPrereqError: unknown_entity; nothing or more than one object fits.
+    """
+    found = _candidates(snapshot, table, name)
+    if len(found) == 1:
+        return found[0]
+    kind = _KINDS[table]
+    if not found:
+        raise errors.OpPrereqError(f"{kind} '{name}' not known", ecodes.ECODE_NOENT)
+    names = ", ".join(sorted(snapshot.table(table)[uuid].name for uuid in found))
+    raise errors.OpPrereqError(
+        f"{kind} '{name}' not known: it could be any of {names}", ecodes.ECODE_NOENT
+    )
+
+
+def expand_node(snapshot: Snapshot, name: str) -> str:
+    """Return the uuid of a node. Raises OpPrereqError, see `expand`."""
+    return expand(snapshot, "nodes", name)
+
+
+def expand_group(snapshot: Snapshot, name: str) -> str:
+    """Return the uuid of a node group. Raises OpPrereqError, see `expand`."""
+    return expand(snapshot, "nodegroups", name)
+
+
+def expand_instance(snapshot: Snapshot, name: str) -> str:
+    """Return the uuid of an instance. Raises OpPrereqError, see `expand`."""
+    return expand(snapshot, "instances", name)
+
+
+def expand_network(snapshot: Snapshot, name: str) -> str:
+    """Return the uuid of a network. Raises OpPrereqError, see `expand`."""
+    return expand(snapshot, "networks", name)
+
+
+def expand_filter(snapshot: Snapshot, uuid: str) -> str:
+    """Return the uuid of a job filter. Raises OpPrereqError, see `expand`."""
+    return expand(snapshot, "filters", uuid)
+
+
+def _candidates(snapshot: Snapshot, table: str, name: str) -> list[str]:
+    exact = snapshot.uuid_of(table, name)
+    if exact is not None:
+        return [exact]
+    if name in snapshot.table(table):
+        return [name]
+    if table not in _HOSTS or not name:
+        return []
+    wanted = name.lower()
+    found = []
+    for uuid in snapshot.same_host(table, wanted.partition(".")[0]):
+        full = snapshot.table(table)[uuid].name.lower()
+        if full == wanted:
+            return [uuid]
+        if full.startswith(f"{wanted}."):
+            found.append(uuid)
+    return found

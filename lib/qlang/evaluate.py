@@ -1,0 +1,243 @@
+"""Filters as functions of a row.
+
+A filter is compiled once per query. Truth has three values: None means "not known
+yet" and arises only when a leaf is told to be skipped; a row is dropped only when its
+filter is known to be false.
+"""
+
+import dataclasses
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.constants import query as c
+from ganeti.qlang import structure
+
+#: Returns whether a row fits; None if that is not known yet.
+Predicate = Callable[[Any], bool | None]
+Getter = Callable[[Any], tuple[int, Any]]
+Resolve = Callable[[str], "Leaf"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Leaf:
+    """What a filter needs to know of a field.
+
+    Attributes:
+        name: for messages.
+        kind: one of the documented field kinds.
+        get: returns status and value for a row.
+        match: ``hostname`` compares names also by their leading components,
+            ``seconds`` looks at the first part of a time stamp, ``jobid`` takes
+            numbers written as text.
+        skip: the value is not there yet, so that the leaf is neither true nor false.
+    """
+
+    name: str
+    kind: str
+    get: Getter
+    match: str = ""
+    skip: bool = False
+
+
+_COMPARE: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    c.QLANG_OP_EQUAL: operator.eq,
+    c.QLANG_OP_EQUAL_LEGACY: operator.eq,
+    c.QLANG_OP_LT: operator.lt,
+    c.QLANG_OP_LE: operator.le,
+    c.QLANG_OP_GT: operator.gt,
+    c.QLANG_OP_GE: operator.ge,
+}
+_EQUAL: Final = frozenset({c.QLANG_OP_EQUAL, c.QLANG_OP_EQUAL_LEGACY})
+_NUMERIC: Final = frozenset(
+    {c.QFT_NUMBER, c.QFT_NUMBER_FLOAT, c.QFT_UNIT, c.QFT_TIMESTAMP}
+)
+
+
+def compile_(qfilter: Any, resolve: Resolve) -> Predicate:
+    """Return the function of a checked filter.
+
+    Args:
+        qfilter: None lets every row pass.
+        resolve: returns the leaf for a field name; raises for unknown ones.
+
+    Raises:
+        ParameterError: a value does not fit the kind of its field; the returned
+            function raises it for fields whose kind says nothing.
+    """
+    if qfilter is None:
+        return lambda _row: True
+    name = qfilter[0]
+    if name == c.QLANG_OP_NOT:
+        return _negate(compile_(qfilter[1], resolve))
+    if name in structure.LOGIC:
+        parts = [compile_(node, resolve) for node in qfilter[1:]]
+        return _all_of(parts) if name == c.QLANG_OP_AND else _any_of(parts)
+    leaf = resolve(qfilter[1])
+    if name == c.QLANG_OP_NOT_EQUAL:
+        return _negate(_leaf(leaf, _comparison(leaf, c.QLANG_OP_EQUAL, qfilter[2])))
+    return _leaf(leaf, _test(leaf, name, *qfilter[2:]))
+
+
+def _negate(part: Predicate) -> Predicate:
+    def run(row: Any) -> bool | None:
+        value = part(row)
+        return None if value is None else not value
+
+    return run
+
+
+def _all_of(parts: list[Predicate]) -> Predicate:
+    def run(row: Any) -> bool | None:
+        result: bool | None = True
+        for part in parts:
+            value = part(row)
+            if value is False:
+                return False
+            if value is None:
+                result = None
+        return result
+
+    return run
+
+
+def _any_of(parts: list[Predicate]) -> Predicate:
+    def run(row: Any) -> bool | None:
+        result: bool | None = False
+        for part in parts:
+            value = part(row)
+            if value:
+                return True
+            if value is None:
+                result = None
+        return result
+
+    return run
+
+
+def _leaf(leaf: Leaf, test: Callable[[Any], bool]) -> Predicate:
+    """Apply a test to normal values; anything else counts as true."""
+    if leaf.skip:
+        return lambda _row: None
+    get = leaf.get
+
+    def run(row: Any) -> bool | None:
+        status, value = get(row)
+        return test(value) if status == c.RS_NORMAL else True
+
+    return run
+
+
+def _test(leaf: Leaf, name: str, *operands: Any) -> Callable[[Any], bool]:
+    if name == c.QLANG_OP_TRUE:
+        return _truth(leaf)
+    if name == c.QLANG_OP_REGEXP:
+        return _search(leaf, re.compile(operands[0]))
+    if name == c.QLANG_OP_CONTAINS:
+        return _contains(leaf, operands[0])
+    return _comparison(leaf, name, operands[0])
+
+
+def _misfit(leaf: Leaf, wanted: str, found: Any) -> errors.ParameterError:
+    return errors.ParameterError(
+        f"filter: field {leaf.name} of kind {leaf.kind}: wanted {wanted}, found"
+        f" {found!r}"
+    )
+
+
+def _truth(leaf: Leaf) -> Callable[[Any], bool]:
+    if leaf.kind not in {c.QFT_BOOL, c.QFT_OTHER}:
+        raise _misfit(leaf, "a boolean field", leaf.kind)
+
+    def test(value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise _misfit(leaf, "a boolean value", value)
+        return value
+
+    return test
+
+
+def _search(leaf: Leaf, pattern: re.Pattern[str]) -> Callable[[Any], bool]:
+    if leaf.kind not in {c.QFT_TEXT, c.QFT_OTHER}:
+        raise _misfit(leaf, "a text field", leaf.kind)
+
+    def test(value: Any) -> bool:
+        if value is None:
+            return False
+        if not isinstance(value, str):
+            raise _misfit(leaf, "a text value", value)
+        return pattern.search(value) is not None
+
+    return test
+
+
+def _contains(leaf: Leaf, wanted: Any) -> Callable[[Any], bool]:
+    if leaf.kind != c.QFT_OTHER:
+        raise _misfit(leaf, "a list field", leaf.kind)
+
+    def test(value: Any) -> bool:
+        if value is None:
+            return False
+        if not isinstance(value, (list, tuple, dict)):
+            raise _misfit(leaf, "a list", value)
+        return wanted in value
+
+    return test
+
+
+def _comparison(leaf: Leaf, name: str, wanted: Any) -> Callable[[Any], bool]:
+    if leaf.match == "jobid" and isinstance(wanted, str) and wanted.isdecimal():
+        wanted = int(wanted)
+    is_text = isinstance(wanted, str)
+    if leaf.kind == c.QFT_BOOL or (leaf.kind == c.QFT_TEXT and not is_text):
+        raise _misfit(leaf, "text" if leaf.kind == c.QFT_TEXT else "no value", wanted)
+    if is_text and (leaf.kind in _NUMERIC or leaf.match == "seconds"):
+        raise _misfit(leaf, "a number", wanted)
+    compare = _COMPARE[name]
+    if leaf.match == "hostname" and name in _EQUAL:
+        prefix = f"{wanted}."
+        return lambda value: value == wanted or value.startswith(prefix)
+    if leaf.match == "seconds":
+        return lambda value: value is not None and bool(compare(value[0], wanted))
+    if leaf.kind == c.QFT_OTHER:
+        return _loose_comparison(leaf, compare, wanted)
+    # Some fields of a fixed kind may be null: an absent value fits nothing.
+    return lambda value: value is not None and bool(compare(value, wanted))
+
+
+def _loose_comparison(
+    leaf: Leaf, compare: Callable[[Any, Any], Any], wanted: Any
+) -> Callable[[Any], bool]:
+    types = (str,) if isinstance(wanted, str) else (int, float)
+
+    def test(value: Any) -> bool:
+        if value is None:
+            return False
+        if isinstance(value, bool) or not isinstance(value, types):
+            raise _misfit(leaf, f"something like {value!r}", wanted)
+        return bool(compare(value, wanted))
+
+    return test
+
+
+def requested_names(qfilter: Any, name_field: str) -> list[Any] | None:
+    """Return the names that a filter asks for, in order and each once.
+
+    None if it is not made of ``|`` and ``==`` on the name field alone; every row is
+    to be looked at then.
+    """
+    if qfilter is None:
+        return None
+    names: dict[Any, None] = {}
+    return list(names) if _collect_names(qfilter, name_field, names) else None
+
+
+def _collect_names(node: Any, name_field: str, names: dict[Any, None]) -> bool:
+    if node[0] == c.QLANG_OP_OR:
+        return all(_collect_names(part, name_field, names) for part in node[1:])
+    if node[0] in _EQUAL and node[1] == name_field:
+        names[node[2]] = None
+        return True
+    return False

@@ -1,0 +1,98 @@
+"""The form of filters: which lists are filters at all."""
+
+import re
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.constants import query as c
+
+#: Operators over filters, over one field, over a field and a value.
+LOGIC: Final = frozenset({c.QLANG_OP_OR, c.QLANG_OP_AND})
+COMPARISONS: Final = frozenset(
+    {
+        c.QLANG_OP_EQUAL,
+        c.QLANG_OP_EQUAL_LEGACY,
+        c.QLANG_OP_NOT_EQUAL,
+        c.QLANG_OP_LT,
+        c.QLANG_OP_LE,
+        c.QLANG_OP_GT,
+        c.QLANG_OP_GE,
+    }
+)
+#: Deeper nesting is refused; people need a handful of levels.
+MAX_DEPTH: Final = 100
+
+
+def check(qfilter: Any, *, max_depth: int = MAX_DEPTH) -> None:
+    """Check that a value is a filter; None is one, too.
+
+    Raises:
+        ParseError: it is not; the text says what is wrong where.
+    """
+    if qfilter is not None:
+        _check(qfilter, max_depth)
+
+
+def _check(node: Any, depth: int) -> None:
+    if depth <= 0:
+        raise errors.ParseError("filter: nested too deeply")
+    if not isinstance(node, (list, tuple)) or not node:
+        raise errors.ParseError(f"filter: wanted [operator, ...], found {node!r}")
+    operator, operands = node[0], node[1:]
+    if not isinstance(operator, str):
+        raise errors.ParseError(f"filter: wanted an operator, found {operator!r}")
+    if operator in LOGIC:
+        for operand in operands:
+            _check(operand, depth - 1)
+    elif operator == c.QLANG_OP_NOT:
+        _want(operator, operands, 1)
+        _check(operands[0], depth - 1)
+    elif operator == c.QLANG_OP_TRUE:
+        _want(operator, operands, 1)
+        _check_field(operator, operands[0])
+    elif operator in COMPARISONS or operator in {
+        c.QLANG_OP_REGEXP,
+        c.QLANG_OP_CONTAINS,
+    }:
+        _want(operator, operands, 2)
+        _check_field(operator, operands[0])
+        _check_value(operator, operands[1])
+    else:
+        raise errors.ParseError(f"filter: {operator!r} is no operator")
+
+
+def _want(operator: str, operands: Any, count: int) -> None:
+    if len(operands) != count:
+        raise errors.ParseError(
+            f"filter: {operator!r} wants {count} operands, found {len(operands)}"
+        )
+
+
+def _check_field(operator: str, field: Any) -> None:
+    if not isinstance(field, str):
+        raise errors.ParseError(
+            f"filter: {operator!r} wants a field name, found {field!r}"
+        )
+
+
+def _check_value(operator: str, value: Any) -> None:
+    if operator == c.QLANG_OP_REGEXP:
+        if not isinstance(value, str):
+            raise errors.ParseError(f"filter: wanted a pattern, found {value!r}")
+        try:
+            re.compile(value)
+        except (re.error, OverflowError, RecursionError) as err:
+            raise errors.ParseError(f"filter: pattern {value!r}: {err}") from err
+    elif isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise errors.ParseError(
+            f"filter: {operator!r} wants a string or a whole number, found {value!r}"
+        )
+
+
+def fields_of(qfilter: Any) -> frozenset[str]:
+    """Return the names of all fields that a checked filter looks at."""
+    if qfilter is None:
+        return frozenset()
+    if qfilter[0] in LOGIC or qfilter[0] == c.QLANG_OP_NOT:
+        return frozenset().union(*(fields_of(node) for node in qfilter[1:]))
+    return frozenset((qfilter[1],))

@@ -1,0 +1,94 @@
+"""What the engine needs of the place where commits end up: disk or memory.
+
+A backend is used by one engine. `Backend.write` is called from one thread only; the
+reading methods from any.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from ganeti.objects import Snapshot
+from ganeti.store.base import Change
+
+
+class Group(NamedTuple):
+    """Commits that became durable together.
+
+    Attributes:
+        base: revision before.
+        revision: revision after; more than one higher if several commits shared it.
+        term: master term that wrote it.
+        parent: digest of the history before, see `chain`.
+        digest: digest of the history with this group.
+        payload: the changes, see `ganeti.store.wire`.
+        changes: the same as values; empty in groups that were read back.
+    """
+
+    base: int
+    revision: int
+    term: int
+    parent: bytes
+    digest: bytes
+    payload: bytes
+    changes: Sequence[Change] = ()
+
+
+class State(NamedTuple):
+    """Where a store stands: its records, and the digest of its history."""
+
+    snapshot: Snapshot
+    digest: bytes
+
+
+class Backend(Protocol):
+    """A place for records, documents and the log of changes."""
+
+    def open(self, seen_term: int) -> State:
+        """Load everything and begin a new term, durably.
+
+        The term is one more than the highest of ``seen_term`` and what is stored.
+
+        Raises:
+            ConfigurationError: damaged, or of another version.
+            StorageError: the disk failed.
+        """
+
+    def write(self, group: Group) -> None:
+        """Make a group durable, all or nothing.
+
+        Raises:
+            StorageError: nothing was changed.
+            TermError: somebody else has written since `open`.
+        """
+
+    def read(self, table: str, key: str) -> bytes | None:
+        """Return one durable document."""
+
+    def scan(self, table: str, prefix: str) -> Iterator[tuple[str, bytes]]:
+        """Yield durable documents in the order of their keys."""
+
+    def changes_since(self, revision: int, digest: bytes | None) -> list[Group] | None:
+        """Return the groups after a revision, None when they are not kept.
+
+        With a digest, also None when the history up to that revision was another.
+        """
+
+    def dump(self) -> bytes:
+        """Return all that a candidate needs, see `ganeti.store.wire`."""
+
+    def close(self) -> None:
+        """Close files."""
+
+
+#: Digest of an empty history.
+NO_HISTORY = bytes(16)
+
+
+def chain(parent: bytes, payload: bytes) -> bytes:
+    """Return the digest of a history that goes on with a payload.
+
+    Equal digests mean equal histories, so that a copy which took changes that its
+    master lost is recognised even though the revision numbers are the same.
+    """
+    return hashlib.blake2b(payload, digest_size=16, key=parent).digest()

@@ -1,0 +1,338 @@
+"""The engine of a writable store: staging, group commit, followers.
+
+Writers stage under one short lock. One committer thread takes all that has been
+staged, gives it to the backend as one transaction and to the candidates as one
+change-set, and acknowledges when both have answered; what comes meanwhile forms
+the next group. Where bytes end up is the backend's business, what candidates
+answer that of `ganeti.store.peers`.
+
+When a group cannot be made durable, it and everything staged since fail together,
+because what was staged later may have been decided on the lost state.
+"""
+
+import collections
+import contextlib
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol
+
+from ganeti import errors
+from ganeti.objects import Snapshot, Update
+from ganeti.store import wire
+from ganeti.store.backend import Backend, Group, chain
+from ganeti.store.base import Change, ChangeSet, Done
+
+_log = logging.getLogger(__name__)
+
+#: Change-sets kept in memory for followers; older ones come from the change log.
+RECENT: Final = 256
+
+
+class Copies(Protocol):
+    """The copies on master candidates, as the engine sees them."""
+
+    def start(self, snapshot: Snapshot, digest: bytes) -> None:
+        """Begin to bring candidates up to the present state."""
+
+    def send(self, group: Group) -> None:
+        """Send a group to the candidates that are up to date; returns at once."""
+
+    def disown(self, group: Group) -> None:
+        """Take back a group that did not become durable here."""
+
+    def wait(self, group: Group) -> None:
+        """Block until enough candidates have a group, or cannot be waited for.
+
+        Raises:
+            TermError: a candidate knows a newer master.
+        """
+
+    def refresh(self, snapshot: Snapshot) -> None:
+        """Take notice of nodes that became candidates or ceased to be."""
+
+    def close(self) -> None:
+        """Stop sending."""
+
+
+class _Request:
+    """One commit on its way."""
+
+    __slots__ = ("_lock", "changes", "done", "error", "revision")
+
+    def __init__(self, changes: Sequence[Change], done: Done | None) -> None:
+        self.changes = changes
+        self.done = done
+        self.revision = 0
+        self.error: BaseException | None = None
+        self._lock: threading.Lock | None = None
+
+    def make_waitable(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()  # released by `finish`
+
+    def wait(self) -> int:
+        if self._lock is not None:
+            self._lock.acquire()  # never released: a request is waited for once
+        if self.error is not None:
+            raise type(self.error)(*self.error.args) from self.error
+        return self.revision
+
+    def finish(self, error: BaseException | None) -> None:
+        self.error = error
+        if self._lock is not None:
+            self._lock.release()
+        if self.done is None:
+            return
+        try:
+            self.done(self.revision, error)
+        except Exception:  # noqa: BLE001 - the committer must survive
+            _log.exception("callback of commit %d failed", self.revision)
+
+
+class _Batch:
+    """See `ganeti.store.base.Batch`."""
+
+    __slots__ = ("_snapshot", "changes")
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self.changes: list[Change] = []
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self._snapshot
+
+    def put(self, *changes: Change) -> None:
+        records = [change for change in changes if isinstance(change, Update)]
+        if records:
+            self._snapshot = self._snapshot.apply(records)
+        self.changes.extend(changes)
+
+
+class Engine:
+    """A `ganeti.store.Store` over a backend."""
+
+    def __init__(
+        self, backend: Backend, *, copies: Copies | None = None, seen_term: int = 0
+    ) -> None:
+        """Open the backend with a new term and start the committer thread."""
+        self._backend = backend
+        self._copies = copies
+        self._durable, self._digest = backend.open(seen_term)
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)
+        # Guarded by _lock:
+        self._staged = self._durable
+        self._revision = self._durable.revision
+        self._queue: list[_Request] = []
+        self._is_idle = False
+        self._is_closing = False
+        self._deposed: errors.TermError | None = None
+        # Followers:
+        self._news = threading.Condition()
+        self._recent: collections.deque[tuple[int, ChangeSet]] = collections.deque(
+            maxlen=RECENT
+        )
+        self._is_closed = False
+        if copies is not None:
+            copies.start(self._durable, self._digest)
+        self._thread = threading.Thread(
+            target=self._run, name="store-committer", daemon=True
+        )
+        self._thread.start()
+
+    # Reading
+    @property
+    def term(self) -> int:
+        """The master term that this store was opened with."""
+        return self._durable.term
+
+    def snapshot(self) -> Snapshot:
+        """Return the newest durable snapshot; never blocks."""
+        return self._durable
+
+    def read(self, table: str, key: str) -> bytes | None:
+        """Return one document."""
+        return self._backend.read(table, key)
+
+    def scan(self, table: str, prefix: str = "") -> Iterator[tuple[str, bytes]]:
+        """Yield the documents of a table in the order of their keys."""
+        return self._backend.scan(table, prefix)
+
+    def follow(self, from_revision: int) -> Iterator[ChangeSet]:
+        """Yield durable change-sets after a revision until the store is closed."""
+        seen = from_revision
+        while True:
+            with self._news:
+                while not (self._is_closed or self._durable.revision > seen):
+                    self._news.wait()
+                if self._durable.revision <= seen:
+                    return
+                news = self._recent_since(seen)
+            for change_set in self._logged_since(seen) if news is None else news:
+                seen = change_set.revision
+                yield change_set
+
+    def _recent_since(self, revision: int) -> list[ChangeSet] | None:
+        if not self._recent or self._recent[0][0] > revision:
+            return None
+        return [item for _base, item in self._recent if item.revision > revision]
+
+    def _logged_since(self, revision: int) -> list[ChangeSet]:
+        groups = self._backend.changes_since(revision, None)
+        if groups is None:
+            raise errors.StorageError(
+                f"store: changes after revision {revision} are no longer kept;"
+                f" start from a snapshot"
+            )
+        return [
+            ChangeSet(
+                group.revision,
+                group.term,
+                wire.to_changes(wire.decode_rows(group.payload)),
+            )
+            for group in groups
+        ]
+
+    # Writing
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[_Batch]:
+        """Change records: read, decide and commit as one step."""
+        with self._lock:
+            self._check_open_locked()
+            batch = _Batch(self._staged)
+            yield batch
+            if not batch.changes:
+                return
+            request = _Request(batch.changes, None)
+            request.make_waitable()
+            self._stage_locked(request, batch.snapshot)
+        request.wait()
+
+    def commit(self, changes: Sequence[Change]) -> int:
+        """Make changes durable and return their revision; blocks."""
+        request = _Request(changes, None)
+        request.make_waitable()
+        self._submit(request)
+        return request.wait()
+
+    def commit_soon(self, changes: Sequence[Change], done: Done | None = None) -> None:
+        """Ask for a commit and return at once."""
+        self._submit(_Request(changes, done))
+
+    def _submit(self, request: _Request) -> None:
+        records = [item for item in request.changes if isinstance(item, Update)]
+        with self._lock:
+            self._check_open_locked()
+            staged = self._staged.apply(records) if records else self._staged
+            self._stage_locked(request, staged)
+
+    def _check_open_locked(self) -> None:
+        if self._deposed is not None:
+            raise errors.TermError(*self._deposed.args)
+        if self._is_closing:
+            raise errors.StorageError("store: closed, nothing can be written")
+
+    def _stage_locked(self, request: _Request, staged: Snapshot) -> None:
+        if request.changes:
+            self._revision += 1
+        request.revision = self._revision
+        self._staged = staged.at(self._revision, staged.term)
+        self._queue.append(request)
+        if self._is_idle:
+            self._is_idle = False
+            self._work.notify()
+
+    # The committer thread
+    def _run(self) -> None:
+        while (taken := self._take()) is not None:
+            requests, staged = taken
+            try:
+                self._commit(requests, staged)
+            except errors.TermError as err:
+                _log.critical("this master is deposed: %s", err)
+                self._fail(requests, err)
+            except errors.GenericError as err:
+                _log.error("commit of revision %d failed: %s", staged.revision, err)
+                self._fail(requests, err)
+            except Exception as err:  # noqa: BLE001 - the same
+                _log.exception("commit of revision %d failed", staged.revision)
+                self._fail(requests, errors.StorageError(f"store: {err!r}"))
+
+    def _take(self) -> tuple[list[_Request], Snapshot] | None:
+        with self._lock:
+            while not self._queue:
+                if self._is_closing:
+                    return None
+                self._is_idle = True
+                self._work.wait()
+            requests, self._queue = self._queue, []
+            return requests, self._staged
+
+    def _commit(self, requests: list[_Request], staged: Snapshot) -> None:
+        changes = [change for request in requests for change in request.changes]
+        if changes:
+            self._write(changes, staged)
+        for request in requests:
+            request.finish(None)
+
+    def _write(self, changes: list[Change], staged: Snapshot) -> None:
+        payload = wire.encode_rows(wire.rows(changes))
+        group = Group(
+            self._durable.revision,
+            staged.revision,
+            staged.term,
+            self._digest,
+            chain(self._digest, payload),
+            payload,
+            changes,
+        )
+        if self._copies is not None:
+            self._copies.send(group)
+        try:
+            self._backend.write(group)
+        except BaseException:
+            if self._copies is not None:
+                self._copies.disown(group)
+            raise
+        self._digest = group.digest
+        if self._copies is not None:
+            self._copies.wait(group)
+        self._publish(group, staged)
+
+    def _publish(self, group: Group, staged: Snapshot) -> None:
+        before = self._durable
+        with self._news:
+            self._durable = staged
+            change_set = ChangeSet(group.revision, group.term, group.changes)
+            self._recent.append((group.base, change_set))
+            self._news.notify_all()
+        if self._copies is not None and before.nodes is not staged.nodes:
+            self._copies.refresh(staged)
+
+    def _fail(self, requests: list[_Request], error: errors.GenericError) -> None:
+        with self._lock:
+            if isinstance(error, errors.TermError):
+                self._deposed = error
+            requests += self._queue
+            self._queue = []
+            self._staged = self._durable
+            self._revision = self._durable.revision
+        for request in requests:
+            request.finish(error)
+
+    def close(self) -> None:
+        """Finish what was asked for and close the files."""
+        with self._lock:
+            if self._is_closing:
+                return
+            self._is_closing = True
+            self._work.notify()
+        self._thread.join()
+        if self._copies is not None:
+            self._copies.close()
+        with self._news:
+            self._is_closed = True
+            self._news.notify_all()
+        self._backend.close()

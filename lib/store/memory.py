@@ -1,0 +1,108 @@
+"""A backend without a disk, for the simulator and for tests."""
+
+import threading
+from collections.abc import Iterator, Sequence
+
+from ganeti import errors
+from ganeti.objects import TABLES, Snapshot, Update
+from ganeti.store import wire
+from ganeti.store.backend import NO_HISTORY, Group, State
+from ganeti.store.base import DOCUMENT_TABLES
+from ganeti.store.engine import Copies, Engine
+
+
+class MemoryBackend:
+    """Keeps rows in dictionaries and the whole change log.
+
+    ``failure`` is raised instead of writing while it is set.
+    """
+
+    def __init__(self) -> None:
+        self.failure: errors.GenericError | None = None
+        self._lock = threading.Lock()
+        self._rows: dict[str, dict[str, bytes]] = {
+            table: {} for table in (*TABLES, *DOCUMENT_TABLES)
+        }
+        self._log: list[Group] = []
+        self._revision, self._term, self._digest = 0, 0, NO_HISTORY
+
+    def open(self, seen_term: int) -> State:
+        """Load everything and begin a new term."""
+        with self._lock:
+            self._term = max(self._term, seen_term) + 1
+            updates = [
+                change
+                for table in TABLES
+                for key, data in self._rows[table].items()
+                if isinstance(change := wire.to_change(table, key, data), Update)
+            ]
+            snapshot = Snapshot().apply(
+                updates, revision=self._revision, term=self._term
+            )
+            return State(snapshot, self._digest)
+
+    def write(self, group: Group) -> None:
+        """Take over a group."""
+        if self.failure is not None:
+            raise self.failure
+        with self._lock:
+            if group.term != self._term:
+                raise errors.TermError(
+                    f"store: term {group.term} is over, now is term {self._term}"
+                )
+            for table, key, data in wire.decode_rows(group.payload):
+                if data is None:
+                    self._rows[table].pop(key, None)
+                else:
+                    self._rows[table][key] = data
+            self._log.append(group._replace(changes=()))
+            self._revision, self._digest = group.revision, group.digest
+
+    def read(self, table: str, key: str) -> bytes | None:
+        """Return one document."""
+        with self._lock:
+            return self._rows[table].get(key)
+
+    def scan(self, table: str, prefix: str) -> Iterator[tuple[str, bytes]]:
+        """Yield documents in the order of their keys."""
+        with self._lock:
+            found = sorted(self._rows[table].items())
+        return (item for item in found if item[0].startswith(prefix))
+
+    def changes_since(self, revision: int, digest: bytes | None) -> list[Group] | None:
+        """Return the groups after a revision."""
+        with self._lock:
+            groups = [group for group in self._log if group.revision > revision]
+            first = groups[0].parent if groups else self._digest
+        return None if digest is not None and digest != first else groups
+
+    def dump(self) -> bytes:
+        """Return all that a candidate needs."""
+        with self._lock:
+            return wire.pack_copy(
+                wire.Copy(
+                    self._revision,
+                    self._term,
+                    self._digest,
+                    _flat(self._rows, (*TABLES, "jobs", "joblogs", "meta")),
+                )
+            )
+
+    def close(self) -> None:
+        """Keep everything, so that it can be opened again."""
+
+
+def _flat(
+    rows: dict[str, dict[str, bytes]], tables: Sequence[str]
+) -> list[tuple[str, str, bytes | None]]:
+    return [(table, key, data) for table in tables for key, data in rows[table].items()]
+
+
+def open_memory(
+    backend: MemoryBackend | None = None,
+    *,
+    copies: Copies | None = None,
+    seen_term: int = 0,
+) -> Engine:
+    """Return a store that forgets everything with its backend."""
+    return Engine(backend or MemoryBackend(), copies=copies, seen_term=seen_term)

@@ -1,0 +1,128 @@
+"""Change-sets and whole copies as bytes: for the change log and for candidates.
+
+Records are JSON inside MessagePack. On the way to a node the bytes are base64
+text, because node calls are JSON.
+"""
+
+import base64
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+from ganeti import errors, objects
+from ganeti.objects import TABLES, Update
+from ganeti.store.backend import Group
+from ganeti.store.base import DOCUMENT_TABLES, Change, Document
+
+Row = tuple[str, str, bytes | None]
+
+_KNOWN: Final = frozenset((*TABLES, *DOCUMENT_TABLES))
+_encoder: Final = msgspec.msgpack.Encoder()
+_rows_decoder: Final = msgspec.msgpack.Decoder(list[Row])
+
+
+class Copy(msgspec.Struct, frozen=True, array_like=True):
+    """Everything that a master candidate keeps, at one revision."""
+
+    revision: int
+    term: int
+    digest: bytes
+    rows: list[Row]
+
+
+class _Wire(msgspec.Struct, frozen=True, array_like=True):
+    base: int
+    revision: int
+    term: int
+    parent: bytes
+    payload: bytes
+
+
+_copy_decoder: Final = msgspec.msgpack.Decoder(Copy)
+_wire_decoder: Final = msgspec.msgpack.Decoder(_Wire)
+
+
+def rows(changes: Iterable[Change]) -> list[Row]:
+    """Return table, key and stored form of each change; the last of a key wins."""
+    found: dict[tuple[str, str], bytes | None] = {}
+    for change in changes:
+        table, key, value = change
+        found[table, key] = (
+            objects.encode(value) if isinstance(value, objects.Record) else value
+        )
+    return [(table, key, data) for (table, key), data in found.items()]
+
+
+def encode_rows(changed: Sequence[Row]) -> bytes:
+    """Return the payload of a group."""
+    return _encoder.encode(changed)
+
+
+def decode_rows(payload: bytes) -> list[Row]:
+    """Return the rows of a payload.
+
+    Raises:
+        StorageError: the bytes are no payload, or name an unknown table.
+    """
+    try:
+        changed = _rows_decoder.decode(payload)
+    except msgspec.DecodeError as err:
+        raise errors.StorageError(f"change-set: {err}") from err
+    for table, key, _data in changed:
+        if table not in _KNOWN:
+            raise errors.StorageError(f"change-set: unknown table {table} (key {key})")
+    return changed
+
+
+def to_changes(changed: Iterable[Row]) -> list[Change]:
+    """Return rows as updates and documents.
+
+    Raises:
+        ConfigurationError: a record cannot be read.
+    """
+    return [to_change(*row) for row in changed]
+
+
+def to_change(table: str, key: str, data: bytes | None) -> Change:
+    """Return one row as an update or a document. Raises ConfigurationError."""
+    cls = TABLES.get(table)
+    if cls is None:
+        return Document(table, key, data)
+    return Update(table, key, None if data is None else objects.decode(cls, data))
+
+
+def encode_group(group: Group) -> str:
+    """Return the text that goes to a candidate."""
+    packed = _encoder.encode(
+        _Wire(group.base, group.revision, group.term, group.parent, group.payload)
+    )
+    return base64.b64encode(packed).decode("ascii")
+
+
+def encode_copy(copy: bytes) -> str:
+    """Return a packed `Copy` as compressed text."""
+    return base64.b64encode(zlib.compress(copy, 1)).decode("ascii")
+
+
+def pack_copy(copy: Copy) -> bytes:
+    """Return a copy as bytes."""
+    return _encoder.encode(copy)
+
+
+def decode_wire(text: str | bytes) -> _Wire:
+    """Return what `encode_group` wrote. Raises StorageError."""
+    try:
+        return _wire_decoder.decode(base64.b64decode(text, validate=True))
+    except (ValueError, msgspec.DecodeError) as err:
+        raise errors.StorageError(f"change-set: {err}") from err
+
+
+def decode_copy(text: str | bytes) -> Copy:
+    """Return what `encode_copy` wrote. Raises StorageError."""
+    try:
+        return _copy_decoder.decode(
+            zlib.decompress(base64.b64decode(text, validate=True))
+        )
+    except (ValueError, zlib.error, msgspec.DecodeError) as err:
+        raise errors.StorageError(f"copy of the store: {err}") from err
