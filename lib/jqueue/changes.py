@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
+
 from ganeti import errors, opcodes
 from ganeti.constants.misc import REDACTED
 from ganeti.jqueue import state
 from ganeti.jqueue.records import Job, JobOp, Timestamp, encode_value
 from ganeti.jqueue.state import Event, Status
+from ganeti.opcodes.codec import HIDDEN
 
 _replace = msgspec.structs.replace
 
@@ -85,9 +87,9 @@ def fail(job: Job, index: int, error: BaseException, now: Timestamp) -> Job:
 
 def abort(job: Job, reason: errors.GenericError | str, now: Timestamp) -> Job:
     """Every unfinished opcode ends as an error for an outside reason."""
-    is_text = isinstance(reason, str)
-    result = encode_value(reason) if is_text else encode_error(reason)
-    return _end_rest(job, Event.ABORT, result, now)
+    if isinstance(reason, str):
+        return _end_rest(job, Event.ABORT, encode_value(reason), now)
+    return _end_rest(job, Event.ABORT, encode_error(reason), now)
 
 
 def cancel(job: Job, now: Timestamp) -> Job:
@@ -98,6 +100,14 @@ def cancel(job: Job, now: Timestamp) -> Job:
     index = next_index(job)
     if index is not None and job.ops[index].status is Status.WAITING:
         return _put(job, index, _step(job.ops[index], Event.CANCEL))
+    return _end_rest(job, Event.CANCEL, encode_value(CANCELED_TEXT), now)
+
+
+def cancel_rest(job: Job, now: Timestamp) -> Job:
+    """The opcodes that have not been executed are canceled; no one is running."""
+    index = next_index(job)
+    if index is not None and job.ops[index].status is Status.WAITING:
+        job = requeue(job, index)
     return _end_rest(job, Event.CANCEL, encode_value(CANCELED_TEXT), now)
 
 
@@ -153,8 +163,8 @@ def encode_error(error: BaseException) -> msgspec.Raw:
 
 
 def _lost_secret(op: JobOp) -> bool:
-    data = msgspec.json.decode(op.input)
-    hidden = opcodes.HIDDEN.get(str(data.get("OP_ID")), {})
+    data = op.decoded_input()
+    hidden = HIDDEN.get(str(data.get("OP_ID")), {})
     return any(
         not stored and REDACTED in _leaves(data.get(name))
         for name, stored in hidden.items()

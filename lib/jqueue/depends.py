@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
+
 from ganeti import errors, opcodes
 from ganeti.constants import ecodes
 from ganeti.jqueue.state import Status
@@ -56,14 +57,10 @@ def _resolve_op(job_id: int, op: opcodes.Opcode) -> opcodes.Opcode:
     return msgspec.structs.replace(op, depends=resolved)
 
 
-def unfinished(
-    job_id: int, ops: Sequence[opcodes.Opcode], lookup: Lookup
-) -> tuple[int, ...]:
-    """Return the earlier jobs that must end before the job may start, sorted."""
+def targets(job_id: int, ops: Sequence[opcodes.Opcode]) -> set[int]:
+    """Return the earlier jobs that must end before the job may start."""
     wanted = {int(dep) for op in ops for dep, _ in op.depends or ()}
-    return tuple(
-        sorted(dep for dep in wanted if dep < job_id and _is_unfinished(lookup(dep)))
-    )
+    return {dep for dep in wanted if dep < job_id}
 
 
 def check(job_id: int, op: opcodes.Opcode, lookup: Lookup) -> Verdict:
@@ -79,9 +76,9 @@ def check(job_id: int, op: opcodes.Opcode, lookup: Lookup) -> Verdict:
             return _refused(f"job {job_id} depends on job {dep}, which does not exist")
         if not status.is_final:
             waits.append(dep)
-        elif status is Status.CANCELED and status not in allowed:
+        elif status is Status.CANCELED and status.value not in allowed:
             return Verdict(is_canceled=True)
-        elif allowed and status not in allowed:
+        elif allowed and status.value not in allowed:
             return _refused(
                 f"job {job_id} depends on job {dep} ending as"
                 f" {' or '.join(allowed)}, it ended as {status}"
@@ -91,7 +88,3 @@ def check(job_id: int, op: opcodes.Opcode, lookup: Lookup) -> Verdict:
 
 def _refused(text: str) -> Verdict:
     return Verdict(error=errors.OpPrereqError(text, ecodes.ECODE_STATE))
-
-
-def _is_unfinished(status: Status | None) -> bool:
-    return status is not None and not status.is_final
