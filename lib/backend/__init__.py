@@ -1,8 +1,30 @@
 """Node procedures: what the node daemon does when called.
 
 `procedure` registers one, `Node` is what it works with, `call` runs one by name.
+`load` imports the modules that have procedures, so that all are registered.
 """
+
+import importlib
 
 from ganeti.backend.registry import PROCEDURES, Node, call, procedure
 
-__all__ = ["PROCEDURES", "Node", "call", "procedure"]
+#: Modules with procedures.
+_MODULES = (
+    "basics",
+    "disks",
+    "hotplug",
+    "instances",
+    "migration",
+    "os_scripts",
+    "ssh_keys",
+    "storage_units",
+)
+
+
+def load() -> None:
+    """Import all modules with procedures."""
+    for name in _MODULES:
+        importlib.import_module(f"ganeti.backend.{name}")
+
+
+__all__ = ["PROCEDURES", "Node", "call", "load", "procedure"]

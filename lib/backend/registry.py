@@ -11,8 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar, get_type_hints
 
 import msgspec
+
 from ganeti import clock, errors, pathutils, process
+from ganeti.backend.power import NoSwitch, PowerSwitch
 from ganeti.hypervisor.base import Hypervisor
+from ganeti.ssconf import SimpleStore
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,12 +27,21 @@ class Node:
         process: starts children.
         clock: the time.
         hypervisors: driver by hypervisor name, all that this node offers.
+        power: resets the machine.
     """
 
     paths: pathutils.Paths
     process: process.Runner
     clock: clock.Clock
     hypervisors: Mapping[str, Hypervisor]
+    power: PowerSwitch = dataclasses.field(
+        default_factory=lambda: NoSwitch("it was given no power switch")
+    )
+
+    @property
+    def ssconf(self) -> SimpleStore:
+        """The ssconf files of this node."""
+        return SimpleStore(self.paths)
 
     def hypervisor(self, name: str) -> Hypervisor:
         """Return the driver of a hypervisor.

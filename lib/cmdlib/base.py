@@ -8,12 +8,24 @@ Nothing may be changed before `execute`; with ``dry_run`` the unit ends after
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
-from ganeti import clock, config, errors, locking, objects, opcodes, pathutils, rpc
+from ganeti import (
+    clock,
+    config,
+    errors,
+    hooksmaster,
+    locking,
+    objects,
+    opcodes,
+    pathutils,
+    query,
+    rpc,
+)
 from ganeti.constants import ecodes
 from ganeti.jqueue import SubmitJobs
+from ganeti.rpc import Runner, Target
 
 O = TypeVar("O", bound=opcodes.Opcode)  # noqa: E741
 
@@ -41,11 +53,14 @@ ALL: Final = _All()
 class Feedback(Protocol):
     """Lines for the job log."""
 
-    def info(self, text: str) -> None:
-        """Log a line."""
+    def message(self, text: str) -> None:
+        """Log a line as it is."""
 
-    def warn(self, text: str) -> None:
-        """Log a line that begins with a warning mark."""
+    def info(self, text: str) -> None:
+        """Log a line that begins with an information mark."""
+
+    def warn(self, text: str, hint: str | None = None) -> None:
+        """Log a line that begins with a warning mark, and what to do about it."""
 
     def step(self, number: int, total: int, text: str) -> None:
         """Log ``STEP number/total text``."""
@@ -104,6 +119,11 @@ class Context:
         locks: what the opcode holds.
         owner: execution id for reservations, such as ``job-812/0``.
         lookup_host: name -> (full name, addresses); raises ResolverError.
+        rpc_at: calls to nodes that are not in the configuration (yet), given by where
+            they are.
+        query_sources: what queries are answered from, as it is now.
+        tcp_ping: (address, port, own address to come from or None) -> does a machine
+            accept connections there.
     """
 
     config: "config.Config"
@@ -114,6 +134,9 @@ class Context:
     locks: Locks
     owner: str
     lookup_host: Callable[[str], tuple[str, Sequence[str]]]
+    tcp_ping: Callable[[str, int, str | None], bool]
+    rpc_at: Callable[[Sequence[Target]], Runner]
+    query_sources: Callable[[], query.Sources]
 
     @property
     def snapshot(self) -> objects.Snapshot:
@@ -126,12 +149,14 @@ class LogicalUnit(Generic[O]):
 
     Class attributes: ``EXCLUSIVE`` takes the big lock exclusively, ``HOOKS_PATH``
     and ``HOOKS_TYPE`` name the hook directories and the object kind (None: the
-    opcode runs no hooks).
+    opcode runs no hooks), ``READS_ONLY`` tells that running it twice does no harm, so
+    that it need not wait until its start is on disk.
     """
 
     EXCLUSIVE: ClassVar[bool] = False
     HOOKS_PATH: ClassVar[str | None] = None
     HOOKS_TYPE: ClassVar[str | None] = None
+    READS_ONLY: ClassVar[bool] = False
 
     def __init__(self, op: O, context: Context) -> None:
         self.op = op
@@ -150,13 +175,30 @@ class LogicalUnit(Generic[O]):
     def check_prereq(self) -> None:
         """Check the cluster; changes nothing. Raises OpPrereqError."""
 
-    def hooks_env(self) -> dict[str, str]:
-        """Return the variables of the hooks, without prefix."""
+    def hooks_env(self) -> Mapping[str, Any]:
+        """Return the variables of the hooks, without prefix; asked again at the end."""
         return {}
 
     def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
         """Return the node uuids of the pre and of the post hooks."""
         return (), ()
+
+    def after_hooks(
+        self,
+        found: Sequence[hooksmaster.ScriptResult],
+        silent: Mapping[str, str],
+        result: Any,
+    ) -> Any:
+        """Judge the post hooks; return the result of the opcode.
+
+        Args:
+            found: what scripts did.
+            silent: node uuid -> why it did not answer.
+            result: what `execute` returned.
+        """
+        for line in hooksmaster.warnings(self.HOOKS_PATH or "", found, silent):
+            self.ctx.log.warn(line)
+        return result
 
     def dry_run_result(self) -> Any:
         """Return the result of a run that ends after the checks."""

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 
 import msgspec
+
 from ganeti import clock, errors, objects
 from ganeti.config.edit import Edit
 from ganeti.config.pool import AddressPool

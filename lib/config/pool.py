@@ -5,6 +5,7 @@ from collections.abc import Collection
 from typing import NamedTuple, Self
 
 from bitarray import bitarray
+
 from ganeti import errors
 from ganeti.objects import Network
 

@@ -1,1 +1,20 @@
-"""Running hook scripts around opcodes, on many nodes."""
+"""Hooks: the administrator's scripts around operations, on many nodes.
+
+Which operation runs which scripts, and with which variables, is said by the logical
+units; this package runs them. Specified in the hooks table.
+"""
+
+from ganeti.hooksmaster.environment import common, merge, post_variables, pre_variables
+from ganeti.hooksmaster.runner import Operation, ScriptResult, run, run_pre, warnings
+
+__all__ = [
+    "Operation",
+    "ScriptResult",
+    "common",
+    "merge",
+    "post_variables",
+    "pre_variables",
+    "run",
+    "run_pre",
+    "warnings",
+]

@@ -34,6 +34,20 @@ class NetInfo(Record, frozen=True, kw_only=True):
     mac_prefix: str | None = None
     tags: tuple[str, ...] = ()
 
+    def environment(self) -> dict[str, str]:
+        """Return ``NETWORK_*`` variables for scripts; unset ones are left out."""
+        values = {
+            "NAME": self.name,
+            "UUID": self.uuid,
+            "TAGS": " ".join(self.tags),
+            "SUBNET": self.network,
+            "GATEWAY": self.gateway,
+            "SUBNET6": self.network6,
+            "GATEWAY6": self.gateway6,
+            "MAC_PREFIX": self.mac_prefix,
+        }
+        return {f"NETWORK_{key}": value for key, value in values.items() if value}
+
 
 class NicX(Nic, frozen=True, kw_only=True):
     """A NIC with filled parameters, and its network if it has one."""

@@ -20,6 +20,7 @@ class Result:
         offline: the node is marked offline and was not asked.
         is_lost: the connection broke or timed out after the request was sent, so that
             the node may have done the work.
+        deposed: the node refused because it has seen a later master term.
     """
 
     call: str
@@ -28,6 +29,7 @@ class Result:
     fail_msg: str | None = None
     offline: bool = False
     is_lost: bool = False
+    deposed: bool = False
 
     @property
     def failed(self) -> bool:

@@ -1,1 +1,10 @@
-"""ssconf files: reading for everybody, writing for the node daemon."""
+"""ssconf: small text files with static cluster data on every node.
+
+`SimpleStore` reads them, `write` replaces them, for node daemon and bootstrap tools.
+Their values are computed from the configuration elsewhere.
+"""
+
+from ganeti.ssconf.store import SimpleStore
+from ganeti.ssconf.writer import write
+
+__all__ = ["SimpleStore", "write"]

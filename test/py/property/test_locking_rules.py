@@ -1,8 +1,9 @@
 """Generated schedules against the rules of one lock."""
 
-from ganeti.locking import rules
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from ganeti.locking import rules
 
 OWNERS = range(8)
 STEP = st.tuples(

@@ -1,6 +1,7 @@
 """The rules of one lock, each documented behaviour, without threads."""
 
 import pytest
+
 from ganeti import errors
 from ganeti.locking import rules
 

@@ -1,6 +1,7 @@
 """Serial and pool rules of edits."""
 
 import pytest
+
 from fakes import cluster
 from fakes.store import MemoryBackend, open_memory
 from ganeti import config, errors

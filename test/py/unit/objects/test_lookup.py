@@ -1,4 +1,5 @@
 import pytest
+
 from fakes import cluster
 from ganeti import errors
 from ganeti.objects import Update, lookup

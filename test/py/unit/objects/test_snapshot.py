@@ -1,6 +1,7 @@
 """Relations of a snapshot."""
 
 import pytest
+
 from fakes import cluster
 from ganeti.objects import Update
 

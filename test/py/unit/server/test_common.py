@@ -10,6 +10,7 @@ import sys
 import textwrap
 
 import pytest
+
 from ganeti.pathutils import Paths
 from ganeti.server import common
 from ganeti.utils import pidfile

@@ -1,6 +1,7 @@
 """The engine when the disk fails."""
 
 import pytest
+
 from fakes import cluster
 from ganeti import errors
 from ganeti.objects import Update

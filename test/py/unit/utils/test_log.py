@@ -7,6 +7,7 @@ import os
 import pathlib
 
 import pytest
+
 from ganeti.utils import log
 
 

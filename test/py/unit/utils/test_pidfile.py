@@ -4,6 +4,7 @@ import os
 import pathlib
 
 import pytest
+
 from ganeti import errors
 from ganeti.utils import pidfile
 

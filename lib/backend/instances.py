@@ -1,0 +1,223 @@
+"""Procedures that run instances: start, stop, reboot, look, balloon.
+
+Policy (when to do so, how long to wait) is the master's; what a hypervisor does is
+in `ganeti.hypervisor`. Migration and device changes have modules of their own.
+"""
+
+import logging
+import threading
+from typing import Any
+
+from ganeti import errors, storage
+from ganeti.backend import links, reasons
+from ganeti.backend.registry import Node, procedure
+from ganeti.hypervisor import AttachedDisk, Hypervisor, InstanceInfo, State
+from ganeti.objects.filled import DiskX, InstanceX
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between polite requests to shut down.
+_ASK_INTERVAL_S = 5.0
+#: Seconds between looks at whether the guest is gone.
+_POLL_S = 0.25
+
+
+def attach_disks(node: Node, instance: InstanceX) -> list[AttachedDisk]:
+    """Link the disks of an instance and return them for the hypervisor, in order.
+
+    Raises:
+        BlockDeviceError: a disk is not there.
+    """
+    found = []
+    for index, disk in enumerate(instance.disks_info):
+        device = storage.device(node.paths, disk)
+        device.require()
+        link = links.make(node.paths, instance.name, index, device.path)
+        found.append(AttachedDisk(disk, link, device.uri))
+    return found
+
+
+def _runs(driver: Hypervisor, instance: InstanceX) -> bool:
+    """Tell whether a guest runs; one that shut itself down does not."""
+    info = driver.info(instance.name, instance.hvparams)
+    return info is not None and info.state is State.RUNNING
+
+
+@procedure("instance_start")
+def instance_start(
+    node: Node,
+    instance_hvp_bep: InstanceX,
+    startup_paused: bool,
+    reason: list[tuple[str, str, int]],
+) -> None:
+    """Start an instance; running already is fine."""
+    instance = instance_hvp_bep
+    driver = node.hypervisor(instance.hypervisor)
+    if _runs(driver, instance):
+        logger.info("instance %s: already running, not starting it", instance.name)
+        return
+    driver.cleanup(instance.name)
+    try:
+        disks = attach_disks(node, instance)
+        driver.start(instance, disks, paused=startup_paused)
+    except errors.GenericError:
+        links.remove(node.paths, instance.name, len(instance.disks_info))
+        raise
+    reasons.store(node, instance.name, "start", reason)
+
+
+@procedure("instance_shutdown")
+def instance_shutdown(
+    node: Node,
+    instance: InstanceX,
+    timeout: float,
+    reason: list[tuple[str, str, int]],
+) -> None:
+    """Ask a guest to shut down until ``timeout`` seconds have passed, then end it."""
+    _stop(node, instance, timeout)
+    reasons.store(node, instance.name, "shutdown", reason)
+
+
+def _stop(node: Node, instance: InstanceX, timeout_s: float) -> None:
+    driver = node.hypervisor(instance.hypervisor)
+    name = instance.name
+    if not _runs(driver, instance):
+        logger.info("instance %s: not running, nothing to stop", name)
+    elif not _stop_politely(node, driver, instance, timeout_s):
+        logger.error("instance %s: did not stop in %g s, ending it", name, timeout_s)
+        driver.stop(name, hvparams=instance.hvparams, force=True)
+        if _runs(driver, instance):
+            raise errors.HypervisorError(f"instance {name}: still running")
+    driver.cleanup(name)
+    links.remove(node.paths, name, len(instance.disks_info))
+
+
+def _stop_politely(
+    node: Node, driver: Hypervisor, instance: InstanceX, timeout_s: float
+) -> bool:
+    """Ask every few seconds; return whether the guest is gone in time."""
+    end = node.clock.monotonic() + timeout_s
+    never = threading.Event()
+    ask_at, retry = 0.0, False
+    while (now := node.clock.monotonic()) < end:
+        if now >= ask_at:
+            if not _ask_to_stop(driver, instance, retry=retry):
+                return True
+            ask_at, retry = now + _ASK_INTERVAL_S, True
+        if not _runs(driver, instance):
+            return True
+        node.clock.wait(never, min(_POLL_S, end - now))
+    return not _runs(driver, instance)
+
+
+def _ask_to_stop(driver: Hypervisor, instance: InstanceX, *, retry: bool) -> bool:
+    """Ask once; return false if the guest was gone before."""
+    try:
+        driver.stop(instance.name, hvparams=instance.hvparams, force=False, retry=retry)
+    except errors.HypervisorError:
+        if _runs(driver, instance):
+            raise
+        return False
+    return True
+
+
+@procedure("instance_reboot")
+def instance_reboot(
+    node: Node,
+    inst: InstanceX,
+    reboot_type: str,
+    shutdown_timeout: float,
+    reason: list[tuple[str, str, int]],
+) -> None:
+    """Restart a running guest: by the hypervisor (soft) or by stop and start (hard)."""
+    driver = node.hypervisor(inst.hypervisor)
+    if not _runs(driver, inst):
+        raise errors.HypervisorError(
+            f"instance {inst.name}: cannot reboot, it is not running"
+        )
+    if reboot_type == "soft":
+        driver.reboot(inst)
+    elif reboot_type == "hard":
+        _stop(node, inst, shutdown_timeout)
+        driver.start(inst, attach_disks(node, inst), paused=False)
+    else:
+        raise errors.HypervisorError(
+            f"instance {inst.name}: reboot type: wanted soft or hard, found"
+            f" {reboot_type}"
+        )
+    reasons.store(node, inst.name, "reboot", reason)
+
+
+@procedure("instance_balloon_memory")
+def instance_balloon_memory(node: Node, instance: InstanceX, memory: int) -> None:
+    """Change the memory of a running guest, in MiB; not running is fine."""
+    driver = node.hypervisor(instance.hypervisor)
+    if driver.info(instance.name, instance.hvparams) is None:
+        logger.info("instance %s: not running, memory not changed", instance.name)
+        return
+    driver.balloon(instance, memory)
+
+
+def info_dict(info: InstanceInfo) -> dict[str, Any]:
+    """Return the wire form of a guest's figures."""
+    return {
+        "memory": info.memory_mib,
+        "vcpus": info.vcpus,
+        "state": int(info.state),
+        "time": info.time_s,
+    }
+
+
+@procedure("instance_list")
+def instance_list(
+    node: Node, hypervisor_list: list[str], hvparams: dict[str, dict[str, Any]]
+) -> list[str]:
+    """Return the names of all guests here."""
+    found = []
+    for name in hypervisor_list:
+        found += node.hypervisor(name).list_names(hvparams.get(name, {}))
+    return found
+
+
+@procedure("all_instances_info")
+def all_instances_info(
+    node: Node, hypervisor_list: list[str], all_hvparams: dict[str, dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Return the figures of all guests here by name.
+
+    Raises:
+        HypervisorError: two hypervisors run a guest of the same name.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for name in hypervisor_list:
+        for info in node.hypervisor(name).all_infos(all_hvparams.get(name, {})):
+            if info.name in found:
+                raise errors.HypervisorError(
+                    f"instance {info.name}: runs under several hypervisors, one of"
+                    f" them {name}"
+                )
+            found[info.name] = info_dict(info)
+    return found
+
+
+@procedure("instance_info")
+def instance_info(
+    node: Node, instance: str, hname: str, hvparams: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the figures of a guest, {} if it is not here."""
+    info = node.hypervisor(hname).info(instance, hvparams)
+    return info_dict(info) if info is not None else {}
+
+
+@procedure("hypervisor_validate_params")
+def hypervisor_validate_params(node: Node, hvname: str, hvfull: dict[str, Any]) -> None:
+    """Check hypervisor parameters against this node."""
+    node.hypervisor(hvname).validate(hvfull)
+
+
+@procedure("resize_disk")
+def resize_disk(node: Node, instance: InstanceX, disk: DiskX, new_size: int) -> None:
+    """Tell a running guest the new size of a disk, in bytes; not running is fine."""
+    driver = node.hypervisor(instance.hypervisor)
+    if driver.info(instance.name, instance.hvparams) is not None:
+        driver.resize_disk(instance, disk, new_size)

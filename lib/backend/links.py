@@ -1,0 +1,47 @@
+"""Links to the disks of instances: the stable paths that hypervisors open."""
+
+import contextlib
+import os
+
+from ganeti import errors, pathutils
+from ganeti.hypervisor.base import check_instance_name
+
+
+def directory(paths: pathutils.Paths) -> str:
+    """Return where the links are."""
+    return f"{paths.run_dir}/instance-disks"
+
+
+def link_path(paths: pathutils.Paths, instance: str, index: int) -> str:
+    """Return the link of one disk of an instance."""
+    return f"{directory(paths)}/{check_instance_name(instance)}:{index}"
+
+
+def make(paths: pathutils.Paths, instance: str, index: int, target: str) -> str:
+    """Link a disk, replacing a link elsewhere, and return the link's path.
+
+    Raises:
+        BlockDeviceError: the link cannot be made.
+    """
+    link = link_path(paths, instance, index)
+    try:
+        if os.path.islink(link) and os.readlink(link) == target:
+            return link
+        os.makedirs(directory(paths), mode=0o755, exist_ok=True)
+        temp = f"{link}.new"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temp)
+        os.symlink(target, temp)
+        os.rename(temp, link)
+    except OSError as err:
+        raise errors.BlockDeviceError(
+            f"instance {instance}: cannot link disk {index}: {err}"
+        ) from err
+    return link
+
+
+def remove(paths: pathutils.Paths, instance: str, count: int) -> None:
+    """Remove the links of an instance's first disks."""
+    for index in range(count):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(link_path(paths, instance, index))

@@ -1,0 +1,231 @@
+"""OS definitions on this node: directories of scripts that install instances.
+
+Finds and judges them; running their scripts belongs to `os_scripts`. Specified in
+os-and-extstorage, section 1.
+"""
+
+import dataclasses
+import os
+import stat
+from typing import Any, Final
+
+from ganeti import errors, pathutils
+from ganeti.constants import os as words
+
+#: First version with variants, and with parameters and a verify script.
+_API_VARIANTS: Final = 15
+_API_PARAMETERS: Final = 20
+#: Separates an OS name from its variant.
+VARIANT_SEPARATOR: Final = "+"
+
+
+@dataclasses.dataclass(frozen=True)
+class OsDefinition:
+    """One usable OS definition.
+
+    Attributes:
+        name: without a variant.
+        path: its directory.
+        api_versions: those it has and we know, ascending; never empty.
+        variants: names, in the order of its file.
+        parameters: ``(name, text)``, in the order of its file.
+        scripts: path by script name.
+    """
+
+    name: str
+    path: str
+    api_versions: tuple[int, ...]
+    variants: tuple[str, ...]
+    parameters: tuple[tuple[str, str], ...]
+    scripts: dict[str, str]
+
+    @property
+    def api_version(self) -> int:
+        """The version to be used."""
+        return self.api_versions[-1]
+
+    @property
+    def is_trusted(self) -> bool:
+        """Tell whether its create script may run on the node itself."""
+        return words.OS_SCRIPT_CREATE in self.scripts
+
+    def check_variant(self, full_name: str) -> str:
+        """Return the variant in ``name+variant``, empty without one.
+
+        Raises:
+            OpExecError: wanted or unknown variant.
+        """
+        variant = split_name(full_name)[1]
+        if not self.variants:
+            if variant:
+                raise errors.OpExecError(
+                    f"OS {self.name}: has no variants, found {variant}"
+                )
+            return ""
+        if not variant:
+            raise errors.OpExecError(f"OS {self.name}: name must include a variant")
+        if variant not in self.variants:
+            raise errors.OpExecError(
+                f"OS {self.name}: wanted a variant of {', '.join(self.variants)},"
+                f" found {variant}"
+            )
+        return variant
+
+
+class _InvalidError(Exception):
+    """What is wrong with a directory of an OS definition."""
+
+
+def split_name(full_name: str) -> tuple[str, str]:
+    """Return OS name and variant, which may be empty."""
+    name, _, variant = full_name.partition(VARIANT_SEPARATOR)
+    return name, variant
+
+
+def find(paths: pathutils.Paths, full_name: str) -> OsDefinition:
+    """Return the OS definition of a name with or without a variant.
+
+    Raises:
+        OpExecError: there is none, or it is not valid.
+    """
+    name = split_name(full_name)[0]
+    directory = _locate(paths, name)
+    if directory is None:
+        raise errors.OpExecError(
+            f"OS {name}: not found in {', '.join(paths.os_search_path)}"
+        )
+    try:
+        return _read(name, directory)
+    except _InvalidError as err:
+        raise errors.OpExecError(f"OS {name}: {directory}: {err}") from err
+
+
+def _locate(paths: pathutils.Paths, name: str) -> str | None:
+    if not name or "/" in name or name.startswith("."):
+        return None
+    candidates = (f"{root}/{name}" for root in paths.os_search_path)
+    return next((path for path in candidates if os.path.isdir(path)), None)
+
+
+def diagnose(paths: pathutils.Paths) -> list[list[Any]]:
+    """Return all OS definitions in wire form; later ones of a name are hidden.
+
+    Shape: ``[name, path, ok, message, [variant], [[parameter, text]], [API version],
+    trusted]``, in search order, then by name.
+    """
+    return [
+        _diagnose_one(name, f"{root}/{name}")
+        for root in paths.os_search_path
+        for name in _subdirectories(root)
+    ]
+
+
+def _subdirectories(root: str) -> list[str]:
+    try:
+        names = sorted(os.listdir(root))
+    except OSError:
+        return []
+    return [
+        name
+        for name in names
+        if not name.startswith(".") and os.path.isdir(f"{root}/{name}")
+    ]
+
+
+def _diagnose_one(name: str, path: str) -> list[Any]:
+    try:
+        found = _read(name, path)
+    except _InvalidError as err:
+        return [name, path, False, str(err), [], [], [], True]
+    return [
+        name,
+        path,
+        True,
+        "",
+        list(found.variants),
+        [list(row) for row in found.parameters],
+        list(found.api_versions),
+        found.is_trusted,
+    ]
+
+
+def _read(name: str, path: str) -> OsDefinition:
+    versions = _api_versions(path)
+    newest = versions[-1]
+    variants: tuple[str, ...] = ()
+    parameters: tuple[tuple[str, str], ...] = ()
+    if newest >= _API_VARIANTS:
+        variants = tuple(_lines(path, words.OS_VARIANTS_FILE, required=False))
+    if newest >= _API_PARAMETERS:
+        rows = _lines(path, words.OS_PARAMETERS_FILE, required=True)
+        parameters = tuple(_parameter(row) for row in rows)
+    return OsDefinition(
+        name, path, versions, variants, parameters, _scripts(path, newest)
+    )
+
+
+def _api_versions(path: str) -> tuple[int, ...]:
+    lines = _lines(path, words.OS_API_FILE, required=True)
+    try:
+        found = {int(line) for line in lines}
+    except ValueError:
+        raise _InvalidError(
+            f"{words.OS_API_FILE}: wanted one number a line, found {lines}"
+        ) from None
+    known = sorted(found & set(words.OS_API_VERSIONS))
+    if not known:
+        raise _InvalidError(
+            f"API version: wanted one of {list(words.OS_API_VERSIONS)}, found"
+            f" {sorted(found)}"
+        )
+    return tuple(known)
+
+
+def _lines(path: str, name: str, *, required: bool) -> list[str]:
+    file = f"{path}/{name}"
+    if not required and not os.path.lexists(file):
+        return []
+    _require_regular(file, name)
+    try:
+        with open(file, encoding="utf-8") as src:
+            lines = [line.strip() for line in src]
+    except (OSError, UnicodeDecodeError) as err:
+        raise _InvalidError(f"{name}: cannot be read: {err}") from err
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def _parameter(row: str) -> tuple[str, str]:
+    name, _, text = row.partition(" ")
+    return name, text.strip()
+
+
+def _scripts(path: str, api_version: int) -> dict[str, str]:
+    wanted = [
+        words.OS_SCRIPT_EXPORT,
+        words.OS_SCRIPT_IMPORT,
+        words.OS_SCRIPT_RENAME,
+    ]
+    if api_version >= _API_PARAMETERS:
+        wanted.append(words.OS_SCRIPT_VERIFY)
+    either = [words.OS_SCRIPT_CREATE, words.OS_SCRIPT_CREATE_UNTRUSTED]
+    present = [name for name in either if os.path.lexists(f"{path}/{name}")]
+    if not present:
+        raise _InvalidError(f"script {' or '.join(either)}: not found")
+    found = {}
+    for name in wanted + present:
+        file = f"{path}/{name}"
+        mode = _require_regular(file, f"script {name}")
+        if not mode & stat.S_IXUSR:
+            raise _InvalidError(f"script {name}: not executable")
+        found[name] = file
+    return found
+
+
+def _require_regular(file: str, what: str) -> int:
+    try:
+        mode = os.stat(file).st_mode
+    except OSError as err:
+        raise _InvalidError(f"{what}: {err.strerror}") from err
+    if not stat.S_ISREG(mode):
+        raise _InvalidError(f"{what}: wanted a regular file")
+    return mode

@@ -1,0 +1,116 @@
+"""The environment of OS scripts: everything they may know, as plain functions.
+
+Nothing of the daemon's own environment is passed on. Specified in
+os-and-extstorage, section 2.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ganeti import process, storage
+from ganeti.backend.os_definitions import OsDefinition
+from ganeti.backend.registry import Node
+from ganeti.objects.filled import DiskX, InstanceX, NicX
+
+
+def core(
+    definition: OsDefinition,
+    variant: str,
+    osparams: Mapping[str, Any],
+    debug: int,
+) -> dict[str, str]:
+    """Return the part that does not speak of an instance."""
+    found = {
+        "OS_API_VERSION": str(definition.api_version),
+        "OS_NAME": definition.name,
+        "OS_VARIANT": variant,
+        "DEBUG_LEVEL": str(debug),
+        "PATH": process.SAFE_PATH,
+    }
+    for name, value in osparams.items():
+        found[f"OSP_{name.upper().replace('-', '_')}"] = _text(value)
+    return found
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def all_osparams(instance: InstanceX) -> dict[str, Any]:
+    """Return public, private and secret OS parameters together."""
+    return {
+        **instance.osparams,
+        **instance.osparams_private,
+        **instance.osparams_secret,
+    }
+
+
+def instance_environment(
+    node: Node,
+    instance: InstanceX,
+    definition: OsDefinition,
+    *,
+    variant: str,
+    debug: int,
+) -> dict[str, str]:
+    """Return the whole environment of a script for one instance."""
+    found = core(definition, variant, all_osparams(instance), debug)
+    found |= {
+        "INSTANCE_NAME": instance.name,
+        "INSTANCE_OS": instance.os,
+        "INSTANCE_UUID": instance.uuid,
+        "INSTANCE_CTIME": _text(instance.ctime),
+        "INSTANCE_MTIME": _text(instance.mtime),
+        "INSTANCE_PRIMARY_NODE": instance.primary_node,
+        "INSTANCE_SECONDARY_NODES": " ".join(instance.secondary_nodes),
+        "HYPERVISOR": instance.hypervisor,
+        "DISK_COUNT": str(len(instance.disks_info)),
+        "NIC_COUNT": str(len(instance.nics)),
+    }
+    for name, value in instance.beparams.items():
+        found[f"INSTANCE_BE_{name}"] = _text(value)
+    for name, value in instance.hvparams.items():
+        found[f"INSTANCE_HV_{name}"] = _text(value)
+    for index, disk in enumerate(instance.disks_info):
+        found |= _disk(node, index, disk, instance.hvparams)
+    for index, nic in enumerate(instance.nics):
+        found |= _nic(index, nic, instance.hvparams)
+    return found
+
+
+def _disk(
+    node: Node, index: int, disk: DiskX, hvparams: Mapping[str, Any]
+) -> dict[str, str]:
+    device = storage.device(node.paths, disk)
+    is_file = disk.dev_type in {"file", "sharedfile"}
+    values = {
+        "PATH": device.path,
+        "URI": _text(device.uri),
+        "ACCESS": disk.mode,
+        "UUID": disk.uuid,
+        "NAME": _text(disk.name),
+        "SIZE": str(disk.size),
+        "BACKEND_TYPE": f"file:{disk.logical_id[0]}" if is_file else "block",
+    }
+    if "disk_type" in hvparams:
+        values["FRONTEND_TYPE"] = _text(hvparams["disk_type"])
+    return {f"DISK_{index}_{key}": value for key, value in values.items()}
+
+
+def _nic(index: int, nic: NicX, hvparams: Mapping[str, Any]) -> dict[str, str]:
+    mode, link = nic.nicparams.get("mode", ""), _text(nic.nicparams.get("link"))
+    values = {
+        "MAC": nic.mac,
+        "UUID": nic.uuid,
+        "NAME": _text(nic.name),
+        "IP": _text(nic.ip),
+        "MODE": mode,
+        "LINK": link,
+    }
+    if mode == "bridged":
+        values["BRIDGE"] = link
+    if "nic_type" in hvparams:
+        values["FRONTEND_TYPE"] = _text(hvparams["nic_type"])
+    if nic.netinfo is not None:
+        values |= nic.netinfo.environment()
+    return {f"NIC_{index}_{key}": value for key, value in values.items()}

@@ -1,0 +1,198 @@
+"""Procedures that use OS definitions, and the running of their scripts."""
+
+import dataclasses
+import os
+import time
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.backend import os_definitions, os_environment
+from ganeti.backend.os_definitions import OsDefinition
+from ganeti.backend.registry import Node, procedure
+from ganeti.constants import os as words
+from ganeti.hypervisor.base import check_instance_name
+from ganeti.objects.filled import InstanceX
+
+#: Lines of a failed script's log that go into the error.
+_TAIL_LINES: Final = 20
+#: Of those, how much of the file's end is read.
+_TAIL_BYTES: Final = 16384
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """A script ready to be run: by a transfer, which owns its input and output."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str
+
+
+@procedure("os_diagnose")
+def os_diagnose(node: Node) -> list[list[Any]]:
+    """Return all OS definitions of this node."""
+    return os_definitions.diagnose(node.paths)
+
+
+@procedure("os_validate")
+def os_validate(
+    node: Node,
+    required: bool,
+    name: str,
+    checks: list[str],
+    params: dict[str, Any],
+    force_variant: bool,
+) -> bool:
+    """Check OS parameters with the OS definition's verify script.
+
+    Returns:
+        false when the OS is not on this node and need not be.
+    """
+    if unknown := set(checks) - {words.OS_VALIDATE_PARAMETERS}:
+        raise errors.OpExecError(
+            f"OS {name}: unknown checks {', '.join(sorted(unknown))}"
+        )
+    try:
+        definition = os_definitions.find(node.paths, name)
+    except errors.OpExecError:
+        if required:
+            raise
+        return False
+    variant = _variant(definition, name, force=force_variant)
+    if words.OS_SCRIPT_VERIFY not in definition.scripts or not checks:
+        return True
+    known = {row[0] for row in definition.parameters}
+    if unknown := set(params) - known:
+        raise errors.OpExecError(
+            f"OS {name}: unknown parameters {', '.join(sorted(unknown))}"
+        )
+    result = node.process.run(
+        [definition.scripts[words.OS_SCRIPT_VERIFY], *checks],
+        env=os_environment.core(definition, variant, params, 0),
+        cwd=definition.path,
+    )
+    if result.failed:
+        lines = result.output.splitlines()[-_TAIL_LINES:]
+        raise errors.OpExecError(
+            f"OS {name}: verify script {result.reason}: {' / '.join(lines)}"
+        )
+    return True
+
+
+def _variant(definition: OsDefinition, full_name: str, *, force: bool) -> str:
+    if force:
+        return os_definitions.split_name(full_name)[1]
+    return definition.check_variant(full_name)
+
+
+@procedure("instance_os_add")
+def instance_os_add(
+    node: Node, instance_osp: InstanceX, reinstall: bool, debug: int
+) -> None:
+    """Install an instance's OS on its disks."""
+    definition = os_definitions.find(node.paths, instance_osp.os)
+    if not definition.is_trusted:
+        raise errors.OpExecError(
+            f"OS {definition.name}: its create script is not trusted and would need a"
+            " helper virtual machine, which this node does not offer"
+        )
+    extra = {"INSTANCE_REINSTALL": "1"} if reinstall else {}
+    action = "reinstall" if reinstall else "add"
+    _run(node, instance_osp, definition, _Script("create", action, extra, debug))
+
+
+@procedure("instance_run_rename")
+def instance_run_rename(
+    node: Node, instance: InstanceX, old_name: str, debug: int
+) -> None:
+    """Tell an instance's OS its new name."""
+    definition = os_definitions.find(node.paths, instance.os)
+    extra = {"OLD_INSTANCE_NAME": old_name}
+    _run(node, instance, definition, _Script("rename", "rename", extra, debug))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Script:
+    name: str
+    action: str
+    extra: dict[str, str]
+    debug: int
+
+
+def _run(
+    node: Node, instance: InstanceX, definition: OsDefinition, script: _Script
+) -> None:
+    env = os_environment.instance_environment(
+        node,
+        instance,
+        definition,
+        variant=os_definitions.split_name(instance.os)[1],
+        debug=script.debug,
+    )
+    log = log_file(node, script.action, instance)
+    result = node.process.run(
+        [definition.scripts[script.name]],
+        env=env | script.extra,
+        cwd=definition.path,
+        output_file=log,
+    )
+    if result.failed:
+        raise errors.OpExecError(
+            f"instance {instance.name}: OS {script.name} script {result.reason}, last"
+            f" lines of {log}: {' / '.join(tail(log))}"
+        )
+
+
+def log_file(
+    node: Node, action: str, instance: InstanceX, component: str | None = None
+) -> str:
+    """Make an empty log file for a script, for root alone, and return its path."""
+    directory = f"{node.paths.log_dir}/os"
+    os.makedirs(directory, mode=0o750, exist_ok=True)
+    stamp = time.strftime("%Y-%m-%d_%H_%M_%S", time.localtime(node.clock.time()))
+    name = instance.os.replace("/", "_")
+    parts = [action, name, check_instance_name(instance.name), component, stamp]
+    path = f"{directory}/{'-'.join(part for part in parts if part)}.log"
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640))
+    return path
+
+
+def tail(path: str) -> list[str]:
+    """Return the last lines of a log."""
+    with open(path, "rb") as src:
+        size = src.seek(0, os.SEEK_END)
+        src.seek(max(0, size - _TAIL_BYTES))
+        text = src.read().decode(errors="replace")
+    return text.splitlines()[-_TAIL_LINES:]
+
+
+def transfer_command(node: Node, instance: InstanceX, mode: str, index: int) -> Command:
+    """Return the script that exports one disk to its output, or imports its input.
+
+    Args:
+        node: this node.
+        instance: its record.
+        mode: ``export`` or ``import``.
+        index: of the disk.
+
+    Raises:
+        OpExecError: the OS is not on this node.
+    """
+    definition = os_definitions.find(node.paths, instance.os)
+    env = os_environment.instance_environment(
+        node,
+        instance,
+        definition,
+        variant=os_definitions.split_name(instance.os)[1],
+        debug=0,
+    )
+    prefix = mode.upper()
+    path = env[f"DISK_{index}_PATH"]
+    env |= {
+        f"{prefix}_DEVICE": path,
+        f"{prefix}_DISK_PATH": path,
+        f"{prefix}_INDEX": str(index),
+    }
+    if mode == words.OS_SCRIPT_EXPORT:
+        env["EXPORT_DISK_URI"] = env[f"DISK_{index}_URI"]
+    return Command((definition.scripts[mode],), env, definition.path)

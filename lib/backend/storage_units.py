@@ -1,0 +1,63 @@
+"""Procedures for storage units and directories of disk files."""
+
+from typing import Any
+
+from ganeti import errors
+from ganeti.backend.registry import Node, procedure
+from ganeti.storage import files, space
+
+
+@procedure("storage_list")
+def storage_list(
+    node: Node, su_name: str, su_args: list[Any], name: str | None, fields: list[str]
+) -> list[list[Any]]:
+    """Return one row of field values for each storage unit."""
+    return space.list_units(node.paths, su_name, su_args, name, fields)
+
+
+@procedure("storage_modify")
+def storage_modify(
+    node: Node, su_name: str, su_args: list[Any], name: str, changes: dict[str, Any]
+) -> None:
+    """Refuse: no field of the storage offered here can be changed."""
+    del node, su_args
+    raise errors.StorageError(
+        f"storage type {su_name}: unit {name}: cannot change"
+        f" {', '.join(sorted(changes)) or 'anything'}"
+    )
+
+
+@procedure("storage_execute")
+def storage_execute(
+    node: Node, su_name: str, su_args: list[Any], name: str, op: str
+) -> None:
+    """Refuse: the storage offered here has no operations."""
+    del node, su_args
+    raise errors.StorageError(f"storage type {su_name}: unit {name}: cannot {op}")
+
+
+@procedure("file_storage_dir_create")
+def file_storage_dir_create(node: Node, file_storage_dir: str) -> None:
+    """Make a directory for disks; there already is fine."""
+    files.make_directory(node.paths, file_storage_dir)
+
+
+@procedure("file_storage_dir_remove")
+def file_storage_dir_remove(node: Node, file_storage_dir: str) -> None:
+    """Remove an empty directory of disks; gone already is fine."""
+    files.remove_directory(node.paths, file_storage_dir)
+
+
+@procedure("file_storage_dir_rename")
+def file_storage_dir_rename(
+    node: Node, old_file_storage_dir: str, new_file_storage_dir: str
+) -> None:
+    """Rename a directory of disks; renamed already is fine."""
+    files.rename_directory(node.paths, old_file_storage_dir, new_file_storage_dir)
+
+
+def space_reports(
+    node: Node, units: list[tuple[str, str, list[Any]]]
+) -> list[space.Report | None]:
+    """Return a report for each ``(type, key, parameters)``, for ``node_info``."""
+    return [space.report(node.paths, kind, key) for kind, key, _ in units]

@@ -1,0 +1,100 @@
+"""What the caller of cluster init and node join decides."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+#: Tells a person how it goes; one line without newline.
+Feedback = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InitOptions:
+    """A new cluster, as ``gnt-cluster init`` describes it.
+
+    None means: take the built-in default. Parameter dicts may hold texts; they are
+    brought into their types and checked. ``ipolicy`` has the keys of a policy.
+    """
+
+    cluster_name: str
+    enabled_hypervisors: tuple[str, ...] | None = None
+    enabled_disk_templates: tuple[str, ...] | None = None
+    hvparams: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    beparams: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    nicparams: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    ndparams: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    diskparams: Mapping[str, Mapping[str, Any]] = dataclasses.field(
+        default_factory=dict
+    )
+    ipolicy: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    hv_state: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    disk_state: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    candidate_pool_size: int | None = None
+    mac_prefix: str | None = None
+    master_netdev: str | None = None
+    master_netmask: int | None = None
+    primary_ip_version: int = 4
+    secondary_ip: str | None = None
+    vg_name: str | None = None
+    drbd_helper: str | None = None
+    file_storage_dir: str | None = None
+    shared_file_storage_dir: str | None = None
+    gluster_storage_dir: str | None = None
+    modify_etc_hosts: bool = True
+    modify_ssh_setup: bool = True
+    ssh_key_type: str | None = None
+    ssh_key_bits: int | None = None
+    maintain_node_health: bool = False
+    uid_pool: tuple[tuple[int, int], ...] = ()
+    default_iallocator: str | None = None
+    default_iallocator_params: Mapping[str, Any] = dataclasses.field(
+        default_factory=dict
+    )
+    prealloc_wipe_disks: bool = False
+    use_external_mip_script: bool = False
+    install_image: str = ""
+    zeroing_image: str = ""
+    compression_tools: tuple[str, ...] | None = None
+    enabled_user_shutdown: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JoinRequest:
+    """A node to prepare for the cluster, before OP_NODE_ADD.
+
+    Attributes:
+        name: as typed; looked up.
+        readd: the node is known and comes back.
+        group: name of its node group, None for the only one.
+        secondary_ip: for new nodes.
+        ssh_key_check: false takes any host key.
+        ssh_port: None for the port of its group or the cluster.
+        ask_host_key: decides about an unknown host key: (host, type, fingerprint).
+        ask_password: gives the password of an account, None gives up.
+        debug: the tools on the node log more.
+    """
+
+    name: str
+    readd: bool = False
+    group: str | None = None
+    secondary_ip: str | None = None
+    ssh_key_check: bool = True
+    ssh_port: int | None = None
+    ask_host_key: Callable[[str, str, str], bool] | None = None
+    ask_password: Callable[[str], str | None] | None = None
+    debug: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Joined:
+    """A node that is ready for OP_NODE_ADD.
+
+    Attributes:
+        name: its full name.
+        primary_ip: its address.
+        secondary_ip: to be given to the opcode, None for the primary address.
+    """
+
+    name: str
+    primary_ip: str
+    secondary_ip: str | None

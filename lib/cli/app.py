@@ -1,0 +1,174 @@
+"""From argv to the exit code of a program."""
+
+import importlib
+import os
+import sys
+import time
+from typing import Final
+
+from ganeti import errors
+from ganeti.cli import parser
+from ganeti.cli.context import Context, Doors, real_doors
+from ganeti.cli.model import Command, Program
+from ganeti.constants import exitcodes
+
+_EXIT_USAGE: Final = 2
+_RED: Final = "\033[1;31m"
+_PLAIN: Final = "\033[0m"
+
+
+class SubmittedError(Exception):
+    """A job was submitted and is not waited for; the argument is its id."""
+
+
+class CommandError(Exception):
+    """The command refuses or failed: text for stderr (may be empty), exit code."""
+
+    def __init__(self, text: str, code: int = exitcodes.EXIT_FAILURE) -> None:
+        super().__init__(text)
+        self.text = text
+        self.code = code
+
+
+def main(
+    program: Program, argv: list[str] | None = None, *, doors: Doors | None = None
+) -> int:
+    """Run a program; return its exit code.
+
+    Args:
+        program: the table of its commands.
+        argv: words after the program's name, by default those of this process.
+        doors: ways to the world, by default those of this process.
+    """
+    words = sys.argv[1:] if argv is None else argv
+    doors = real_doors() if doors is None else doors
+    try:
+        code = _run(program, words, doors)
+        doors.stdout.flush()
+    except BrokenPipeError:
+        _silence(doors)
+        return exitcodes.EXIT_FAILURE
+    except KeyboardInterrupt:
+        doors.stderr.write(
+            "\nAborted. Jobs that were already submitted may go on running in the"
+            " background; see 'gnt-job list'.\n"
+        )
+        return exitcodes.EXIT_FAILURE
+    return code
+
+
+def _silence(doors: Doors) -> None:
+    """Keep the interpreter from complaining about the lost reader at its end."""
+    if doors.stdout is sys.stdout:
+        null = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(null, stream.fileno())
+
+
+def _run(program: Program, words: list[str], doors: Doors) -> int:
+    first = words[0] if words else ""
+    if first == "--version":
+        from ganeti.cli import version
+
+        doors.stdout.write(f"{version.text(program.name)}\n")
+        return exitcodes.EXIT_SUCCESS
+    command = program.find(first)
+    if command is None:
+        from ganeti.cli import usage
+
+        doors.stdout.write(f"{usage.command_list(program)}\n")
+        asked = first in ("--help", "-h")
+        return exitcodes.EXIT_SUCCESS if asked else exitcodes.EXIT_FAILURE
+    rest = _defaults(program, command, doors) + words[1:]
+    return _run_command(Context(program, command, first, doors=doors), rest)
+
+
+def _defaults(program: Program, command: Command, doors: Doors) -> list[str]:
+    if command.name != "list" or not program.list_defaults:
+        return []
+    text = doors.environ.get(program.list_defaults, "")
+    if not text:
+        return []
+    import shlex
+
+    return shlex.split(text)
+
+
+def _run_command(ctx: Context, words: list[str]) -> int:
+    try:
+        return _checked_run(ctx, words)
+    except parser.UsageError as err:
+        from ganeti.cli import usage
+
+        ctx.err(f"Usage: {usage.synopsis(ctx.program, ctx.command)}\n")
+        ctx.err(f"{ctx.program.name}: error: {err}")
+        return _EXIT_USAGE
+    except SubmittedError as err:
+        ctx.err(f"JobID: {err}")
+        return exitcodes.EXIT_SUCCESS
+    except CommandError as err:
+        if err.text:
+            _complain(ctx, err.text)
+        return err.code
+    except errors.GenericError as err:
+        return _report(ctx, err)
+    finally:
+        ctx.progress("")
+
+
+def _checked_run(ctx: Context, words: list[str]) -> int:
+    ctx.opts, ctx.args, warnings = parser.parse(ctx.command, words)
+    if ctx.opts.help:
+        from ganeti.cli import usage
+
+        ctx.out(usage.command_help(ctx.program, ctx.command))
+        return exitcodes.EXIT_SUCCESS
+    for text in warnings:
+        ctx.err(f"Warning: {text}")
+    try:
+        parser.check_count(ctx.command, ctx.args)
+    except errors.GenericError as err:
+        raise CommandError(str(err)) from err
+    log(ctx, f"started by uid {os.getuid()}")
+    module, _, function = ctx.command.run.partition(":")
+    run = getattr(importlib.import_module(f"ganeti.{module}"), function)
+    code: int | None = run(ctx)
+    return exitcodes.EXIT_SUCCESS if code is None else code
+
+
+def _report(ctx: Context, err: errors.GenericError) -> int:
+    from ganeti.cli import failures
+
+    if isinstance(err, errors.NoMasterError):
+        text, code = failures.describe_unreachable(err, ctx.paths)
+    else:
+        text, code = failures.describe(err)
+    _complain(ctx, text)
+    return code
+
+
+def _complain(ctx: Context, text: str) -> None:
+    for line in text.splitlines():
+        log(ctx, line, level="ERROR")
+    if ctx.doors.stderr.isatty() and not ctx.doors.environ.get("NO_COLOR"):
+        text = f"{_RED}{text}{_PLAIN}"
+    ctx.err(text)
+
+
+def log(ctx: Context, text: str, *, level: str = "INFO") -> None:
+    """Add a line to the log of commands, and to stderr with ``-d``.
+
+    Option values are not logged: they may be secret.
+    """
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ctx.doors.now()))
+    name = f"{ctx.program.name} {ctx.word}"
+    line = f"{stamp}: '{name}' pid={os.getpid()} {level} {text}"
+    if ctx.option("debug", 0):
+        ctx.err(line)
+    try:
+        path = f"{ctx.paths.log_dir}/commands.log"
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    except (OSError, errors.ConfigurationError):
+        return  # not installed here, or not allowed: the command works all the same
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        stream.write(f"{line}\n")

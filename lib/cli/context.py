@@ -1,0 +1,139 @@
+"""What a running command holds: its options, its node's paths, output, the master.
+
+One `Context` is made per run by `app.main` and passed to the command. Nothing here
+knows what commands do.
+"""
+
+import functools
+import io
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol, TextIO
+
+from ganeti import pathutils
+from ganeti.cli.model import Command, Program
+from ganeti.cli.parser import Values
+
+
+class Master(Protocol):
+    """The connection to the master daemon; see `ganeti.luxi`."""
+
+    def call(self, method: str, args: list[Any], /) -> Any:
+        """Return the result of one method."""
+
+
+class Doors(NamedTuple):
+    """Ways from a command to the world; tests put their own in."""
+
+    environ: Mapping[str, str]
+    connect: Callable[[pathutils.Paths], Master]
+    stdout: TextIO
+    stderr: TextIO
+    stdin: TextIO
+    open_terminal: Callable[[], TextIO | None]
+    now: Callable[[], float]
+
+
+def connect(paths: pathutils.Paths) -> Master:
+    """Return a connection to this node's master daemon; made at the first call."""
+    from ganeti import luxi
+
+    client: Master = luxi.Client.of_node(paths)
+    return client
+
+
+def open_terminal() -> TextIO | None:
+    """Return the controlling terminal for questions, None without one."""
+    try:
+        raw = io.FileIO(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY), "r+")
+    except OSError:
+        return None
+    # A terminal cannot seek, so one buffer for both directions is not possible.
+    pair: Any = io.BufferedRWPair(raw, raw)
+    return io.TextIOWrapper(pair, line_buffering=True, write_through=True)
+
+
+def real_doors() -> Doors:
+    """Return the doors of this process."""
+    return Doors(
+        environ=os.environ,
+        connect=connect,
+        stdout=sys.stdout,
+        stderr=sys.stderr,
+        stdin=sys.stdin,
+        open_terminal=open_terminal,
+        now=time.time,
+    )
+
+
+class Context:
+    """One run of one command.
+
+    Attributes:
+        program: the program's row.
+        command: the command's row.
+        word: the command as typed, perhaps an alias.
+        opts: option values by name.
+        args: positional arguments.
+        doors: ways to the world.
+        progress_text: what is shown on the terminal's last line just now.
+    """
+
+    def __init__(
+        self, program: Program, command: Command, word: str, *, doors: Doors
+    ) -> None:
+        self.program = program
+        self.command = command
+        self.word = word
+        self.doors = doors
+        self.opts = Values()
+        self.args: list[str] = []
+        self.progress_text = ""
+        self._master: Master | None = None
+
+    @functools.cached_property
+    def paths(self) -> pathutils.Paths:
+        """Places on this node."""
+        return pathutils.from_environ(self.doors.environ)
+
+    def call(self, method: str, *args: Any) -> Any:
+        """Return the result of a LUXI method.
+
+        Raises:
+            GenericError: whatever the master answered, or that it is not there.
+        """
+        if self._master is None:
+            self._master = self.doors.connect(self.paths)
+        return self._master.call(method, list(args))
+
+    def out(self, text: str = "") -> None:
+        """Print lines on stdout."""
+        self.progress("")
+        self.doors.stdout.write(f"{text}\n")
+        self.doors.stdout.flush()
+
+    def err(self, text: str = "") -> None:
+        """Print lines on stderr."""
+        self.progress("")
+        self.doors.stderr.write(f"{text}\n")
+        self.doors.stderr.flush()
+
+    def progress(self, text: str) -> None:
+        """Show what is going on in the terminal's last line; empty takes it away."""
+        if text == self.progress_text:
+            return
+        blank = " " * len(self.progress_text)
+        self.progress_text = text
+        self.doors.stderr.write(f"\r{blank}\r{text}")
+        self.doors.stderr.flush()
+
+    @property
+    def shows_progress(self) -> bool:
+        """Tell whether somebody watches stderr."""
+        return self.doors.stderr.isatty()
+
+    def option(self, name: str, default: Any = None) -> Any:
+        """Return an option that not every command has."""
+        return vars(self.opts).get(name, default)

@@ -1,0 +1,169 @@
+"""Several jobs: submit them together, wait for all, print what they say."""
+
+from typing import Any, Final, NamedTuple
+
+from ganeti import errors
+from ganeti.cli import failures, jobs
+from ganeti.cli.context import Context
+
+#: Of so many jobs the next one to watch is chosen.
+_WINDOW: Final = 25
+_NOT_STARTED: Final = ("queued", "waiting", "canceling")
+
+
+class Outcome(NamedTuple):
+    """What became of one job.
+
+    Attributes:
+        label: what it worked on, may be empty.
+        success: it ended well.
+        result: results of its opcodes, or the error's text.
+        job_id: None if it could not be submitted.
+    """
+
+    label: str
+    success: bool
+    result: Any
+    job_id: int | None
+
+
+class Executor:
+    """Collects jobs, submits them in one call, and waits for all.
+
+    Args:
+        ctx: the command.
+        generic: give the opcodes reason trail, priority and so on.
+    """
+
+    def __init__(self, ctx: Context, *, generic: bool = True) -> None:
+        self._ctx = ctx
+        self._generic = generic
+        self._queue: list[tuple[str, list[jobs.Op]]] = []
+        self._submitted: list[tuple[str, int]] = []
+        self._refused: list[Outcome] = []
+
+    def add(self, label: str, *ops: jobs.Op) -> None:
+        """Add a job; it is submitted later."""
+        if self._generic:
+            ops = tuple(jobs.with_generic(self._ctx, op) for op in ops)
+        self._queue.append((label, list(ops)))
+
+    def adopt(self, job_list: list[Any]) -> None:
+        """Add jobs that the master submitted: ``[ok, id or text]`` each."""
+        for ok, value in job_list:
+            self._note("", ok, value)
+
+    def submit(self, *, each: bool = False) -> None:
+        """Submit what was added.
+
+        Args:
+            each: one call per job instead of one for all.
+        """
+        all_ops = [ops for _, ops in self._queue]
+        if each:
+            answers = [self._submit_one(ops) for ops in all_ops]
+        elif all_ops:
+            answers = jobs.explained(self._ctx, "SubmitManyJobs", all_ops, all_ops)
+        else:
+            answers = []
+        for (label, _), (ok, value) in zip(self._queue, answers, strict=True):
+            self._note(label, ok, value)
+        self._queue = []
+        if self._ctx.option("print_jobid"):
+            for _, job_id in self._submitted:
+                self._ctx.out(str(job_id))
+
+    def _submit_one(self, ops: list[jobs.Op]) -> list[Any]:
+        try:
+            return [True, jobs.submit(self._ctx, ops)]
+        except errors.GenericError as err:
+            return [False, str(err)]
+
+    def _note(self, label: str, ok: bool, value: Any) -> None:
+        if ok:
+            self._submitted.append((label, int(value)))
+        else:
+            self._refused.append(
+                Outcome(label, success=False, result=value, job_id=None)
+            )
+
+    def finish(self, *, quiet: bool = False) -> list[Outcome]:
+        """Submit what is left and wait for all jobs; return what became of them.
+
+        Args:
+            quiet: leave out the line with the ids.
+        """
+        self.submit()
+        ctx = self._ctx
+        if self._submitted and not quiet:
+            ids = ", ".join(str(job_id) for _, job_id in self._submitted)
+            ctx.out(f"Submitted jobs {ids}")
+        for refused in self._refused:
+            ctx.err(f"Failed to submit job{_for(refused.label)}: {refused.result}")
+        outcomes = list(self._refused)
+        pending = self._submitted
+        while pending:
+            label, job_id = pending.pop(self._choose(pending))
+            ctx.out(f"Waiting for job {job_id}{_for(label)} ...")
+            outcomes.append(self._wait(label, job_id))
+        self._submitted, self._refused = [], []
+        return outcomes
+
+    def _choose(self, pending: list[tuple[str, int]]) -> int:
+        """Return the place of a job that already runs, else the first."""
+        ids = [job_id for _, job_id in pending[:_WINDOW]]
+        if len(ids) == 1:
+            return 0
+        for index, row in enumerate(self._ctx.call("QueryJobs", ids, ["status"])):
+            if row is not None and row[0] not in (None, *_NOT_STARTED):
+                return index
+        return 0
+
+    def _wait(self, label: str, job_id: int) -> Outcome:
+        ctx = self._ctx
+        try:
+            result = jobs.wait(ctx, job_id, jobs.print_log(ctx))
+        except errors.JobLost:
+            ctx.err(
+                f"Job {job_id}{_for(label)} has been archived, cannot check its result"
+            )
+            return Outcome(label, success=False, result="job lost", job_id=job_id)
+        except errors.GenericError as err:
+            if isinstance(err, errors.LuxiError):
+                raise  # the connection is gone, not the job
+            text, _ = failures.describe(err)
+            ctx.err(f"Job {job_id}{_for(label)} has failed: {text}")
+            return Outcome(label, success=False, result=text, job_id=job_id)
+        return Outcome(label, success=True, result=result, job_id=job_id)
+
+    def finish_or_show(self, *, quiet: bool = False) -> bool:
+        """Wait for all jobs, or list them with ``--submit``; tell if all went well.
+
+        Args:
+            quiet: leave out the line with the ids when waiting.
+        """
+        ctx = self._ctx
+        if not ctx.opts.submit_only:
+            return all(outcome.success for outcome in self.finish(quiet=quiet))
+        self.submit()
+        for label, job_id in self._submitted:
+            ctx.out(f"{job_id}: {label}")
+        for refused in self._refused:
+            ctx.err(f"Failure for {refused.label}: {refused.result}")
+        return not self._refused
+
+
+def _for(label: str) -> str:
+    return f" for {label}" if label else ""
+
+
+def run_with_jobs(ctx: Context, operation: jobs.Op) -> list[Outcome]:
+    """Run an opcode whose result lists further jobs; wait for them too."""
+    return wait_for_jobs(ctx, jobs.submit_or_run(ctx, operation))
+
+
+def wait_for_jobs(ctx: Context, result: Any) -> list[Outcome]:
+    """Wait for the jobs that an opcode's result lists under ``jobs``."""
+    executor = Executor(ctx)
+    executor.adopt(result["jobs"])
+    return executor.finish()

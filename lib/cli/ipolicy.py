@@ -1,0 +1,186 @@
+"""Instance policies as options, as an info tree, and as a command line again."""
+
+import shlex
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.cli import tree, values
+from ganeti.cli.context import Context
+from ganeti.constants import ecodes, ipolicy
+
+_SIZES: Final = frozenset(("memory-size", "disk-size"))
+_DEFAULT: Final = "default"
+_SPLIT_OPTIONS: Final = {
+    "cpu-count": "ispecs_cpu_count",
+    "disk-count": "ispecs_disk_count",
+    "disk-size": "ispecs_disk_size",
+    "memory-size": "ispecs_mem_size",
+    "nic-count": "ispecs_nic_count",
+}
+
+
+def _refusal(text: str) -> errors.OpPrereqError:
+    return errors.OpPrereqError(text, ecodes.ECODE_INVAL)
+
+
+def _number(name: str, value: Any) -> int:
+    try:
+        return values.parse_size(str(value)) if name in _SIZES else int(value)
+    except (ValueError, values.BadValueError) as err:
+        raise _refusal(
+            f"instance spec {name}: wanted a number, found {value!r}"
+        ) from err
+
+
+def _specs(given: Mapping[str, Any], what: str) -> dict[str, int]:
+    unknown = sorted(set(given) - set(ipolicy.ISPECS_PARAMETERS))
+    if unknown:
+        raise _refusal(f"{what} specs: unknown {', '.join(unknown)}")
+    return {name: _number(name, value) for name, value in given.items()}
+
+
+def _bounds(alternatives: list[dict[str, dict[str, str]]]) -> list[dict[str, Any]]:
+    found = []
+    for alternative in alternatives:
+        if set(alternative) != set(ipolicy.ISPECS_MINMAX_KEYS):
+            raise _refusal("bounds specs: wanted one min and one max part each")
+        pair = {}
+        for key, given in alternative.items():
+            missing = sorted(set(ipolicy.ISPECS_PARAMETERS) - set(given))
+            if missing:
+                raise _refusal(f"{key} specs: missing {', '.join(missing)}")
+            pair[key] = _specs(given, key)
+        found.append(pair)
+    return found
+
+
+def from_options(ctx: Context, *, group: bool = False) -> dict[str, Any]:
+    """Return the policy that options ask for, empty without any.
+
+    Args:
+        ctx: the command.
+        group: the word ``default`` gives up the group's own value.
+
+    Raises:
+        OpPrereqError: options that do not go together, or a wrong value.
+    """
+    bounds, std = ctx.opts.ipolicy_bounds_specs, ctx.option("ipolicy_std_specs")
+    split = {
+        name: ctx.option(dest)
+        for name, dest in _SPLIT_OPTIONS.items()
+        if ctx.option(dest)
+    }
+    found: dict[str, Any] = {}
+    if split:
+        if bounds or std:
+            raise _refusal("--specs-* and --ipolicy-*-specs exclude each other")
+        found.update(_from_split(split))
+    if bounds is not None:
+        found[ipolicy.ISPECS_MINMAX] = _bounds(bounds)
+    if std is not None:
+        found[ipolicy.ISPECS_STD] = _specs(std, "standard")
+    templates = ctx.opts.ipolicy_disk_templates
+    if templates is not None:
+        dropped = group and templates == [_DEFAULT]
+        found[ipolicy.IPOLICY_DTS] = _DEFAULT if dropped else templates
+    for key, value in (
+        (ipolicy.IPOLICY_VCPU_RATIO, ctx.opts.ipolicy_vcpu_ratio),
+        (ipolicy.IPOLICY_SPINDLE_RATIO, ctx.opts.ipolicy_spindle_ratio),
+    ):
+        if value == _DEFAULT and not group:
+            raise _refusal(f"{key}: 'default' has no meaning for the cluster")
+        if value is not None:
+            found[key] = value
+    return found
+
+
+def _from_split(split: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a policy from ``--specs-X min=..,max=..,std=..``, filled with defaults."""
+    pair = {key: dict(specs) for key, specs in ipolicy.ISPECS_MINMAX_DEFAULTS.items()}
+    std = dict(ipolicy.IPOLICY_DEFAULTS[ipolicy.ISPECS_STD])  # type: ignore[call-overload]
+    parts = {**pair, ipolicy.ISPECS_STD: std}
+    for name, given in split.items():
+        for key, value in given.items():
+            if key not in parts:
+                raise _refusal(f"{name} specs: wanted min, max or std, found {key!r}")
+            parts[key][name] = _number(name, value)
+    return {ipolicy.ISPECS_MINMAX: [pair], ipolicy.ISPECS_STD: std}
+
+
+def to_tree(
+    policy: Mapping[str, Any], own: Mapping[str, Any] | None = None
+) -> tree.Pairs:
+    """Return the policy block of info commands.
+
+    Args:
+        policy: the policy in force.
+        own: for a group what it does not inherit; the rest is marked as default.
+    """
+    pairs = tree.Pairs()
+    inherits = own is not None and ipolicy.ISPECS_MINMAX not in own
+    bounds = [
+        tree.Pairs(
+            (f"{part}/{number}", _marked(bound[part], inherits=inherits))
+            for part in ("min", "max")
+        )
+        for number, bound in enumerate(policy.get(ipolicy.ISPECS_MINMAX, []))
+    ]
+    pairs.append(("bounds specs", bounds))
+    if own is None:
+        pairs.append(("std", policy.get(ipolicy.ISPECS_STD, {})))
+    templates = ", ".join(policy.get(ipolicy.IPOLICY_DTS, []))
+    pairs.append(
+        ("allowed disk templates", _value(templates, own, ipolicy.IPOLICY_DTS))
+    )
+    for key in (ipolicy.IPOLICY_SPINDLE_RATIO, ipolicy.IPOLICY_VCPU_RATIO):
+        if key in policy:
+            pairs.append((key, _value(policy[key], own, key)))
+    return pairs
+
+
+def _value(value: Any, own: Mapping[str, Any] | None, key: str) -> Any:
+    return value if own is None or key in own else f"default ({value})"
+
+
+def _marked(specs: Mapping[str, Any], *, inherits: bool) -> dict[str, Any]:
+    return {
+        name: f"default ({value})" if inherits else value
+        for name, value in specs.items()
+    }
+
+
+def to_options(policy: Mapping[str, Any]) -> list[str]:
+    """Return options that ask for the specs of this policy again."""
+    words = []
+    std = policy.get(ipolicy.ISPECS_STD)
+    if std:
+        words += ["--ipolicy-std-specs", _join(std)]
+    bounds = policy.get(ipolicy.ISPECS_MINMAX)
+    if bounds:
+        alternatives = (
+            "/".join(f"{part}:{_join(bound[part])}" for part in ("min", "max"))
+            for bound in bounds
+        )
+        words += ["--ipolicy-bounds-specs", "//".join(alternatives)]
+    return words
+
+
+def _join(specs: Mapping[str, Any]) -> str:
+    return ",".join(f"{name}={value}" for name, value in sorted(specs.items()))
+
+
+def show_cluster(ctx: Context) -> None:
+    """Print an ``init`` command with the cluster's specs."""
+    info = ctx.call("QueryClusterInfo")
+    words = ["gnt-cluster", "init", *to_options(info["ipolicy"]), info["name"]]
+    ctx.out(shlex.join(words))
+
+
+def show_groups(ctx: Context) -> None:
+    """Print an ``add`` command with the specs of each group."""
+    field = "ipolicy" if ctx.opts.include_defaults else "custom_ipolicy"
+    for name, policy in ctx.call("QueryGroups", ctx.args, ["name", field], False):
+        # A group has no standard specs of its own.
+        own = {key: item for key, item in policy.items() if key != ipolicy.ISPECS_STD}
+        ctx.out(shlex.join(["gnt-group", "add", *to_options(own), name]))

@@ -1,0 +1,232 @@
+"""One job: submit it, wait for it, print what it says.
+
+Opcodes are built as their wire form, so that a command need not load all opcode
+classes; what the master finds malformed is explained by `ganeti.opcodes`.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.cli.app import SubmittedError
+from ganeti.cli.context import Context
+from ganeti.cli.model import PRIORITIES
+from ganeti.cli.text import safe
+
+Op = dict[str, Any]
+#: Called with each message of a job: [serial, [seconds, microseconds], kind, content].
+OnLog = Callable[[list[Any]], None]
+
+_FINAL: Final = frozenset(("canceled", "success", "error"))
+#: After this long without change the user is told what the job waits for, in seconds.
+_NOTE_AFTER_S: Final = 60
+#: With a terminal: how often the last line says how long it takes, in seconds.
+_TICK_S: Final = 2
+_NOTES: Final = {
+    "queued": "Job {} is waiting in queue",
+    "waiting": "Job {} is trying to acquire all necessary locks",
+}
+_DOING: Final = {
+    "queued": "waiting in the queue",
+    "waiting": "waiting for locks",
+    "canceling": "being canceled",
+    "running": "running",
+}
+
+
+def op(op_id: str, /, **parameters: Any) -> Op:
+    """Return the wire form of an opcode; parameters that are None are left out."""
+    given = {name: value for name, value in parameters.items() if value is not None}
+    return {"OP_ID": op_id, **given}
+
+
+def with_generic(ctx: Context, operation: Op) -> Op:
+    """Return the opcode with debug level, dry run, priority and reason trail."""
+    now = int(ctx.doors.now() * 1_000_000_000)
+    trail: list[Any] = []
+    if ctx.opts.reason:
+        trail.append(["gnt:user", ctx.opts.reason, now])
+    trail.append([f"gnt:client:{ctx.program.name}", ctx.word, now])
+    full = {**operation, "debug_level": ctx.opts.debug, "reason": trail}
+    if ctx.option("dry_run"):
+        full["dry_run"] = True
+    priority = ctx.option("priority")
+    if priority in PRIORITIES:
+        full["priority"] = PRIORITIES[priority]
+    return full
+
+
+def submit(ctx: Context, ops: list[Op], *, drained: bool = False) -> int:
+    """Submit one job; return its id.
+
+    Args:
+        ctx: the command.
+        ops: its opcodes.
+        drained: submit even to a drained queue.
+
+    Raises:
+        OpPrereqError: an opcode is malformed.
+        GenericError: the master refuses.
+    """
+    method = "SubmitJobToDrainedQueue" if drained else "SubmitJob"
+    job_id: int = explained(ctx, method, ops, [ops])
+    return job_id
+
+
+def explained(
+    ctx: Context, method: str, argument: list[Any], jobs: list[list[Op]]
+) -> Any:
+    """Return the result of a submitting call; say which opcode is malformed."""
+    try:
+        return ctx.call(method, argument)
+    except errors.RequestError:
+        from ganeti import opcodes
+
+        for ops in jobs:
+            for operation in ops:
+                opcodes.decode(operation)
+        raise
+
+
+def print_log(ctx: Context) -> OnLog:
+    """Return what prints a job's messages on stdout."""
+
+    def show(entry: list[Any]) -> None:
+        _, (seconds, _), _, content = entry
+        ctx.out(f"{time.ctime(seconds)} {safe(str(content))}")
+
+    return show
+
+
+def wait(ctx: Context, job_id: int, on_log: OnLog | None) -> list[Any]:
+    """Wait for a job; return the results of its opcodes.
+
+    Args:
+        ctx: the command.
+        job_id: the job.
+        on_log: takes its messages, None to drop them.
+
+    Raises:
+        JobLost: the job is gone.
+        JobCanceled: it was canceled.
+        GenericError: the error of its first failed opcode.
+    """
+    status = _follow(ctx, job_id, on_log)
+    answer = ctx.call("QueryJobs", [job_id], ["opstatus", "opresult"])
+    if not answer or answer[0] is None or answer[0][0] is None:
+        raise errors.JobLost(f"Job with id {job_id} lost")
+    op_status, op_result = answer[0]
+    if status == "success":
+        results: list[Any] = op_result
+        return results
+    if status in ("canceled", "canceling"):
+        raise errors.JobCanceled("Job was canceled")
+    raise _failure(op_status, op_result)
+
+
+def _failure(op_status: list[str], op_result: list[Any]) -> errors.GenericError:
+    succeeded = False
+    for index, (status, result) in enumerate(zip(op_status, op_result, strict=True)):
+        if status == "success":
+            succeeded = True
+        elif status == "error":
+            known = errors.decode(result)
+            if known is not None:
+                return known
+            text = str(result)
+            if succeeded:
+                text = f"partial failure (opcode {index}): {text}"
+            return errors.OpExecError(text)
+    return errors.OpExecError(str(op_result))
+
+
+def _follow(ctx: Context, job_id: int, on_log: OnLog | None) -> str:
+    """Return the final status of a job once it has one."""
+    previous: list[Any] | None = None
+    serial: int | None = None
+    waiter = _Waiter(ctx, job_id)
+    while True:
+        answer = ctx.call(
+            "WaitForJobChange", job_id, ["status"], previous, serial, waiter.timeout_s
+        )
+        if answer == "nochange":
+            waiter.unchanged(str(previous[0]) if previous else "")
+            continue
+        info, entries = answer
+        status = info[0]
+        if status is None:
+            raise errors.JobLost(f"Job with id {job_id} lost")
+        for entry in entries or ():
+            serial = entry[0] if serial is None else max(serial, entry[0])
+            if on_log is not None:
+                on_log(entry)
+        if status in _FINAL:
+            return str(status)
+        if entries or info != previous:
+            waiter.changed(status)
+        else:
+            waiter.unchanged(status)
+        previous = info
+
+
+class _Waiter:
+    """Tells the user why nothing happens."""
+
+    def __init__(self, ctx: Context, job_id: int) -> None:
+        self.ctx = ctx
+        self.job_id = job_id
+        self.timeout_s = _TICK_S if ctx.shows_progress else _NOTE_AFTER_S
+        self.started = ctx.doors.now()
+        self.changed_at = self.started
+        self._noted: set[str] = set()
+
+    def changed(self, status: str) -> None:
+        """Take note that something happened."""
+        self.changed_at = self.ctx.doors.now()
+        self._show(status)
+
+    def unchanged(self, status: str) -> None:
+        """Say what the job waits for, once per state."""
+        if not self.ctx.shows_progress:
+            quiet = True
+        else:
+            quiet = self.ctx.doors.now() - self.changed_at >= _NOTE_AFTER_S
+        if quiet and status in _NOTES and status not in self._noted:
+            self._noted.add(status)
+            self.ctx.err(_NOTES[status].format(self.job_id))
+        self._show(status)
+
+    def _show(self, status: str) -> None:
+        elapsed = self.ctx.doors.now() - self.started
+        if self.ctx.shows_progress and elapsed >= _TICK_S:
+            doing = _DOING.get(status, status)
+            self.ctx.progress(f"job {self.job_id}: {doing}, {elapsed:.0f} s")
+
+
+def run(ctx: Context, operation: Op, *, generic: bool = True) -> Any:
+    """Submit an opcode as a job, wait and print its messages; return its result."""
+    ops = [with_generic(ctx, operation) if generic else operation]
+    return run_job(ctx, ops)[0]
+
+
+def run_job(ctx: Context, ops: list[Op], *, drained: bool = False) -> list[Any]:
+    """Submit these opcodes as one job and wait; return their results."""
+    job_id = submit(ctx, ops, drained=drained)
+    if ctx.option("print_jobid"):
+        ctx.out(str(job_id))
+    return wait(ctx, job_id, print_log(ctx))
+
+
+def submit_or_run(ctx: Context, operation: Op) -> Any:
+    """Like `run`, but with ``--submit`` do not wait.
+
+    Raises:
+        SubmittedError: with ``--submit``, after the job was submitted.
+    """
+    if not ctx.option("submit_only"):
+        return run(ctx, operation)
+    job_id = submit(ctx, [with_generic(ctx, operation)])
+    if ctx.option("print_jobid"):
+        ctx.out(str(job_id))
+    raise SubmittedError(job_id)

@@ -1,0 +1,209 @@
+"""List commands: ask the master for fields of objects and print them.
+
+The JSON form is a list with one object per row, field to value. A value that is not
+there is null, and the object's ``_status`` says why: unknown, nodata, unavail or
+offline by field.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from ganeti.cli import filters, table
+from ganeti.cli.context import Context
+from ganeti.constants import exitcodes
+from ganeti.constants import query as q
+
+_STATUS_WORDS: Final = {
+    q.RS_UNKNOWN: "unknown",
+    q.RS_NODATA: "nodata",
+    q.RS_UNAVAIL: "unavail",
+    q.RS_OFFLINE: "offline",
+}
+_KIND_WORDS: Final = {
+    q.QFT_UNKNOWN: "Unknown",
+    q.QFT_TEXT: "Text",
+    q.QFT_BOOL: "Boolean",
+    q.QFT_NUMBER: "Number",
+    q.QFT_NUMBER_FLOAT: "Floating-point number",
+    q.QFT_UNIT: "Storage size",
+    q.QFT_TIMESTAMP: "Timestamp",
+    q.QFT_OTHER: "Custom",
+}
+
+
+class Listing(NamedTuple):
+    """What a list command asks for.
+
+    Attributes:
+        resource: of queries, such as ``instance``.
+        formats: texts of values that are not those of their kind, by field.
+        name_field: what arguments are compared with.
+        numeric: arguments are numbers.
+    """
+
+    resource: str
+    formats: Mapping[str, table.Format] = {}
+    name_field: str = "name"
+    numeric: bool = False
+
+
+def joined(value: Any) -> str:
+    """Return a list joined by commas."""
+    return ",".join(map(str, value))
+
+
+def selected_fields(output: str | None, default: tuple[str, ...]) -> list[str]:
+    """Return the fields that ``-o`` asks for; ``+`` adds to the default ones."""
+    if output is None:
+        return list(default)
+    if output.startswith("+"):
+        return [*default, *output[1:].split(",")]
+    return output.split(",")
+
+
+def list_objects(
+    ctx: Context, listing: Listing, *, also: list[Any] | None = None
+) -> int:
+    """Carry out a list command; return the exit code.
+
+    Args:
+        ctx: the command.
+        listing: what to ask for.
+        also: filter that must hold too.
+    """
+    wanted = filters.from_names(
+        ctx.args,
+        force_filter=ctx.option("force_filter", False),
+        field=listing.name_field,
+        numeric=listing.numeric,
+    )
+    if also is not None:
+        wanted = also if wanted is None else ["&", also, wanted]
+    fields = selected_fields(ctx.opts.output, ctx.command.fields)
+    return show(ctx, listing, fields, wanted)
+
+
+def show(
+    ctx: Context, listing: Listing, fields: list[str], wanted: list[Any] | None
+) -> int:
+    """Query and print these fields; return the exit code."""
+    answer = ctx.call("Query", listing.resource, fields, wanted)
+    definitions, data = answer["fields"], answer["data"]
+    code = _warn_unknown(ctx, definitions)
+    if ctx.option("json"):
+        print_json(ctx, to_objects(definitions, data))
+        return code
+    columns = [
+        table.Column(
+            field["title"] or field["name"],
+            field["kind"],
+            listing.formats.get(field["name"]),
+        )
+        for field in definitions
+    ]
+    text = table.render(
+        columns,
+        _cells(ctx, columns, data),
+        separator=ctx.opts.separator,
+        headers=not ctx.opts.no_headers,
+    )
+    if text:
+        ctx.out(text)
+    return code
+
+
+def _warn_unknown(ctx: Context, definitions: list[dict[str, Any]]) -> int:
+    unknown = [f["name"] for f in definitions if f["kind"] == q.QFT_UNKNOWN]
+    if not unknown:
+        return exitcodes.EXIT_SUCCESS
+    ctx.err(f"Warning: Queried for unknown fields {', '.join(unknown)}")
+    return exitcodes.EXIT_UNKNOWN_FIELD
+
+
+def _cells(
+    ctx: Context, columns: list[table.Column], data: list[Any]
+) -> list[list[str]]:
+    unit = table.default_unit(ctx.option("units"), ctx.opts.separator)
+    verbose = ctx.option("verbose", False)
+    status_text = {
+        status: texts[0] if verbose else texts[1]
+        for status, texts in q.RSS_DESCRIPTION.items()
+    }
+    columns_of_pairs = list(zip(*data, strict=True)) or [()] * len(columns)
+    cells = []
+    for column, pairs in zip(columns, columns_of_pairs, strict=True):
+        show_value = table.format_of(column, unit)
+        cells.append(
+            [
+                status_text[status] if status else show_value(value)
+                for status, value in pairs
+            ]
+        )
+    return cells
+
+
+def to_objects(
+    definitions: list[dict[str, Any]], data: list[Any]
+) -> list[dict[str, Any]]:
+    """Return the JSON form of an answer."""
+    names = [field["name"] for field in definitions]
+    objects = []
+    for row in data:
+        item: dict[str, Any] = {}
+        missing = {}
+        for name, (status, value) in zip(names, row, strict=True):
+            item[name] = None if status else value
+            if status:
+                missing[name] = _STATUS_WORDS[status]
+        if missing:
+            item["_status"] = missing
+        objects.append(item)
+    return objects
+
+
+def print_json(ctx: Context, value: Any) -> None:
+    """Print a JSON document for programs and people."""
+    import json
+
+    ctx.out(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def list_fields(ctx: Context, resource: str) -> int:
+    """Carry out ``list-fields``; return the exit code."""
+    answer = ctx.call("QueryFields", resource, ctx.args or None)
+    fields = answer["fields"]
+    code = _warn_unknown(ctx, fields)
+    if ctx.option("json"):
+        keys = ("name", "kind", "title", "doc")
+        print_json(ctx, [{key: field[key] for key in keys} for field in fields])
+        return code
+    columns = [table.Column(name) for name in ("Name", "Type", "Title", "Description")]
+    getters: tuple[Callable[[dict[str, Any]], str], ...] = (
+        lambda f: str(f["name"]),
+        lambda f: _KIND_WORDS.get(f["kind"], f["kind"]),
+        lambda f: str(f["title"]),
+        lambda f: str(f["doc"]),
+    )
+    text = table.render(
+        columns,
+        [[get(field) for field in fields] for get in getters],
+        separator=ctx.opts.separator,
+        headers=not ctx.opts.no_headers,
+    )
+    if text:
+        ctx.out(text)
+    return code
+
+
+def query_objects(
+    ctx: Context, resource: str, fields: list[str], wanted: list[Any] | None = None
+) -> list[dict[str, Any]]:
+    """Return objects as field to value, None where there is no value."""
+    answer = ctx.call("Query", resource, fields, wanted)
+    return [
+        {
+            name: None if status else value
+            for name, (status, value) in zip(fields, row, strict=True)
+        }
+        for row in answer["data"]
+    ]

@@ -1,0 +1,134 @@
+"""What a program, a command, an option and an argument are: rows of the tables.
+
+Parsing, help, completion, manual pages and the conformance tests read these rows;
+no behaviour belongs here.
+"""
+
+from typing import Any, Final, NamedTuple
+
+#: Result of `priority` choices, as opcode priority.
+PRIORITIES: Final = {"low": 10, "normal": 0, "high": -10}
+
+
+class Option(NamedTuple):
+    """One option.
+
+    Attributes:
+        names: spellings, such as ``("-f", "--force")``.
+        help: one line of text.
+        dest: attribute that holds the value; empty when none does.
+        kind: ``flag``, ``const`` or ``count`` (no value), else a type of `cli.values`.
+        sets: what a flag or const stores.
+        default: value when not given; lists and mappings are copied.
+        choices: allowed values of kind ``choice``.
+        repeat: may be repeated; the values are collected in a list.
+        warns: text to print on stderr when the option is used.
+    """
+
+    names: tuple[str, ...]
+    help: str
+    dest: str = ""
+    kind: str = "flag"
+    sets: Any = True
+    default: Any = None
+    choices: tuple[str, ...] = ()
+    repeat: bool = False
+    warns: str = ""
+
+    @property
+    def takes_value(self) -> bool:
+        """Tell whether a value follows."""
+        return self.kind not in ("flag", "const", "count")
+
+
+class Argument(NamedTuple):
+    """Positional arguments of one kind.
+
+    Attributes:
+        kind: host, node, instance, …; says how to complete and how help names it.
+        minimum: how many at least.
+        maximum: how many at most, None for any number.
+        choices: words that the command takes, or suggestions.
+    """
+
+    kind: str
+    minimum: int = 1
+    maximum: int | None = 1
+    choices: tuple[str, ...] = ()
+
+
+class Command(NamedTuple):
+    """One subcommand.
+
+    Attributes:
+        name: as typed.
+        summary: one line.
+        arguments: positional arguments in order.
+        options: beyond those that all commands have.
+        run: ``module:function`` below the package ``ganeti``; the function takes a
+            `context.Context` and returns an exit code or None.
+        opcodes: jobs it submits; offered only when the master can carry them out.
+        aliases: further names.
+        fields: columns that a listing shows without ``-o``.
+        exits: exit codes with a meaning of their own, and that meaning.
+        offered: False while the master cannot carry out one of the opcodes.
+    """
+
+    name: str
+    summary: str
+    arguments: tuple[Argument, ...] = ()
+    options: tuple[Option, ...] = ()
+    run: str = ""
+    opcodes: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    exits: tuple[tuple[int, str], ...] = ()
+    offered: bool = True
+
+
+class Program(NamedTuple):
+    """One program.
+
+    Attributes:
+        name: such as ``gnt-instance``.
+        summary: one line.
+        commands: all commands, offered or not.
+        tag_kind: what its tag commands work on, None if it has none.
+        list_defaults: environment variable with default options of ``list``.
+    """
+
+    name: str
+    summary: str
+    commands: tuple[Command, ...]
+    tag_kind: str | None = None
+    list_defaults: str = ""
+
+    def offered(self) -> tuple[Command, ...]:
+        """Return the commands that work."""
+        return tuple(command for command in self.commands if command.offered)
+
+    def find(self, word: str) -> Command | None:
+        """Return the offered command with this name or alias."""
+        for command in self.commands:
+            if command.offered and (word == command.name or word in command.aliases):
+                return command
+        return None
+
+
+#: What every command understands.
+COMMON_OPTIONS: Final = (
+    Option(("-h", "--help"), "show this help and exit", "help"),
+    Option(
+        ("-d", "--debug"),
+        "raise the debug level; the log of this command also goes to stderr",
+        "debug",
+        "count",
+        default=0,
+    ),
+    Option(
+        ("--reason",),
+        "why this is done; kept in the reason trail of the jobs",
+        "reason",
+        "string",
+    ),
+)

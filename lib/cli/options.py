@@ -1,0 +1,649 @@
+"""Options that several commands share, once each.
+
+An option of a single command stands in that command's row.
+"""
+
+from typing import Final
+
+from ganeti.cli.model import Option
+
+#: Every listing and info command has it; see `ganeti.cli.jsonout`.
+JSON: Final = Option(
+    ("--json",), "print one JSON document instead of text", dest="json"
+)
+ACTION: Final = Option(
+    ("--action",),
+    "what the rule does: ACCEPT, PAUSE, REJECT, CONTINUE or 'RATE_LIMIT n'",
+    dest="action",
+    kind="filteraction",
+    default="CONTINUE",
+)
+ALLOC_POLICY: Final = Option(
+    ("--alloc-policy",),
+    "group allocation policy: preferred, last_resort or "
+    "unallocable (checked by the opcode, not by the parser)",
+    dest="alloc_policy",
+    kind="string",
+)
+ALL_INSTANCES: Final = Option(
+    ("--all",),
+    "act on every instance of the cluster (no positional names allowed)",
+    dest="multi_mode",
+    kind="const",
+    sets="cluster",
+)
+AUTO_PROMOTE: Final = Option(
+    ("--auto-promote",),
+    "lock all nodes and promote other nodes to master candidate"
+    " if the pool would become too small",
+    dest="auto_promote",
+)
+BACKEND_PARAMETERS: Final = Option(
+    ("-B", "--backend-parameters"),
+    "backend parameters key=value,...",
+    dest="beparams",
+    kind="keyval",
+    default={},
+)
+BY_TAGS: Final = Option(
+    ("--tags",),
+    "select by instance tags",
+    dest="multi_mode",
+    kind="const",
+    sets="instances-by-tags",
+)
+CANDIDATE_POOL_SIZE: Final = Option(
+    ("-C", "--candidate-pool-size"),
+    "wanted number of master candidates",
+    dest="candidate_pool_size",
+    kind="int",
+)
+CLEANUP: Final = Option(
+    ("--cleanup",),
+    "recover from an earlier interrupted migration/failover "
+    "instead of starting a new one",
+    dest="cleanup",
+)
+CLUSTER_FILE_STORAGE_DIR: Final = Option(
+    ("--file-storage-dir",),
+    "cluster-wide default directory for file disks",
+    dest="file_storage_dir",
+    kind="string",
+)
+COMMUNICATION: Final = Option(
+    ("-c", "--communication"),
+    "enable the metadata communication NIC",
+    dest="instance_communication",
+    kind="bool",
+)
+COMPRESSION_TOOLS: Final = Option(
+    ("--compression-tools",),
+    "comma list of allowed compression tools; empty string restores the default list",
+    dest="compression_tools",
+    kind="string",
+)
+DEFAULT_IALLOCATOR: Final = Option(
+    ("-I", "--default-iallocator"),
+    "cluster default iallocator; '.' not special here; empty string clears it",
+    dest="default_iallocator",
+    kind="string",
+)
+DEFAULT_IALLOCATOR_PARAMS: Final = Option(
+    ("--default-iallocator-params",),
+    "extra parameters handed to the default iallocator",
+    dest="default_iallocator_params",
+    kind="keyval",
+)
+DISK: Final = Option(
+    ("--disk",),
+    "disk definition INDEX:key=value,... ; repeatable; for "
+    "modify also INDEX|add|attach|remove|detach forms",
+    dest="disks",
+    kind="identkeyval",
+    repeat=True,
+)
+DISK_PARAMETERS: Final = Option(
+    ("-D", "--disk-parameters"),
+    "TEMPLATE:key=value,... disk parameters, repeatable",
+    dest="diskparams",
+    kind="identkeyval",
+    repeat=True,
+)
+DISK_STATE: Final = Option(
+    ("--disk-state",),
+    "STORAGETYPE/IDENT:key=value,...; stored but unused",
+    dest="disk_state",
+    kind="identkeyval",
+    repeat=True,
+)
+DISK_TEMPLATE: Final = Option(
+    ("-t", "--disk-template"),
+    "disk template",
+    dest="disk_template",
+    kind="choice",
+    choices=(
+        "blockdev",
+        "diskless",
+        "drbd",
+        "ext",
+        "file",
+        "gluster",
+        "plain",
+        "rbd",
+        "sharedfile",
+    ),
+)
+DRBD_USERMODE_HELPER: Final = Option(
+    ("--drbd-usermode-helper",),
+    "path of the DRBD usermode helper; empty string unsets it",
+    dest="drbd_helper",
+    kind="string",
+)
+DRY_RUN: Final = Option(
+    ("--dry-run",),
+    "run only the checks; the opcode stops before executing",
+    dest="dry_run",
+)
+EARLY_RELEASE: Final = Option(
+    ("--early-release",),
+    "drop the locks of the nodes as soon as possible",
+    dest="early_release",
+)
+ENABLED_DISK_TEMPLATES: Final = Option(
+    ("--enabled-disk-templates",),
+    "comma list of disk templates allowed in the cluster",
+    dest="enabled_disk_templates",
+    kind="string",
+)
+ENABLED_HYPERVISORS: Final = Option(
+    ("--enabled-hypervisors",),
+    "comma list of hypervisors; first one is the default",
+    dest="enabled_hypervisors",
+    kind="string",
+)
+FILE_DRIVER: Final = Option(
+    ("--file-driver",),
+    "driver for file based disks",
+    dest="file_driver",
+    kind="choice",
+    choices=("blktap", "blktap2", "loop"),
+)
+FILTER: Final = Option(
+    ("-F", "--filter"),
+    "treat the single positional argument as a filter expression",
+    dest="force_filter",
+)
+FORCE: Final = Option(
+    ("-f", "--force"), "do not ask / override soft checks", dest="force"
+)
+FORCE_MULTIPLE: Final = Option(
+    ("--force-multiple",),
+    "do not ask when more than one instance is selected",
+    dest="force_multi",
+)
+FORCE_VARIANT: Final = Option(
+    ("--force-variant",),
+    "accept an OS variant that the OS does not declare",
+    dest="force_variant",
+)
+FROM: Final = Option(
+    ("--from",),
+    "read further tags from this file, one per line; '-' is stdin",
+    dest="tags_source",
+    kind="string",
+)
+HYPERVISOR_PARAMETERS: Final = Option(
+    ("-H", "--hypervisor-parameters"),
+    "HYPERVISOR:key=value,..., repeatable",
+    dest="hvparams",
+    kind="identkeyval",
+    repeat=True,
+)
+HYPERVISOR_STATE: Final = Option(
+    ("--hypervisor-state",),
+    "HYPERVISOR:key=value,...; stored but unused",
+    dest="hv_state",
+    kind="identkeyval",
+    repeat=True,
+)
+IALLOCATOR: Final = Option(
+    ("-I", "--iallocator"),
+    "iallocator script name; '.' selects the cluster default",
+    dest="iallocator",
+    kind="string",
+)
+IGNORE_CONSISTENCY: Final = Option(
+    ("--ignore-consistency",),
+    "go on although the disks on the other node are degraded",
+    dest="ignore_consistency",
+)
+IGNORE_IPOLICY: Final = Option(
+    ("--ignore-ipolicy",), "do not enforce the instance policy", dest="ignore_ipolicy"
+)
+IGNORE_OFFLINE: Final = Option(
+    ("--ignore-offline",),
+    "accept offline primary nodes and only record the new state",
+    dest="ignore_offline",
+)
+INSTALL_IMAGE: Final = Option(
+    ("--install-image",),
+    "disk image used by the helper VM for safe OS scripts",
+    dest="install_image",
+    kind="string",
+)
+INSTANCE: Final = Option(
+    ("--instance",),
+    "select by instance name (this is the default mode)",
+    dest="multi_mode",
+    kind="const",
+    sets="instances",
+)
+INSTANCE_FILE_STORAGE_DIR: Final = Option(
+    ("--file-storage-dir",),
+    "sub-directory of the file storage area for this instance's disks",
+    dest="file_storage_dir",
+    kind="string",
+)
+IPOLICY_BOUNDS_SPECS: Final = Option(
+    ("--ipolicy-bounds-specs",),
+    "min:k=v,.../max:k=v,... pairs, several pairs joined by //;"
+    " all six keys are required in each part",
+    dest="ipolicy_bounds_specs",
+    kind="multilistidentkeyval",
+)
+IPOLICY_DISK_TEMPLATES: Final = Option(
+    ("--ipolicy-disk-templates",),
+    "comma list of allowed templates, or 'default' at group level",
+    dest="ipolicy_disk_templates",
+    kind="list",
+)
+IPOLICY_SPINDLE_RATIO: Final = Option(
+    ("--ipolicy-spindle-ratio",),
+    "max ratio of instance spindles to node spindles, or 'default' at group level",
+    dest="ipolicy_spindle_ratio",
+    kind="maybefloat",
+)
+IPOLICY_STD_SPECS: Final = Option(
+    ("--ipolicy-std-specs",),
+    "standard spec k=v,... (cluster level only)",
+    dest="ipolicy_std_specs",
+    kind="keyval",
+)
+IPOLICY_VCPU_RATIO: Final = Option(
+    ("--ipolicy-vcpu-ratio",),
+    "max ratio of virtual to physical CPUs, or 'default' at group level",
+    dest="ipolicy_vcpu_ratio",
+    kind="maybefloat",
+)
+IP_CHECK: Final = Option(
+    ("--ip-check",),
+    "ping the instance IP first and refuse if it answers",
+    dest="ip_check",
+)
+MAC_PREFIX: Final = Option(
+    ("-m", "--mac-prefix"),
+    "first three octets of generated MAC addresses",
+    dest="mac_prefix",
+    kind="string",
+)
+MAINTAIN_NODE_HEALTH: Final = Option(
+    ("--maintain-node-health",),
+    "allow the watcher to stop stray instances and DRBD devices",
+    dest="maintain_node_health",
+    kind="bool",
+)
+MASTER_CAPABLE: Final = Option(
+    ("--master-capable",),
+    "may the node become a master candidate",
+    dest="master_capable",
+    kind="bool",
+)
+MASTER_NETDEV: Final = Option(
+    ("--master-netdev",),
+    "interface that carries the master IP",
+    dest="master_netdev",
+    kind="string",
+)
+MASTER_NETMASK: Final = Option(
+    ("--master-netmask",),
+    "CIDR length of the master IP",
+    dest="master_netmask",
+    kind="string",
+)
+MIGRATION_MODE: Final = Option(
+    ("--migration-mode",),
+    "override the migration mode; excludes --non-live",
+    dest="migration_mode",
+    kind="choice",
+    choices=("live", "non-live"),
+)
+NAME_CHECK: Final = Option(
+    ("--name-check",),
+    "resolve the instance name and use the resolved FQDN",
+    dest="name_check",
+)
+NET: Final = Option(
+    ("--net",),
+    "NIC definition INDEX:key=value,...; repeatable; modify also add/remove forms",
+    dest="nics",
+    kind="identkeyval",
+    repeat=True,
+)
+NEW_SECONDARY: Final = Option(
+    ("-n", "--new-secondary"), "new secondary node", dest="dst_node", kind="string"
+)
+NIC_PARAMETERS: Final = Option(
+    ("-N", "--nic-parameters"),
+    "NIC parameters key=value,...",
+    dest="nicparams",
+    kind="keyval",
+    default={},
+)
+NODE: Final = Option(
+    ("--node",),
+    "select instances by node, primary or secondary",
+    dest="multi_mode",
+    kind="const",
+    sets="nodes",
+)
+NODE_GROUP: Final = Option(
+    ("-g", "--node-group"), "node group name or UUID", dest="nodegroup", kind="string"
+)
+NODE_PARAMETERS: Final = Option(
+    ("--node-parameters",),
+    "node parameters key=value,...",
+    dest="ndparams",
+    kind="keyval",
+)
+NODE_TAGS: Final = Option(
+    ("--node-tags",),
+    "select by tags of the node (primary or secondary)",
+    dest="multi_mode",
+    kind="const",
+    sets="nodes-by-tags",
+)
+NON_LIVE: Final = Option(
+    ("--non-live",),
+    "suspend-and-copy migration instead of live",
+    dest="live",
+    sets=False,
+    default=True,
+)
+NO_CONFLICTS_CHECK: Final = Option(
+    ("--no-conflicts-check",),
+    "skip the IP conflict check against networks",
+    dest="conflicts_check",
+    sets=False,
+    default=True,
+)
+NO_HEADERS: Final = Option(
+    ("--no-headers",), "leave out the header line", dest="no_headers"
+)
+NO_REMEMBER: Final = Option(
+    ("--no-remember",), "do not store the new admin state", dest="no_remember"
+)
+NO_RUNTIME_CHANGES: Final = Option(
+    ("--no-runtime-changes",),
+    "forbid changing runtime memory (ballooning) during migration",
+    dest="allow_runtime_chgs",
+    sets=False,
+    default=True,
+)
+NO_WAIT_FOR_SYNC: Final = Option(
+    ("--no-wait-for-sync",),
+    "return before the mirror is in sync",
+    dest="wait_for_sync",
+    sets=False,
+    default=True,
+)
+ONLY_NODES: Final = Option(
+    ("-n", "--node"),
+    "only this node, repeatable",
+    dest="nodes",
+    kind="string",
+    repeat=True,
+)
+OOB_TIMEOUT: Final = Option(
+    ("--oob-timeout",),
+    "seconds the out-of-band helper may take",
+    dest="oob_timeout",
+    kind="int",
+    default=60,
+)
+OS_PARAMETERS: Final = Option(
+    ("-O", "--os-parameters"),
+    "OS parameters key=value,...",
+    dest="osparams",
+    kind="keyval",
+    default={},
+)
+OS_PARAMETERS_PRIVATE: Final = Option(
+    ("--os-parameters-private",),
+    "OS parameters that are stored but never logged",
+    dest="osparams_private",
+    kind="keyprivateval",
+    default={},
+)
+OS_PARAMETERS_SECRET: Final = Option(
+    ("--os-parameters-secret",),
+    "OS parameters that are neither logged nor stored",
+    dest="osparams_secret",
+    kind="keyprivateval",
+    default={},
+)
+OS_TYPE: Final = Option(
+    ("-o", "--os-type"), "OS name, optionally with +variant", dest="os", kind="string"
+)
+OTHER_NODE: Final = Option(("-n", "--node"), "target node", dest="node", kind="string")
+OUTPUT: Final = Option(
+    ("-o", "--output"),
+    "comma list of fields; with leading + they are appended to the defaults",
+    dest="output",
+    kind="string",
+)
+PENDING: Final = Option(
+    ("--pending",),
+    "jobs in queued, waiting or canceling state",
+    dest="status_filter",
+    kind="const",
+    sets=("canceling", "queued", "waiting"),
+)
+PLAIN_HYPERVISOR_PARAMETERS: Final = Option(
+    ("-H", "--hypervisor-parameters"),
+    "hypervisor parameters key=value,... (no hypervisor prefix)",
+    dest="hvparams",
+    kind="keyval",
+    default={},
+)
+PREALLOC_WIPE_DISKS: Final = Option(
+    ("--prealloc-wipe-disks",),
+    "wipe new disk space before use",
+    dest="prealloc_wipe_disks",
+    kind="bool",
+)
+PREDICATES: Final = Option(
+    ("--predicates",),
+    "rule predicates as JSON text",
+    dest="predicates",
+    kind="json",
+    default=[],
+)
+PRIMARY: Final = Option(
+    ("--primary",),
+    "select by primary node",
+    dest="multi_mode",
+    kind="const",
+    sets="nodes-pri",
+)
+PRIMARY_AND_SECONDARY: Final = Option(
+    ("-n", "--node"), "PRIMARY[:SECONDARY]", dest="node", kind="string"
+)
+PRINT_JOBID: Final = Option(
+    ("--print-jobid",),
+    "print the numeric job id as first stdout line",
+    dest="print_jobid",
+)
+PRIORITY: Final = Option(
+    ("--priority",),
+    "opcode priority: low=10, normal=0, high=-10",
+    dest="priority",
+    kind="choice",
+    choices=("low", "normal", "high"),
+)
+PRI_NODE_TAGS: Final = Option(
+    ("--pri-node-tags",),
+    "select by tags of the primary node",
+    dest="multi_mode",
+    kind="const",
+    sets="nodes-pri-by-tags",
+)
+QUEUED: Final = Option(
+    ("--queued",),
+    "only jobs in state queued",
+    dest="status_filter",
+    kind="const",
+    sets=("queued",),
+)
+ROMAN: Final = Option(
+    ("--roman",),
+    "print integers as roman numerals where possible",
+    dest="roman_integers",
+)
+RULE_PRIORITY: Final = Option(
+    ("--priority",),
+    "integer rule priority, smaller is evaluated first",
+    dest="priority",
+    kind="int",
+    default=0,
+)
+SECONDARY: Final = Option(
+    ("--secondary",),
+    "select by secondary node",
+    dest="multi_mode",
+    kind="const",
+    sets="nodes-sec",
+)
+SECONDARY_IP: Final = Option(
+    ("-s", "--secondary-ip"),
+    "replication network address of the node",
+    dest="secondary_ip",
+    kind="string",
+)
+SEC_NODE_TAGS: Final = Option(
+    ("--sec-node-tags",),
+    "select by tags of the secondary node",
+    dest="multi_mode",
+    kind="const",
+    sets="nodes-sec-by-tags",
+)
+SEPARATOR: Final = Option(
+    ("--separator",),
+    "string between columns; switches alignment off",
+    dest="separator",
+    kind="string",
+)
+SHARED_FILE_STORAGE_DIR: Final = Option(
+    ("--shared-file-storage-dir",),
+    "cluster-wide default directory for sharedfile disks",
+    dest="shared_file_storage_dir",
+    kind="string",
+)
+SHOW_MACHINE_NAMES: Final = Option(
+    ("-M", "--show-machine-names"),
+    "prefix every output line with the node name",
+    dest="show_machine_names",
+)
+SHUTDOWN_TIMEOUT: Final = Option(
+    ("--shutdown-timeout",),
+    "seconds to wait for the instance to stop",
+    dest="shutdown_timeout",
+    kind="int",
+    default=120,
+)
+SUBMIT: Final = Option(
+    ("--submit",), "submit, print the job id form and do not wait", dest="submit_only"
+)
+TAGS: Final = Option(("--tags",), "comma list of tags", dest="tags", kind="string")
+TARGET_NODE: Final = Option(
+    ("-n", "--target-node"), "target node", dest="dst_node", kind="string"
+)
+TO: Final = Option(
+    ("--to",), "destination group, repeatable", dest="to", kind="string", repeat=True
+)
+UID_POOL: Final = Option(
+    ("--uid-pool",),
+    "comma list of uids or LOW-HIGH ranges",
+    dest="uid_pool",
+    kind="string",
+)
+UNITS: Final = Option(
+    ("--units",),
+    "unit of size columns: h scaled, m MiB, g GiB, t TiB",
+    dest="units",
+    kind="choice",
+    choices=("g", "h", "m", "t"),
+)
+USER_SHUTDOWN: Final = Option(
+    ("--user-shutdown",),
+    "detect shutdowns made inside the instance",
+    dest="enabled_user_shutdown",
+    kind="bool",
+)
+USE_EXTERNAL_MIP_SCRIPT: Final = Option(
+    ("--use-external-mip-script",),
+    "use the admin supplied master IP script",
+    dest="use_external_mip_script",
+    kind="bool",
+)
+VERBOSE: Final = Option(("-v", "--verbose"), "more output", dest="verbose")
+VG_NAME: Final = Option(
+    ("--vg-name",),
+    "volume group; empty string disables LVM",
+    dest="vg_name",
+    kind="string",
+)
+VM_CAPABLE: Final = Option(
+    ("--vm-capable",), "may the node host instances", dest="vm_capable", kind="bool"
+)
+WAITING: Final = Option(
+    ("--waiting",),
+    "only jobs in state waiting",
+    dest="status_filter",
+    kind="const",
+    sets=("waiting",),
+)
+YES: Final = Option(("--yes",), "do not ask", dest="confirm")
+YES_DO_IT: Final = Option(
+    ("--yes-do-it", "--ya-rly"),
+    "confirm the dangerous variant without asking",
+    dest="yes_do_it",
+)
+ZEROING_IMAGE: Final = Option(
+    ("--zeroing-image",),
+    "OS image of the zeroing helper VM",
+    dest="zeroing_image",
+    kind="string",
+)
+
+# Groups that come together
+JOB: Final = (SUBMIT, PRINT_JOBID, PRIORITY)
+TABLE: Final = (NO_HEADERS, SEPARATOR)
+QUERY: Final = (OUTPUT, VERBOSE)
+SELECTION: Final = (
+    ALL_INSTANCES,
+    INSTANCE,
+    NODE,
+    PRIMARY,
+    SECONDARY,
+    BY_TAGS,
+    NODE_TAGS,
+    PRI_NODE_TAGS,
+    SEC_NODE_TAGS,
+)
+IPOLICY: Final = (
+    IPOLICY_BOUNDS_SPECS,
+    IPOLICY_DISK_TEMPLATES,
+    IPOLICY_VCPU_RATIO,
+    IPOLICY_SPINDLE_RATIO,
+)
+STATE: Final = (HYPERVISOR_STATE, DISK_STATE)

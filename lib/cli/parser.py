@@ -1,0 +1,174 @@
+"""Arguments of one command: options first, then positional arguments.
+
+Parsing stops at the first positional argument or after ``--``. Long options may be
+abbreviated, values follow after ``=`` or as the next word, short options may be glued
+together and to their value.
+"""
+
+import types
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.cli import values
+from ganeti.cli.model import COMMON_OPTIONS, Argument, Command, Option
+
+
+class UsageError(Exception):
+    """The options are wrong; the user is shown how to call the command."""
+
+
+class Values(types.SimpleNamespace):
+    """Option values by the ``dest`` of their rows."""
+
+    def __getattr__(self, name: str) -> Any:  # absent options have no value
+        raise AttributeError(name)
+
+
+class _Scanner:
+    def __init__(self, options: tuple[Option, ...]) -> None:
+        self.by_name: Final = {name: o for o in options for name in o.names}
+        self.found = Values()
+        self.warnings: list[str] = []
+        for option in options:
+            if option.dest:
+                setattr(self.found, option.dest, _default(option))
+        self._repeated: set[str] = set()
+
+    def scan(self, words: list[str]) -> list[str]:
+        """Take the options off the front; return the positional arguments."""
+        position = 0
+        while position < len(words):
+            word = words[position]
+            if word == "--":
+                return words[position + 1 :]
+            if not word.startswith("-") or word == "-":
+                break
+            scan = self._long if word.startswith("--") else self._short
+            position = scan(words, position)
+        return words[position:]
+
+    def _long(self, words: list[str], position: int) -> int:
+        name, equals, value = words[position].partition("=")
+        name = self._complete(name)
+        option = self.by_name[name]
+        if not option.takes_value:
+            if equals:
+                raise UsageError(f"{name} option does not take a value")
+            self._store(option, name, None)
+            return position + 1
+        if equals:
+            self._store(option, name, value)
+            return position + 1
+        return self._next_word(option, name, words, position)
+
+    def _short(self, words: list[str], position: int) -> int:
+        letters = words[position][1:]
+        for index, letter in enumerate(letters):
+            name = f"-{letter}"
+            option = self.by_name.get(name)
+            if option is None:
+                raise UsageError(f"no such option: {name}")
+            if option.takes_value:
+                glued = letters[index + 1 :]
+                if glued:
+                    self._store(option, name, glued)
+                    return position + 1
+                return self._next_word(option, name, words, position)
+            self._store(option, name, None)
+        return position + 1
+
+    def _next_word(
+        self, option: Option, name: str, words: list[str], position: int
+    ) -> int:
+        if position + 1 >= len(words):
+            raise UsageError(f"{name} option requires 1 argument")
+        self._store(option, name, words[position + 1])
+        return position + 2
+
+    def _complete(self, name: str) -> str:
+        if name in self.by_name:
+            return name
+        matches = sorted(n for n in self.by_name if n.startswith(name))
+        if not matches or name == "--":
+            raise UsageError(f"no such option: {name}")
+        if len(matches) > 1:
+            raise UsageError(f"ambiguous option: {name} ({', '.join(matches)}?)")
+        return matches[0]
+
+    def _store(self, option: Option, name: str, text: str | None) -> None:
+        if option.warns:
+            self.warnings.append(f"{name}: {option.warns}")
+        if not option.dest:
+            return
+        if text is None:
+            if option.kind == "count":
+                setattr(self.found, option.dest, getattr(self.found, option.dest) + 1)
+            else:
+                setattr(self.found, option.dest, option.sets)
+            return
+        value = _parse(option, name, text)
+        if option.repeat:
+            getattr(self.found, option.dest).append(value)
+        else:
+            setattr(self.found, option.dest, value)
+
+
+def _default(option: Option) -> Any:
+    if option.repeat:
+        return []
+    if option.default is None and option.kind == "flag":
+        return False
+    if isinstance(option.default, (dict, list)):
+        return option.default.copy()
+    return option.default
+
+
+def _parse(option: Option, name: str, text: str) -> Any:
+    if option.kind == "choice" and text not in option.choices:
+        wanted = ", ".join(map(repr, option.choices))
+        raise UsageError(
+            f"option {name}: invalid choice: {text!r} (choose from {wanted})"
+        )
+    try:
+        return values.PARSERS[option.kind](text)
+    except values.BadValueError as err:
+        raise UsageError(f"option {name}: {err}") from err
+
+
+def parse(command: Command, words: list[str]) -> tuple[Values, list[str], list[str]]:
+    """Return option values, positional arguments and warnings for the user.
+
+    Raises:
+        UsageError: the options are wrong.
+        ParameterError: a value of an option is malformed.
+    """
+    scanner = _Scanner(COMMON_OPTIONS + command.options)
+    positional = scanner.scan(words)
+    return scanner.found, positional, scanner.warnings
+
+
+def check_count(command: Command, arguments: list[str]) -> None:
+    """Refuse a wrong number of positional arguments.
+
+    Raises:
+        GenericError: with the documented text.
+    """
+    text = _count_problem(command.arguments, len(arguments))
+    if text:
+        raise errors.GenericError(f"Error: Command {command.name} expects {text}")
+
+
+def _count_problem(rows: tuple[Argument, ...], count: int) -> str:
+    least = sum(row.minimum for row in rows)
+    most: int | None = 0
+    for row in rows:
+        most = None if most is None or row.maximum is None else most + row.maximum
+    if not rows:
+        return "no arguments" if count else ""
+    if least == most and count != least:
+        return f"{least} argument(s)"
+    if most is not None and count > most:
+        return f"only {most} argument(s)"
+    if count < least:
+        return f"at least {least} argument(s)"
+    return ""

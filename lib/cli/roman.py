@@ -1,0 +1,48 @@
+"""Whole numbers of info trees as roman numerals (``--roman``)."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ganeti.cli import tree
+
+_VALUES: Final = (
+    (1000, "M"),
+    (900, "CM"),
+    (500, "D"),
+    (400, "CD"),
+    (100, "C"),
+    (90, "XC"),
+    (50, "L"),
+    (40, "XL"),
+    (10, "X"),
+    (9, "IX"),
+    (5, "V"),
+    (4, "IV"),
+    (1, "I"),
+)
+#: Larger numbers have no numeral.
+_LARGEST: Final = 3999
+
+
+def numeral(number: int) -> str:
+    """Return the numeral of a number, its digits where there is none."""
+    if not 0 < number <= _LARGEST:
+        return str(number)
+    text = ""
+    for value, letters in _VALUES:
+        count, number = divmod(number, value)
+        text += letters * count
+    return text
+
+
+def convert(value: Any) -> Any:
+    """Return a tree with numerals in place of whole numbers."""
+    if isinstance(value, tree.Pairs):
+        return tree.Pairs((pair[0], convert(pair[1]), *pair[2:]) for pair in value)
+    if isinstance(value, Mapping):
+        return {key: convert(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [convert(item) for item in value]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return numeral(value)
+    return value

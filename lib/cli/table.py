@@ -1,0 +1,101 @@
+"""Tables: columns with a kind, rows of cells, as text.
+
+`render` makes both the tables of queries and those of results that commands list
+themselves; the two differ in how the header ends.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from ganeti.cli.text import timestamp
+
+#: A cell's text from its value.
+Format = Callable[[Any], str]
+_RIGHT: Final = frozenset(("number", "float", "unit"))
+
+
+class Column(NamedTuple):
+    """One column.
+
+    Attributes:
+        title: header.
+        kind: of query fields: text, bool, number, float, unit, timestamp, other.
+        format: text of a value; by default that of the kind.
+    """
+
+    title: str
+    kind: str = "text"
+    format: Format | None = None
+
+
+def format_bool(value: Any) -> str:
+    """Return ``Y`` or ``N``."""
+    return "Y" if value else "N"
+
+
+def unit_format(unit: str) -> Format:
+    """Return how sizes in MiB are shown: ``m``, ``g``, ``t`` bare, ``h`` scaled."""
+    from ganeti.utils import units
+
+    def show(value: Any) -> str:
+        if not isinstance(value, (int, float)):
+            return str(value)
+        return units.format_size(value, unit)
+
+    return show
+
+
+def format_of(column: Column, unit: str) -> Format:
+    """Return how the values of a column are shown."""
+    if column.format is not None:
+        return column.format
+    if column.kind == "bool":
+        return format_bool
+    if column.kind == "unit":
+        return unit_format(unit)
+    if column.kind == "timestamp":
+        return timestamp
+    return str
+
+
+def default_unit(units: str | None, separator: str | None) -> str:
+    """Return the unit of sizes when ``--units`` is not given."""
+    return units or ("h" if separator is None else "m")
+
+
+def render(
+    columns: Sequence[Column],
+    cells: Sequence[Sequence[str]],
+    *,
+    separator: str | None,
+    headers: bool,
+    pad_header: bool = False,
+) -> str:
+    """Return the lines of a table, empty when there are none.
+
+    Args:
+        columns: titles and kinds.
+        cells: texts by column, not by row.
+        separator: between cells, which are then not aligned.
+        headers: begin with the titles.
+        pad_header: fill the last title up to the width of its column.
+    """
+    rows = list(zip(*cells, strict=True))
+    titles = tuple(column.title for column in columns)
+    if separator is not None:
+        lines = [separator.join(row) for row in rows]
+        return "\n".join([separator.join(titles), *lines] if headers else lines)
+    formats = []
+    for column, texts in zip(columns, cells, strict=True):
+        width = max(map(len, texts), default=0)
+        if headers:
+            width = max(width, len(column.title))
+        formats.append(f"{{:{'>' if column.kind in _RIGHT else '<'}{width}}}")
+    header_line = " ".join(formats).format(*titles)
+    if formats and columns[-1].kind not in _RIGHT:
+        formats[-1] = "{}"
+        if not pad_header:
+            header_line = " ".join(formats).format(*titles)
+    template = " ".join(formats)
+    lines = [template.format(*row) for row in rows]
+    return "\n".join([header_line, *lines] if headers else lines)

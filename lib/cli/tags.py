@@ -1,0 +1,62 @@
+"""The tag commands, the same for every kind of object."""
+
+from ganeti import errors
+from ganeti.cli import jobs, listing
+from ganeti.cli.context import Context
+from ganeti.constants import ecodes
+
+
+def _target(ctx: Context) -> tuple[str, str | None, list[str]]:
+    """Return kind and name of the object, and the other arguments."""
+    kind = ctx.program.tag_kind
+    if kind is None:
+        raise errors.ProgrammerError(f"{ctx.program.name} has no tags")
+    if kind == "cluster":
+        return kind, None, ctx.args
+    return kind, ctx.args[0], ctx.args[1:]
+
+
+def list_tags(ctx: Context) -> None:
+    """Print the tags of an object, one a line."""
+    kind, name, _ = _target(ctx)
+    tags = sorted(ctx.call("QueryTags", kind, name or ""))
+    if ctx.opts.json:
+        listing.print_json(ctx, tags)
+        return
+    for tag in tags:
+        ctx.out(tag)
+
+
+def _given_tags(ctx: Context, tags: list[str]) -> list[str]:
+    found = list(tags)
+    source = ctx.opts.tags_source
+    if source == "-":
+        found += [line.strip() for line in ctx.doors.stdin]
+    elif source is not None:
+        try:
+            with open(source, encoding="utf-8") as stream:
+                found += [line.strip() for line in stream]
+        except OSError as err:
+            raise errors.OpPrereqError(
+                f"cannot read tags from {source}: {err.strerror}", ecodes.ECODE_INVAL
+            ) from err
+    found = [tag for tag in found if tag]
+    if not found:
+        raise errors.OpPrereqError("no tags to be changed", ecodes.ECODE_INVAL)
+    return found
+
+
+def _change(ctx: Context, op_id: str) -> None:
+    kind, name, words = _target(ctx)
+    tags = _given_tags(ctx, words)
+    jobs.submit_or_run(ctx, jobs.op(op_id, kind=kind, name=name, tags=tags))
+
+
+def add_tags(ctx: Context) -> None:
+    """Add tags to an object."""
+    _change(ctx, "OP_TAGS_SET")
+
+
+def remove_tags(ctx: Context) -> None:
+    """Remove tags from an object."""
+    _change(ctx, "OP_TAGS_DEL")

@@ -1,0 +1,54 @@
+"""Small text helpers of the command line."""
+
+import re
+import time
+from typing import Any, Final
+
+_DIGITS: Final = re.compile(r"(\d+)")
+_ESCAPES: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+
+def natural_key(text: str) -> list[Any]:
+    """Return a sort key that puts node2 before node10."""
+    parts = _DIGITS.split(text)
+    return [int(part) if index % 2 else part for index, part in enumerate(parts)]
+
+
+def natural_sorted(names: list[str]) -> list[str]:
+    """Return names as people order them."""
+    return sorted(names, key=natural_key)
+
+
+def safe(text: str) -> str:
+    r"""Return text with unprintable characters written as ``\n``, ``\t``, ``\xNN``."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char
+        if char.isprintable()
+        else _ESCAPES.get(char)
+        or (f"\\x{ord(char):02x}" if ord(char) < 256 else f"\\u{ord(char):04x}")
+        for char in text
+    )
+
+
+def timestamp(value: Any, *, micro: bool = False) -> str:
+    """Return local time of seconds or ``[seconds, microseconds]``, ``N/A`` for others.
+
+    Args:
+        value: as found on the wire.
+        micro: show microseconds.
+    """
+    if isinstance(value, (list, tuple)) and len(value) == 2:
+        seconds, fraction = value
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        seconds, fraction = int(value), round((value - int(value)) * 1_000_000)
+    else:
+        return "N/A"
+    text = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    return f"{text}.{fraction:06d}" if micro else text
+
+
+def plural(count: int, noun: str) -> str:
+    """Return ``1 job`` or ``2 jobs``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

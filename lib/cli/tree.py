@@ -1,0 +1,74 @@
+"""Info trees: nested keys and values as text that YAML can read.
+
+Mappings are printed with their keys sorted. `Pairs` keep their order; a pair may name
+an alignment group, whose values start in one column. Tuples of plain values are
+printed inline.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+class Pairs(list[Any]):
+    """Ordered ``(key, value)`` or ``(key, value, alignment group)``."""
+
+
+def render(value: Any) -> str:
+    """Return the tree as lines without final newline."""
+    return "\n".join(_block(value))
+
+
+def _block(value: Any) -> Iterator[str]:
+    """Yield the lines of a value that starts on a line of its own."""
+    if isinstance(value, Mapping):
+        yield from _pairs([(key, value[key]) for key in sorted(value, key=str)])
+    elif isinstance(value, Pairs):
+        yield from _pairs(value)
+    elif isinstance(value, list):
+        for item in value:
+            lines = list(_block(item))
+            yield f"- {lines[0]}" if lines else "- "
+            yield from (f"  {line}" for line in lines[1:])
+    else:
+        yield _plain(value)
+
+
+def _pairs(pairs: list[Any]) -> Iterator[str]:
+    widths: dict[Any, int] = {}
+    for pair in pairs:
+        if len(pair) > 2:
+            widths[pair[2]] = max(widths.get(pair[2], 0), len(str(pair[0])))
+    for pair in pairs:
+        key, value = str(pair[0]), pair[1]
+        if isinstance(value, (Mapping, list)):
+            yield f"{key}: "
+            yield from (f"  {line}" for line in _block(value))
+            continue
+        blanks = " " * (widths[pair[2]] - len(key)) if len(pair) > 2 else ""
+        yield f"{key}: {blanks}{_plain(value)}"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(_plain(item) for item in value)}]"
+    return str(value)
+
+
+def to_json(value: Any) -> Any:
+    """Return the tree as plain JSON values; keys become ``snake_case``."""
+    if isinstance(value, Pairs):
+        return {_json_key(pair[0]): to_json(pair[1]) for pair in value}
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_json(item) for item in value]
+    return value
+
+
+def _json_key(key: Any) -> str:
+    return str(key).strip().lower().replace(" ", "_").replace("-", "_")
+
+
+def with_defaults(filled: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters, those inherited from the level above as ``default (X)``."""
+    return {name: own.get(name, f"default ({value})") for name, value in filled.items()}

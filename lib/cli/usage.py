@@ -1,0 +1,137 @@
+"""Help texts: the list of commands of a program, and everything about one command."""
+
+import textwrap
+from typing import Final
+
+from ganeti.cli.model import COMMON_OPTIONS, Argument, Command, Option, Program
+
+_WIDTH: Final = 79
+#: Names longer than this do not widen the column of all others.
+_NAME_WIDTH: Final = 60
+_OPTION_WIDTH: Final = 26
+_METAVARS: Final = {
+    "string": "TEXT",
+    "int": "NUMBER",
+    "float": "NUMBER",
+    "bool": "yes|no",
+    "unit": "SIZE",
+    "list": "A,B,...",
+    "keyval": "KEY=VALUE,...",
+    "keyprivateval": "KEY=VALUE,...",
+    "identkeyval": "NAME:KEY=VALUE,...",
+    "multilistidentkeyval": "min:K=V,.../max:K=V,...",
+    "maybefloat": "NUMBER|default",
+    "json": "JSON",
+    "filteraction": "ACTION",
+}
+
+
+def command_list(program: Program) -> str:
+    """Return the list of commands that a program shows without one."""
+    lines = [
+        f"Usage: {program.name} {{command}} [options...] [argument...]",
+        f"{program.name} <command> --help to see details, or man {program.name}",
+        "",
+        "Commands:",
+    ]
+    commands = sorted(program.offered())
+    width = min(_NAME_WIDTH, max(len(command.name) for command in commands))
+    for command in commands:
+        first = f" {command.name:<{width}} - "
+        lines += textwrap.wrap(
+            command.summary,
+            _WIDTH,
+            initial_indent=first,
+            subsequent_indent=" " * len(first),
+        )
+    return "\n".join([*lines, ""])
+
+
+def synopsis(program: Program, command: Command) -> str:
+    """Return the one-line form of a call."""
+    words = [program.name, command.name, "[options]"]
+    words += [word for row in command.arguments for word in _argument(row)]
+    return " ".join(words)
+
+
+def _argument(row: Argument) -> list[str]:
+    name = "|".join(row.choices) if row.choices else row.kind
+    word = f"<{'value' if name == 'unknown' else name}>"
+    words = [word] * row.minimum
+    if row.maximum is None:
+        words.append(f"[{word}...]")
+    else:
+        words += [f"[{word}]"] * (row.maximum - row.minimum)
+    return words
+
+
+def option_names(option: Option) -> str:
+    """Return all spellings with the value, such as ``-o TEXT, --output=TEXT``."""
+    if not option.takes_value:
+        return ", ".join(option.names)
+    value = "|".join(option.choices) if option.choices else _METAVARS[option.kind]
+    if len(value) > _OPTION_WIDTH:
+        value = "WORD"
+    return ", ".join(
+        f"{name}={value}" if name.startswith("--") else f"{name} {value}"
+        for name in option.names
+    )
+
+
+def option_help(option: Option) -> str:
+    """Return what an option does, with choices and default where they help."""
+    text = option.help
+    if option.choices and "|" not in option_names(option):
+        text += f" (one of {', '.join(option.choices)})"
+    if option.repeat and "repeatable" not in text:
+        text += "; repeatable"
+    if option.takes_value and option.default not in (None, {}, []):
+        text += f" [default: {option.default}]"
+    return text
+
+
+def _heading(title: str) -> list[str]:
+    return ["", title, "=" * len(title)]
+
+
+def command_help(program: Program, command: Command) -> str:
+    """Return the full help of a command."""
+    lines = ["Usage", "=====", f"  {synopsis(program, command)}", ""]
+    lines += textwrap.wrap(f"{command.summary[:1].upper()}{command.summary[1:]}.", 79)
+    if command.aliases:
+        lines.append(f"Also called {', '.join(command.aliases)}.")
+    lines += _heading("Options")
+    for option in (*COMMON_OPTIONS, *command.options):
+        lines += _columns(option_names(option), option_help(option))
+    if command.fields:
+        lines += _heading("Fields")
+        lines += textwrap.wrap(
+            f"{', '.join(command.fields)} unless -o says otherwise;"
+            f" '{program.name} list-fields' shows all"
+            if any(row.name == "list-fields" for row in program.commands)
+            else ", ".join(command.fields),
+            _WIDTH,
+        )
+    lines += _heading("Exit codes")
+    lines += _exit_codes(command)
+    return "\n".join(lines)
+
+
+def _columns(left: str, right: str) -> list[str]:
+    indent = " " * (_OPTION_WIDTH + 2)
+    body = textwrap.wrap(right, _WIDTH, initial_indent=indent, subsequent_indent=indent)
+    if len(left) <= _OPTION_WIDTH:
+        return [f"{left:<{_OPTION_WIDTH}}  {body[0].lstrip()}", *body[1:]]
+    return [left, *body]
+
+
+def _exit_codes(command: Command) -> list[str]:
+    codes = {0: "success", 1: "failure", 2: "wrong options"}
+    codes.update(dict(command.exits))
+    return [
+        line
+        for code, text in sorted(codes.items())
+        for line in textwrap.wrap(
+            f"{code:>3}  {text}", _WIDTH, subsequent_indent=" " * 5
+        )
+    ]

@@ -1,0 +1,194 @@
+"""Option values: from text to what the opcode wants.
+
+Texts that are no value of their type at all raise `BadValueError`, a usage error; wrong
+parameter lists raise ParameterError, as documented. What a parameter means is checked
+by the master.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from ganeti import errors
+
+_COMMA: Final = re.compile(r"((?:[^\\,]|\\.)*)(?:,|$)", re.DOTALL)
+_TRUE: Final = ("true", "yes")
+_FALSE: Final = ("false", "no")
+_WORD_DEFAULT: Final = "default"
+
+
+class BadValueError(Exception):
+    """The text is no value of the wanted type."""
+
+
+def split_commas(text: str) -> list[str]:
+    r"""Return the parts of a comma list; ``\,`` is a comma and ``\\`` a backslash."""
+    if not text:
+        return []
+    parts: list[str] = []
+    position = 0
+    while position <= len(text):
+        match = _COMMA.match(text, position)
+        if match is None:  # a lone backslash at the end
+            parts.append(text[position:])
+            break
+        parts.append(re.sub(r"\\(.)", r"\1", match.group(1)))
+        if match.end() == len(text) and not text[position:].endswith(","):
+            break
+        position = match.end()
+        if position == len(text):
+            parts.append("")
+            break
+    return parts
+
+
+def parse_bool(text: str) -> bool:
+    """Return the truth of yes, no, true or false.
+
+    Raises:
+        ParameterError: any other text.
+    """
+    word = text.lower()
+    if word in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    raise errors.ParameterError(f"wanted yes or no, found '{text}'")
+
+
+def parse_keyval(text: str, *, prefixes: bool = True) -> dict[str, Any]:
+    """Return the mapping of ``k=v,...``.
+
+    Args:
+        text: empty gives an empty mapping.
+        prefixes: ``k`` alone is true, ``no_k`` false and ``-k`` null.
+
+    Raises:
+        ParameterError: a repeated key, or a missing value without prefixes.
+    """
+    found: dict[str, Any] = {}
+    for part in split_commas(text):
+        key, value = _key_and_value(part, prefixes=prefixes)
+        if key in found:
+            raise errors.ParameterError(f"duplicate key '{key}' in '{text}'")
+        found[key] = value
+    return found
+
+
+def _key_and_value(part: str, *, prefixes: bool) -> tuple[str, Any]:
+    key, equals, value = part.partition("=")
+    if equals:
+        return key, value
+    if not prefixes:
+        raise errors.ParameterError(f"missing value for key '{part}'")
+    if part.startswith("no_"):
+        return part[3:], False
+    if part.startswith("-"):
+        return part[1:], None
+    return part, True
+
+
+def parse_ident_keyval(text: str) -> tuple[str, Any]:
+    """Return identifier and mapping of ``IDENT[:k=v,...]``.
+
+    ``no_IDENT`` gives False and ``-IDENT`` None instead of a mapping, but a sign
+    before a digit is a number.
+
+    Raises:
+        ParameterError: parameters after such a form.
+    """
+    ident, colon, rest = text.partition(":")
+    for prefix, value in (("no_", False), ("-", None)):
+        is_number = prefix == "-" and ident[1:2].isdigit()
+        if ident.startswith(prefix) and not is_number:
+            if rest:
+                raise errors.ParameterError(
+                    f"cannot pass options when removing parameters: {text}"
+                )
+            return ident[len(prefix) :], value
+    return ident, parse_keyval(rest) if colon else {}
+
+
+def parse_multi_specs(text: str) -> list[dict[str, dict[str, str]]]:
+    """Return alternatives joined by ``//`` of sections ``IDENT:k=v,...`` joined by /.
+
+    Raises:
+        ParameterError: an empty section, a repeated identifier, a key without value.
+    """
+    alternatives = []
+    for alternative in text.split("//"):
+        sections: dict[str, dict[str, str]] = {}
+        for section in alternative.split("/"):
+            ident, _, rest = section.partition(":")
+            if not ident or not rest:
+                raise errors.ParameterError(f"wrong or empty section '{section}'")
+            if ident in sections:
+                raise errors.ParameterError(f"duplicate identifier '{ident}'")
+            sections[ident] = parse_keyval(rest, prefixes=False)
+        alternatives.append(sections)
+    return alternatives
+
+
+def parse_size(text: str) -> int:
+    """Return MiB; see `ganeti.utils.units`."""
+    from ganeti.utils import units
+
+    try:
+        return units.parse_size_mib(text)
+    except errors.UnitParseError as err:
+        raise BadValueError(str(err)) from err
+
+
+def _parse_int(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as err:
+        raise BadValueError(f"invalid integer value: {text!r}") from err
+
+
+def _parse_float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as err:
+        raise BadValueError(f"invalid floating-point value: {text!r}") from err
+
+
+def _parse_maybe_float(text: str) -> float | str:
+    if text.lower() == _WORD_DEFAULT:
+        return _WORD_DEFAULT
+    return _parse_float(text)
+
+
+def _parse_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as err:
+        raise BadValueError(f"invalid JSON value: {err}") from err
+
+
+def _parse_filter_action(text: str) -> str | list[Any]:
+    word, _, number = text.partition(" ")
+    if word == "RATE_LIMIT":
+        return [word, _parse_int(number)]
+    return text
+
+
+PARSERS: Final[dict[str, Callable[[str], Any]]] = {
+    "string": str,
+    "choice": str,
+    "int": _parse_int,
+    "float": _parse_float,
+    "bool": parse_bool,
+    "unit": parse_size,
+    "list": split_commas,
+    "keyval": parse_keyval,
+    # The master hides private values; here they are plain text for as long as a
+    # command lives.
+    "keyprivateval": parse_keyval,
+    "identkeyval": parse_ident_keyval,
+    "multilistidentkeyval": parse_multi_specs,
+    "maybefloat": _parse_maybe_float,
+    "json": _parse_json,
+    "filteraction": _parse_filter_action,
+}

@@ -1,0 +1,132 @@
+"""``info``: the cluster's parameters."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ganeti.cli import ipolicy, listing, roman, tree
+from ganeti.cli.context import Context
+from ganeti.cli.text import natural_sorted, timestamp
+
+#: Title and key of the block of cluster parameters, in the order shown.
+_PARAMETERS: Final = (
+    ("candidate pool size", "candidate_pool_size"),
+    ("maximal number of jobs running simultaneously", "max_running_jobs"),
+    (
+        "maximal number of jobs simultaneously tracked by the scheduler",
+        "max_tracked_jobs",
+    ),
+    ("mac prefix", "mac_prefix"),
+    ("master netdev", "master_netdev"),
+    ("master netmask", "master_netmask"),
+    ("use external master IP address setup script", "use_external_mip_script"),
+    ("lvm volume group", "volume_group_name"),
+    ("lvm reserved volumes", "reserved_lvs"),
+    ("drbd usermode helper", "drbd_usermode_helper"),
+    ("file storage path", "file_storage_dir"),
+    ("shared file storage path", "shared_file_storage_dir"),
+    ("gluster storage path", "gluster_storage_dir"),
+    ("maintenance of node health", "maintain_node_health"),
+    ("uid pool", "uid_pool"),
+    ("default instance allocator", "default_iallocator"),
+    ("default instance allocator parameters", "default_iallocator_params"),
+    ("primary ip version", "primary_ip_version"),
+    ("preallocation wipe disks", "prealloc_wipe_disks"),
+    ("OS search path", "os_search_path"),
+    ("ExtStorage Providers search path", "extstorage_search_path"),
+    ("enabled disk templates", "enabled_disk_templates"),
+    ("install image", "install_image"),
+    ("instance communication network", "instance_communication_network"),
+    ("zeroing image", "zeroing_image"),
+    ("compression tools", "compression_tools"),
+    ("enabled user shutdown", "enabled_user_shutdown"),
+    ("modify ssh setup", "modify_ssh_setup"),
+    ("ssh_key_type", "ssh_key_type"),
+    ("ssh_key_bits", "ssh_key_bits"),
+)
+_MICROSECONDS: Final = 1_000_000
+
+
+def run(ctx: Context) -> None:
+    """Show the cluster's parameters."""
+    info = ctx.call("QueryClusterInfo")
+    if ctx.opts.json:
+        listing.print_json(ctx, info)
+        return
+    shown = _tree(ctx, info)
+    ctx.out(tree.render(roman.convert(shown) if ctx.opts.roman_integers else shown))
+
+
+def _words(items: Any) -> str:
+    return ", ".join(map(str, items)) if items else "(none)"
+
+
+def _plain(items: Any) -> str:
+    return ", ".join(map(str, items or ()))
+
+
+def _tree(ctx: Context, info: Mapping[str, Any]) -> tree.Pairs:
+    enabled = info["enabled_hypervisors"]
+    hvparams = {hv: info["hvparams"].get(hv, {}) for hv in enabled}
+    bits, machine = info["architecture"]
+    return tree.Pairs(
+        [
+            ("Cluster name", info["name"]),
+            ("Cluster UUID", info["uuid"]),
+            ("Creation time", timestamp(info["ctime"])),
+            ("Modification time", timestamp(info["mtime"])),
+            ("Master node", info["master"]),
+            ("Architecture (this node)", f"{bits} ({machine})"),
+            ("Tags", _words(natural_sorted(info["tags"]))),
+            ("Default hypervisor", info["default_hypervisor"]),
+            ("Enabled hypervisors", _plain(enabled)),
+            ("Hypervisor parameters", hvparams),
+            ("OS-specific hypervisor parameters", info["os_hvp"]),
+            ("OS parameters", info["osparams"]),
+            ("Hidden OSes", _words(info["hidden_os"])),
+            ("Blacklisted OSes", _words(info["blacklisted_os"])),
+            ("Cluster parameters", _parameters(ctx, info)),
+            ("Default node parameters", info["ndparams"]),
+            ("Default instance parameters", info["beparams"]),
+            ("Default nic parameters", info["nicparams"]),
+            ("Default disk parameters", info["diskparams"]),
+            (
+                "Instance policy - limits for instances",
+                ipolicy.to_tree(info["ipolicy"]),
+            ),
+            ("Data collectors", _collectors(info)),
+        ]
+    )
+
+
+def _parameters(ctx: Context, info: Mapping[str, Any]) -> tree.Pairs:
+    from ganeti import _buildconf
+
+    shown = {
+        **info,
+        "reserved_lvs": _words(info["reserved_lvs"]),
+        "uid_pool": _uid_pool(info["uid_pool"]),
+        "os_search_path": _plain(ctx.paths.os_search_path),
+        "extstorage_search_path": _plain(
+            getattr(_buildconf, "ES_SEARCH_PATH", ctx.paths.os_search_path[:0])
+        ),
+        "enabled_disk_templates": _plain(info["enabled_disk_templates"]),
+        "compression_tools": _plain(info["compression_tools"]),
+    }
+    return tree.Pairs((title, shown.get(key)) for title, key in _PARAMETERS)
+
+
+def _uid_pool(ranges: list[list[int]]) -> str:
+    return ", ".join(
+        str(low) if low == high else f"{low}-{high}" for low, high in ranges
+    )
+
+
+def _collectors(info: Mapping[str, Any]) -> dict[str, Any]:
+    intervals = info["data_collector_interval"]
+    return {
+        name: {
+            "active": active,
+            "interval": f"{intervals.get(name, 0) / _MICROSECONDS:.3f}s",
+        }
+        for name, active in info["enabled_data_collectors"].items()
+    }

@@ -1,0 +1,122 @@
+"""``modify``: change cluster parameters."""
+
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.cli import executor, ipolicy, jobs, states
+from ganeti.cli.context import Context
+from ganeti.constants import ecodes, exitcodes, export, mond
+
+#: Options whose value goes into the parameter of the same name.
+_SAME: Final = (
+    "candidate_pool_size",
+    "max_running_jobs",
+    "max_tracked_jobs",
+    "install_image",
+    "instance_communication_network",
+    "mac_prefix",
+    "master_netdev",
+    "vg_name",
+    "maintain_node_health",
+    "drbd_helper",
+    "default_iallocator",
+    "default_iallocator_params",
+    "prealloc_wipe_disks",
+    "ndparams",
+    "use_external_mip_script",
+    "modify_etc_hosts",
+    "enabled_user_shutdown",
+    "file_storage_dir",
+    "shared_file_storage_dir",
+    "zeroing_image",
+)
+#: Options whose empty value means that they were not given.
+_UNLESS_EMPTY: Final = ("beparams", "nicparams", "data_collector_interval")
+_MICROSECONDS: Final = 1_000_000
+
+
+def run(ctx: Context) -> int:
+    """Change cluster parameters."""
+    changes = _changes(ctx)
+    if not any(value is not None for value in changes.values()):
+        raise errors.OpPrereqError(
+            "nothing to change: please give at least one parameter",
+            ecodes.ECODE_INVAL,
+        )
+    operation = jobs.op("OP_CLUSTER_SET_PARAMS", force=ctx.opts.force, **changes)
+    result = jobs.submit_or_run(ctx, operation)
+    if not isinstance(result, dict):
+        return exitcodes.EXIT_SUCCESS
+    outcomes = executor.wait_for_jobs(ctx, result)
+    if all(outcome.success for outcome in outcomes):
+        return exitcodes.EXIT_SUCCESS
+    return exitcodes.EXIT_FAILURE
+
+
+def _changes(ctx: Context) -> dict[str, Any]:
+    opts = ctx.opts
+    changes = {name: getattr(opts, name) for name in _SAME}
+    changes |= {name: getattr(opts, name) or None for name in _UNLESS_EMPTY}
+    changes |= states.state_parameters(opts)
+    changes |= {
+        "hvparams": states.by_ident(opts.hvparams, "hypervisor") or None,
+        "diskparams": states.by_ident(opts.diskparams, "disk template") or None,
+        "enabled_hypervisors": states.split_words(opts.enabled_hypervisors),
+        "enabled_disk_templates": states.split_words(opts.enabled_disk_templates),
+        "reserved_lvs": states.split_words(opts.reserved_lvs),
+        "compression_tools": _compression_tools(opts.compression_tools),
+        "uid_pool": states.uid_ranges(opts.uid_pool),
+        "add_uids": states.uid_ranges(opts.add_uids),
+        "remove_uids": states.uid_ranges(opts.remove_uids),
+        "ipolicy": ipolicy.from_options(ctx) or None,
+        "master_netmask": _netmask(opts.master_netmask),
+        "enabled_data_collectors": _collectors(ctx),
+    }
+    if changes["data_collector_interval"]:
+        changes["data_collector_interval"] = _intervals(
+            changes["data_collector_interval"]
+        )
+    return changes
+
+
+def _compression_tools(text: str | None) -> list[str] | None:
+    if text == "":
+        return list(export.IEC_DEFAULT_TOOLS)
+    return states.split_words(text)
+
+
+def _netmask(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError as err:
+        raise errors.OpPrereqError(
+            f"master netmask: wanted a prefix length, found {text!r}",
+            ecodes.ECODE_INVAL,
+        ) from err
+
+
+def _collectors(ctx: Context) -> dict[str, bool] | None:
+    given = ctx.opts.enabled_data_collectors
+    for name in given:
+        if name not in mond.DATA_COLLECTOR_NAMES:
+            ctx.err(f"{name}: no such data collector")
+    found = {
+        name: str(value).lower().startswith("t")
+        for name, value in given.items()
+        if name in mond.DATA_COLLECTOR_NAMES
+    }
+    return found or None
+
+
+def _intervals(given: dict[str, Any]) -> dict[str, int]:
+    """Return microseconds of collector=seconds."""
+    try:
+        return {
+            name: round(float(value) * _MICROSECONDS) for name, value in given.items()
+        }
+    except (ValueError, TypeError) as err:
+        raise errors.OpPrereqError(
+            "data collector interval: wanted collector=seconds", ecodes.ECODE_INVAL
+        ) from err

@@ -1,0 +1,19 @@
+"""``queue``: drain, undrain or show the drain flag."""
+
+from ganeti import errors
+from ganeti.cli.context import Context
+from ganeti.constants import ecodes
+
+
+def run(ctx: Context) -> None:
+    """Change or show whether the queue takes new jobs."""
+    verb = ctx.args[0]
+    if verb in ("drain", "undrain"):
+        ctx.call("SetDrainFlag", verb == "drain")
+    elif verb == "info":
+        (flag,) = ctx.call("QueryConfigValues", ["drain_flag"])
+        ctx.out(f"The drain flag is {'set' if flag else 'unset'}")
+    else:
+        raise errors.OpPrereqError(
+            f"queue: wanted drain, undrain or info, found {verb!r}", ecodes.ECODE_INVAL
+        )

@@ -1,0 +1,23 @@
+"""``rename``: another name and address for the cluster."""
+
+from ganeti.cli import jobs, questions
+from ganeti.cli.context import Context
+from ganeti.constants import exitcodes
+
+
+def run(ctx: Context) -> int:
+    """Rename the cluster."""
+    (old,) = ctx.call("QueryConfigValues", ["cluster_name"])
+    new = ctx.args[0]
+    question = (
+        f"This will rename the cluster from '{old}' to '{new}'. If you are connected"
+        " over the network to the cluster name, the operation is very dangerous as the"
+        " IP address will be removed from the node and the change may not go through."
+        " Continue?"
+    )
+    if not ctx.opts.force and not questions.confirm(ctx, question):
+        return exitcodes.EXIT_FAILURE
+    result = jobs.run(ctx, jobs.op("OP_CLUSTER_RENAME", name=new))
+    if result:
+        ctx.out(f"Cluster renamed from '{old}' to '{result}'")
+    return exitcodes.EXIT_SUCCESS

@@ -1,0 +1,17 @@
+"""``search-tags``: find objects by their tags."""
+
+from ganeti.cli import jobs, listing
+from ganeti.cli.context import Context
+from ganeti.constants import exitcodes
+
+
+def run(ctx: Context) -> int:
+    """Print path and tag of every match of a regular expression."""
+    found = jobs.run(ctx, jobs.op("OP_TAGS_SEARCH", pattern=ctx.args[0]))
+    found = sorted([path, tag] for path, tag in found)
+    if ctx.opts.json:
+        listing.print_json(ctx, [{"path": path, "tag": tag} for path, tag in found])
+    else:
+        for path, tag in found:
+            ctx.out(f"{path} {tag}")
+    return exitcodes.EXIT_SUCCESS if found else exitcodes.EXIT_FAILURE

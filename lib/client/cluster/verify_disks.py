@@ -1,0 +1,82 @@
+"""``verify-disks``: find disks that should be active and activate them."""
+
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.cli import executor, failures, jobs
+from ganeti.cli.context import Context
+from ganeti.cli.text import natural_sorted
+from ganeti.constants import exitcodes
+
+#: Error texts of nodes can be long; the end is what matters.
+_ERROR_TAIL: Final = 400
+
+
+def run(ctx: Context) -> int:
+    """Check the disks of all groups; activate what is not active."""
+    outcomes = executor.run_with_jobs(
+        ctx,
+        jobs.op(
+            "OP_CLUSTER_VERIFY_DISKS",
+            group_name=ctx.opts.nodegroup,
+            is_strict=not ctx.opts.no_strict,
+        ),
+    )
+    code = exitcodes.EXIT_SUCCESS
+    for outcome in outcomes:
+        if not outcome.success:
+            code = exitcodes.EXIT_FAILURE
+            continue
+        bad_nodes, inactive, missing = outcome.result[0]
+        code |= _report_nodes(ctx, bad_nodes)
+        code |= _activate(ctx, inactive)
+        code |= _report_missing(ctx, missing, bad_nodes)
+        if not (inactive or missing):
+            ctx.out("No disks need to be activated.")
+    return code
+
+
+def _report_nodes(ctx: Context, bad_nodes: dict[str, str]) -> int:
+    for node, text in sorted(bad_nodes.items()):
+        ctx.out(f"Error gathering data on node {node}: {text[-_ERROR_TAIL:]}")
+        ctx.out("You need to fix these nodes first before fixing instances")
+    return exitcodes.EXIT_FAILURE if bad_nodes else exitcodes.EXIT_SUCCESS
+
+
+def _activate(ctx: Context, names: list[str]) -> int:
+    code = exitcodes.EXIT_SUCCESS
+    for name in natural_sorted(names):
+        ctx.out(f"Activating disks for instance '{name}'")
+        operation = jobs.op("OP_INSTANCE_ACTIVATE_DISKS", instance_name=name)
+        try:
+            jobs.run(ctx, operation)
+        except errors.LuxiError:
+            raise
+        except errors.GenericError as err:
+            text, _ = failures.describe(err)
+            ctx.err(f"Error activating disks for instance {name}: {text}")
+            code = exitcodes.EXIT_FAILURE
+    return code
+
+
+def _report_missing(
+    ctx: Context, missing: dict[str, list[Any]], bad_nodes: dict[str, str]
+) -> int:
+    for name, volumes in sorted(missing.items()):
+        everything = all(node in bad_nodes for node, _ in volumes)
+        ctx.out(f"Instance {name} has missing logical volumes:")
+        for node, volume in volumes:
+            ctx.out(
+                f"\tbroken node {node} /dev/{volume}"
+                if node in bad_nodes
+                else f"\t{node} /dev/{volume}"
+            )
+        if everything:
+            ctx.out("\tall of them are on broken nodes; fix these first")
+    if not missing:
+        return exitcodes.EXIT_SUCCESS
+    ctx.out(
+        "You need to replace or recreate disks for all the above instances if this"
+        " message persists after fixing broken nodes."
+    )
+    return exitcodes.EXIT_FAILURE

@@ -1,0 +1,30 @@
+"""``version`` and ``master-ping``."""
+
+from typing import Final
+
+from ganeti.cli import listing
+from ganeti.cli.context import Context
+
+_LINES: Final = (
+    ("Software version", "software_version"),
+    ("Internode protocol", "protocol_version"),
+    ("Configuration format", "config_version"),
+    ("OS api version", "os_api_version"),
+    ("Export interface", "export_version"),
+    ("VCS version", "vcs_version"),
+)
+
+
+def run(ctx: Context) -> None:
+    """Print the versions that the master runs."""
+    info = ctx.call("QueryClusterInfo")
+    if ctx.opts.json:
+        listing.print_json(ctx, {key: info[key] for _, key in _LINES})
+        return
+    for title, key in _LINES:
+        ctx.out(f"{title}: {info[key]}")
+
+
+def ping(ctx: Context) -> None:
+    """Fail unless the master answers."""
+    ctx.call("QueryClusterInfo")

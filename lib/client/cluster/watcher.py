@@ -1,0 +1,38 @@
+"""``watcher``: pause, continue, or show the pause."""
+
+import time
+
+from ganeti import errors
+from ganeti.cli.context import Context
+from ganeti.cli.duration import parse_duration
+from ganeti.constants import ecodes
+
+
+def run(ctx: Context) -> None:
+    """Pause the watcher, let it go on, or say whether it rests."""
+    verb, *rest = ctx.args
+    if verb == "pause":
+        if not rest:
+            raise errors.OpPrereqError(
+                "watcher pause: for how long is missing", ecodes.ECODE_INVAL
+            )
+        _set(ctx, ctx.doors.now() + parse_duration(rest[0]))
+    elif verb == "continue":
+        _set(ctx, None)
+    elif verb == "info":
+        (until,) = ctx.call("QueryConfigValues", ["watcher_pause"])
+        ctx.out(_until(until) or "The watcher is not paused.")
+    else:
+        raise errors.OpPrereqError(
+            f"watcher: wanted pause, continue or info, found {verb!r}",
+            ecodes.ECODE_INVAL,
+        )
+
+
+def _until(until: float | None) -> str:
+    return f"The watcher is paused until {time.ctime(until)}." if until else ""
+
+
+def _set(ctx: Context, until: float | None) -> None:
+    result = ctx.call("SetWatcherPause", until)
+    ctx.out(_until(result) or "The watcher is no longer paused.")

@@ -1,0 +1,64 @@
+"""Commands of ``gnt-filter`` and where each is carried out."""
+
+from typing import Final
+
+from ganeti.cli import options as o
+from ganeti.cli.model import Argument, Command, Program
+
+COMMANDS: Final = (
+    Command(
+        "add",
+        "create a job filter rule",
+        options=(o.RULE_PRIORITY, o.PREDICATES, o.ACTION),
+        run="client.filter.rules:add",
+    ),
+    Command(
+        "delete",
+        "delete a rule",
+        arguments=(Argument("filter"),),
+        run="client.filter.rules:delete",
+        exits=((1, "unknown UUID"),),
+    ),
+    Command(
+        "info",
+        "show rules",
+        arguments=(Argument("filter", minimum=0, maximum=None),),
+        options=(o.JSON,),
+        run="client.filter.rules:info",
+    ),
+    Command(
+        "list",
+        "list rules",
+        arguments=(Argument("filter", minimum=0, maximum=None),),
+        options=(*o.TABLE, *o.QUERY, o.JSON),
+        run="client.filter.listing:list_objects",
+        fields=(
+            "uuid",
+            "watermark",
+            "priority",
+            "predicates",
+            "action",
+            "reason_trail",
+        ),
+        exits=((14, "unknown field"),),
+    ),
+    Command(
+        "list-fields",
+        "list available filter fields",
+        arguments=(Argument("unknown", minimum=0, maximum=None),),
+        options=(*o.TABLE, o.JSON),
+        run="client.filter.listing:list_fields",
+        exits=((14, "unknown field"),),
+    ),
+    Command(
+        "replace",
+        "replace or create a rule with a given UUID",
+        arguments=(Argument("filter"),),
+        options=(o.RULE_PRIORITY, o.PREDICATES, o.ACTION),
+        run="client.filter.rules:replace",
+    ),
+)
+
+PROGRAM: Final = Program(
+    "gnt-filter", "Job filter rules", COMMANDS, tag_kind=None, list_defaults=""
+)

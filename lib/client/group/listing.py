@@ -1,0 +1,28 @@
+"""``list`` and ``list-fields``."""
+
+from typing import Any
+
+from ganeti.cli import listing
+from ganeti.cli.context import Context
+
+
+def _parameters(value: dict[str, Any]) -> str:
+    if not value:
+        return "(empty)"
+    return ", ".join(f"{key}={item}" for key, item in sorted(value.items()))
+
+
+def list_objects(ctx: Context) -> int:
+    """List node groups."""
+    formats = {
+        "node_list": listing.joined,
+        "pinst_list": listing.joined,
+        "tags": listing.joined,
+        "ndparams": _parameters,
+    }
+    return listing.list_objects(ctx, listing.Listing("group", formats))
+
+
+def list_fields(ctx: Context) -> int:
+    """List the fields of node groups."""
+    return listing.list_fields(ctx, "group")

@@ -1,0 +1,100 @@
+"""Disk and NIC options: from ``INDEX:key=value,...`` to what opcodes take."""
+
+from typing import Any
+
+from ganeti import errors
+from ganeti.cli import values
+from ganeti.constants import ecodes
+
+Given = list[tuple[str, Any]]
+
+
+def refusal(text: str) -> errors.OpPrereqError:
+    """Return the error for options that do not go together."""
+    return errors.OpPrereqError(text, ecodes.ECODE_INVAL)
+
+
+def parse_index(text: str, what: str) -> int:
+    """Return a device index.
+
+    Raises:
+        OpPrereqError: not a number.
+    """
+    try:
+        return int(text)
+    except ValueError as err:
+        raise refusal(f"{what}: wanted an index, found {text!r}") from err
+
+
+def parse_size(text: Any, what: str) -> int:
+    """Return MiB.
+
+    Raises:
+        OpPrereqError: not a size.
+    """
+    try:
+        return values.parse_size(str(text))
+    except values.BadValueError as err:
+        raise refusal(f"{what}: {err}") from err
+
+
+def _by_index(given: Given, what: str) -> list[dict[str, Any]]:
+    """Return parameters by index; those not mentioned are empty."""
+    found: dict[int, dict[str, Any]] = {}
+    for ident, parameters in given:
+        index = parse_index(ident, what)
+        if index < 0:
+            raise refusal(f"{what} {index}: an index cannot be negative here")
+        if not isinstance(parameters, dict):
+            raise refusal(f"{what} {index}: only parameters can be given here")
+        found[index] = parameters
+    return [found.get(index, {}) for index in range(max(found, default=-1) + 1)]
+
+
+def new_nics(given: Given, *, none: bool) -> list[dict[str, Any]]:
+    """Return the NICs of a new instance; by default one.
+
+    Raises:
+        OpPrereqError: NICs together with ``--no-nics``, or a wrong index.
+    """
+    if none:
+        if given:
+            raise refusal("--no-nics and --net exclude each other")
+        return []
+    return _by_index(given, "NIC") if given else [{}]
+
+
+def new_disks(
+    given: Given, *, size_mib: int | None, template: str | None
+) -> list[dict[str, Any]]:
+    """Return the disks of a new instance.
+
+    Raises:
+        OpPrereqError: options that do not fit, a disk without size.
+    """
+    if template == "diskless":
+        if given or size_mib is not None:
+            raise refusal("a diskless instance cannot have disks")
+        return []
+    if given and size_mib is not None:
+        raise refusal("--disk and --os-size exclude each other")
+    if size_mib is not None:
+        return [{"size": size_mib}]
+    if not given:
+        raise refusal("no disk information specified: use --disk or --os-size")
+    return [
+        _new_disk(index, parameters)
+        for index, parameters in enumerate(_by_index(given, "disk"))
+    ]
+
+
+def _new_disk(index: int, parameters: dict[str, Any]) -> dict[str, Any]:
+    disk = dict(parameters)
+    if "adopt" in disk:
+        if "size" in disk:
+            raise refusal(f"disk {index}: size and adopt exclude each other")
+        return {**disk, "size": 0}
+    if "size" not in disk:
+        raise refusal(f"disk {index}: no size given")
+    disk["size"] = parse_size(disk["size"], f"disk {index}: size")
+    return disk

@@ -1,0 +1,31 @@
+"""``list`` and ``list-fields``."""
+
+from typing import Final
+
+from ganeti.cli import listing
+from ganeti.cli.context import Context
+
+_LIST_FIELDS: Final = (
+    "tags",
+    "disk.sizes",
+    "nic.macs",
+    "nic.ips",
+    "nic.modes",
+    "nic.links",
+    "nic.bridges",
+    "nic.networks",
+    "snodes",
+    "snodes.group",
+    "snodes.group.uuid",
+)
+
+
+def list_objects(ctx: Context) -> int:
+    """List instances."""
+    formats = dict.fromkeys(_LIST_FIELDS, listing.joined)
+    return listing.list_objects(ctx, listing.Listing("instance", formats))
+
+
+def list_fields(ctx: Context) -> int:
+    """List the fields of instances."""
+    return listing.list_fields(ctx, "instance")

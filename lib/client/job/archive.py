@@ -1,0 +1,31 @@
+"""``archive`` and ``autoarchive``."""
+
+from typing import Final
+
+from ganeti.cli.context import Context
+from ganeti.cli.duration import parse_duration
+from ganeti.client.job.ids import parse_id
+from ganeti.constants import exitcodes
+
+#: What the master may spend, in seconds: half of a client's patience.
+_TIMEOUT_S: Final = 89
+_ALL: Final = -1
+
+
+def archive(ctx: Context) -> int:
+    """Archive finished jobs."""
+    code = exitcodes.EXIT_SUCCESS
+    for word in ctx.args:
+        job_id = parse_id(word)
+        if not ctx.call("ArchiveJob", job_id):
+            ctx.err(f"Failed to archive job with ID '{job_id}'")
+            code = exitcodes.EXIT_FAILURE
+    return code
+
+
+def autoarchive(ctx: Context) -> None:
+    """Archive finished jobs older than an age."""
+    word = ctx.args[0]
+    age = _ALL if word == "all" else parse_duration(word)
+    archived, left = ctx.call("AutoArchiveJobs", age, _TIMEOUT_S)
+    ctx.out(f"Archived {archived} jobs, {left} unchecked left")

@@ -1,0 +1,131 @@
+"""Commands of ``gnt-job`` and where each is carried out."""
+
+from typing import Final
+
+from ganeti.cli import options as o
+from ganeti.cli.model import Argument, Command, Option, Program
+
+COMMANDS: Final = (
+    Command(
+        "archive",
+        "archive finished jobs",
+        arguments=(Argument("jobid", minimum=1, maximum=None),),
+        run="client.job.archive:archive",
+        exits=((0, "all ok"), (1, "some not archived")),
+    ),
+    Command(
+        "autoarchive",
+        "archive jobs older than an age",
+        arguments=(Argument("suggest", choices=("1d", "1w", "4w", "all")),),
+        run="client.job.archive:autoarchive",
+        exits=((1, "bad age"),),
+    ),
+    Command(
+        "cancel",
+        "cancel (or kill) jobs",
+        arguments=(Argument("jobid", minimum=0, maximum=None),),
+        options=(
+            o.FORCE,
+            Option(
+                ("--kill",),
+                "kill running jobs with SIGKILL; needs --yes-do-it",
+                dest="kill",
+            ),
+            o.PENDING,
+            o.QUEUED,
+            o.WAITING,
+            o.YES_DO_IT,
+        ),
+        run="client.job.pending:cancel",
+        exits=(
+            (0, "all ok"),
+            (1, "some failed, or ids and filter both/none"),
+            (13, "declined"),
+        ),
+    ),
+    Command(
+        "change-priority",
+        "change priority of queued jobs",
+        arguments=(Argument("jobid", minimum=0, maximum=None),),
+        options=(o.PRIORITY, o.FORCE, o.PENDING, o.QUEUED, o.WAITING),
+        run="client.job.pending:change_priority",
+        exits=((0, "all ok"), (1, "no --priority or failure"), (13, "declined")),
+    ),
+    Command(
+        "info",
+        "show job details",
+        arguments=(Argument("jobid", minimum=1, maximum=None),),
+        options=(o.JSON,),
+        run="client.job.info:run",
+        aliases=("show",),
+        exits=((0, "ok, also when an id is unknown"),),
+    ),
+    Command(
+        "list",
+        "list jobs",
+        arguments=(Argument("jobid", minimum=0, maximum=None),),
+        options=(
+            o.FILTER,
+            o.PENDING,
+            Option(
+                ("--running",),
+                "only jobs in state running",
+                dest="status_filter",
+                kind="const",
+                sets=("running",),
+            ),
+            Option(
+                ("--error",),
+                "only jobs in state error",
+                dest="status_filter",
+                kind="const",
+                sets=("error",),
+            ),
+            Option(
+                ("--finished",),
+                "only jobs in a final state (success, error, canceled)",
+                dest="status_filter",
+                kind="const",
+                sets=("canceled", "error", "success"),
+            ),
+            Option(
+                ("--archived",),
+                "also show archived jobs; appends the field 'archived' to "
+                "the output (slow)",
+                dest="archived",
+            ),
+            *o.TABLE,
+            *o.QUERY,
+            o.JSON,
+        ),
+        run="client.job.listing:list_objects",
+        fields=("id", "status", "summary"),
+        exits=((14, "unknown field"),),
+    ),
+    Command(
+        "list-fields",
+        "list available job fields",
+        arguments=(Argument("unknown", minimum=0, maximum=None),),
+        options=(*o.TABLE, o.JSON),
+        run="client.job.listing:list_fields",
+        exits=((14, "unknown field"),),
+    ),
+    Command(
+        "wait",
+        "wait for a job without output",
+        arguments=(Argument("jobid"),),
+        run="client.job.watch:wait",
+        exits=((0, "success"), (1, "job failed, canceled or lost")),
+    ),
+    Command(
+        "watch",
+        "follow a job and print its messages",
+        arguments=(Argument("jobid"),),
+        run="client.job.watch:watch",
+        exits=((0, "success"), (1, "job failed, canceled or lost")),
+    ),
+)
+
+PROGRAM: Final = Program(
+    "gnt-job", "Job queue administration", COMMANDS, tag_kind=None, list_defaults=""
+)

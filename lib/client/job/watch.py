@@ -1,0 +1,33 @@
+"""``watch`` and ``wait``: follow one job to its end."""
+
+from ganeti import errors
+from ganeti.cli import failures, jobs
+from ganeti.cli.context import Context
+from ganeti.client.job.ids import parse_id
+from ganeti.constants import exitcodes
+
+
+def _follow(ctx: Context, job_id: int, on_log: jobs.OnLog | None) -> int:
+    try:
+        jobs.wait(ctx, job_id, on_log)
+    except errors.LuxiError:
+        raise
+    except errors.GenericError as err:
+        text, _ = failures.describe(err)
+        ctx.err(f"Job {job_id} failed: {text}")
+        return exitcodes.EXIT_FAILURE
+    return exitcodes.EXIT_SUCCESS
+
+
+def watch(ctx: Context) -> int:
+    """Print the messages of a job until it ends."""
+    job_id = parse_id(ctx.args[0])
+    headline = f"Output from job {job_id} follows"
+    ctx.out(headline)
+    ctx.out("-" * len(headline))
+    return _follow(ctx, job_id, jobs.print_log(ctx))
+
+
+def wait(ctx: Context) -> int:
+    """Wait for a job without its messages."""
+    return _follow(ctx, parse_id(ctx.args[0]), None)

@@ -1,0 +1,65 @@
+"""Commands of ``gnt-os`` and where each is carried out."""
+
+from typing import Final
+
+from ganeti.cli import options as o
+from ganeti.cli.model import Argument, Command, Option, Program
+
+COMMANDS: Final = (
+    Command(
+        "diagnose",
+        "show OS validity on every node",
+        options=(o.PRIORITY, o.JSON),
+        run="client.os.diagnose:run",
+        opcodes=("OP_OS_DIAGNOSE",),
+        exits=((0, "all valid"), (1, "some OS invalid or partially valid")),
+    ),
+    Command(
+        "info",
+        "show OS details",
+        arguments=(Argument("os", minimum=0, maximum=None),),
+        options=(o.PRIORITY, o.JSON),
+        run="client.os.info:run",
+        opcodes=("OP_OS_DIAGNOSE",),
+        aliases=("show",),
+    ),
+    Command(
+        "list",
+        "list usable OS names including variants",
+        options=(o.NO_HEADERS, o.PRIORITY, o.JSON),
+        run="client.os.listing:run",
+        opcodes=("OP_OS_DIAGNOSE",),
+        fields=("name",),
+    ),
+    Command(
+        "modify",
+        "change OS level parameters",
+        arguments=(Argument("os"),),
+        options=(
+            o.HYPERVISOR_PARAMETERS,
+            o.OS_PARAMETERS,
+            o.OS_PARAMETERS_PRIVATE,
+            o.DRY_RUN,
+            Option(
+                ("--hidden",),
+                "set the hidden flag of the OS",
+                dest="hidden",
+                kind="bool",
+            ),
+            Option(
+                ("--blacklisted",),
+                "set the blacklisted flag of the OS",
+                dest="blacklisted",
+                kind="bool",
+            ),
+            *o.JOB,
+        ),
+        run="client.os.modify:run",
+        opcodes=("OP_CLUSTER_SET_PARAMS",),
+        exits=((1, "nothing to change"),),
+    ),
+)
+
+PROGRAM: Final = Program(
+    "gnt-os", "Operating system definitions", COMMANDS, tag_kind=None, list_defaults=""
+)

@@ -1,0 +1,1 @@
+"""Logical units of the cluster as a whole."""

@@ -1,0 +1,50 @@
+"""OP_CLUSTER_DESTROY: the last job of a cluster."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ganeti import opcodes
+from ganeti.cmdlib import early_hooks, master_ip
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.constants import ecodes, hooks
+
+
+class ClusterDestroy(LogicalUnit[opcodes.ClusterDestroy]):
+    """Takes the master's address down; the client then stops the daemons.
+
+    The hooks run from inside, on the master: afterwards there is nothing to run them.
+    """
+
+    EXCLUSIVE = True
+    HOOKS_PATH = "cluster-destroy"
+    HOOKS_TYPE = hooks.HTYPE_CLUSTER
+
+    def hooks_env(self) -> Mapping[str, Any]:
+        """Return the cluster's name."""
+        return {"OP_TARGET": self.ctx.snapshot.cluster.cluster_name}
+
+    def check_prereq(self) -> None:
+        """Check that only the master is left."""
+        snapshot = self.ctx.snapshot
+        others = len(snapshot.nodes) - 1
+        if others:
+            raise self.prereq(
+                f"cluster {snapshot.cluster.cluster_name}: still has {others} node(s)"
+                " besides the master",
+                ecodes.ECODE_INVAL,
+            )
+        if snapshot.instances:
+            raise self.prereq(
+                f"cluster {snapshot.cluster.cluster_name}: still has"
+                f" {len(snapshot.instances)} instance(s)",
+                ecodes.ECODE_INVAL,
+            )
+
+    def execute(self) -> str:
+        """Run the hooks, drop the address, return the master's uuid."""
+        master = self.ctx.snapshot.cluster.master_node
+        early_hooks.run_post(self, (master,))
+        answer = master_ip.turn_down(self.ctx)
+        if answer.failed:
+            self.ctx.log.warn(answer.describe("cannot drop the master address"))
+        return master

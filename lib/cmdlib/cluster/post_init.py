@@ -1,0 +1,34 @@
+"""OP_CLUSTER_POST_INIT: the first job of a new cluster."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ganeti import opcodes
+from ganeti.cmdlib import candidates
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.node import ovs
+from ganeti.constants import hooks
+
+
+class ClusterPostInit(LogicalUnit[opcodes.ClusterPostInit]):
+    """Sets up the master node; the point of it are the hooks."""
+
+    EXCLUSIVE = True
+    HOOKS_PATH = "cluster-init"
+    HOOKS_TYPE = hooks.HTYPE_CLUSTER
+
+    def hooks_env(self) -> Mapping[str, Any]:
+        """Return the cluster's name."""
+        return {"OP_TARGET": self.ctx.snapshot.cluster.cluster_name}
+
+    def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Only after: on the master."""
+        return (), (self.ctx.snapshot.cluster.master_node,)
+
+    def execute(self) -> bool:
+        """Record the master's certificate and make its virtual switch."""
+        snapshot = self.ctx.snapshot
+        master = snapshot.nodes[snapshot.cluster.master_node]
+        candidates.record_certificate(self.ctx, master)
+        ovs.configure(self.ctx, master)
+        return True

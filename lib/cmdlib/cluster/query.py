@@ -1,0 +1,17 @@
+"""OP_CLUSTER_QUERY: cluster information."""
+
+from typing import Any
+
+from ganeti import opcodes
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.query import clusterinfo
+
+
+class ClusterQuery(LogicalUnit[opcodes.ClusterQuery]):
+    """Returns the cluster information dictionary."""
+
+    READS_ONLY = True
+
+    def execute(self) -> dict[str, Any]:
+        """Return it."""
+        return clusterinfo.cluster_info(self.ctx.snapshot)

@@ -1,0 +1,76 @@
+"""OP_CLUSTER_RENAME: another name and address for the cluster."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ganeti import errors, opcodes
+from ganeti.cmdlib import ancillary, master_ip
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.constants import daemons, ecodes, hooks
+
+
+class ClusterRename(LogicalUnit[opcodes.ClusterRename]):
+    """Changes name and master address together."""
+
+    EXCLUSIVE = True
+    HOOKS_PATH = "cluster-rename"
+    HOOKS_TYPE = hooks.HTYPE_CLUSTER
+
+    def hooks_env(self) -> Mapping[str, Any]:
+        """Return old and new name."""
+        return {"OP_TARGET": self.old_name, "NEW_NAME": self.name}
+
+    def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Before on the master, after on all nodes."""
+        snapshot = self.ctx.snapshot
+        return (snapshot.cluster.master_node,), sorted(snapshot.nodes)
+
+    def check_prereq(self) -> None:
+        """Check that the name resolves, is new, and its address is free."""
+        cluster = self.ctx.snapshot.cluster
+        self.old_name = cluster.cluster_name
+        try:
+            self.name, addresses = self.ctx.lookup_host(self.op.name)
+        except errors.ResolverError as err:
+            raise self.prereq(
+                f"cluster name {self.op.name}: does not resolve: {err}",
+                ecodes.ECODE_RESOLVER,
+            ) from err
+        is_v6 = cluster.primary_ip_family != 2
+        fitting = [address for address in addresses if (":" in address) == is_v6]
+        if not fitting:
+            raise self.prereq(
+                f"cluster name {self.name}: no address of the cluster's family, found"
+                f" {', '.join(addresses) or 'none'}",
+                ecodes.ECODE_ENVIRON,
+            )
+        self.address = fitting[0]
+        self._check_new(cluster.cluster_name, cluster.master_ip)
+
+    def _check_new(self, old_name: str, old_address: str) -> None:
+        if self.name == old_name and self.address == old_address:
+            raise self.prereq(
+                f"cluster {old_name}: neither name nor address would change"
+            )
+        port = daemons.DAEMONS["ganeti-noded"].port or 0
+        if self.address != old_address and self.ctx.tcp_ping(self.address, port, None):
+            raise self.prereq(
+                f"cluster address {self.address}: in use, a node daemon answers there",
+                ecodes.ECODE_NOTUNIQUE,
+            )
+
+    def execute(self) -> str:
+        """Take the old address down, write, take the new one up."""
+        master_ip.turn_down(self.ctx).unwrap("cannot drop the master address")
+        try:
+            with self.ctx.config.edit(self.ctx.owner) as edit:
+                edit.update_cluster(cluster_name=self.name, master_ip=self.address)
+            ancillary.redistribute(self.ctx)
+        finally:
+            answer = master_ip.turn_up(self.ctx)
+            if answer.failed:
+                self.ctx.log.warn(
+                    answer.describe("cannot raise the master address"),
+                    hint="run gnt-cluster activate-master-ip",
+                )
+        return self.name

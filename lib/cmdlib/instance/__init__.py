@@ -1,0 +1,1 @@
+"""Logical units about instances, one module each, and what they share."""

@@ -1,0 +1,21 @@
+"""OP_INSTANCE_ACTIVATE_DISKS: assemble an instance's disks without starting it."""
+
+from typing import ClassVar
+
+from ganeti import opcodes
+from ganeti.cmdlib.instance import common, disks
+
+
+class InstanceActivateDisks(common.InstanceUnit[opcodes.InstanceActivateDisks]):
+    """Assemble the disks on the primary node."""
+
+    HOOKS_TYPE: ClassVar[str | None] = None
+    LOCK_NODES: ClassVar[bool] = True
+
+    def check_prereq(self) -> None:
+        """Refuse when the primary node is offline."""
+        self.require_online_primary()
+
+    def execute(self) -> list[tuple[str, str, str | None]]:
+        """Return (node, disk, device path) rows."""
+        return disks.assemble(self.ctx, self.instance, ignore_size=self.op.ignore_size)

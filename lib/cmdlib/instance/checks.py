@@ -1,0 +1,213 @@
+"""Checks that several instance units share; none of them changes anything."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ganeti import errors, objects
+from ganeti.cmdlib import base, typed
+from ganeti.constants import ecodes, hvparams
+from ganeti.objects import params
+
+_SPEC_OF: Final = {
+    "memory-size": "memory in MiB",
+    "cpu-count": "virtual CPUs",
+    "disk-count": "disks",
+    "nic-count": "NICs",
+    "spindle-use": "spindles used",
+}
+
+
+def node_takes_instances(
+    snapshot: objects.Snapshot, uuid: str, instance: str
+) -> objects.Node:
+    """Return a node that may take an instance.
+
+    Raises:
+        OpPrereqError: it is offline, drained, or not meant for instances.
+    """
+    node = snapshot.nodes[uuid]
+    problems = (
+        (node.offline, "is marked offline"),
+        (node.drained, "is marked drained"),
+        (not node.vm_capable, "is not vm_capable"),
+    )
+    for broken, text in problems:
+        if broken:
+            raise errors.OpPrereqError(
+                f"instance {instance}: node {node.name} {text}", ecodes.ECODE_STATE
+            )
+    return node
+
+
+def policy_problems(
+    snapshot: objects.Snapshot,
+    group: str,
+    *,
+    backend: Mapping[str, Any],
+    nic_count: int,
+    disk_sizes: Sequence[int],
+    template: str,
+) -> list[str]:
+    """Return why an instance does not fit the policy of a group; empty if it does."""
+    policy = params.group_ipolicy(snapshot, snapshot.nodegroups[group])
+    found = []
+    if template not in policy["disk-templates"]:
+        found.append(f"disk template {template} is not allowed")
+    values = {
+        "memory-size": backend["maxmem"],
+        "cpu-count": backend["vcpus"],
+        "spindle-use": backend["spindle_use"],
+        "nic-count": nic_count,
+    }
+    if template != "diskless":
+        values["disk-count"] = len(disk_sizes)
+    fits: list[list[str]] = [
+        _outside(limits, values, disk_sizes if template != "diskless" else ())
+        for limits in policy["minmax"]
+    ]
+    if fits and all(fits):
+        closest = min(len(problems) for problems in fits)
+        found += next(problems for problems in fits if len(problems) == closest)
+    return found
+
+
+def _outside(
+    limits: Mapping[str, Mapping[str, int]],
+    values: Mapping[str, int],
+    disk_sizes: Sequence[int],
+) -> list[str]:
+    low, high = limits["min"], limits["max"]
+    found = [
+        f"{_SPEC_OF[key]}: {value} is not within {low[key]} and {high[key]}"
+        for key, value in values.items()
+        if not low[key] <= value <= high[key]
+    ]
+    found += [
+        f"disk {index}: {size} MiB is not within {low['disk-size']} and"
+        f" {high['disk-size']} MiB"
+        for index, size in enumerate(disk_sizes)
+        if not low["disk-size"] <= size <= high["disk-size"]
+    ]
+    return found
+
+
+def require_policy(
+    problems: Sequence[str],
+    snapshot: objects.Snapshot,
+    group: str,
+    instance: str,
+) -> None:
+    """Refuse an instance that violates its group's policy.
+
+    Raises:
+        OpPrereqError: lists every problem.
+    """
+    if problems:
+        name = snapshot.nodegroups[group].name
+        raise errors.OpPrereqError(
+            f"instance {instance}: violates the policy of node group {name}:"
+            f" {'; '.join(problems)}",
+            ecodes.ECODE_INVAL,
+        )
+
+
+def free_memory_mib(
+    ctx: base.Context, node: str, hypervisor: str, hv: Mapping[str, Any]
+) -> int:
+    """Return what a node can give to guests.
+
+    Raises:
+        OpPrereqError: the node does not answer or does not know.
+    """
+    name = ctx.snapshot.nodes[node].name
+    payload = ctx.rpc.call_one("node_info", node, [], [[hypervisor, dict(hv)]]).require(
+        f"cannot get the free memory of node {name}", ecodes.ECODE_ENVIRON
+    )
+    free = payload[2][0].get("memory_free") if payload[2] else None
+    if not isinstance(free, int):
+        raise errors.OpPrereqError(
+            f"node {name}: wanted its free memory, found {free!r}", ecodes.ECODE_ENVIRON
+        )
+    return free
+
+
+def require_memory(
+    ctx: base.Context,
+    node: str,
+    instance: str,
+    wanted_mib: int,
+    *,
+    hypervisor: str,
+    hv: Mapping[str, Any],
+) -> int:
+    """Refuse when a node has too little memory; return what it has free.
+
+    Raises:
+        OpPrereqError: wanted and found.
+    """
+    free = free_memory_mib(ctx, node, hypervisor, hv)
+    if wanted_mib > free:
+        raise errors.OpPrereqError(
+            f"instance {instance}: needs {wanted_mib} MiB on node"
+            f" {ctx.snapshot.nodes[node].name}, which has {free} MiB free",
+            ecodes.ECODE_NORES,
+        )
+    return free
+
+
+def validate_hypervisor(
+    ctx: base.Context, nodes: Sequence[str], hypervisor: str, filled: Mapping[str, Any]
+) -> None:
+    """Have hypervisor parameters checked by nodes; offline ones are not asked.
+
+    Raises:
+        OpPrereqError: a node refused.
+    """
+    typed.check_hypervisor_syntax(hypervisor, filled)
+    results = ctx.rpc.call(
+        "hypervisor_validate_params", nodes, [hypervisor, dict(filled)]
+    )
+    for result in results.values():
+        if not result.offline:
+            result.require(f"hypervisor {hypervisor} parameters", ecodes.ECODE_INVAL)
+
+
+def validate_os(
+    ctx: base.Context,
+    nodes: Sequence[str],
+    os_name: str,
+    os_params: Mapping[str, Any],
+    *,
+    force_variant: bool,
+) -> None:
+    """Have an OS definition and its parameters checked by nodes.
+
+    Raises:
+        OpPrereqError: a node does not have it or refused the parameters.
+    """
+    results = ctx.rpc.call(
+        "os_validate",
+        nodes,
+        [True, os_name, ["parameters"], dict(os_params), force_variant],
+    )
+    for result in results.values():
+        if not result.offline:
+            result.require(f"OS {os_name}", ecodes.ECODE_INVAL)
+
+
+def hypervisor_enabled(snapshot: objects.Snapshot, name: str, instance: str) -> None:
+    """Refuse a hypervisor that the cluster has not enabled."""
+    enabled = snapshot.cluster.enabled_hypervisors
+    if name not in enabled:
+        raise errors.OpPrereqError(
+            f"instance {instance}: hypervisor {name} is not enabled in this cluster;"
+            f" enabled are {', '.join(enabled)}",
+            ecodes.ECODE_STATE,
+        )
+
+
+def cluster_hvparams(snapshot: objects.Snapshot, name: str) -> dict[str, Any]:
+    """Return the cluster's parameters of a hypervisor, filled with the defaults."""
+    defaults = {key: row.default for key, row in hvparams.HYPERVISOR[name].items()}
+    stored: Mapping[str, Any] = snapshot.cluster.hvparams.get(name, {})
+    return {**defaults, **stored}

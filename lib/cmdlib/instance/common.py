@@ -1,0 +1,174 @@
+"""What all units about one existing instance share: locks, look-ups, node calls."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, TypeVar
+
+from ganeti import errors, locking, objects, opcodes, rpc
+from ganeti.cmdlib import base
+from ganeti.cmdlib.instance import env
+from ganeti.constants import ecodes
+from ganeti.objects import lookup
+from ganeti.rpc import encode
+
+#: Seconds a node may take beyond the time that a guest has to stop.
+STOP_GRACE_S: Final = 60
+
+O = TypeVar("O", bound=opcodes.Opcode)  # noqa: E741
+
+
+class InstanceUnit(base.LogicalUnit[O]):
+    """A unit that works on one instance.
+
+    Class attributes: ``LOCK_NODES`` also locks the instance's nodes and their
+    resources, ``LOCK_PRIMARY_RES`` only the resources of its primary node.
+    """
+
+    HOOKS_TYPE: ClassVar[str | None] = "INSTANCE"
+    LOCK_NODES: ClassVar[bool] = False
+    LOCK_PRIMARY_RES: ClassVar[bool] = False
+
+    uuid: str
+
+    def expand_names(self) -> None:
+        """Look the instance up and declare its lock."""
+        name = self.op.instance_name  # type: ignore[attr-defined]
+        self.uuid = lookup.expand_instance(self.ctx.snapshot, name)
+        self.locks.names[locking.Level.INSTANCE] = [self.instance.name]
+        if self.LOCK_NODES:
+            self.locks.names[locking.Level.NODE] = []
+            self.locks.names[locking.Level.NODE_RES] = []
+        elif self.LOCK_PRIMARY_RES:
+            self.locks.names[locking.Level.NODE_RES] = []
+
+    def declare_locks(self, level: locking.Level) -> None:
+        """Declare the locks of the instance's nodes, now that it is locked."""
+        if level not in (locking.Level.NODE, locking.Level.NODE_RES):
+            return
+        if self.LOCK_NODES:
+            self.locks.names[level] = self.nodes_to_lock()
+        elif self.LOCK_PRIMARY_RES:
+            self.locks.names[level] = [self.instance.primary_node]
+
+    def nodes_to_lock(self) -> Sequence[str]:
+        """Return the node uuids that the operation touches."""
+        return self.ctx.snapshot.instance_nodes(self.instance)
+
+    @property
+    def instance(self) -> objects.Instance:
+        """The instance as it is recorded now.
+
+        Raises:
+            OpPrereqError: it vanished before it was locked.
+        """
+        found = self.ctx.snapshot.instances.get(self.uuid)
+        if found is None:
+            name = self.op.instance_name  # type: ignore[attr-defined]
+            raise errors.OpPrereqError(
+                f"instance {name}: was removed meanwhile", ecodes.ECODE_NOENT
+            )
+        return found
+
+    @property
+    def primary(self) -> objects.Node:
+        """The primary node's record."""
+        return self.ctx.snapshot.nodes[self.instance.primary_node]
+
+    def hooks_env(self) -> dict[str, Any]:
+        """Return the variables of the instance."""
+        return env.instance_env(self.ctx.snapshot, self.instance)
+
+    def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the master and the instance's nodes, for both phases."""
+        nodes = self.with_master(self.ctx.snapshot.instance_nodes(self.instance))
+        return nodes, nodes
+
+    def with_master(self, nodes: Sequence[str]) -> list[str]:
+        """Return the master and other nodes, each once."""
+        return list(dict.fromkeys([self.ctx.snapshot.cluster.master_node, *nodes]))
+
+    # Node calls
+    def encode(self, **overrides: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return the filled form of the instance that node calls take."""
+        wire: dict[str, Any] = encode.instance(
+            self.ctx.snapshot, self.instance, **overrides
+        )
+        return wire
+
+    def runtime_info(self) -> dict[str, Any]:
+        """Return what the primary node says of it, empty when it does not run.
+
+        Raises:
+            OpPrereqError: the node does not answer.
+        """
+        return query_runtime(self.ctx, self.instance)
+
+    def require_online_primary(self) -> None:
+        """Refuse when the primary node is marked offline."""
+        if self.primary.offline:
+            raise errors.OpPrereqError(
+                f"instance {self.instance.name}: its primary node {self.primary.name}"
+                " is marked offline",
+                ecodes.ECODE_STATE,
+            )
+
+    def require_admin_state(self, wanted: Sequence[str], action: str) -> None:
+        """Refuse when the instance is not in one of some states."""
+        state = self.instance.admin_state
+        if state not in wanted:
+            raise errors.OpPrereqError(
+                f"instance {self.instance.name}: is marked {state}, must be"
+                f" {' or '.join(wanted)} to {action}",
+                ecodes.ECODE_STATE,
+            )
+
+    def require_stopped(self, action: str, *, offline_is_fine: bool = True) -> None:
+        """Refuse when it is marked up, or really runs on its primary node."""
+        wanted = ("down", "offline") if offline_is_fine else ("down",)
+        self.require_admin_state(wanted, action)
+        if self.primary.offline:
+            return
+        if self.runtime_info():
+            raise errors.OpPrereqError(
+                f"instance {self.instance.name}: is running, stop it to {action}",
+                ecodes.ECODE_STATE,
+            )
+
+
+def query_runtime(ctx: base.Context, instance: objects.Instance) -> dict[str, Any]:
+    """Return what its primary node says of an instance, empty when it does not run.
+
+    Raises:
+        OpPrereqError: the node does not answer.
+    """
+    snapshot = ctx.snapshot
+    full = snapshot.cluster.hvparams.get(instance.hypervisor, {})
+    result = ctx.rpc.call_one(
+        "instance_info", instance.primary_node, instance.name, instance.hypervisor, full
+    )
+    found: dict[str, Any] = result.require(
+        f"cannot get the state of instance {instance.name}", ecodes.ECODE_ENVIRON
+    )
+    return found or {}
+
+
+def node_name(ctx: base.Context, uuid: str) -> str:
+    """Return a node's name for messages."""
+    node = ctx.snapshot.nodes.get(uuid)
+    return node.name if node is not None else uuid
+
+
+def warn_failed(ctx: base.Context, result: rpc.Result, what: str) -> bool:
+    """Log a failed call as a warning; return whether it failed."""
+    if result.failed:
+        ctx.log.warn(result.describe(what))
+    return result.failed
+
+
+def set_instance(ctx: base.Context, uuid: str, **changes: Any) -> objects.Instance:
+    """Commit changed fields of an instance, if anything changes; return it."""
+    current = ctx.snapshot.instances[uuid]
+    if all(getattr(current, name) == value for name, value in changes.items()):
+        return current
+    with ctx.config.edit(ctx.owner) as edit:
+        edit.update(edit.snapshot.instances[uuid].replace(**changes))
+    return ctx.snapshot.instances[uuid]

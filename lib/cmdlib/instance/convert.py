@@ -1,0 +1,86 @@
+"""Changing the disk template of a stopped instance, by copying its disks."""
+
+from typing import Final
+
+from ganeti import errors, objects
+from ganeti.cmdlib import base
+from ganeti.cmdlib.instance import disk_specs, disks
+from ganeti.constants import disks as disk_words
+from ganeti.constants import ecodes
+from ganeti.rpc import encode
+
+#: Templates between which disks can be copied.
+_COPYABLE: Final = ("file", "sharedfile")
+
+
+def check(ctx: base.Context, instance: objects.Instance, target: str) -> None:
+    """Refuse a conversion that cannot be done.
+
+    Raises:
+        OpPrereqError: says why.
+    """
+    source = ctx.snapshot.disk_template(instance)
+    disk_specs.check_template(ctx.snapshot, target, instance.name)
+    if source == target:
+        raise errors.OpPrereqError(
+            f"instance {instance.name}: has disk template {target} already",
+            ecodes.ECODE_INVAL,
+        )
+    if (
+        source in disk_words.DTS_NOT_CONVERTIBLE_FROM
+        or target in disk_words.DTS_NOT_CONVERTIBLE_TO
+        or source not in _COPYABLE
+    ):
+        raise errors.OpPrereqError(
+            f"instance {instance.name}: disk template {source} cannot be converted to"
+            f" {target}",
+            ecodes.ECODE_INVAL,
+        )
+
+
+def execute(
+    ctx: base.Context,
+    instance: objects.Instance,
+    target: str,
+    *,
+    file_driver: str | None,
+    file_storage_dir: str | None,
+) -> None:
+    """Copy the disks, switch the record, remove the old disks.
+
+    Raises:
+        OpExecError: copying failed; the new disks are gone again.
+    """
+    old = ctx.snapshot.instance_disks(instance)
+    where = disk_specs.directory(ctx.snapshot, target, instance.name, file_storage_dir)
+    wishes = [disk_specs.DiskWish(d.size, d.mode, d.name, d.spindles) for d in old]
+    new = disk_specs.records(
+        ctx,
+        target,
+        wishes,
+        primary=instance.primary_node,
+        where=where,
+        driver=file_driver,
+    )
+    disks.create_all(ctx, instance, new)
+    try:
+        for index, (source, copy) in enumerate(zip(old, new, strict=True)):
+            ctx.log.info(f" - copying disk/{index} ({source.size} MiB)")
+            ctx.rpc.call_one(
+                "blockdev_convert",
+                instance.primary_node,
+                encode.disk(ctx.snapshot, source, instance),
+                encode.disk(ctx.snapshot, copy, instance),
+            ).unwrap(f"instance {instance.name}: cannot copy disk/{index}")
+    except errors.OpExecError:
+        disks.remove_all(ctx, instance, new)
+        raise
+    with ctx.config.edit(ctx.owner) as edit:
+        for disk in new:
+            edit.add_disk(disk)
+        record = edit.snapshot.instances[instance.uuid]
+        edit.update(record.replace(disks=tuple(disk.uuid for disk in new)))
+        for disk in old:
+            edit.remove_disk(disk.uuid)
+    if not disks.remove_all(ctx, instance, old):
+        ctx.log.warn("some of the old disks could not be removed")

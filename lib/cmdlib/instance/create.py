@@ -1,0 +1,354 @@
+"""OP_INSTANCE_CREATE: a new instance on nodes that the request names."""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from ganeti import errors, locking, objects, opcodes
+from ganeti.cmdlib import base, typed
+from ganeti.cmdlib.instance import checks, disk_specs, disks, env, nic_specs
+from ganeti.constants import ecodes
+from ganeti.constants import tags as tag_words
+from ganeti.objects import lookup, params
+from ganeti.rpc import encode
+from ganeti.utils import hostnames, netutils
+
+_TAG: Final = re.compile(r"^[\w.+*/:@-]+$")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    """What the checks found out: the records to be and where."""
+
+    instance: objects.Instance
+    disks: tuple[objects.Disk, ...]
+
+
+class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
+    """Create an instance, install its OS, start it.
+
+    Until the records are committed nothing but disks exists, and those are removed
+    again when something fails. A failing OS script leaves the instance, stopped.
+    """
+
+    HOOKS_PATH: ClassVar[str | None] = "instance-add"
+    HOOKS_TYPE: ClassVar[str | None] = "INSTANCE"
+
+    name: str
+    address: str | None
+    primary: str
+    template: str
+    plan: _Plan
+
+    def check_arguments(self) -> None:
+        """Check what needs no cluster."""
+        op = self.op
+        if op.mode != "create":
+            raise self.prereq(
+                f"instance {op.instance_name}: mode {op.mode} is not"
+                " offered by this release, only create"
+            )
+        if op.forthcoming or op.commit:
+            raise self.prereq(
+                f"instance {op.instance_name}: reservations are not"
+                " offered by this release"
+            )
+        if op.ip_check and not op.name_check:
+            raise self.prereq(
+                f"instance {op.instance_name}: checking the address needs"
+                " the name to be checked too"
+            )
+        if op.no_install and op.start:
+            raise self.prereq(
+                f"instance {op.instance_name}: without installation it"
+                " cannot be started"
+            )
+        if op.instance_communication:
+            raise self.prereq(
+                f"instance {op.instance_name}: instance communication is"
+                " not offered by this release"
+            )
+        self.name = hostnames.normalize(op.instance_name)
+        self.address = None
+        if op.name_check:
+            self.name, addresses = resolve(self.ctx, self.name)
+            self.address = addresses[0]
+        check_tags(op.tags, self.name)
+
+    def expand_names(self) -> None:
+        """Find the nodes and declare the new instance's lock."""
+        op, snapshot = self.op, self.ctx.snapshot
+        self.template = op.disk_template or snapshot.cluster.enabled_disk_templates[0]
+        disk_specs.check_template(snapshot, self.template, self.name)
+        if op.iallocator and op.pnode:
+            raise self.prereq(
+                f"instance {self.name}: give either an allocator or a primary node"
+            )
+        if not op.pnode:
+            raise self.prereq(
+                f"instance {self.name}: no primary node given; this"
+                " release has no allocator to choose one, name a node"
+            )
+        if op.snode:
+            self.ctx.log.warn(
+                f"template {self.template} has no secondary node, it is ignored"
+            )
+        self.primary = lookup.expand_node(snapshot, op.pnode)
+        self._refuse_existing()
+        self.locks.add[locking.Level.INSTANCE] = [self.name]
+        self.locks.names[locking.Level.NODE] = [self.primary]
+        self.locks.names[locking.Level.NODE_RES] = [self.primary]
+
+    def _refuse_existing(self) -> None:
+        if self.ctx.snapshot.uuid_of("instances", self.name) is not None:
+            raise self.prereq(
+                f"instance {self.name}: exists already", ecodes.ECODE_EXISTS
+            )
+
+    def check_prereq(self) -> None:
+        """Check everything and build the records."""
+        self._refuse_existing()
+        snapshot, op = self.ctx.snapshot, self.op
+        node = checks.node_takes_instances(snapshot, self.primary, self.name)
+        if op.group_name is not None:
+            group = lookup.expand_group(snapshot, op.group_name)
+            if node.group != group:
+                raise self.prereq(
+                    f"instance {self.name}: node {node.name} is not in"
+                    f" group {snapshot.nodegroups[group].name}"
+                )
+        if op.ip_check and self.address and netutils.tcp_ping(self.address, 1811):
+            raise self.prereq(
+                f"instance {self.name}: its address {self.address} answers already",
+                ecodes.ECODE_NOTUNIQUE,
+            )
+        wishes = disk_specs.parse_all(op.disks, self.template, self.name)
+        instance = self._record(node)
+        directory = disk_specs.directory(
+            snapshot, self.template, self.name, op.file_storage_dir
+        )
+        made = disk_specs.records(
+            self.ctx,
+            self.template,
+            wishes,
+            primary=self.primary,
+            where=directory,
+            driver=op.file_driver,
+        )
+        self.plan = _Plan(instance.replace(disks=tuple(d.uuid for d in made)), made)
+        self._check_fit(node)
+
+    def _record(self, node: objects.Node) -> objects.Instance:
+        snapshot, op = self.ctx.snapshot, self.op
+        hypervisor = op.hypervisor or snapshot.cluster.enabled_hypervisors[0]
+        checks.hypervisor_enabled(snapshot, hypervisor, self.name)
+        if op.os_type is None and not op.no_install:
+            raise self.prereq(f"instance {self.name}: no operating system given")
+        if op.os_type in snapshot.cluster.blacklisted_os:
+            raise self.prereq(f"instance {self.name}: OS {op.os_type} is blacklisted")
+        nics = self._nics(node.group)
+        now = self.ctx.clock.time()
+        instance = objects.Instance(
+            uuid=self.ctx.config.reserve_uuid(self.ctx.owner),
+            serial_no=1,
+            ctime=now,
+            mtime=now,
+            name=self.name,
+            primary_node=self.primary,
+            os=op.os_type or "",
+            hypervisor=hypervisor,
+            hvparams=typed.merge(
+                {}, typed.hypervisor(hypervisor, op.hvparams, allow_default=True)
+            ),
+            beparams=typed.merge({}, typed.backend(op.beparams, allow_default=True)),
+            osparams={k: str(v) for k, v in op.osparams.items()},
+            osparams_private=dict(op.osparams_private or {}),
+            admin_state="down",
+            admin_state_source="admin",
+            nics=nics,
+            disks_active=False,
+            tags=tuple(sorted(set(op.tags))),
+        )
+        return self._without_defaults(instance) if op.identify_defaults else instance
+
+    def _nics(self, group: str) -> tuple[objects.Nic, ...]:
+        what = f"instance {self.name}: nic"
+        nics = tuple(
+            nic_specs.build(
+                self.ctx,
+                spec,
+                group=group,
+                what=f"{what} {index}",
+                auto_ip=self.address,
+            )
+            for index, spec in enumerate(self.op.nics)
+        )
+        nic_specs.check_all(self.op.nics, [nic.name for nic in nics], self.name)
+        return nics
+
+    def _without_defaults(self, instance: objects.Instance) -> objects.Instance:
+        snapshot = self.ctx.snapshot
+        bare = instance.replace(hvparams={}, beparams={}, osparams={})
+        hv = params.fill_hvparams(snapshot, bare)
+        be = params.fill_beparams(snapshot, bare)
+        os_params = params.fill_osparams(snapshot, bare)
+        return instance.replace(
+            hvparams={k: v for k, v in instance.hvparams.items() if hv.get(k) != v},
+            beparams={k: v for k, v in instance.beparams.items() if be.get(k) != v},
+            osparams={
+                k: v for k, v in instance.osparams.items() if os_params.get(k) != v
+            },
+        )
+
+    def _check_fit(self, node: objects.Node) -> None:
+        snapshot, instance = self.ctx.snapshot, self.plan.instance
+        backend = params.fill_beparams(snapshot, instance)
+        typed.check_memory_order(backend, f"instance {self.name}")
+        if not self.op.ignore_ipolicy:
+            problems = checks.policy_problems(
+                snapshot,
+                node.group,
+                backend=backend,
+                nic_count=len(instance.nics),
+                disk_sizes=[disk.size for disk in self.plan.disks],
+                template=self.template,
+            )
+            checks.require_policy(problems, snapshot, node.group, self.name)
+        filled = params.fill_hvparams(snapshot, instance)
+        checks.validate_hypervisor(
+            self.ctx, [self.primary], instance.hypervisor, filled
+        )
+        if instance.os:
+            checks.validate_os(
+                self.ctx,
+                [self.primary],
+                instance.os,
+                self._os_parameters(instance),
+                force_variant=self.op.force_variant,
+            )
+        nic_specs.check_bridges(self.ctx, instance.nics, self.primary, self.name)
+        if self.op.start:
+            checks.require_memory(
+                self.ctx,
+                self.primary,
+                self.name,
+                backend["maxmem"],
+                hypervisor=instance.hypervisor,
+                hv=filled,
+            )
+
+    def _os_parameters(self, instance: objects.Instance) -> dict[str, Any]:
+        snapshot = self.ctx.snapshot
+        return (
+            params.fill_osparams(snapshot, instance)
+            | params.fill_osparams_private(snapshot, instance)
+            | (self.op.osparams_secret or {})
+        )
+
+    def hooks_env(self) -> dict[str, Any]:
+        """Return the variables of the new instance and how it is made."""
+        return {"ADD_MODE": self.op.mode} | env.instance_env(
+            self.ctx.snapshot,
+            self.plan.instance,
+            status=self.op.start,
+            disks=self.plan.disks,
+            is_new=True,
+        )
+
+    def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the master and the new primary node."""
+        nodes = list(
+            dict.fromkeys([self.ctx.snapshot.cluster.master_node, self.primary])
+        )
+        return nodes, nodes
+
+    def dry_run_result(self) -> list[str]:
+        """Return the chosen nodes."""
+        return [self.ctx.snapshot.nodes[self.primary].name]
+
+    def execute(self) -> list[str]:
+        """Create, install, start."""
+        disks.create_on_nodes_and_wipe(self.ctx, self.plan.instance, self.plan.disks)
+        try:
+            self._commit()
+        except errors.GenericError:
+            disks.remove_all(self.ctx, self.plan.instance, self.plan.disks)
+            raise
+        self._install()
+        if self.op.start:
+            self._start()
+        return self.dry_run_result()
+
+    def _commit(self) -> None:
+        self.ctx.log.info(f"adding instance {self.name} to cluster config")
+        with self.ctx.config.edit(self.ctx.owner) as edit:
+            instance = self.plan.instance
+            if instance.hypervisor in ("kvm", "xen-hvm"):
+                instance = instance.replace(network_port=edit.allocate_port())
+            edit.add_instance(instance, self.plan.disks)
+
+    @property
+    def instance(self) -> objects.Instance:
+        """The committed record."""
+        return self.ctx.snapshot.instances[self.plan.instance.uuid]
+
+    def _install(self) -> None:
+        if self.plan.disks:
+            disks.assemble(self.ctx, self.instance)
+        if self.op.no_install or not self.instance.os:
+            return
+        self.ctx.log.info("* running the instance OS create scripts...")
+        wire = encode.instance(
+            self.ctx.snapshot,
+            self.instance,
+            osparams_secret=self.op.osparams_secret,
+        )
+        node = self.ctx.snapshot.nodes[self.primary].name
+        self.ctx.rpc.call_one(
+            "instance_os_add", self.primary, wire, False, self.op.debug_level or 0
+        ).unwrap(f"instance {self.name}: could not install its OS on node {node}")
+
+    def _start(self) -> None:
+        with self.ctx.config.edit(self.ctx.owner) as edit:
+            edit.update(
+                edit.snapshot.instances[self.instance.uuid].replace(admin_state="up")
+            )
+        self.ctx.log.info("* starting instance...")
+        wire = encode.instance(self.ctx.snapshot, self.instance)
+        self.ctx.rpc.call_one(
+            "instance_start", self.primary, wire, False, self.op.reason
+        ).unwrap(f"instance {self.name}: could not be started")
+
+
+def resolve(ctx: base.Context, name: str) -> tuple[str, Sequence[str]]:
+    """Return the full name and the addresses of an instance name.
+
+    Raises:
+        OpPrereqError: it does not resolve, or to a name that does not begin with it.
+    """
+    try:
+        full, addresses = ctx.lookup_host(name)
+    except errors.ResolverError as err:
+        raise errors.OpPrereqError(
+            f"instance {name}: its name does not resolve: {err.args[-1]}",
+            ecodes.ECODE_RESOLVER,
+        ) from err
+    if full != name and not full.startswith(f"{name}."):
+        raise errors.OpPrereqError(
+            f"instance {name}: its name resolves to {full}, which does not begin with"
+            " it",
+            ecodes.ECODE_INVAL,
+        )
+    return full, addresses
+
+
+def check_tags(tags: Sequence[str], instance: str) -> None:
+    """Refuse malformed tags of a new instance."""
+    for tag in tags:
+        if not _TAG.match(tag) or len(tag) > tag_words.MAX_TAG_LEN:
+            raise errors.OpPrereqError(
+                f"instance {instance}: tag {tag!r} is too long or has characters"
+                " other than letters, digits and _.+*/:@-",
+                ecodes.ECODE_INVAL,
+            )

@@ -1,0 +1,30 @@
+"""OP_INSTANCE_DEACTIVATE_DISKS: shut an instance's disks down."""
+
+from typing import ClassVar
+
+from ganeti import errors, opcodes
+from ganeti.cmdlib.instance import common, disks
+
+
+class InstanceDeactivateDisks(common.InstanceUnit[opcodes.InstanceDeactivateDisks]):
+    """Shut the disks down; refuses while the guest uses them, unless forced."""
+
+    HOOKS_TYPE: ClassVar[str | None] = None
+    LOCK_NODES: ClassVar[bool] = True
+
+    def check_prereq(self) -> None:
+        """Check that it does not run."""
+        if not self.op.force:
+            self.require_online_primary()
+            if self.runtime_info():
+                raise self.prereq(
+                    f"instance {self.instance.name}: is running, its disks are in use",
+                    "wrong_state",
+                )
+
+    def execute(self) -> None:
+        """Shut the disks down."""
+        if not disks.shutdown(self.ctx, self.instance, ignore_primary=self.op.force):
+            raise errors.OpExecError(
+                f"instance {self.instance.name}: not all disks could be shut down"
+            )

@@ -1,0 +1,233 @@
+"""Disks in requests: from the words of a request to disk records."""
+
+import dataclasses
+import os.path
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ganeti import errors, objects
+from ganeti.cmdlib import base, typed
+from ganeti.constants import disks as disk_words
+from ganeti.constants import ecodes, misc, params
+
+#: Templates that this release can put on nodes.
+OFFERED: Final = ("diskless", "file", "sharedfile")
+_MAX_NAME: Final = 255
+
+
+@dataclasses.dataclass(frozen=True)
+class DiskWish:
+    """One disk as asked for: size in MiB, access mode, optional name."""
+
+    size: int
+    mode: str = "rw"
+    name: str | None = None
+    spindles: int | None = None
+
+
+def parse(spec: Mapping[str, Any], what: str) -> DiskWish:
+    """Return a wish for the words of a request.
+
+    Raises:
+        OpPrereqError: unknown words, no size, or values of the wrong kind.
+    """
+    values = typed.typed(spec, params.IDISK, what)
+    for name in ("adopt", "vg", "metavg", "provider", "access", "dev_type"):
+        if values.get(name):
+            raise errors.OpPrereqError(
+                f"{what}: {name} does not apply to templates file, sharedfile and"
+                " diskless",
+                ecodes.ECODE_INVAL,
+            )
+    size = values.get("size")
+    if size is None or size < 1:
+        raise errors.OpPrereqError(
+            f"{what}: wanted a size of 1 MiB or more, found {size}", ecodes.ECODE_INVAL
+        )
+    return DiskWish(
+        size=size,
+        mode=check_mode(values.get("mode", "rw"), what),
+        name=check_name(values.get("name"), what),
+        spindles=values.get("spindles"),
+    )
+
+
+def check_mode(mode: str, what: str) -> str:
+    """Return an access mode, ``rw`` or ``ro``.
+
+    Raises:
+        OpPrereqError: it is neither.
+    """
+    if mode not in ("rw", "ro"):
+        raise errors.OpPrereqError(
+            f"{what}: wanted mode rw or ro, found {mode!r}", ecodes.ECODE_INVAL
+        )
+    return mode
+
+
+def check_name(name: str | None, what: str) -> str | None:
+    """Return a device name; ``none`` and an empty one mean no name.
+
+    Raises:
+        OpPrereqError: too long, or it looks like a uuid.
+    """
+    if name is None or name == "" or name.lower() == typed.NONE:
+        return None
+    if len(name) > _MAX_NAME or re.match(misc.UUID_REGEX, name):
+        raise errors.OpPrereqError(
+            f"{what}: name {name!r} is too long or looks like a uuid",
+            ecodes.ECODE_INVAL,
+        )
+    return name
+
+
+def parse_all(
+    specs: Sequence[Mapping[str, Any]], template: str, instance: str
+) -> list[DiskWish]:
+    """Return the wishes for a new instance.
+
+    Raises:
+        OpPrereqError: too many, names twice, or disks for a diskless instance.
+    """
+    if template == "diskless" and specs:
+        raise errors.OpPrereqError(
+            f"instance {instance}: template diskless has no disks, found {len(specs)}",
+            ecodes.ECODE_INVAL,
+        )
+    if template != "diskless" and not specs:
+        raise errors.OpPrereqError(
+            f"instance {instance}: template {template} needs at least one disk",
+            ecodes.ECODE_INVAL,
+        )
+    if len(specs) > disk_words.MAX_DISKS:
+        raise errors.OpPrereqError(
+            f"instance {instance}: wanted at most {disk_words.MAX_DISKS} disks, found"
+            f" {len(specs)}",
+            ecodes.ECODE_INVAL,
+        )
+    wishes = [
+        parse(spec, f"instance {instance}: disk {index}")
+        for index, spec in enumerate(specs)
+    ]
+    check_unique_names([wish.name for wish in wishes], instance, "disk")
+    return wishes
+
+
+def check_unique_names(names: Sequence[str | None], instance: str, kind: str) -> None:
+    """Refuse a device name that occurs twice.
+
+    Raises:
+        OpPrereqError: names the first such one.
+    """
+    given = [name for name in names if name]
+    for name in given:
+        if given.count(name) > 1:
+            raise errors.OpPrereqError(
+                f"instance {instance}: two {kind}s are named {name!r}",
+                ecodes.ECODE_NOTUNIQUE,
+            )
+
+
+def check_template(snapshot: objects.Snapshot, template: str, instance: str) -> None:
+    """Refuse a template that is not enabled or not offered.
+
+    Raises:
+        OpPrereqError: says which ones are.
+    """
+    enabled = snapshot.cluster.enabled_disk_templates
+    if template not in enabled:
+        raise errors.OpPrereqError(
+            f"instance {instance}: disk template {template} is not enabled in this"
+            f" cluster; enabled are {', '.join(enabled)}",
+            ecodes.ECODE_INVAL,
+        )
+    if template not in OFFERED:
+        raise errors.OpPrereqError(
+            f"instance {instance}: disk template {template} is not offered by this"
+            f" release; offered are {', '.join(OFFERED)}",
+            ecodes.ECODE_INVAL,
+        )
+
+
+def directory(
+    snapshot: objects.Snapshot, template: str, instance: str, custom: str | None
+) -> str:
+    """Return the directory of a new instance's disk files, empty for diskless.
+
+    Args:
+        snapshot: for the cluster's base directories.
+        template: disk template.
+        instance: instance name.
+        custom: sub-directory wanted between base and instance name.
+
+    Raises:
+        OpPrereqError: no base directory, or a custom one that leaves it.
+    """
+    cluster = snapshot.cluster
+    bases = {
+        "file": cluster.file_storage_dir,
+        "sharedfile": cluster.shared_file_storage_dir,
+    }
+    if template not in bases:
+        return ""
+    top = bases[template]
+    if not top:
+        raise errors.OpPrereqError(
+            f"instance {instance}: the cluster has no directory for {template} disks;"
+            " an administrator can set one with gnt-cluster modify",
+            ecodes.ECODE_STATE,
+        )
+    path = os.path.normpath(os.path.join(top, custom or "", instance))
+    if custom and (os.path.isabs(custom) or not path.startswith(f"{top}/")):
+        raise errors.OpPrereqError(
+            f"instance {instance}: file storage directory must be a path below {top},"
+            f" found {custom!r}",
+            ecodes.ECODE_INVAL,
+        )
+    return path
+
+
+def records(
+    ctx: base.Context,
+    template: str,
+    wishes: Sequence[DiskWish],
+    *,
+    primary: str,
+    where: str,
+    driver: str | None,
+    first_index: int = 0,
+) -> tuple[objects.Disk, ...]:
+    """Return disk records with fresh uuids; nothing is created on nodes.
+
+    Args:
+        ctx: the world; uuids are reserved for its owner.
+        template: disk template.
+        wishes: what is wanted.
+        primary: uuid of the primary node.
+        where: directory of file disks.
+        driver: of file disks.
+        first_index: position of the first one in the instance.
+    """
+    now = ctx.clock.time()
+    made = []
+    for index, wish in enumerate(wishes, first_index):
+        uuid = ctx.config.reserve_uuid(ctx.owner)
+        made.append(
+            objects.Disk(
+                uuid=uuid,
+                serial_no=1,
+                ctime=now,
+                mtime=now,
+                dev_type=template,
+                logical_id=(driver or "loop", f"{where}/{uuid}.{template}.disk{index}"),
+                nodes=(primary,) if template == "file" else (),
+                iv_name=f"disk/{index}",
+                size=wish.size,
+                mode=wish.mode,
+                name=wish.name,
+                spindles=wish.spindles,
+                params={},
+            )
+        )
+    return tuple(made)

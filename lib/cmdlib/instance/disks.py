@@ -1,0 +1,267 @@
+"""Disks of an instance on its nodes: create, assemble, shut down, remove, wipe."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ganeti import errors, objects
+from ganeti.cmdlib import base
+from ganeti.cmdlib.instance import common
+from ganeti.rpc import encode
+
+#: Largest piece wiped by one call, in MiB, and largest share of the disk.
+WIPE_CHUNK_MIB: Final = 1024
+WIPE_CHUNK_SHARE: Final = 0.1
+#: Seconds between progress lines of a wipe.
+WIPE_REPORT_S: Final = 60.0
+
+
+def nodes_of(disk: objects.Disk, instance: objects.Instance) -> tuple[str, ...]:
+    """Return the uuids of the nodes that hold a disk, the primary one last."""
+    others = tuple(n for n in disk.nodes if n != instance.primary_node)
+    if disk.dev_type == "drbd":
+        return (*others, instance.primary_node)
+    return (instance.primary_node,)
+
+
+def label(index: int) -> str:
+    """Return what people call a disk."""
+    return f"disk/{index}"
+
+
+def create_all(
+    ctx: base.Context, instance: objects.Instance, disks: Sequence[objects.Disk]
+) -> None:
+    """Create disks on all their nodes; undo everything when one fails.
+
+    Raises:
+        OpExecError: a node refused; what had been created is gone again.
+    """
+    made: list[tuple[int, str]] = []
+    for directory, node in sorted(_directories(instance, disks)):
+        ctx.rpc.call_one("file_storage_dir_create", node, directory).unwrap(
+            f"instance {instance.name}: cannot create directory {directory}"
+        )
+    for index, disk in enumerate(disks):
+        for node in nodes_of(disk, instance):
+            result = ctx.rpc.call_one(
+                "blockdev_create",
+                node,
+                encode.disk(ctx.snapshot, disk, instance),
+                disk.size,
+                instance.name,
+                node == instance.primary_node,
+                f"originstname+{instance.name}",
+                False,
+            )
+            if result.failed:
+                _undo_create(ctx, instance, disks, made)
+                what = f"instance {instance.name}: cannot create {label(index)}"
+                raise errors.OpExecError(result.describe(what))
+            made.append((index, node))
+
+
+def _directories(
+    instance: objects.Instance, disks: Sequence[objects.Disk]
+) -> set[tuple[str, str]]:
+    return {
+        (disk.logical_id[1].rpartition("/")[0], node)
+        for disk in disks
+        if disk.dev_type in ("file", "sharedfile")
+        for node in nodes_of(disk, instance)
+    }
+
+
+def _undo_create(
+    ctx: base.Context,
+    instance: objects.Instance,
+    disks: Sequence[objects.Disk],
+    made: Sequence[tuple[int, str]],
+) -> None:
+    for index, node in reversed(made):
+        disk = encode.disk(ctx.snapshot, disks[index], instance)
+        result = ctx.rpc.call_one("blockdev_remove", node, disk)
+        common.warn_failed(ctx, result, f"cannot remove {label(index)} again")
+    remove_directories(ctx, instance, disks)
+
+
+def remove_directories(
+    ctx: base.Context, instance: objects.Instance, disks: Sequence[objects.Disk]
+) -> None:
+    """Remove the directories of file disks if empty; failures are logged."""
+    for directory, node in sorted(_directories(instance, disks)):
+        result = ctx.rpc.call_one("file_storage_dir_remove", node, directory)
+        common.warn_failed(ctx, result, f"cannot remove directory {directory}")
+
+
+def remove_all(
+    ctx: base.Context, instance: objects.Instance, disks: Sequence[objects.Disk]
+) -> bool:
+    """Remove disks from their nodes; return whether all went well.
+
+    Offline nodes and failures are logged as warnings.
+    """
+    fine = True
+    for index, disk in enumerate(disks):
+        for node in nodes_of(disk, instance):
+            wire = encode.disk(ctx.snapshot, disk, instance)
+            result = ctx.rpc.call_one("blockdev_remove", node, wire)
+            what = f"cannot remove {label(index)} of instance {instance.name}"
+            if common.warn_failed(ctx, result, what) and not result.offline:
+                fine = False
+    if disks and fine:
+        remove_directories(ctx, instance, disks)
+    return fine
+
+
+def assemble(
+    ctx: base.Context,
+    instance: objects.Instance,
+    *,
+    disks: Sequence[objects.Disk] | None = None,
+    ignore_secondaries: bool = False,
+    ignore_size: bool = False,
+) -> list[tuple[str, str, str | None]]:
+    """Make disks usable on the primary node and mark them active.
+
+    First on all nodes as secondary (mirrored templates only), then on the primary.
+
+    Returns:
+        ``(node name, disk name, device path)`` per disk.
+
+    Raises:
+        OpExecError: a disk could not be assembled; all are shut down again.
+    """
+    everything = disks is None
+    chosen = ctx.snapshot.instance_disks(instance) if disks is None else tuple(disks)
+    if everything:
+        instance = common.set_instance(ctx, instance.uuid, disks_active=True)
+    rows: list[tuple[str, str, str | None]] = []
+    for index, disk in enumerate(chosen):
+        if ignore_size:
+            disk = disk.replace(size=0)  # noqa: PLW2901
+        for node in nodes_of(disk, instance):
+            is_primary = node == instance.primary_node
+            result = _assemble_one(ctx, instance, disk, node, index)
+            offline_secondary = not is_primary and result.offline
+            if result.failed and not (
+                not is_primary and (ignore_secondaries or offline_secondary)
+            ):
+                _undo_assemble(ctx, instance, chosen, mark=everything)
+                what = f"instance {instance.name}: cannot assemble {label(index)}"
+                raise errors.OpExecError(result.describe(what))
+            if result.failed:
+                common.warn_failed(ctx, result, f"cannot assemble {label(index)}")
+            elif is_primary:
+                device = result.payload[0] if result.payload else None
+                rows.append((common.node_name(ctx, node), disk.iv_name, device))
+    return rows
+
+
+def _assemble_one(
+    ctx: base.Context,
+    instance: objects.Instance,
+    disk: objects.Disk,
+    node: str,
+    index: int,
+) -> Any:
+    return ctx.rpc.call_one(
+        "blockdev_assemble",
+        node,
+        encode.disk(ctx.snapshot, disk, instance),
+        encode.instance(ctx.snapshot, instance),
+        node == instance.primary_node,
+        index,
+    )
+
+
+def _undo_assemble(
+    ctx: base.Context,
+    instance: objects.Instance,
+    disks: Sequence[objects.Disk],
+    *,
+    mark: bool,
+) -> None:
+    shutdown(ctx, instance, disks=disks, ignore_primary=True, mark=False)
+    if mark:
+        common.set_instance(ctx, instance.uuid, disks_active=False)
+
+
+def shutdown(
+    ctx: base.Context,
+    instance: objects.Instance,
+    *,
+    disks: Sequence[objects.Disk] | None = None,
+    ignore_primary: bool = False,
+    mark: bool = True,
+) -> bool:
+    """Shut disks down on all nodes; return whether all that counts went well.
+
+    Failures are logged. Those on the primary count unless ``ignore_primary``; those on
+    secondaries count unless the node is offline.
+    """
+    chosen = ctx.snapshot.instance_disks(instance) if disks is None else tuple(disks)
+    fine = True
+    for index, disk in enumerate(chosen):
+        for node in reversed(nodes_of(disk, instance)):
+            wire = encode.disk(ctx.snapshot, disk, instance)
+            result = ctx.rpc.call_one("blockdev_shutdown", node, wire)
+            what = f"cannot shut down {label(index)} of instance {instance.name}"
+            if common.warn_failed(ctx, result, what):
+                is_primary = node == instance.primary_node
+                excused = ignore_primary if is_primary else result.offline
+                fine = fine and excused
+    if mark and fine and disks is None:
+        common.set_instance(ctx, instance.uuid, disks_active=False)
+    return fine
+
+
+def wipe(
+    ctx: base.Context,
+    instance: objects.Instance,
+    disks: Sequence[tuple[int, objects.Disk, int]],
+) -> None:
+    """Overwrite disks from an offset on, in pieces, with progress lines.
+
+    Args:
+        ctx: the world.
+        instance: owner of the disks.
+        disks: (index, disk, first MiB).
+
+    Raises:
+        OpExecError: the primary node failed.
+    """
+    node = instance.primary_node
+    for index, disk, start in disks:
+        chunk = max(1, int(min(WIPE_CHUNK_MIB, disk.size * WIPE_CHUNK_SHARE)))
+        ctx.log.info(f"* Wiping {label(index)}")
+        offset, last = start, ctx.clock.monotonic()
+        while offset < disk.size:
+            piece = min(chunk, disk.size - offset)
+            wire = encode.disk(ctx.snapshot, disk, instance)
+            ctx.rpc.call_one("blockdev_wipe", node, wire, offset, piece).unwrap(
+                f"instance {instance.name}: cannot wipe {label(index)}"
+            )
+            offset += piece
+            now = ctx.clock.monotonic()
+            if now - last >= WIPE_REPORT_S:
+                share = 100.0 * offset / disk.size
+                ctx.log.info(f" - done: {share:.1f}%")
+                last = now
+
+
+def create_on_nodes_and_wipe(
+    ctx: base.Context, instance: objects.Instance, disks: Sequence[objects.Disk]
+) -> None:
+    """Create disks and, where the cluster wants it, wipe them; undone on failure."""
+    create_all(ctx, instance, disks)
+    if not ctx.snapshot.cluster.prealloc_wipe_disks:
+        return
+    try:
+        assemble(ctx, instance, disks=disks)
+        try:
+            wipe(ctx, instance, [(i, disk, 0) for i, disk in enumerate(disks)])
+        finally:
+            shutdown(ctx, instance, disks=disks, mark=False)
+    except errors.GenericError:
+        remove_all(ctx, instance, disks)
+        raise

@@ -1,0 +1,108 @@
+"""OP_INSTANCE_FAILOVER: stop on one node, start on another."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from ganeti import errors, opcodes
+from ganeti.cmdlib.instance import common, disks, relocation
+from ganeti.objects import params
+
+
+class InstanceFailover(relocation.RelocationUnit[opcodes.InstanceFailover]):
+    """Move an instance to another node by stopping it; also off a dead node."""
+
+    HOOKS_PATH: ClassVar[str | None] = "instance-failover"
+
+    def check_prereq(self) -> None:
+        """Check the target; memory counts only if it will run there."""
+        instance = self.instance
+        backend = params.fill_beparams(self.ctx.snapshot, instance)
+        will_run = instance.admin_state == "up"
+        self.check_target(backend["minmem"] if will_run else None)
+
+    def hooks_env(self) -> dict[str, Any]:
+        """Return the variables of the instance and of the move."""
+        return (
+            super().hooks_env()
+            | self.relocation_env()
+            | {
+                "IGNORE_CONSISTENCY": self.op.ignore_consistency,
+                "SHUTDOWN_TIMEOUT": self.op.shutdown_timeout,
+                "FAILOVER_CLEANUP": self.op.cleanup,
+            }
+        )
+
+    def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Return master, secondaries and target; afterwards the old primary too."""
+        secondaries = self.ctx.snapshot.secondary_nodes(self.instance)
+        before = self.with_master([*secondaries, self.target])
+        return before, self.with_master([*before, self.source])
+
+    def execute(self) -> None:
+        """Stop it at the source, switch the primary node, start it at the target."""
+        fail_over(
+            self,
+            shutdown_timeout_s=self.op.shutdown_timeout,
+            ignore_consistency=self.op.ignore_consistency,
+        )
+
+
+def fail_over(
+    unit: "relocation.RelocationUnit[Any]",
+    *,
+    shutdown_timeout_s: int,
+    ignore_consistency: bool,
+) -> None:
+    """Move an instance by stopping and starting it.
+
+    A source node that is marked offline, or ``ignore_consistency``, excuses failures
+    there: then somebody has made sure that the node is dead.
+
+    Raises:
+        OpExecError: a step failed; before the switch nothing has changed but that the
+            instance may be stopped.
+    """
+    ctx, instance = unit.ctx, unit.instance
+    source = ctx.snapshot.nodes[unit.source]
+    excused = source.offline or ignore_consistency
+    ctx.log.info(f"* shutting down instance on source node {source.name}")
+    result = ctx.rpc.call_one(
+        "instance_shutdown",
+        source.uuid,
+        unit.encode(),
+        shutdown_timeout_s,
+        unit.op.reason,
+        timeout_s=shutdown_timeout_s + common.STOP_GRACE_S,
+    )
+    if result.failed:
+        what = f"instance {instance.name}: could not be stopped"
+        if not excused:
+            raise errors.OpExecError(
+                result.describe(what)
+                + "; if the node is really down, mark it offline or ignore consistency"
+            )
+        ctx.log.warn(result.describe(what) + "; going on, make sure the node is down")
+    ctx.log.info("* deactivating the instance's disks on source node")
+    if not disks.shutdown(ctx, instance, ignore_primary=excused):
+        raise errors.OpExecError(
+            f"instance {instance.name}: its disks could not be shut down on node"
+            f" {source.name}"
+        )
+    unit.commit_primary(unit.target)
+    if instance.admin_state != "up":
+        return
+    _start_at_target(unit)
+
+
+def _start_at_target(unit: "relocation.RelocationUnit[Any]") -> None:
+    ctx, instance = unit.ctx, unit.instance
+    name = ctx.snapshot.nodes[unit.target].name
+    ctx.log.info(f"* activating the instance's disks on target node {name}")
+    disks.assemble(ctx, instance, ignore_secondaries=True)
+    ctx.log.info(f"* starting the instance on the target node {name}")
+    result = ctx.rpc.call_one(
+        "instance_start", unit.target, unit.encode(), False, unit.op.reason
+    )
+    if result.failed:
+        disks.shutdown(ctx, unit.instance)
+    result.unwrap(f"instance {instance.name}: could not be started")

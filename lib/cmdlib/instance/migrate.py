@@ -1,0 +1,251 @@
+"""OP_INSTANCE_MIGRATE: move a running instance without stopping it."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from ganeti import errors, opcodes
+from ganeti.cmdlib.instance import common, failover, relocation
+from ganeti.constants import ecodes
+from ganeti.objects import params
+from ganeti.rpc import encode
+
+#: Seconds between two looks at the progress, and between two lines about it.
+POLL_S: Final = 1.0
+FIRST_POLL_S: Final = 0.1
+REPORT_S: Final = 10.0
+
+
+class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
+    """Migrate an instance; may fall back to failover, or tidy up after a crash."""
+
+    HOOKS_PATH: ClassVar[str | None] = "instance-migrate"
+
+    def check_arguments(self) -> None:
+        """Refuse both ways of saying live at once."""
+        if self.op.live is not None and self.op.mode is not None:
+            raise self.prereq("give mode only, live is its older form")
+
+    def check_prereq(self) -> None:
+        """Check instance, target and hypervisors."""
+        self.is_failover = False
+        if self.op.cleanup:
+            self.require_online_primary()
+            return
+        instance, snapshot = self.instance, self.ctx.snapshot
+        self.require_online_primary()
+        backend = params.fill_beparams(snapshot, instance)
+        filled = params.fill_hvparams(snapshot, instance)
+        self.is_live = self._wants_live(filled)
+        if backend["always_failover"]:
+            self.ctx.log.info("the instance is always failed over, never migrated")
+            self._use_failover(backend["minmem"])
+            return
+        if not self.runtime_info():
+            if not self.op.allow_failover:
+                raise errors.OpPrereqError(
+                    f"instance {instance.name}: is not running, only failover can move"
+                    " it",
+                    ecodes.ECODE_STATE,
+                )
+            self.ctx.log.info("the instance is not running, failing over")
+            self._use_failover(backend["minmem"])
+            return
+        self._check_running(backend, filled)
+
+    def _use_failover(self, memory_mib: int) -> None:
+        self.is_failover = True
+        will_run = self.instance.admin_state == "up"
+        self.check_target(memory_mib if will_run else None)
+
+    def _wants_live(self, filled: dict[str, Any]) -> bool:
+        if self.op.live is not None:
+            return self.op.live
+        mode = self.op.mode or filled.get("migration_mode", "live")
+        return bool(mode == "live")
+
+    def _check_running(self, backend: dict[str, Any], filled: dict[str, Any]) -> None:
+        instance = self.instance
+        current = int(self.runtime_info().get("memory", backend["maxmem"]))
+        low = backend["minmem"] if self.op.allow_runtime_changes else current
+        free = self.check_target(low)
+        self.balloon_to = free if free is not None and free < current else None
+        self.ctx.rpc.call_one(
+            "instance_migratable", self.source, self.encode()
+        ).require(f"instance {instance.name}: cannot migrate", ecodes.ECODE_STATE)
+        self._compare_versions(filled)
+
+    def _compare_versions(self, filled: dict[str, Any]) -> None:
+        spec = [[self.instance.hypervisor, filled]]
+        found = {}
+        for node in (self.source, self.target):
+            payload = self.ctx.rpc.call_one("node_info", node, [], spec).require(
+                "cannot compare hypervisor versions", ecodes.ECODE_ENVIRON
+            )
+            found[node] = payload[2][0].get("hv_version")
+        old, new = found[self.source], found[self.target]
+        if old != new:
+            text = (
+                f"instance {self.instance.name}: hypervisor versions differ: {old} at"
+                f" the source, {new} at the target"
+            )
+            if not self.op.ignore_hvversions:
+                raise errors.OpPrereqError(text, ecodes.ECODE_STATE)
+            self.ctx.log.warn(text)
+
+    def hooks_env(self) -> dict[str, Any]:
+        """Return the variables of the instance and of the move."""
+        return (
+            super().hooks_env()
+            | self.relocation_env()
+            | {
+                "MIGRATE_LIVE": getattr(self, "is_live", True),
+                "MIGRATE_CLEANUP": self.op.cleanup,
+                "ALLOW_RUNTIME_CHANGES": self.op.allow_runtime_changes,
+            }
+        )
+
+    def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Return master, source, secondaries and target, for both phases."""
+        secondaries = self.ctx.snapshot.secondary_nodes(self.instance)
+        nodes = self.with_master([self.source, *secondaries, self.target])
+        return nodes, nodes
+
+    def execute(self) -> None:
+        """Migrate, fail over, or tidy up."""
+        if self.op.cleanup:
+            self._clean_up()
+        elif self.is_failover:
+            failover.fail_over(self, shutdown_timeout_s=120, ignore_consistency=False)
+        else:
+            self.ctx.log.info(f"Migrating instance {self.instance.name}")
+            self._migrate()
+
+    def _migrate(self) -> None:
+        instance, call = self.instance, self.ctx.rpc.call_one
+        what = f"instance {instance.name}: migration"
+        wire = self.encode()
+        if self.balloon_to is not None:
+            self.ctx.log.info(f"* shrinking the memory to {self.balloon_to} MiB")
+            call("instance_balloon_memory", self.source, wire, self.balloon_to).unwrap(
+                what
+            )
+        info = call("migration_info", self.source, wire).unwrap(what)
+        self._assemble_at_target(wire, what)
+        address = self.ctx.snapshot.nodes[self.target].secondary_ip
+        self.ctx.log.info(
+            f"* preparing {self.ctx.snapshot.nodes[self.target].name} to accept the"
+            " instance"
+        )
+        accepted = call("accept_instance", self.target, wire, info, address)
+        if accepted.failed:
+            self._abort(wire, info, at_source=False)
+            raise errors.OpExecError(accepted.describe(what))
+        self.ctx.log.info(
+            f"* migrating instance to {self.ctx.snapshot.nodes[self.target].name}"
+        )
+        name = self.ctx.snapshot.cluster.cluster_name
+        begun = call("instance_migrate", self.source, name, wire, address, self.is_live)
+        if begun.failed:
+            self._abort(wire, info, at_source=True)
+            raise errors.OpExecError(begun.describe(what))
+        self._wait(wire, info, what)
+        self._finish(wire, info, what)
+
+    def _assemble_at_target(self, wire: dict[str, Any], what: str) -> None:
+        for index, disk in enumerate(self.ctx.snapshot.instance_disks(self.instance)):
+            disk_wire = encode.disk(self.ctx.snapshot, disk, self.instance)
+            self.ctx.rpc.call_one(
+                "blockdev_assemble", self.target, disk_wire, wire, True, index
+            ).unwrap(what)
+
+    def _wait(self, wire: dict[str, Any], info: Any, what: str) -> None:
+        ctx = self.ctx
+        pause, last = threading.Event(), ctx.clock.monotonic()
+        wait_s = FIRST_POLL_S
+        while True:
+            result = ctx.rpc.call_one(
+                "instance_get_migration_status", self.source, wire
+            )
+            status = result.payload or {}
+            if result.failed or status.get("status") in ("failed", "cancelled"):
+                self._abort(wire, info, at_source=True)
+                text = result.fail_msg or f"ended as {status.get('status')}"
+                raise errors.OpExecError(f"{what} failed: {text}")
+            if status.get("status") == "completed":
+                ctx.log.info("* memory transfer complete")
+                return
+            now = ctx.clock.monotonic()
+            if now - last >= REPORT_S and status.get("total_ram"):
+                share = 100.0 * (status.get("transferred_ram") or 0)
+                ctx.log.info(
+                    f"* memory transfer progress: {share / status['total_ram']:.2f} %"
+                )
+                last = now
+            ctx.clock.wait(pause, wait_s)
+            wait_s = min(POLL_S, wait_s * 2)
+
+    def _finish(self, wire: dict[str, Any], info: Any, what: str) -> None:
+        ctx = self.ctx
+        ctx.rpc.call_one(
+            "instance_finalize_migration_src", self.source, wire, True, self.is_live
+        ).unwrap(what)
+        # The guest now runs at the target, so that is what must be recorded first.
+        self.commit_primary(self.target)
+        ctx.rpc.call_one(
+            "instance_finalize_migration_dst", self.target, self.encode(), info, True
+        ).unwrap(what)
+        for disk in ctx.snapshot.instance_disks(self.instance):
+            disk_wire = encode.disk(ctx.snapshot, disk, self.instance)
+            result = ctx.rpc.call_one("blockdev_shutdown", self.source, disk_wire)
+            common.warn_failed(ctx, result, f"{what}: cannot free {disk.iv_name}")
+        ctx.log.info("* done")
+
+    def _abort(self, wire: dict[str, Any], info: Any, *, at_source: bool) -> None:
+        what = f"instance {self.instance.name}: cannot abort the migration"
+        call = self.ctx.rpc.call_one
+        result = call("instance_finalize_migration_dst", self.target, wire, info, False)
+        common.warn_failed(self.ctx, result, what)
+        if at_source:
+            result = call(
+                "instance_finalize_migration_src",
+                self.source,
+                wire,
+                False,
+                self.is_live,
+            )
+            common.warn_failed(self.ctx, result, what)
+        for disk in self.ctx.snapshot.instance_disks(self.instance):
+            disk_wire = encode.disk(self.ctx.snapshot, disk, self.instance)
+            call("blockdev_shutdown", self.target, disk_wire)
+
+    def _clean_up(self) -> None:
+        """Find where the instance runs and record that."""
+        instance, snapshot = self.instance, self.ctx.snapshot
+        online = [uuid for uuid, node in snapshot.nodes.items() if not node.offline]
+        hv = instance.hypervisor
+        results = self.ctx.rpc.call(
+            "instance_list", online, [[hv], {hv: snapshot.cluster.hvparams.get(hv, {})}]
+        )
+        places = []
+        for uuid, result in results.items():
+            names = result.unwrap("cannot find out where the instance runs")
+            if instance.name in names:
+                places.append(uuid)
+        if len(places) > 1:
+            where = ", ".join(sorted(snapshot.nodes[uuid].name for uuid in places))
+            raise errors.OpExecError(
+                f"instance {instance.name}: is running on more than one node: {where};"
+                " stop it on all but one by hand, then try again"
+            )
+        if not places:
+            raise errors.OpExecError(
+                f"instance {instance.name}: does not run on any node; stop and start"
+                " it with gnt-instance shutdown and startup"
+            )
+        if places[0] == instance.primary_node:
+            self.ctx.log.info("* instance confirmed to be running on its primary node")
+            return
+        name = snapshot.nodes[places[0]].name
+        self.ctx.log.info(f"* instance running on node {name}, updating config")
+        self.commit_primary(places[0])

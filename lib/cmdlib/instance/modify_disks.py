@@ -1,0 +1,196 @@
+"""Disk changes of OP_INSTANCE_SET_PARAMS: planned on values, applied on nodes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ganeti import errors, ht, objects
+from ganeti.cmdlib import base
+from ganeti.cmdlib.instance import common, disk_specs, disks, modify_nics
+from ganeti.cmdlib.instance.modify_nics import Step
+from ganeti.constants import disks as disk_words
+from ganeti.constants import ecodes
+from ganeti.rpc import encode
+
+
+def plan(
+    ctx: base.Context,
+    instance: objects.Instance,
+    mods: Sequence[ht.Modification],
+    *,
+    file_driver: str | None,
+    file_storage_dir: str | None,
+) -> tuple[tuple[objects.Disk, ...], list[Step]]:
+    """Return the disks after the changes and the steps; nothing is changed.
+
+    Raises:
+        OpPrereqError: a wrong value, or no such disk.
+    """
+    current, steps = list(ctx.snapshot.instance_disks(instance)), []
+    for mod in mods:
+        if mod.op == "attach":
+            index, disk = len(current), _find_detached(ctx, mod, instance)
+        else:
+            index = modify_nics.position(current, mod, instance.name, "disk")
+        what = f"instance {instance.name}: disk {index}"
+        if mod.op == "add":
+            disk = _new(
+                ctx,
+                instance,
+                mod,
+                index,
+                file_driver=file_driver,
+                file_storage_dir=file_storage_dir,
+            )
+        if mod.op in ("add", "attach"):
+            current.insert(index, disk)
+            text = f"{mod.op}:size={disk.size},mode={disk.mode}"
+            steps.append(Step(mod.op, index, disk, ((f"disk/{index}", text),)))
+        elif mod.op in ("remove", "detach"):
+            disk = current.pop(index)
+            steps.append(Step(mod.op, index, disk, ((f"disk/{index}", mod.op),)))
+        else:
+            changes = modify_nics.disk_changes(mod.spec, what)
+            disk = current[index] = current[index].replace(**changes)
+            report = tuple(
+                (f"disk.{key}/{index}", value) for key, value in changes.items()
+            )
+            steps.append(Step("modify", index, disk, report))
+    _check_result(instance, current)
+    return tuple(current), steps
+
+
+def _check_result(instance: objects.Instance, current: Sequence[objects.Disk]) -> None:
+    if len(current) > disk_words.MAX_DISKS:
+        raise errors.OpPrereqError(
+            f"instance {instance.name}: wanted at most {disk_words.MAX_DISKS} disks,"
+            f" found {len(current)}",
+            ecodes.ECODE_INVAL,
+        )
+    names = [disk.name for disk in current]
+    disk_specs.check_unique_names(names, instance.name, "disk")
+
+
+def _new(
+    ctx: base.Context,
+    instance: objects.Instance,
+    mod: ht.Modification,
+    index: int,
+    *,
+    file_driver: str | None,
+    file_storage_dir: str | None,
+) -> objects.Disk:
+    snapshot = ctx.snapshot
+    template = snapshot.disk_template(instance)
+    if template == "diskless":
+        template = snapshot.cluster.enabled_disk_templates[0]
+        if template == "diskless":
+            raise errors.OpPrereqError(
+                f"instance {instance.name}: the default template is diskless, so no"
+                " disk can be added",
+                ecodes.ECODE_STATE,
+            )
+    disk_specs.check_template(snapshot, template, instance.name)
+    wish = disk_specs.parse(mod.spec, f"instance {instance.name}: disk {index}")
+    present = snapshot.instance_disks(instance)
+    if present and not file_storage_dir:
+        where = present[0].logical_id[1].rpartition("/")[0]
+    else:
+        where = disk_specs.directory(
+            snapshot, template, instance.name, file_storage_dir
+        )
+    return disk_specs.records(
+        ctx,
+        template,
+        [wish],
+        primary=instance.primary_node,
+        where=where,
+        driver=file_driver,
+        first_index=index,
+    )[0]
+
+
+def _find_detached(
+    ctx: base.Context, mod: ht.Modification, instance: objects.Instance
+) -> objects.Disk:
+    wanted = mod.spec.get("uuid") or mod.spec.get("name") or mod.item
+    snapshot = ctx.snapshot
+    for disk in snapshot.disks.values():
+        if wanted in (disk.uuid, disk.name):
+            owner = snapshot.disk_owner(disk.uuid)
+            if owner is not None:
+                name = snapshot.instances[owner].name
+                raise errors.OpPrereqError(
+                    f"disk {wanted}: is attached to instance {name}",
+                    ecodes.ECODE_STATE,
+                )
+            template = snapshot.disk_template(instance)
+            here = instance.primary_node
+            if template not in ("diskless", disk.dev_type) or (
+                disk.nodes and here not in disk.nodes
+            ):
+                raise errors.OpPrereqError(
+                    f"instance {instance.name}: disk {wanted} has another template or"
+                    " is on another node",
+                    ecodes.ECODE_STATE,
+                )
+            return disk
+    raise errors.OpPrereqError(f"disk {wanted}: not found", ecodes.ECODE_NOENT)
+
+
+def apply_before_commit(
+    ctx: base.Context, instance: objects.Instance, steps: Sequence[Step]
+) -> None:
+    """Create added disks on the nodes. Raises OpExecError, with all undone."""
+    added = [step.device for step in steps if step.action == "add"]
+    if added:
+        disks.create_on_nodes_and_wipe(ctx, instance, added)
+
+
+def apply_after_commit(
+    ctx: base.Context, instance: objects.Instance, steps: Sequence[Step]
+) -> None:
+    """Assemble added disks if the others are active; remove removed ones."""
+    for step in steps:
+        if step.action in ("add", "attach") and instance.disks_active:
+            wire = encode.disk(ctx.snapshot, step.device, instance)
+            result = ctx.rpc.call_one(
+                "blockdev_assemble",
+                instance.primary_node,
+                wire,
+                encode.instance(ctx.snapshot, instance),
+                True,
+                step.index,
+            )
+            common.warn_failed(ctx, result, f"cannot assemble disk/{step.index}")
+        elif step.action in ("remove", "detach"):
+            disks.shutdown(ctx, instance, disks=[step.device], mark=False)
+            if step.action == "remove":
+                disks.remove_all(ctx, instance, [step.device])
+
+
+def renumbered(kept: Sequence[objects.Disk]) -> list[objects.Disk]:
+    """Return disks with names that follow their positions."""
+    return [
+        disk if disk.iv_name == f"disk/{i}" else disk.replace(iv_name=f"disk/{i}")
+        for i, disk in enumerate(kept)
+    ]
+
+
+def commit(
+    edit: Any, instance: objects.Instance, wanted: Sequence[objects.Disk]
+) -> objects.Instance:
+    """Write disk records and return the instance with its new list of disks.
+
+    Args:
+        edit: an open `config.Edit`.
+        instance: the newest record.
+        wanted: disks after the change, in order.
+    """
+    known = edit.snapshot.disks
+    for disk in renumbered(wanted):
+        if disk.uuid not in known:
+            edit.add_disk(disk)
+        elif known[disk.uuid] != disk:
+            edit.update(disk)
+    changed: objects.Instance = instance.replace(disks=tuple(d.uuid for d in wanted))
+    return changed

@@ -1,0 +1,128 @@
+"""NIC changes of OP_INSTANCE_SET_PARAMS: planned on values, applied by hot-plug."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from ganeti import errors, ht, objects
+from ganeti.cmdlib import base
+from ganeti.cmdlib.instance import disk_specs, nic_specs
+from ganeti.constants import ecodes
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One change: what is told to the user, and what a running guest must do.
+
+    Attributes:
+        action: ``add``, ``remove`` or ``modify``.
+        index: position before (remove, modify) or after (add) the change.
+        device: the record after the change, or the removed one.
+        report: pairs for the opcode's result.
+    """
+
+    action: str
+    index: int
+    device: Any
+    report: tuple[tuple[str, Any], ...]
+
+
+def plan(
+    ctx: base.Context,
+    instance: objects.Instance,
+    mods: Sequence[ht.Modification],
+    group: str,
+) -> tuple[tuple[objects.Nic, ...], list[Step]]:
+    """Return the NICs after the changes and the steps; nothing is changed.
+
+    Raises:
+        OpPrereqError: a wrong value, or no such NIC.
+    """
+    nics, steps = list(instance.nics), []
+    for mod in mods:
+        if mod.op in ("attach", "detach"):
+            raise errors.OpPrereqError(
+                f"instance {instance.name}: NICs are added and removed, not {mod.op}ed",
+                ecodes.ECODE_INVAL,
+            )
+        index = position(nics, mod, instance.name, "nic")
+        what = f"instance {instance.name}: nic {index}"
+        if mod.op == "add":
+            nic = nic_specs.build(ctx, mod.spec, group=group, what=what)
+            nics.insert(index, nic)
+            steps.append(Step("add", index, nic, ((f"nic/{index}", _added(ctx, nic)),)))
+        elif mod.op == "remove":
+            nic = nics.pop(index)
+            steps.append(Step("remove", index, nic, ((f"nic/{index}", "remove"),)))
+        else:
+            nic = nic_specs.change(ctx, nics[index], mod.spec, group=group, what=what)
+            nics[index] = nic
+            report = tuple(
+                (f"nic.{key}/{index}", value) for key, value in sorted(mod.spec.items())
+            )
+            steps.append(Step("modify", index, nic, report))
+    nic_specs.check_all([{}] * len(nics), [nic.name for nic in nics], instance.name)
+    return tuple(nics), steps
+
+
+def _added(ctx: base.Context, nic: objects.Nic) -> str:
+    filled = ctx.snapshot.cluster.nicparams["default"] | nic.nicparams
+    network = ctx.snapshot.networks.get(nic.network or "")
+    return (
+        f"add:mac={nic.mac},ip={nic.ip},mode={filled['mode']},link={filled['link']}"
+        f",network={network.name if network else None}"
+    )
+
+
+def position(
+    devices: Sequence[Any], mod: ht.Modification, instance: str, kind: str
+) -> int:
+    """Return the index that a modification speaks of.
+
+    Args:
+        devices: records with ``name`` and ``uuid``.
+        mod: ``item`` is an index (-1 is the last, or the end for add), a name, a uuid,
+            or None.
+        instance: for messages.
+        kind: ``nic`` or ``disk``.
+
+    Raises:
+        OpPrereqError: there is no such device.
+    """
+    item, count = mod.item, len(devices)
+    is_add = mod.op in ("add", "attach")
+    if isinstance(item, str) and item.lstrip("-").isdigit():
+        item = int(item)
+    if isinstance(item, str) and not is_add:
+        for index, device in enumerate(devices):
+            if item in (device.uuid, device.name):
+                return index
+    if item is None or item == -1:
+        item = count if is_add else count - 1
+    if isinstance(item, int) and 0 <= item < count + is_add:
+        return item
+    raise errors.OpPrereqError(
+        f"instance {instance}: has no {kind} {mod.item}, it has {count}",
+        ecodes.ECODE_NOENT,
+    )
+
+
+def disk_changes(spec: dict[str, Any], what: str) -> dict[str, Any]:
+    """Return the typed values that may change on an existing disk.
+
+    Raises:
+        OpPrereqError: something else was given.
+    """
+    unknown = sorted(set(spec) - {"mode", "name"})
+    if unknown:
+        hint = "; sizes change with grow-disk" if "size" in unknown else ""
+        raise errors.OpPrereqError(
+            f"{what}: only mode and name can change, found {', '.join(unknown)}{hint}",
+            ecodes.ECODE_INVAL,
+        )
+    out: dict[str, Any] = {}
+    if "mode" in spec:
+        out["mode"] = disk_specs.check_mode(str(spec["mode"]), what)
+    if "name" in spec:
+        out["name"] = disk_specs.check_name(str(spec["name"]), what)
+    return out

@@ -1,0 +1,285 @@
+"""NICs in requests: from the words of a request to NIC records."""
+
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ganeti import errors, objects
+from ganeti.cmdlib import base, typed
+from ganeti.cmdlib.instance import disk_specs
+from ganeti.constants import ecodes
+from ganeti.objects import lookup
+
+#: Most NICs that an instance may have.
+MAX_NICS: Final = 8
+_MAC: Final = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")
+_VLAN: Final = re.compile(r"^(\d+|\.\d+|(\.\d+)?(:\d+)+)$")
+_GENERATED: Final = ("auto", "generate")
+_KEYS: Final = ("mode", "link", "vlan")
+#: Address that the network chooses.
+_POOL: Final = "pool"
+
+
+def build(
+    ctx: base.Context,
+    spec: Mapping[Any, Any],
+    *,
+    group: str,
+    what: str,
+    auto_ip: str | None = None,
+) -> objects.Nic:
+    """Return the record of a new NIC; its MAC and uuid are reserved.
+
+    Args:
+        ctx: the world.
+        spec: words of the request.
+        group: uuid of the group whose network connections count.
+        what: names the NIC in errors, such as ``instance web1: nic 0``.
+        auto_ip: address that ``ip=auto`` stands for.
+
+    Raises:
+        OpPrereqError: a value is wrong, or an address or MAC is taken.
+    """
+    network = _network(ctx.snapshot, spec.get("network"), what)
+    nicparams = _nicparams(ctx.snapshot, spec, network, group, what)
+    mac = (spec.get("mac") or "auto").lower()
+    if mac in _GENERATED:
+        mac = ctx.config.reserve_mac(ctx.owner, network.uuid if network else None)
+    else:
+        take_mac(ctx, mac, what)
+    filled = ctx.snapshot.cluster.nicparams["default"] | nicparams
+    ip = _address(spec.get("ip"), filled, what, auto_ip)
+    return objects.Nic(
+        uuid=ctx.config.reserve_uuid(ctx.owner),
+        mac=mac,
+        ip=_take_address(ctx, ip, network, what),
+        nicparams=nicparams,
+        network=network.uuid if network else None,
+        name=disk_specs.check_name(spec.get("name"), what),
+    )
+
+
+def change(
+    ctx: base.Context,
+    nic: objects.Nic,
+    spec: Mapping[Any, Any],
+    *,
+    group: str,
+    what: str,
+) -> objects.Nic:
+    """Return a NIC with the values of a request changed. Same errors as `build`."""
+    merged: dict[str, Any] = dict(nic.nicparams) | {"ip": nic.ip, "name": nic.name}
+    network = nic.network
+    if "network" in spec:
+        merged["network"] = spec["network"]
+        for key in _KEYS:
+            merged.pop(key, None)
+    elif network:
+        merged["network"] = network
+        for key in _KEYS:
+            merged.pop(key, None)
+    merged |= spec
+    wanted = (spec.get("mac") or "").lower()
+    merged["mac"] = nic.mac
+    found = _complete(ctx, nic, merged, group=group, what=what)
+    if wanted in _GENERATED:
+        mac = ctx.config.reserve_mac(ctx.owner, found.network)
+    elif wanted and wanted != nic.mac:
+        take_mac(ctx, wanted, what)
+        mac = wanted
+    else:
+        mac = nic.mac
+    return found.replace(mac=mac)
+
+
+def _complete(
+    ctx: base.Context,
+    old: objects.Nic,
+    spec: Mapping[Any, Any],
+    *,
+    group: str,
+    what: str,
+) -> objects.Nic:
+    """Return a record for complete values; reserves an address only if it is new."""
+    network = _network(ctx.snapshot, spec.get("network"), what)
+    nicparams = _nicparams(ctx.snapshot, spec, network, group, what)
+    filled = ctx.snapshot.cluster.nicparams["default"] | nicparams
+    ip = _address(spec.get("ip"), filled, what, None)
+    uuid = network.uuid if network else None
+    if (ip, uuid) != (old.ip, old.network):
+        ip = _take_address(ctx, ip, network, what)
+    return objects.Nic(
+        uuid=old.uuid,
+        mac=spec["mac"],
+        ip=ip,
+        nicparams=nicparams,
+        network=uuid,
+        name=disk_specs.check_name(spec.get("name"), what),
+    )
+
+
+def _network(
+    snapshot: objects.Snapshot, name: str | None, what: str
+) -> objects.Network | None:
+    if name is None or name.lower() in ("", typed.NONE):
+        return None
+    try:
+        return snapshot.networks[lookup.expand_network(snapshot, name)]
+    except errors.OpPrereqError as err:
+        raise errors.OpPrereqError(f"{what}: {err.args[0]}", err.args[1]) from err
+
+
+def _nicparams(
+    snapshot: objects.Snapshot,
+    spec: Mapping[Any, Any],
+    network: objects.Network | None,
+    group: str,
+    what: str,
+) -> dict[str, Any]:
+    given = {
+        key: value
+        for key in _KEYS
+        if (value := spec.get(key)) not in (None, "", typed.DEFAULT)
+    }
+    if (bridge := spec.get("bridge")) not in (None, ""):
+        if given.get("link", bridge) != bridge:
+            raise errors.OpPrereqError(
+                f"{what}: bridge {bridge!r} and link {given['link']!r} differ",
+                ecodes.ECODE_INVAL,
+            )
+        given["link"] = bridge
+    if network is not None:
+        if given:
+            raise errors.OpPrereqError(
+                f"{what}: {', '.join(sorted(given))} cannot be given together with"
+                f" network {network.name}, whose connection decides",
+                ecodes.ECODE_INVAL,
+            )
+        connection = snapshot.nodegroups[group].networks.get(network.uuid)
+        if connection is None:
+            raise errors.OpPrereqError(
+                f"{what}: network {network.name} is not connected to node group"
+                f" {snapshot.nodegroups[group].name}",
+                ecodes.ECODE_STATE,
+            )
+        return dict(connection)
+    _check_mode(given, what)
+    return given
+
+
+def _check_mode(given: Mapping[str, Any], what: str) -> None:
+    mode = given.get("mode", "bridged")
+    if mode not in ("bridged", "routed", "openvswitch"):
+        raise errors.OpPrereqError(
+            f"{what}: wanted mode bridged, routed or openvswitch, found {mode!r}",
+            ecodes.ECODE_INVAL,
+        )
+    vlan = given.get("vlan", "")
+    if vlan and not _VLAN.match(vlan):
+        raise errors.OpPrereqError(
+            f"{what}: wanted vlan as number, .number or :trunk:trunk, found {vlan!r}",
+            ecodes.ECODE_INVAL,
+        )
+
+
+def _address(
+    ip: str | None, filled: Mapping[str, Any], what: str, auto_ip: str | None
+) -> str | None:
+    if ip is None or ip.lower() in ("", typed.NONE):
+        if filled["mode"] == "routed":
+            raise errors.OpPrereqError(
+                f"{what}: mode routed needs an ip address", ecodes.ECODE_INVAL
+            )
+        return None
+    if ip.lower() == "auto":
+        if auto_ip is None:
+            raise errors.OpPrereqError(
+                f"{what}: ip auto needs the instance name to be checked",
+                ecodes.ECODE_INVAL,
+            )
+        return auto_ip
+    if ip.lower() == _POOL:
+        return _POOL
+    try:
+        return str(ipaddress.ip_address(ip))
+    except ValueError as err:
+        raise errors.OpPrereqError(
+            f"{what}: wanted an ip address, auto, pool or none, found {ip!r}",
+            ecodes.ECODE_INVAL,
+        ) from err
+
+
+def _take_address(
+    ctx: base.Context, ip: str | None, network: objects.Network | None, what: str
+) -> str | None:
+    """Return the address, reserved in its network if it has one."""
+    if network is None:
+        if ip == _POOL:
+            raise errors.OpPrereqError(
+                f"{what}: ip pool needs a network", ecodes.ECODE_INVAL
+            )
+        return ip
+    try:
+        if ip == _POOL:
+            return ctx.config.generate_ip(ctx.owner, network.uuid)
+        if ip is not None:
+            ctx.config.reserve_ip(ctx.owner, network.uuid, ip)
+    except (errors.ReservationError, errors.AddressPoolError) as err:
+        raise errors.OpPrereqError(
+            f"{what}: {err.args[0]}", ecodes.ECODE_NOTUNIQUE
+        ) from err
+    return ip
+
+
+def take_mac(ctx: base.Context, mac: str, what: str) -> None:
+    """Reserve a chosen MAC; refuse one that is malformed, multicast, or in use.
+
+    Raises:
+        OpPrereqError: wanted and found, or who has it.
+    """
+    if not _MAC.match(mac) or int(mac[:2], 16) & 1:
+        raise errors.OpPrereqError(
+            f"{what}: wanted a unicast MAC such as aa:00:00:12:34:56, found {mac!r}",
+            ecodes.ECODE_INVAL,
+        )
+    try:
+        ctx.config.take_mac(ctx.owner, mac)
+    except errors.ReservationError as err:
+        raise errors.OpPrereqError(
+            f"{what}: {err.args[0]}", ecodes.ECODE_NOTUNIQUE
+        ) from err
+
+
+def check_all(
+    specs: Sequence[Mapping[Any, Any]], names: Sequence[str | None], instance: str
+) -> None:
+    """Refuse too many NICs and names that occur twice."""
+    if len(specs) > MAX_NICS:
+        raise errors.OpPrereqError(
+            f"instance {instance}: wanted at most {MAX_NICS} NICs, found {len(specs)}",
+            ecodes.ECODE_INVAL,
+        )
+    disk_specs.check_unique_names(names, instance, "NIC")
+
+
+def check_bridges(
+    ctx: base.Context, nics: Sequence[objects.Nic], node: str, instance: str
+) -> None:
+    """Refuse NICs whose bridges a node does not have.
+
+    Raises:
+        OpPrereqError: names node and bridge.
+    """
+    default = ctx.snapshot.cluster.nicparams["default"]
+    bridges = sorted(
+        {
+            filled["link"]
+            for nic in nics
+            if (filled := default | nic.nicparams)["mode"] == "bridged"
+        }
+    )
+    if bridges:
+        ctx.rpc.call_one("bridges_exist", node, bridges).require(
+            f"instance {instance}: bridges are missing", ecodes.ECODE_ENVIRON
+        )

@@ -1,0 +1,175 @@
+"""OP_INSTANCE_QUERY_DATA: everything about instances, for `gnt-instance info`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ganeti import locking, objects, opcodes
+from ganeti.cmdlib import base
+from ganeti.cmdlib.instance import disks
+from ganeti.objects import lookup, params
+from ganeti.rpc import encode
+
+
+class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
+    """Collect recorded and live data; one call per node for states."""
+
+    def expand_names(self) -> None:
+        """Look the instances up; lock them only if asked to."""
+        snapshot = self.ctx.snapshot
+        if self.op.instances:
+            self.uuids = [
+                lookup.expand_instance(snapshot, name) for name in self.op.instances
+            ]
+        else:
+            names = snapshot.names("instances")
+            self.uuids = [names[name] for name in sorted(names)]
+        if self.op.use_locking:
+            self.locks.names[locking.Level.INSTANCE] = [
+                snapshot.instances[uuid].name for uuid in self.uuids
+            ]
+            self.locks.shared.add(locking.Level.INSTANCE)
+
+    def execute(self) -> dict[str, dict[str, Any]]:
+        """Return instance name -> data."""
+        snapshot = self.ctx.snapshot
+        found = [
+            snapshot.instances[uuid]
+            for uuid in self.uuids
+            if uuid in snapshot.instances
+        ]
+        live = {} if self.op.static else self._live(snapshot, found)
+        return {
+            instance.name: self._describe(snapshot, instance, live)
+            for instance in found
+        }
+
+    def _live(
+        self, snapshot: objects.Snapshot, found: Sequence[objects.Instance]
+    ) -> dict[str, Mapping[str, Any] | None]:
+        """Return node uuid -> {instance name: info}, None where a node is silent."""
+        nodes = sorted({instance.primary_node for instance in found})
+        kinds = sorted({instance.hypervisor for instance in found})
+        full = {kind: snapshot.cluster.hvparams.get(kind, {}) for kind in kinds}
+        results = self.ctx.rpc.call("all_instances_info", nodes, [kinds, full])
+        return {
+            uuid: None if result.failed else result.payload
+            for uuid, result in results.items()
+        }
+
+    def _describe(
+        self,
+        snapshot: objects.Snapshot,
+        instance: objects.Instance,
+        live: Mapping[str, Mapping[str, Any] | None],
+    ) -> dict[str, Any]:
+        primary = snapshot.nodes[instance.primary_node]
+        group = snapshot.nodegroups[primary.group]
+        state = None
+        if not self.op.static:
+            known = live.get(primary.uuid)
+            state = _run_state(known, instance.name)
+        secondaries = [snapshot.nodes[u] for u in snapshot.secondary_nodes(instance)]
+        return {
+            "name": instance.name,
+            "config_state": instance.admin_state,
+            "admin_state_source": instance.admin_state_source,
+            "run_state": state,
+            "pnode": primary.name,
+            "pnode_group_uuid": group.uuid,
+            "pnode_group_name": group.name,
+            "snodes": [node.name for node in secondaries],
+            "snodes_group_uuids": [node.group for node in secondaries],
+            "snodes_group_names": [
+                snapshot.nodegroups[node.group].name for node in secondaries
+            ],
+            "os": instance.os,
+            "nics": [_nic(snapshot, nic) for nic in instance.nics],
+            "disk_template": snapshot.disk_template(instance),
+            "disks": self._disks(snapshot, instance),
+            "hypervisor": instance.hypervisor,
+            "network_port": instance.network_port,
+            "hv_instance": instance.hvparams,
+            "hv_actual": params.fill_hvparams(snapshot, instance),
+            "be_instance": instance.beparams,
+            "be_actual": params.fill_beparams(snapshot, instance),
+            "os_instance": instance.osparams,
+            "os_actual": params.fill_osparams(snapshot, instance),
+            "serial_no": instance.serial_no,
+            "mtime": instance.mtime,
+            "ctime": instance.ctime,
+            "uuid": instance.uuid,
+        }
+
+    def _disks(
+        self, snapshot: objects.Snapshot, instance: objects.Instance
+    ) -> list[dict[str, Any]]:
+        return [
+            self._disk(snapshot, instance, disk)
+            for disk in snapshot.instance_disks(instance)
+        ]
+
+    def _disk(
+        self, snapshot: objects.Snapshot, instance: objects.Instance, disk: objects.Disk
+    ) -> dict[str, Any]:
+        node = disks.nodes_of(disk, instance)[-1]
+        status = None
+        if not self.op.static and not snapshot.nodes[node].offline:
+            wire = encode.disk(snapshot, disk, instance)
+            status = _status(self.ctx.rpc.call_one("blockdev_find", node, wire).payload)
+        return {
+            "iv_name": disk.iv_name,
+            "dev_type": disk.dev_type,
+            "logical_id": list(disk.logical_id),
+            "drbd_info": None,
+            "pstatus": status,
+            "sstatus": None,
+            "children": [],
+            "mode": disk.mode,
+            "size": disk.size,
+            "spindles": disk.spindles,
+            "name": disk.name,
+            "uuid": disk.uuid,
+        }
+
+
+def _run_state(known: Mapping[str, Any] | None, name: str) -> str:
+    if known is None:
+        return "down"
+    info = known.get(name)
+    if info is None:
+        return "down"
+    return "user down" if info.get("state") == 1 else "up"
+
+
+def _nic(snapshot: objects.Snapshot, nic: objects.Nic) -> tuple[Any, ...]:
+    filled = params.fill_nicparams(snapshot, nic)
+    network = snapshot.networks.get(nic.network or "")
+    return (
+        nic.name,
+        nic.uuid,
+        nic.ip,
+        nic.mac,
+        filled["mode"],
+        filled["link"],
+        filled.get("vlan", ""),
+        network.name if network else None,
+        objects.to_dict(network) if network else None,
+    )
+
+
+def _status(found: Any) -> list[Any] | None:
+    """Return the rows that commands print of a block device's status."""
+    if not found:
+        return None
+    if isinstance(found, dict):
+        keys = (
+            "dev_path",
+            "major",
+            "minor",
+            "sync_percent",
+            "estimated_time",
+            "is_degraded",
+            "ldisk_status",
+        )
+        return [found.get(key) for key in keys]
+    return list(found)

@@ -1,0 +1,75 @@
+"""OP_INSTANCE_REBOOT: restart an instance."""
+
+from typing import Any, ClassVar
+
+from ganeti import errors, opcodes
+from ganeti.cmdlib.instance import common, disks, nic_specs
+
+
+class InstanceReboot(common.InstanceUnit[opcodes.InstanceReboot]):
+    """Restart an instance softly, hard, or with its disks; start it if it is down."""
+
+    HOOKS_PATH: ClassVar[str | None] = "instance-reboot"
+
+    def check_prereq(self) -> None:
+        """Check node, bridges and state."""
+        self.require_online_primary()
+        self.require_admin_state(("up", "down"), "be rebooted")
+        nic_specs.check_bridges(
+            self.ctx,
+            self.instance.nics,
+            self.instance.primary_node,
+            self.instance.name,
+        )
+        self.is_running = bool(self.runtime_info())
+
+    def hooks_env(self) -> dict[str, Any]:
+        """Return the variables of the instance and how it is rebooted."""
+        return super().hooks_env() | {
+            "IGNORE_SECONDARIES": self.op.ignore_secondaries,
+            "REBOOT_TYPE": self.op.reboot_type,
+            "SHUTDOWN_TIMEOUT": self.op.shutdown_timeout,
+        }
+
+    def execute(self) -> None:
+        """Restart or start it, and mark it up."""
+        instance, op = self.instance, self.op
+        what = f"instance {instance.name}: could not be rebooted"
+        if self.is_running and op.reboot_type in ("soft", "hard"):
+            disks.assemble(self.ctx, instance, ignore_secondaries=op.ignore_secondaries)
+            self.ctx.rpc.call_one(
+                "instance_reboot",
+                instance.primary_node,
+                self.encode(),
+                op.reboot_type,
+                op.shutdown_timeout,
+                op.reason,
+                timeout_s=op.shutdown_timeout + common.STOP_GRACE_S,
+            ).unwrap(what)
+        else:
+            self._stop_and_start(what)
+        common.set_instance(
+            self.ctx, self.uuid, admin_state="up", admin_state_source="admin"
+        )
+
+    def _stop_and_start(self, what: str) -> None:
+        instance, op = self.instance, self.op
+        if self.is_running:
+            self.ctx.rpc.call_one(
+                "instance_shutdown",
+                instance.primary_node,
+                self.encode(),
+                op.shutdown_timeout,
+                op.reason,
+                timeout_s=op.shutdown_timeout + common.STOP_GRACE_S,
+            ).unwrap(what)
+            disks.shutdown(self.ctx, instance)
+        disks.assemble(
+            self.ctx, self.instance, ignore_secondaries=op.ignore_secondaries
+        )
+        result = self.ctx.rpc.call_one(
+            "instance_start", instance.primary_node, self.encode(), False, op.reason
+        )
+        if result.failed:
+            disks.shutdown(self.ctx, self.instance)
+            raise errors.OpExecError(result.describe(what))

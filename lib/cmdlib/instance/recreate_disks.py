@@ -1,0 +1,96 @@
+"""OP_INSTANCE_RECREATE_DISKS: create lost disks anew, without data."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from ganeti import objects, opcodes
+from ganeti.cmdlib import typed
+from ganeti.cmdlib.instance import checks, common, disk_specs, disks
+from ganeti.constants import ecodes, params
+from ganeti.objects import lookup
+
+
+class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
+    """Create some or all disks again, on the same node or on another one."""
+
+    HOOKS_PATH: ClassVar[str | None] = "instance-recreate-disks"
+    LOCK_NODES: ClassVar[bool] = True
+
+    def check_arguments(self) -> None:
+        """Take the wanted disks apart."""
+        self.wanted: dict[int, Mapping[str, Any]] = {}
+        for item in self.op.disks:
+            index, changes = (item, {}) if isinstance(item, int) else item
+            if index in self.wanted:
+                raise self.prereq(f"disk {index} is given twice")
+            self.wanted[index] = typed.typed(changes, params.IDISK, f"disk {index}")
+            unknown = sorted(set(self.wanted[index]) - {"size", "mode", "spindles"})
+            if unknown:
+                raise self.prereq(
+                    f"disk {index}: {', '.join(unknown)} cannot change here, only size,"
+                    " mode and spindles"
+                )
+        if self.op.iallocator:
+            raise self.prereq(
+                "this release has no allocator to choose nodes, name them"
+            )
+        if self.op.nodes and self.op.disks:
+            raise self.prereq("on new nodes all disks are recreated, do not name some")
+
+    def expand_names(self) -> None:
+        """Look the new nodes up."""
+        super().expand_names()
+        snapshot = self.ctx.snapshot
+        self.new_nodes = [lookup.expand_node(snapshot, n) for n in self.op.nodes]
+
+    def nodes_to_lock(self) -> Sequence[str]:
+        """Return old and new nodes."""
+        return sorted({*super().nodes_to_lock(), *self.new_nodes})
+
+    def check_prereq(self) -> None:
+        """Check state, indexes and nodes."""
+        instance, snapshot = self.instance, self.ctx.snapshot
+        template = snapshot.disk_template(instance)
+        if not instance.disks:
+            raise self.prereq(f"instance {instance.name}: has no disks")
+        disk_specs.check_template(snapshot, template, instance.name)
+        for index in self.wanted:
+            if index >= len(instance.disks):
+                raise self.prereq(
+                    f"instance {instance.name}: has no disk {index}, it has"
+                    f" {len(instance.disks)}",
+                    ecodes.ECODE_NOENT,
+                )
+        if self.new_nodes:
+            if len(self.new_nodes) != 1:
+                raise self.prereq(
+                    f"instance {instance.name}: template {template} is on one node,"
+                    f" found {len(self.new_nodes)} new nodes"
+                )
+            checks.node_takes_instances(snapshot, self.new_nodes[0], instance.name)
+        if not (self.new_nodes and self.primary.offline):
+            self.require_online_primary()
+            self.require_stopped("have its disks recreated")
+
+    def execute(self) -> None:
+        """Change the records, then create the disks."""
+        snapshot, instance = self.ctx.snapshot, self.instance
+        chosen = sorted(self.wanted) or list(range(len(instance.disks)))
+        changed = [
+            self._changed(snapshot.disks[instance.disks[i]], self.wanted.get(i, {}))
+            for i in chosen
+        ]
+        if self.new_nodes:
+            self.ctx.log.warn("the volumes on the old node are not removed")
+            instance = instance.replace(primary_node=self.new_nodes[0])
+        disks.create_on_nodes_and_wipe(self.ctx, instance, changed)
+        with self.ctx.config.edit(self.ctx.owner) as edit:
+            for disk in changed:
+                if disk != edit.snapshot.disks[disk.uuid]:
+                    edit.update(disk)
+            if self.new_nodes:
+                edit.set_primary_node(self.uuid, self.new_nodes[0])
+
+    def _changed(self, disk: objects.Disk, changes: Mapping[str, Any]) -> objects.Disk:
+        nodes = tuple(self.new_nodes) if self.new_nodes and disk.nodes else disk.nodes
+        return disk.replace(nodes=nodes, **changes)

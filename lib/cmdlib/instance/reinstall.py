@@ -1,0 +1,71 @@
+"""OP_INSTANCE_REINSTALL: install the OS anew."""
+
+from typing import Any, ClassVar
+
+from ganeti import opcodes
+from ganeti.cmdlib.instance import checks, common, disks
+from ganeti.constants import ecodes
+from ganeti.objects import params
+from ganeti.rpc import encode
+
+
+class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
+    """Run the OS's create script on the disks of a stopped instance."""
+
+    HOOKS_PATH: ClassVar[str | None] = "instance-reinstall"
+
+    def check_prereq(self) -> None:
+        """Check state, disks and OS."""
+        instance, op = self.instance, self.op
+        self.require_online_primary()
+        self.require_stopped("be reinstalled", offline_is_fine=False)
+        if not instance.disks:
+            raise self.prereq(
+                f"instance {instance.name}: has no disks to install on",
+                ecodes.ECODE_INVAL,
+            )
+        self.os = op.os_type or instance.os
+        if not self.os:
+            raise self.prereq(f"instance {instance.name}: no operating system given")
+        if self.os in self.ctx.snapshot.cluster.blacklisted_os:
+            raise self.prereq(f"instance {instance.name}: OS {self.os} is blacklisted")
+        future = instance.replace(os=self.os)
+        self.os_params: dict[str, Any] = (
+            params.fill_osparams(self.ctx.snapshot, future)
+            | params.fill_osparams_private(self.ctx.snapshot, future)
+            | (op.osparams or {})
+            | (op.osparams_private or {})
+            | (op.osparams_secret or {})
+        )
+        checks.validate_os(
+            self.ctx,
+            [instance.primary_node],
+            self.os,
+            self.os_params,
+            force_variant=op.force_variant,
+        )
+
+    def execute(self) -> None:
+        """Install with the disks assembled."""
+        if self.op.os_type is not None:
+            self.ctx.log.info(f"Changing OS to '{self.os}'...")
+            common.set_instance(self.ctx, self.uuid, os=self.os)
+        disks.assemble(self.ctx, self.instance)
+        try:
+            self.ctx.log.info("Running the instance OS create scripts...")
+            wire = encode.instance(
+                self.ctx.snapshot,
+                self.instance,
+                osparams=self.op.osparams,
+                osparams_private=self.op.osparams_private,
+                osparams_secret=self.op.osparams_secret,
+            )
+            self.ctx.rpc.call_one(
+                "instance_os_add",
+                self.instance.primary_node,
+                wire,
+                True,
+                self.op.debug_level or 0,
+            ).unwrap(f"instance {self.instance.name}: could not be reinstalled")
+        finally:
+            disks.shutdown(self.ctx, self.instance)

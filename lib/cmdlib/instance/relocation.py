@@ -1,0 +1,136 @@
+"""What failover and migration share: the target and its checks."""
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
+
+from ganeti import errors, objects, opcodes
+from ganeti.cmdlib.instance import checks, common, nic_specs
+from ganeti.constants import disks as disk_words
+from ganeti.constants import ecodes
+from ganeti.objects import lookup, params
+
+O = TypeVar("O", bound=opcodes.InstanceFailover | opcodes.InstanceMigrate)  # noqa: E741
+
+#: Templates whose data every node of the cluster can reach.
+_EXTERNAL: Final = frozenset(disk_words.DTS_EXT_MIRROR)
+_MIRRORED: Final = frozenset(disk_words.DTS_MIRRORED)
+
+
+class RelocationUnit(common.InstanceUnit[O]):
+    """An instance goes to another node that has its data."""
+
+    LOCK_NODES = True
+
+    target: str
+    source: str
+
+    def expand_names(self) -> None:
+        """Look instance and target up."""
+        super().expand_names()
+        if self.op.iallocator:
+            raise self.prereq(
+                f"instance {self.instance.name}: this release has no allocator to"
+                " choose a node, name one"
+            )
+        self.target = self._find_target()
+        self.source = self.instance.primary_node
+
+    def nodes_to_lock(self) -> Sequence[str]:
+        """Return the instance's nodes and the target."""
+        known = self.ctx.snapshot.instance_nodes(self.instance)
+        return sorted({*known, self.target})
+
+    def _find_target(self) -> str:
+        instance, snapshot = self.instance, self.ctx.snapshot
+        template = snapshot.disk_template(instance)
+        if template not in _MIRRORED:
+            raise self.prereq(
+                f"instance {instance.name}: disk template {template} keeps its data on"
+                " one node, it cannot go to another",
+                ecodes.ECODE_STATE,
+            )
+        wanted = self.op.target_node
+        if template not in _EXTERNAL:
+            if wanted:
+                raise self.prereq(
+                    f"instance {instance.name}: its target is its secondary node, a"
+                    " node cannot be named"
+                )
+            return snapshot.secondary_nodes(instance)[0]
+        if wanted:
+            return lookup.expand_node(snapshot, wanted)
+        if getattr(self.op, "cleanup", False):
+            return instance.primary_node
+        raise self.prereq(
+            f"instance {instance.name}: disk template {template} needs a target node,"
+            " name one with -n"
+        )
+
+    def check_target(self, memory_mib: int | None) -> int | None:
+        """Check that the target takes the instance; return its free memory.
+
+        Args:
+            memory_mib: what the instance will need there at least; None if it is not
+                going to run.
+
+        Raises:
+            OpPrereqError: says what is in the way.
+        """
+        instance, snapshot = self.instance, self.ctx.snapshot
+        if instance.primary_node != self.source:
+            raise errors.OpPrereqError(
+                f"instance {instance.name}: moved meanwhile, try again",
+                ecodes.ECODE_STATE,
+            )
+        if self.target == self.source:
+            raise errors.OpPrereqError(
+                f"instance {instance.name}: is on node"
+                f" {snapshot.nodes[self.target].name} already",
+                ecodes.ECODE_STATE,
+            )
+        node = checks.node_takes_instances(snapshot, self.target, instance.name)
+        if not self.op.ignore_ipolicy:
+            self._check_policy(node)
+        nic_specs.check_bridges(self.ctx, instance.nics, self.target, instance.name)
+        if memory_mib is None:
+            return None
+        filled = params.fill_hvparams(snapshot, instance)
+        return checks.require_memory(
+            self.ctx,
+            self.target,
+            instance.name,
+            memory_mib,
+            hypervisor=instance.hypervisor,
+            hv=filled,
+        )
+
+    def _check_policy(self, node: objects.Node) -> None:
+        instance, snapshot = self.instance, self.ctx.snapshot
+        if node.group == self.primary.group:
+            return
+        problems = checks.policy_problems(
+            snapshot,
+            node.group,
+            backend=params.fill_beparams(snapshot, instance),
+            nic_count=len(instance.nics),
+            disk_sizes=[disk.size for disk in snapshot.instance_disks(instance)],
+            template=snapshot.disk_template(instance),
+        )
+        checks.require_policy(problems, snapshot, node.group, instance.name)
+
+    def relocation_env(self) -> dict[str, Any]:
+        """Return the variables about old and new nodes."""
+        snapshot = self.ctx.snapshot
+        old, new = (snapshot.nodes[uuid].name for uuid in (self.source, self.target))
+        is_internal = snapshot.disk_template(self.instance) not in _EXTERNAL
+        return {
+            "OLD_PRIMARY": old,
+            "NEW_PRIMARY": new,
+            "OLD_SECONDARY": new if is_internal else "",
+            "NEW_SECONDARY": old if is_internal else "",
+        }
+
+    def commit_primary(self, node: str) -> None:
+        """Record the new primary node; the serial number stays, as documented."""
+        with self.ctx.config.edit(self.ctx.owner) as edit:
+            edit.set_primary_node(self.uuid, node)

@@ -1,0 +1,53 @@
+"""OP_INSTANCE_REMOVE: remove an instance and its disks."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from ganeti import errors, opcodes
+from ganeti.cmdlib.instance import common, disks
+
+
+class InstanceRemove(common.InstanceUnit[opcodes.InstanceRemove]):
+    """Stop an instance, remove its disks, forget it."""
+
+    HOOKS_PATH: ClassVar[str | None] = "instance-remove"
+    LOCK_NODES: ClassVar[bool] = True
+
+    def check_prereq(self) -> None:
+        """Note the nodes, which are gone from the configuration afterwards."""
+        self.nodes = list(self.ctx.snapshot.instance_nodes(self.instance))
+        self.env = super().hooks_env() | {"SHUTDOWN_TIMEOUT": self.op.shutdown_timeout}
+
+    def hooks_env(self) -> dict[str, Any]:
+        """Return the variables of the instance as it was."""
+        return self.env
+
+    def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the master before, the instance's nodes too afterwards."""
+        return self.with_master(()), self.with_master(self.nodes)
+
+    def execute(self) -> None:
+        """Stop it, remove its disks, remove its record."""
+        instance, op = self.instance, self.op
+        result = self.ctx.rpc.call_one(
+            "instance_shutdown",
+            instance.primary_node,
+            self.encode(),
+            op.shutdown_timeout,
+            op.reason,
+            timeout_s=op.shutdown_timeout + common.STOP_GRACE_S,
+        )
+        if result.failed:
+            what = f"instance {instance.name}: could not be stopped"
+            if not op.ignore_failures:
+                raise errors.OpExecError(result.describe(what))
+            self.ctx.log.warn(result.describe(what))
+        attached = self.ctx.snapshot.instance_disks(instance)
+        if not disks.remove_all(self.ctx, instance, attached):
+            if not op.ignore_failures:
+                raise errors.OpExecError(
+                    f"instance {instance.name}: not all of its disks could be removed"
+                )
+            self.ctx.log.warn("not all disks could be removed, going on as asked")
+        with self.ctx.config.edit(self.ctx.owner) as edit:
+            edit.remove_instance(instance.uuid)

@@ -1,0 +1,94 @@
+"""OP_INSTANCE_RENAME: give an instance another name."""
+
+import os.path
+from typing import Any, ClassVar
+
+from ganeti import errors, locking, objects, opcodes
+from ganeti.cmdlib.instance import common, create, disks
+from ganeti.constants import ecodes
+from ganeti.utils import hostnames, netutils
+
+
+class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
+    """Rename a stopped instance, its directories, and tell its OS."""
+
+    HOOKS_PATH: ClassVar[str | None] = "instance-rename"
+
+    def check_arguments(self) -> None:
+        """Find the new name."""
+        if self.op.ip_check and not self.op.name_check:
+            raise self.prereq("checking the address needs the name to be checked too")
+        self.new_name = hostnames.normalize(self.op.new_name)
+        self.address = None
+        if self.op.name_check:
+            self.new_name, addresses = create.resolve(self.ctx, self.new_name)
+            self.address = addresses[0]
+
+    def expand_names(self) -> None:
+        """Lock the instance under both names."""
+        super().expand_names()
+        if self.new_name != self.instance.name:
+            self.locks.add[locking.Level.INSTANCE] = [self.new_name]
+
+    def check_prereq(self) -> None:
+        """Check that it is stopped and the name is free."""
+        self.old_name = self.instance.name
+        self.require_online_primary()
+        self.require_stopped("be renamed")
+        if self.new_name == self.old_name:
+            raise self.prereq(f"instance {self.old_name}: has that name already")
+        if self.ctx.snapshot.uuid_of("instances", self.new_name) is not None:
+            raise self.prereq(
+                f"instance {self.new_name}: exists already", ecodes.ECODE_EXISTS
+            )
+        if self.op.ip_check and self.address and netutils.tcp_ping(self.address, 1811):
+            raise self.prereq(
+                f"instance {self.new_name}: its address {self.address} answers already",
+                ecodes.ECODE_NOTUNIQUE,
+            )
+
+    def hooks_env(self) -> dict[str, Any]:
+        """Return the variables of the instance and the new name."""
+        return super().hooks_env() | {"INSTANCE_NEW_NAME": self.op.new_name}
+
+    def execute(self) -> str:
+        """Rename directories and record, run the OS's rename script."""
+        instance = self.instance
+        self._move_directories(instance)
+        with self.ctx.config.edit(self.ctx.owner) as edit:
+            edit.rename_instance(self.uuid, self.new_name)
+        self._run_script()
+        return self.new_name
+
+    def _move_directories(self, instance: objects.Instance) -> None:
+        found = {
+            os.path.dirname(disk.logical_id[1])
+            for disk in self.ctx.snapshot.instance_disks(instance)
+            if disk.dev_type in ("file", "sharedfile")
+        }
+        for old in sorted(found):
+            new = os.path.join(os.path.dirname(old), self.new_name)
+            self.ctx.rpc.call_one(
+                "file_storage_dir_rename", instance.primary_node, old, new
+            ).unwrap(f"instance {instance.name}: cannot rename directory {old}")
+
+    def _run_script(self) -> None:
+        instance = self.instance
+        if not instance.os:
+            return
+        try:
+            disks.assemble(self.ctx, instance)
+        except errors.OpExecError as err:
+            self.ctx.log.warn(f"the OS rename script was not run: {err}")
+            return
+        try:
+            result = self.ctx.rpc.call_one(
+                "instance_run_rename",
+                instance.primary_node,
+                self.encode(),
+                self.old_name,
+                self.op.debug_level or 0,
+            )
+            common.warn_failed(self.ctx, result, "the OS rename script failed")
+        finally:
+            disks.shutdown(self.ctx, self.instance)

@@ -1,0 +1,355 @@
+"""OP_INSTANCE_SET_PARAMS: change an instance."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from ganeti import errors, ht, objects, opcodes
+from ganeti.cmdlib import typed
+from ganeti.cmdlib.instance import (
+    checks,
+    common,
+    convert,
+    env,
+    hotplug,
+    modify_disks,
+    modify_nics,
+    nic_specs,
+)
+from ganeti.constants import ecodes
+from ganeti.objects import lookup, params
+
+
+@dataclasses.dataclass
+class _Changes:
+    """What the checks decided: the record after, devices, and lines of the result."""
+
+    after: objects.Instance
+    disks: tuple[objects.Disk, ...]
+    disk_steps: list[modify_nics.Step]
+    nic_steps: list[modify_nics.Step]
+    report: list[tuple[str, Any]]
+
+
+class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
+    """Change parameters, devices, states; hot-plugs devices where it can."""
+
+    HOOKS_PATH: ClassVar[str | None] = "instance-modify"
+    LOCK_NODES: ClassVar[bool] = True
+
+    def check_arguments(self) -> None:
+        """Check the request alone."""
+        op = self.op
+        wanted = (
+            op.nics,
+            op.disks,
+            op.disk_template,
+            op.hvparams,
+            op.beparams,
+            op.os_name,
+            op.osparams,
+            op.offline is not None,
+            op.runtime_mem,
+            op.pnode,
+            op.osparams_private,
+            op.instance_communication is not None,
+        )
+        if not any(wanted):
+            raise self.prereq("no changes submitted")
+        if op.instance_communication is not None:
+            raise self.prereq("instance communication is not offered by this release")
+        what = f"instance {op.instance_name}"
+        self.nic_mods = ht.parse_mods(op.nics, ht.NicSpec, f"{what}: nics")
+        self.disk_mods = ht.parse_mods(op.disks, ht.DiskSpec, f"{what}: disks")
+        for kind, mods in (("disk", self.disk_mods), ("NIC", self.nic_mods)):
+            if sum(mod.op != "modify" for mod in mods) > 1:
+                raise self.prereq(
+                    f"{what}: only one {kind} can be added, removed, attached or"
+                    " detached at a time"
+                )
+        if op.disk_template and self.disk_mods:
+            raise self.prereq(
+                f"{what}: disk changes and a new template exclude each other"
+            )
+        self.backend = typed.backend(op.beparams, allow_default=True)
+
+    def expand_names(self) -> None:
+        """Look the new primary node up."""
+        super().expand_names()
+        self.new_primary = None
+        if self.op.pnode:
+            self.new_primary = lookup.expand_node(self.ctx.snapshot, self.op.pnode)
+
+    def nodes_to_lock(self) -> Sequence[str]:
+        """Return the instance's nodes and the new primary one."""
+        extra = {self.new_primary} if self.new_primary else set()
+        return sorted({*super().nodes_to_lock(), *extra})
+
+    def check_prereq(self) -> None:
+        """Work out the instance after the change and check it."""
+        instance, snapshot = self.instance, self.ctx.snapshot
+        changes = _Changes(instance, (), [], [], [])
+        self.changes = changes
+        changes.after, changes.nic_steps = self._plan_nics(instance)
+        changes.disks, changes.disk_steps = modify_disks.plan(
+            self.ctx,
+            instance,
+            self.disk_mods,
+            file_driver=self.op.file_driver,
+            file_storage_dir=self.op.file_storage_dir,
+        )
+        self._plan_hypervisor()
+        self._plan_backend()
+        self._plan_os()
+        self._plan_state()
+        self._check_policy()
+        if self.op.disk_template:
+            self.require_online_primary()
+            self.require_stopped("change its disk template")
+            convert.check(self.ctx, instance, self.op.disk_template)
+            changes.report.append(("disk_template", self.op.disk_template))
+        for step in (*changes.disk_steps, *changes.nic_steps):
+            changes.report.extend(step.report)
+        self.is_running = False
+        node = snapshot.nodes[instance.primary_node]
+        if not node.offline and (changes.disk_steps or changes.nic_steps):
+            self.is_running = bool(self.runtime_info())
+
+    def _plan_nics(
+        self, instance: objects.Instance
+    ) -> tuple[objects.Instance, list[modify_nics.Step]]:
+        nics, steps = modify_nics.plan(
+            self.ctx, instance, self.nic_mods, self.primary.group
+        )
+        if steps and not self.primary.offline:
+            nic_specs.check_bridges(
+                self.ctx, nics, instance.primary_node, instance.name
+            )
+        return instance.replace(nics=nics), steps
+
+    def _plan_hypervisor(self) -> None:
+        if not self.op.hvparams:
+            return
+        changes, instance = self.changes, self.instance
+        given = typed.hypervisor(
+            instance.hypervisor, self.op.hvparams, allow_default=True
+        )
+        changes.after = changes.after.replace(
+            hvparams=typed.merge(instance.hvparams, given)
+        )
+        filled = params.fill_hvparams(self.ctx.snapshot, changes.after)
+        checks.validate_hypervisor(
+            self.ctx, [instance.primary_node], instance.hypervisor, filled
+        )
+        changes.report += [(f"hv/{name}", given[name]) for name in sorted(given)]
+
+    def _plan_backend(self) -> None:
+        if not self.backend:
+            return
+        changes, instance = self.changes, self.instance
+        changes.after = changes.after.replace(
+            beparams=typed.merge(instance.beparams, self.backend)
+        )
+        filled = params.fill_beparams(self.ctx.snapshot, changes.after)
+        typed.check_memory_order(filled, f"instance {instance.name}")
+        before = params.fill_beparams(self.ctx.snapshot, instance)
+        if filled["maxmem"] > before["maxmem"] and not self.op.force:
+            self._check_memory(filled["minmem"])
+        changes.report += [
+            (f"be/{name}", self.backend[name]) for name in sorted(self.backend)
+        ]
+
+    def _check_memory(self, wanted_mib: int) -> None:
+        if self.primary.offline:
+            self.ctx.log.warn("the primary node is offline, its memory is not checked")
+            return
+        instance = self.instance
+        used = int(self.runtime_info().get("memory", 0))
+        free = checks.free_memory_mib(
+            self.ctx,
+            instance.primary_node,
+            instance.hypervisor,
+            params.fill_hvparams(self.ctx.snapshot, instance),
+        )
+        if wanted_mib > used + free:
+            raise errors.OpPrereqError(
+                f"instance {instance.name}: node {self.primary.name} could not start it"
+                f" with {wanted_mib} MiB, it has {used + free} MiB; use force to do it"
+                " anyway",
+                ecodes.ECODE_NORES,
+            )
+
+    def _plan_os(self) -> None:
+        op, changes, instance = self.op, self.changes, self.instance
+        if op.os_name:
+            changes.after = changes.after.replace(os=op.os_name)
+            changes.report.append(("os", op.os_name))
+        if op.osparams:
+            given = {name: str(value) for name, value in op.osparams.items()}
+            changes.after = changes.after.replace(
+                osparams=typed.merge(instance.osparams, given)
+            )
+            changes.report += [(f"os/{name}", given[name]) for name in sorted(given)]
+        if op.osparams_private:
+            merged = typed.merge(instance.osparams_private, op.osparams_private)
+            changes.after = changes.after.replace(osparams_private=merged)
+            changes.report += [
+                (f"os_private/{name}", "<redacted>") for name in op.osparams_private
+            ]
+        touched = op.os_name or op.osparams or op.osparams_private
+        if touched and changes.after.os and not (op.force and self.primary.offline):
+            checks.validate_os(
+                self.ctx,
+                [instance.primary_node],
+                changes.after.os,
+                params.fill_osparams(self.ctx.snapshot, changes.after),
+                force_variant=op.force_variant or op.force,
+            )
+
+    def _plan_state(self) -> None:
+        op, changes, instance = self.op, self.changes, self.instance
+        if op.offline is not None:
+            if op.offline:
+                self.require_stopped("be marked offline")
+            elif instance.admin_state != "offline":
+                raise self.prereq(
+                    f"instance {instance.name}: is not marked offline",
+                    ecodes.ECODE_STATE,
+                )
+            state = "offline" if op.offline else "down"
+            changes.after = changes.after.replace(
+                admin_state=state, admin_state_source="admin"
+            )
+            changes.report.append(("admin_state", state))
+        if self.new_primary:
+            if not op.force:
+                self.require_stopped("get another primary node")
+            checks.node_takes_instances(
+                self.ctx.snapshot, self.new_primary, instance.name
+            )
+            changes.report.append(
+                ("primary node", self.ctx.snapshot.nodes[self.new_primary].name)
+            )
+        if op.runtime_mem is not None:
+            self._plan_runtime_memory(op.runtime_mem)
+
+    def _plan_runtime_memory(self, wanted_mib: int) -> None:
+        instance = self.instance
+        self.require_online_primary()
+        info = self.runtime_info()
+        if not info:
+            raise self.prereq(
+                f"instance {instance.name}: is not running, its memory cannot change",
+                ecodes.ECODE_STATE,
+            )
+        filled = params.fill_beparams(self.ctx.snapshot, self.changes.after)
+        in_range = filled["minmem"] <= wanted_mib <= filled["maxmem"]
+        if not in_range and not self.op.force:
+            raise self.prereq(
+                f"instance {instance.name}: {wanted_mib} MiB is not within"
+                f" {filled['minmem']} and {filled['maxmem']} MiB; use force to do it"
+                " anyway"
+            )
+        more = wanted_mib - int(info["memory"])
+        if more > 0:
+            checks.require_memory(
+                self.ctx,
+                instance.primary_node,
+                instance.name,
+                more,
+                hypervisor=instance.hypervisor,
+                hv=params.fill_hvparams(self.ctx.snapshot, instance),
+            )
+        self.changes.report.append(("runtime_memory", wanted_mib))
+
+    def _check_policy(self) -> None:
+        if self.op.ignore_ipolicy:
+            return
+        snapshot, after = self.ctx.snapshot, self.changes.after
+        touches = self.backend or self.nic_mods or self.disk_mods
+        if not touches:
+            return
+        template = snapshot.disk_template(self.instance)
+        if template == "diskless" and self.changes.disks:
+            template = self.changes.disks[0].dev_type
+        problems = checks.policy_problems(
+            snapshot,
+            self.primary.group,
+            backend=params.fill_beparams(snapshot, after),
+            nic_count=len(after.nics),
+            disk_sizes=[disk.size for disk in self.changes.disks],
+            template=template,
+        )
+        if self.op.force:
+            for text in problems:
+                self.ctx.log.warn(f"policy violation: {text}")
+        else:
+            checks.require_policy(problems, snapshot, self.primary.group, after.name)
+
+    def hooks_env(self) -> dict[str, Any]:
+        """Return the variables of the instance as it is to be."""
+        extra: dict[str, Any] = {}
+        if self.op.disk_template:
+            extra["NEW_DISK_TEMPLATE"] = self.op.disk_template
+        if self.op.runtime_mem:
+            extra["RUNTIME_MEMORY"] = self.op.runtime_mem
+        wanted = self.instance.replace(
+            nics=self.changes.after.nics, beparams=self.changes.after.beparams
+        )
+        return env.instance_env(self.ctx.snapshot, wanted) | extra
+
+    def execute(self) -> list[tuple[str, Any]]:
+        """Change nodes and record; return what changed."""
+        changes, report = self.changes, self.changes.report
+        if self.op.runtime_mem is not None:
+            self.ctx.rpc.call_one(
+                "instance_balloon_memory",
+                self.instance.primary_node,
+                self.encode(),
+                self.op.runtime_mem,
+            ).unwrap(f"instance {self.instance.name}: cannot change its memory")
+        modify_disks.apply_before_commit(self.ctx, self.instance, changes.disk_steps)
+        self._commit()
+        modify_disks.apply_after_commit(self.ctx, self.instance, changes.disk_steps)
+        if self.op.disk_template:
+            convert.execute(
+                self.ctx,
+                self.instance,
+                self.op.disk_template,
+                file_driver=self.op.file_driver,
+                file_storage_dir=self.op.file_storage_dir,
+            )
+        if self.is_running and self.op.hotplug:
+            report += hotplug.apply(
+                self.ctx, self.instance, changes.disk_steps, changes.nic_steps
+            )
+        return report
+
+    def _commit(self) -> None:
+        changes = self.changes
+        with self.ctx.config.edit(self.ctx.owner) as edit:
+            current = edit.snapshot.instances[self.uuid]
+            after = current.replace(
+                **{
+                    name: getattr(changes.after, name)
+                    for name in (
+                        "nics",
+                        "hvparams",
+                        "beparams",
+                        "os",
+                        "osparams",
+                        "osparams_private",
+                        "admin_state",
+                        "admin_state_source",
+                    )
+                }
+            )
+            if changes.disk_steps:
+                after = modify_disks.commit(edit, after, changes.disks)
+            if after != current:
+                edit.update(after)
+            removed = [s.device for s in changes.disk_steps if s.action == "remove"]
+            for disk in removed:
+                edit.remove_disk(disk.uuid)
+            if self.new_primary:
+                edit.set_primary_node(self.uuid, self.new_primary)

@@ -1,0 +1,55 @@
+"""OP_INSTANCE_SHUTDOWN: stop an instance."""
+
+from typing import Any, ClassVar
+
+from ganeti import errors, opcodes
+from ganeti.cmdlib.instance import common, disks
+
+
+class InstanceShutdown(common.InstanceUnit[opcodes.InstanceShutdown]):
+    """Stop an instance, politely first, and mark it down."""
+
+    HOOKS_PATH: ClassVar[str | None] = "instance-stop"
+
+    def check_prereq(self) -> None:
+        """Check state and node."""
+        if not self.op.force:
+            self.require_admin_state(("up", "down"), "be stopped")
+        self.primary_offline = self.primary.offline
+        if self.primary_offline and self.op.ignore_offline_nodes:
+            self.ctx.log.warn(
+                f"primary node {self.primary.name} is offline, only the"
+                " recorded state changes"
+            )
+        else:
+            self.require_online_primary()
+
+    def hooks_env(self) -> dict[str, Any]:
+        """Return the variables of the instance and the time limit."""
+        return super().hooks_env() | {"TIMEOUT": self.op.timeout}
+
+    def execute(self) -> None:
+        """Mark it down, stop it, shut its disks down."""
+        if not self.op.no_remember and self.instance.admin_state != "offline":
+            common.set_instance(
+                self.ctx,
+                self.uuid,
+                admin_state="down",
+                admin_state_source=self.op.admin_state_source or "admin",
+            )
+        if self.primary_offline:
+            return
+        instance = self.instance
+        self.ctx.rpc.call_one(
+            "instance_shutdown",
+            instance.primary_node,
+            self.encode(),
+            self.op.timeout,
+            self.op.reason,
+            timeout_s=self.op.timeout + common.STOP_GRACE_S,
+        ).unwrap(f"instance {instance.name}: could not be stopped")
+        if not disks.shutdown(self.ctx, instance):
+            raise errors.OpExecError(
+                f"instance {instance.name}: is stopped, but not all of its disks could"
+                " be shut down"
+            )

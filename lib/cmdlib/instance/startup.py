@@ -1,0 +1,93 @@
+"""OP_INSTANCE_STARTUP: start an instance."""
+
+from typing import Any, ClassVar
+
+from ganeti import opcodes
+from ganeti.cmdlib import typed
+from ganeti.cmdlib.instance import checks, common, disks, nic_specs
+from ganeti.objects import params
+
+
+class InstanceStartup(common.InstanceUnit[opcodes.InstanceStartup]):
+    """Start an instance on its primary node and mark it up."""
+
+    HOOKS_PATH: ClassVar[str | None] = "instance-start"
+    LOCK_PRIMARY_RES: ClassVar[bool] = True
+
+    def check_arguments(self) -> None:
+        """Type the parameters that hold for this start only."""
+        self.backend = typed.backend(self.op.beparams)
+
+    def check_prereq(self) -> None:
+        """Check state, parameters and the node's means."""
+        instance, snapshot = self.instance, self.ctx.snapshot
+        self.require_admin_state(("up", "down"), "be started")
+        self.hv_override = typed.hypervisor(instance.hypervisor, self.op.hvparams)
+        filled = params.fill_hvparams(snapshot, instance) | self.hv_override
+        typed.check_hypervisor_syntax(instance.hypervisor, filled)
+        self.primary_offline = self.primary.offline
+        if self.primary_offline and self.op.ignore_offline_nodes:
+            self.ctx.log.warn(
+                f"primary node {self.primary.name} is offline, only the"
+                " recorded state changes"
+            )
+            return
+        self.require_online_primary()
+        if self.hv_override:
+            checks.validate_hypervisor(
+                self.ctx, [instance.primary_node], instance.hypervisor, filled
+            )
+        nic_specs.check_bridges(
+            self.ctx, instance.nics, instance.primary_node, instance.name
+        )
+        self.info = self.runtime_info()
+        if not self._is_running():
+            backend = params.fill_beparams(snapshot, instance) | self.backend
+            checks.require_memory(
+                self.ctx,
+                instance.primary_node,
+                instance.name,
+                backend["minmem"],
+                hypervisor=instance.hypervisor,
+                hv=filled,
+            )
+
+    def _is_running(self) -> bool:
+        # State 1 is a guest that has shut itself down and is kept for its owner.
+        return bool(self.info) and self.info.get("state") != 1
+
+    def hooks_env(self) -> dict[str, Any]:
+        """Return the variables of the instance and the force flag."""
+        return super().hooks_env() | {"FORCE": self.op.force}
+
+    def execute(self) -> None:
+        """Mark it up, assemble its disks, start it."""
+        if not self.op.no_remember:
+            common.set_instance(
+                self.ctx, self.uuid, admin_state="up", admin_state_source="admin"
+            )
+        if self.primary_offline:
+            return
+        instance = self.instance
+        if self._is_running():
+            self.ctx.log.info(f"instance {instance.name} is running already")
+            return
+        if self.info:
+            self.ctx.rpc.call_one(
+                "instance_shutdown",
+                instance.primary_node,
+                self.encode(),
+                self.op.shutdown_timeout,
+                self.op.reason,
+            ).unwrap(f"instance {instance.name}: cannot clean up after its shutdown")
+        disks.assemble(self.ctx, instance, ignore_secondaries=self.op.force)
+        result = self.ctx.rpc.call_one(
+            "instance_start",
+            instance.primary_node,
+            self.encode(hvparams=self.hv_override, beparams=self.backend),
+            self.op.startup_paused,
+            self.op.reason,
+        )
+        if result.failed:
+            disks.shutdown(self.ctx, self.instance)
+        result.unwrap(f"instance {instance.name}: could not be started")

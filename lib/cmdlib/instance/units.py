@@ -1,0 +1,42 @@
+"""The table of all units about instances."""
+
+from typing import Any, Final
+
+from ganeti.cmdlib import base
+from ganeti.cmdlib.instance import (
+    activate_disks,
+    console,
+    create,
+    deactivate_disks,
+    failover,
+    grow_disk,
+    migrate,
+    query_data,
+    reboot,
+    recreate_disks,
+    reinstall,
+    remove,
+    rename,
+    set_params,
+    shutdown,
+    startup,
+)
+
+UNITS: Final[dict[str, type[base.LogicalUnit[Any]]]] = {
+    "OP_INSTANCE_ACTIVATE_DISKS": activate_disks.InstanceActivateDisks,
+    "OP_INSTANCE_CONSOLE": console.InstanceConsole,
+    "OP_INSTANCE_CREATE": create.InstanceCreate,
+    "OP_INSTANCE_DEACTIVATE_DISKS": deactivate_disks.InstanceDeactivateDisks,
+    "OP_INSTANCE_FAILOVER": failover.InstanceFailover,
+    "OP_INSTANCE_GROW_DISK": grow_disk.InstanceGrowDisk,
+    "OP_INSTANCE_MIGRATE": migrate.InstanceMigrate,
+    "OP_INSTANCE_QUERY_DATA": query_data.InstanceQueryData,
+    "OP_INSTANCE_REBOOT": reboot.InstanceReboot,
+    "OP_INSTANCE_RECREATE_DISKS": recreate_disks.InstanceRecreateDisks,
+    "OP_INSTANCE_REINSTALL": reinstall.InstanceReinstall,
+    "OP_INSTANCE_REMOVE": remove.InstanceRemove,
+    "OP_INSTANCE_RENAME": rename.InstanceRename,
+    "OP_INSTANCE_SET_PARAMS": set_params.InstanceSetParams,
+    "OP_INSTANCE_SHUTDOWN": shutdown.InstanceShutdown,
+    "OP_INSTANCE_STARTUP": startup.InstanceStartup,
+}

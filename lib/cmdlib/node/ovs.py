@@ -1,0 +1,18 @@
+"""The Open vSwitch of a node, where its parameters ask for one."""
+
+from ganeti import objects
+from ganeti.cmdlib.base import Context
+from ganeti.objects import params
+
+
+def configure(ctx: Context, node: objects.Node) -> None:
+    """Make the switch on the node if it should have one.
+
+    Raises:
+        OpExecError: the node could not.
+    """
+    wanted = params.fill_ndparams(ctx.snapshot, node)
+    if wanted["ovs"]:
+        ctx.rpc.call_one(
+            "node_configure_ovs", node.uuid, wanted["ovs_name"], wanted["ovs_link"]
+        ).unwrap(f"cannot configure Open vSwitch on {node.name}")

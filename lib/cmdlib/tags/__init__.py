@@ -1,0 +1,1 @@
+"""Logical units of tags, for every kind of object."""

@@ -1,0 +1,68 @@
+"""OP_TAGS_SET and OP_TAGS_DEL: add and remove tags of one object."""
+
+from typing import Any, TypeVar
+
+from ganeti import errors, opcodes
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.tags import target
+from ganeti.constants import ecodes, tags
+
+C = TypeVar("C", opcodes.TagsSet, opcodes.TagsDel)
+
+
+class _TagsChange(LogicalUnit[C]):
+    """What adding and removing share."""
+
+    def check_arguments(self) -> None:
+        """Check name and tags."""
+        target.check_name(self.op.kind, self.op.name)
+        for tag in self.op.tags:
+            target.check_tag(tag)
+
+    def expand_names(self) -> None:
+        """Find and lock the object."""
+        snapshot = self.ctx.snapshot
+        self.uuid = target.find_uuid(snapshot, self.op.kind, self.op.name)
+        target.declare(self.locks, snapshot, self.op.kind, self.uuid)
+
+    def check_prereq(self) -> None:
+        """Check that the object is still there and the new tags are possible."""
+        record = target.record(self.ctx.snapshot, self.op.kind, self.uuid)
+        self.changed(record)
+
+    def changed(self, record: target.Tagged) -> tuple[str, ...]:
+        """Return the new tags, sorted. Raises TagError or OpPrereqError."""
+        raise errors.ProgrammerError(f"{type(self).__name__}: {record} stays as it is")
+
+    def execute(self) -> None:
+        """Store the tags as they are now, with the change."""
+        with self.ctx.config.edit(self.ctx.owner) as edit:
+            record = target.record(edit.snapshot, self.op.kind, self.uuid)
+            changed: Any = record.replace(tags=self.changed(record))
+            edit.update(changed)
+
+
+class TagsSet(_TagsChange[opcodes.TagsSet]):
+    """Adds tags; those that are there already stay."""
+
+    def changed(self, record: target.Tagged) -> tuple[str, ...]:
+        """Return old and new tags together."""
+        wanted = set(record.tags) | set(self.op.tags)
+        if len(wanted) > tags.MAX_TAGS_PER_OBJ:
+            raise errors.TagError(
+                f"too many tags: at most {tags.MAX_TAGS_PER_OBJ} per object, wanted"
+                f" {len(wanted)}"
+            )
+        return tuple(sorted(wanted))
+
+
+class TagsDel(_TagsChange[opcodes.TagsDel]):
+    """Removes tags, all or none."""
+
+    def changed(self, record: target.Tagged) -> tuple[str, ...]:
+        """Return the tags that stay."""
+        missing = sorted(set(self.op.tags) - set(record.tags))
+        if missing:
+            found = ", ".join(missing)
+            raise errors.OpPrereqError(f"tag(s) not found: {found}", ecodes.ECODE_NOENT)
+        return tuple(sorted(set(record.tags) - set(self.op.tags)))

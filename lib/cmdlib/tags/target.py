@@ -1,0 +1,104 @@
+"""Which object a tag operation is about, and what a tag may look like."""
+
+import re
+from typing import Final
+
+from ganeti import errors, objects
+from ganeti.cmdlib.base import LockRequest
+from ganeti.constants import ecodes, tags
+from ganeti.locking import Level
+from ganeti.objects import lookup
+
+_VALID: Final = re.compile(r"^[\w.+*/:@-]+$")
+#: kind -> table and lock level
+_KINDS: Final = {
+    tags.TAG_NODE: ("nodes", Level.NODE),
+    tags.TAG_INSTANCE: ("instances", Level.INSTANCE),
+    tags.TAG_NODEGROUP: ("nodegroups", Level.NODEGROUP),
+    tags.TAG_NETWORK: ("networks", Level.NETWORK),
+}
+Tagged = (
+    objects.Cluster
+    | objects.Node
+    | objects.Instance
+    | objects.NodeGroup
+    | objects.Network
+)
+
+
+def check_name(kind: str, name: str | None) -> None:
+    """Check that a name is given exactly where there is more than one object.
+
+    Raises:
+        OpPrereqError: a name for the cluster, or none for anything else.
+    """
+    if kind == tags.TAG_CLUSTER:
+        if name:
+            raise errors.OpPrereqError(
+                f"tags of the cluster: wanted no name, found {name!r}",
+                ecodes.ECODE_INVAL,
+            )
+    elif not name:
+        raise errors.OpPrereqError(
+            f"tags of a {kind}: wanted a name, found none", ecodes.ECODE_INVAL
+        )
+
+
+def check_tag(tag: str) -> None:
+    """Check one tag.
+
+    Raises:
+        TagError: empty, too long, or with characters that are not allowed.
+    """
+    if not tag:
+        raise errors.TagError("tags cannot be empty")
+    if len(tag) > tags.MAX_TAG_LEN:
+        raise errors.TagError(
+            f"tag too long: at most {tags.MAX_TAG_LEN} characters, found {len(tag)}"
+        )
+    if not _VALID.match(tag):
+        raise errors.TagError(f"tag {tag!r} contains invalid characters")
+
+
+def find_uuid(snapshot: objects.Snapshot, kind: str, name: str | None) -> str:
+    """Return the uuid of the object, empty for the cluster.
+
+    Raises:
+        OpPrereqError: no such object.
+    """
+    if kind == tags.TAG_CLUSTER:
+        return ""
+    find = {
+        tags.TAG_NODE: lookup.expand_node,
+        tags.TAG_INSTANCE: lookup.expand_instance,
+        tags.TAG_NODEGROUP: lookup.expand_group,
+        tags.TAG_NETWORK: lookup.expand_network,
+    }[kind]
+    return find(snapshot, name or "")
+
+
+def record(snapshot: objects.Snapshot, kind: str, uuid: str) -> Tagged:
+    """Return the tagged object.
+
+    Raises:
+        OpPrereqError: it is gone.
+    """
+    if kind == tags.TAG_CLUSTER:
+        return snapshot.cluster
+    found: Tagged | None = snapshot.table(_KINDS[kind][0]).get(uuid)
+    if found is None:
+        raise errors.OpPrereqError(
+            f"{kind} {uuid}: removed meanwhile", ecodes.ECODE_NOENT
+        )
+    return found
+
+
+def declare(
+    request: LockRequest, snapshot: objects.Snapshot, kind: str, uuid: str
+) -> None:
+    """Ask for the lock of the object; the cluster has none."""
+    if kind == tags.TAG_CLUSTER:
+        return
+    level = _KINDS[kind][1]
+    name = snapshot.instances[uuid].name if level is Level.INSTANCE else uuid
+    request.names[level] = [name or uuid]

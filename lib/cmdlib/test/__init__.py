@@ -1,0 +1,1 @@
+"""Logical units that test the machinery itself."""

@@ -1,0 +1,69 @@
+"""OP_TEST_DELAY: sleep, on the master and on nodes."""
+
+import threading
+from collections.abc import Sequence
+
+from ganeti import errors, opcodes
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.test import waker
+from ganeti.constants import ecodes, jobqueue
+from ganeti.locking import Level
+from ganeti.objects import lookup
+
+
+class TestDelay(LogicalUnit[opcodes.TestDelay]):
+    """Sleeps on the master, then on the nodes together; may be woken by a socket."""
+
+    __test__ = False
+    READS_ONLY = True
+
+    def check_arguments(self) -> None:
+        """Check the duration and that only the master's sleep is interruptible."""
+        if self.op.duration < 0:
+            raise self.prereq(f"duration: wanted 0 or more, found {self.op.duration}")
+        if self.op.interruptible and (self.op.on_nodes or self.op.on_node_uuids):
+            raise self.prereq(
+                "an interruptible delay can only be on the master, found nodes"
+            )
+
+    def expand_names(self) -> None:
+        """Find the nodes; lock them if wanted."""
+        self.nodes: Sequence[str] = ()
+        if self.op.on_nodes or self.op.on_node_uuids:
+            snapshot = self.ctx.snapshot
+            for uuid in self.op.on_node_uuids or ():
+                if uuid not in snapshot.nodes:
+                    raise self.prereq(f"node {uuid} is unknown", ecodes.ECODE_NOENT)
+            found = {lookup.expand_node(snapshot, name) for name in self.op.on_nodes}
+            self.nodes = sorted(found | set(self.op.on_node_uuids or ()))
+            if not self.op.no_locks:
+                self.locks.names[Level.NODE] = self.nodes
+
+    def execute(self) -> None:
+        """Sleep, as often as wanted."""
+        rounds = self.op.repeat + 1
+        for number in range(1, rounds + 1):
+            if rounds > 1:
+                self.ctx.log.info(f"Test delay iteration {number}/{rounds}")
+            self._sleep()
+
+    def _sleep(self) -> None:
+        duration = self.op.duration
+        if self.op.on_master and duration:
+            if self.op.interruptible:
+                with waker.Waker() as sleeper:
+                    self.ctx.log.entry(jobqueue.ELOG_DELAY_TEST, [sleeper.path])
+                    sleeper.wait(duration)
+            else:
+                self.ctx.clock.wait(threading.Event(), duration)
+        if not self.nodes:
+            return
+        # The procedure's own limit does not know the duration.
+        answers = self.ctx.rpc.call(
+            "test_delay", self.nodes, (duration,), timeout_s=duration + 5
+        )
+        for answer in answers.values():
+            if not answer.offline:
+                answer.unwrap("test delay")
+            else:
+                raise errors.OpExecError(answer.describe("test delay"))

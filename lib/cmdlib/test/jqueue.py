@@ -1,0 +1,52 @@
+"""OP_TEST_JQUEUE: stop at certain points until a test client says go on."""
+
+from typing import Any, Final
+
+from ganeti import errors, opcodes
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.test import waker
+from ganeti.constants import ecodes, jobqueue
+
+#: Seconds for the client to connect, and then to say go on.
+_CONNECT_TIMEOUT_S: Final = 20.0
+_ANSWER_TIMEOUT_S: Final = 60.0
+
+
+class TestJqueue(LogicalUnit[opcodes.TestJqueue]):
+    """Tells a test client where it is, by log entries ``[socket, point, argument]``.
+
+    Points: ``expandnames`` before locks, ``exec`` at execution, ``startmsg`` before
+    messages with their number, ``logmsg`` before each one with its index.
+    """
+
+    __test__ = False
+    READS_ONLY = True
+
+    def expand_names(self) -> None:
+        """Pause before the locks if wanted."""
+        if self.op.notify_waitlock and not self._pause("expandnames", None):
+            raise self.prereq("test client did not answer", ecodes.ECODE_INVAL)
+
+    def execute(self) -> bool:
+        """Pause, log, fail: what is wanted."""
+        if self.op.notify_exec:
+            self._pause_or_fail("exec", None)
+        if self.op.log_messages:
+            if self.op.notify_exec:
+                self._pause_or_fail("startmsg", len(self.op.log_messages))
+            for number, text in enumerate(self.op.log_messages):
+                self.ctx.log.message(text)
+                if self.op.notify_exec:
+                    self._pause_or_fail("logmsg", number)
+        if self.op.fail:
+            raise errors.OpExecError("opcode failure was requested")
+        return True
+
+    def _pause_or_fail(self, point: str, argument: Any) -> None:
+        if not self._pause(point, argument):
+            raise errors.OpExecError(f"test client did not answer at {point}")
+
+    def _pause(self, point: str, argument: Any) -> bool:
+        with waker.Waker() as pause:
+            self.ctx.log.entry(jobqueue.ELOG_JQUEUE_TEST, [pause.path, point, argument])
+            return pause.wait_for_answer(_CONNECT_TIMEOUT_S, _ANSWER_TIMEOUT_S)

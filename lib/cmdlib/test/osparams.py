@@ -1,0 +1,26 @@
+"""OP_TEST_OS_PARAMS: check that secret parameters reach the operation unmasked."""
+
+from typing import Any
+
+from ganeti import errors, opcodes
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.constants import misc
+
+
+class TestOsParams(LogicalUnit[opcodes.TestOsParams]):
+    """Logs how many secrets came through, never the secrets."""
+
+    __test__ = False
+    READS_ONLY = True
+
+    def execute(self) -> None:
+        """Fail on a masked value."""
+        secrets = self.op.osparams_secret or {}
+        masked = sorted(name for name, value in secrets.items() if _is_masked(value))
+        if masked:
+            raise errors.OpExecError(f"OS parameters {', '.join(masked)}: masked")
+        self.ctx.log.info(f"received {len(secrets)} secret OS parameter(s)")
+
+
+def _is_masked(value: Any) -> bool:
+    return bool(value == misc.REDACTED)

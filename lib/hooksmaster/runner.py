@@ -1,0 +1,118 @@
+"""Runs the hook scripts of one operation on nodes and judges the answers."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ganeti import errors, rpc
+from ganeti.constants import hooks
+
+
+@dataclasses.dataclass(frozen=True)
+class Operation:
+    """What is being done, for its hooks.
+
+    Attributes:
+        op_id: such as ``OP_NODE_ADD``.
+        hook: name of the hook directories, such as ``node-add``.
+        object_type: kind of object, or None.
+    """
+
+    op_id: str
+    hook: str
+    object_type: str | None
+
+
+class ScriptResult(NamedTuple):
+    """What one script did on one node."""
+
+    node: str
+    script: str
+    status: int
+    output: str
+
+
+def run(
+    runner: rpc.Runner,
+    hook: str,
+    phase: str,
+    nodes: Sequence[str],
+    env: Mapping[str, str],
+) -> tuple[list[ScriptResult], dict[str, str]]:
+    """Run scripts on nodes.
+
+    Args:
+        runner: node calls.
+        hook: name of the hook directories.
+        phase: ``pre`` or ``post``.
+        nodes: uuids.
+        env: the whole environment.
+
+    Returns:
+        Results of the scripts in the order of nodes, and node uuid -> why it is
+        silent; offline nodes are left out of both.
+    """
+    answers = runner.call("hooks_runner", nodes, (hook, phase, dict(env)))
+    found: list[ScriptResult] = []
+    silent: dict[str, str] = {}
+    for uuid in nodes:
+        answer = answers.get(uuid)
+        if answer is None or answer.offline:
+            continue
+        if answer.failed or not isinstance(answer.payload, (list, tuple)):
+            silent[uuid] = answer.fail_msg or f"malformed answer {answer.payload!r}"
+            continue
+        found.extend(
+            ScriptResult(uuid, str(script), int(status), str(output))
+            for script, status, output in answer.payload
+        )
+    return found, silent
+
+
+def run_pre(
+    runner: rpc.Runner,
+    operation: Operation,
+    nodes: Sequence[str],
+    env: Mapping[str, str],
+    *,
+    warn: Callable[[str], Any],
+) -> None:
+    """Run pre hooks; no nodes, no hooks.
+
+    Raises:
+        HooksAbort: a script said no; lists [node uuid, script, output].
+        HooksFailure: no node answered.
+    """
+    if not nodes:
+        return
+    found, silent = run(runner, operation.hook, hooks.HOOKS_PHASE_PRE, nodes, env)
+    if silent and len(silent) == len(nodes):
+        first = next(iter(silent.values()))
+        raise errors.HooksFailure(
+            f"hooks {operation.hook}-{hooks.HOOKS_PHASE_PRE}.d: no node answered"
+            f" ({first})"
+        )
+    for uuid, reason in silent.items():
+        warn(f"hooks {operation.hook}: node {uuid} did not answer: {reason}")
+    failed = [
+        [item.node, item.script, item.output]
+        for item in found
+        if item.status == hooks.HKR_FAIL
+    ]
+    if failed:
+        raise errors.HooksAbort(failed)
+
+
+def warnings(
+    hook: str, found: Sequence[ScriptResult], silent: Mapping[str, str]
+) -> list[str]:
+    """Return one line per failed script and silent node of the post phase."""
+    lines = [
+        f"hooks {hook}: node {uuid} did not answer: {reason}"
+        for uuid, reason in silent.items()
+    ]
+    for item in found:
+        if item.status == hooks.HKR_FAIL:
+            said = f": {item.output}" if item.output else ""
+            lines.append(f"hook {item.script} failed on node {item.node}{said}")
+    return lines

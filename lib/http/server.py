@@ -1,0 +1,194 @@
+"""An HTTP server for WSGI applications: cheroot with our TLS rules and limits.
+
+Requests are served by a pool of threads, not by forked children: a thread keeps the
+memory lock that the node daemon relies on, and calls cost no process. A connection
+takes a thread only while it has a request; handshakes are made by the one thread that
+watches all sockets, so that strangers cost no worker.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from cheroot import connections, wsgi
+from OpenSSL import SSL
+
+from ganeti.http import limits, tls
+
+_log = logging.getLogger(__name__)
+
+WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+#: Length of the kernel's queue of connections to accept.
+BACKLOG: Final = 1024
+MAX_HEADERS: Final = 64 * 1024
+#: Connections at once, idle ones included.
+MAX_CONNECTIONS: Final = 1000
+#: Locked memory is dear, and no call of ours goes deep.
+_STACK_SIZE: Final = 1024 * 1024
+
+
+class _Connections(connections.ConnectionManager):
+    """Keeps idle connections longer than half-open ones."""
+
+    _selector: Any
+    _num_connections: int
+
+    def _expire(self, threshold: float) -> None:
+        idle = threshold + limits.STEP_TIMEOUT_S - limits.IDLE_TIMEOUT_S
+        for fd, conn in list(self._selector.connections):
+            if conn is self.server:
+                continue
+            if conn.last_used < (idle if _is_established(conn) else threshold):
+                self._selector.unregister(fd)
+                conn.close()
+
+    def count(self) -> int:
+        """Return the number of connections that wait."""
+        return int(self._num_connections)
+
+
+def _is_established(conn: Any) -> bool:
+    """Tell whether a connection has done its handshake or served a request."""
+    if isinstance(conn.socket, tls.TlsSocket):
+        return conn.socket.is_established
+    return bool(conn.requests_seen)
+
+
+class Server(wsgi.Server):
+    """Serves an application on one address.
+
+    Attributes of cheroot's servers are set by the constructor; use `start_serving`
+    and `stop`.
+    """
+
+    max_request_header_size = MAX_HEADERS
+    keep_alive_conn_limit = MAX_CONNECTIONS
+    expiration_interval = 0.5
+    _connections: Any
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        app: WsgiApp,
+        *,
+        context: SSL.Context | None,
+        threads: int,
+        max_body: int = limits.MAX_BODY,
+    ) -> None:
+        """Prepare a server.
+
+        Args:
+            address: host address and port to bind to; port 0 for any.
+            app: called by many threads at once.
+            context: see `tls.server_context`; None for plain HTTP.
+            threads: requests served at once; more wait.
+            max_body: of a request, in bytes; larger ones get 413.
+        """
+        super().__init__(
+            address,
+            app,
+            numthreads=threads,
+            max=threads,
+            server_name="ganeti",
+            request_queue_size=BACKLOG,
+            timeout=limits.STEP_TIMEOUT_S,
+        )
+        self.max_request_body_size = max_body
+        if context is not None:
+            self.ssl_adapter = tls.Adapter(context)
+        self._thread: threading.Thread | None = None
+
+    def prepare(self) -> None:
+        """Bind and start the workers; see `start_serving`."""
+        before = threading.stack_size(_STACK_SIZE)
+        try:
+            super().prepare()
+        finally:
+            threading.stack_size(before)
+        replaced, self._connections = self._connections, _Connections(self)
+        replaced._selector.close()  # noqa: SLF001
+
+    def start_serving(self) -> int:
+        """Bind, serve from other threads, and return the port.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        self.prepare()
+        self._thread = threading.Thread(target=self.serve, name="http", daemon=True)
+        self._thread.start()
+        return int(self.bind_addr[1])
+
+    def process_conn(self, conn: Any) -> None:
+        """Give a connection with a request to a worker; let others wait."""
+        sock = conn.socket
+        if isinstance(sock, tls.TlsSocket):
+            if not sock.is_established:
+                self._shake_hands(conn, sock)
+                return
+        elif conn.last_used is None:
+            self._watch(conn)
+            return
+        super().process_conn(conn)
+
+    def _shake_hands(self, conn: Any, sock: tls.TlsSocket) -> None:
+        try:
+            if sock.is_refused:
+                if not sock.discard():
+                    _close(conn)
+                    return
+            elif sock.handshake():
+                conn.ssl_env[tls.PEER_KEY] = sock.peer_digest()
+            self._watch(conn)
+        except ConnectionAbortedError as err:
+            _log.info("connection from %s: %s", conn.remote_addr, err)
+            self._refuse(conn, sock)
+        except OSError as err:
+            _log.info("connection from %s: %s", conn.remote_addr, err)
+            _close(conn)
+
+    def _refuse(self, conn: Any, sock: tls.TlsSocket) -> None:
+        """Let the peer read why; drop the connection soon."""
+        try:
+            sock.refuse()
+            self._watch(conn)
+        except OSError:
+            _close(conn)
+            return
+        conn.last_used -= limits.STEP_TIMEOUT_S - limits.CLOSE_TIMEOUT_S
+
+    def _watch(self, conn: Any) -> None:
+        if conn.last_used is None and self._connections.count() >= MAX_CONNECTIONS:
+            _log.warning("too many connections, dropped %s", conn.remote_addr)
+            _close(conn)
+            return
+        started = conn.last_used
+        self._connections.put(conn)
+        # A handshake must be over within one step, however many pieces it comes in.
+        if started is not None and not _is_established(conn):
+            conn.last_used = started
+
+    def error_log(
+        self, msg: str = "", level: int = logging.INFO, traceback: bool = False
+    ) -> None:
+        """Log what cheroot has to say."""
+        _log.log(level, "%s", msg, exc_info=traceback)
+
+
+def _close(conn: Any) -> None:
+    try:
+        conn.close()
+    except OSError as err:
+        _log.debug("closing: %s", err)
+
+
+def wait_until_stopped(server: Server, timeout_s: float) -> bool:
+    """Stop a server; return false if requests were still running after a time."""
+    worker = threading.Thread(target=server.stop, name="stop", daemon=True)
+    worker.start()
+    deadline = time.monotonic() + timeout_s
+    worker.join(max(0.0, deadline - time.monotonic()))
+    return not worker.is_alive()

@@ -1,0 +1,285 @@
+"""TLS for servers: who may connect, and sockets that cheroot can use.
+
+`PeerGuard` is the rule of the node daemon: a caller is known by the digest of its
+certificate. `Adapter` gives cheroot sockets that wait with poll(2) instead of sleeping
+and whose handshake can be done step by step, so that a connection takes no worker
+before its peer is known.
+"""
+
+import errno
+import logging
+import os
+import select
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from cheroot.makefile import MakeFile
+from cheroot.ssl.pyopenssl import pyOpenSSLAdapter
+from cryptography import x509
+from OpenSSL import SSL
+
+from ganeti import errors
+from ganeti.constants import ssh
+from ganeti.utils import x509 as certificates
+
+_log = logging.getLogger(__name__)
+
+#: WSGI key with the digest of the peer's certificate; missing without TLS.
+PEER_KEY: Final = "ganeti.peer_digest"
+#: A refused peer may send this much before the connection is reset, in bytes.
+_DISCARD_SIZE: Final = 65536
+
+
+class PeerGuard:
+    """Knows which certificate digests may call this node.
+
+    The list of the master candidates counts; where it is missing or empty, as on a
+    node that is just being set up, the cluster certificate itself. The last list that
+    could be read is kept: a node with a broken disk must still obey.
+    """
+
+    def __init__(
+        self, server_digest: str, list_path: str, read: Callable[[], Mapping[str, str]]
+    ) -> None:
+        """Watch a list.
+
+        Args:
+            server_digest: of the cluster certificate.
+            list_path: file that the list comes from, to see when it changes.
+            read: returns node uuid -> digest, {} when there is no list.
+        """
+        self._server_digest = server_digest
+        self._list_path = list_path
+        self._read = read
+        self._lock = threading.Lock()
+        self._seen: tuple[int, int, int] | None = None
+        self._digests: frozenset[str] = frozenset()
+
+    def allows(self, digest: str) -> bool:
+        """Tell whether the holder of a certificate may call."""
+        return digest in (self._listed() or {self._server_digest})
+
+    def allows_issuer(self, digest: str) -> bool:
+        """Tell whether a certificate may stand above a caller's."""
+        return digest == self._server_digest
+
+    def _listed(self) -> frozenset[str]:
+        with self._lock:
+            try:
+                info = os.stat(self._list_path)
+                seen = (info.st_mtime_ns, info.st_ino, info.st_size)
+                if seen != self._seen:
+                    self._digests = frozenset(self._read().values())
+                    self._seen = seen
+            except FileNotFoundError:
+                self._digests, self._seen = frozenset(), None
+            except (OSError, errors.GenericError) as err:
+                _log.warning("keeping the last list of callers: %s", err)
+            return self._digests
+
+
+def server_context(
+    certificate: str, key: str, *, guard: PeerGuard | None = None
+) -> SSL.Context:
+    """Return the context of a server.
+
+    Args:
+        certificate: PEM file.
+        key: PEM file.
+        guard: ask for a certificate and for this opinion about it; None for servers
+            that know their callers by other means.
+
+    Raises:
+        X509CertError: the files cannot be used.
+    """
+    context = SSL.Context(SSL.TLS_SERVER_METHOD)
+    context.set_min_proto_version(SSL.TLS1_2_VERSION)
+    context.set_cipher_list(ssh.OPENSSL_CIPHERS.encode())
+    # A resumed session would skip the look at the peer's certificate.
+    context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
+    context.set_options(SSL.OP_NO_TICKET)
+    context.set_session_id(b"ganeti")
+    try:
+        context.use_certificate_file(certificate)
+        context.use_privatekey_file(key)
+        context.check_privatekey()
+        if guard is not None:
+            context.load_verify_locations(certificate)
+    except SSL.Error as err:
+        raise errors.X509CertError(
+            f"{certificate}, {key}: no usable certificate and key: {err}"
+        ) from err
+    if guard is not None:
+        context.set_verify(
+            SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT, _verifier(guard)
+        )
+    return context
+
+
+def _verifier(guard: PeerGuard) -> Callable[..., bool]:
+    def verify(
+        _connection: SSL.Connection, cert: Any, error: int, depth: int, ok: int
+    ) -> bool:
+        found = certificates.digest(cert.to_cryptography())
+        known = guard.allows(found) if depth == 0 else guard.allows_issuer(found)
+        if ok and known:
+            return True
+        _log.warning(
+            "refused certificate %s at depth %d: %s",
+            found,
+            depth,
+            f"error {error}" if not ok else "not the certificate of a candidate",
+        )
+        return False
+
+    return verify
+
+
+class TlsSocket:
+    """A server's end of a TLS connection, as cheroot's file objects want a socket.
+
+    The descriptor never blocks; reading and writing wait with poll(2).
+    """
+
+    def __init__(self, context: SSL.Context, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self._connection = SSL.Connection(context, sock)
+        self._connection.set_accept_state()
+        self._timeout_s: float | None = None
+        self.is_established = False
+        self.is_refused = False
+        self._discarded = 0
+
+    def handshake(self) -> bool:
+        """Go on with the handshake; return whether it is complete. Never waits.
+
+        Raises:
+            ConnectionAbortedError: the peer was refused or speaks no TLS.
+        """
+        try:
+            self._connection.do_handshake()
+        except (SSL.WantReadError, SSL.WantWriteError):
+            return False
+        except SSL.Error as err:
+            raise ConnectionAbortedError(
+                errno.ECONNABORTED, f"no TLS connection: {err}"
+            ) from err
+        self.is_established = True
+        return True
+
+    def refuse(self) -> None:
+        """Stop writing; what the peer still sends is read by `discard`.
+
+        Closing at once would reset the connection, and the peer might never see the
+        TLS alert that says why.
+        """
+        self.is_refused = True
+        self._sock.shutdown(socket.SHUT_WR)
+
+    def discard(self) -> bool:
+        """Throw away what came after a refusal; return whether there may be more."""
+        try:
+            count = len(self._sock.recv(_DISCARD_SIZE))
+        except BlockingIOError:
+            return True
+        self._discarded += count
+        return count > 0 and self._discarded < _DISCARD_SIZE
+
+    def peer_digest(self) -> str | None:
+        """Return the digest of the peer's certificate."""
+        cert = self._connection.get_peer_certificate(as_cryptography=True)
+        return certificates.digest(cert) if isinstance(cert, x509.Certificate) else None
+
+    def recv_into(self, buffer: Any) -> int:
+        """Read at least one byte; 0 at the end.
+
+        Raises:
+            TimeoutError: nothing came.
+            ConnectionResetError: the connection broke.
+        """
+        try:
+            return int(self._wait_and_call(self._connection.recv_into, buffer))
+        except SSL.ZeroReturnError:
+            return 0
+
+    def send(self, data: Any) -> int:
+        """Write at least one byte; errors as `recv_into`."""
+        return int(self._wait_and_call(self._connection.send, data))
+
+    def _wait_and_call(self, call: Callable[[Any], int], argument: Any) -> int:
+        while True:
+            try:
+                return call(argument)
+            except SSL.WantReadError:
+                self._wait(select.POLLIN)
+            except SSL.WantWriteError:
+                self._wait(select.POLLOUT)
+            except SSL.ZeroReturnError:
+                raise
+            except SSL.Error as err:
+                raise ConnectionResetError(errno.ECONNRESET, str(err)) from err
+
+    def _wait(self, event: int) -> None:
+        poll = select.poll()
+        poll.register(self._sock, event)
+        limit = None if self._timeout_s is None else self._timeout_s * 1000
+        if not poll.poll(limit):
+            raise TimeoutError("timed out")
+
+    def settimeout(self, timeout_s: float | None) -> None:
+        """Set how long one read or write may wait."""
+        self._timeout_s = timeout_s
+
+    def gettimeout(self) -> float | None:
+        """Return how long one read or write may wait."""
+        return self._timeout_s
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._sock.fileno()
+
+    def getsockname(self) -> Any:
+        """Return the own address."""
+        return self._sock.getsockname()
+
+    def shutdown(self, how: int = socket.SHUT_RDWR) -> None:
+        """Say goodbye on both levels."""
+        try:
+            self._connection.shutdown()
+        except SSL.Error:
+            _log.debug("peer left without a TLS goodbye")
+        self._sock.shutdown(how)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        self._sock.close()
+
+    def _decref_socketios(self) -> None:
+        """Do nothing: file objects of this socket are closed before it."""
+
+
+class Adapter(pyOpenSSLAdapter):
+    """cheroot's pyOpenSSL adapter with our context and sockets."""
+
+    def __init__(self, context: SSL.Context) -> None:
+        super().__init__(None, None)
+        self.context = context
+
+    def bind(self, sock: socket.socket) -> socket.socket:
+        """Leave the listening socket alone; connections are wrapped one by one."""
+        return sock
+
+    def wrap(self, sock: socket.socket) -> tuple[TlsSocket, dict[str, Any]]:
+        """Wrap an accepted connection; its handshake comes later."""
+        return TlsSocket(self.context, sock), self.get_environ()
+
+    def get_environ(self) -> dict[str, Any]:
+        """Return what each request's environment gets."""
+        return {"wsgi.url_scheme": "https", "HTTPS": "on"}
+
+    def makefile(self, sock: TlsSocket, mode: str = "r", bufsize: int = -1) -> Any:
+        """Return a file object of a connection."""
+        return MakeFile(sock, mode, bufsize)

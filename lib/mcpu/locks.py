@@ -1,0 +1,169 @@
+"""The locks of one running opcode: taken level by level, given back in reverse."""
+
+from collections.abc import Collection, Sequence
+
+from ganeti import clock, errors, objects
+from ganeti.cmdlib.base import LockRequest
+from ganeti.constants import ecodes
+from ganeti.jqueue.executor import LockTimeout
+from ganeti.locking import BGL, Level, LockManager, Request
+
+
+class HeldLocks:
+    """What one opcode holds.
+
+    Args:
+        manager: all locks.
+        clock_: for the deadline.
+        timeout_s: for all requests together; None waits for ever.
+        priority: of the requests.
+    """
+
+    def __init__(
+        self,
+        manager: LockManager,
+        clock_: clock.Clock,
+        *,
+        timeout_s: float | None,
+        priority: int,
+    ) -> None:
+        self._manager = manager
+        self._clock = clock_
+        self._deadline = None if timeout_s is None else clock_.monotonic() + timeout_s
+        self._priority = priority
+        self._levels: list[Level] = []
+        self._exclusive: dict[Level, set[str]] = {}
+
+    # For logical units
+    def owned(self, level: Level) -> frozenset[str]:
+        """Return the names held at a level."""
+        return self._manager.owned(level) if level in self._levels else frozenset()
+
+    def release(self, level: Level, *, keep: Sequence[str] = ()) -> None:
+        """Give back locks of a level early, all but some."""
+        if level not in self._levels:
+            return
+        drop = sorted(self._manager.owned(level) - set(keep))
+        if drop:
+            self._manager.release(level, drop)
+            self._exclusive.get(level, set()).difference_update(drop)
+
+    def downgrade(self, level: Level, names: Sequence[str]) -> None:
+        """Turn exclusive locks into shared ones."""
+        self._manager.downgrade(level, names)
+        self._exclusive.get(level, set()).difference_update(names)
+
+    # For the processor
+    @property
+    def timeout_s(self) -> float | None:
+        """The time that is left for locks, None without limit."""
+        if self._deadline is None:
+            return None
+        return max(0.0, self._deadline - self._clock.monotonic())
+
+    def take_big_lock(self, *, exclusive: bool) -> None:
+        """Take the lock that every opcode takes first. Raises LockTimeout."""
+        self._acquire(
+            Request(
+                Level.CLUSTER,
+                (BGL,),
+                shared=not exclusive,
+                priority=self._priority,
+            )
+        )
+
+    def take_level(self, level: Level, request: LockRequest) -> None:
+        """Take the locks declared for a level.
+
+        Raises:
+            LockTimeout: not had in time.
+            OpPrereqError: a lock to be created exists, or one to be taken is gone.
+        """
+        names, added = request.names.get(level, ()), request.add.get(level, ())
+        self._acquire(
+            Request(
+                level,
+                names=sorted(names) if isinstance(names, Collection) else None,
+                shared=level in request.shared,
+                priority=self._priority,
+                opportunistic=level in request.opportunistic,
+                count=request.opportunistic_count.get(level, 0),
+                adding=added,
+            )
+        )
+
+    def _acquire(self, request: Request) -> None:
+        if request.names is not None and not (request.names or request.adding):
+            return
+        try:
+            got = self._manager.acquire(request, self.timeout_s)
+        except errors.LockError as err:
+            raise self._refused(request, err) from err
+        if got is None:
+            wanted = "all" if request.names is None else ", ".join(request.names)
+            raise LockTimeout(f"{request.level.label}: {wanted}")
+        self._levels.append(request.level)
+        taken = set(request.adding)
+        if not request.shared:
+            taken |= got
+        self._exclusive[request.level] = taken
+
+    def _refused(self, request: Request, err: errors.LockError) -> errors.OpPrereqError:
+        known = self._manager.names(request.level)
+        if clash := sorted(known.intersection(request.adding)):
+            return errors.OpPrereqError(
+                f"{request.level.label} {', '.join(clash)}: exists, or another job is"
+                " just creating it",
+                ecodes.ECODE_NOTUNIQUE,
+            )
+        return errors.OpPrereqError(
+            f"{err}; the object was removed or renamed meanwhile", ecodes.ECODE_NOENT
+        )
+
+    def finish(self, snapshot: objects.Snapshot, *, members_changed: bool) -> None:
+        """Give everything back, highest level first; drop locks of no object.
+
+        Args:
+            snapshot: the newest configuration.
+            members_changed: objects may have come and gone under the exclusive big
+                lock, without locks of their own.
+        """
+        if members_changed and self._exclusive.get(Level.CLUSTER):
+            self._renew_members(snapshot)
+        while self._levels:
+            level = self._levels.pop()
+            gone = [
+                name
+                for name in self._exclusive.pop(level, ())
+                if level is not Level.CLUSTER and not exists(snapshot, level, name)
+            ]
+            if gone:
+                self._manager.remove(level, sorted(gone))
+            if self._manager.is_owned(level):
+                self._manager.release(level)
+
+    def _renew_members(self, snapshot: objects.Snapshot) -> None:
+        # Level NODE_RES follows NODE by itself.
+        for level, wanted in (
+            (Level.NODEGROUP, set(snapshot.nodegroups)),
+            (Level.NODE, set(snapshot.nodes)),
+        ):
+            known = self._manager.names(level)
+            if new := wanted - known:
+                self._manager.add(level, sorted(new))
+            if gone := known - wanted:
+                self._manager.remove(level, sorted(gone))
+
+
+def exists(snapshot: objects.Snapshot, level: Level, name: str) -> bool:
+    """Tell whether the object that a lock stands for is in the configuration."""
+    if level is Level.INSTANCE:
+        return (
+            snapshot.uuid_of("instances", name) is not None
+            or name in snapshot.instances
+        )
+    if level is Level.NODEGROUP:
+        return name in snapshot.nodegroups
+    if level is Level.NETWORK:
+        return name in snapshot.networks
+    return name in snapshot.nodes

@@ -1,0 +1,300 @@
+"""Takes one opcode through its phases.
+
+Order: arguments, big lock, names, locks level by level under one time limit,
+prerequisites, pre hooks, execution, result check, post hooks, config-update hook, and
+giving everything back. What an opcode does is in `ganeti.cmdlib`; when it runs is up
+to `ganeti.jqueue`.
+"""
+
+import contextlib
+import dataclasses
+import logging
+import os.path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+
+import msgspec
+
+from ganeti import (
+    clock,
+    config,
+    errors,
+    hooksmaster,
+    objects,
+    opcodes,
+    pathutils,
+    query,
+    rpc,
+)
+from ganeti.cmdlib import base
+from ganeti.constants import ecodes, hooks, jobqueue
+from ganeti.jqueue.executor import Callbacks, Canceled, LockTimeout
+from ganeti.locking import Level, LockManager
+from ganeti.mcpu.feedback import JobLog
+from ganeti.mcpu.locks import HeldLocks
+from ganeti.rpc import Runner, Target
+
+_log: Final = logging.getLogger(__name__)
+#: Levels a logical unit may declare, in the order in which they are taken.
+_LEVELS: Final = tuple(level for level in Level if level is not Level.CLUSTER)
+
+
+@dataclasses.dataclass(frozen=True)
+class Doors:
+    """What operations work on; see `base.Context` for the members."""
+
+    config: config.Config
+    rpc: rpc.Runner
+    clock: clock.Clock
+    paths: pathutils.Paths
+    locks: LockManager
+    lookup_host: Callable[[str], tuple[str, Sequence[str]]]
+    tcp_ping: Callable[[str, int, str | None], bool]
+    rpc_at: Callable[[Sequence[Target]], Runner]
+    query_sources: Callable[[], query.Sources]
+
+
+class _WatchedConfig:
+    """Remembers whether an operation wrote the configuration."""
+
+    def __init__(self, inner: config.Config) -> None:
+        self._inner = inner
+        self.was_written = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def snapshot(self) -> objects.Snapshot:
+        return self._inner.snapshot()
+
+    @contextlib.contextmanager
+    def edit(self, owner: str) -> Iterator[config.Edit]:
+        with self._inner.edit(owner) as change:
+            yield change
+        self.was_written |= change.is_changed
+
+
+class Processor:
+    """Executes opcodes; thread-safe, one for the whole master.
+
+    Args:
+        doors: what operations work on.
+        units: opcode id -> logical unit.
+    """
+
+    def __init__(
+        self, doors: Doors, units: Mapping[str, type[base.LogicalUnit[Any]]]
+    ) -> None:
+        self._doors = doors
+        self._units = units
+
+    def execute(
+        self,
+        op: opcodes.Opcode,
+        callbacks: Callbacks,
+        *,
+        timeout_s: float | None,
+        priority: int,
+    ) -> Any:
+        """Carry out one opcode; see `ganeti.jqueue.executor.Executor`."""
+        unit_class = self._units.get(op.op_id())
+        if unit_class is None:
+            raise errors.OpCodeUnknown(f"{op.op_id()} is not offered by this release")
+        held = HeldLocks(
+            self._doors.locks,
+            self._doors.clock,
+            timeout_s=timeout_s,
+            priority=priority,
+        )
+        run = _Run(self._doors, unit_class, op, callbacks, held)
+        try:
+            return run.run()
+        except (errors.GenericError, LockTimeout, Canceled):
+            raise
+        except Exception as err:
+            _log.exception("%s: unexpected error in %s", callbacks.owner, op.op_id())
+            raise errors.OpExecError(
+                f"{op.op_id()}: unexpected {type(err).__name__}: {err}"
+            ) from err
+        finally:
+            held.finish(self._doors.config.snapshot(), members_changed=run.was_written)
+
+
+class _Run:
+    """One opcode on its way."""
+
+    def __init__(
+        self,
+        doors: Doors,
+        unit_class: type[base.LogicalUnit[Any]],
+        op: opcodes.Opcode,
+        callbacks: Callbacks,
+        held: HeldLocks,
+    ) -> None:
+        self._doors = doors
+        self._op = op
+        self._callbacks = callbacks
+        self._held = held
+        self._config = _WatchedConfig(doors.config)
+        self._log = JobLog(callbacks)
+        self._unit = unit_class(
+            op,
+            base.Context(
+                config=cast("config.Config", self._config),
+                rpc=doors.rpc,
+                clock=doors.clock,
+                paths=doors.paths,
+                log=self._log,
+                locks=held,
+                owner=callbacks.owner,
+                lookup_host=doors.lookup_host,
+                tcp_ping=doors.tcp_ping,
+                rpc_at=doors.rpc_at,
+                query_sources=doors.query_sources,
+            ),
+        )
+        self._operation = hooksmaster.Operation(
+            op.op_id(), unit_class.HOOKS_PATH or "", unit_class.HOOKS_TYPE
+        )
+        #: Prefixed variables as they were before execution.
+        self._pre_env: dict[str, str] = {}
+
+    @property
+    def was_written(self) -> bool:
+        return self._config.was_written
+
+    def run(self) -> Any:
+        unit = self._unit
+        unit.check_arguments()
+        self._callbacks.check_canceled()
+        self._held.take_big_lock(exclusive=unit.EXCLUSIVE)
+        try:
+            unit.expand_names()
+            for level in _LEVELS:
+                self._take_level(level)
+            return self._with_locks()
+        finally:
+            self._doors.config.release(self._callbacks.owner)
+
+    def _take_level(self, level: Level) -> None:
+        self._unit.declare_locks(level)
+        request = self._unit.locks
+        if level in request.names or level in request.add:
+            self._callbacks.check_canceled()
+            self._held.take_level(level, request)
+
+    def _with_locks(self) -> Any:
+        unit = self._unit
+        # With opportunistic locks the checks may ask for another try with more of
+        # them, which only an opcode that is still waiting can have.
+        may_retry = bool(unit.locks.opportunistic) and self._held.timeout_s is not None
+        if not may_retry:
+            self._callbacks.started(durable=not unit.READS_ONLY)
+        try:
+            unit.check_prereq()
+        except errors.OpPrereqError as err:
+            if may_retry and err.args[1:] == (ecodes.ECODE_TEMP_NORES,):
+                raise LockTimeout(str(err.args[0])) from err
+            raise
+        if may_retry:
+            self._callbacks.started(durable=not unit.READS_ONLY)
+        post_nodes = self._pre_hooks()
+        if self._op.dry_run:
+            return unit.dry_run_result()
+        try:
+            result = self._checked(self._finished(unit.execute()))
+            if unit.HOOKS_PATH is not None and post_nodes:
+                result = self._post_hooks(post_nodes, result)
+            return result
+        finally:
+            if self._config.was_written:
+                self._config_update_hook()
+
+    # Results
+    def _finished(self, result: Any) -> Any:
+        if isinstance(result, base.SubmitJobs):
+            jobs = [[self._inherit(child) for child in job] for job in result.jobs]
+            rows = self._callbacks.submit_jobs(jobs)
+            return {
+                **result.other,
+                jobqueue.JOB_IDS_KEY: [list(row) for row in rows],
+            }
+        return result
+
+    def _inherit(self, child: opcodes.Opcode) -> opcodes.Opcode:
+        return child.replace(
+            debug_level=self._op.debug_level,
+            priority=self._op.priority,
+            reason=[*self._op.reason, *child.reason],
+            comment=child.comment or f"Submitted by {self._op.op_id()}",
+        )
+
+    def _checked(self, result: Any) -> Any:
+        wanted = type(self._op).RESULT
+        if wanted is None and result is None:
+            return None
+        plain = msgspec.to_builtins(result)
+        try:
+            msgspec.convert(plain, wanted)
+        except msgspec.ValidationError as err:
+            raise errors.OpResultError(
+                f"{self._op.op_id()}: result of the wrong shape: {err}"
+            ) from err
+        return plain
+
+    # Hooks
+    def _env(self, hook: str, phase: str) -> dict[str, str]:
+        return hooksmaster.common(
+            self._doors.config.snapshot(),
+            op_id=self._operation.op_id,
+            hook=hook,
+            phase=phase,
+            object_type=self._operation.object_type,
+        )
+
+    def _pre_hooks(self) -> Sequence[str]:
+        if self._unit.HOOKS_PATH is None:
+            return ()
+        hook = self._operation.hook
+        self._pre_env = hooksmaster.pre_variables(self._unit.hooks_env())
+        common = self._env(hook, hooks.HOOKS_PHASE_PRE)
+        env = hooksmaster.merge(common, self._pre_env)
+        pre, post = self._unit.hooks_nodes()
+        if not self._is_idle(hook, hooks.HOOKS_PHASE_PRE, pre):
+            hooksmaster.run_pre(
+                self._doors.rpc, self._operation, pre, env, warn=self._log.warn
+            )
+        return post
+
+    def _post_hooks(self, nodes: Sequence[str], result: Any) -> Any:
+        hook = self._operation.hook
+        own = {
+            **self._pre_env,
+            **hooksmaster.post_variables(self._unit.hooks_env()),
+        }
+        env = hooksmaster.merge(self._env(hook, hooks.HOOKS_PHASE_POST), own)
+        if self._is_idle(hook, hooks.HOOKS_PHASE_POST, nodes):
+            return self._unit.after_hooks([], {}, result)
+        found, silent = hooksmaster.run(
+            self._doors.rpc, hook, hooks.HOOKS_PHASE_POST, nodes, env
+        )
+        return self._unit.after_hooks(found, silent, result)
+
+    def _config_update_hook(self) -> None:
+        hook, phase = hooks.HOOKS_NAME_CFGUPDATE, hooks.HOOKS_PHASE_POST
+        nodes = (self._doors.config.snapshot().cluster.master_node,)
+        if self._is_idle(hook, phase, nodes):
+            return
+        env = hooksmaster.merge(self._env(hook, phase), self._pre_env)
+        hooksmaster.run(self._doors.rpc, hook, phase, nodes, env)
+
+    def _is_idle(self, hook: str, phase: str, nodes: Sequence[str]) -> bool:
+        """Tell whether scripts could run on the master alone and it has none.
+
+        The scripts of other nodes are unknown here, so those nodes are always asked.
+        """
+        if not nodes:
+            return True
+        if tuple(nodes) != (self._doors.config.snapshot().cluster.master_node,):
+            return False
+        return not os.path.isdir(f"{self._doors.paths.hooks_dir}/{hook}-{phase}.d")

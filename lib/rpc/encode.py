@@ -1,0 +1,126 @@
+"""Objects as nodes get them: the filled forms of `ganeti.objects.filled`, as JSON.
+
+Pure functions of a snapshot. Overrides hold for one call, such as the parameters of
+one start, and are laid over what is filled in.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ganeti import objects
+from ganeti.objects import params
+from ganeti.rpc.wire import PerNode
+
+Wire = dict[str, Any]
+
+
+def instance(
+    snapshot: objects.Snapshot,
+    instance: objects.Instance,
+    *,
+    hvparams: Mapping[str, Any] | None = None,
+    beparams: Mapping[str, Any] | None = None,
+    osparams: Mapping[str, Any] | None = None,
+    osparams_private: Mapping[str, Any] | None = None,
+    osparams_secret: Mapping[str, Any] | None = None,
+) -> Wire:
+    """Return an instance with parameters, disks and networks filled in.
+
+    Disks that are not in the snapshot yet are left out of ``disks_info``.
+    """
+    known = (snapshot.disks.get(uuid) for uuid in instance.disks)
+    disks = [found for found in known if found is not None]
+    wire = objects.to_dict(instance)
+    wire |= {
+        "hvparams": params.fill_hvparams(snapshot, instance) | dict(hvparams or {}),
+        "beparams": params.fill_beparams(snapshot, instance) | dict(beparams or {}),
+        "osparams": params.fill_osparams(snapshot, instance) | dict(osparams or {}),
+        "osparams_private": params.fill_osparams_private(snapshot, instance)
+        | dict(osparams_private or {}),
+        "nics": [nic(snapshot, item) for item in instance.nics],
+        "secondary_nodes": [
+            uuid
+            for uuid in dict.fromkeys(
+                node for item in disks if item.dev_type == "drbd" for node in item.nodes
+            )
+            if uuid != instance.primary_node
+        ],
+        "disks_info": [disk(snapshot, item, instance) for item in disks],
+    }
+    if osparams_secret:
+        wire["osparams_secret"] = dict(osparams_secret)
+    return wire
+
+
+def nic(snapshot: objects.Snapshot, item: objects.Nic) -> Wire:
+    """Return a NIC with filled parameters and its network."""
+    wire = objects.to_dict(item) | {"nicparams": params.fill_nicparams(snapshot, item)}
+    network = snapshot.networks.get(item.network or "")
+    if network is not None:
+        keys = (
+            "name",
+            "uuid",
+            "network",
+            "gateway",
+            "network6",
+            "gateway6",
+            "mac_prefix",
+            "tags",
+        )
+        wire["netinfo"] = {key: getattr(network, key) for key in keys}
+    return wire
+
+
+def disk(
+    snapshot: objects.Snapshot,
+    item: objects.Disk,
+    instance: objects.Instance | None = None,
+) -> Wire:
+    """Return a disk with the parameters of its owner's group filled in.
+
+    Args:
+        snapshot: for the parameters.
+        item: a disk, which need not be in the snapshot.
+        instance: its owner; without one the cluster's parameters are taken.
+    """
+    wire = objects.to_dict(item)
+    wire["params"] = _disk_params(snapshot, item, instance)
+    wire["children"] = [disk(snapshot, child, instance) for child in item.children]
+    if item.dev_type == "drbd":
+        _complete_drbd(snapshot, item, wire)
+    return wire
+
+
+def _complete_drbd(snapshot: objects.Snapshot, item: objects.Disk, wire: Wire) -> None:
+    """Add what each of the two nodes must know; give volumes the mirror's stripes."""
+    volumes = ("data-stripes", "meta-stripes")
+    for child, name in zip(wire["children"], volumes, strict=False):
+        if name in wire["params"]:
+            child["params"]["stripes"] = wire["params"][name]
+    first, second, port, first_minor, second_minor, _secret = item.logical_id
+    minors = {first: first_minor, second: second_minor}
+    wire["dynamic_params"] = PerNode(
+        {
+            local: {
+                "local-ip": snapshot.nodes[local].secondary_ip,
+                "remote-ip": snapshot.nodes[remote].secondary_ip,
+                "local-minor": minors[local],
+                "remote-minor": minors[remote],
+                "port": port,
+            }
+            for local, remote in ((first, second), (second, first))
+        }
+    )
+
+
+def _disk_params(
+    snapshot: objects.Snapshot,
+    item: objects.Disk,
+    instance: objects.Instance | None,
+) -> Wire:
+    owned = dict(item.params or {})
+    node = snapshot.nodes.get(instance.primary_node) if instance is not None else None
+    if node is None:
+        stored: Mapping[str, Any] = snapshot.cluster.diskparams
+        return dict(stored.get(item.dev_type, {})) | owned
+    return params.fill_diskparams(snapshot, node.group, item.dev_type) | owned

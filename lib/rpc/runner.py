@@ -1,0 +1,234 @@
+"""Runners that reach nodes over the network.
+
+A call to many nodes is one batch of requests on one HTTP client. Nothing is repeated
+and nothing is raised for a node's failure: callers decide what it means.
+"""
+
+import abc
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ganeti import errors
+from ganeti.constants import daemons
+from ganeti.http import client
+from ganeti.objects import Snapshot
+from ganeti.pathutils import Paths
+from ganeti.rpc import table, wire
+from ganeti.rpc.base import Target
+from ganeti.rpc.result import OFFLINE_TEXT, Result
+from ganeti.utils import netutils
+
+_NODED: Final = "ganeti-noded"
+_HTTP_OK: Final = 200
+Arguments = Sequence[Any] | Callable[[str], Sequence[Any]]
+
+
+def node_port() -> int:
+    """Return the port of node daemons: the services file's, else the usual one."""
+    default = daemons.DAEMONS[_NODED].port
+    if default is None:
+        raise errors.ProgrammerError(f"{_NODED} has no port in the table")
+    return netutils.service_port(_NODED, default)
+
+
+def by_name(
+    names: Iterable[str], paths: Paths, port: int | None = None
+) -> list[Target]:
+    """Return targets for host names, each known by its name, for `StaticRunner`.
+
+    Raises:
+        ResolverError: a name has no address.
+    """
+    at = node_port() if port is None else port
+    return [Target(name, name, netutils.lookup(name, paths), at) for name in names]
+
+
+class _Runner(abc.ABC):
+    """What both runners share: from targets to answers."""
+
+    def __init__(self, paths: Paths, term: int | None, *, use_tls: bool) -> None:
+        self._paths = paths
+        self._headers = () if term is None else (f"{wire.TERM_HEADER}: {term}",)
+        self._use_tls = use_tls
+        self._client = client.Client()
+
+    def close(self) -> None:
+        """Break off calls and close the connections."""
+        self._client.close()
+
+    @abc.abstractmethod
+    def _target(self, node: str) -> Target | None:
+        """Return where a node is, None if it is unknown."""
+
+    def call(
+        self,
+        procedure: str,
+        nodes: Sequence[str],
+        args: Arguments = (),
+        *,
+        timeout_s: float | None = None,
+    ) -> Mapping[str, Result]:
+        """Ask many nodes in parallel, see `Runner`."""
+        row = table.PROCEDURES.get(procedure)
+        if row is None:
+            raise errors.ProgrammerError(f"RPC has no procedure {procedure!r}")
+        results: dict[str, Result] = {}
+        targets: list[tuple[str, Target]] = []
+        for node in nodes:
+            target = self._target(node)
+            if target is None:
+                text = "not a node of this cluster"
+                results[node] = Result(procedure, node, fail_msg=text)
+            elif target.offline and not row.accept_offline:
+                results[node] = Result(
+                    procedure, target.name, fail_msg=OFFLINE_TEXT, offline=True
+                )
+            else:
+                targets.append((node, target))
+        credentials = self._credentials()
+        bodies = _bodies(args, [node for node, _ in targets])
+        requests = [
+            client.Request(
+                address=target.address,
+                port=target.port,
+                path=f"/{procedure}",
+                body=body,
+                headers=self._headers,
+                credentials=credentials,
+                timeout_s=timeout_s or _time_limit(row, args),
+            )
+            for (_, target), body in zip(targets, bodies, strict=True)
+        ]
+        for (node, target), response in zip(
+            targets, self._client.perform(requests), strict=True
+        ):
+            results[node] = read_answer(procedure, target.name, response)
+        return results
+
+    def call_one(
+        self,
+        procedure: str,
+        node: str,
+        *args: Any,
+        timeout_s: float | None = None,
+    ) -> Result:
+        """Ask one node, see `Runner`."""
+        return self.call(procedure, [node], args, timeout_s=timeout_s)[node]
+
+    def _credentials(self) -> client.Credentials | None:
+        if not self._use_tls:
+            return None
+        own = self._paths.client_pem
+        if not os.path.exists(own):
+            own = self._paths.server_pem
+        return client.Credentials(own, self._paths.server_pem)
+
+
+class NetworkRunner(_Runner):
+    """Calls nodes of the configuration: the master's runner."""
+
+    def __init__(
+        self,
+        snapshot_source: Callable[[], Snapshot],
+        paths: Paths,
+        term: int | None,
+        *,
+        port: int | None = None,
+        use_tls: bool = True,
+    ) -> None:
+        """Prepare a runner.
+
+        Args:
+            snapshot_source: returns the newest snapshot; asked at every call.
+            paths: of this node, for its certificates.
+            term: of this master; sent with each call.
+            port: of all node daemons, by default the services file's.
+            use_tls: false only in tests without certificates.
+        """
+        super().__init__(paths, term, use_tls=use_tls)
+        self._snapshot_source = snapshot_source
+        self._port = node_port() if port is None else port
+
+    def _target(self, node: str) -> Target | None:
+        record = self._snapshot_source().nodes.get(node)
+        if record is None:
+            return None
+        return Target(node, record.name, record.primary_ip, self._port, record.offline)
+
+
+class StaticRunner(_Runner):
+    """Calls nodes by given addresses: for bootstrap tools, which act for no term."""
+
+    def __init__(
+        self,
+        targets: Iterable[Target],
+        paths: Paths,
+        term: int | None = None,
+        *,
+        use_tls: bool = True,
+    ) -> None:
+        """Prepare a runner for targets, which are called by their uuid or name."""
+        super().__init__(paths, term, use_tls=use_tls)
+        self._targets: dict[str, Target] = {}
+        for target in targets:
+            self._targets[target.name] = target
+            self._targets[target.uuid] = target
+
+    def _target(self, node: str) -> Target | None:
+        return self._targets.get(node)
+
+
+def _time_limit(row: table.Procedure, args: Arguments) -> float:
+    limit = float(table.TIMEOUTS[row.timeout])
+    if row.timeout == "duration" and not callable(args) and args:
+        return limit + float(args[0])
+    return limit
+
+
+def _bodies(args: Arguments, nodes: Sequence[str]) -> list[bytes]:
+    """Return one body per node; the same object where all get the same."""
+    if callable(args):
+        return [_encode(wire.resolve(args(node), node)) for node in nodes]
+    if wire.differs_by_node(args):
+        return [_encode(wire.resolve(args, node)) for node in nodes]
+    body = _encode(args)
+    return [body] * len(nodes)
+
+
+def _encode(args: Sequence[Any]) -> bytes:
+    return msgspec.json.encode(list(args))
+
+
+def read_answer(procedure: str, node: str, response: client.Response) -> Result:
+    """Return the result that a response stands for."""
+    if response.error is not None:
+        return Result(
+            procedure, node, fail_msg=response.error, is_lost=response.is_lost
+        )
+    if response.status != _HTTP_OK:
+        return Result(
+            procedure,
+            node,
+            fail_msg=_http_error(response),
+            deposed=response.status == wire.STATUS_DEPOSED,
+        )
+    try:
+        is_good, payload = msgspec.json.decode(response.body, type=tuple[bool, Any])
+    except msgspec.DecodeError as err:
+        text = f"RPC layer error: unexpected answer: {err}"
+        return Result(procedure, node, fail_msg=text, is_lost=True)
+    if is_good:
+        return Result(procedure, node, payload=payload)
+    return Result(procedure, node, fail_msg=str(payload) or "failed without a reason")
+
+
+def _http_error(response: client.Response) -> str:
+    """Return the text of an answer that is no result."""
+    try:
+        text = msgspec.json.decode(response.body)["message"]
+    except (msgspec.DecodeError, TypeError, KeyError):
+        text = response.body[:200].decode(errors="replace")
+    return f"HTTP error {response.status}: {text}"

@@ -1,0 +1,124 @@
+"""Forms of arguments that several calls share: packed texts, files, per-node values."""
+
+import base64
+import binascii
+import grp
+import os
+import pwd
+import stat
+import zlib
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.constants import timeouts
+from ganeti.pathutils import Paths
+from ganeti.utils import files
+
+#: Header with the term of the caller's master.
+TERM_HEADER: Final = "X-Ganeti-Term"
+#: HTTP status of a call made under a term that is over.
+STATUS_DEPOSED: Final = 409
+#: Texts of fewer bytes are not worth compressing.
+_COMPRESS_FROM: Final = 512
+_LEVEL: Final = 3
+#: A packed text may not grow beyond this when unpacked, in bytes.
+MAX_UNPACKED: Final = 256 * 1024 * 1024
+
+
+class PerNode(dict[str, Any]):
+    """A value that differs by called node: node uuid -> value.
+
+    The runner puts the called node's value in its place, null if it has none.
+    """
+
+
+def resolve(value: Any, node_uuid: str) -> Any:
+    """Return an argument as it is sent to one node."""
+    if isinstance(value, PerNode):
+        return value.get(node_uuid)
+    if isinstance(value, dict):
+        return {key: resolve(item, node_uuid) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [resolve(item, node_uuid) for item in value]
+    return value
+
+
+def differs_by_node(value: Any) -> bool:
+    """Tell whether a value holds a `PerNode`."""
+    if isinstance(value, PerNode):
+        return True
+    if isinstance(value, dict):
+        return any(differs_by_node(item) for item in value.values())
+    if isinstance(value, (list, tuple)):
+        return any(differs_by_node(item) for item in value)
+    return False
+
+
+def pack(data: bytes | str) -> list[Any]:
+    """Return ``[encoding, text]``: plain when short, else zlib and base64.
+
+    Data that is no UTF-8 text is never sent plain.
+    """
+    raw = data.encode() if isinstance(data, str) else data
+    if len(raw) < _COMPRESS_FROM:
+        try:
+            return [timeouts.RPC_ENCODING_NONE, raw.decode()]
+        except UnicodeDecodeError:
+            pass
+    text = base64.b64encode(zlib.compress(raw, _LEVEL)).decode()
+    return [timeouts.RPC_ENCODING_ZLIB_BASE64, text]
+
+
+def unpack(packed: Any) -> bytes:
+    """Return what `pack` was given.
+
+    Raises:
+        ParseError: wrong form, or larger than `MAX_UNPACKED`.
+    """
+    if not (isinstance(packed, (list, tuple)) and len(packed) == 2):
+        raise errors.ParseError("packed text: wanted [encoding, text]")
+    encoding, text = packed
+    if not isinstance(text, str):
+        raise errors.ParseError("packed text: wanted a string")
+    if encoding == timeouts.RPC_ENCODING_NONE:
+        return text.encode()
+    if encoding != timeouts.RPC_ENCODING_ZLIB_BASE64:
+        raise errors.ParseError(f"packed text: unknown encoding {encoding!r}")
+    try:
+        inflater = zlib.decompressobj()
+        data = inflater.decompress(base64.b64decode(text, validate=True), MAX_UNPACKED)
+    except (binascii.Error, zlib.error) as err:
+        raise errors.ParseError(f"packed text: {err}") from err
+    if inflater.unconsumed_tail or not inflater.eof:
+        raise errors.ParseError("packed text: cut off or too large")
+    return data
+
+
+def upload(path: str, paths: Paths) -> list[Any]:
+    """Return the arguments of ``upload_file_single`` for a file of this node.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    info = os.stat(path)
+    return [
+        paths.virtualize(path),
+        pack(files.read_file(path)),
+        stat.S_IMODE(info.st_mode),
+        _name(pwd.getpwuid, info.st_uid),
+        _name(grp.getgrgid, info.st_gid),
+        info.st_atime,
+        info.st_mtime,
+    ]
+
+
+def _name(find: Any, number: int) -> str:
+    try:
+        return str(find(number)[0])
+    except KeyError as err:
+        raise errors.OpExecError(f"no user or group has the number {number}") from err
+
+
+def error_text(error: BaseException) -> str:
+    """Return what a caller is told about a failed procedure."""
+    return ", ".join(str(item) for item in error.args) or type(error).__name__

@@ -1,0 +1,38 @@
+"""Locking a daemon into RAM, so that it works on when the disk does not."""
+
+import ctypes
+import logging
+import os
+import resource
+from typing import Final
+
+_log = logging.getLogger(__name__)
+
+#: Flags of mlockall(2) on Linux.
+_MCL_CURRENT: Final = 1
+_MCL_FUTURE: Final = 2
+
+
+def lock_memory() -> bool:
+    """Lock all present and future memory of this process; return whether it worked.
+
+    Failures are logged: a daemon that can be paged out is better than none. Without
+    an unlimited allowance nothing is locked, since later allocations would fail.
+    """
+    try:
+        unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, unlimited)
+    except (OSError, ValueError) as err:
+        _log.warning("memory is not locked: no unlimited allowance: %s", err)
+        return False
+    try:
+        library = ctypes.CDLL(None, use_errno=True)
+        if library.mlockall(_MCL_CURRENT | _MCL_FUTURE) != 0:
+            number = ctypes.get_errno()
+            _log.warning("memory is not locked: %s", os.strerror(number))
+            return False
+    except (OSError, AttributeError) as err:
+        _log.warning("memory is not locked: no mlockall: %s", err)
+        return False
+    _log.debug("memory is locked")
+    return True

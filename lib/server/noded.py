@@ -1,0 +1,303 @@
+"""ganeti-noded: answers the master's calls on every node.
+
+Requests come as ``POST /<procedure>`` over mutual TLS. The transport is `ganeti.http`,
+the procedures are in `ganeti.backend`; here they are put together.
+
+Each request has a thread of its own out of a pool, where the protocol's first
+implementation forked a child: the daemon stays locked into RAM as one process, and a
+call costs no fork. Ordinary calls are limited to ``--max-clients`` at once. Urgent
+ones and power cycles do not count, so that a node whose storage hangs in twenty calls
+can still be reset.
+"""
+
+import argparse
+import encodings.idna  # noqa: F401 - name lookups import it late
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+import simplejson  # noqa: F401 - must be in memory before it is locked
+from OpenSSL import SSL
+
+from ganeti import backend, clock, errors, hypervisor, process, ssconf
+from ganeti.backend import power, terms
+from ganeti.http import server, tls
+from ganeti.pathutils import Paths, from_environ
+from ganeti.rpc import table, wire
+from ganeti.server import common, memlock
+from ganeti.utils import netutils
+from ganeti.utils import x509 as certificates
+
+_log = logging.getLogger(__name__)
+
+NAME: Final = "ganeti-noded"
+TERM_FILE: Final = "term"
+#: Threads beyond ``--max-clients``, for urgent calls and calls that wait their turn.
+_SPARE_THREADS: Final = 12
+#: How long requests may go on after the daemon was asked to end, in seconds.
+_STOP_TIMEOUT_S: Final = 10.0
+_TERM_KEY: Final = "HTTP_" + wire.TERM_HEADER.upper().replace("-", "_")
+_WILDCARDS: Final = {2: "0.0.0.0", 10: "::"}
+
+Start = Callable[[str, list[tuple[str, str]]], Any]
+
+
+class HttpError(Exception):
+    """A request that is no call; carries the HTTP status and the explanation."""
+
+    def __init__(self, status: HTTPStatus | int, explain: str) -> None:
+        super().__init__(explain)
+        self.status = HTTPStatus(status)
+        self.explain = explain
+
+
+class App:
+    """The WSGI application: from a request to a procedure and back."""
+
+    def __init__(
+        self,
+        node: backend.Node,
+        *,
+        guard: tls.PeerGuard | None,
+        term_guard: terms.TermGuard,
+        max_clients: int,
+        quit_daemon: Callable[[], None],
+    ) -> None:
+        """Put an application together.
+
+        Args:
+            node: what procedures work with.
+            guard: knows who may call; None without TLS.
+            term_guard: knows the highest master term.
+            max_clients: ordinary calls at once.
+            quit_daemon: called when a procedure ends the daemon.
+        """
+        self._node = node
+        self._guard = guard
+        self._terms = term_guard
+        self._turns = threading.BoundedSemaphore(max_clients)
+        self._quit_daemon = quit_daemon
+
+    def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
+        """Answer one request."""
+        try:
+            name = self._check(environ)
+            args = _read_arguments(environ)
+            status, body = HTTPStatus.OK, self._run(name, args)
+        except HttpError as err:
+            _log.info("refused %s: %s", environ.get("PATH_INFO"), err.explain)
+            status, body = err.status, _error_body(err)
+        headers = [
+            ("Content-Type", "application/json"),
+            ("Content-Length", str(len(body))),
+        ]
+        start(f"{status.value} {status.phrase}", headers)
+        return [body]
+
+    def _check(self, environ: dict[str, Any]) -> str:
+        """Return the procedure's name of a request that may be answered."""
+        if environ["REQUEST_METHOD"] != "POST":
+            raise HttpError(HTTPStatus.BAD_REQUEST, "only POST is served here")
+        peer = environ.get(tls.PEER_KEY)
+        if self._guard is not None and not (peer and self._guard.allows(peer)):
+            raise HttpError(HTTPStatus.FORBIDDEN, "not a master candidate")
+        name = str(environ["PATH_INFO"]).removeprefix("/")
+        if name not in backend.PROCEDURES:
+            raise HttpError(HTTPStatus.NOT_FOUND, f"no procedure {name!r}")
+        term = environ.get(_TERM_KEY)
+        if term is not None:
+            self._check_term(str(term))
+        return name
+
+    def _check_term(self, text: str) -> None:
+        if not (text.isascii() and text.isdigit()):
+            raise HttpError(HTTPStatus.BAD_REQUEST, f"{text!r} is no master term")
+        try:
+            self._terms.check(int(text))
+        except errors.TermError as err:
+            raise HttpError(wire.STATUS_DEPOSED, str(err)) from err
+
+    def _run(self, name: str, args: list[Any]) -> bytes:
+        if _is_urgent(name):
+            return self._answer(name, args)
+        with self._turns:
+            return self._answer(name, args)
+
+    def _answer(self, name: str, args: list[Any]) -> bytes:
+        """Run a procedure and return the body of the reply."""
+        _log.debug("call %s", name)
+        try:
+            result = [True, backend.call(self._node, name, args)]
+            return msgspec.json.encode(result)
+        except errors.QuitDaemon as err:
+            self._quit_daemon()
+            return msgspec.json.encode(list(err.args))
+        except errors.GenericError as err:
+            _log.info("%s failed: %s", name, err)
+            return msgspec.json.encode([False, wire.error_text(err)])
+        except Exception as err:  # noqa: BLE001 - the daemon must go on
+            _log.error("%s failed unexpectedly", name, exc_info=err)
+            text = f"Error while executing backend function: {err}"
+            return msgspec.json.encode([False, text])
+
+
+def _is_urgent(name: str) -> bool:
+    return name == "node_powercycle" or table.PROCEDURES[name].timeout == "urgent"
+
+
+def _read_arguments(environ: dict[str, Any]) -> list[Any]:
+    try:
+        size = int(environ.get("CONTENT_LENGTH") or "")
+    except ValueError:
+        raise HttpError(HTTPStatus.LENGTH_REQUIRED, "no length of the body") from None
+    data = environ["wsgi.input"].read(size)
+    try:
+        args = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError) as err:
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"body is not JSON: {err}") from err
+    if not isinstance(args, list):
+        raise HttpError(HTTPStatus.BAD_REQUEST, "body is no array of arguments")
+    return args
+
+
+def _error_body(err: HttpError) -> bytes:
+    return json.dumps(
+        {"code": err.status.value, "message": err.explain, "explain": err.status.phrase}
+    ).encode()
+
+
+class Noded:
+    """The daemon's service: an HTTP server with the application."""
+
+    def __init__(self, http: server.Server) -> None:
+        self._http = http
+
+    def stop(self) -> None:
+        """Take no more calls; give those under way a little time."""
+        if not server.wait_until_stopped(self._http, _STOP_TIMEOUT_S):
+            _log.warning("ending with calls still under way")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the daemon's options."""
+    parser = common.parser(NAME, network=True)
+    parser.add_argument(
+        "--no-mlock", action="store_true", help="do not lock memory pages"
+    )
+    return parser
+
+
+def check(options: argparse.Namespace, paths: Paths) -> None:
+    """Refuse to start as the wrong user or without certificates.
+
+    Raises:
+        StartError: with the reason.
+    """
+    if not paths.is_virtual:
+        common.check_user(options, wanted_uid=0)
+    if options.max_clients < 1:
+        raise common.StartError(
+            f"--max-clients: wanted at least 1, found {options.max_clients}"
+        )
+    if options.no_ssl:
+        return
+    for path in (
+        options.ssl_cert or paths.server_pem,
+        options.ssl_key or paths.server_pem,
+    ):
+        if not os.path.exists(path):
+            raise common.StartError(
+                f"{path}: no certificate; is this node part of a cluster?"
+            )
+
+
+def start(options: argparse.Namespace, paths: Paths, control: common.Control) -> Noded:
+    """Load everything, lock the memory, bind, serve.
+
+    Raises:
+        X509CertError: the certificate cannot be used.
+        OSError: the address cannot be bound.
+    """
+    backend.load()
+    guard, context = _tls(options, paths)
+    digest = "" if options.no_ssl else _digest(options, paths)
+    clock_, runner = clock.SystemClock(), process.SystemRunner()
+    node = backend.Node(
+        paths=paths,
+        process=runner,
+        clock=clock_,
+        hypervisors=hypervisor.drivers(
+            hypervisor.Doors(paths=paths, process=runner, clock=clock_)
+        ),
+        power=power.for_node(paths),
+    )
+    app = App(
+        node,
+        guard=guard,
+        term_guard=terms.TermGuard(paths.data(TERM_FILE), digest),
+        max_clients=options.max_clients,
+        quit_daemon=control.ask_stop,
+    )
+    http = server.Server(
+        (_address(options, paths), options.port or netutils.service_port(NAME, 1811)),
+        app,
+        context=context,
+        threads=options.max_clients + _SPARE_THREADS,
+    )
+    if not options.no_mlock:
+        memlock.lock_memory()
+    port = http.start_serving()
+    _log.info("serving on port %d", port)
+    return Noded(http)
+
+
+def _digest(options: argparse.Namespace, paths: Paths) -> str:
+    path = options.ssl_cert or paths.server_pem
+    return certificates.digest(certificates.load_certificate(path))
+
+
+def _tls(
+    options: argparse.Namespace, paths: Paths
+) -> tuple[tls.PeerGuard | None, SSL.Context | None]:
+    if options.no_ssl:
+        return None, None
+    store = ssconf.SimpleStore(paths)
+    guard = tls.PeerGuard(
+        _digest(options, paths),
+        store.path("master_candidates_certs"),
+        store.master_candidates_certs,
+    )
+    context = tls.server_context(
+        options.ssl_cert or paths.server_pem,
+        options.ssl_key or paths.server_pem,
+        guard=guard,
+    )
+    return guard, context
+
+
+def _address(options: argparse.Namespace, paths: Paths) -> str:
+    if options.bind:
+        return str(options.bind)
+    family = ssconf.SimpleStore(paths).primary_ip_family()
+    if options.interface:
+        return netutils.interface_address(options.interface, family)
+    return _WILDCARDS.get(int(family), "0.0.0.0")
+
+
+def main() -> int:
+    """Run the node daemon."""
+    paths = from_environ(os.environ)
+    options = common.parse(build_parser(), sys.argv[1:])
+    daemon = common.Daemon(
+        name=NAME,
+        check=lambda: check(options, paths),
+        start=lambda control: start(options, paths, control),
+        console=True,
+    )
+    return common.run(daemon, options, paths)

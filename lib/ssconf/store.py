@@ -1,0 +1,208 @@
+"""Reading ssconf files."""
+
+import os
+import socket
+
+from ganeti import errors
+from ganeti.constants import ssconf as words
+from ganeti.pathutils import Paths, from_environ
+from ganeti.utils import files
+
+
+class SimpleStore:
+    """Reads the ssconf files of one node; every call reads the file anew.
+
+    All getters raise ConfigurationError when the file is missing or damaged.
+    """
+
+    def __init__(self, paths: Paths | None = None) -> None:
+        """Read below a node's paths; by default those the environment asks for."""
+        self._paths = from_environ(os.environ) if paths is None else paths
+
+    def path(self, key: str) -> str:
+        """Return the file of a key.
+
+        Raises:
+            ProgrammerError: there is no such key.
+        """
+        if key not in words.KEYS:
+            raise errors.ProgrammerError(f"ssconf has no key {key!r}")
+        return self._paths.data(words.FILEPREFIX + key)
+
+    def get(self, key: str) -> str:
+        """Return a value without its final newlines."""
+        path = self.path(key)
+        try:
+            data = files.read_file(path, max_size=words.MAX_SIZE)
+        except OSError as err:
+            raise errors.ConfigurationError(f"{path}: {err.strerror}") from err
+        return data.decode().rstrip("\n")
+
+    def get_or(self, key: str, default: str) -> str:
+        """Return a value, or another one when the file is missing."""
+        try:
+            return self.get(key)
+        except errors.ConfigurationError:
+            return default
+
+    def read_all(self) -> dict[str, str]:
+        """Return the values of all keys that have a file."""
+        return {
+            key: self.get(key) for key in words.KEYS if os.path.exists(self.path(key))
+        }
+
+    def lines(self, key: str) -> list[str]:
+        """Return a value as a list of its lines."""
+        return [line for line in self.get(key).split("\n") if line]
+
+    def _pairs(self, key: str, separator: str) -> dict[str, str]:
+        pairs = {}
+        for line in self.lines(key):
+            name, found, value = line.partition(separator)
+            if not found:
+                raise errors.ConfigurationError(
+                    f"{self.path(key)}: wanted NAME{separator}VALUE, found {line!r}"
+                )
+            pairs[name] = value
+        return pairs
+
+    # Cluster
+    def cluster_name(self) -> str:
+        """Return the name of the cluster."""
+        return self.get("cluster_name")
+
+    def cluster_tags(self) -> list[str]:
+        """Return the tags of the cluster."""
+        return self.lines("cluster_tags")
+
+    def release_version(self) -> str:
+        """Return the version that the master runs."""
+        return self.get("release_version")
+
+    def maintain_node_health(self) -> bool:
+        """Tell whether watchers stop what an offline node must not run."""
+        return self.get("maintain_node_health") == "True"
+
+    def enabled_user_shutdown(self) -> bool:
+        """Tell whether users may shut down instances from inside."""
+        return self.get("enabled_user_shutdown") == "True"
+
+    def primary_ip_family(self) -> socket.AddressFamily:
+        """Return the address family of node addresses; IPv4 when unknown."""
+        text = self.get_or("primary_ip_family", str(int(socket.AF_INET)))
+        try:
+            return socket.AddressFamily(int(text))
+        except ValueError as err:
+            raise errors.ConfigurationError(
+                f"{self.path('primary_ip_family')}: wanted a number of an address"
+                f" family, found {text!r}"
+            ) from err
+
+    def GetUidPool(self) -> str:
+        """Return the user-id pool, one range a line."""
+        return self.get("uid_pool")
+
+    # Master
+    def master_node(self) -> str:
+        """Return the name of the master node."""
+        return self.get("master_node")
+
+    def master_ip(self) -> str:
+        """Return the address of the cluster."""
+        return self.get("master_ip")
+
+    def master_netdev(self) -> str:
+        """Return the network device that carries the address of the cluster."""
+        return self.get("master_netdev")
+
+    def master_netmask(self) -> int:
+        """Return the prefix length of the address of the cluster."""
+        text = self.get("master_netmask")
+        try:
+            return int(text)
+        except ValueError as err:
+            raise errors.ConfigurationError(
+                f"{self.path('master_netmask')}: wanted a number, found {text!r}"
+            ) from err
+
+    def master_candidates(self) -> list[str]:
+        """Return the names of the master candidates, the master among them."""
+        return self.lines("master_candidates")
+
+    def master_candidates_ips(self) -> list[str]:
+        """Return the addresses of the master candidates."""
+        return self.lines("master_candidates_ips")
+
+    def master_candidates_certs(self) -> dict[str, str]:
+        """Return node uuid -> certificate digest of the candidates, {} if unknown."""
+        try:
+            return self._pairs("master_candidates_certs", "=")
+        except errors.ConfigurationError:
+            if os.path.exists(self.path("master_candidates_certs")):
+                raise
+            return {}
+
+    # Nodes, groups, networks, instances
+    def node_list(self) -> list[str]:
+        """Return the names of all nodes."""
+        return self.lines("node_list")
+
+    def online_nodes(self) -> list[str]:
+        """Return the names of the nodes that are not offline."""
+        return self.lines("online_nodes")
+
+    def offline_nodes(self) -> list[str]:
+        """Return the names of the offline nodes."""
+        return self.lines("offline_nodes")
+
+    def node_primary_ips(self) -> dict[str, str]:
+        """Return node name -> primary address."""
+        return self._pairs("node_primary_ips", " ")
+
+    def node_secondary_ips(self) -> dict[str, str]:
+        """Return node name -> secondary address."""
+        return self._pairs("node_secondary_ips", " ")
+
+    def node_vm_capable(self) -> dict[str, bool]:
+        """Return node name -> whether it runs instances."""
+        return {
+            name: value == "True"
+            for name, value in self._pairs("node_vm_capable", "=").items()
+        }
+
+    def ssh_ports(self) -> dict[str, int]:
+        """Return node name -> port of its ssh daemon."""
+        return {name: int(port) for name, port in self._pairs("ssh_ports", "=").items()}
+
+    def nodegroups(self) -> dict[str, str]:
+        """Return group uuid -> name."""
+        return self._pairs("nodegroups", " ")
+
+    def networks(self) -> dict[str, str]:
+        """Return network uuid -> name."""
+        return self._pairs("networks", " ")
+
+    def instance_list(self) -> list[str]:
+        """Return the names of all instances."""
+        return self.lines("instance_list")
+
+    # Hypervisors and storage
+    def hypervisor_list(self) -> list[str]:
+        """Return the enabled hypervisors, the default first."""
+        return self.lines("hypervisor_list")
+
+    def hvparams(self, hypervisor: str) -> dict[str, str]:
+        """Return the cluster's parameters of a hypervisor, as texts."""
+        return self._pairs(f"hvparams_{hypervisor}", "=")
+
+    def file_storage_dir(self) -> str:
+        """Return the directory of file disks, may be empty."""
+        return self.get("file_storage_dir")
+
+    def shared_file_storage_dir(self) -> str:
+        """Return the directory of shared file disks, may be empty."""
+        return self.get("shared_file_storage_dir")
+
+    def gluster_storage_dir(self) -> str:
+        """Return the directory of gluster mounts, may be empty."""
+        return self.get("gluster_storage_dir")

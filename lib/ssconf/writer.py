@@ -1,0 +1,47 @@
+"""Replacing ssconf files."""
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from ganeti import errors
+from ganeti.constants import ssconf as words
+from ganeti.pathutils import Paths
+from ganeti.utils import files
+
+LOCK_NAME: Final = "ganeti-ssconf.lock"
+LOCK_TIMEOUT_S: Final = 10.0
+_MODE: Final = 0o444
+
+
+def write(paths: Paths, values: Mapping[str, str], *, dry_run: bool = False) -> None:
+    """Replace ssconf files, each one atomically, under the ssconf lock.
+
+    Args:
+        paths: of the node.
+        values: key -> text; a missing final newline is added unless it is empty.
+        dry_run: check only.
+
+    Raises:
+        ConfigurationError: a key is unknown or a value too long; nothing was written.
+        LockError: another writer holds the lock for too long.
+    """
+    texts = {key: _checked(key, value) for key, value in values.items()}
+    if dry_run:
+        return
+    os.makedirs(paths.lock_dir, exist_ok=True)
+    with files.locked(f"{paths.lock_dir}/{LOCK_NAME}", timeout_s=LOCK_TIMEOUT_S):
+        for key, data in texts.items():
+            files.write_file(paths.data(words.FILEPREFIX + key), data, mode=_MODE)
+
+
+def _checked(key: str, value: str) -> bytes:
+    if key not in words.KEYS:
+        raise errors.ConfigurationError(f"ssconf has no key {key!r}")
+    text = value if not value or value.endswith("\n") else f"{value}\n"
+    data = text.encode()
+    if len(data) > words.MAX_SIZE:
+        raise errors.ConfigurationError(
+            f"ssconf key {key}: {len(data)} bytes, wanted at most {words.MAX_SIZE}"
+        )
+    return data

@@ -1,0 +1,212 @@
+"""What every kind of disk offers on a node.
+
+A device is a disk record seen from one node. It acts; which disk goes where is the
+master's business. What a kind does not support it refuses with BlockDeviceError.
+"""
+
+import abc
+import dataclasses
+import enum
+import os
+from typing import Any, Final
+
+from ganeti import errors, pathutils
+from ganeti.objects.filled import DiskX
+
+MIB: Final = 1024 * 1024
+#: Bytes written or copied at once.
+CHUNK: Final = 4 * MIB
+
+
+class LocalStatus(enum.IntEnum):
+    """State of the local copy; larger is worse."""
+
+    OK = 1
+    SYNC = 2
+    UNKNOWN = 3
+    FAULTY = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Status:
+    """What is known of a device; the wire form of block device status."""
+
+    dev_path: str
+    major: int | None = None
+    minor: int | None = None
+    sync_percent: float | None = None
+    estimated_time: float | None = None
+    is_degraded: bool = False
+    ldisk_status: LocalStatus = LocalStatus.OK
+
+
+class Device(abc.ABC):
+    """One disk on this node."""
+
+    def __init__(self, paths: pathutils.Paths, disk: DiskX) -> None:
+        self._paths = paths
+        self.disk = disk
+
+    @property
+    @abc.abstractmethod
+    def path(self) -> str:
+        """Where its content can be read and written on this node."""
+
+    @property
+    def uri(self) -> str | None:
+        """How a hypervisor reaches it without this node's kernel; None: by path."""
+        return None
+
+    @abc.abstractmethod
+    def exists(self) -> bool:
+        """Tell whether it is there."""
+
+    @abc.abstractmethod
+    def create(self, size_mib: int) -> None:
+        """Make it, exactly that large.
+
+        Raises:
+            BlockDeviceError: it exists or cannot be made; nothing is left.
+        """
+
+    @abc.abstractmethod
+    def remove(self) -> None:
+        """Destroy it and its content; gone already is fine."""
+
+    @abc.abstractmethod
+    def grow(self, amount_mib: int, *, dryrun: bool, backingstore: bool) -> None:
+        """Make it larger; ``dryrun`` only checks.
+
+        ``backingstore`` tells storage from the logical layer above it.
+        """
+
+    @abc.abstractmethod
+    def rename(self, new_id: tuple[Any, ...]) -> None:
+        """Give it another logical id."""
+
+    @abc.abstractmethod
+    def size_bytes(self) -> int:
+        """Return its size.
+
+        Raises:
+            BlockDeviceError: it is not there.
+        """
+
+    def assemble(self) -> None:
+        """Make it usable.
+
+        Raises:
+            BlockDeviceError: it is not there.
+        """
+        self.require()
+
+    def open(self, *, exclusive: bool) -> None:
+        """Allow writing on this node."""
+        del exclusive
+        self.require()
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Stop writing on this node."""
+
+    @abc.abstractmethod
+    def shutdown(self) -> None:
+        """Undo `assemble`."""
+
+    @abc.abstractmethod
+    def set_info(self, text: str) -> None:
+        """Note a text at the device, where there is a place for it."""
+
+    def status(self) -> Status:
+        """Return what is known of it."""
+        self.require()
+        return Status(self.path)
+
+    def require(self) -> None:
+        """Raise BlockDeviceError unless it is there."""
+        if not self.exists():
+            raise self.error("not found")
+
+    def snapshot(self, name: str | None, size_mib: int | None) -> tuple[Any, ...]:
+        """Make a frozen copy and return its logical id."""
+        del name, size_mib
+        raise self.error(f"disks of type {self.disk.dev_type} have no snapshots")
+
+    def error(self, text: str) -> errors.BlockDeviceError:
+        """Return an error that names this disk."""
+        return errors.BlockDeviceError(
+            f"disk {self.disk.iv_name or self.disk.uuid} ({self.path}): {text}"
+        )
+
+    def wipe(self, offset_mib: int, size_mib: int) -> None:
+        """Overwrite a part with zeros.
+
+        Raises:
+            BlockDeviceError: the part is not inside the device, or writing failed.
+        """
+        end = (offset_mib + size_mib) * MIB
+        if offset_mib < 0 or size_mib < 0 or end > self.size_bytes():
+            raise self.error(
+                f"cannot wipe {size_mib} MiB at {offset_mib} MiB: the size is"
+                f" {self.size_bytes() // MIB} MiB"
+            )
+        zeros = bytes(CHUNK)
+        with self._translated("wiping"), open(self.path, "r+b", buffering=0) as out:
+            out.seek(offset_mib * MIB)
+            left = size_mib * MIB
+            while left:
+                left -= out.write(zeros[: min(left, CHUNK)])
+            os.fsync(out.fileno())
+
+    def fill_from(self, source: str, limit_bytes: int) -> int:
+        """Copy a file or device to the beginning; return how many bytes.
+
+        Raises:
+            BlockDeviceError: reading or writing failed, or it does not fit.
+        """
+        with (
+            self._translated(f"copying {source}"),
+            open(source, "rb", buffering=0) as src,
+        ):
+            size = src.seek(0, os.SEEK_END)
+            if size > self.size_bytes():
+                raise self.error(
+                    f"{source} has {size} bytes, the disk {self.size_bytes()}"
+                )
+            src.seek(0)
+            with open(self.path, "r+b", buffering=0) as out:
+                copied = _copy(src.fileno(), out.fileno(), min(size, limit_bytes))
+                os.fsync(out.fileno())
+        return copied
+
+    def _translated(self, doing: str) -> "_Translate":
+        return _Translate(self, doing)
+
+
+class _Translate:
+    """Turns an OSError inside a with block into a BlockDeviceError."""
+
+    def __init__(self, device: Device, doing: str) -> None:
+        self._device = device
+        self._doing = doing
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: object, err: BaseException | None, trace: object) -> None:
+        """Translate."""
+        if isinstance(err, OSError):
+            raise self._device.error(f"{self._doing}: {err.strerror}") from err
+
+
+def _copy(src: int, out: int, size: int) -> int:
+    done = 0
+    while done < size:
+        data = os.read(src, min(CHUNK, size - done))
+        if not data:
+            break
+        view = memoryview(data)
+        while view:
+            view = view[os.write(out, view) :]
+        done += len(data)
+    return done

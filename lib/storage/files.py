@@ -1,0 +1,161 @@
+"""Disks that are files: templates ``file`` and ``sharedfile``.
+
+The logical id is ``(driver, path)``. A file has exactly the disk's size and is sparse;
+its directory is made and removed by `make_directory` and `remove_directory`.
+"""
+
+import contextlib
+import errno
+import os
+from typing import Any
+
+from ganeti import errors, pathutils
+from ganeti.constants import disks as disk_words
+from ganeti.storage import allowed
+from ganeti.storage.base import MIB, Device
+
+#: Disk content is for root alone.
+_FILE_MODE = 0o600
+_DIR_MODE = 0o750
+
+
+class FileDisk(Device):
+    """A disk in a regular file."""
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        return allowed.local_path(self._paths, self._configured(self.disk.logical_id))
+
+    def _configured(self, logical_id: tuple[Any, ...]) -> str:
+        driver, path = (*logical_id, None, None)[:2]
+        if driver not in disk_words.FILE_DRIVER or not isinstance(path, str):
+            raise errors.BlockDeviceError(
+                f"disk {self.disk.uuid}: wanted a file driver and a path, found"
+                f" {list(logical_id)!r}"
+            )
+        return path
+
+    def exists(self) -> bool:
+        """Tell whether the file is there.
+
+        Raises:
+            BlockDeviceError: something that is no regular file is in its place.
+        """
+        if not os.path.lexists(self.path):
+            return False
+        if not os.path.isfile(self.path):
+            raise self.error("wanted a regular file, found something else")
+        return True
+
+    def create(self, size_mib: int) -> None:
+        """Make a sparse file: it takes room as the guest writes, not before.
+
+        Raises:
+            FileStoragePathError: not in an allowed directory.
+            BlockDeviceError: it exists, its directory is missing, or the file
+                system refuses a file of that size.
+        """
+        path = allowed.check(self._paths, self._configured(self.disk.logical_id))
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with self._translated("creating"):
+            fd = os.open(path, flags, _FILE_MODE)
+        try:
+            with self._translated("creating"):
+                os.ftruncate(fd, size_mib * MIB)
+        except (errors.BlockDeviceError, KeyboardInterrupt):
+            os.unlink(path)
+            raise
+        finally:
+            os.close(fd)
+
+    def remove(self) -> None:
+        """Delete the file."""
+        path = allowed.check(self._paths, self._configured(self.disk.logical_id))
+        if self.exists():
+            with self._translated("removing"):
+                os.unlink(path)
+
+    def grow(self, amount_mib: int, *, dryrun: bool, backingstore: bool) -> None:
+        """Make the file longer; there is no layer above the storage."""
+        if amount_mib < 0:
+            raise self.error(f"cannot grow by {amount_mib} MiB")
+        size = self.size_bytes()
+        if not backingstore:
+            return
+        if not dryrun:
+            with self._translated("growing"):
+                os.truncate(self.path, size + amount_mib * MIB)
+
+    def rename(self, new_id: tuple[Any, ...]) -> None:
+        """Move the file; an existing one at the new place is never replaced."""
+        self.require()
+        new = allowed.check(self._paths, self._configured(new_id))
+        with self._translated(f"renaming to {new}"):
+            os.link(self.path, new)
+            os.unlink(self.path)
+
+    def size_bytes(self) -> int:
+        """Return the length of the file."""
+        self.require()
+        return os.stat(self.path).st_size
+
+    def close(self) -> None:
+        """Accept it: a file has no state beyond its content."""
+
+    def shutdown(self) -> None:
+        """Accept it: a file has no state beyond its content."""
+
+    def set_info(self, text: str) -> None:
+        """Accept it: a file has no place for a text."""
+
+
+def make_directory(paths: pathutils.Paths, directory: str) -> None:
+    """Make a directory for an instance's disks, and those above it.
+
+    Raises:
+        FileStoragePathError: not in an allowed directory.
+        StorageError: it cannot be made.
+    """
+    local = allowed.check(paths, directory)
+    try:
+        os.makedirs(local, mode=_DIR_MODE, exist_ok=True)
+    except OSError as err:
+        raise errors.StorageError(f"{directory}: cannot make: {err.strerror}") from err
+
+
+def remove_directory(paths: pathutils.Paths, directory: str) -> None:
+    """Remove an empty directory; gone already is fine.
+
+    Raises:
+        FileStoragePathError: not in an allowed directory.
+        StorageError: it is not empty or no directory.
+    """
+    local = allowed.check(paths, directory)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.rmdir(local)
+    except OSError as err:
+        raise errors.StorageError(
+            f"{directory}: cannot remove: {err.strerror}"
+        ) from err
+
+
+def rename_directory(paths: pathutils.Paths, old: str, new: str) -> None:
+    """Rename a directory of disks; renamed already is fine.
+
+    Raises:
+        FileStoragePathError: one is not in an allowed directory.
+        StorageError: the new one exists beside the old one, or renaming failed.
+    """
+    source, target = allowed.check(paths, old), allowed.check(paths, new)
+    if os.path.lexists(target):
+        if os.path.lexists(source):
+            raise errors.StorageError(f"cannot rename {old} to {new}: both exist")
+        return
+    try:
+        os.makedirs(os.path.dirname(target), mode=_DIR_MODE, exist_ok=True)
+        os.rename(source, target)
+    except OSError as err:
+        text = os.strerror(err.errno or errno.EIO)
+        raise errors.StorageError(f"cannot rename {old} to {new}: {text}") from err

@@ -1,0 +1,108 @@
+"""How much room storage units have: reports for allocation, and lists for people.
+
+Sizes are MiB. Only file storage is offered; for the others a report is None, which
+callers show as unknown. Specified in storage-units, sections 2 to 4.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Any, Final, TypedDict
+
+from ganeti import errors, pathutils
+from ganeti.constants import storage as words
+from ganeti.storage import allowed
+from ganeti.storage.base import MIB
+
+_FILE_TYPES: Final = ("file", "sharedfile")
+
+
+class Report(TypedDict):
+    """Free and total room of one storage unit, in MiB."""
+
+    type: str
+    name: str
+    storage_free: int
+    storage_size: int
+
+
+def report(paths: pathutils.Paths, kind: str, key: str) -> Report | None:
+    """Return the room of a storage unit, None for types without a report.
+
+    Raises:
+        StorageError: the file system cannot be asked.
+        FileStoragePathError: the directory is not allowed.
+    """
+    if kind not in _FILE_TYPES:
+        return None
+    free, size = _file_system(allowed.check(paths, key, exact_ok=True))
+    return {"type": kind, "name": key, "storage_free": free, "storage_size": size}
+
+
+def _file_system(local: str) -> tuple[int, int]:
+    try:
+        info = os.statvfs(local)
+    except OSError as err:
+        raise errors.StorageError(f"{local}: {err.strerror}") from err
+    unit = info.f_frsize
+    return round(info.f_bavail * unit / MIB), round(info.f_blocks * unit / MIB)
+
+
+def list_units(
+    paths: pathutils.Paths,
+    kind: str,
+    args: Sequence[Any],
+    name: str | None,
+    fields: Sequence[str],
+) -> list[list[Any]]:
+    """Return one row of field values for each storage unit.
+
+    Args:
+        paths: this node.
+        kind: storage type.
+        args: ``[[directory, ...]]``.
+        name: only this unit; None for all.
+        fields: of `allocatable`, `free`, `name`, `size` and `used`.
+
+    Raises:
+        StorageError: unknown field, a type that cannot be listed, or no such unit.
+    """
+    if kind not in _FILE_TYPES:
+        raise errors.StorageError(f"storage type {kind}: not offered by this node")
+    known = set(words.VALID_STORAGE_FIELDS) - {words.SF_NODE, words.SF_TYPE}
+    if unknown := set(fields) - known:
+        raise errors.StorageError(
+            f"storage type {kind}: unknown fields {', '.join(sorted(unknown))}"
+        )
+    directories = [text for text in (args[0] if args else []) if text]
+    if name is not None:
+        if name not in directories:
+            raise errors.StorageError(f"storage type {kind}: no unit {name}")
+        directories = [name]
+    rows = (_row(paths, directory, fields) for directory in directories)
+    return list(rows)
+
+
+def _row(paths: pathutils.Paths, directory: str, fields: Sequence[str]) -> list[Any]:
+    local = allowed.check(paths, directory, exact_ok=True)
+    free, size = _file_system(local)
+    values: dict[str, Any] = {
+        words.SF_NAME: directory,
+        words.SF_FREE: free,
+        words.SF_SIZE: size,
+        words.SF_ALLOCATABLE: True,
+    }
+    if words.SF_USED in fields:
+        values[words.SF_USED] = round(_used_bytes(local) / MIB)
+    return [values[field] for field in fields]
+
+
+def _used_bytes(directory: str) -> int:
+    """Return what is really allocated below a directory, as ``du`` counts it."""
+    total = 0
+    for root, dirs, names in os.walk(directory):
+        for name in (*dirs, *names):
+            try:
+                total += os.lstat(f"{root}/{name}").st_blocks * 512
+            except FileNotFoundError:
+                continue
+    return total

@@ -1,0 +1,1 @@
+"""Helper programs: run on nodes over SSH, by administrators, or by developers."""

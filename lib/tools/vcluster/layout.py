@@ -1,0 +1,204 @@
+"""Where the nodes of a virtual cluster are: names, addresses, ports, directories.
+
+The description is written once, to ``vcluster.json`` in the cluster's directory, and
+read by every later command.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+from typing import Any, Final, Self
+
+from ganeti import errors
+from ganeti.constants import daemons
+from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV, Paths
+from ganeti.utils import files
+
+STATE_FILE: Final = "vcluster.json"
+DOMAIN: Final = "vc.test"
+CLUSTER_HOST: Final = f"cluster.{DOMAIN}"
+#: The cluster's address ends in .1, nodes start at .10; later nodes overflow into
+#: the next octet.
+FIRST_NODE: Final = 10
+MAX_NODES: Final = 1000
+#: Port of the nodes' SSH servers in simple mode, where 22 may be the machine's own.
+SIMPLE_SSH_PORT: Final = 2022
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """One node: its name, address and directory."""
+
+    name: str
+    address: str
+    root: str
+
+    @property
+    def short(self) -> str:
+        """The first part of the name."""
+        return self.name.split(".", 1)[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """A virtual cluster.
+
+    Attributes:
+        directory: of the cluster; the nodes' roots are below it.
+        isolated: whether nodes have namespaces of their own.
+        network: first two octets of all addresses, such as ``127.93``.
+        master: name of the node that the cluster was made on.
+        nodes: all of them.
+        bindir: where the programs are.
+    """
+
+    directory: str
+    isolated: bool
+    network: str
+    master: str
+    nodes: tuple[Node, ...]
+    bindir: str
+
+    @property
+    def cluster_address(self) -> str:
+        """Address of the cluster name."""
+        return f"{self.network}.0.1"
+
+    @property
+    def ssh_port(self) -> int:
+        """Port of the nodes' SSH servers."""
+        return 22 if self.isolated else SIMPLE_SSH_PORT
+
+    @property
+    def bridge(self) -> str:
+        """Name of the bridge that joins isolated nodes."""
+        return f"gvc{self.network.replace('.', '-')}"
+
+    @property
+    def master_node(self) -> Node:
+        """The node that the cluster was made on."""
+        return self.node(self.master)
+
+    def node(self, name: str) -> Node:
+        """Return a node by its full or short name.
+
+        Raises:
+            OpPrereqError: there is none.
+        """
+        for node in self.nodes:
+            if name in (node.name, node.short):
+                return node
+        known = ", ".join(node.short for node in self.nodes)
+        raise errors.OpPrereqError(
+            f"node {name}: not in the virtual cluster, known are {known}",
+            "unknown_entity",
+        )
+
+    def paths(self, node: Node) -> Paths:
+        """Return the places of a node as its own programs see them."""
+        if self.isolated:
+            return Paths(hostname=node.name)
+        return Paths(root=node.root, hostname=node.name)
+
+    def host_path(self, node: Node, path: str) -> str:
+        """Return where an absolute path of a node is on this machine."""
+        return f"{node.root}{path}"
+
+    def environment(self, node: Node) -> dict[str, str]:
+        """Return the environment of programs on a node."""
+        path = f"{self.bindir}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
+        env = {"PATH": path, "LC_ALL": "C.UTF-8", "HOME": node.root}
+        if self.isolated:
+            return env | {"HOME": "/root"}
+        return env | {ROOTDIR_ENV: node.root, HOSTNAME_ENV: node.name}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the form that is stored."""
+        return dataclasses.asdict(self)
+
+    def save(self) -> None:
+        """Write the description."""
+        text = json.dumps(self.to_dict(), indent=1) + "\n"
+        files.write_file(os.path.join(self.directory, STATE_FILE), text, mode=0o644)
+
+    @classmethod
+    def load(cls, directory: str) -> Self:
+        """Read the description of a cluster.
+
+        Raises:
+            OpPrereqError: there is no virtual cluster in that directory.
+        """
+        path = os.path.join(directory, STATE_FILE)
+        try:
+            data = json.loads(files.read_file(path))
+        except FileNotFoundError:
+            raise errors.OpPrereqError(
+                f"{directory}: no virtual cluster here; `vcluster up` makes one",
+                "unknown_entity",
+            ) from None
+        data["nodes"] = tuple(Node(**node) for node in data["nodes"])
+        return cls(**data)
+
+    @staticmethod
+    def exists(directory: str) -> bool:
+        """Tell whether there is a virtual cluster in a directory."""
+        return os.path.exists(os.path.join(directory, STATE_FILE))
+
+
+def plan(
+    directory: str,
+    *,
+    count: int,
+    isolated: bool,
+    network: str,
+    bindir: str,
+    prefix: str = "node",
+) -> Layout:
+    """Return the layout of a new cluster.
+
+    Raises:
+        OpPrereqError: too many nodes, or none.
+    """
+    if not 1 <= count <= MAX_NODES:
+        raise errors.OpPrereqError(
+            f"number of nodes: wanted 1 to {MAX_NODES}, found {count}", "wrong_input"
+        )
+    nodes = []
+    for position in range(count):
+        high, low = divmod(FIRST_NODE + position, 250)
+        name = f"{prefix}{position + 1}.{DOMAIN}"
+        root = os.path.join(directory, name)
+        nodes.append(Node(name, f"{network}.{high}.{low + 1}", root))
+    return Layout(directory, isolated, network, nodes[0].name, tuple(nodes), bindir)
+
+
+def candidate_networks(directory: str, *, isolated: bool) -> list[str]:
+    """Return networks to try in order; the first depends on the directory alone."""
+    start = int.from_bytes(hashlib.sha256(directory.encode()).digest()[:4], "big")
+    first = "10" if isolated else "127"
+    return [f"{first}.{1 + (start + step) % 254}" for step in range(254)]
+
+
+def hosts_text(layout: Layout) -> str:
+    """Return the hosts file of all nodes."""
+    lines = ["127.0.0.1 localhost", f"{layout.cluster_address} {CLUSTER_HOST} cluster"]
+    lines += [f"{node.address} {node.name} {node.short}" for node in layout.nodes]
+    return "\n".join(lines) + "\n"
+
+
+def defaults_text(layout: Layout, node: Node) -> str:
+    """Return the settings of the daemons: all bind to the node's own address."""
+    del layout
+    named = {
+        "NODED": node.address,
+        "CONFD": node.address,
+        "MOND": node.address,
+        "RAPI": node.address,
+        "MAINTD": node.address,
+    }
+    return "".join(f'{name}_ARGS="-b {addr}"\n' for name, addr in named.items())
+
+
+#: Ports of a node's daemons, by name.
+PORTS: Final = {name: row.port for name, row in daemons.DAEMONS.items() if row.port}

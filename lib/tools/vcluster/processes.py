@@ -1,0 +1,137 @@
+"""Which processes belong to a node, and signals to all of them.
+
+In simple mode a process belongs to a node when its environment or an argument names
+the node's root, or when its parent belongs to it; in isolated mode when it is in the
+node's PID namespace. Needs no records, so that nothing can be forgotten.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from ganeti.pathutils import ROOTDIR_ENV
+
+#: Pause between looks at processes that should be gone; a killed process needs a
+#: moment to be torn down.
+_POLL_S: Final = 0.01
+
+
+class Process(NamedTuple):
+    """One process of the machine."""
+
+    pid: int
+    parent: int
+    arguments: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Its program, for daemons of ours the daemon's name."""
+        for argument in self.arguments[:3]:
+            base = os.path.basename(argument.split(" ", 1)[0].rstrip(":"))
+            if base and not base.startswith(("python", "-")):
+                return base
+        return self.arguments[0] if self.arguments else "?"
+
+
+def all_processes() -> Iterator[Process]:
+    """Yield the processes of this machine that we may look at."""
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            status = _read(f"/proc/{entry}/stat").rpartition(b")")[2].split()
+            if status[0] in (b"Z", b"X"):
+                continue
+            raw = _read(f"/proc/{entry}/cmdline").decode(errors="replace")
+            arguments = tuple(part for part in raw.split("\0") if part)
+            yield Process(int(entry), int(status[1]), arguments)
+
+
+def of_root(root: str) -> list[Process]:
+    """Return the processes of a simple node, without ourselves and our parents."""
+    marker = f"{ROOTDIR_ENV}={root}".encode()
+    return _select(lambda process: _names_root(process, root, marker))
+
+
+def _names_root(process: Process, root: str, marker: bytes) -> bool:
+    if any(f"{root}/" in argument for argument in process.arguments):
+        return True
+    with contextlib.suppress(OSError):
+        return marker in _read(f"/proc/{process.pid}/environ").split(b"\0")
+    return False
+
+
+def of_namespace(namespace: str) -> list[Process]:
+    """Return the processes of a PID namespace, given as its /proc link text."""
+
+    def is_inside(process: Process) -> bool:
+        return pid_namespace(process.pid) == namespace
+
+    return _select(is_inside)
+
+
+def pid_namespace(pid: int) -> str:
+    """Return the text that names a process's PID namespace, empty when it is gone."""
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    return ""
+
+
+def _select(belongs: Callable[[Process], bool]) -> list[Process]:
+    everything = {process.pid: process for process in all_processes()}
+    spared = _ancestors(everything, os.getpid())
+    chosen = {pid for pid, process in everything.items() if belongs(process)} - spared
+    growing = True
+    while growing:
+        more = {
+            pid
+            for pid, process in everything.items()
+            if process.parent in chosen and pid not in chosen and pid not in spared
+        }
+        chosen |= more
+        growing = bool(more)
+    return [everything[pid] for pid in sorted(chosen)]
+
+
+def _ancestors(everything: dict[int, Process], pid: int) -> set[int]:
+    found = set()
+    while pid in everything and pid not in found:
+        found.add(pid)
+        pid = everything[pid].parent
+    return found
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as stream:
+        return stream.read()
+
+
+def send(found: list[Process], number: signal.Signals) -> None:
+    """Send a signal to processes; those that are gone are passed over."""
+    for process in found:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+
+
+def kill_all(find: Callable[[], list[Process]], timeout_s: float = 20.0) -> int:
+    """Kill processes until none is found; return how many there were.
+
+    Processes that are just being started are found in the next round.
+
+    Raises:
+        TimeoutError: some do not die.
+    """
+    deadline = time.monotonic() + timeout_s
+    seen: set[int] = set()
+    while found := find():
+        fresh = [process for process in found if process.pid not in seen]
+        send(fresh or found, signal.SIGKILL)
+        seen |= {process.pid for process in found}
+        if time.monotonic() > deadline:
+            names = ", ".join(f"{process.name} ({process.pid})" for process in found)
+            raise TimeoutError(f"these processes do not die: {names}")
+        time.sleep(_POLL_S)
+    return len(seen)

@@ -1,0 +1,25 @@
+"""Host names as text."""
+
+import re
+from typing import Final
+
+from ganeti import errors
+from ganeti.constants import ecodes
+
+_LABEL: Final = re.compile(r"^(?!-)[a-z0-9_-]{1,63}(?<!-)$")
+_MAX_LENGTH: Final = 255
+
+
+def normalize(name: str) -> str:
+    """Return a host name in lower case, without a final dot.
+
+    Raises:
+        OpPrereqError: it is no host name.
+    """
+    found = name.lower().removesuffix(".")
+    if len(found) > _MAX_LENGTH or not all(map(_LABEL.match, found.split("."))):
+        raise errors.OpPrereqError(
+            f"wanted a host name such as web1.example.com, found {name!r}",
+            ecodes.ECODE_INVAL,
+        )
+    return found

@@ -1,0 +1,145 @@
+"""Addresses and names: whose they are, and whether somebody answers there."""
+
+import contextlib
+import ipaddress
+import socket
+from collections.abc import Iterator
+
+from ganeti import errors
+from ganeti.constants import timeouts
+from ganeti.pathutils import Paths
+
+HOSTS_FILE = "/etc/hosts"
+
+
+def is_address(text: str) -> bool:
+    """Tell whether a text is an IPv4 or IPv6 address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def family(address: str) -> socket.AddressFamily:
+    """Return the family of an address.
+
+    Raises:
+        IPAddressError: it is none.
+    """
+    try:
+        version = ipaddress.ip_address(address).version
+    except ValueError as err:
+        raise errors.IPAddressError(f"{address!r} is no IP address") from err
+    return socket.AF_INET if version == 4 else socket.AF_INET6
+
+
+def is_loopback(address: str) -> bool:
+    """Tell whether an address never leaves the machine."""
+    return is_address(address) and ipaddress.ip_address(address).is_loopback
+
+
+def lookup(name: str, paths: Paths, *, want: int = socket.AF_UNSPEC) -> str:
+    """Return the first address of a host name.
+
+    A virtual node's own hosts file is asked before the system's resolver.
+
+    Raises:
+        ResolverError: name, number and text of the failure.
+    """
+    if is_address(name):
+        return name
+    if paths.is_virtual:
+        for address, names in read_hosts(paths.at(HOSTS_FILE)):
+            if name in names and want in (socket.AF_UNSPEC, family(address)):
+                return address
+    try:
+        found = socket.getaddrinfo(name, None, want, socket.SOCK_STREAM)
+    except socket.gaierror as err:
+        raise errors.ResolverError(name, err.errno, err.strerror) from err
+    return str(found[0][4][0])
+
+
+def read_hosts(path: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield address and names of each line of a hosts file; none if it is missing."""
+    with contextlib.suppress(OSError), open(path, encoding="utf-8") as stream:
+        for line in stream:
+            address, *names = line.partition("#")[0].split() or [""]
+            if names and is_address(address):
+                yield address, names
+
+
+def tcp_ping(
+    address: str,
+    port: int,
+    *,
+    timeout_s: float = timeouts.TCP_PING_TIMEOUT,
+    source: str | None = None,
+    live_port_needed: bool = False,
+) -> bool:
+    """Tell whether a machine answers on a port.
+
+    Args:
+        address: of the machine.
+        port: a refusal is an answer too, unless ``live_port_needed``.
+        timeout_s: how long to wait.
+        source: own address to come from.
+        live_port_needed: only an accepted connection counts.
+    """
+    with socket.socket(family(address), socket.SOCK_STREAM) as sock:
+        sock.settimeout(timeout_s)
+        try:
+            if source:
+                sock.bind((source, 0))
+            sock.connect((address, port))
+        except ConnectionRefusedError:
+            return not live_port_needed
+        except OSError:
+            return False
+    return True
+
+
+def owns_address(address: str) -> bool:
+    """Tell whether this machine has an address; all of 127/8 are its own."""
+    if is_loopback(address):
+        return True
+    wanted = ipaddress.ip_address(address)
+    return any(ipaddress.ip_address(found) == wanted for _, found, _ in own_addresses())
+
+
+def own_addresses() -> list[tuple[str, str, int]]:
+    """Return interface, address and prefix length of all addresses of this machine."""
+    from pyroute2 import IPRoute
+
+    with IPRoute() as route:
+        links = {
+            link["index"]: link.get_attr("IFLA_IFNAME") for link in route.get_links()
+        }
+        return [
+            (
+                links.get(row["index"], ""),
+                row.get_attr("IFA_LOCAL") or row.get_attr("IFA_ADDRESS"),
+                row["prefixlen"],
+            )
+            for row in route.get_addr()
+        ]
+
+
+def interface_address(interface: str, want: int = socket.AF_INET) -> str:
+    """Return the first address of a network interface.
+
+    Raises:
+        GenericError: no such interface, or it has no address of that family.
+    """
+    for name, address, _ in own_addresses():
+        if name == interface and family(address) == want:
+            return address
+    raise errors.GenericError(f"interface {interface}: has no address to bind to")
+
+
+def service_port(name: str, default: int) -> int:
+    """Return the TCP port that the services file gives for a name."""
+    try:
+        return socket.getservbyname(name, "tcp")
+    except OSError:
+        return default

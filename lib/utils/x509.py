@@ -1,0 +1,216 @@
+"""Certificates: the cluster's, the nodes', and those of single transfers.
+
+A PEM file of ours holds the private key first and the certificate after it. Who may
+connect with which certificate is decided in `ganeti.http`.
+"""
+
+import dataclasses
+import datetime as dt
+import hashlib
+import secrets
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import NameOID
+
+from ganeti import errors
+from ganeti.utils import files
+
+KEY_BITS: Final = 2048
+#: Common name of the cluster certificate: no host's name, none is checked.
+CLUSTER_NAME: Final = "ganeti.example.com"
+VALIDITY_DAYS: Final = 5 * 365
+#: Clocks of nodes may differ; a new certificate must be valid on all of them.
+_BACKDATE: Final = dt.timedelta(minutes=10)
+_DAY_S: Final = 86400
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """A private key and its certificate."""
+
+    key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+
+    @property
+    def certificate_pem(self) -> bytes:
+        """The certificate as PEM."""
+        return self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    @property
+    def key_pem(self) -> bytes:
+        """The key as PEM, not encrypted."""
+        return self.key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+
+    @property
+    def pem(self) -> bytes:
+        """Key and certificate, the content of a file of ours."""
+        return self.key_pem + self.certificate_pem
+
+    @property
+    def digest(self) -> str:
+        """Digest of the certificate, see `digest`."""
+        return digest(self.certificate)
+
+
+def digest(certificate: x509.Certificate) -> str:
+    """Return the SHA-1 of the certificate as 20 upper case hex pairs with colons."""
+    return format_digest(certificate.public_bytes(serialization.Encoding.DER))
+
+
+def format_digest(der: bytes) -> str:
+    """Return the digest of a certificate in DER form."""
+    return hashlib.sha1(der).digest().hex(":").upper()
+
+
+def create_self_signed(
+    common_name: str = CLUSTER_NAME,
+    *,
+    validity_s: int = VALIDITY_DAYS * _DAY_S,
+    serial: int = 1,
+) -> Pair:
+    """Return a new key with a certificate signed by itself, fit to sign others."""
+    key = _new_key()
+    name = _name(common_name)
+    certificate = (
+        _builder(name, name, key, serial, validity_s)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    return Pair(key, certificate)
+
+
+def create_signed(
+    issuer: Pair, common_name: str, *, serial: int, validity_s: int | None = None
+) -> Pair:
+    """Return a new key with a certificate signed by another.
+
+    Args:
+        issuer: the cluster's pair.
+        common_name: the node's name.
+        serial: by custom the time, in seconds since 1970.
+        validity_s: at most the issuer's rest, which is the default.
+    """
+    key = _new_key()
+    rest = int(seconds_left(issuer.certificate))
+    builder = _builder(
+        _name(common_name),
+        issuer.certificate.subject,
+        key,
+        serial,
+        rest if validity_s is None else min(rest, validity_s),
+    )
+    return Pair(key, builder.sign(issuer.key, hashes.SHA256()))
+
+
+def _new_key() -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(public_exponent=65537, key_size=KEY_BITS)
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: rsa.RSAPrivateKey,
+    serial: int,
+    validity_s: int,
+) -> x509.CertificateBuilder:
+    now = dt.datetime.now(dt.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(serial)
+        .not_valid_before(now - _BACKDATE)
+        .not_valid_after(now + dt.timedelta(seconds=validity_s))
+    )
+
+
+def parse(pem: bytes, where: str) -> Pair:
+    """Return the key and certificate of a PEM text.
+
+    Args:
+        pem: both, in any order.
+        where: for messages, such as a file name.
+
+    Raises:
+        X509CertError: one of them is missing or damaged.
+    """
+    try:
+        key = serialization.load_pem_private_key(pem, None)
+        certificate = x509.load_pem_x509_certificate(pem)
+    except (ValueError, TypeError) as err:
+        raise errors.X509CertError(f"{where}: no key and certificate: {err}") from err
+    if not isinstance(key, (rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey)):
+        raise errors.X509CertError(f"{where}: wanted an RSA or EC key")
+    return Pair(key, certificate)
+
+
+def load(path: str) -> Pair:
+    """Return the key and certificate of a file.
+
+    Raises:
+        X509CertError: unreadable, or one of them is missing.
+    """
+    try:
+        return parse(files.read_file(path), path)
+    except OSError as err:
+        raise errors.X509CertError(f"{path}: {err.strerror}") from err
+
+
+def load_certificate(path: str) -> x509.Certificate:
+    """Return the certificate of a file, which need not hold a key.
+
+    Raises:
+        X509CertError: unreadable or damaged.
+    """
+    try:
+        return x509.load_pem_x509_certificate(files.read_file(path))
+    except (OSError, ValueError) as err:
+        raise errors.X509CertError(f"{path}: no certificate: {err}") from err
+
+
+def seconds_left(certificate: x509.Certificate) -> float:
+    """Return how long a certificate is still valid; negative when it expired."""
+    now = dt.datetime.now(dt.UTC)
+    return (certificate.not_valid_after_utc - now).total_seconds()
+
+
+def is_self_signed(certificate: x509.Certificate) -> bool:
+    """Tell whether subject and issuer are the same."""
+    return certificate.subject == certificate.issuer
+
+
+def write_cluster_certificate(path: str) -> str:
+    """Write a new cluster certificate and return its digest."""
+    pair = create_self_signed()
+    files.write_file(path, pair.pem, mode=0o440)
+    return pair.digest
+
+
+def write_client_certificate(
+    path: str, *, server_pem: str, name: str, serial: int
+) -> str:
+    """Write a new node certificate, signed by the cluster's, and return its digest.
+
+    Raises:
+        X509CertError: the cluster certificate cannot be used.
+    """
+    pair = create_signed(load(server_pem), name, serial=serial)
+    files.write_file(path, pair.pem, mode=0o440)
+    return pair.digest
+
+
+def new_secret() -> str:
+    """Return a key for message signatures: 40 hex digits and a newline."""
+    return f"{secrets.token_hex(20)}\n"

@@ -1,0 +1,166 @@
+"""The node daemon as a process, with real certificates, on loopback."""
+
+import os
+import socket
+import subprocess
+
+import pytest
+
+from fakes.vnode import BIN, VirtualNode
+from ganeti import rpc
+from ganeti.constants import versions
+from ganeti.http import client
+
+pytestmark = pytest.mark.daemon
+
+
+@pytest.fixture
+def node(tmp_path):
+    # One address for each test process and test: no port is shared.
+    tail = (os.getpid() % 60000) + 300
+    made = VirtualNode(tmp_path, "n1.tst", f"127.2.{tail >> 8}.{(tail & 255) or 1}")
+    made.make_cluster()
+    yield made
+    made.stop(9)
+
+
+def runner(node, term=None):
+    target = rpc.Target("u1", node.name, node.address, 1811)
+    return rpc.StaticRunner([target], node.paths, term)
+
+
+def ask(node, procedure="version", *args, term=None):
+    caller = runner(node, term)
+    try:
+        return caller.call_one(procedure, "u1", *args)
+    finally:
+        caller.close()
+
+
+def test_a_node_without_a_list_obeys_the_cluster_certificate_alone(node):
+    node.start_noded()
+    assert ask(node).payload == versions.PROTOCOL_VERSION
+    node.make_client()
+    refused = ask(node)
+    assert "alert" in refused.fail_msg
+    assert not refused.is_lost
+
+
+def test_only_listed_candidates_are_obeyed(node):
+    digest = node.make_client()
+    node.write_ssconf(master_candidates_certs=f"u1={digest}\n")
+    node.start_noded()
+    assert ask(node).payload == versions.PROTOCOL_VERSION
+    os.rename(node.paths.client_pem, f"{node.paths.client_pem}.away")
+    assert "alert" in ask(node).fail_msg
+
+
+def test_a_kept_connection_ends_with_the_candidates_role(node):
+    digest = node.make_client()
+    node.write_ssconf(master_candidates_certs=f"u1={digest}\n")
+    node.start_noded()
+    caller = runner(node)
+    assert not caller.call_one("version", "u1").failed
+    node.write_ssconf(master_candidates_certs="u2=" + "AA:" * 19 + "AA\n")
+    after = caller.call_one("version", "u1")
+    caller.close()
+    assert after.failed
+    assert not after.is_lost
+
+
+def test_a_stranger_without_certificate_is_refused(node):
+    node.start_noded()
+    with socket.create_connection((node.address, 1811), 5) as sock:
+        sock.sendall(b"POST /version HTTP/1.1\r\nContent-Length: 2\r\n\r\n[]")
+        sock.settimeout(5)
+        answer = b""
+        while piece := sock.recv(4096):
+            answer += piece
+    assert b"200" not in answer
+
+
+def test_silent_and_talkative_garbage_takes_no_worker(node):
+    node.start_noded("--max-clients", "1")
+    silent = [socket.create_connection((node.address, 1811), 5) for _ in range(60)]
+    for sock in silent[::2]:
+        sock.sendall(os.urandom(500))
+    assert ask(node).payload == versions.PROTOCOL_VERSION
+    for sock in silent:
+        sock.close()
+
+
+def test_a_lower_term_is_refused_even_after_a_crash(node):
+    node.start_noded()
+    assert not ask(node, term=5).failed
+    assert not ask(node, term=5).failed
+    node.stop(9)
+    node.start_noded()
+    late = ask(node, term=4)
+    assert late.deposed
+    assert "5" in late.fail_msg
+    assert not ask(node, term=6).failed
+    # Tools that act for no master are not concerned.
+    assert not ask(node).failed
+
+
+def test_failures_have_texts(node):
+    node.start_noded()
+    assert "wanted 0 arguments" in ask(node, "version", 1).fail_msg
+    assert "ssconf_master_node" in ask(node, "master_node_name").fail_msg
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/nonsense", b"[]", 404),
+        ("/version", b"{}", 400),
+        ("/version", b"[" * 50000, 400),
+        ("/version", b"not json", 400),
+    ],
+)
+def test_requests_that_are_no_calls(node, path, body, status):
+    node.start_noded()
+    with_client = client.Client()
+    credentials = client.Credentials(node.paths.server_pem, node.paths.server_pem)
+    request = client.Request(
+        address=node.address,
+        port=1811,
+        path=path,
+        body=body,
+        credentials=credentials,
+        timeout_s=10,
+    )
+    (response,) = with_client.perform([request])
+    with_client.close()
+    assert response.status == status
+    assert b'"explain"' in response.body
+
+
+def test_without_certificate_it_says_so_and_exits(tmp_path):
+    node = VirtualNode(tmp_path, "n1.tst", "127.2.0.1")
+    done = subprocess.run(
+        [BIN / "ganeti-noded", "-f"],
+        env=node.env,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "server.pem: no certificate" in done.stderr
+
+
+def test_sigterm_ends_it_cleanly(node):
+    node.start_noded()
+    code, _ = node.stop()
+    assert code == 0
+    assert not os.path.exists(node.paths.pid_file("ganeti-noded"))
+
+
+def test_a_call_that_outlives_its_connection_is_lost(node):
+    node.start_noded()
+    caller = runner(node)
+    late = caller.call("test_delay", ["u1"], [30.0], timeout_s=0.3)["u1"]
+    caller.close()
+    assert late.failed
+    assert late.is_lost

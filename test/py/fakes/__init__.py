@@ -1,0 +1,1 @@
+"""Shared fakes of the doors and of other parts, for tests."""

@@ -1,0 +1,87 @@
+"""Small clusters as values."""
+
+import json
+import pathlib
+
+from ganeti import objects
+from ganeti.objects import Update
+
+EXAMPLE = json.loads(
+    (pathlib.Path(__file__).parents[2] / "data" / "spec" / "objects.json").read_text()
+)["example_config"]
+GROUP = "00000000-0000-4000-8000-0000000000a0"
+
+
+def node_uuid(number):
+    return f"00000000-0000-4000-8000-0000000000{number:02x}"
+
+
+def instance_uuid(number):
+    return f"00000000-0000-4000-8000-0000000001{number:02x}"
+
+
+def group(name="default", uuid=GROUP, **changes):
+    data = dict(next(iter(EXAMPLE["nodegroups"].values())), name=name, uuid=uuid)
+    return objects.from_dict(objects.NodeGroup, {**data, **changes})
+
+
+def node(number, **changes):
+    data = {
+        **next(iter(EXAMPLE["nodes"].values())),
+        "name": f"node{number}.example.com",
+        "uuid": node_uuid(number),
+        "primary_ip": f"192.0.2.{number}",
+        "secondary_ip": f"192.0.2.{number}",
+        "group": GROUP,
+        "ndparams": {},
+        "tags": [],
+    }
+    return objects.from_dict(objects.Node, {**data, **changes})
+
+
+def instance(number, primary=1, **changes):
+    data = {
+        "name": f"inst{number}.example.com",
+        "uuid": instance_uuid(number),
+        "primary_node": node_uuid(primary),
+        "os": "tiny",
+        "hypervisor": "kvm",
+        "admin_state": "up",
+        "admin_state_source": "admin",
+        "disks_active": True,
+        "serial_no": 1,
+    }
+    return objects.from_dict(objects.Instance, {**data, **changes})
+
+
+def cluster(**changes):
+    data = {
+        **EXAMPLE["cluster"],
+        "master_node": node_uuid(1),
+        "master_ip": "192.0.2.100",
+        "candidate_certs": {},
+        "enabled_hypervisors": ["kvm", "fake"],
+        "enabled_disk_templates": ["diskless", "file", "sharedfile"],
+        "hvparams": {**EXAMPLE["cluster"]["hvparams"], "fake": {}},
+        "volume_group_name": None,
+        "drbd_usermode_helper": None,
+        "default_iallocator": "",
+        "tags": [],
+    }
+    return objects.from_dict(objects.Cluster, {**data, **changes})
+
+
+def snapshot(nodes=3, instances=0, extra=(), **cluster_changes):
+    """Return a cluster of candidates in one group; instances live on node 1."""
+    records = [
+        ("cluster", "", cluster(**cluster_changes)),
+        ("nodegroups", GROUP, group()),
+        *(("nodes", node_uuid(n), node(n)) for n in range(1, nodes + 1)),
+        *(
+            ("instances", instance_uuid(n), instance(n))
+            for n in range(1, instances + 1)
+        ),
+    ]
+    tables = {objects.TABLES[name]: name for name in objects.TABLES}
+    records += [(tables[type(item)], item.uuid, item) for item in extra]
+    return objects.Snapshot().apply([Update(*row) for row in records])

@@ -1,0 +1,62 @@
+"""A processor over fakes: the whole engine without threads, nodes or files."""
+
+from fakes.clocks import FakeClock
+from fakes.clusters import snapshot
+from fakes.jobs import FakeCallbacks
+from fakes.locks import RecordingLocks
+from fakes.rpc import FakeRunner
+from fakes.stores import FakeStore
+from ganeti import config, errors, mcpu, opcodes, pathutils, query
+from ganeti.cmdlib.units import UNITS
+
+
+class Engine:
+    """Executes opcodes on a small cluster."""
+
+    def __init__(self, start=None, script=None, units=UNITS, root="/nonexistent/n1"):
+        self.clock = FakeClock()
+        self.store = FakeStore(start or snapshot())
+        self.config = config.Config(self.store, self.clock)
+        self.rpc = FakeRunner(self.config.snapshot, script)
+        self.hosts = {}
+        self.dead = set()
+        self.root = root
+        self.units = units
+        self.callbacks = FakeCallbacks()
+        self.locks = RecordingLocks(self.clock, self.snapshot)
+
+    @property
+    def snapshot(self):
+        return self.config.snapshot()
+
+    def lookup_host(self, name):
+        if name not in self.hosts:
+            raise errors.ResolverError(name, "unknown")
+        return self.hosts[name]
+
+    def run(self, op, *, callbacks=None, timeout_s=10.0, priority=0):
+        """Execute an opcode or its wire form; return the result."""
+        self.callbacks = callbacks or FakeCallbacks()
+        if isinstance(op, dict):
+            op = opcodes.decode(op)
+        self.locks.requests.clear()
+        self.locks.removed.clear()
+        self.rpc.calls.clear()
+        doors = mcpu.Doors(
+            config=self.config,
+            rpc=self.rpc,
+            clock=self.clock,
+            paths=pathutils.Paths(root=self.root, hostname="n1"),
+            locks=self.locks,
+            lookup_host=self.lookup_host,
+            query_sources=lambda: query.Sources(
+                self.snapshot,
+                self.rpc,
+                facts=lambda: query.ClusterFacts(False, None, ("64bits", "x"), "v"),
+            ),
+            rpc_at=lambda targets: self.rpc,
+            tcp_ping=lambda address, port, source: address not in self.dead,
+        )
+        return mcpu.Processor(doors, self.units).execute(
+            op, self.callbacks, timeout_s=timeout_s, priority=priority
+        )

@@ -1,0 +1,34 @@
+"""The queue's side of one opcode."""
+
+from ganeti.jqueue.executor import Canceled
+
+
+class FakeCallbacks:
+    """Records what an executor reports."""
+
+    def __init__(self, owner="1/0"):
+        self.owner = owner
+        self.entries = []
+        self.submitted = []
+        self.is_started = False
+        self.is_canceled = False
+
+    def check_canceled(self):
+        if self.is_canceled:
+            raise Canceled("canceled")
+
+    def started(self, *, durable=True):
+        self.check_canceled()
+        self.is_started = True
+
+    def log(self, kind, payload):
+        self.entries.append((kind, payload))
+
+    def submit_jobs(self, jobs):
+        first = len(self.submitted) + 101
+        self.submitted.extend(list(job) for job in jobs)
+        return [(True, first + index) for index in range(len(jobs))]
+
+    def text(self):
+        """Return the message lines as one text."""
+        return "\n".join(payload for kind, payload in self.entries if kind == "message")

@@ -1,0 +1,237 @@
+"""A master daemon as commands see it: answers LUXI methods from tables.
+
+Every submitted opcode is decoded with `ganeti.opcodes`, so that a command which builds
+a wrong one fails here as it would fail against the real daemon.
+"""
+
+import json
+import pathlib
+
+from ganeti import errors, opcodes
+
+_SPEC = pathlib.Path(__file__).parents[2] / "data" / "spec" / "query_fields.json"
+_NAME_FIELDS = {"job": "id", "filter": "uuid"}
+
+
+def _definitions():
+    found = {}
+    for row in json.loads(_SPEC.read_text())["fields"]:
+        found[row["resource"], row["name"]] = {
+            "name": row["name"],
+            "title": row["title"],
+            "kind": row["kind"],
+            "doc": row["what"],
+        }
+    return found
+
+
+class FakeMaster:
+    """Jobs end at once; their messages, results and errors are set beforehand.
+
+    Attributes:
+        objects: resource -> list of field -> value; ``(status, None)`` for no value.
+        values: what QueryConfigValues knows.
+        cluster: what QueryClusterInfo answers.
+        results: OP_ID -> result of such an opcode, an exception, or a callable of it.
+        messages: OP_ID -> texts that the job says.
+        jobs: id -> opcodes, as submitted.
+        calls: (method, args) of everything but waiting.
+        down: error that every call raises.
+    """
+
+    def __init__(self):
+        self.objects = {}
+        self.values = {}
+        self.cluster = {}
+        self.results = {}
+        self.messages = {}
+        self.jobs = {}
+        self.calls = []
+        self.down = None
+        self.refuse = {}
+        self.still = {}
+        self.gone = set()
+        self._outcomes = {}
+        self._next = 1
+        self._fields = _definitions()
+
+    def call(self, method, args):
+        if self.down is not None:
+            raise self.down
+        json.dumps(args)  # only JSON goes over the wire
+        if method not in ("WaitForJobChange",):
+            self.calls.append((method, args))
+        handler = getattr(self, f"_{method}", None)
+        if handler is None:
+            raise errors.RequestError(f"no method {method}")
+        return handler(*args)
+
+    # Queries
+    def _definition(self, resource, name):
+        known = self._fields.get((resource, name))
+        return known or {"name": name, "title": name, "kind": "unknown", "doc": ""}
+
+    def _matching(self, resource, names):
+        key = _NAME_FIELDS.get(resource, "name")
+        for item in self.objects.get(resource, []):
+            name = item[key]
+            if (
+                not names
+                or name in names
+                or item.get("uuid") in names
+                or any(str(name).startswith(f"{n}.") for n in names)
+            ):
+                yield item
+
+    def _Query(self, resource, fields, qfilter):
+        names = None
+        if qfilter and qfilter[0] == "|" and all(f[0] == "==" for f in qfilter[1:]):
+            key = _NAME_FIELDS.get(resource, "name")
+            if all(f[1] == key for f in qfilter[1:]):
+                names = [f[2] for f in qfilter[1:]]
+        definitions = [self._definition(resource, name) for name in fields]
+        data = []
+        for item in self._matching(resource, names):
+            row = []
+            for definition in definitions:
+                value = item.get(definition["name"])
+                if definition["kind"] == "unknown":
+                    row.append([1, None])
+                elif isinstance(value, tuple):
+                    row.append(list(value))
+                else:
+                    row.append([0, value])
+            data.append(row)
+        return {"fields": definitions, "data": data}
+
+    def _QueryFields(self, resource, fields):
+        names = fields or sorted(n for r, n in self._fields if r == resource)
+        return {"fields": [self._definition(resource, name) for name in names]}
+
+    def _rows(self, resource, names, fields):
+        rows = []
+        for item in self._matching(resource, names):
+            values = [item.get(field) for field in fields]
+            rows.append([None if isinstance(v, tuple) else v for v in values])
+        return rows
+
+    def _QueryInstances(self, names, fields, lock):
+        return self._rows("instance", names, fields)
+
+    def _QueryNodes(self, names, fields, lock):
+        return self._rows("node", names, fields)
+
+    def _QueryGroups(self, names, fields, lock):
+        return self._rows("group", names, fields)
+
+    def _QueryFilters(self, names, fields):
+        return self._rows("filter", names, fields)
+
+    def _QueryTags(self, kind, name):
+        return ["b", "a"]
+
+    def _QueryConfigValues(self, names):
+        return [self.values.get(name) for name in names]
+
+    def _QueryClusterInfo(self):
+        return self.cluster
+
+    # Settings
+    def _SetDrainFlag(self, value):
+        self.values["drain_flag"] = value
+        return True
+
+    def _SetWatcherPause(self, value):
+        self.values["watcher_pause"] = value
+        return value
+
+    def _ReplaceFilter(self, uuid, priority, predicates, action, reason):
+        return uuid or "new-uuid"
+
+    def _DeleteFilter(self, uuid):
+        return None
+
+    # Jobs
+    def _SubmitJob(self, ops):
+        decoded = []
+        for data in ops:
+            try:
+                decoded.append(opcodes.decode(data))
+            except errors.OpPrereqError as err:
+                raise errors.RequestError(f"Failed to parse request: {err}") from err
+        for op in decoded:
+            if op.op_id() in self.refuse:
+                raise self.refuse[op.op_id()]
+        job_id = self._next
+        self._next += 1
+        self.jobs[job_id] = decoded
+        self._outcomes[job_id] = [self._outcome(op) for op in decoded]
+        return job_id
+
+    _SubmitJobToDrainedQueue = _SubmitJob
+
+    def _SubmitManyJobs(self, jobs):
+        answers = []
+        for ops in jobs:
+            try:
+                answers.append([True, self._SubmitJob(ops)])
+            except errors.JobQueueError as err:
+                answers.append([False, str(err)])
+        return answers
+
+    def _outcome(self, op):
+        result = self.results.get(op.op_id())
+        if callable(result):
+            result = result(op)
+        if isinstance(result, Exception):
+            return "error", errors.encode(result)
+        return "success", result
+
+    def _status(self, job_id):
+        if job_id in self.still:
+            return self.still[job_id]
+        states = [status for status, _ in self._outcomes[job_id]]
+        return "error" if "error" in states else "success"
+
+    def _WaitForJobChange(self, job_id, fields, previous, serial, timeout):
+        if job_id in self.gone or job_id not in self.jobs:
+            raise errors.JobLost(f"Job {job_id} lost")
+        texts = [
+            t for op in self.jobs[job_id] for t in self.messages.get(op.op_id(), ())
+        ]
+        entries = [
+            [number, [1700000000 + number, 0], "message", text]
+            for number, text in enumerate(texts, 1)
+            if serial is None or number > serial
+        ]
+        return [[self._status(job_id)], entries]
+
+    def _QueryJobs(self, ids, fields):
+        rows = []
+        for job_id in ids or self.jobs:
+            if job_id not in self.jobs:
+                rows.append([job_id if f == "id" else None for f in fields])
+                continue
+            facts = {
+                "id": job_id,
+                "status": self._status(job_id),
+                "opstatus": [status for status, _ in self._outcomes[job_id]],
+                "opresult": [result for _, result in self._outcomes[job_id]],
+            }
+            stored = next(
+                (i for i in self.objects.get("job", []) if i["id"] == job_id), {}
+            )
+            rows.append([(facts | stored).get(field) for field in fields])
+        return rows
+
+    def _CancelJob(self, job_id, kill):
+        return [job_id in self.jobs, f"Job {job_id} canceled"]
+
+    def _ChangeJobPriority(self, job_id, priority):
+        return [True, f"Priorities of pending opcodes for job {job_id} changed"]
+
+    def _ArchiveJob(self, job_id):
+        return job_id in self.jobs
+
+    def _AutoArchiveJobs(self, age, timeout):
+        return [3, 0]

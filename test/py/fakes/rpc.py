@@ -1,0 +1,46 @@
+"""Nodes that answer what a test says."""
+
+from ganeti.rpc import PROCEDURES, Result
+from ganeti.rpc.result import OFFLINE_TEXT
+
+
+class FakeRunner:
+    """A runner scripted per procedure.
+
+    ``script[procedure]`` is the payload of every node, or a function of (node uuid,
+    args) that returns the payload or a `Result`; a procedure that is not scripted
+    answers null. ``calls`` records (procedure, node uuid, args) in order.
+    """
+
+    def __init__(self, snapshot_source, script=None):
+        self._snapshot = snapshot_source
+        self.script = dict(script or {})
+        self.calls = []
+
+    def call(self, procedure, nodes, args=(), *, timeout_s=None):
+        return {node: self._ask(procedure, node, args) for node in nodes}
+
+    def call_one(self, procedure, node, *args, timeout_s=None):
+        return self._ask(procedure, node, args)
+
+    def _ask(self, procedure, node, args):
+        row = PROCEDURES[procedure]
+        args = tuple(args(node) if callable(args) else args)
+        record = self._snapshot().nodes.get(node)
+        name = record.name if record else node
+        if record is not None and record.offline and not row.accept_offline:
+            return Result(procedure, name, fail_msg=OFFLINE_TEXT, offline=True)
+        self.calls.append((procedure, node, args))
+        answer = self.script.get(procedure)
+        if callable(answer):
+            answer = answer(node, args)
+        return answer if isinstance(answer, Result) else Result(procedure, name, answer)
+
+    def called(self, procedure):
+        """Return the (node uuid, args) of the calls of one procedure."""
+        return [(node, args) for name, node, args in self.calls if name == procedure]
+
+
+def failure(text="broken", procedure="any", node="node"):
+    """Return an answer that says no."""
+    return Result(procedure, node, fail_msg=text)

@@ -1,0 +1,88 @@
+"""Virtual nodes for daemon tests: a root directory, certificates, real daemons."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+from ganeti import ssconf
+from ganeti.pathutils import Paths
+from ganeti.utils import x509
+
+TOP = pathlib.Path(__file__).resolve().parents[3]
+BIN = TOP / "build" / "bin"
+#: Seconds until a daemon must answer; generous, since test machines are busy.
+PATIENCE_S = 20.0
+
+
+class VirtualNode:
+    """One node below a directory, with an address of its own on loopback."""
+
+    def __init__(self, top, name, address):
+        self.name = name
+        self.address = address
+        self.root = pathlib.Path(top) / name
+        self.paths = Paths(root=str(self.root), hostname=name)
+        for path in (self.paths.data_dir, self.paths.run_dir, self.paths.log_dir):
+            os.makedirs(path)
+        self.process = None
+
+    def make_cluster(self):
+        """Write a cluster certificate and return its digest."""
+        return x509.write_cluster_certificate(self.paths.server_pem)
+
+    def join(self, first):
+        """Take the cluster certificate of another node."""
+        data = pathlib.Path(first.paths.server_pem).read_bytes()
+        pathlib.Path(self.paths.server_pem).write_bytes(data)
+
+    def make_client(self, path=None):
+        """Write a client certificate and return its digest."""
+        return x509.write_client_certificate(
+            path or self.paths.client_pem,
+            server_pem=self.paths.server_pem,
+            name=self.name,
+            serial=int(time.time()),
+        )
+
+    def write_ssconf(self, **values):
+        """Write ssconf files."""
+        ssconf.write(self.paths, values)
+
+    @property
+    def env(self):
+        """Environment of the node's programs."""
+        return {
+            "PATH": os.environ["PATH"],
+            "GANETI_ROOTDIR": str(self.root),
+            "GANETI_HOSTNAME": self.name,
+        }
+
+    def start_noded(self, *options):
+        """Start the node daemon in the foreground and wait until it listens."""
+        self.process = subprocess.Popen(
+            [BIN / "ganeti-noded", "-f", "-b", self.address, "--no-mlock", *options],
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for line in self.process.stderr:
+            if "serving on port" in line:
+                return
+        raise AssertionError(f"noded ended with {self.process.wait()}")
+
+    def stop(self, number=signal.SIGTERM):
+        """End the node daemon and return its exit code and what it still wrote."""
+        if self.process is None:
+            return None
+        process, self.process = self.process, None
+        process.send_signal(number)
+        try:
+            _, rest = process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            _, rest = process.communicate()
+        return process.returncode, rest

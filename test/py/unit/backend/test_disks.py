@@ -1,0 +1,205 @@
+"""Disk procedures on file storage."""
+
+import os
+import resource
+
+import pytest
+
+from fakes import nodes
+from ganeti import errors
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def node(tmp_path):
+    return nodes.make_node(tmp_path)
+
+
+@pytest.fixture
+def record(node):
+    record = nodes.instance(disks=1)
+    nodes.make_disks(node, record)
+    return record
+
+
+def file_of(node, disk):
+    return node.paths.at(disk["logical_id"][1])
+
+
+def test_created_file_is_sparse_private_and_exactly_sized(node, record):
+    info = os.stat(file_of(node, record["disks_info"][0]))
+    assert info.st_size == 4 * MIB
+    assert info.st_blocks == 0
+    assert info.st_mode & 0o777 == 0o600
+
+
+def test_creating_twice_fails_and_keeps_the_content(node, record):
+    disk = record["disks_info"][0]
+    with open(file_of(node, disk), "r+b") as out:
+        out.write(b"precious")
+    with pytest.raises(errors.BlockDeviceError, match="File exists"):
+        nodes.call(node, "blockdev_create", disk, 4, "web1", True, "", False)
+    with open(file_of(node, disk), "rb") as src:
+        assert src.read(8) == b"precious"
+
+
+def test_size_that_the_file_system_refuses_leaves_nothing(node, record):
+    disk = nodes.disk(1, size=64)
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8 * MIB, old[1]))
+    try:
+        with pytest.raises(errors.BlockDeviceError, match="File too large"):
+            nodes.call(node, "blockdev_create", disk, 64, "web1", True, "", False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+    assert not os.path.exists(file_of(node, disk))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/srv/elsewhere/disk",
+        "/srv/ganeti/file-storage/../../../etc/disk",
+        "/srv/ganeti/file-storage",
+        "/usr/bin/disk",
+    ],
+)
+def test_paths_outside_the_list_are_refused(node, path):
+    disk = nodes.disk(logical_id=["loop", path])
+    with pytest.raises(errors.FileStoragePathError):
+        nodes.call(node, "blockdev_create", disk, 4, "web1", True, "", False)
+    with pytest.raises(errors.FileStoragePathError):
+        nodes.call(node, "blockdev_remove", disk)
+
+
+def test_system_directories_are_refused_even_when_listed(node):
+    with open(f"{node.paths.conf_dir}/file-storage-paths", "a") as out:
+        out.write("/etc/disks\n")
+    with pytest.raises(errors.FileStoragePathError, match="system directories"):
+        nodes.call(node, "file_storage_dir_create", "/etc/disks/web1")
+
+
+def test_assembly_links_on_the_primary_only(node, record):
+    disk = record["disks_info"][0]
+    path, link, uri = nodes.call(node, "blockdev_assemble", disk, record, True, 0)
+    assert (path, uri) == (file_of(node, disk), None)
+    assert link == f"{node.paths.run_dir}/instance-disks/web1:0"
+    assert os.readlink(link) == path
+    found = nodes.call(node, "blockdev_assemble", disk, record, False, 0)
+    assert found == [True, True]
+
+
+def test_find_and_status(node, record):
+    disk, missing = record["disks_info"][0], nodes.disk(7)
+    status = nodes.call(node, "blockdev_find", disk)
+    assert (status.dev_path, int(status.ldisk_status)) == (file_of(node, disk), 1)
+    assert nodes.call(node, "blockdev_find", missing) is None
+    rows = nodes.call(node, "blockdev_getmirrorstatus_multi", [disk, missing])
+    assert [row[0] for row in rows] == [True, False]
+    sizes = nodes.call(node, "blockdev_getdimensions", [disk, missing])
+    assert sizes == [[4 * MIB, None], None]
+
+
+def test_grow_adds_to_the_storage_once(node, record):
+    disk = record["disks_info"][0]
+    nodes.call(node, "blockdev_grow", disk, 3, True, True, False)
+    assert os.path.getsize(file_of(node, disk)) == 4 * MIB
+    nodes.call(node, "blockdev_grow", disk, 3, False, True, False)
+    nodes.call(node, "blockdev_grow", disk, 3, False, False, False)
+    assert os.path.getsize(file_of(node, disk)) == 7 * MIB
+    with pytest.raises(errors.BlockDeviceError, match="-1 MiB"):
+        nodes.call(node, "blockdev_grow", disk, -1, False, True, False)
+
+
+def test_wipe_zeroes_the_part_and_nothing_else(node, record):
+    disk = record["disks_info"][0]
+    with open(file_of(node, disk), "wb") as out:
+        out.write(b"\xff" * 4 * MIB)
+    nodes.call(node, "blockdev_wipe", disk, 1, 2)
+    with open(file_of(node, disk), "rb") as src:
+        data = src.read()
+    assert data == b"\xff" * MIB + bytes(2 * MIB) + b"\xff" * MIB
+    with pytest.raises(errors.BlockDeviceError, match="cannot wipe 2 MiB at 3 MiB"):
+        nodes.call(node, "blockdev_wipe", disk, 3, 2)
+
+
+def test_rename_never_replaces(node, record):
+    disk, other = record["disks_info"][0], nodes.disk(1)
+    nodes.call(node, "blockdev_create", other, 4, "web1", True, "", False)
+    with pytest.raises(errors.BlockDeviceError, match="File exists"):
+        nodes.call(node, "blockdev_rename", [[disk, other["logical_id"]]])
+    free = nodes.disk(2)
+    nodes.call(node, "blockdev_rename", [[disk, free["logical_id"]]])
+    assert nodes.call(node, "blockdev_find", disk) is None
+    assert nodes.call(node, "blockdev_find", free) is not None
+
+
+def test_image_and_convert_copy(node, record, tmp_path):
+    disk, other = record["disks_info"][0], nodes.disk(1)
+    nodes.call(node, "blockdev_create", other, 4, "web1", True, "", False)
+    image = tmp_path / "image"
+    image.write_bytes(b"image" * 1000)
+    nodes.call(node, "blockdev_image", disk, str(image), 4)
+    nodes.call(node, "blockdev_convert", disk, other)
+    with open(file_of(node, other), "rb") as src:
+        assert src.read(5003) == b"image" * 1000 + bytes(3)
+    image.write_bytes(bytes(4 * MIB + 1))
+    with pytest.raises(errors.BlockDeviceError, match="4194305 bytes"):
+        nodes.call(node, "blockdev_image", disk, str(image), 5)
+
+
+def test_remove_twice_is_fine(node, record):
+    disk = record["disks_info"][0]
+    nodes.call(node, "blockdev_remove", disk)
+    nodes.call(node, "blockdev_remove", disk)
+    nodes.call(node, "file_storage_dir_remove", f"{nodes.STORAGE_DIR}/web1")
+    nodes.call(node, "file_storage_dir_remove", f"{nodes.STORAGE_DIR}/web1")
+
+
+def test_directory_with_disks_is_not_removed_but_renamed(node, record):
+    old, new = f"{nodes.STORAGE_DIR}/web1", f"{nodes.STORAGE_DIR}/web2"
+    with pytest.raises(errors.StorageError, match="not empty"):
+        nodes.call(node, "file_storage_dir_remove", old)
+    nodes.call(node, "file_storage_dir_rename", old, new)
+    nodes.call(node, "file_storage_dir_rename", old, new)
+    assert os.path.isdir(node.paths.at(new))
+
+
+def test_refused_kinds_are_named(node, record):
+    disk = nodes.disk(dev_type="drbd")
+    with pytest.raises(errors.BlockDeviceError, match="type drbd is not offered"):
+        nodes.call(node, "blockdev_find", disk)
+    with pytest.raises(errors.BlockDeviceError, match="no snapshots"):
+        nodes.call(node, "blockdev_snapshot", record["disks_info"][0], None, None)
+
+
+def test_listing_and_reports(node, record):
+    with open(file_of(node, record["disks_info"][0]), "wb") as out:
+        out.write(b"x" * 2 * MIB)
+    fields = ["name", "used", "size", "free", "allocatable"]
+    args = ("file", [[nodes.STORAGE_DIR]], None, fields)
+    [[name, used, size, free, allocatable]] = nodes.call(node, "storage_list", *args)
+    assert (name, used, allocatable) == (nodes.STORAGE_DIR, 2, True)
+    assert 0 < free < size
+    with pytest.raises(errors.StorageError, match="unknown fields type"):
+        nodes.call(node, "storage_list", "file", [[nodes.STORAGE_DIR]], None, ["type"])
+    with pytest.raises(errors.StorageError, match="cannot fix-consistency"):
+        nodes.call(node, "storage_execute", "file", [], "x", "fix-consistency")
+    with pytest.raises(errors.StorageError, match="cannot change allocatable"):
+        nodes.call(node, "storage_modify", "file", [], "x", {"allocatable": True})
+
+
+def test_space_reports_are_none_for_other_types(node):
+    from ganeti.backend import storage_units
+
+    units = [("file", nodes.STORAGE_DIR, []), ("lvm-vg", "xenvg", [False])]
+    report, other = storage_units.space_reports(node, units)
+    assert other is None
+    assert (report["type"], report["name"]) == ("file", nodes.STORAGE_DIR)
+    assert 0 < report["storage_free"] <= report["storage_size"]
+
+
+def test_sizes_only_of_adoptable_devices(node, record):
+    path = file_of(node, record["disks_info"][0])
+    assert nodes.call(node, "bdev_sizes", [path, "/dev/disk/none"]) == {}

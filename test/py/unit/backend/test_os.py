@@ -1,0 +1,184 @@
+"""OS definitions: what is found valid, and what their scripts get to see."""
+
+import json
+import os
+
+import pytest
+
+from fakes import nodes
+from ganeti import errors
+
+DUMP = """#!/bin/sh
+echo "cwd $(pwd)"
+env | sort
+echo "args $*"
+exit ${OSP_FAIL:-0}
+"""
+
+
+@pytest.fixture
+def node(tmp_path):
+    return nodes.make_node(tmp_path)
+
+
+@pytest.fixture
+def directory(node):
+    return make_os(node)
+
+
+def make_os(node, name="tiny"):
+    path = f"{node.paths.os_search_path[0]}/{name}"
+    os.makedirs(path)
+    for script in ("create", "export", "import", "rename", "verify"):
+        with open(f"{path}/{script}", "w") as out:
+            out.write(DUMP)
+        os.chmod(f"{path}/{script}", 0o755)
+    for file, text in (
+        ("ganeti_api_version", "15\n20\n99\n"),
+        ("variants.list", "# all\ndefault\n\nsmall\n"),
+        ("parameters.list", "motd text at login\nfail exit code\nsecret-key hidden\n"),
+    ):
+        with open(f"{path}/{file}", "w") as out:
+            out.write(text)
+    return path
+
+
+def test_valid_definition(node, directory):
+    parameters = [["motd", "text at login"], ["fail", "exit code"]]
+    parameters.append(["secret-key", "hidden"])
+    assert nodes.call(node, "os_diagnose") == [
+        ["tiny", directory, True, "", ["default", "small"], parameters, [15, 20], True]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("break_it", "text"),
+    [
+        (lambda path: os.unlink(f"{path}/ganeti_api_version"), "ganeti_api_version"),
+        (lambda path: os.unlink(f"{path}/create"), "create or create_untrusted"),
+        (lambda path: os.unlink(f"{path}/verify"), "script verify"),
+        (lambda path: os.unlink(f"{path}/parameters.list"), "parameters.list"),
+        (lambda path: os.chmod(f"{path}/rename", 0o644), "rename: not executable"),
+    ],
+)
+def test_broken_definitions_say_why(node, directory, break_it, text):
+    break_it(directory)
+    [row] = nodes.call(node, "os_diagnose")
+    assert (row[0], row[2]) == ("tiny", False)
+    assert text in row[3]
+    with pytest.raises(errors.OpExecError, match="OS tiny"):
+        nodes.call(node, "instance_os_add", nodes.instance(), False, 0)
+
+
+def test_unknown_api_versions(node, directory):
+    with open(f"{directory}/ganeti_api_version", "w") as out:
+        out.write("99\n")
+    assert "found [99]" in nodes.call(node, "os_diagnose")[0][3]
+
+
+def test_untrusted_definitions_are_marked_and_not_run(node, directory):
+    os.rename(f"{directory}/create", f"{directory}/create_untrusted")
+    assert nodes.call(node, "os_diagnose")[0][-1] is False
+    with pytest.raises(errors.OpExecError, match="not trusted"):
+        nodes.call(node, "instance_os_add", nodes.instance(), False, 0)
+
+
+def read_log(node, action):
+    [name] = [
+        name
+        for name in os.listdir(f"{node.paths.log_dir}/os")
+        if name.startswith(action)
+    ]
+    with open(f"{node.paths.log_dir}/os/{name}") as src:
+        return name, src.read().splitlines()
+
+
+def test_create_sees_the_documented_environment_and_nothing_else(
+    node, directory, monkeypatch
+):
+    monkeypatch.setenv("LEAK", "1")
+    nic = {"mac": "aa:00:00:00:00:01", "uuid": "nic-uuid", "ip": "192.0.2.5"}
+    nic["nicparams"] = {"mode": "bridged", "link": "br0", "vlan": ""}
+    nic["netinfo"] = {"name": "net1", "uuid": "u", "network": "192.0.2.0/24"}
+    record = nodes.instance(
+        disks=1,
+        nics=[nic],
+        hvparams={"disk_type": "paravirtual", "acpi": True},
+        osparams={"motd": "hi"},
+        osparams_private={"secret-key": "s3cret"},
+    )
+    nodes.make_disks(node, record)
+    nodes.call(node, "instance_os_add", record, True, 2)
+    name, lines = read_log(node, "reinstall")
+    assert name.startswith("reinstall-tiny+default-web1-")
+    env = dict(line.split("=", 1) for line in lines if "=" in line)
+    assert lines[0] == f"cwd {directory}"
+    expected = {
+        "OS_API_VERSION": "20",
+        "OS_NAME": "tiny",
+        "OS_VARIANT": "default",
+        "DEBUG_LEVEL": "2",
+        "OSP_MOTD": "hi",
+        "OSP_SECRET_KEY": "s3cret",
+        "INSTANCE_NAME": "web1",
+        "INSTANCE_REINSTALL": "1",
+        "INSTANCE_HV_acpi": "True",
+        "INSTANCE_BE_maxmem": "128",
+        "DISK_COUNT": "1",
+        "DISK_0_PATH": node.paths.at(record["disks_info"][0]["logical_id"][1]),
+        "DISK_0_SIZE": "4",
+        "DISK_0_ACCESS": "rw",
+        "DISK_0_BACKEND_TYPE": "file:loop",
+        "DISK_0_FRONTEND_TYPE": "paravirtual",
+        "NIC_COUNT": "1",
+        "NIC_0_BRIDGE": "br0",
+        "NIC_0_IP": "192.0.2.5",
+        "NIC_0_NETWORK_SUBNET": "192.0.2.0/24",
+    }
+    assert expected.items() <= env.items()
+    assert "LEAK" not in env
+
+
+def test_failure_shows_the_end_of_the_log(node, directory):
+    record = nodes.instance(osparams={"fail": "7"})
+    with pytest.raises(errors.OpExecError, match=r"code 7, last lines .*args"):
+        nodes.call(node, "instance_os_add", record, False, 0)
+
+
+def test_rename_passes_the_old_name(node, directory):
+    nodes.call(node, "instance_run_rename", nodes.instance("web2"), "web1", 0)
+    assert "OLD_INSTANCE_NAME=web1" in read_log(node, "rename")[1]
+
+
+def validate(node, name, params, *, required=True, force=False):
+    args = (required, name, ["parameters"], params, force)
+    return nodes.call(node, "os_validate", *args)
+
+
+def test_validation(node, directory):
+    assert validate(node, "tiny+small", {"motd": "x"}) is True
+    assert validate(node, "other", {}, required=False) is False
+    assert validate(node, "tiny+strange", {}, force=True) is True
+    for name, params, text in (
+        ("other", {}, "not found"),
+        ("tiny", {}, "must include a variant"),
+        ("tiny+strange", {}, "found strange"),
+        ("tiny+small", {"nonsense": 1}, "unknown parameters nonsense"),
+        ("tiny+small", {"fail": 3}, "code 3"),
+    ):
+        with pytest.raises(errors.OpExecError, match=text):
+            validate(node, name, params)
+
+
+def test_transfer_scripts(node, directory):
+    import msgspec
+
+    from ganeti.backend import os_scripts
+    from ganeti.objects.filled import InstanceX
+
+    record = msgspec.convert(nodes.instance(disks=2), InstanceX)
+    found = os_scripts.transfer_command(node, record, "export", 1)
+    assert found.argv == (f"{directory}/export",)
+    assert found.env["EXPORT_INDEX"] == "1"
+    assert found.env["EXPORT_DEVICE"] == found.env["DISK_1_PATH"]
+    assert json.dumps(found.env)

@@ -1,0 +1,133 @@
+"""The logical units of the cluster as a whole."""
+
+import base64
+import zlib
+
+import pytest
+
+from fakes import clusters
+from fakes.engine import Engine
+from fakes.rpc import failure
+from ganeti import errors
+from ganeti.locking import Level
+
+MASTER = clusters.node_uuid(1)
+
+
+def run(engine, op, **parameters):
+    return engine.run({"OP_ID": f"OP_CLUSTER_{op}", **parameters})
+
+
+def test_post_init_records_the_masters_certificate_and_runs_hooks_after(tmp_path):
+    root = tmp_path / "n1"
+    (root / "etc/ganeti/hooks/cluster-init-post.d").mkdir(parents=True)
+    engine = Engine(
+        clusters.snapshot(nodes=1),
+        {"node_crypto_tokens": [["ssl", "AA:BB"]], "hooks_runner": []},
+        root=str(root),
+    )
+    assert run(engine, "POST_INIT") is True
+    assert engine.snapshot.cluster.candidate_certs == {MASTER: "AA:BB"}
+    ((node, args),) = engine.rpc.called("hooks_runner")
+    assert (node, args[:2]) == (MASTER, ("cluster-init", "post"))
+    assert args[2]["GANETI_OP_TARGET"] == "cluster1.example.com"
+    assert engine.locks.big_lock_is_exclusive()
+
+
+def test_destroy_needs_an_empty_cluster_and_returns_the_master():
+    engine = Engine(clusters.snapshot(nodes=2))
+    with pytest.raises(errors.OpPrereqError, match="still has 1 node"):
+        run(engine, "DESTROY")
+    engine = Engine(clusters.snapshot(nodes=1, instances=1))
+    with pytest.raises(errors.OpPrereqError, match="still has 1 instance"):
+        run(engine, "DESTROY")
+    engine = Engine(clusters.snapshot(nodes=1), {"hooks_runner": failure("down")})
+    assert run(engine, "DESTROY") == MASTER
+    ((_, args),) = engine.rpc.called("hooks_runner")
+    assert args[:2] == ("cluster-destroy", "post")
+    assert engine.rpc.called("node_deactivate_master_ip")
+    assert "did not answer: down" in engine.callbacks.text()
+
+
+def test_the_master_address_goes_up_and_down_on_the_master_alone():
+    engine = Engine()
+    run(engine, "ACTIVATE_MASTER_IP")
+    ((node, (parameters, external)),) = engine.rpc.called("node_activate_master_ip")
+    assert node == MASTER
+    assert external is False
+    assert parameters == {
+        "uuid": MASTER,
+        "ip": "192.0.2.100",
+        "netmask": 32,
+        "netdev": "br0",
+        "ip_family": 2,
+    }
+    engine.rpc.script["node_deactivate_master_ip"] = failure("busy")
+    with pytest.raises(errors.OpExecError, match="busy"):
+        run(engine, "DEACTIVATE_MASTER_IP")
+
+
+def test_rename_changes_name_and_address_and_warns_if_it_cannot_go_up():
+    engine = Engine(script={"node_activate_master_ip": failure("no device")})
+    engine.hosts["new"] = ("new.example.com", ["2001:db8::1", "192.0.2.200"])
+    engine.dead.add("192.0.2.200")
+    assert run(engine, "RENAME", name="new") == "new.example.com"
+    cluster = engine.snapshot.cluster
+    assert (cluster.cluster_name, cluster.master_ip) == (
+        "new.example.com",
+        "192.0.2.200",
+    )
+    assert "no device" in engine.callbacks.text()
+    down, up = (
+        engine.rpc.called(f"node_{word}_master_ip")[0][1][0]["ip"]
+        for word in ("deactivate", "activate")
+    )
+    assert (down, up) == ("192.0.2.100", "192.0.2.200")
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (None, "does not resolve"),
+        (("cluster1.example.com", ["192.0.2.100"]), "neither name nor address"),
+        (("new.example.com", ["192.0.2.200"]), "in use"),
+        (("new.example.com", ["2001:db8::1"]), "no address of the cluster's family"),
+    ],
+)
+def test_rename_is_refused_without_a_change(answer, text):
+    engine = Engine()
+    if answer:
+        engine.hosts["new"] = answer
+    before = engine.snapshot
+    with pytest.raises(errors.OpPrereqError, match=text):
+        run(engine, "RENAME", name="new")
+    assert engine.snapshot is before
+
+
+def test_redistribution_sends_the_masters_files_to_online_nodes_only(tmp_path):
+    root = tmp_path / "n1"
+    data = root / "var/lib/ganeti"
+    (data / "rapi").mkdir(parents=True)
+    (data / "hmac.key").write_text("secret\n")
+    (data / "server.pem").write_text("never sent\n")
+    (data / "rapi/users").write_text("user\n" * 500)
+    engine = Engine(
+        clusters.snapshot(nodes=2, extra=[clusters.node(3, offline=True)]),
+        root=str(root),
+    )
+    serial = engine.snapshot.cluster.serial_no
+    run(engine, "REDIST_CONF")
+    sent = {
+        args[0][0]: (node, args[0]) for node, args in engine.rpc.called("upload_file")
+    }
+    prefix = "/###-VIRTUAL-PATH-###,/var/lib/ganeti/"
+    assert set(sent) == {prefix + "hmac.key", prefix + "rapi/users"}
+    assert {node for node, _ in sent.values()} == {clusters.node_uuid(2)}
+    assert sent[prefix + "hmac.key"][1][1] == [0, "secret\n"]
+    kind, text = sent[prefix + "rapi/users"][1][1]
+    assert (kind, zlib.decompress(base64.b64decode(text))) == (1, b"user\n" * 500)
+    assert engine.snapshot.cluster.serial_no == serial + 1
+    assert engine.locks.modes() == {
+        Level.NODEGROUP: (None, True),
+        Level.NODE: (None, True),
+    }

@@ -1,0 +1,451 @@
+"""Instance units over fakes: what is refused, what nodes are told, what is recorded."""
+
+import copy
+
+import pytest
+
+from fakes import clusters
+from fakes.engine import Engine
+from fakes.rpc import failure
+from ganeti import errors
+
+NODE1, NODE2 = clusters.node_uuid(1), clusters.node_uuid(2)
+INFO = {"memory": 128, "vcpus": 1, "state": 0, "time": 1.0}
+
+
+def node_info(free=4096, version="7.2"):
+    return ["boot", [], [{"memory_free": free, "hv_version": version}]]
+
+
+def script(**changes):
+    answers = {
+        "node_info": node_info(),
+        "instance_info": {},
+        "blockdev_assemble": ["/dev/x", "/link", None],
+        "instance_migrate": None,
+        "instance_get_migration_status": {"status": "completed"},
+        "migration_info": "opaque",
+        "hooks_runner": [],
+    }
+    return answers | changes
+
+
+def small(instances=1, **changes):
+    """Return a cluster whose policy allows instances without NICs."""
+    policy = copy.deepcopy(clusters.EXAMPLE["cluster"]["ipolicy"])
+    policy["minmax"][0]["min"]["nic-count"] = 0
+    policy["disk-templates"] = ["diskless", "file", "sharedfile"]
+    return clusters.snapshot(instances=instances, ipolicy=policy, **changes)
+
+
+def engine(instances=1, **answers):
+    return Engine(small(instances), script(**answers))
+
+
+def create(**changes):
+    op = {
+        "OP_ID": "OP_INSTANCE_CREATE",
+        "instance_name": "web1.example.com",
+        "mode": "create",
+        "disk_template": "file",
+        "disks": [{"size": 1024}],
+        "nics": [],
+        "os_type": "tiny",
+        "pnode": "node1.example.com",
+        "hypervisor": "kvm",
+        "hvparams": {"kernel_path": "", "vnc_bind_address": ""},
+    }
+    return op | changes
+
+
+def op(name, **changes):
+    return {"OP_ID": name, "instance_name": "inst1.example.com"} | changes
+
+
+def only_instance(eng):
+    (found,) = eng.snapshot.instances.values()
+    return found
+
+
+def refused(eng, request, text):
+    before = eng.snapshot
+    with pytest.raises(errors.OpPrereqError, match=text):
+        eng.run(request)
+    assert eng.snapshot is before
+
+
+def test_create_makes_disks_installs_starts_and_records():
+    eng = engine(instances=0)
+    assert eng.run(create()) == ["node1.example.com"]
+    made = only_instance(eng)
+    assert (made.name, made.admin_state, made.disks_active) == (
+        "web1.example.com",
+        "up",
+        True,
+    )
+    assert made.network_port >= 11000
+    (disk,) = eng.snapshot.disks.values()
+    assert disk.size == 1024
+    assert disk.logical_id[1].startswith("/srv/ganeti/file-storage/web1.example.com/")
+    order = [name for name, _node, _args in eng.rpc.calls]
+    steps = [
+        "blockdev_create",
+        "blockdev_assemble",
+        "instance_os_add",
+        "instance_start",
+    ]
+    assert [name for name in order if name in steps] == steps
+
+
+def test_create_in_a_dry_run_returns_the_nodes_and_changes_nothing():
+    eng = engine(instances=0)
+    before = eng.snapshot
+    assert eng.run(create(dry_run=True)) == ["node1.example.com"]
+    assert eng.snapshot is before
+    assert not eng.rpc.called("blockdev_create")
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"mode": "import"}, "mode import is not offered"),
+        ({"disk_template": "plain"}, "plain is not enabled"),
+        ({"disk_template": "diskless"}, "diskless has no disks, found 1"),
+        ({"disks": []}, "needs at least one disk"),
+        ({"disks": [{"size": 0}]}, "wanted a size of 1 MiB or more, found 0"),
+        ({"disks": [{"size": 1024, "mode": "rx"}]}, "wanted mode rw or ro, found 'rx'"),
+        ({"disks": [{"size": 512}]}, "disk 0: 512 MiB is not within 1024"),
+        ({"pnode": None}, "no primary node given"),
+        ({"pnode": "nowhere"}, "nowhere"),
+        ({"instance_name": "-bad"}, "wanted a host name"),
+        ({"hypervisor": "lxc", "hvparams": {}}, "lxc is not enabled"),
+        ({"hvparams": {"nonsense": 1}}, "nonsense: unknown"),
+        ({"beparams": {"minmem": 512, "maxmem": 256}}, "minimum memory 512 MiB"),
+        ({"nics": [{"mac": "zz"}]}, "wanted a unicast MAC"),
+        ({"nics": [{"mode": "routed"}]}, "routed needs an ip"),
+        ({"nics": [{"ip": "1.2.3"}]}, "wanted an ip address"),
+        ({"nics": [{}] * 9}, "at most 8 NICs"),
+        ({"tags": ["a b"]}, "tag 'a b'"),
+        ({"ip_check": True}, "needs the name to be checked"),
+        ({"file_storage_dir": "../../etc"}, "must be a path below"),
+        ({"os_type": None}, "no operating system given"),
+    ],
+)
+def test_create_refuses_what_cannot_be(changes, text):
+    refused(engine(instances=0), create(**changes), text)
+
+
+def test_create_refuses_a_name_in_use_and_a_node_without_memory():
+    refused(engine(), create(instance_name="inst1.example.com"), "exists already")
+    refused(
+        engine(instances=0, node_info=node_info(free=64)),
+        create(),
+        "needs 128 MiB on node node1.example.com, which has 64 MiB free",
+    )
+
+
+def test_a_failed_disk_is_undone_and_nothing_is_recorded():
+    answers = iter([None, failure("disk full", "blockdev_create", "node1")])
+    eng = engine(instances=0, blockdev_create=lambda node, args: next(answers))
+    with pytest.raises(errors.OpExecError, match=r"cannot create disk/1.*disk full"):
+        eng.run(create(disks=[{"size": 1024}, {"size": 1024}]))
+    assert len(eng.rpc.called("blockdev_remove")) == 1
+    assert not eng.snapshot.instances
+    assert not eng.snapshot.disks
+
+
+def test_a_failed_os_script_leaves_the_instance_stopped():
+    eng = engine(instances=0, instance_os_add=failure("script said no"))
+    with pytest.raises(errors.OpExecError, match="script said no"):
+        eng.run(create())
+    assert only_instance(eng).admin_state == "down"
+
+
+def test_start_marks_up_and_sends_overrides_for_this_start_only():
+    start = op("OP_INSTANCE_STARTUP", beparams={"vcpus": 3}, hvparams={"acpi": False})
+    eng = engine()
+    eng.run(start)
+    ((_node, args),) = eng.rpc.called("instance_start")
+    assert args[0]["beparams"]["vcpus"] == 3
+    assert args[0]["hvparams"]["acpi"] is False
+    assert only_instance(eng).beparams == {}
+
+
+def test_start_refuses_an_offline_instance_and_an_offline_node():
+    gone = small(0, extra=[clusters.instance(1, admin_state="offline")])
+    refused(Engine(gone, script()), op("OP_INSTANCE_STARTUP"), "is marked offline")
+    dead = clusters.node(1, offline=True, master_candidate=False)
+    eng = Engine(small(extra=[dead]), script())
+    refused(eng, op("OP_INSTANCE_STARTUP"), "node node1.example.com is marked offline")
+    eng.run(op("OP_INSTANCE_SHUTDOWN", ignore_offline_nodes=True))
+    assert only_instance(eng).admin_state == "down"
+
+
+def test_a_failed_start_shuts_the_disks_down_again():
+    eng = engine(instances=0)
+    eng.run(create(start=False))
+    eng.rpc.script["instance_start"] = failure("no kvm")
+    with pytest.raises(errors.OpExecError, match=r"web1.*could not be started.*no kvm"):
+        eng.run(op("OP_INSTANCE_STARTUP", instance_name="web1"))
+    assert eng.rpc.called("blockdev_shutdown")
+
+
+def test_shutdown_passes_the_timeout_and_marks_down():
+    eng = engine()
+    eng.run(op("OP_INSTANCE_SHUTDOWN", timeout=7))
+    ((_node, args),) = eng.rpc.called("instance_shutdown")
+    assert args[1] == 7
+    assert only_instance(eng).admin_state == "down"
+
+
+@pytest.mark.parametrize("kind", ["soft", "hard"])
+def test_reboot_of_a_running_instance_is_left_to_the_node(kind):
+    eng = engine(instance_info=INFO)
+    eng.run(op("OP_INSTANCE_REBOOT", reboot_type=kind))
+    assert eng.rpc.called("instance_reboot")
+    assert not eng.rpc.called("instance_start")
+
+
+def test_a_full_reboot_stops_and_starts():
+    eng = engine(instance_info=INFO)
+    eng.run(op("OP_INSTANCE_REBOOT", reboot_type="full"))
+    names = [name for name, _node, _args in eng.rpc.calls]
+    assert names.index("instance_shutdown") < names.index("instance_start")
+
+
+def test_remove_forgets_instance_and_disks_and_gives_the_port_back():
+    eng = engine(instances=0)
+    eng.run(create())
+    port = only_instance(eng).network_port
+    eng.run(op("OP_INSTANCE_REMOVE", instance_name="web1.example.com"))
+    assert not eng.snapshot.instances
+    assert not eng.snapshot.disks
+    assert port in eng.snapshot.cluster.tcpudp_port_pool
+
+
+def test_remove_goes_on_after_failures_only_if_asked():
+    eng = engine(instance_shutdown=failure("silent"))
+    with pytest.raises(errors.OpExecError, match="could not be stopped"):
+        eng.run(op("OP_INSTANCE_REMOVE"))
+    assert eng.snapshot.instances
+    eng.run(op("OP_INSTANCE_REMOVE", ignore_failures=True))
+    assert not eng.snapshot.instances
+
+
+def test_migration_moves_the_record_when_the_guest_has_moved():
+    eng = engine(instance_info=INFO)
+    eng.run(op("OP_INSTANCE_MIGRATE", target_node="node2"))
+    assert only_instance(eng).primary_node == NODE2
+    ((node, args),) = eng.rpc.called("instance_finalize_migration_src")
+    assert (node, args[1]) == (NODE1, True)
+    ((node, args),) = eng.rpc.called("instance_finalize_migration_dst")
+    assert (node, args[1], args[2]) == (NODE2, "opaque", True)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"accept_instance": failure("no memory")},
+        {"instance_migrate": failure("refused")},
+        {"instance_get_migration_status": {"status": "failed"}},
+    ],
+)
+def test_a_failed_migration_is_aborted_on_the_target(answers):
+    eng = engine(instance_info=INFO, **answers)
+    with pytest.raises(errors.OpExecError, match="migration"):
+        eng.run(op("OP_INSTANCE_MIGRATE", target_node="node2"))
+    assert only_instance(eng).primary_node == NODE1
+    ((node, args),) = eng.rpc.called("instance_finalize_migration_dst")
+    assert (node, args[2]) == (NODE2, False)
+
+
+def test_migration_needs_a_running_instance_or_permission_to_fail_over():
+    refused(engine(), op("OP_INSTANCE_MIGRATE", target_node="node2"), "is not running")
+    eng = engine()
+    eng.run(op("OP_INSTANCE_MIGRATE", target_node="node2", allow_failover=True))
+    assert only_instance(eng).primary_node == NODE2
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, "needs a target node"),
+        ({"target_node": "node1"}, "is on node node1.example.com already"),
+        ({"target_node": "node2", "iallocator": "hail"}, "no allocator"),
+    ],
+)
+def test_migration_refuses_wrong_targets(changes, text):
+    refused(engine(instance_info=INFO), op("OP_INSTANCE_MIGRATE", **changes), text)
+
+
+def test_different_hypervisor_versions_are_refused_unless_ignored():
+    def info(node, _args):
+        return node_info(version="7.2" if node == NODE1 else "8.0")
+
+    request = op("OP_INSTANCE_MIGRATE", target_node="node2")
+    refused(engine(instance_info=INFO, node_info=info), request, "versions differ")
+    eng = engine(instance_info=INFO, node_info=info)
+    eng.run(request | {"ignore_hvversions": True})
+    assert only_instance(eng).primary_node == NODE2
+
+
+def test_cleanup_records_where_the_instance_really_is():
+    eng = engine(
+        instance_list=lambda node, _args: ["inst1.example.com"] if node == NODE2 else []
+    )
+    eng.run(op("OP_INSTANCE_MIGRATE", cleanup=True))
+    assert only_instance(eng).primary_node == NODE2
+    both = engine(instance_list=["inst1.example.com"])
+    with pytest.raises(errors.OpExecError, match="more than one node"):
+        both.run(op("OP_INSTANCE_MIGRATE", cleanup=True))
+
+
+def test_failover_off_a_silent_node_needs_proof_that_it_is_dead():
+    silent = failure("connection refused")
+    request = op("OP_INSTANCE_FAILOVER", target_node="node2")
+    eng = engine(
+        instance_shutdown=lambda node, _args: silent if node == NODE1 else None
+    )
+    with pytest.raises(errors.OpExecError, match="mark it offline"):
+        eng.run(request)
+    assert only_instance(eng).primary_node == NODE1
+    eng.run(request | {"ignore_consistency": True})
+    assert only_instance(eng).primary_node == NODE2
+    assert eng.rpc.called("instance_start")[0][0] == NODE2
+
+
+def test_modify_without_changes_is_refused():
+    refused(engine(), op("OP_INSTANCE_SET_PARAMS"), "no changes submitted")
+
+
+def test_modify_reports_and_records_parameters():
+    eng = engine()
+    result = eng.run(
+        op("OP_INSTANCE_SET_PARAMS", beparams={"vcpus": 2}, hvparams={"acpi": False})
+    )
+    assert result == [("hv/acpi", False), ("be/vcpus", 2)]
+    assert only_instance(eng).beparams == {"vcpus": 2}
+    eng.run(op("OP_INSTANCE_SET_PARAMS", beparams={"vcpus": "default"}))
+    assert only_instance(eng).beparams == {}
+
+
+def test_a_nic_is_added_changed_and_removed():
+    eng = engine()
+    eng.run(op("OP_INSTANCE_SET_PARAMS", nics=[["add", -1, {"name": "eth-a"}]]))
+    (nic,) = only_instance(eng).nics
+    assert nic.mac.startswith("aa:00:00")
+    eng.run(op("OP_INSTANCE_SET_PARAMS", nics=[["modify", "eth-a", {"link": "br9"}]]))
+    (changed,) = only_instance(eng).nics
+    assert (changed.mac, changed.uuid, changed.nicparams) == (
+        nic.mac,
+        nic.uuid,
+        {"link": "br9"},
+    )
+    eng.run(op("OP_INSTANCE_SET_PARAMS", nics=[["remove", 0, {}]]))
+    assert only_instance(eng).nics == ()
+
+
+def test_disks_are_added_renamed_detached_attached_and_removed():
+    eng = engine(instances=0)
+    eng.run(create(start=False))
+
+    def change(*mods):
+        request = op(
+            "OP_INSTANCE_SET_PARAMS",
+            instance_name="web1",
+            disks=[list(m) for m in mods],
+        )
+        return eng.run(request)
+
+    assert change(("add", -1, {"size": 2048})) == [("disk/1", "add:size=2048,mode=rw")]
+    change(("modify", 1, {"name": "data"}))
+    second = only_instance(eng).disks[1]
+    assert eng.snapshot.disks[second].name == "data"
+    change(("detach", 0, {}))
+    assert only_instance(eng).disks == (second,)
+    assert len(eng.snapshot.disks) == 2
+    assert eng.snapshot.disks[second].iv_name == "disk/0"
+    other = next(uuid for uuid in eng.snapshot.disks if uuid != second)
+    change(("attach", -1, {"uuid": other}))
+    assert only_instance(eng).disks == (second, other)
+    change(("remove", 0, {}))
+    assert only_instance(eng).disks == (other,)
+    assert list(eng.snapshot.disks) == [other]
+
+
+def test_modify_refuses_wrong_devices():
+    for mods, text in [
+        ({"nics": [["remove", 3, {}]]}, "has no nic 3, it has 0"),
+        ({"disks": [["remove", 0, {}]]}, "has no disk 0, it has 0"),
+        (
+            {"disks": [["add", -1, {"size": 1024}], ["add", -1, {"size": 1}]]},
+            "only one",
+        ),
+        ({"runtime_mem": 64}, "is not running"),
+        ({"offline": False}, "is not marked offline"),
+    ]:
+        refused(engine(), op("OP_INSTANCE_SET_PARAMS", **mods), text)
+
+
+def test_a_running_guest_is_told_of_a_new_nic():
+    eng = engine(instance_info=INFO)
+    result = eng.run(op("OP_INSTANCE_SET_PARAMS", nics=[["add", -1, {}]]))
+    assert ("nic/0", "hotplug:done") in result
+    ((_node, args),) = eng.rpc.called("hotplug_device")
+    assert args[1:3] == ("hotadd", "nic")
+
+
+def test_grow_refuses_to_shrink_and_records_the_new_size():
+    eng = engine(instances=0)
+    eng.run(create(start=False))
+    grow = {"OP_ID": "OP_INSTANCE_GROW_DISK", "instance_name": "web1", "disk": 0}
+    refused(eng, grow | {"amount": 512, "absolute": True}, "is 1024 MiB, shrinking to")
+    refused(eng, grow | {"disk": 4, "amount": 1}, "has no disk 4")
+    eng.run(grow | {"amount": 1024})
+    (disk,) = eng.snapshot.disks.values()
+    assert disk.size == 2048
+
+
+def test_rename_moves_name_paths_and_locks_both_names():
+    eng = engine(instances=0)
+    eng.run(create(start=False))
+    rename = {"OP_ID": "OP_INSTANCE_RENAME", "instance_name": "web1"}
+    assert eng.run(rename | {"new_name": "web2.example.com"}) == "web2.example.com"
+    (disk,) = eng.snapshot.disks.values()
+    assert "/web2.example.com/" in disk.logical_id[1]
+    ((_node, args),) = eng.rpc.called("file_storage_dir_rename")
+    assert args[0].endswith("web1.example.com")
+    assert args[1].endswith("web2.example.com")
+    refused(
+        eng, rename | {"instance_name": "web2", "new_name": "web2.example.com"}, "has"
+    )
+
+
+def test_reinstall_needs_a_stopped_instance_with_disks():
+    refused(engine(), op("OP_INSTANCE_REINSTALL"), "is marked up")
+    eng = engine(instances=0)
+    eng.run(create(start=False))
+    eng.run(op("OP_INSTANCE_REINSTALL", instance_name="web1", os_type="other"))
+    assert only_instance(eng).os == "other"
+    assert eng.rpc.called("instance_os_add")[0][1][1] is True
+    assert only_instance(eng).disks_active is False
+
+
+def test_query_data_speaks_of_state_and_disks():
+    eng = engine(
+        all_instances_info={"inst1.example.com": INFO}, blockdev_find={"dev_path": "/d"}
+    )
+    request = {"OP_ID": "OP_INSTANCE_QUERY_DATA", "instances": ["inst1"]}
+    data = eng.run(request)["inst1.example.com"]
+    assert (data["config_state"], data["run_state"]) == ("up", "up")
+    assert data["pnode"] == "node1.example.com"
+    static = eng.run(request | {"static": True})["inst1.example.com"]
+    assert static["run_state"] is None
+
+
+def test_the_console_is_described_by_the_node():
+    answer = {"inst1.example.com": {"kind": "ssh", "host": "node1"}}
+    eng = engine(instance_info=INFO, instance_console_info=answer)
+    assert eng.run(op("OP_INSTANCE_CONSOLE"))["kind"] == "ssh"
+    with pytest.raises(errors.OpExecError, match="is not running"):
+        engine().run(op("OP_INSTANCE_CONSOLE"))

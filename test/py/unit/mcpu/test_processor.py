@@ -1,0 +1,303 @@
+"""The phases of an opcode: order, locks, hooks, results, errors."""
+
+import threading
+
+import pytest
+
+from fakes import clusters
+from fakes.engine import Engine
+from fakes.jobs import FakeCallbacks
+from fakes.rpc import failure
+from ganeti import errors, opcodes
+from ganeti.cmdlib.base import ALL, LogicalUnit, SubmitJobs
+from ganeti.jqueue.executor import Canceled, LockTimeout
+from ganeti.locking import BGL, Level, Request
+
+DELAY = opcodes.TestDelay(duration=0.0)
+
+
+def unit(**members):
+    return {"OP_TEST_DELAY": type("Unit", (LogicalUnit,), members)}
+
+
+def noop(self):
+    return None
+
+
+def write_cluster(self):
+    with self.ctx.config.edit(self.ctx.owner) as edit:
+        edit.update(edit.snapshot.cluster.replace(candidate_pool_size=3))
+
+
+HOOKED = {
+    "HOOKS_PATH": "node-modify",
+    "HOOKS_TYPE": "NODE",
+    "execute": noop,
+    "hooks_env": lambda self: {"OP_TARGET": "x", "OFFLINE": None},
+    "hooks_nodes": lambda self: (
+        (clusters.node_uuid(1), clusters.node_uuid(2)),
+        (clusters.node_uuid(2),),
+    ),
+}
+
+
+def test_phases_run_in_order_and_everything_is_given_back():
+    seen = []
+
+    def note(word, value=None):
+        return lambda self, *a: (seen.append(word), value)[1]
+
+    def declare(self, level):
+        if level is Level.NODE:
+            assert self.ctx.locks.owned(Level.INSTANCE) == {"inst1.example.com"}
+            self.locks.names[Level.NODE] = ALL
+            self.locks.shared.add(Level.NODE)
+
+    def expand(self):
+        seen.append("expand")
+        self.locks.names[Level.INSTANCE] = ["inst1.example.com"]
+
+    engine = Engine(
+        clusters.snapshot(instances=1),
+        units=unit(
+            check_arguments=note("arguments"),
+            expand_names=expand,
+            declare_locks=declare,
+            check_prereq=note("prereq"),
+            execute=note("execute"),
+        ),
+    )
+    assert engine.run(DELAY) is None
+    assert seen == ["arguments", "expand", "prereq", "execute"]
+    assert [(row.level, row.shared) for row in engine.locks.requests] == [
+        (Level.CLUSTER, True),
+        (Level.INSTANCE, False),
+        (Level.NODE, True),
+    ]
+    assert engine.locks.is_idle()
+    assert engine.callbacks.is_started
+
+
+def test_locks_that_are_busy_end_the_attempt_with_nothing_held():
+    def expand(self):
+        self.locks.names[Level.NODE] = [clusters.node_uuid(1)]
+
+    engine = Engine(units=unit(expand_names=expand, execute=noop))
+
+    def hold_and_run():
+        engine.locks.acquire(Request(Level.CLUSTER, (BGL,), shared=True))
+        engine.locks.acquire(Request(Level.NODE, [clusters.node_uuid(1)]))
+        holding.set()
+        done.wait(10)
+        engine.locks.release_all()
+
+    holding, done = threading.Event(), threading.Event()
+    other = threading.Thread(target=hold_and_run)
+    other.start()
+    holding.wait(10)
+    try:
+        with pytest.raises(LockTimeout, match="node: "):
+            engine.run(DELAY, timeout_s=0)
+    finally:
+        done.set()
+        other.join()
+    assert engine.locks.is_idle()
+    assert not engine.callbacks.is_started
+
+
+def test_unknown_opcodes_are_named():
+    with pytest.raises(errors.OpCodeUnknown, match="OP_TEST_DELAY is not offered"):
+        Engine(units={}).run(DELAY)
+
+
+def test_unexpected_errors_become_execution_errors_without_a_traceback(caplog):
+    def broken(self):
+        raise ValueError("boom")
+
+    engine = Engine(units=unit(execute=broken))
+    with pytest.raises(errors.OpExecError, match="ValueError: boom") as info:
+        engine.run(DELAY)
+    assert "Traceback" not in str(info.value)
+    assert "Traceback" in caplog.text
+    assert engine.locks.is_idle()
+
+
+def test_a_result_of_the_wrong_shape_is_refused():
+    engine = Engine(units=unit(execute=lambda self: 7))
+    with pytest.raises(errors.OpResultError, match="OP_TEST_DELAY"):
+        engine.run(DELAY)
+
+
+def test_submitted_jobs_inherit_and_the_result_lists_them():
+    parent = opcodes.ClusterVerifyDisks(
+        priority=-10, debug_level=2, reason=[("gnt:user", "why", 1)]
+    )
+    child = opcodes.TestDelay(duration=1.0, reason=[("gnt:opcode", "c", 2)])
+    engine = Engine(
+        units={
+            "OP_CLUSTER_VERIFY_DISKS": type(
+                "Unit", (LogicalUnit,), {"execute": lambda self: SubmitJobs([[child]])}
+            )
+        }
+    )
+    assert engine.run(parent) == {"jobs": [[True, 101]]}
+    (((sent,)),) = engine.callbacks.submitted
+    assert sent.priority == -10
+    assert sent.debug_level == 2
+    assert sent.reason == [("gnt:user", "why", 1), ("gnt:opcode", "c", 2)]
+    assert sent.comment == "Submitted by OP_CLUSTER_VERIFY_DISKS"
+
+
+def test_hooks_get_the_documented_environment_in_both_phases():
+    engine = Engine(units=unit(**HOOKED), script={"hooks_runner": []})
+    engine.run(DELAY)
+    pre, post = engine.rpc.called("hooks_runner")[:2], engine.rpc.calls[-1]
+    assert [node for node, _ in pre] == [clusters.node_uuid(1), clusters.node_uuid(2)]
+    hook, phase, env = pre[0][1]
+    assert (hook, phase) == ("node-modify", "pre")
+    assert env == {
+        "PATH": "/sbin:/bin:/usr/sbin:/usr/bin",
+        "GANETI_HOOKS_VERSION": "2",
+        "GANETI_OP_CODE": "OP_TEST_DELAY",
+        "GANETI_DATA_DIR": "/var/lib/ganeti",
+        "GANETI_HOOKS_PHASE": "pre",
+        "GANETI_HOOKS_PATH": "node-modify",
+        "GANETI_OBJECT_TYPE": "NODE",
+        "GANETI_CLUSTER": "cluster1.example.com",
+        "GANETI_MASTER": "node1.example.com",
+        "GANETI_OP_TARGET": "x",
+        "GANETI_OFFLINE": "None",
+    }
+    hook, phase, env = post[2]
+    assert (hook, phase) == ("node-modify", "post")
+    assert env["GANETI_OP_TARGET"] == env["GANETI_POST_OP_TARGET"] == "x"
+
+
+def test_a_failing_pre_hook_aborts_and_names_node_script_and_output():
+    rows = {
+        clusters.node_uuid(1): [["node-modify-pre.d/ok", 2, ""]],
+        clusters.node_uuid(2): [["node-modify-pre.d/no", 1, "go away"]],
+    }
+    done = []
+    engine = Engine(
+        units=unit(**{**HOOKED, "execute": lambda self: done.append(1)}),
+        script={"hooks_runner": lambda node, args: rows[node]},
+    )
+    with pytest.raises(errors.HooksAbort) as info:
+        engine.run(DELAY)
+    assert info.value.args == (
+        [[clusters.node_uuid(2), "node-modify-pre.d/no", "go away"]],
+    )
+    assert not done
+
+
+def test_pre_hooks_that_no_node_answers_fail_and_one_silent_node_is_a_warning():
+    engine = Engine(units=unit(**HOOKED), script={"hooks_runner": failure("gone")})
+    with pytest.raises(errors.HooksFailure, match="gone"):
+        engine.run(DELAY)
+    engine.rpc.script["hooks_runner"] = lambda node, args: (
+        failure("gone") if node == clusters.node_uuid(2) else []
+    )
+    engine.run(DELAY)
+    assert engine.callbacks.text().count("did not answer: gone") == 2
+
+
+def test_failing_post_hooks_only_warn():
+    engine = Engine(
+        units=unit(**HOOKED),
+        script={
+            "hooks_runner": lambda node, args: (
+                [["node-modify-post.d/s", 1, "bad"]] if args[1] == "post" else []
+            )
+        },
+    )
+    engine.run(DELAY)
+    assert " - WARNING: hook node-modify-post.d/s failed" in engine.callbacks.text()
+
+
+def test_dry_run_ends_after_the_pre_hooks():
+    done = []
+    engine = Engine(
+        units=unit(**{**HOOKED, "execute": lambda self: done.append(1)}),
+        script={"hooks_runner": []},
+    )
+    assert engine.run(DELAY.replace(dry_run=True)) is None
+    assert not done
+    assert {args[1] for _, args in engine.rpc.called("hooks_runner")} == {"pre"}
+
+
+def test_the_config_update_hook_runs_after_writes_even_failed_ones(tmp_path):
+    root = tmp_path / "n1"
+    (root / "etc/ganeti/hooks/config-update-post.d").mkdir(parents=True)
+
+    def write_and_fail(self):
+        write_cluster(self)
+        raise errors.OpExecError("later")
+
+    engine = Engine(units=unit(execute=write_and_fail), root=str(root))
+    with pytest.raises(errors.OpExecError, match="later"):
+        engine.run(DELAY)
+    ((node, args),) = engine.rpc.called("hooks_runner")
+    assert node == clusters.node_uuid(1)
+    assert args[:2] == ("config-update", "post")
+    assert args[2]["GANETI_HOOKS_PATH"] == "config-update"
+    engine.units = unit(execute=noop)
+    engine.run(DELAY)
+    assert engine.rpc.called("hooks_runner") == []
+
+
+def test_without_scripts_on_the_master_nothing_is_asked():
+    engine = Engine(units=unit(execute=write_cluster))
+    engine.run(DELAY)
+    assert engine.rpc.calls == []
+
+
+def test_locks_of_objects_that_were_not_added_are_dropped():
+    def expand(self):
+        self.locks.add[Level.INSTANCE] = ["new.example.com"]
+
+    engine = Engine(units=unit(expand_names=expand, execute=noop))
+    engine.run(DELAY)
+    assert engine.locks.removed == [(Level.INSTANCE, ("new.example.com",))]
+    assert engine.locks.names(Level.INSTANCE) == set()
+
+
+def test_a_canceled_job_does_not_start():
+    engine = Engine(units=unit(execute=noop))
+    callbacks = FakeCallbacks()
+    callbacks.is_canceled = True
+    with pytest.raises(Canceled):
+        engine.run(DELAY, callbacks=callbacks)
+    assert engine.locks.is_idle()
+
+
+def test_checks_that_need_more_opportunistic_locks_are_tried_again_before_running():
+    def expand(self):
+        self.locks.names[Level.NODE] = ALL
+        self.locks.opportunistic.add(Level.NODE)
+
+    def check(self):
+        raise self.prereq("full", "temp_insufficient_resources")
+
+    engine = Engine(units=unit(expand_names=expand, check_prereq=check))
+    with pytest.raises(LockTimeout, match="full"):
+        engine.run(DELAY)
+    assert not engine.callbacks.is_started
+    with pytest.raises(errors.OpPrereqError, match="full"):
+        engine.run(DELAY, timeout_s=None)
+
+
+def test_members_of_lock_levels_follow_the_configuration():
+    new = clusters.node(9)
+
+    def add(self):
+        with self.ctx.config.edit(self.ctx.owner) as edit:
+            edit.add_node(new)
+            edit.remove_node(clusters.node_uuid(3))
+
+    engine = Engine(units=unit(EXCLUSIVE=True, execute=add))
+    engine.run(DELAY)
+    nodes = {clusters.node_uuid(n) for n in (1, 2, 9)}
+    assert engine.locks.names(Level.NODE) == nodes
+    assert engine.locks.names(Level.NODE_RES) == nodes
+    assert engine.locks.is_idle()
