@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.cluster.config_query import ClusterConfigQuery
 from ganeti.cmdlib.cluster.destroy import ClusterDestroy
 from ganeti.cmdlib.cluster.master_address import (
     ClusterActivateMasterIp,
@@ -17,6 +18,8 @@ from ganeti.cmdlib.node.add import NodeAdd
 from ganeti.cmdlib.node.powercycle import NodePowercycle
 from ganeti.cmdlib.node.remove import NodeRemove
 from ganeti.cmdlib.node.set_params import NodeSetParams
+from ganeti.cmdlib.os.diagnose import ExtStorageDiagnose, OsDiagnose
+from ganeti.cmdlib.query.query import Query, QueryFields
 from ganeti.cmdlib.tags.change import TagsDel, TagsSet
 from ganeti.cmdlib.tags.get import TagsGet
 from ganeti.cmdlib.tags.search import TagsSearch
@@ -28,16 +31,21 @@ from ganeti.cmdlib.test.osparams import TestOsParams
 UNITS: Final[dict[str, type[LogicalUnit[Any]]]] = {
     **INSTANCE_UNITS,
     "OP_CLUSTER_ACTIVATE_MASTER_IP": ClusterActivateMasterIp,
+    "OP_CLUSTER_CONFIG_QUERY": ClusterConfigQuery,
     "OP_CLUSTER_DEACTIVATE_MASTER_IP": ClusterDeactivateMasterIp,
     "OP_CLUSTER_DESTROY": ClusterDestroy,
     "OP_CLUSTER_POST_INIT": ClusterPostInit,
     "OP_CLUSTER_QUERY": ClusterQuery,
     "OP_CLUSTER_REDIST_CONF": ClusterRedistConf,
     "OP_CLUSTER_RENAME": ClusterRename,
+    "OP_EXT_STORAGE_DIAGNOSE": ExtStorageDiagnose,
     "OP_NODE_ADD": NodeAdd,
     "OP_NODE_POWERCYCLE": NodePowercycle,
     "OP_NODE_REMOVE": NodeRemove,
     "OP_NODE_SET_PARAMS": NodeSetParams,
+    "OP_OS_DIAGNOSE": OsDiagnose,
+    "OP_QUERY": Query,
+    "OP_QUERY_FIELDS": QueryFields,
     "OP_TAGS_DEL": TagsDel,
     "OP_TAGS_GET": TagsGet,
     "OP_TAGS_SEARCH": TagsSearch,
