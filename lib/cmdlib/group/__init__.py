@@ -1,0 +1,1 @@
+"""Logical units of node groups."""
