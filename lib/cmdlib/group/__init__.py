@@ -1,1 +1,1 @@
-"""Logical units of node groups."""
+"""Logical units about node groups."""
