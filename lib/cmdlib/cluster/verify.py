@@ -33,12 +33,11 @@ class ClusterVerify(LogicalUnit[opcodes.ClusterVerify]):
                     )
                 ]
             )
-        jobs.extend([self._group(name, len(jobs) + at)] for at, name in self._numbered)
+        jobs.extend(
+            [self._group(name, distance)]
+            for distance, name in enumerate(self.groups, start=1)
+        )
         return SubmitJobs(jobs)
-
-    @property
-    def _numbered(self) -> list[tuple[int, str]]:
-        return list(enumerate(self.groups))
 
     def _group(self, name: str, distance: int) -> opcodes.Opcode:
         return opcodes.ClusterVerifyGroup(
