@@ -39,8 +39,8 @@ class Jobs(Protocol):
     def job(self, job_id: int) -> "jqueue.Job | None":
         """Return a job, live or archived."""
 
-    def jobs(self) -> Iterable["jqueue.Job"]:
-        """Return the live jobs."""
+    def jobs(self, *, with_logs: bool = True) -> Iterable["jqueue.Job"]:
+        """Return the live jobs; reading their logs may be saved."""
 
     def archived_jobs(self) -> Iterable["jqueue.Job"]:
         """Return the archived jobs."""

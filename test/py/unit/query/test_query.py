@@ -477,7 +477,7 @@ class Jobs:
         found = [j for j in (*self._jobs, *self._archived) if j.id == job_id]
         return found[0] if found else None
 
-    def jobs(self):
+    def jobs(self, *, with_logs=True):
         return self._jobs
 
     def archived_jobs(self):
