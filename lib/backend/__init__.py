@@ -16,6 +16,7 @@ _MODULES = (
     "instances",
     "migration",
     "os_scripts",
+    "ssh_keys",
     "storage_units",
 )
 

@@ -13,8 +13,11 @@ from ganeti.cmdlib.cluster.post_init import ClusterPostInit
 from ganeti.cmdlib.cluster.query import ClusterQuery
 from ganeti.cmdlib.cluster.redist import ClusterRedistConf
 from ganeti.cmdlib.cluster.rename import ClusterRename
+from ganeti.cmdlib.group.evacuate import GroupEvacuate
 from ganeti.cmdlib.instance.units import UNITS as INSTANCE_UNITS
 from ganeti.cmdlib.node.add import NodeAdd
+from ganeti.cmdlib.node.evacuate import NodeEvacuate
+from ganeti.cmdlib.node.migrate import NodeMigrate
 from ganeti.cmdlib.node.powercycle import NodePowercycle
 from ganeti.cmdlib.node.remove import NodeRemove
 from ganeti.cmdlib.node.set_params import NodeSetParams
@@ -39,7 +42,10 @@ UNITS: Final[dict[str, type[LogicalUnit[Any]]]] = {
     "OP_CLUSTER_REDIST_CONF": ClusterRedistConf,
     "OP_CLUSTER_RENAME": ClusterRename,
     "OP_EXT_STORAGE_DIAGNOSE": ExtStorageDiagnose,
+    "OP_GROUP_EVACUATE": GroupEvacuate,
     "OP_NODE_ADD": NodeAdd,
+    "OP_NODE_EVACUATE": NodeEvacuate,
+    "OP_NODE_MIGRATE": NodeMigrate,
     "OP_NODE_POWERCYCLE": NodePowercycle,
     "OP_NODE_REMOVE": NodeRemove,
     "OP_NODE_SET_PARAMS": NodeSetParams,
