@@ -1,8 +1,8 @@
 """From a LUXI request to a typed function and back.
 
-A method is a function of the `World` and of its typed arguments, registered under its
-wire name. It returns its result, or a `Later` for what is not known yet. It runs in
-the event loop's thread and must not block.
+A method is a function of the `World` and of its typed arguments in documented order,
+registered under its wire name. It returns its result, or a `Later` for what is not
+known yet. It runs in the event loop's thread and must not block.
 """
 
 import dataclasses
@@ -123,7 +123,7 @@ def answer(world: World, call: Call) -> None:
         return
     try:
         arguments = msgspec.convert(call.args, found.arguments)
-        result = found.function(world, *msgspec.structs.astuple(arguments))
+        result = found.function(world, **msgspec.structs.asdict(arguments))
     except (Malformed, msgspec.ValidationError) as err:
         call.reject(f"Failed to parse request: {call.method}: {err}")
         return
@@ -151,6 +151,6 @@ def _done(call: Call, later: Later, future: "Future[Any]") -> None:
         call.reject(f"Failed to parse request: {call.method}: {err}")
     except errors.GenericError as err:
         call.fail(err)
-    except Exception as err:
+    except Exception as err:  # noqa: BLE001 - logged
         _log.exception("luxi: %s failed", call.method)
         call.fail(errors.GenericError(f"{type(err).__name__}: {err}"))

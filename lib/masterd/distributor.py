@@ -157,7 +157,7 @@ class Distributor:
             if not wanting:
                 return set()
             answers = self._rpc.call(_PROCEDURE, wanting, [values])
-        except Exception:
+        except Exception:  # noqa: BLE001 - logged
             _log.exception("ssconf: nothing was written")
             return {"all"}
         failed = set()

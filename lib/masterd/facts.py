@@ -5,6 +5,7 @@ import functools
 from collections.abc import Iterator
 
 from ganeti import jqueue, query
+from ganeti.locking import LockInfo
 from ganeti.masterd.calls import World
 from ganeti.query import clusterinfo
 from ganeti.utils import files
@@ -12,7 +13,6 @@ from ganeti.utils import files
 #: File whose content says until when watchers rest.
 _PAUSE_FILE = "watcher.pause"
 _PAUSE_MODE = 0o644
-_ARCHIVE = "archive"
 
 
 def pause_path(world: World) -> str:
@@ -42,7 +42,6 @@ class _Jobs:
 
     def __init__(self, world: World) -> None:
         self._queue = world.queue
-        self._store = world.store
 
     def job(self, job_id: int) -> "jqueue.Job | None":
         return self._queue.job(job_id)
@@ -51,8 +50,8 @@ class _Jobs:
         return self._queue.jobs(with_logs=with_logs)
 
     def archived_jobs(self) -> "Iterator[jqueue.Job]":
-        for key, _data in self._store.scan(_ARCHIVE):
-            job = self._queue.job(int(key))
+        for job_id in self._queue.archived_ids():
+            job = self._queue.job(job_id)
             if job is not None:
                 yield job
 
@@ -68,12 +67,26 @@ def cluster_facts(world: World) -> query.ClusterFacts:
     )
 
 
+def _locks(world: World) -> list[LockInfo]:
+    """Return the locks in use, and the jobs that other jobs wait for."""
+    jobs = [
+        LockInfo(f"job/{job_id}", None, (), (("job", _job_names(waiting)),))
+        for job_id, waiting in world.queue.dependencies()
+        if waiting
+    ]
+    return [*jobs, *world.locks.lock_info()]
+
+
+def _job_names(ids: list[int]) -> tuple[str, ...]:
+    return tuple(f"Job{job_id}" for job_id in ids)
+
+
 def sources(world: World) -> query.Sources:
     """Return what queries are answered from now."""
     return query.Sources(
         world.config.snapshot(),
         rpc=world.rpc,
         jobs=_Jobs(world),
-        locks=world.locks.lock_info,
+        locks=functools.partial(_locks, world),
         facts=functools.partial(cluster_facts, world),
     )

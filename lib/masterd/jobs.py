@@ -89,6 +89,7 @@ def set_drain_flag(world: World, flag: bool) -> Later:
 @method("WaitForJobChange")
 def wait_for_job_change(
     world: World,
+    *,
     job_id: JobId,
     fields: list[str],
     previous: Any = None,

@@ -6,17 +6,19 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, cast
 
-from ganeti import config, errors, jqueue, locking, mcpu, rpc
+from ganeti import config, errors, jqueue, locking, mcpu, query
 from ganeti.clock import Clock
 from ganeti.cmdlib.units import UNITS
+from ganeti.jqueue.documents import Documents
 from ganeti.locking import Level
 from ganeti.luxi.server import Server
 from ganeti.masterd import calls, jobs, queries, settings
 from ganeti.masterd.distributor import Distributor
 from ganeti.objects import Snapshot
 from ganeti.pathutils import Paths
+from ganeti.rpc import Runner, Target
 from ganeti.store import Store
 from ganeti.utils import netutils
 
@@ -43,15 +45,17 @@ class Doors:
         paths: files of the master.
         lookup_host: name -> (full name, addresses).
         tcp_ping: (address, port, own address or None) -> is something served there.
+        rpc_at: reaches nodes that are not in the configuration yet.
         on_deposed: called when another master has taken over.
     """
 
     store: Store
-    rpc: rpc.Runner
+    rpc: Runner
     clock: Clock
     paths: Paths
     lookup_host: Callable[[str], tuple[str, Sequence[str]]]
     tcp_ping: Callable[[str, int, str | None], bool]
+    rpc_at: Callable[[Sequence[Target]], Runner]
     on_deposed: Callable[[], None]
 
 
@@ -101,9 +105,16 @@ def build(doors: Doors) -> Service:
     """
     cfg = config.Config(doors.store, doors.clock)
     locks = locking.LockManager(doors.clock, lock_members(cfg.snapshot()))
-    processor = mcpu.Processor(_engine_doors(doors, cfg, locks), UNITS)
+    # Opcodes may ask queries, whose sources include the queue that runs opcodes.
+    made: list[calls.World] = []
+
+    def sources() -> query.Sources:
+        return made[0].sources()
+
+    processor = mcpu.Processor(_engine_doors(doors, cfg, locks, sources), UNITS)
     queue = jqueue.JobQueue(
-        doors.store,
+        # The queue's documents are the store's, known to it by their own name.
+        cast("Documents", doors.store),
         processor,
         doors.clock,
         jqueue.Settings(on_failure=lambda err: _on_failure(doors, err)),
@@ -120,6 +131,7 @@ def build(doors: Doors) -> Service:
         quick=ThreadPoolExecutor(_QUICK_THREADS, "query"),
         slow=ThreadPoolExecutor(_SLOW_THREADS, "live-query"),
     )
+    made.append(world)
     distributor = Distributor(
         doors.store, doors.rpc, config.ssconf_values, wake_queue=queue.poke
     )
@@ -127,7 +139,10 @@ def build(doors: Doors) -> Service:
 
 
 def _engine_doors(
-    doors: Doors, cfg: config.Config, locks: locking.LockManager
+    doors: Doors,
+    cfg: config.Config,
+    locks: locking.LockManager,
+    sources: Callable[[], query.Sources],
 ) -> mcpu.Doors:
     return mcpu.Doors(
         config=cfg,
@@ -137,6 +152,8 @@ def _engine_doors(
         locks=locks,
         lookup_host=doors.lookup_host,
         tcp_ping=doors.tcp_ping,
+        rpc_at=doors.rpc_at,
+        query_sources=sources,
     )
 
 

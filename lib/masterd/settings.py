@@ -66,6 +66,7 @@ def _check_uuid(text: str) -> None:
 @method("ReplaceFilter")
 def replace_filter(
     world: World,
+    *,
     key: str | None,
     priority: int,
     predicates: list[Any],
