@@ -270,10 +270,10 @@ def _set_up_log(
 def _watch_signals(control: Control) -> None:
     """Turn signals into events; a second request to stop ends the process."""
 
-    def on_stop(number: int, _frame: types.FrameType | None) -> None:
+    def on_stop(_number: int, _frame: types.FrameType | None) -> None:
         for again in (signal.SIGTERM, signal.SIGINT):
             signal.signal(again, _exit_now)
-        _log.info("stopping on signal %d", number)
+        # No logging here: the signal may have come in the middle of it.
         control.ask_stop()
 
     def on_hangup(_number: int, _frame: types.FrameType | None) -> None:
@@ -292,6 +292,7 @@ def _serve(control: Control, handler: log.LogFileHandler | None) -> int:
     while True:
         event, code = control.next_event()
         if event == "stop":
+            _log.info("stopping")
             return code
         if handler is not None:
             try:
