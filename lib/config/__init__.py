@@ -6,6 +6,7 @@
 from ganeti.config import candidates
 from ganeti.config.config import Config
 from ganeti.config.edit import Edit
+from ganeti.config.initial import initial_changes
 from ganeti.config.pool import AddressPool
 
-__all__ = ["AddressPool", "Config", "Edit", "candidates"]
+__all__ = ["AddressPool", "Config", "Edit", "candidates", "initial_changes"]

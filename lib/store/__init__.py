@@ -9,6 +9,9 @@ from ganeti.store.base import (
     Done,
     Store,
 )
+from ganeti.store.follower import Follower
+from ganeti.store.replica import Replica
+from ganeti.store.sqlite import open_master
 
 __all__ = [
     "DOCUMENT_TABLES",
@@ -17,5 +20,8 @@ __all__ = [
     "ChangeSet",
     "Document",
     "Done",
+    "Follower",
+    "Replica",
     "Store",
+    "open_master",
 ]

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from ganeti.objects import Snapshot
-from ganeti.store.base import Change
+
+#: Table, key, and the stored form or None for a removed row.
+Row = tuple[str, str, bytes | None]
 
 
 class Group(NamedTuple):
@@ -22,7 +24,7 @@ class Group(NamedTuple):
         parent: digest of the history before, see `chain`.
         digest: digest of the history with this group.
         payload: the changes, see `ganeti.store.wire`.
-        changes: the same as values; empty in groups that were read back.
+        rows: the same in stored form; None in groups that were read back.
     """
 
     base: int
@@ -31,7 +33,7 @@ class Group(NamedTuple):
     parent: bytes
     digest: bytes
     payload: bytes
-    changes: Sequence[Change] = ()
+    rows: Sequence[Row] | None = None
 
 
 class State(NamedTuple):

@@ -32,11 +32,15 @@ RECENT: Final = 256
 class Copies(Protocol):
     """The copies on master candidates, as the engine sees them."""
 
-    def start(self, snapshot: Snapshot, digest: bytes) -> None:
+    def start(self, snapshot: Snapshot) -> None:
         """Begin to bring candidates up to the present state."""
 
     def send(self, group: Group) -> None:
-        """Send a group to the candidates that are up to date; returns at once."""
+        """Send a group to the candidates that are up to date; returns at once.
+
+        Raises:
+            TermError: a candidate knows a newer master.
+        """
 
     def disown(self, group: Group) -> None:
         """Take back a group that did not become durable here."""
@@ -136,7 +140,7 @@ class Engine:
         )
         self._is_closed = False
         if copies is not None:
-            copies.start(self._durable, self._digest)
+            copies.start(self._durable)
         self._thread = threading.Thread(
             target=self._run, name="store-committer", daemon=True
         )
@@ -190,7 +194,7 @@ class Engine:
             ChangeSet(
                 group.revision,
                 group.term,
-                wire.to_changes(wire.decode_rows(group.payload)),
+                wire.to_changes(wire.rows_of(group)),
             )
             for group in groups
         ]
@@ -278,7 +282,8 @@ class Engine:
             request.finish(None)
 
     def _write(self, changes: list[Change], staged: Snapshot) -> None:
-        payload = wire.encode_rows(wire.rows(changes))
+        rows = wire.rows(changes)
+        payload = wire.encode_rows(rows)
         group = Group(
             self._durable.revision,
             staged.revision,
@@ -286,7 +291,7 @@ class Engine:
             self._digest,
             chain(self._digest, payload),
             payload,
-            changes,
+            rows,
         )
         if self._copies is not None:
             self._copies.send(group)
@@ -299,13 +304,13 @@ class Engine:
         self._digest = group.digest
         if self._copies is not None:
             self._copies.wait(group)
-        self._publish(group, staged)
+        self._publish(group, changes, staged)
 
-    def _publish(self, group: Group, staged: Snapshot) -> None:
+    def _publish(self, group: Group, changes: list[Change], staged: Snapshot) -> None:
         before = self._durable
         with self._news:
             self._durable = staged
-            change_set = ChangeSet(group.revision, group.term, group.changes)
+            change_set = ChangeSet(group.revision, group.term, changes)
             self._recent.append((group.base, change_set))
             self._news.notify_all()
         if self._copies is not None and before.nodes is not staged.nodes:

@@ -50,12 +50,12 @@ class MemoryBackend:
                 raise errors.TermError(
                     f"store: term {group.term} is over, now is term {self._term}"
                 )
-            for table, key, data in wire.decode_rows(group.payload):
+            for table, key, data in wire.rows_of(group):
                 if data is None:
                     self._rows[table].pop(key, None)
                 else:
                     self._rows[table][key] = data
-            self._log.append(group._replace(changes=()))
+            self._log.append(group._replace(rows=None))
             self._revision, self._digest = group.revision, group.digest
 
     def read(self, table: str, key: str) -> bytes | None:

@@ -13,10 +13,8 @@ import msgspec
 
 from ganeti import errors, objects
 from ganeti.objects import TABLES, Update
-from ganeti.store.backend import Group
+from ganeti.store.backend import Group, Row
 from ganeti.store.base import DOCUMENT_TABLES, Change, Document
-
-Row = tuple[str, str, bytes | None]
 
 _KNOWN: Final = frozenset((*TABLES, *DOCUMENT_TABLES))
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -32,16 +30,18 @@ class Copy(msgspec.Struct, frozen=True, array_like=True):
     rows: list[Row]
 
 
-class _Wire(msgspec.Struct, frozen=True, array_like=True):
-    base: int
-    revision: int
-    term: int
-    parent: bytes
-    payload: bytes
+class Batch(msgspec.Struct, frozen=True, array_like=True):
+    """Groups in order, each building on the one before.
+
+    ``extra`` are rows of the archive, which are copied without a revision.
+    """
+
+    groups: list[tuple[int, int, int, bytes, bytes, bytes]]
+    extra: list[Row] = []
 
 
 _copy_decoder: Final = msgspec.msgpack.Decoder(Copy)
-_wire_decoder: Final = msgspec.msgpack.Decoder(_Wire)
+_batch_decoder: Final = msgspec.msgpack.Decoder(Batch)
 
 
 def rows(changes: Iterable[Change]) -> list[Row]:
@@ -93,12 +93,24 @@ def to_change(table: str, key: str, data: bytes | None) -> Change:
     return Update(table, key, None if data is None else objects.decode(cls, data))
 
 
-def encode_group(group: Group) -> str:
+def rows_of(group: Group) -> Sequence[Row]:
+    """Return the rows of a group. Raises StorageError."""
+    return decode_rows(group.payload) if group.rows is None else group.rows
+
+
+def encode_batch(groups: Sequence[Group], extra: Sequence[Row] = ()) -> str:
     """Return the text that goes to a candidate."""
-    packed = _encoder.encode(
-        _Wire(group.base, group.revision, group.term, group.parent, group.payload)
-    )
+    packed = _encoder.encode(Batch([group[:6] for group in groups], list(extra)))
     return base64.b64encode(packed).decode("ascii")
+
+
+def decode_batch(text: str | bytes) -> tuple[list[Group], list[Row]]:
+    """Return what `encode_batch` wrote. Raises StorageError."""
+    try:
+        batch = _batch_decoder.decode(base64.b64decode(text, validate=True))
+    except (ValueError, msgspec.DecodeError) as err:
+        raise errors.StorageError(f"change-set: {err}") from err
+    return [Group(*fields) for fields in batch.groups], batch.extra
 
 
 def encode_copy(copy: bytes) -> str:
@@ -109,14 +121,6 @@ def encode_copy(copy: bytes) -> str:
 def pack_copy(copy: Copy) -> bytes:
     """Return a copy as bytes."""
     return _encoder.encode(copy)
-
-
-def decode_wire(text: str | bytes) -> _Wire:
-    """Return what `encode_group` wrote. Raises StorageError."""
-    try:
-        return _wire_decoder.decode(base64.b64decode(text, validate=True))
-    except (ValueError, msgspec.DecodeError) as err:
-        raise errors.StorageError(f"change-set: {err}") from err
 
 
 def decode_copy(text: str | bytes) -> Copy:

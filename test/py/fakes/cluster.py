@@ -41,7 +41,7 @@ def make_id(kind, number):
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{kind}{number}.example.com"))
 
 
-def big(nodes, instances):
+def big(nodes, instances, candidates=3):
     """Return the updates of a cluster with so many nodes and plain instances."""
     base = example()
     template = next(iter(base.nodes.values()))
@@ -54,7 +54,7 @@ def big(nodes, instances):
             base.cluster.replace(
                 master_node=make_id("node", 0),
                 candidate_certs={},
-                candidate_pool_size=3,
+                candidate_pool_size=candidates,
             ),
         ),
         *(Update("nodegroups", key, item) for key, item in base.nodegroups.items()),
@@ -65,7 +65,7 @@ def big(nodes, instances):
             name=f"node{number}.example.com",
             primary_ip=f"192.0.2.{number}" if number < 250 else f"198.51.100.{number}",
             secondary_ip=f"192.0.2.{number}",
-            master_candidate=number < 3,
+            master_candidate=number < candidates,
         )
         found.append(Update("nodes", node.uuid, node))
     for number in range(instances):

@@ -6,19 +6,25 @@ import pytest
 
 from fakes import cluster, store
 from ganeti import errors
+from ganeti.clock import SystemClock
 from ganeti.objects import Update
-from ganeti.store import Document
+from ganeti.store import Document, open_master
 
 
-@pytest.fixture(params=["memory"])
+@pytest.fixture(params=["memory", "sqlite"])
 def opener(request, tmp_path):
     """Return a function that opens the same store again."""
     backend = store.MemoryBackend()
     opened = []
 
     def open_store(**options):
-        opened.append(store.open_memory(backend, **options))
-        return opened[-1]
+        if request.param == "memory":
+            found = store.open_memory(backend, **options)
+        else:
+            path = str(tmp_path / "store.db")
+            found = open_master(path, replicate=None, clock=SystemClock(), **options)
+        opened.append(found)
+        return found
 
     yield open_store
     for item in opened:

@@ -1,0 +1,409 @@
+"""The SQLite file: one node's records, documents, change log and state.
+
+The same layout serves the master, the copies on candidates and followers; what a
+node may do with its file is decided by the modules that use this one. Not
+thread-safe, except that different `Database` objects may share a file.
+"""
+
+import collections
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from ganeti import errors
+from ganeti.objects import TABLES, Snapshot, Update
+from ganeti.store import wire
+from ganeti.store.backend import NO_HISTORY, Group, Row, chain
+from ganeti.store.base import DOCUMENT_TABLES
+
+#: Layout of the tables; a file of another version is refused.
+SCHEMA_VERSION: Final = 1
+#: Marks the file as ours ("gnti").
+APPLICATION_ID: Final = 0x676E7469
+#: Newest change-sets kept for followers and for candidates that fell behind.
+LOG_BYTES: Final = 16 * 1024 * 1024
+#: How long another process may hold the file before we give up, in seconds.
+BUSY_TIMEOUT_S: Final = 10.0
+#: Rows fetched at once by `Database.scan`; a long read would keep the WAL growing.
+SCAN_ROWS: Final = 256
+FILE_MODE: Final = 0o640
+
+#: Documents that a copy holds; the archive comes with change-sets only.
+COPIED: Final = (*TABLES, "jobs", "joblogs", "meta")
+_ALL: Final = (*TABLES, *DOCUMENT_TABLES)
+_STATE = "revision, term, digest"
+_GROUP = "base, revision, term, parent, digest, payload"
+
+
+class Position(NamedTuple):
+    """Where a file stands: revision, highest term seen, digest of the history."""
+
+    revision: int
+    term: int
+    digest: bytes
+
+
+@contextlib.contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Turn SQLite's errors into StorageError, those of damage included."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as err:
+        raise errors.StorageError(f"{path}: {err}") from err
+
+
+class Database:
+    """An open file. Methods raise StorageError when the disk fails."""
+
+    def __init__(self, path: str, *, create: bool, check: bool = False) -> None:
+        """Open the file.
+
+        Args:
+            path: of the file; its directory exists.
+            create: make it if it is missing.
+            check: look for damage in all pages.
+
+        Raises:
+            ConfigurationError: missing, damaged, or of another version.
+            StorageError: the disk failed.
+        """
+        self.path = path
+        self._inode = 0
+        if not create and not os.path.exists(path):
+            raise errors.ConfigurationError(f"{path}: there is no such database")
+        with translated(path):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
+            self._db = sqlite3.connect(
+                path,
+                timeout=BUSY_TIMEOUT_S,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=64,
+            )
+        try:
+            self._inode = os.stat(path).st_ino
+            self._prepare(check)
+            self._log = self._read_log_sizes()
+            self._log_bytes = sum(size for _revision, size in self._log)
+        except sqlite3.DatabaseError as err:
+            self._db.close()
+            if isinstance(err, sqlite3.OperationalError):
+                raise errors.StorageError(f"{path}: {err}") from err
+            raise errors.ConfigurationError(f"{path}: damaged: {err}") from err
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _prepare(self, check: bool) -> None:
+        pragma = self._pragma
+        pragma("journal_mode = WAL")
+        pragma("synchronous = FULL")
+        pragma("wal_autocheckpoint = 2000")
+        version, marker = pragma("user_version"), pragma("application_id")
+        if (version, marker) == (0, 0) and pragma("schema_version") == 0:
+            self._create()
+            return
+        if marker != APPLICATION_ID:
+            raise errors.ConfigurationError(f"{self.path}: not a store of Ganeti")
+        if version != SCHEMA_VERSION:
+            raise errors.ConfigurationError(
+                f"{self.path}: wanted version {SCHEMA_VERSION}, found {version}"
+            )
+        if check and (text := pragma("quick_check(1)")) != "ok":
+            raise errors.ConfigurationError(f"{self.path}: damaged: {text}")
+
+    def _pragma(self, text: str) -> int | str | None:
+        row = self._db.execute(f"PRAGMA {text}").fetchone()
+        return None if row is None else row[0]
+
+    def _create(self) -> None:
+        with self.transaction():
+            if self._pragma("schema_version") != 0:
+                return  # another process was faster
+            for table in _ALL:
+                self._db.execute(
+                    f"CREATE TABLE {table} (key TEXT PRIMARY KEY, data BLOB NOT NULL)"
+                    f" WITHOUT ROWID"
+                )
+            self._db.execute(
+                "CREATE TABLE changelog (revision INTEGER PRIMARY KEY, base INTEGER"
+                " NOT NULL, term INTEGER NOT NULL, parent BLOB NOT NULL, digest BLOB"
+                " NOT NULL, payload BLOB NOT NULL)"
+            )
+            self._db.execute(
+                "CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 0),"
+                " revision INTEGER NOT NULL, term INTEGER NOT NULL,"
+                " digest BLOB NOT NULL)"
+            )
+            self._db.execute("INSERT INTO state VALUES (0, 0, 0, ?)", (NO_HISTORY,))
+            self._pragma(f"application_id = {APPLICATION_ID}")
+            self._pragma(f"user_version = {SCHEMA_VERSION}")
+
+    def _read_log_sizes(self) -> collections.deque[tuple[int, int]]:
+        return collections.deque(
+            self._db.execute(
+                "SELECT revision, length(payload) FROM changelog ORDER BY revision"
+            )
+        )
+
+    def close(self) -> None:
+        """Close the file."""
+        with translated(self.path):
+            self._db.close()
+
+    def is_gone(self) -> bool:
+        """Tell whether the file was removed or replaced since it was opened."""
+        try:
+            return os.stat(self.path).st_ino != self._inode
+        except OSError:
+            return True
+
+    # Reading
+    def position(self) -> Position:
+        """Return revision, term and digest."""
+        with translated(self.path):
+            return Position(*self._db.execute(f"SELECT {_STATE} FROM state").fetchone())
+
+    def data_version(self) -> int:
+        """Return a number that differs after other connections have written."""
+        with translated(self.path):
+            return int(self._db.execute("PRAGMA data_version").fetchone()[0])
+
+    def load(self) -> tuple[Snapshot, Position]:
+        """Return all records, and where the file is.
+
+        Raises:
+            ConfigurationError: a record cannot be read.
+        """
+        with self.reading():
+            position = self.position()
+            updates = [
+                change
+                for table in TABLES
+                for row in self._db.execute(f"SELECT key, data FROM {table}")
+                if isinstance(change := wire.to_change(table, *row), Update)
+            ]
+        snapshot = Snapshot().apply(
+            updates, revision=position.revision, term=position.term
+        )
+        return snapshot, position
+
+    def read(self, table: str, key: str) -> bytes | None:
+        """Return one row."""
+        with translated(self.path):
+            row = self._db.execute(
+                f"SELECT data FROM {_known(table)} WHERE key = ?",
+                (key,),
+            ).fetchone()
+        return None if row is None else row[0]
+
+    def scan_some(
+        self, table: str, after: str | None, prefix: str
+    ) -> list[tuple[str, bytes]]:
+        """Return some rows with a prefix in order: all greater than ``after``."""
+        conditions, values = ["key >= ?"], [prefix]
+        if after is not None:
+            conditions.append("key > ?")
+            values.append(after)
+        if prefix:
+            conditions.append("key < ?")
+            values.append(f"{prefix}\U0010ffff")
+        with translated(self.path):
+            return self._db.execute(
+                f"SELECT key, data FROM {_known(table)}"
+                f" WHERE {' AND '.join(conditions)} ORDER BY key LIMIT {SCAN_ROWS}",
+                values,
+            ).fetchall()
+
+    def changes_since(self, revision: int, digest: bytes | None) -> list[Group] | None:
+        """Return the groups after a revision; None if they are not kept.
+
+        With a digest, also None when the history up to there was another.
+        """
+        with self.reading():
+            position = self.position()
+            groups = [
+                Group(*row)
+                for row in self._db.execute(
+                    f"SELECT {_GROUP} FROM changelog WHERE revision > ?"
+                    " ORDER BY revision",
+                    (revision,),
+                )
+            ]
+        first = groups[0].base if groups else position.revision
+        parent = groups[0].parent if groups else position.digest
+        if digest is not None:
+            return groups if (first, parent) == (revision, digest) else None
+        return groups if first <= revision else None
+
+    def dump(self) -> bytes:
+        """Return everything that a candidate needs, packed."""
+        with self.reading():
+            revision, term, digest = self.position()
+            rows: list[Row] = [
+                (table, *row)
+                for table in COPIED
+                for row in self._db.execute(f"SELECT key, data FROM {table}")
+            ]
+        return wire.pack_copy(wire.Copy(revision, term, digest, rows))
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """See one state of the file in several reads."""
+        with translated(self.path):
+            self._db.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._db.execute("COMMIT")
+
+    # Writing
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Write all or nothing; durable when left."""
+        with translated(self.path):
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                # A full disk has rolled back already.
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    def begin_term(self, term: int) -> Position:
+        """Enter a new term, durably, and return the new position.
+
+        Raises:
+            TermError: the file has seen that term or a later one.
+        """
+        with self.transaction():
+            position = self.position()
+            if term <= position.term:
+                raise errors.TermError(
+                    f"{self.path}: term {term} is over, found term {position.term}"
+                )
+            self._db.execute("UPDATE state SET term = ?", (term,))
+        return position._replace(term=term)
+
+    def append(
+        self,
+        groups: Sequence[Group],
+        old: Position,
+        *,
+        term: int,
+        extra: Sequence[Row] = (),
+    ) -> bool:
+        """Make groups durable; false and nothing changed if they do not fit.
+
+        Args:
+            groups: in order; they go to the change log, too.
+            old: where the file must be; the first group must go on from there.
+            term: of the new position.
+            extra: rows to write besides, not logged.
+        """
+        new = _end_of_chain(groups, old)
+        if new is None:
+            return False
+        drop = self._excess(sum(len(group.payload) for group in groups))
+        try:
+            with self.transaction():
+                self._move(old, new._replace(term=term))
+                for group in groups:
+                    self._put(wire.rows_of(group))
+                self._put(extra)
+                self._append_log(groups, drop)
+        except _ElsewhereError:
+            return False
+        for _revision in drop:
+            self._log_bytes -= self._log.popleft()[1]
+        for group in groups:
+            self._log.append((group.revision, len(group.payload)))
+            self._log_bytes += len(group.payload)
+        return True
+
+    def _append_log(self, groups: Sequence[Group], drop: list[int]) -> None:
+        self._db.executemany(
+            f"INSERT INTO changelog ({_GROUP}) VALUES (?, ?, ?, ?, ?, ?)",
+            [group[:6] for group in groups],
+        )
+        if drop:
+            self._db.execute("DELETE FROM changelog WHERE revision <= ?", (drop[-1],))
+
+    def _excess(self, size: int) -> list[int]:
+        """Return the oldest logged revisions that so many new bytes push out."""
+        drop = []
+        left = self._log_bytes + size - LOG_BYTES
+        for revision, old_size in self._log:
+            if left <= 0:
+                break
+            drop.append(revision)
+            left -= old_size
+        return drop
+
+    def replace(self, copy: wire.Copy) -> None:
+        """Replace all records and documents but the archive; empties the change log.
+
+        Raises:
+            TermError: the file has seen a later term.
+        """
+        with self.transaction():
+            position = self.position()
+            if copy.term < position.term:
+                raise errors.TermError(
+                    f"{self.path}: term {copy.term} is over, found {position.term}"
+                )
+            for table in (*COPIED, "changelog"):
+                self._db.execute(f"DELETE FROM {table}")
+            self._put(copy.rows)
+            self._db.execute(
+                "UPDATE state SET revision = ?, term = ?, digest = ?",
+                (copy.revision, copy.term, copy.digest),
+            )
+        self._log.clear()
+        self._log_bytes = 0
+
+    def _move(self, old: Position, new: Position) -> None:
+        cursor = self._db.execute(
+            "UPDATE state SET revision = ?, term = ?, digest = ?"
+            " WHERE revision = ? AND term = ? AND digest = ?",
+            (*new, *old),
+        )
+        if cursor.rowcount != 1:
+            raise _ElsewhereError
+
+    def _put(self, rows: Iterable[Row]) -> None:
+        for table, key, data in rows:
+            if data is None:
+                self._db.execute(f"DELETE FROM {_known(table)} WHERE key = ?", (key,))
+            else:
+                self._db.execute(
+                    f"INSERT OR REPLACE INTO {_known(table)} VALUES (?, ?)",
+                    (key, data),
+                )
+
+
+class _ElsewhereError(Exception):
+    """The file is not at the position that a change builds on."""
+
+
+def _end_of_chain(groups: Sequence[Group], old: Position) -> Position | None:
+    """Return where groups lead from a position, None if they do not go on from it."""
+    for group in groups:
+        if (group.base, group.parent) != (old.revision, old.digest):
+            return None
+        if chain(group.parent, group.payload) != group.digest:
+            raise errors.StorageError(
+                f"change-set of revision {group.revision}: its digest is wrong"
+            )
+        old = Position(group.revision, group.term, group.digest)
+    return old
+
+
+def _known(table: str) -> str:
+    if table not in _ALL:
+        raise errors.ProgrammerError(f"store: unknown table {table}")
+    return table

@@ -1,0 +1,104 @@
+"""Reading a node's store from another process, for confd.
+
+The file is written by the master daemon or by the node daemon that keeps the copy.
+A follower looks for news when it is asked to; asking costs microseconds while there
+are none. Not thread-safe.
+"""
+
+from typing import NamedTuple
+
+from ganeti.objects import Snapshot, Update
+from ganeti.store import wire
+from ganeti.store.base import ChangeSet
+from ganeti.store.database import Database, Position
+
+
+class News(NamedTuple):
+    """What happened since the last look.
+
+    Attributes:
+        change_sets: new ones in order.
+        is_reload: the snapshot was read anew, and the change-sets say nothing.
+    """
+
+    change_sets: list[ChangeSet]
+    is_reload: bool
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether nothing has changed."""
+        return not (self.change_sets or self.is_reload)
+
+
+_NOTHING = News([], False)
+
+
+class Follower:
+    """Follows the file at a path, which may come, go and be replaced."""
+
+    def __init__(self, path: str) -> None:
+        """Open the file and read the snapshot.
+
+        Raises:
+            ConfigurationError: there is none yet, or it is damaged.
+            StorageError: the disk failed.
+        """
+        self.path = path
+        self._db: Database | None = None
+        self._snapshot = Snapshot()
+        self._reopen()
+
+    def _reopen(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+        self._db = Database(self.path, create=False)
+        self._version = self._db.data_version()
+        self._read_all(self._db)
+
+    def _read_all(self, db: Database) -> None:
+        self._snapshot, self._position = db.load()
+
+    def snapshot(self) -> Snapshot:
+        """Return the configuration as of the last `poll`."""
+        return self._snapshot
+
+    def poll(self) -> News:
+        """Look for news and return them.
+
+        Raises:
+            ConfigurationError: the file is gone or damaged; the snapshot stays.
+            StorageError: the disk failed.
+        """
+        if self._db is None or self._db.is_gone():
+            self._reopen()
+            return News([], True)
+        version = self._db.data_version()
+        if version == self._version:
+            return _NOTHING
+        news = self._read_news(self._db)
+        self._version = version
+        return news
+
+    def _read_news(self, db: Database) -> News:
+        groups = db.changes_since(self._position.revision, self._position.digest)
+        if groups is None:
+            self._read_all(db)
+            return News([], True)
+        change_sets = []
+        for group in groups:
+            changes = wire.to_changes(wire.rows_of(group))
+            self._snapshot = self._snapshot.apply(
+                (change for change in changes if isinstance(change, Update)),
+                revision=group.revision,
+                term=group.term,
+            )
+            self._position = Position(group.revision, group.term, group.digest)
+            change_sets.append(ChangeSet(group.revision, group.term, changes))
+        return News(change_sets, False)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._db is not None:
+            self._db.close()
+            self._db = None
