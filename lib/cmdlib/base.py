@@ -24,6 +24,7 @@ from ganeti import (
 )
 from ganeti.constants import ecodes
 from ganeti.jqueue import SubmitJobs
+from ganeti.rpc import Runner, Target
 
 O = TypeVar("O", bound=opcodes.Opcode)  # noqa: E741
 
@@ -117,6 +118,8 @@ class Context:
         locks: what the opcode holds.
         owner: execution id for reservations, such as ``job-812/0``.
         lookup_host: name -> (full name, addresses); raises ResolverError.
+        rpc_at: calls to nodes that are not in the configuration (yet), given by where
+            they are.
         tcp_ping: (address, port, own address to come from or None) -> does a machine
             accept connections there.
     """
@@ -130,6 +133,7 @@ class Context:
     owner: str
     lookup_host: Callable[[str], tuple[str, Sequence[str]]]
     tcp_ping: Callable[[str, int, str | None], bool]
+    rpc_at: Callable[[Sequence[Target]], Runner]
 
     @property
     def snapshot(self) -> objects.Snapshot:

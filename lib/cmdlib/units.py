@@ -13,6 +13,10 @@ from ganeti.cmdlib.cluster.query import ClusterQuery
 from ganeti.cmdlib.cluster.redist import ClusterRedistConf
 from ganeti.cmdlib.cluster.rename import ClusterRename
 from ganeti.cmdlib.instance.units import UNITS as INSTANCE_UNITS
+from ganeti.cmdlib.node.add import NodeAdd
+from ganeti.cmdlib.node.powercycle import NodePowercycle
+from ganeti.cmdlib.node.remove import NodeRemove
+from ganeti.cmdlib.node.set_params import NodeSetParams
 from ganeti.cmdlib.tags.change import TagsDel, TagsSet
 from ganeti.cmdlib.tags.get import TagsGet
 from ganeti.cmdlib.tags.search import TagsSearch
@@ -30,6 +34,10 @@ UNITS: Final[dict[str, type[LogicalUnit[Any]]]] = {
     "OP_CLUSTER_QUERY": ClusterQuery,
     "OP_CLUSTER_REDIST_CONF": ClusterRedistConf,
     "OP_CLUSTER_RENAME": ClusterRename,
+    "OP_NODE_ADD": NodeAdd,
+    "OP_NODE_POWERCYCLE": NodePowercycle,
+    "OP_NODE_REMOVE": NodeRemove,
+    "OP_NODE_SET_PARAMS": NodeSetParams,
     "OP_TAGS_DEL": TagsDel,
     "OP_TAGS_GET": TagsGet,
     "OP_TAGS_SEARCH": TagsSearch,

@@ -29,7 +29,8 @@ from ganeti.luxi import framing
 
 _log = logging.getLogger(__name__)
 
-_BACKLOG: Final = 128
+#: Old clients do not try again when the backlog is full.
+_BACKLOG: Final = 1024
 #: Connections served at once; later ones wait in the backlog.
 MAX_CONNECTIONS: Final = 1000
 #: Connections taken per round, so that a crowd does not hold up the others.

@@ -22,6 +22,7 @@ from ganeti.jqueue.executor import Callbacks, Canceled, LockTimeout
 from ganeti.locking import Level, LockManager
 from ganeti.mcpu.feedback import JobLog
 from ganeti.mcpu.locks import HeldLocks
+from ganeti.rpc import Runner, Target
 
 _log: Final = logging.getLogger(__name__)
 #: Levels a logical unit may declare, in the order in which they are taken.
@@ -39,6 +40,7 @@ class Doors:
     locks: LockManager
     lookup_host: Callable[[str], tuple[str, Sequence[str]]]
     tcp_ping: Callable[[str, int, str | None], bool]
+    rpc_at: Callable[[Sequence[Target]], Runner]
 
 
 class _WatchedConfig:
@@ -136,6 +138,7 @@ class _Run:
                 owner=callbacks.owner,
                 lookup_host=doors.lookup_host,
                 tcp_ping=doors.tcp_ping,
+                rpc_at=doors.rpc_at,
             ),
         )
         self._operation = hooksmaster.Operation(

@@ -1,1 +1,22 @@
-"""Query fields and filters over a snapshot; live data only when a field asks."""
+"""Questions about everything in the cluster, answered from a snapshot and live data.
+
+A field is one row of a table: name, title, kind, text, how to get it, and which live
+data it needs. `query` answers; `describe` lists fields; `legacy` is the older form.
+Nothing here changes anything, and how questions arrive does not belong here.
+"""
+
+from ganeti.query.engine import RESOURCES, Answer, describe, legacy, query
+from ganeti.query.model import ClusterFacts, Jobs, Sources
+from ganeti.query.status import instance_status
+
+__all__ = [
+    "RESOURCES",
+    "Answer",
+    "ClusterFacts",
+    "Jobs",
+    "Sources",
+    "describe",
+    "instance_status",
+    "legacy",
+    "query",
+]

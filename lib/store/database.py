@@ -84,7 +84,7 @@ class Database:
             )
         try:
             self._inode = os.stat(path).st_ino
-            self._prepare(check)
+            self._prepare(create=create, check=check)
             self._log = self._read_log_sizes()
             self._log_bytes = sum(size for _revision, size in self._log)
         except sqlite3.DatabaseError as err:
@@ -96,13 +96,18 @@ class Database:
             self._db.close()
             raise
 
-    def _prepare(self, check: bool) -> None:
+    def _prepare(self, *, create: bool, check: bool) -> None:
         pragma = self._pragma
         pragma("journal_mode = WAL")
         pragma("synchronous = FULL")
         pragma("wal_autocheckpoint = 2000")
+        self._db.execute("BEGIN")  # another process may be making the tables
         version, marker = pragma("user_version"), pragma("application_id")
-        if (version, marker) == (0, 0) and pragma("schema_version") == 0:
+        is_empty = pragma("schema_version") == 0
+        self._db.execute("COMMIT")
+        if is_empty:
+            if not create:
+                raise errors.ConfigurationError(f"{self.path}: nothing in it yet")
             self._create()
             return
         if marker != APPLICATION_ID:

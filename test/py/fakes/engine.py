@@ -49,6 +49,7 @@ class Engine:
             paths=pathutils.Paths(root=self.root, hostname="n1"),
             locks=self.locks,
             lookup_host=self.lookup_host,
+            rpc_at=lambda targets: self.rpc,
             tcp_ping=lambda address, port, source: address not in self.dead,
         )
         return mcpu.Processor(doors, self.units).execute(

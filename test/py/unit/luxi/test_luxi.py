@@ -213,7 +213,10 @@ def test_slow_reader_holds_up_nobody_and_is_cut_off(server, paths, clock, client
         assert len(client.call("Big")) == 20000
         client.close()
         clock.ahead = 200
-        server.run_soon(server._sweep)
+        swept = threading.Event()
+        server.run_soon(lambda: (server._sweep(), swept.set()))
+        # Reading earlier would make progress, which is a reason not to cut it off.
+        assert swept.wait(20)
         total = 1
         while chunk := sock.recv(1 << 20):
             total += len(chunk)

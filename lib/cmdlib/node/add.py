@@ -1,0 +1,311 @@
+"""OP_NODE_ADD: take a node into the cluster, or take it back.
+
+The client has already copied keys and certificates and started the node daemon.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ganeti import errors, objects, opcodes, rpc
+from ganeti.cmdlib import ancillary, candidates, state_params
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.node import checks, ovs
+from ganeti.config import candidates as pool
+from ganeti.constants import ecodes, hooks, nodeverify, versions
+from ganeti.objects import lookup, params
+
+
+class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
+    """Adds a node, or re-adds a known one with all its roles reset."""
+
+    EXCLUSIVE = True
+    HOOKS_PATH = "node-add"
+    HOOKS_TYPE = hooks.HTYPE_NODE
+
+    def check_arguments(self) -> None:
+        """Check what needs no look at the cluster."""
+        self.ndparams = checks.node_parameters(self.op.ndparams, allow_default=True)
+        self.hv_state = state_params.new_hv_state({}, self.op.hv_state)
+        self.disk_state = state_params.new_disk_state({}, self.op.disk_state)
+        if self.op.readd and self.op.group:
+            raise self.prereq(
+                f"node {self.op.node_name}: keeps its group when re-added, found group"
+                f" {self.op.group}"
+            )
+
+    def expand_names(self) -> None:
+        """Resolve the name; the big lock covers all the rest."""
+        try:
+            self.name, addresses = self.ctx.lookup_host(self.op.node_name)
+        except errors.ResolverError as err:
+            raise self.prereq(
+                f"node {self.op.node_name}: name does not resolve: {err}",
+                ecodes.ECODE_RESOLVER,
+            ) from err
+        is_v6 = self.ctx.snapshot.cluster.primary_ip_family != 2
+        fitting = [address for address in addresses if (":" in address) == is_v6]
+        if not fitting:
+            raise self.prereq(
+                f"node {self.name}: no address of the cluster's family, found"
+                f" {', '.join(addresses) or 'none'}",
+                ecodes.ECODE_ENVIRON,
+            )
+        self.address = fitting[0]
+
+    # Hooks
+    def hooks_env(self) -> Mapping[str, Any]:
+        """Return name, addresses and capabilities."""
+        return {
+            "OP_TARGET": self.name,
+            "NODE_NAME": self.name,
+            "NODE_PIP": self.node.primary_ip,
+            "NODE_SIP": self.node.secondary_ip,
+            "MASTER_CAPABLE": self.op.master_capable,
+            "VM_CAPABLE": self.op.vm_capable,
+        }
+
+    def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
+        """All others before; with the new one after."""
+        others = sorted(set(self.ctx.snapshot.nodes) - {self.node.uuid})
+        return others, [*others, self.node.uuid]
+
+    # Checks
+    def check_prereq(self) -> None:
+        """Check names, addresses, reachability and version."""
+        known = self.ctx.snapshot.uuid_of("nodes", self.name)
+        if self.op.readd:
+            self.node = self._readded(known)
+        else:
+            self.node = self._added(known)
+        self._check_addresses()
+        checks.same_homing(self.ctx.snapshot, self.node)
+        if not self.ctx.tcp_ping(self.node.primary_ip, checks.noded_port(), None):
+            raise self.prereq(
+                f"node {self.name}: not reachable by TCP at {self.node.primary_ip}",
+                ecodes.ECODE_ENVIRON,
+            )
+        checks.reachable_secondary(self.ctx, self.node)
+        self._check_version()
+
+    def _secondary(self, recorded: str | None) -> str:
+        wanted = self.op.secondary_ip or recorded
+        if wanted is None:
+            if ":" in self.address:
+                raise self.prereq(
+                    f"node {self.name}: an IPv4 secondary address must be given with an"
+                    " IPv6 primary one"
+                )
+            return self.address
+        if recorded is not None and wanted != recorded:
+            raise self.prereq(
+                f"node {self.name}: a re-added node keeps its secondary address"
+                f" {recorded}, found {wanted}"
+            )
+        checks.ipv4(wanted, f"node {self.name}: secondary address")
+        return wanted
+
+    def _added(self, known: str | None) -> objects.Node:
+        if known is not None:
+            raise self.prereq(
+                f"node {self.name}: already in the configuration", ecodes.ECODE_EXISTS
+            )
+        secondary = self._secondary(None)
+        node = objects.Node(
+            name=self.name,
+            primary_ip=self.address,
+            secondary_ip=secondary,
+            master_candidate=False,
+            offline=False,
+            drained=False,
+            group=self._group(),
+            master_capable=self.op.master_capable is not False,
+            vm_capable=self.op.vm_capable is not False,
+            ndparams=params_without_defaults(self.ndparams),
+            powered=True,
+            uuid=self.ctx.config.reserve_uuid(self.ctx.owner),
+            serial_no=1,
+            hv_state_static=self.hv_state,
+            disk_state_static=self.disk_state,
+        )
+        return node.replace(master_candidate=self._becomes_candidate(node))
+
+    def _group(self) -> str:
+        snapshot = self.ctx.snapshot
+        if self.op.group:
+            return lookup.expand_group(snapshot, self.op.group)
+        if len(snapshot.nodegroups) > 1:
+            raise self.prereq(
+                f"node {self.name}: there is more than one group, so that it must be"
+                " given"
+            )
+        return next(iter(snapshot.nodegroups))
+
+    def _readded(self, known: str | None) -> objects.Node:
+        snapshot = self.ctx.snapshot
+        if known is None:
+            raise self.prereq(
+                f"node {self.name}: not in the configuration, it cannot be re-added",
+                ecodes.ECODE_NOENT,
+            )
+        if known == snapshot.cluster.master_node:
+            raise self.prereq(
+                f"node {self.name}: is the master and cannot be re-added",
+                ecodes.ECODE_STATE,
+            )
+        old = snapshot.nodes[known]
+        node = old.replace(
+            primary_ip=self.address,
+            secondary_ip=self._secondary(old.secondary_ip),
+            offline=False,
+            drained=False,
+            powered=True,
+            master_candidate=False,
+            master_capable=_given(self.op.master_capable, old.master_capable),
+            vm_capable=_given(self.op.vm_capable, old.vm_capable),
+            ndparams=params_without_defaults({**old.ndparams, **self.ndparams}),
+            hv_state_static={**old.hv_state_static, **self.hv_state},
+            disk_state_static={**old.disk_state_static, **self.disk_state},
+        )
+        self._check_instances(node)
+        return node.replace(master_candidate=self._becomes_candidate(node))
+
+    def _check_instances(self, node: objects.Node) -> None:
+        snapshot = self.ctx.snapshot
+        held = len(snapshot.primary_instances(node.uuid)) + len(
+            snapshot.secondary_instances(node.uuid)
+        )
+        if not node.vm_capable and held:
+            raise self.prereq(
+                f"node {node.name}: holds {held} instance(s), so that it must stay"
+                " vm_capable",
+                ecodes.ECODE_STATE,
+            )
+
+    def _becomes_candidate(self, node: objects.Node) -> bool:
+        if not node.master_capable:
+            return False
+        state = pool.pool_state(self.ctx.snapshot, ignore=(node.uuid,))
+        size = self.ctx.snapshot.cluster.candidate_pool_size
+        return state.current < min(size, state.possible + 1)
+
+    def _check_addresses(self) -> None:
+        mine = {self.node.primary_ip, self.node.secondary_ip}
+        for other in self.ctx.snapshot.nodes.values():
+            if other.uuid == self.node.uuid:
+                continue
+            if clash := mine & {other.primary_ip, other.secondary_ip}:
+                raise self.prereq(
+                    f"node {self.name}: address {', '.join(sorted(clash))} is used by"
+                    f" node {other.name}",
+                    ecodes.ECODE_NOTUNIQUE,
+                )
+
+    @property
+    def _direct(self) -> rpc.Runner:
+        target = rpc.Target(
+            self.node.uuid, self.name, self.node.primary_ip, checks.noded_port()
+        )
+        return self.ctx.rpc_at([target])
+
+    def _check_version(self) -> None:
+        answer = self._direct.call_one("version", self.node.uuid)
+        found = answer.require(
+            f"node {self.name}: cannot ask for its version", ecodes.ECODE_ENVIRON
+        )
+        if found != versions.PROTOCOL_VERSION:
+            raise self.prereq(
+                f"node {self.name}: speaks protocol version {found}, wanted"
+                f" {versions.PROTOCOL_VERSION}",
+                ecodes.ECODE_ENVIRON,
+            )
+
+    # Work
+    def execute(self) -> None:
+        """Prepare the node, write it down, then tell everybody."""
+        self._add_host_entry()
+        self._check_node_itself()
+        if self.op.readd and self._may_touch_ssh:
+            candidates.remove_ssh_key(
+                self.ctx, self.node, from_authorized=True, readd=True
+            )
+        stored = self._store()
+        ovs.configure(self.ctx, stored)
+        self._distribute_files()
+        if not stored.master_candidate and self.op.readd:
+            answer = self.ctx.rpc.call_one("node_demote_from_mc", stored.uuid)
+            if answer.failed:
+                self.ctx.log.warn(answer.describe("cannot demote the re-added node"))
+        if stored.master_candidate:
+            candidates.record_certificate(self.ctx, stored)
+        else:
+            candidates.forget_certificate(self.ctx, stored.uuid)
+        if self._may_touch_ssh:
+            candidates.add_ssh_key(
+                self.ctx,
+                stored,
+                to_authorized=stored.master_candidate,
+                to_public=stored.master_capable,
+                get_public=stored.master_capable,
+            )
+
+    @property
+    def _may_touch_ssh(self) -> bool:
+        return self.op.node_setup and self.ctx.snapshot.cluster.modify_ssh_setup
+
+    def _add_host_entry(self) -> None:
+        cluster = self.ctx.snapshot.cluster
+        if cluster.modify_etc_hosts:
+            self.ctx.rpc.call_one(
+                "etc_hosts_modify",
+                cluster.master_node,
+                "add",
+                self.name,
+                self.node.primary_ip,
+            ).unwrap("cannot update the hosts file on the master")
+
+    def _check_node_itself(self) -> None:
+        if not checks.is_single_homed(self.node):
+            answer = self._direct.call_one(
+                "node_has_ip_address", self.node.uuid, self.node.secondary_ip
+            )
+            if not answer.unwrap("cannot check the secondary address"):
+                raise errors.OpExecError(
+                    f"node {self.name}: does not have its secondary address"
+                    f" {self.node.secondary_ip}"
+                )
+        snapshot = self.ctx.snapshot
+        group = snapshot.nodegroups[self.node.group]
+        port = {**params.group_ndparams(snapshot, group), **self.node.ndparams}
+        master = snapshot.cluster.master_node
+        found = self.ctx.rpc.call_one(
+            "node_verify",
+            master,
+            {nodeverify.NV_NODELIST: {self.name: port["ssh_port"]}},
+            snapshot.cluster.cluster_name,
+            {},
+        ).unwrap("cannot check SSH to the new node")
+        problems = found.get(nodeverify.NV_NODELIST) or {}
+        if problems:
+            text = "; ".join(f"{name}: {why}" for name, why in sorted(problems.items()))
+            raise errors.OpExecError(f"SSH or host name check failed: {text}")
+
+    def _store(self) -> objects.Node:
+        with self.ctx.config.edit(self.ctx.owner) as edit:
+            if self.op.readd:
+                return edit.update(self.node)
+            return edit.add_node(self.node)
+
+    def _distribute_files(self) -> None:
+        if self.ctx.snapshot.cluster.modify_etc_hosts:
+            ancillary.redistribute(self.ctx)
+        else:
+            ancillary.redistribute(self.ctx, [self.node.uuid])
+
+
+def _given(wanted: bool | None, old: bool) -> bool:
+    return old if wanted is None else wanted
+
+
+def params_without_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return overrides without those that mean "as above"."""
+    return {name: value for name, value in given.items() if value != "default"}

@@ -1,0 +1,100 @@
+"""Checks that several node units share; none of them changes anything."""
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+
+from ganeti import errors, objects
+from ganeti.cmdlib import typed
+from ganeti.cmdlib.base import Context
+from ganeti.constants import daemons, ecodes, params
+from ganeti.objects import params as filled
+
+
+def noded_port() -> int:
+    """Return the port that every node daemon listens on."""
+    return daemons.DAEMONS["ganeti-noded"].port or 0
+
+
+def node_parameters(
+    given: Mapping[str, Any] | None, *, allow_default: bool
+) -> dict[str, Any]:
+    """Return typed parameters of a single node.
+
+    Raises:
+        OpPrereqError: unknown name, wrong value, or one that only groups and the
+            cluster may set.
+    """
+    what = "node parameter"
+    out = typed.typed(given or {}, params.NODE, what, allow_default=allow_default)
+    for name in params.NODE_GLOBAL:
+        if name in out:
+            raise errors.OpPrereqError(
+                f"{what} {name}: can be set for groups and the cluster only",
+                ecodes.ECODE_INVAL,
+            )
+    return out
+
+
+def ipv4(address: str, what: str) -> None:
+    """Check an IPv4 address.
+
+    Raises:
+        OpPrereqError: it is none.
+    """
+    try:
+        ipaddress.IPv4Address(address)
+    except ValueError as err:
+        raise errors.OpPrereqError(
+            f"{what}: wanted an IPv4 address, found {address!r}", ecodes.ECODE_INVAL
+        ) from err
+
+
+def is_single_homed(node: objects.Node) -> bool:
+    """Tell whether a node has one address for everything."""
+    return node.primary_ip == node.secondary_ip
+
+
+def same_homing(snapshot: objects.Snapshot, node: objects.Node) -> None:
+    """Check that a node has as many addresses as the master.
+
+    Raises:
+        OpPrereqError: one has a secondary address and the other has not.
+    """
+    master = snapshot.nodes[snapshot.cluster.master_node]
+    if is_single_homed(master) == is_single_homed(node):
+        return
+    if is_single_homed(master):
+        raise errors.OpPrereqError(
+            f"node {node.name}: has a secondary address ({node.secondary_ip}), but the"
+            f" master {master.name} has none",
+            ecodes.ECODE_INVAL,
+        )
+    raise errors.OpPrereqError(
+        f"node {node.name}: has no secondary address, but the master {master.name} has"
+        f" {master.secondary_ip}",
+        ecodes.ECODE_INVAL,
+    )
+
+
+def reachable_secondary(ctx: Context, node: objects.Node) -> None:
+    """Check that the master reaches a secondary address from its own.
+
+    Raises:
+        OpPrereqError: the node daemon does not answer there.
+    """
+    master = ctx.snapshot.nodes[ctx.snapshot.cluster.master_node]
+    if is_single_homed(node) or node.uuid == master.uuid:
+        return
+    if not ctx.tcp_ping(node.secondary_ip, noded_port(), master.secondary_ip):
+        raise errors.OpPrereqError(
+            f"node {node.name}: secondary address {node.secondary_ip} not reachable by"
+            f" TCP from the master's {master.secondary_ip}",
+            ecodes.ECODE_ENVIRON,
+        )
+
+
+def supports_oob(snapshot: objects.Snapshot, node: objects.Node) -> bool:
+    """Tell whether a node has an out-of-band helper; ``!`` means it opted out."""
+    program = filled.fill_ndparams(snapshot, node)["oob_program"]
+    return bool(program) and program != "!"

@@ -1,0 +1,80 @@
+"""OP_NODE_REMOVE: let a node go."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ganeti import opcodes
+from ganeti.cmdlib import ancillary, candidates, early_hooks
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.constants import ecodes, hooks
+from ganeti.objects import lookup
+
+
+class NodeRemove(LogicalUnit[opcodes.NodeRemove]):
+    """Removes a node that holds no instances."""
+
+    EXCLUSIVE = True
+    HOOKS_PATH = "node-remove"
+    HOOKS_TYPE = hooks.HTYPE_NODE
+
+    def expand_names(self) -> None:
+        """Find the node; the big lock covers all the rest."""
+        self.uuid = lookup.expand_node(self.ctx.snapshot, self.op.node_name)
+        self.node = self.ctx.snapshot.nodes[self.uuid]
+
+    def hooks_env(self) -> Mapping[str, Any]:
+        """Return the node's name."""
+        return {"OP_TARGET": self.node.name, "NODE_NAME": self.node.name}
+
+    def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
+        """All other nodes; the leaving one runs its post hooks from inside."""
+        others = sorted(set(self.ctx.snapshot.nodes) - {self.uuid})
+        return others, others
+
+    def check_prereq(self) -> None:
+        """Check that it is not needed."""
+        snapshot = self.ctx.snapshot
+        if self.uuid == snapshot.cluster.master_node:
+            raise self.prereq(
+                f"node {self.node.name}: is the master; another node must become it"
+                " first",
+                ecodes.ECODE_INVAL,
+            )
+        held = {
+            "primary": snapshot.primary_instances(self.uuid),
+            "secondary": snapshot.secondary_instances(self.uuid),
+        }
+        for word, uuids in held.items():
+            if uuids:
+                names = ", ".join(sorted(snapshot.instances[u].name for u in uuids))
+                raise self.prereq(
+                    f"node {self.node.name}: is the {word} node of {names}",
+                    ecodes.ECODE_INVAL,
+                )
+
+    def execute(self) -> None:
+        """Withdraw keys, forget the node, tell it to leave, update the others."""
+        cluster = self.ctx.snapshot.cluster
+        if cluster.modify_ssh_setup:
+            candidates.remove_ssh_key(
+                self.ctx,
+                self.node,
+                from_authorized=self.node.master_candidate,
+                leaves=True,
+            )
+        candidates.fill_pool(self.ctx, ignore=(self.uuid,))
+        early_hooks.run_post(self, (self.uuid,))
+        answer = self.ctx.rpc.call_one(
+            "node_leave_cluster", self.uuid, cluster.modify_ssh_setup
+        )
+        if answer.failed:
+            self.ctx.log.warn(
+                answer.describe("errors while telling the node to leave the cluster")
+            )
+        with self.ctx.config.edit(self.ctx.owner) as edit:
+            edit.remove_node(self.uuid)
+        if cluster.modify_etc_hosts:
+            self.ctx.rpc.call_one(
+                "etc_hosts_modify", cluster.master_node, "remove", self.node.name, None
+            ).unwrap("cannot update the hosts file on the master")
+            ancillary.redistribute(self.ctx)

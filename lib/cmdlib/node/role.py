@@ -1,0 +1,221 @@
+"""The role of a node after a request: a pure function with its rules.
+
+A node is offline, drained, a master candidate, or none of these (regular).
+"""
+
+import dataclasses
+from typing import Any
+
+from ganeti import errors, objects
+from ganeti.config import candidates as pool
+from ganeti.constants import ecodes
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """What a request says; None means nothing."""
+
+    offline: bool | None = None
+    drained: bool | None = None
+    master_candidate: bool | None = None
+    master_capable: bool | None = None
+    vm_capable: bool | None = None
+    powered: bool | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is going to happen.
+
+    Attributes:
+        node: the record as it shall be.
+        changes: (what, new value) for the user.
+        notes: lines for the user.
+        is_promoted, is_demoted: it starts or stops being a candidate.
+    """
+
+    node: objects.Node
+    changes: tuple[tuple[str, Any], ...]
+    notes: tuple[str, ...]
+    is_promoted: bool
+    is_demoted: bool
+
+    @property
+    def may_need_others(self) -> bool:
+        """Tell whether the candidate pool has to be looked at."""
+        return self.is_promoted or self.is_demoted
+
+
+_ROLES = ("offline", "drained", "master_candidate")
+
+
+def plan(
+    snapshot: objects.Snapshot,
+    node: objects.Node,
+    wanted: Wanted,
+    *,
+    has_oob: bool,
+    auto_promote: bool,
+) -> Plan:
+    """Return what a request does to a node.
+
+    Args:
+        snapshot: the configuration.
+        node: as it is.
+        wanted: the request.
+        has_oob: the node has an out-of-band helper.
+        auto_promote: others may be promoted in its place.
+
+    Raises:
+        OpPrereqError: the request breaks a rule.
+    """
+    _check_master(snapshot, node, wanted)
+    _check_capabilities(snapshot, node, wanted)
+    _check_power(node, wanted, has_oob=has_oob)
+    notes = [
+        f"Ignoring request to unset flag {name}, already unset"
+        for name in _ROLES
+        if getattr(wanted, name) is False and not getattr(node, name)
+    ]
+    new, promoted_note = _new_record(snapshot, node, wanted)
+    if promoted_note:
+        notes.append(promoted_note)
+    is_demoted = node.master_candidate and not new.master_candidate
+    if is_demoted and not auto_promote:
+        _check_pool(snapshot, node)
+    return Plan(
+        node=new,
+        changes=_changes(node, new, wanted),
+        notes=tuple(notes),
+        is_promoted=new.master_candidate and not node.master_candidate,
+        is_demoted=is_demoted,
+    )
+
+
+def _refuse(node: objects.Node, text: str, ecode: str) -> errors.OpPrereqError:
+    return errors.OpPrereqError(f"node {node.name}: {text}", ecode)
+
+
+def _check_master(
+    snapshot: objects.Snapshot, node: objects.Node, wanted: Wanted
+) -> None:
+    if node.uuid != snapshot.cluster.master_node:
+        return
+    given = [name for name in _ROLES if getattr(wanted, name) is not None]
+    if given or wanted.master_capable is False:
+        raise _refuse(
+            node,
+            "is the master, whose role can be changed with master-failover only",
+            ecodes.ECODE_INVAL,
+        )
+
+
+def _check_capabilities(
+    snapshot: objects.Snapshot, node: objects.Node, wanted: Wanted
+) -> None:
+    capable = (
+        node.master_capable if wanted.master_capable is None else wanted.master_capable
+    )
+    if wanted.master_candidate and not capable:
+        raise _refuse(
+            node, "is not master_capable, it cannot be a candidate", ecodes.ECODE_STATE
+        )
+    held = snapshot.primary_instances(node.uuid) | snapshot.secondary_instances(
+        node.uuid
+    )
+    if wanted.vm_capable is False and held:
+        raise _refuse(
+            node,
+            f"holds {len(held)} instance(s), so that it must stay vm_capable",
+            ecodes.ECODE_STATE,
+        )
+
+
+def _check_power(node: objects.Node, wanted: Wanted, *, has_oob: bool) -> None:
+    if wanted.powered is not None and not has_oob:
+        raise _refuse(
+            node,
+            "has no out-of-band helper, its power state cannot be recorded",
+            ecodes.ECODE_STATE,
+        )
+    powered = node.powered if wanted.powered is None else wanted.powered
+    if has_oob and node.offline and wanted.offline is False and not powered:
+        raise _refuse(
+            node, "must be powered on before it goes online", ecodes.ECODE_STATE
+        )
+    if wanted.powered is False and not (node.offline or wanted.offline):
+        raise _refuse(
+            node, "is online, it cannot be recorded as powered off", ecodes.ECODE_STATE
+        )
+
+
+def _new_record(
+    snapshot: objects.Snapshot, node: objects.Node, wanted: Wanted
+) -> tuple[objects.Node, str | None]:
+    flags = {name: getattr(node, name) for name in _ROLES}
+    explicit = {name: getattr(wanted, name) for name in _ROLES}
+    if any(explicit.values()):
+        flags = {name: bool(explicit[name]) for name in _ROLES}
+    elif False in explicit.values():
+        flags = {name: flags[name] and explicit[name] is not False for name in _ROLES}
+    capable = (
+        node.master_capable if wanted.master_capable is None else wanted.master_capable
+    )
+    if not capable:
+        flags["master_candidate"] = False
+    new = node.replace(
+        **flags,
+        master_capable=capable,
+        vm_capable=(
+            node.vm_capable if wanted.vm_capable is None else wanted.vm_capable
+        ),
+        powered=node.powered if wanted.powered is None else wanted.powered,
+    )
+    if not _may_return(node, wanted) or not _has_room(snapshot, node, new):
+        return new, None
+    return (
+        new.replace(master_candidate=True),
+        f"Promoting node {node.name} to master candidate",
+    )
+
+
+def _may_return(node: objects.Node, wanted: Wanted) -> bool:
+    """Tell whether the request makes the node available again."""
+    return wanted.master_candidate is None and (
+        (node.drained and wanted.drained is False)
+        or (node.offline and wanted.offline is False)
+        or (not node.master_capable and bool(wanted.master_capable))
+    )
+
+
+def _has_room(
+    snapshot: objects.Snapshot, node: objects.Node, new: objects.Node
+) -> bool:
+    if not pool.is_eligible(new):
+        return False
+    state = pool.pool_state(snapshot, ignore=(node.uuid,))
+    size = snapshot.cluster.candidate_pool_size
+    return state.current < min(size, state.possible + 1)
+
+
+def _check_pool(snapshot: objects.Snapshot, node: objects.Node) -> None:
+    """Refuse a demotion that leaves too few candidates while others could be."""
+    missing = pool.missing(snapshot, ignore=(node.uuid,))
+    if missing and pool.promotable(snapshot, ignore=(node.uuid,)):
+        raise _refuse(
+            node,
+            "is needed as master candidate; allow others to be promoted with"
+            " auto-promote",
+            ecodes.ECODE_STATE,
+        )
+
+
+def _changes(
+    old: objects.Node, new: objects.Node, wanted: Wanted
+) -> tuple[tuple[str, Any], ...]:
+    names = (*_ROLES, "master_capable", "vm_capable", "powered")
+    return tuple(
+        (name, getattr(new, name))
+        for name in names
+        if getattr(old, name) != getattr(new, name) or getattr(wanted, name) is True
+    )

@@ -1,0 +1,210 @@
+"""OP_NODE_SET_PARAMS: roles, capabilities, addresses and parameters of a node."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ganeti import objects, opcodes
+from ganeti.cmdlib import candidates, state_params, typed
+from ganeti.cmdlib.base import ALL, LogicalUnit
+from ganeti.cmdlib.node import checks, role
+from ganeti.cmdlib.node.address import check_secondary
+from ganeti.constants import ecodes, hooks
+from ganeti.locking import Level
+from ganeti.objects import lookup
+
+
+class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
+    """Changes a node; the result lists [what, new value]."""
+
+    HOOKS_PATH = "node-modify"
+    HOOKS_TYPE = hooks.HTYPE_NODE
+
+    def check_arguments(self) -> None:
+        """Check that there is a change, and that flags do not contradict."""
+        op = self.op
+        flags = {
+            "offline": op.offline,
+            "drained": op.drained,
+            "master_candidate": op.master_candidate,
+        }
+        given = [
+            *flags.values(),
+            op.master_capable,
+            op.vm_capable,
+            op.secondary_ip,
+            op.ndparams,
+            op.hv_state,
+            op.disk_state,
+            op.powered,
+        ]
+        if not any(value is not None for value in given):
+            raise self.prereq(f"node {op.node_name}: no change asked for")
+        wanted = sorted(name for name, value in flags.items() if value)
+        if len(wanted) > 1:
+            raise self.prereq(
+                f"node {op.node_name}: at most one of offline, drained and"
+                f" master_candidate can be set, found {', '.join(wanted)}"
+            )
+        if op.secondary_ip is not None:
+            checks.ipv4(op.secondary_ip, f"node {op.node_name}: secondary address")
+        self.ndparams = checks.node_parameters(op.ndparams, allow_default=True)
+
+    # Locks
+    def expand_names(self) -> None:
+        """Lock the node and its resources; all nodes if others may be promoted."""
+        self.uuid = lookup.expand_node(self.ctx.snapshot, self.op.node_name)
+        lock_all = self.op.auto_promote and self._might_demote()
+        names = ALL if lock_all else [self.uuid]
+        self.locks.names[Level.NODE] = names
+        self.locks.names[Level.NODE_RES] = names
+        if self.op.secondary_ip is not None:
+            self.locks.shared.add(Level.INSTANCE)
+            self.locks.names[Level.INSTANCE] = self._mirrored()
+
+    def _might_demote(self) -> bool:
+        op = self.op
+        return (
+            op.master_candidate is False
+            or bool(op.offline)
+            or bool(op.drained)
+            or op.master_capable is False
+        )
+
+    def _mirrored(self) -> list[str]:
+        snapshot = self.ctx.snapshot
+        held = snapshot.primary_instances(self.uuid) | snapshot.secondary_instances(
+            self.uuid
+        )
+        return sorted(
+            instance.name
+            for uuid in held
+            if snapshot.secondary_nodes(instance := snapshot.instances[uuid])
+        )
+
+    # Hooks
+    def hooks_env(self) -> Mapping[str, Any]:
+        """Return the requested flags; None means no change."""
+        op = self.op
+        return {
+            "OP_TARGET": self.ctx.snapshot.nodes[self.uuid].name,
+            "MASTER_CANDIDATE": op.master_candidate,
+            "OFFLINE": op.offline,
+            "DRAINED": op.drained,
+            "MASTER_CAPABLE": op.master_capable,
+            "VM_CAPABLE": op.vm_capable,
+        }
+
+    def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Master and node, both times."""
+        nodes = list(dict.fromkeys((self.ctx.snapshot.cluster.master_node, self.uuid)))
+        return nodes, nodes
+
+    # Checks
+    def check_prereq(self) -> None:
+        """Work out the new roles and check that they are possible."""
+        snapshot = self.ctx.snapshot
+        if self.uuid not in snapshot.nodes:
+            raise self.prereq(
+                f"node {self.op.node_name}: removed meanwhile", ecodes.ECODE_NOENT
+            )
+        self.node = snapshot.nodes[self.uuid]
+        if self.op.secondary_ip is not None:
+            missing = set(self._mirrored()) - self.ctx.locks.owned(Level.INSTANCE)
+            if missing:
+                raise self.prereq(
+                    f"node {self.node.name}: instances {', '.join(sorted(missing))}"
+                    " arrived meanwhile, retry",
+                    ecodes.ECODE_STATE,
+                )
+        self.wanted = role.Wanted(
+            offline=self.op.offline,
+            drained=self.op.drained,
+            master_candidate=self.op.master_candidate,
+            master_capable=self.op.master_capable,
+            vm_capable=self.op.vm_capable,
+            powered=self.op.powered,
+        )
+        self.plan = role.plan(
+            snapshot,
+            self.node,
+            self.wanted,
+            has_oob=checks.supports_oob(snapshot, self.node),
+            auto_promote=self.op.auto_promote,
+        )
+        self._check_comes_online()
+        self._check_parameters()
+        if self.op.secondary_ip not in (None, self.node.secondary_ip):
+            check_secondary(
+                self.ctx, self.node, self.op.secondary_ip or "", force=self.op.force
+            )
+
+    def _check_comes_online(self) -> None:
+        """An offline node must answer before it is used again."""
+        if not (self.node.offline and not self.plan.node.offline):
+            return
+        if not self.ctx.tcp_ping(self.node.primary_ip, checks.noded_port(), None):
+            raise self.prereq(
+                f"node {self.node.name}: does not answer at {self.node.primary_ip}; use"
+                " gnt-node add --readd if it was reinstalled",
+                ecodes.ECODE_STATE,
+            )
+        self.ctx.log.warn(
+            f"node {self.node.name} goes online without being re-added",
+            hint="check that the node is healthy, and run gnt-cluster verify",
+        )
+
+    def _check_parameters(self) -> None:
+        self.new_ndparams = typed.merge(self.node.ndparams, self.ndparams)
+        self.new_hv_state = state_params.new_hv_state(
+            self.node.hv_state_static, self.op.hv_state
+        )
+        self.new_disk_state = state_params.new_disk_state(
+            self.node.disk_state_static, self.op.disk_state
+        )
+
+    # Work
+    def execute(self) -> list[tuple[str, Any]]:
+        """Write the node, then let the others know of its role."""
+        for line in self.plan.notes:
+            self.ctx.log.info(line)
+        new = self._store()
+        if self.plan.is_demoted and not new.offline:
+            answer = self.ctx.rpc.call_one("node_demote_from_mc", self.uuid)
+            if answer.failed:
+                self.ctx.log.warn(answer.describe("cannot demote the node"))
+        if self.plan.may_need_others:
+            candidates.fill_pool(
+                self.ctx, ignore=(self.uuid,) if self.plan.is_demoted else ()
+            )
+        if self.plan.is_demoted:
+            candidates.dismiss(self.ctx, new)
+        elif self.plan.is_promoted:
+            candidates.admit(self.ctx, new)
+        return self._changes()
+
+    def _store(self) -> objects.Node:
+        with self.ctx.config.edit(self.ctx.owner) as edit:
+            return edit.update(
+                self.plan.node.replace(
+                    secondary_ip=self.op.secondary_ip or self.node.secondary_ip,
+                    ndparams=self.new_ndparams,
+                    hv_state_static=self.new_hv_state,
+                    disk_state_static=self.new_disk_state,
+                )
+            )
+
+    def _changes(self) -> list[tuple[str, Any]]:
+        rows: list[tuple[str, Any]] = []
+        rows.extend(
+            (name, value)
+            for name, value in sorted(self.ndparams.items())
+            if self.op.ndparams
+        )
+        rows.extend(self.plan.changes)
+        if self.op.secondary_ip is not None:
+            rows.append(("secondary_ip", self.op.secondary_ip))
+        if self.op.hv_state:
+            rows.append(("hv_state", self.new_hv_state))
+        if self.op.disk_state:
+            rows.append(("disk_state", self.new_disk_state))
+        return rows

@@ -1,0 +1,88 @@
+"""Recorded hypervisor and disk state: what administrators say about machines.
+
+Such values stand in for what a node cannot report itself.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.cmdlib import typed
+from ganeti.constants import ecodes, hypervisors
+from ganeti.constants.params import Param
+
+_HV_STATE: Final = {
+    "cpu_node": Param("int", 1, "CPUs that the node itself uses"),
+    "cpu_total": Param("int", 1, "CPUs of the node"),
+    "mem_hv": Param("int", 0, "MiB that the hypervisor uses"),
+    "mem_node": Param("int", 0, "MiB that the node itself uses"),
+    "mem_total": Param("int", 0, "MiB of the node"),
+}
+_DISK_STATE: Final = {
+    "disk_overhead": Param("int", 0, "MiB lost to administration"),
+    "disk_reserved": Param("int", 0, "MiB kept free"),
+    "disk_total": Param("int", 0, "MiB in all"),
+}
+#: Templates whose storage state may be recorded.
+_DISK_STATE_TEMPLATES: Final = ("plain",)
+
+
+def new_hv_state(
+    old: Mapping[str, Any], given: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return recorded hypervisor state with changes: hypervisor -> values.
+
+    Raises:
+        OpPrereqError: unknown hypervisor or value, or wrong type.
+    """
+    out = dict(old)
+    for name, values in (given or {}).items():
+        if name not in hypervisors.HYPER_TYPES:
+            raise errors.OpPrereqError(
+                f"hypervisor state: {name} is no hypervisor; there are"
+                f" {', '.join(hypervisors.HYPER_TYPES)}",
+                ecodes.ECODE_INVAL,
+            )
+        out[name] = _merged(out.get(name, {}), values, _HV_STATE, "hypervisor state")
+    return out
+
+
+def new_disk_state(
+    old: Mapping[str, Any], given: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return recorded disk state with changes: template -> volume group -> values.
+
+    Raises:
+        OpPrereqError: unknown template or value, or wrong type.
+    """
+    out = dict(old)
+    for template, groups in (given or {}).items():
+        if template not in _DISK_STATE_TEMPLATES:
+            raise errors.OpPrereqError(
+                f"disk state: wanted one of {', '.join(_DISK_STATE_TEMPLATES)}, found"
+                f" {template}",
+                ecodes.ECODE_INVAL,
+            )
+        known = dict(out.get(template, {}))
+        for group, values in _mapping(groups, "disk state").items():
+            known[group] = _merged(
+                known.get(group, {}), values, _DISK_STATE, "disk state"
+            )
+        out[template] = known
+    return out
+
+
+def _merged(
+    old: Mapping[str, Any], given: Any, table: Mapping[str, Param], what: str
+) -> dict[str, Any]:
+    changes = typed.typed(_mapping(given, what), table, what, allow_default=True)
+    defaults = {name: row.default for name, row in table.items()}
+    return {**defaults, **typed.merge(old, changes)}
+
+
+def _mapping(value: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise errors.OpPrereqError(
+            f"{what}: wanted name=value pairs, found {value!r}", ecodes.ECODE_INVAL
+        )
+    return value

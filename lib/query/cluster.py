@@ -1,0 +1,152 @@
+"""The cluster itself as queries show it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.constants import query as c
+from ganeti.constants import versions
+from ganeti.objects import Cluster
+from ganeti.query.model import (
+    ClusterFacts,
+    Context,
+    Field,
+    Getter,
+    Resource,
+    by_name,
+    normal,
+    optional,
+    plain,
+)
+
+
+def _facts(context: Context) -> ClusterFacts:
+    facts = context.sources.facts
+    if facts is None:
+        raise errors.ProgrammerError("query of the cluster without its facts")
+    return context.once("facts", facts)
+
+
+def _fact(
+    name: str, title: str, kind: str, doc: str, get: Callable[[ClusterFacts], Any]
+) -> Field:
+    def bind(context: Context) -> Getter:
+        return lambda _cluster: normal(get(_facts(context)))
+
+    return Field(name, title, kind, doc, bind)
+
+
+def _bind_master(context: Context) -> Getter:
+    return lambda cluster: normal(context.node_name(cluster.master_node))
+
+
+def _name(field: str) -> Field:
+    return plain(
+        field,
+        "Name",
+        c.QFT_TEXT,
+        "Name of the cluster",
+        lambda r: r.cluster_name,
+        match="hostname",
+    )
+
+
+def _constant(name: str, title: str, kind: str, doc: str, value: Any) -> Field:
+    return plain(name, title, kind, doc, lambda _cluster: value)
+
+
+_FIELDS: Final = by_name(
+    (
+        _name("cluster_name"),
+        _name("name"),
+        Field(
+            "master_node",
+            "Master",
+            c.QFT_TEXT,
+            "Name of the master",
+            _bind_master,
+            match="hostname",
+        ),
+        plain("ctime", "CTime", c.QFT_TIMESTAMP, "When created", lambda r: r.ctime),
+        plain("mtime", "MTime", c.QFT_TIMESTAMP, "Last change", lambda r: r.mtime),
+        plain("tags", "Tags", c.QFT_OTHER, "Tags", lambda r: r.tags),
+        optional(
+            "volume_group_name",
+            "VgName",
+            c.QFT_TEXT,
+            "Volume group for disks",
+            lambda r: r.volume_group_name,
+        ),
+        _fact(
+            "architecture",
+            "ArchInfo",
+            c.QFT_OTHER,
+            "Word size and machine type",
+            lambda facts: facts.architecture,
+        ),
+        _fact(
+            "drain_flag",
+            "QueueDrained",
+            c.QFT_BOOL,
+            "Whether the queue takes no jobs",
+            lambda facts: facts.drain_flag,
+        ),
+        _fact(
+            "watcher_pause",
+            "WatcherPause",
+            c.QFT_TIMESTAMP,
+            "Until when the watcher rests",
+            lambda facts: facts.watcher_pause,
+        ),
+        _fact(
+            "vcs_version",
+            "VCSVersion",
+            c.QFT_TEXT,
+            "Identifies the build",
+            lambda facts: facts.vcs_version,
+        ),
+        _constant(
+            "config_version",
+            "ConfigVersion",
+            c.QFT_NUMBER,
+            "Version of the configuration",
+            versions.CONFIG_VERSION,
+        ),
+        _constant(
+            "export_version",
+            "ExportVersion",
+            c.QFT_NUMBER,
+            "Version of exports",
+            versions.EXPORT_VERSION,
+        ),
+        _constant(
+            "os_api_version",
+            "OsApiVersion",
+            c.QFT_NUMBER,
+            "Highest OS API",
+            max(versions.OS_API_VERSIONS),
+        ),
+        _constant(
+            "protocol_version",
+            "ProtocolVersion",
+            c.QFT_NUMBER,
+            "Version of RPC",
+            versions.PROTOCOL_VERSION,
+        ),
+        _constant(
+            "software_version",
+            "SoftwareVersion",
+            c.QFT_TEXT,
+            "Release",
+            versions.RELEASE_VERSION,
+        ),
+    )
+)
+
+
+def _rows(context: Context, names: Sequence[Any] | None) -> Sequence[Cluster]:
+    del names
+    return [context.snapshot.cluster]
+
+
+RESOURCE: Final = Resource(c.QR_CLUSTER, "", _FIELDS, _rows)

@@ -1,0 +1,397 @@
+"""Groups, networks, job filters and exports as queries show them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from ganeti.constants import disks
+from ganeti.constants import query as c
+from ganeti.objects import FilterRule, Network, NodeGroup, lookup
+from ganeti.objects import params as fill
+from ganeti.query.model import (
+    Cell,
+    Context,
+    Field,
+    Getter,
+    Resource,
+    by_name,
+    common,
+    failed_cell,
+    maybe,
+    normal,
+    optional,
+    plain,
+)
+from ganeti.query.node import param_fields
+from ganeti.utils import nicesort
+
+
+def _bound(
+    name: str,
+    title: str,
+    kind: str,
+    doc: str,
+    get: Callable[[Context, Any], Any],
+) -> Field:
+    """Return a field whose value needs the snapshot."""
+    return Field(name, title, kind, doc, lambda ctx: lambda row: normal(get(ctx, row)))
+
+
+# Groups
+def _group_ndparams(context: Context) -> Callable[[NodeGroup], dict[str, Any]]:
+    return lambda group: fill.group_ndparams(context.snapshot, group)
+
+
+def _group_diskparams(context: Context, group: NodeGroup) -> dict[str, Any]:
+    return {
+        template: fill.fill_diskparams(context.snapshot, group.uuid, template)
+        for template in disks.DISK_TEMPLATES
+    }
+
+
+def _group_nodes(context: Context, group: NodeGroup) -> list[str]:
+    nodes = context.snapshot.nodes_in_group(group.uuid)
+    return nicesort.nice_names(context.node_name(uuid) for uuid in nodes)
+
+
+def _group_instances(context: Context, group: NodeGroup) -> list[str]:
+    snapshot = context.snapshot
+    return nicesort.nice_names(
+        snapshot.instances[uuid].name
+        for node in snapshot.nodes_in_group(group.uuid)
+        for uuid in snapshot.primary_instances(node)
+    )
+
+
+def _group_instance_count(context: Context, group: NodeGroup) -> int:
+    snapshot = context.snapshot
+    nodes = snapshot.nodes_in_group(group.uuid)
+    return sum(len(snapshot.primary_instances(node)) for node in nodes)
+
+
+def _group_rows(context: Context, names: Sequence[Any] | None) -> Sequence[NodeGroup]:
+    snapshot = context.snapshot
+    if names is None:
+        return nicesort.nice_sorted(snapshot.nodegroups.values(), lambda g: g.name)
+    uuids = [lookup.expand_group(snapshot, str(name)) for name in names]
+    return [snapshot.nodegroups[uuid] for uuid in uuids]
+
+
+GROUP: Final = Resource(
+    c.QR_GROUP,
+    "name",
+    by_name(
+        common("group"),
+        param_fields(_group_ndparams),
+        (
+            plain("name", "Group", c.QFT_TEXT, "Group name", lambda g: g.name),
+            plain(
+                "alloc_policy",
+                "AllocPolicy",
+                c.QFT_TEXT,
+                "Whether allocators may use it",
+                lambda g: g.alloc_policy,
+            ),
+            plain(
+                "custom_diskparams",
+                "CustomDiskParameters",
+                c.QFT_OTHER,
+                "Disk parameters set on the group",
+                lambda g: g.diskparams,
+            ),
+            plain(
+                "custom_ipolicy",
+                "CustomInstancePolicy",
+                c.QFT_OTHER,
+                "Instance policy set on the group",
+                lambda g: g.ipolicy,
+            ),
+            plain(
+                "custom_ndparams",
+                "CustomNDParams",
+                c.QFT_OTHER,
+                "Node parameters set on the group",
+                lambda g: g.ndparams,
+            ),
+            _bound(
+                "diskparams",
+                "DiskParameters",
+                c.QFT_OTHER,
+                "Disk parameters in force, by template",
+                _group_diskparams,
+            ),
+            _bound(
+                "ipolicy",
+                "InstancePolicy",
+                c.QFT_OTHER,
+                "Instance policy in force",
+                lambda ctx, g: fill.group_ipolicy(ctx.snapshot, g),
+            ),
+            _bound(
+                "ndparams",
+                "NDParams",
+                c.QFT_OTHER,
+                "Node parameters in force",
+                lambda ctx, g: fill.group_ndparams(ctx.snapshot, g),
+            ),
+            _bound(
+                "node_cnt",
+                "Nodes",
+                c.QFT_NUMBER,
+                "Nodes in the group",
+                lambda ctx, g: len(ctx.snapshot.nodes_in_group(g.uuid)),
+            ),
+            _bound("node_list", "NodeList", c.QFT_OTHER, "Their names", _group_nodes),
+            _bound(
+                "pinst_cnt",
+                "Instances",
+                c.QFT_NUMBER,
+                "Instances with their primary node in the group",
+                _group_instance_count,
+            ),
+            _bound(
+                "pinst_list",
+                "InstanceList",
+                c.QFT_OTHER,
+                "Their names",
+                _group_instances,
+            ),
+        ),
+    ),
+    _group_rows,
+)
+
+
+# Networks
+def _taken(network: Network) -> str:
+    """Return one character per address: X reserved, . free."""
+    pools = (network.reservations or "", network.ext_reservations or "")
+    size = max(map(len, pools))
+    bits = [int(pool.ljust(size, "0"), 2) if pool else 0 for pool in pools]
+    text = format(bits[0] | bits[1], f"0{size}b") if size else ""
+    return text.replace("1", "X").replace("0", ".")
+
+
+def _external(network: Network) -> str:
+    """Return the externally reserved addresses as text."""
+    import ipaddress
+
+    bits = network.ext_reservations or ""
+    first = int(ipaddress.ip_network(network.network, strict=False).network_address)
+    return ", ".join(
+        str(ipaddress.ip_address(first + index))
+        for index, bit in enumerate(bits)
+        if bit == "1"
+    )
+
+
+def _network_groups(context: Context, network: Network) -> list[list[str]]:
+    groups = nicesort.nice_sorted(
+        context.snapshot.nodegroups.values(), lambda group: group.name
+    )
+    return [
+        [group.name, *(str(link.get(key, "")) for key in ("mode", "link", "vlan"))]
+        for group in groups
+        if (link := group.networks.get(network.uuid)) is not None
+    ]
+
+
+def _users_by_network(context: Context) -> dict[str, list[str]]:
+    """Return the names of the instances with a NIC in each network."""
+
+    def make() -> dict[str, list[str]]:
+        found: dict[str, set[str]] = {}
+        names = context.snapshot.names("networks")
+        for instance in context.snapshot.instances.values():
+            for nic in instance.nics:
+                if nic.network is not None:
+                    uuid = names.get(nic.network, nic.network)
+                    found.setdefault(uuid, set()).add(instance.name)
+        return {uuid: nicesort.nice_names(users) for uuid, users in found.items()}
+
+    return context.once("network users", make)
+
+
+def _network_rows(context: Context, names: Sequence[Any] | None) -> Sequence[Network]:
+    snapshot = context.snapshot
+    if names is None:
+        return nicesort.nice_sorted(snapshot.networks.values(), lambda n: n.name)
+    uuids = [lookup.expand_network(snapshot, str(name)) for name in names]
+    return [snapshot.networks[uuid] for uuid in uuids]
+
+
+NETWORK: Final = Resource(
+    c.QR_NETWORK,
+    "name",
+    by_name(
+        common("network"),
+        (
+            plain("name", "Network", c.QFT_TEXT, "Network name", lambda n: n.name),
+            plain("network", "Subnet", c.QFT_TEXT, "IPv4 subnet", lambda n: n.network),
+            optional("gateway", "Gateway", c.QFT_OTHER, "Gateway", lambda n: n.gateway),
+            optional(
+                "network6",
+                "IPv6Subnet",
+                c.QFT_OTHER,
+                "IPv6 subnet",
+                lambda n: n.network6,
+            ),
+            optional(
+                "gateway6",
+                "IPv6Gateway",
+                c.QFT_OTHER,
+                "IPv6 gateway",
+                lambda n: n.gateway6,
+            ),
+            optional(
+                "mac_prefix",
+                "MacPrefix",
+                c.QFT_OTHER,
+                "Prefix of MAC addresses made here",
+                lambda n: n.mac_prefix,
+            ),
+            plain(
+                "free_count",
+                "FreeCount",
+                c.QFT_NUMBER,
+                "Free addresses",
+                lambda n: _taken(n).count("."),
+            ),
+            plain(
+                "reserved_count",
+                "ReservedCount",
+                c.QFT_NUMBER,
+                "Reserved addresses",
+                lambda n: _taken(n).count("X"),
+            ),
+            plain("map", "Map", c.QFT_TEXT, "X reserved, . free", _taken),
+            plain(
+                "external_reservations",
+                "ExternalReservations",
+                c.QFT_TEXT,
+                "Addresses reserved by administrators",
+                _external,
+            ),
+            _bound(
+                "group_cnt",
+                "NodeGroups",
+                c.QFT_NUMBER,
+                "Connected groups",
+                lambda ctx, n: len(_network_groups(ctx, n)),
+            ),
+            _bound(
+                "group_list",
+                "GroupList",
+                c.QFT_OTHER,
+                "Connected groups with mode, link and vlan",
+                _network_groups,
+            ),
+            _bound(
+                "inst_cnt",
+                "Instances",
+                c.QFT_NUMBER,
+                "Instances that use it",
+                lambda ctx, n: len(_users_by_network(ctx).get(n.uuid, ())),
+            ),
+            _bound(
+                "inst_list",
+                "InstanceList",
+                c.QFT_OTHER,
+                "Their names",
+                lambda ctx, n: _users_by_network(ctx).get(n.uuid, []),
+            ),
+        ),
+    ),
+    _network_rows,
+)
+
+
+# Job filters
+def _filter_rows(context: Context, names: Sequence[Any] | None) -> Sequence[FilterRule]:
+    # No field is called "name", so that nobody can ask for names.
+    del names
+    return sorted(
+        context.snapshot.filters.values(),
+        key=lambda rule: (rule.priority, rule.watermark, rule.uuid),
+    )
+
+
+FILTER: Final = Resource(
+    c.QR_FILTER,
+    "name",
+    by_name(
+        plain(name, title, c.QFT_OTHER, doc, get)
+        for name, title, doc, get in (
+            ("action", "Action", "What happens to jobs that fit", lambda r: r.action),
+            (
+                "predicates",
+                "Predicates",
+                "What a job must fulfil",
+                lambda r: r.predicates,
+            ),
+            ("priority", "Priority", "Smaller is asked first", lambda r: r.priority),
+            (
+                "reason_trail",
+                "ReasonTrail",
+                "Why the rule exists",
+                lambda r: r.reason_trail,
+            ),
+            ("uuid", "UUID", "UUID of the rule", lambda r: r.uuid),
+            (
+                "watermark",
+                "Watermark",
+                "Highest job id when it was set",
+                lambda r: r.watermark,
+            ),
+        )
+    ),
+    _filter_rows,
+)
+
+
+# Exports
+class _ExportRow(NamedTuple):
+    node: str
+    export: Cell
+
+
+def _export_rows(context: Context, names: Sequence[Any] | None) -> list[_ExportRow]:
+    snapshot = context.snapshot
+    if names is None:
+        nodes = nicesort.nice_sorted(snapshot.nodes.values(), lambda n: n.name)
+    else:
+        uuids = [lookup.expand_node(snapshot, str(name)) for name in names]
+        nodes = [snapshot.nodes[uuid] for uuid in uuids]
+    answers = context.call("export_list", [node.uuid for node in nodes])
+    rows = []
+    for node in nodes:
+        result = answers[node.uuid]
+        if result.failed:
+            rows.append(_ExportRow(node.name, failed_cell(result)))
+        else:
+            found = nicesort.nice_names(result.payload)
+            rows.extend(_ExportRow(node.name, normal(name)) for name in found)
+    return rows
+
+
+def _bind_export(_context: Context) -> Getter:
+    return lambda row: maybe(row.export[1]) if row.export[0] == 0 else row.export
+
+
+EXPORT: Final = Resource(
+    c.QR_EXPORT,
+    "node",
+    by_name(
+        (
+            plain(
+                "node",
+                "Node",
+                c.QFT_TEXT,
+                "Node that holds it",
+                lambda row: row.node,
+                match="hostname",
+            ),
+            Field("export", "Export", c.QFT_TEXT, "Name of the export", _bind_export),
+        )
+    ),
+    _export_rows,
+)

@@ -1,0 +1,219 @@
+"""Answering: names, filter on configuration, live data, filter again, values."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypedDict
+
+from ganeti import errors, qlang
+from ganeti.constants import ecodes
+from ganeti.constants import query as c
+from ganeti.query import cluster, config, instance, jobs, node, osdiagnose
+from ganeti.query.model import UNKNOWN, Cell, Context, Field, Getter, Resource, Sources
+
+RESOURCES: Final[Mapping[str, Resource]] = {
+    resource.name: resource
+    for resource in (
+        cluster.RESOURCE,
+        config.EXPORT,
+        osdiagnose.EXTSTORAGE,
+        config.FILTER,
+        config.GROUP,
+        instance.RESOURCE,
+        jobs.JOB,
+        jobs.LOCK,
+        config.NETWORK,
+        node.RESOURCE,
+        osdiagnose.OS,
+    )
+}
+
+
+class FieldDefinition(TypedDict):
+    """What is told about a field."""
+
+    name: str
+    title: str
+    kind: str
+    doc: str
+
+
+class Answer(NamedTuple):
+    """Fields as asked for, and one cell per field and row."""
+
+    fields: list[FieldDefinition]
+    data: list[list[Cell]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the wire form."""
+        return {"fields": self.fields, "data": self.data}
+
+
+def resource_of(name: str) -> Resource:
+    """Return a resource by its wire name.
+
+    Raises:
+        OpPrereqError: there is none of that name.
+    """
+    found = RESOURCES.get(name)
+    if found is None:
+        raise errors.OpPrereqError(
+            f"{name!r} is nothing that can be queried, wanted one of"
+            f" {', '.join(sorted(RESOURCES))}",
+            ecodes.ECODE_INVAL,
+        )
+    return found
+
+
+def _definition(resource: Resource, name: str) -> FieldDefinition:
+    field = resource.fields.get(name)
+    if field is None:
+        return {"name": name, "title": name, "kind": c.QFT_UNKNOWN, "doc": ""}
+    return {
+        "name": name,
+        "title": field.title,
+        "kind": field.kind,
+        "doc": field.doc,
+    }
+
+
+def describe(what: str, names: Sequence[str] | None) -> list[FieldDefinition]:
+    """Return the definitions of fields: those named, or all sorted by name."""
+    resource = resource_of(what)
+    return [_definition(resource, name) for name in names or sorted(resource.fields)]
+
+
+def query(sources: Sources, what: str, names: Sequence[str], qfilter: Any) -> Answer:
+    """Answer a query; may ask nodes, so that it can take long.
+
+    Args:
+        sources: what to answer from.
+        what: resource.
+        names: of fields; unknown ones are answered as such.
+        qfilter: None or a checked filter.
+
+    Raises:
+        ParameterError: the filter does not fit the fields.
+        OpPrereqError: unknown_entity, a name asked for does not exist.
+    """
+    resource = resource_of(what)
+    context = Context(sources, qlang.fields_of(qfilter) | frozenset(names))
+    rows = _select(resource, context, qfilter)
+    rows = _load(resource, context, rows, names, qfilter)
+    return Answer(
+        [_definition(resource, name) for name in names],
+        _cells(_getters(resource, context, names), rows),
+    )
+
+
+def _select(resource: Resource, context: Context, qfilter: Any) -> Sequence[Any]:
+    """Return the rows that may fit, judged by configuration data alone."""
+    asked = qlang.requested_names(qfilter, resource.name_field)
+    # Judged before any row exists, so that a misfit shows on an empty cluster too.
+    fits = _predicate(resource, context, qfilter, live=False)
+    rows = resource.rows(context, asked)
+    if qfilter is None:
+        return rows
+    return [row for row in rows if fits(row) is not False]
+
+
+def _load(
+    resource: Resource,
+    context: Context,
+    rows: Sequence[Any],
+    names: Iterable[str],
+    qfilter: Any,
+) -> Sequence[Any]:
+    """Fetch the live data that fields and filter need; return the rows that fit."""
+    in_filter = _live_needs(resource, qlang.fields_of(qfilter))
+    for need in sorted(in_filter | _live_needs(resource, names)):
+        context.live[need] = resource.fetch[need](context, rows)
+    if not in_filter:
+        return rows
+    fits = _predicate(resource, context, qfilter, live=True)
+    return [row for row in rows if fits(row)]
+
+
+def _live_needs(resource: Resource, names: Iterable[str]) -> set[str]:
+    fields = (resource.fields.get(name) for name in names)
+    return {field.live for field in fields if field is not None and field.live}
+
+
+def _predicate(
+    resource: Resource, context: Context, qfilter: Any, *, live: bool
+) -> qlang.Predicate:
+    def resolve(name: str) -> qlang.Leaf:
+        field = resource.fields.get(name)
+        if field is None:
+            raise errors.ParameterError(f"filter: unknown field {name}")
+        skip = bool(field.live) and not live
+        get = _never if skip else field.bind(context)
+        return qlang.Leaf(name, field.kind, get, field.match, skip)
+
+    return qlang.compile_(qfilter, resolve)
+
+
+def _never(_row: Any) -> Cell:
+    return UNKNOWN
+
+
+def _getters(
+    resource: Resource, context: Context, names: Iterable[str]
+) -> list[Getter]:
+    fields = [resource.fields.get(name) for name in names]
+    return [_never if field is None else field.bind(context) for field in fields]
+
+
+def _cells(getters: Sequence[Getter], rows: Sequence[Any]) -> list[list[Cell]]:
+    return [[get(row) for get in getters] for row in rows]
+
+
+def legacy(
+    sources: Sources,
+    what: str,
+    wanted: Sequence[Any],
+    names: Sequence[str],
+) -> list[list[Any]]:
+    """Answer an older call: plain values, null where there is none.
+
+    Args:
+        sources: what to answer from.
+        what: resource.
+        wanted: names or uuids; none means all, unknown ones are left out.
+        names: of fields.
+
+    Raises:
+        OpPrereqError: wrong_input, a field is unknown.
+    """
+    resource = resource_of(what)
+    unknown = [name for name in names if name not in resource.fields]
+    if unknown:
+        raise errors.OpPrereqError(
+            f"Unknown output fields selected: {', '.join(unknown)}", ecodes.ECODE_INVAL
+        )
+    context = Context(sources, frozenset(names))
+    if what == c.QR_JOB:
+        rows = resource.rows(context, wanted or None)
+    else:
+        rows = resource.rows(context, None)
+        if wanted:
+            fits = _matcher(resource, context, wanted)
+            rows = [row for row in rows if fits(row)]
+    rows = _load(resource, context, rows, names, None)
+    getters = _getters(resource, context, names)
+    return [[value for _status, value in row] for row in _cells(getters, rows)]
+
+
+def _matcher(
+    resource: Resource, context: Context, wanted: Sequence[Any]
+) -> Callable[[Any], bool]:
+    known = frozenset(wanted)
+    keys = [
+        resource.fields[name].bind(context)
+        for name in ("uuid", resource.name_field)
+        if name in resource.fields
+    ]
+    return lambda row: any(get(row)[1] in known for get in keys)
+
+
+def field_of(what: str, name: str) -> Field:
+    """Return a field; KeyError if there is none."""
+    return resource_of(what).fields[name]

@@ -1,0 +1,641 @@
+"""Instances as queries show them: what the configuration says."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from ganeti.constants import disks as d
+from ganeti.constants import hypervisors, params
+from ganeti.constants import query as c
+from ganeti.constants.hvparams import HYPERVISOR
+from ganeti.objects import Disk, Instance, Nic, lookup
+from ganeti.objects import params as fill
+from ganeti.query import instance_live
+from ganeti.query.model import (
+    UNAVAIL,
+    Cell,
+    Context,
+    Field,
+    Getter,
+    Resource,
+    by_name,
+    common,
+    maybe,
+    normal,
+    optional,
+    plain,
+)
+from ganeti.utils import nicesort
+
+#: Fields are made for this many disks and NICs, the most that an instance can have.
+MAX_DISKS: Final = 16
+MAX_NICS: Final = 8
+
+_KIND_OF_TYPE: Final = {
+    "bool": c.QFT_BOOL,
+    "int": c.QFT_NUMBER,
+    "float": c.QFT_NUMBER_FLOAT,
+    "size": c.QFT_UNIT,
+}
+_BE_TITLES: Final = {
+    "auto_balance": "Auto_balance",
+    "maxmem": "ConfigMaxMem",
+    "minmem": "ConfigMinMem",
+    "vcpus": "ConfigVCPUs",
+}
+_HV_TITLES: Final = {
+    "acpi": "ACPI",
+    "boot_order": "Boot_order",
+    "cdrom_image_path": "CDROM_image_path",
+    "cpu_type": "cpu_type",
+    "disk_type": "Disk_type",
+    "initrd_path": "Initrd_path",
+    "kernel_path": "Kernel_path",
+    "nic_type": "NIC_type",
+    "pae": "PAE",
+    "pci_pass": "pci_pass",
+    "vnc_bind_address": "VNC_bind_address",
+}
+
+
+# Parameters in force: the part below the instance is worked out once per query.
+def _beparams(context: Context) -> Callable[[Instance], dict[str, Any]]:
+    base = fill.beparams_for(context.snapshot.cluster, {})
+    return lambda instance: {**base, **instance.beparams}
+
+
+def _hvparams(context: Context) -> Callable[[Instance], dict[str, Any]]:
+    cluster = context.snapshot.cluster
+
+    def base(hypervisor: str, os: str) -> dict[str, Any]:
+        filled = fill.hvparams_for(cluster, hypervisor, os, {})
+        return {
+            name: value
+            for name, value in filled.items()
+            if name not in hypervisors.HVC_GLOBALS
+        }
+
+    def get(instance: Instance) -> dict[str, Any]:
+        hypervisor, os = instance.hypervisor, instance.os
+        key = ("hvparams", hypervisor, os)
+        filled = context.once(key, lambda: base(hypervisor, os))
+        return {**filled, **instance.hvparams}
+
+    return get
+
+
+def _param(
+    name: str,
+    title: str,
+    kind: str,
+    doc: str,
+    *,
+    key: str,
+    filled: Callable[[Context], Callable[[Instance], dict[str, Any]]],
+) -> Field:
+    def bind(context: Context) -> Getter:
+        get = filled(context)
+        return lambda instance: maybe(get(instance).get(key))
+
+    return Field(name, title, kind, doc, bind)
+
+
+def _be_field(name: str, key: str, doc: str) -> Field:
+    title = _BE_TITLES.get(key, name)
+    kind = _KIND_OF_TYPE[params.BACKEND[key].type]
+    return _param(name, title, kind, doc, key=key, filled=_beparams)
+
+
+def _be_fields() -> Iterable[Field]:
+    for name, param in params.BACKEND.items():
+        if name != "memory":
+            doc = f"Backend parameter {name} in force: {param.meaning}"
+            yield _be_field(f"be/{name}", name, doc)
+    yield _be_field("be/memory", "maxmem", "The same as be/maxmem")
+    yield _be_field("vcpus", "vcpus", "The same as be/vcpus")
+
+
+def _hv_fields() -> Iterable[Field]:
+    seen = set(hypervisors.HVC_GLOBALS)
+    for table in HYPERVISOR.values():
+        for name, param in table.items():
+            if name in seen:
+                continue
+            seen.add(name)
+            yield _param(
+                f"hv/{name}",
+                _HV_TITLES.get(name, f"hv/{name}"),
+                _KIND_OF_TYPE.get(param.type, c.QFT_OTHER),
+                f"Hypervisor parameter {name} in force: {param.meaning}",
+                key=name,
+                filled=_hvparams,
+            )
+
+
+def _bind_filled(
+    filled: Callable[[Context], Callable[[Instance], dict[str, Any]]],
+) -> Callable[[Context], Getter]:
+    def bind(context: Context) -> Getter:
+        get = filled(context)
+        return lambda instance: normal(get(instance))
+
+    return bind
+
+
+def _osparams(context: Context) -> Callable[[Instance], dict[str, Any]]:
+    return lambda instance: fill.fill_osparams(context.snapshot, instance)
+
+
+# Disks
+def _disk_field(
+    name: str,
+    title: str,
+    kind: str,
+    doc: str,
+    *,
+    get: Callable[[Disk], Any],
+    index: int,
+) -> Field:
+    def bind(context: Context) -> Getter:
+        table = context.snapshot.disks
+
+        def cell(instance: Instance) -> Cell:
+            if index >= len(instance.disks):
+                return UNAVAIL
+            return maybe(get(table[instance.disks[index]]))
+
+        return cell
+
+    return Field(name, title, kind, doc, bind)
+
+
+def _disk_list(name: str, title: str, doc: str, get: Callable[[Disk], Any]) -> Field:
+    def bind(context: Context) -> Getter:
+        table = context.snapshot.disks
+        return lambda instance: normal([get(table[uuid]) for uuid in instance.disks])
+
+    return Field(name, title, c.QFT_OTHER, doc, bind)
+
+
+def _disk_fields() -> Iterable[Field]:
+    rows: tuple[tuple[str, str, str, str, Callable[[Disk], Any]], ...] = (
+        ("name", "DiskName", c.QFT_TEXT, "Name", lambda disk: disk.name),
+        ("size", "Disk", c.QFT_UNIT, "Size", lambda disk: disk.size),
+        ("spindles", "DiskSpindles", c.QFT_NUMBER, "Spindles", lambda d: d.spindles),
+        ("uuid", "DiskUUID", c.QFT_TEXT, "UUID", lambda disk: disk.uuid),
+    )
+    for word, title, kind, doc, get in rows:
+        for index in range(MAX_DISKS):
+            yield _disk_field(
+                f"disk.{word}/{index}",
+                f"{title}/{index}",
+                kind,
+                f"{doc} of disk {index}",
+                get=get,
+                index=index,
+            )
+    yield _disk_list("disk.names", "Disk_names", "Names of disks", lambda d: d.name)
+    yield _disk_list("disk.sizes", "Disk_sizes", "Sizes of disks", lambda d: d.size)
+    yield _disk_list("disk.uuids", "Disk_UUIDs", "UUIDs of disks", lambda d: d.uuid)
+    yield _disk_list(
+        "disk.spindles", "Disk_spindles", "Spindles of disks", lambda d: d.spindles
+    )
+    for name, index in (("sda_size", 0), ("sdb_size", 1)):
+        yield _disk_field(
+            name,
+            f"Disk/{index}",
+            c.QFT_UNIT,
+            f"The same as disk.size/{index}",
+            get=lambda disk: disk.size,
+            index=index,
+        )
+
+
+_NO_SPACE: Final = frozenset({"diskless", "blockdev"})
+
+
+def _space(disk: Disk) -> int:
+    """Return the MiB that a disk takes on each of its nodes."""
+    if disk.dev_type in _NO_SPACE:
+        return 0
+    return disk.size + (d.DRBD_META_SIZE if disk.dev_type == "drbd" else 0)
+
+
+def _bind_disk_usage(context: Context) -> Getter:
+    table = context.snapshot.disks
+    return lambda instance: normal(sum(_space(table[uuid]) for uuid in instance.disks))
+
+
+def _bind_template(context: Context) -> Getter:
+    return lambda instance: normal(context.snapshot.disk_template(instance))
+
+
+# NICs
+NicGetter = Callable[[Nic], Any]
+
+
+def _nic_params(context: Context) -> Callable[[Nic], dict[str, Any]]:
+    base = fill.nicparams_for(context.snapshot.cluster, {})
+    return lambda nic: {**base, **nic.nicparams}
+
+
+def _nic_plain(get: NicGetter) -> Callable[[Context], NicGetter]:
+    return lambda _context: get
+
+
+def _nic_param(key: str, mode: str = "") -> Callable[[Context], NicGetter]:
+    """Return a NIC parameter, or None where the NIC has another mode."""
+
+    def bind(context: Context) -> NicGetter:
+        filled = _nic_params(context)
+
+        def get(nic: Nic) -> Any:
+            values = filled(nic)
+            return values[key] if not mode or values["mode"] == mode else None
+
+        return get
+
+    return bind
+
+
+def _nic_network_uuid(context: Context) -> NicGetter:
+    uuids = context.snapshot.names("networks")
+    return lambda nic: uuids.get(nic.network or "", nic.network)
+
+
+def _nic_network_name(context: Context) -> NicGetter:
+    uuid_of = _nic_network_uuid(context)
+    networks = context.snapshot.networks
+
+    def get(nic: Nic) -> str | None:
+        network = networks.get(uuid_of(nic))
+        return None if network is None else network.name
+
+    return get
+
+
+def _nic_field(
+    name: str,
+    title: str,
+    doc: str,
+    *,
+    bind_nic: Callable[[Context], NicGetter],
+    index: int,
+) -> Field:
+    def bind(context: Context) -> Getter:
+        get = bind_nic(context)
+
+        def cell(instance: Instance) -> Cell:
+            nics = instance.nics
+            return maybe(get(nics[index])) if index < len(nics) else UNAVAIL
+
+        return cell
+
+    return Field(name, title, c.QFT_TEXT, doc, bind)
+
+
+def _nic_list(
+    name: str, title: str, doc: str, bind_nic: Callable[[Context], NicGetter]
+) -> Field:
+    def bind(context: Context) -> Getter:
+        get = bind_nic(context)
+        return lambda instance: normal([get(nic) for nic in instance.nics])
+
+    return Field(name, title, c.QFT_OTHER, doc, bind)
+
+
+#: Word, title of one, name and title of the list, text, getter, older name for NIC 0.
+_NICS: Final[
+    tuple[tuple[str, str, str, str, str, Callable[[Context], NicGetter], str], ...]
+] = (
+    (
+        "bridge",
+        "NicBridge",
+        "nic.bridges",
+        "NIC_bridges",
+        "Bridge",
+        _nic_param("link", "bridged"),
+        "bridge",
+    ),
+    ("ip", "NicIP", "nic.ips", "NIC_IPs", "IP", _nic_plain(lambda n: n.ip), "ip"),
+    (
+        "link",
+        "NicLink",
+        "nic.links",
+        "NIC_links",
+        "Link",
+        _nic_param("link"),
+        "nic_link",
+    ),
+    (
+        "mac",
+        "NicMAC",
+        "nic.macs",
+        "NIC_MACs",
+        "MAC",
+        _nic_plain(lambda n: n.mac),
+        "mac",
+    ),
+    (
+        "mode",
+        "NicMode",
+        "nic.modes",
+        "NIC_modes",
+        "Mode",
+        _nic_param("mode"),
+        "nic_mode",
+    ),
+    (
+        "name",
+        "NicName",
+        "nic.names",
+        "NIC_Names",
+        "Name",
+        _nic_plain(lambda n: n.name),
+        "",
+    ),
+    (
+        "network",
+        "NicNetwork",
+        "nic.networks",
+        "NIC_networks",
+        "UUID of the network",
+        _nic_network_uuid,
+        "nic_network",
+    ),
+    (
+        "network.name",
+        "NicNetworkName",
+        "nic.networks.names",
+        "NIC_networks_names",
+        "Name of the network",
+        _nic_network_name,
+        "",
+    ),
+    (
+        "uuid",
+        "NicUUID",
+        "nic.uuids",
+        "NIC_UUIDs",
+        "UUID",
+        _nic_plain(lambda n: n.uuid),
+        "",
+    ),
+    (
+        "vlan",
+        "NicVLAN",
+        "nic.vlans",
+        "NIC_VLANs",
+        "VLAN",
+        _nic_param("vlan", "openvswitch"),
+        "",
+    ),
+)
+
+
+def _nic_fields() -> Iterable[Field]:
+    for word, title, plural, list_title, doc, bind_nic, alias in _NICS:
+        for index in range(MAX_NICS):
+            yield _nic_field(
+                f"nic.{word}/{index}",
+                f"{title}/{index}",
+                f"{doc} of NIC {index}",
+                bind_nic=bind_nic,
+                index=index,
+            )
+        yield _nic_list(plural, list_title, f"{doc} of each NIC", bind_nic)
+        if alias:
+            text = f"The same as nic.{word}/0"
+            yield _nic_field(alias, f"{title}/0", text, bind_nic=bind_nic, index=0)
+
+
+# Nodes
+def _of_primary(
+    get: Callable[[Context, str], Any],
+) -> Callable[[Context], Getter]:
+    """Return a field of the primary node, worked out once per node."""
+
+    def bind(context: Context) -> Getter:
+        table = {uuid: get(context, uuid) for uuid in context.snapshot.nodes}
+        return lambda instance: maybe(table.get(instance.primary_node))
+
+    return bind
+
+
+def _of_secondaries(
+    get: Callable[[Context, str], Any],
+) -> Callable[[Context], Getter]:
+    def bind(context: Context) -> Getter:
+        snapshot = context.snapshot
+        table = {uuid: get(context, uuid) for uuid in snapshot.nodes}
+        return lambda instance: normal(
+            [table.get(uuid) for uuid in snapshot.secondary_nodes(instance)]
+        )
+
+    return bind
+
+
+def _node_name(context: Context, uuid: str) -> str:
+    return context.node_name(uuid)
+
+
+def _group_uuid(context: Context, uuid: str) -> str:
+    return context.snapshot.nodes[uuid].group
+
+
+def _group_name(context: Context, uuid: str) -> str:
+    return context.snapshot.nodegroups[_group_uuid(context, uuid)].name
+
+
+_NODE_FIELDS: Final = (
+    Field(
+        "pnode",
+        "Primary_node",
+        c.QFT_TEXT,
+        "Primary node",
+        _of_primary(_node_name),
+        match="hostname",
+    ),
+    Field(
+        "pnode.group",
+        "PrimaryNodeGroup",
+        c.QFT_TEXT,
+        "Group of the primary node",
+        _of_primary(_group_name),
+    ),
+    Field(
+        "pnode.group.uuid",
+        "PrimaryNodeGroupUUID",
+        c.QFT_TEXT,
+        "UUID of the primary node's group",
+        _of_primary(_group_uuid),
+    ),
+    Field(
+        "snodes",
+        "Secondary_Nodes",
+        c.QFT_OTHER,
+        "Secondary nodes",
+        _of_secondaries(_node_name),
+    ),
+    Field(
+        "snodes.group",
+        "SecondaryNodesGroups",
+        c.QFT_OTHER,
+        "Groups of the secondary nodes",
+        _of_secondaries(_group_name),
+    ),
+    Field(
+        "snodes.group.uuid",
+        "SecondaryNodesGroupsUUID",
+        c.QFT_OTHER,
+        "UUIDs of the secondary nodes' groups",
+        _of_secondaries(_group_uuid),
+    ),
+)
+
+_PLAIN_FIELDS: Final = (
+    plain(
+        "name",
+        "Instance",
+        c.QFT_TEXT,
+        "Instance name",
+        lambda i: i.name,
+        match="hostname",
+    ),
+    plain(
+        "admin_state",
+        "InstanceState",
+        c.QFT_TEXT,
+        "Wanted state: up, down or offline",
+        lambda i: i.admin_state,
+    ),
+    plain(
+        "admin_state_source",
+        "InstanceStateSource",
+        c.QFT_TEXT,
+        "Who asked for that state: admin or user",
+        lambda i: i.admin_state_source,
+    ),
+    plain(
+        "admin_up",
+        "Autostart",
+        c.QFT_BOOL,
+        "Is wanted up",
+        lambda i: i.admin_state == "up",
+    ),
+    plain(
+        "custom_beparams",
+        "CustomBackendParameters",
+        c.QFT_OTHER,
+        "Backend parameters set on the instance",
+        lambda i: i.beparams,
+    ),
+    plain(
+        "custom_hvparams",
+        "CustomHypervisorParameters",
+        c.QFT_OTHER,
+        "Hypervisor parameters set on the instance",
+        lambda i: i.hvparams,
+    ),
+    plain(
+        "custom_nicparams",
+        "CustomNicParameters",
+        c.QFT_OTHER,
+        "NIC parameters set on each NIC",
+        lambda i: [nic.nicparams for nic in i.nics],
+    ),
+    plain(
+        "custom_osparams",
+        "CustomOpSysParameters",
+        c.QFT_OTHER,
+        "OS parameters set on the instance",
+        lambda i: i.osparams,
+    ),
+    plain(
+        "disk.count", "Disks", c.QFT_NUMBER, "Number of disks", lambda i: len(i.disks)
+    ),
+    plain(
+        "disks_active",
+        "DisksActive",
+        c.QFT_BOOL,
+        "Disks should be assembled",
+        lambda i: i.disks_active,
+    ),
+    plain(
+        "forthcoming",
+        "Forthcoming",
+        c.QFT_BOOL,
+        "Only reserved, not created yet",
+        lambda i: i.forthcoming,
+    ),
+    plain("hypervisor", "Hypervisor", c.QFT_TEXT, "Hypervisor", lambda i: i.hypervisor),
+    plain("nic.count", "NICs", c.QFT_NUMBER, "Number of NICs", lambda i: len(i.nics)),
+    plain("os", "OS", c.QFT_TEXT, "Operating system", lambda i: i.os),
+    optional(
+        "network_port",
+        "Network_port",
+        c.QFT_OTHER,
+        "Port of the console",
+        lambda i: i.network_port,
+    ),
+    Field(
+        "disk_template",
+        "Disk_template",
+        c.QFT_TEXT,
+        "Template, diskless without disks, mixed if they differ",
+        _bind_template,
+    ),
+    Field(
+        "disk_usage",
+        "DiskUsage",
+        c.QFT_UNIT,
+        "Space taken on each of its nodes",
+        _bind_disk_usage,
+    ),
+    Field(
+        "beparams",
+        "BackendParameters",
+        c.QFT_OTHER,
+        "Backend parameters in force",
+        _bind_filled(_beparams),
+    ),
+    Field(
+        "hvparams",
+        "HypervisorParameters",
+        c.QFT_OTHER,
+        "Hypervisor parameters in force",
+        _bind_filled(_hvparams),
+    ),
+    Field(
+        "osparams",
+        "OpSysParameters",
+        c.QFT_OTHER,
+        "OS parameters in force, without private ones",
+        _bind_filled(_osparams),
+    ),
+)
+
+
+def _rows(context: Context, names: Sequence[Any] | None) -> Sequence[Instance]:
+    snapshot = context.snapshot
+    if names is None:
+        return nicesort.nice_sorted(snapshot.instances.values(), lambda i: i.name)
+    uuids = [lookup.expand_instance(snapshot, str(name)) for name in names]
+    return [snapshot.instances[uuid] for uuid in uuids]
+
+
+RESOURCE: Final = Resource(
+    c.QR_INSTANCE,
+    "name",
+    by_name(
+        common("instance"),
+        _PLAIN_FIELDS,
+        _NODE_FIELDS,
+        _be_fields(),
+        _hv_fields(),
+        _disk_fields(),
+        _nic_fields(),
+        instance_live.FIELDS,
+    ),
+    _rows,
+    instance_live.FETCH,
+)

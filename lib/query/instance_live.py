@@ -1,0 +1,217 @@
+"""Instances as queries show them: what the nodes say."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from ganeti.constants import query as c
+from ganeti.objects import Instance
+from ganeti.objects import params as fill
+from ganeti.query.model import (
+    UNAVAIL,
+    Cell,
+    Context,
+    Field,
+    Getter,
+    failed_cell,
+    maybe,
+    normal,
+)
+from ganeti.query.status import Seen, instance_status
+from ganeti.rpc.result import Result
+
+#: Names of the live data.
+_INFO: Final = "all_instances_info"
+_CONSOLE: Final = "instance_console_info"
+#: State of a guest that powered itself down: number on the wire, word in old nodes.
+_STATE_SHUTDOWN: Final = frozenset({1, "shutdown"})
+_NO_INFO: Final[Mapping[str, Any]] = {}
+
+
+def _fetch_info(context: Context, rows: Sequence[Instance]) -> dict[str, Result]:
+    """Ask every node of the instances once for all instances that it runs."""
+    snapshot = context.snapshot
+    cluster = snapshot.cluster
+    nodes = {uuid for row in rows for uuid in snapshot.instance_nodes(row)}
+    capable = {uuid for uuid in nodes if uuid in snapshot.nodes}
+    hvparams = {
+        hypervisor: fill.hvparams_for(cluster, hypervisor, "", {})
+        for hypervisor in cluster.enabled_hypervisors
+    }
+    args = [list(cluster.enabled_hypervisors), hvparams]
+    return dict(context.call(_INFO, capable, args))
+
+
+def _is_shut_down(info: Mapping[str, Any]) -> bool:
+    return info.get("state") in _STATE_SHUTDOWN
+
+
+def _seen(instance: Instance, answers: Mapping[str, Result]) -> Seen:
+    """Return what the nodes say about an instance."""
+    primary = answers.get(instance.primary_node)
+    if primary is not None and primary.offline:
+        return Seen.NODE_OFFLINE
+    if primary is None or primary.failed:
+        return Seen.NODE_DOWN
+    info = primary.payload.get(instance.name)
+    if info is not None:
+        return Seen.SHUTDOWN if _is_shut_down(info) else Seen.RUNNING
+    return Seen.ABSENT
+
+
+def _running_names(answers: Mapping[str, Result]) -> dict[str, set[str]]:
+    """Return the nodes that run each instance name."""
+    found: dict[str, set[str]] = {}
+    for node, result in answers.items():
+        if not result.failed:
+            for name in result.payload:
+                found.setdefault(name, set()).add(node)
+    return found
+
+
+def _bind_seen(context: Context) -> Callable[[Instance], Seen]:
+    answers: Mapping[str, Result] = context.live[_INFO]
+    where = context.once("running names", lambda: _running_names(answers))
+
+    def get(instance: Instance) -> Seen:
+        seen = _seen(instance, answers)
+        if seen in {Seen.NODE_OFFLINE, Seen.NODE_DOWN}:
+            return seen
+        others = where.get(instance.name, set()) - {instance.primary_node}
+        return Seen.ELSEWHERE if others else seen
+
+    return get
+
+
+def _bind_status(context: Context) -> Getter:
+    seen = _bind_seen(context)
+    user_shutdown = context.snapshot.cluster.enabled_user_shutdown
+
+    def may_shut_down(instance: Instance) -> bool:
+        if instance.hypervisor != "kvm":
+            return True
+        hvparams = fill.fill_hvparams(context.snapshot, instance)
+        return bool(hvparams.get("user_shutdown"))
+
+    def cell(instance: Instance) -> Cell:
+        state = seen(instance)
+        return normal(
+            instance_status(
+                state,
+                instance.admin_state,
+                is_user_source=instance.admin_state_source == "user",
+                user_shutdown=user_shutdown,
+                guest_may_shut_down=state is Seen.SHUTDOWN and may_shut_down(instance),
+            )
+        )
+
+    return cell
+
+
+def _of_info(
+    make: Callable[[Mapping[str, Any]], Cell],
+) -> Callable[[Context], Getter]:
+    """Return a field from the primary node's answer.
+
+    Args:
+        make: returns the cell for the instance's entry, empty when there is none.
+    """
+
+    def bind(context: Context) -> Getter:
+        answers: Mapping[str, Result] = context.live[_INFO]
+
+        def cell(instance: Instance) -> Cell:
+            result = answers.get(instance.primary_node)
+            if result is None or result.failed:
+                return failed_cell(result)
+            return make(result.payload.get(instance.name) or _NO_INFO)
+
+        return cell
+
+    return bind
+
+
+def _running_value(key: str) -> Callable[[Mapping[str, Any]], Cell]:
+    def make(info: Mapping[str, Any]) -> Cell:
+        return UNAVAIL if not info or _is_shut_down(info) else maybe(info.get(key))
+
+    return make
+
+
+def _is_running(info: Mapping[str, Any]) -> Cell:
+    return normal(bool(info) and not _is_shut_down(info))
+
+
+# Consoles
+def _fetch_console(context: Context, rows: Sequence[Instance]) -> dict[str, Result]:
+    """Ask each primary node for the consoles of its instances."""
+    snapshot = context.snapshot
+    wanted: dict[str, dict[str, Any]] = {}
+    for instance in rows:
+        node = snapshot.nodes.get(instance.primary_node)
+        if node is None:
+            continue
+        wanted.setdefault(node.uuid, {})[instance.name] = {
+            "instance": instance,
+            "node": node,
+            "group": snapshot.nodegroups[node.group],
+            "hvParams": fill.fill_hvparams(snapshot, instance),
+            "beParams": fill.fill_beparams(snapshot, instance),
+        }
+    return dict(context.call(_CONSOLE, wanted, lambda uuid: [wanted[uuid]]))
+
+
+def _bind_console(context: Context) -> Getter:
+    answers: Mapping[str, Result] = context.live[_CONSOLE]
+
+    def cell(instance: Instance) -> Cell:
+        result = answers.get(instance.primary_node)
+        if result is None or result.failed:
+            return failed_cell(result)
+        return normal(result.payload.get(instance.name))
+
+    return cell
+
+
+FIELDS: Final = (
+    Field(
+        "status",
+        "Status",
+        c.QFT_TEXT,
+        "What it is doing, against what it should do",
+        _bind_status,
+        live=_INFO,
+    ),
+    Field(
+        "oper_state",
+        "Running",
+        c.QFT_BOOL,
+        "Is running",
+        _of_info(_is_running),
+        live=_INFO,
+    ),
+    Field(
+        "oper_ram",
+        "Memory",
+        c.QFT_UNIT,
+        "Memory in use",
+        _of_info(_running_value("memory")),
+        live=_INFO,
+    ),
+    Field(
+        "oper_vcpus",
+        "VCPUs",
+        c.QFT_NUMBER,
+        "Virtual CPUs in use",
+        _of_info(_running_value("vcpus")),
+        live=_INFO,
+    ),
+    Field(
+        "console",
+        "Console",
+        c.QFT_OTHER,
+        "How to reach the console",
+        _bind_console,
+        live=_CONSOLE,
+    ),
+)
+FETCH: Final = {_INFO: _fetch_info, _CONSOLE: _fetch_console}

@@ -1,0 +1,193 @@
+"""Jobs and locks as queries show them."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from ganeti import errors, jqueue
+from ganeti.constants import ecodes
+from ganeti.constants import query as c
+from ganeti.locking import LockInfo
+from ganeti.query.model import (
+    UNAVAIL,
+    Cell,
+    Context,
+    Field,
+    Getter,
+    Resource,
+    by_name,
+    normal,
+    plain,
+)
+
+
+class _Row(NamedTuple):
+    """A job id that was asked for, and its job if there is one."""
+
+    id: int
+    job: "jqueue.Job | None"
+
+
+def _job(
+    name: str,
+    title: str,
+    kind: str,
+    doc: str,
+    get: Callable[["jqueue.Job"], Any],
+    *,
+    match: str = "",
+) -> Field:
+    def cell(row: _Row) -> Cell:
+        return UNAVAIL if row.job is None else normal(get(row.job))
+
+    return Field(name, title, kind, doc, lambda _ctx: cell, match=match)
+
+
+def _per_op(name: str, title: str, doc: str, get: Callable[[Any], Any]) -> Field:
+    return _job(name, title, c.QFT_OTHER, doc, lambda job: [get(op) for op in job.ops])
+
+
+_JOB_FIELDS: Final = by_name(
+    (
+        plain("id", "ID", c.QFT_NUMBER, "Job id", lambda row: row.id, match="jobid"),
+        _job("status", "Status", c.QFT_TEXT, "Job status", lambda job: job.status),
+        _job(
+            "priority",
+            "Priority",
+            c.QFT_NUMBER,
+            "Most urgent priority of what is left to do",
+            lambda job: job.priority,
+        ),
+        _job(
+            "archived",
+            "Archived",
+            c.QFT_BOOL,
+            "Is archived",
+            lambda job: job.is_archived,
+        ),
+        _job(
+            "received_ts",
+            "Received",
+            c.QFT_OTHER,
+            "When it was submitted",
+            lambda job: job.received_timestamp,
+            match="seconds",
+        ),
+        _job(
+            "start_ts",
+            "Start",
+            c.QFT_OTHER,
+            "When it started",
+            lambda job: job.start_timestamp,
+            match="seconds",
+        ),
+        _job(
+            "end_ts",
+            "End",
+            c.QFT_OTHER,
+            "When it ended",
+            lambda job: job.end_timestamp,
+            match="seconds",
+        ),
+        _per_op("ops", "OpCodes", "The opcodes", lambda op: op.input_value()),
+        _per_op("opresult", "OpCode_result", "Results", lambda op: op.result_value()),
+        _per_op("opstatus", "OpCode_status", "States", lambda op: op.status),
+        _per_op("oplog", "OpCode_log", "Log entries", lambda op: op.log),
+        _per_op("oppriority", "OpCode_prio", "Priorities", lambda op: op.priority),
+        _per_op(
+            "opstart",
+            "OpCode_start",
+            "When each began to wait for locks",
+            lambda op: op.start_timestamp,
+        ),
+        _per_op(
+            "opexec",
+            "OpCode_exec",
+            "When each had its locks",
+            lambda op: op.exec_timestamp,
+        ),
+        _per_op("opend", "OpCode_end", "When each ended", lambda op: op.end_timestamp),
+        _per_op("summary", "Summary", "What each does", lambda op: op.summary()),
+    )
+)
+
+
+def parse_job_id(value: Any) -> int:
+    """Return a job id that came as a number or as its text.
+
+    Raises:
+        OpPrereqError: wrong_input, it is neither.
+    """
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise errors.OpPrereqError(f"{value!r} is no job id", ecodes.ECODE_INVAL)
+    return value
+
+
+def _job_rows(context: Context, names: Sequence[Any] | None) -> list[_Row]:
+    source = context.sources.jobs
+    if source is None:
+        raise errors.OpPrereqError("there is no job queue here", ecodes.ECODE_STATE)
+    if names is not None:
+        ids = [parse_job_id(name) for name in names]
+        return [_Row(job_id, source.job(job_id)) for job_id in ids]
+    jobs = list(source.jobs())
+    if "archived" in context.asked:
+        jobs += source.archived_jobs()
+    return [_Row(job.id, job) for job in sorted(jobs, key=lambda job: job.id)]
+
+
+JOB: Final = Resource(c.QR_JOB, "id", _JOB_FIELDS, _job_rows)
+
+#: Workers carry the job in their name; other threads show up as they are called.
+_JOB_IN_NAME: Final = re.compile(r"(?:^|/)Job(\d+)(?:/|$)")
+
+
+def _owner(name: str) -> str:
+    """Return the JSON text of the job id or name of an owner."""
+    found = _JOB_IN_NAME.search(name)
+    return found[1] if found else json.dumps(name)
+
+
+def _owners(names: Sequence[str]) -> list[str]:
+    return [_owner(name) for name in names]
+
+
+def _lock_rows(context: Context, names: Sequence[Any] | None) -> list[LockInfo]:
+    rows = list(context.sources.locks())
+    if names is None:
+        return rows
+    found = {row.name: row for row in rows}
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise errors.OpPrereqError(
+            f"no such lock in use: {', '.join(map(str, missing))}", ecodes.ECODE_NOENT
+        )
+    return [found[name] for name in names]
+
+
+def _bind_pending(_context: Context) -> Getter:
+    return lambda row: normal([[mode, _owners(names)] for mode, names in row.pending])
+
+
+LOCK: Final = Resource(
+    c.QR_LOCK,
+    "name",
+    by_name(
+        (
+            plain("name", "Name", c.QFT_OTHER, "Lock name", lambda row: row.name),
+            plain("mode", "Mode", c.QFT_OTHER, "How it is held", lambda row: row.mode),
+            plain(
+                "owner",
+                "Owner",
+                c.QFT_OTHER,
+                "Who holds it",
+                lambda row: _owners(row.owners),
+            ),
+            Field("pending", "Pending", c.QFT_OTHER, "Who waits for it", _bind_pending),
+        )
+    ),
+    _lock_rows,
+)

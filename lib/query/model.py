@@ -1,0 +1,235 @@
+"""What a field is, what a resource is, and what one query carries along."""
+
+import dataclasses
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeVar, cast
+
+from ganeti import errors, jqueue
+from ganeti.constants import query as c
+from ganeti.locking import LockInfo
+from ganeti.objects import Snapshot
+from ganeti.rpc.base import Runner
+from ganeti.rpc.result import Result
+
+T = TypeVar("T")
+
+#: Status and value of one field of one row.
+Cell = tuple[int, Any]
+Getter = Callable[[Any], Cell]
+
+UNKNOWN: Final[Cell] = (c.RS_UNKNOWN, None)
+NODATA: Final[Cell] = (c.RS_NODATA, None)
+UNAVAIL: Final[Cell] = (c.RS_UNAVAIL, None)
+OFFLINE: Final[Cell] = (c.RS_OFFLINE, None)
+
+
+def normal(value: Any) -> Cell:
+    """Return the cell of a value."""
+    return (c.RS_NORMAL, value)
+
+
+def maybe(value: Any) -> Cell:
+    """Return the cell of a value that may be missing."""
+    return UNAVAIL if value is None else (c.RS_NORMAL, value)
+
+
+class Jobs(Protocol):
+    """The part of the job queue that queries read."""
+
+    def job(self, job_id: int) -> "jqueue.Job | None":
+        """Return a job, live or archived."""
+
+    def jobs(self) -> Iterable["jqueue.Job"]:
+        """Return the live jobs."""
+
+    def archived_jobs(self) -> Iterable["jqueue.Job"]:
+        """Return the archived jobs."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ClusterFacts:
+    """What is known of the cluster besides its record.
+
+    Attributes:
+        drain_flag: whether the queue takes no jobs.
+        watcher_pause: until when the watcher rests, None if it works.
+        architecture: word size and machine type.
+        vcs_version: identifies the build.
+    """
+
+    drain_flag: bool
+    watcher_pause: float | None
+    architecture: tuple[str, str]
+    vcs_version: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Sources:
+    """What queries are answered from.
+
+    Attributes:
+        snapshot: the configuration.
+        rpc: for live data; None answers live fields with "no data".
+        jobs: for jobs; None where there is no queue.
+        locks: returns the locks in use.
+        facts: returns what else is known of the cluster.
+    """
+
+    snapshot: Snapshot
+    rpc: Runner | None = None
+    jobs: Jobs | None = None
+    locks: Callable[[], Sequence[LockInfo]] = list
+    facts: Callable[[], ClusterFacts] | None = None
+
+
+class Context:
+    """One query under way: its sources, live data, and what is worked out once."""
+
+    def __init__(self, sources: Sources, asked: frozenset[str] = frozenset()) -> None:
+        self.sources = sources
+        #: Names of all fields that output and filter need.
+        self.asked = asked
+        self.snapshot = sources.snapshot
+        #: Live data by name of the source; see the resources' ``fetch``.
+        self.live: dict[str, Any] = {}
+        self._cache: dict[Hashable, Any] = {}
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what ``make`` returned at the first call with this key."""
+        if key not in self._cache:
+            self._cache[key] = make()
+        return cast("T", self._cache[key])
+
+    def call(
+        self,
+        procedure: str,
+        nodes: Iterable[str],
+        args: Sequence[Any] | Callable[[str], Sequence[Any]] = (),
+    ) -> Mapping[str, Result]:
+        """Ask nodes, given by uuid, each once; offline ones are not asked."""
+        wanted = sorted(set(nodes))
+        online = [uuid for uuid in wanted if not self.snapshot.nodes[uuid].offline]
+        answers: dict[str, Result] = {
+            uuid: Result(
+                procedure, self.node_name(uuid), fail_msg="offline", offline=True
+            )
+            for uuid in wanted
+        }
+        rpc = self.sources.rpc
+        if rpc is None:
+            for uuid in online:
+                answers[uuid] = Result(
+                    procedure, self.node_name(uuid), fail_msg="nobody to ask it"
+                )
+        elif online:
+            answers.update(rpc.call(procedure, online, args))
+        return answers
+
+    def node_name(self, uuid: str) -> str:
+        """Return the name of a node, or the uuid of one that is gone."""
+        node = self.snapshot.nodes.get(uuid)
+        return uuid if node is None else node.name
+
+
+def failed_cell(result: Result | None) -> Cell:
+    """Return the cell of live data that a node did not give."""
+    return OFFLINE if result is not None and result.offline else NODATA
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Field:
+    """One field.
+
+    Attributes:
+        name: on the wire.
+        title: column header.
+        kind: see ``constants.query`` QFT_*.
+        doc: one line for users.
+        bind: makes the getter for one query.
+        live: name of the live data that it needs, empty for none.
+        match: how filters compare it, see `ganeti.qlang.Leaf`.
+    """
+
+    name: str
+    title: str
+    kind: str
+    doc: str
+    bind: Callable[[Context], Getter]
+    live: str = ""
+    match: str = ""
+
+
+def plain(
+    name: str,
+    title: str,
+    kind: str,
+    doc: str,
+    get: Callable[[Any], Any],
+    *,
+    match: str = "",
+) -> Field:
+    """Return a field whose value a function of the row gives, always present."""
+    return Field(
+        name, title, kind, doc, lambda _ctx: lambda row: (0, get(row)), match=match
+    )
+
+
+def optional(
+    name: str, title: str, kind: str, doc: str, get: Callable[[Any], Any]
+) -> Field:
+    """Return a field that is unavailable where a function of the row gives None."""
+    return Field(name, title, kind, doc, lambda _ctx: lambda row: maybe(get(row)))
+
+
+def common(what: str) -> list[Field]:
+    """Return the fields of every configuration object.
+
+    Args:
+        what: word for the object.
+    """
+    return [
+        plain("ctime", "CTime", c.QFT_TIMESTAMP, "When created", lambda r: r.ctime),
+        plain("mtime", "MTime", c.QFT_TIMESTAMP, "Last change", lambda r: r.mtime),
+        plain(
+            "serial_no",
+            "SerialNo",
+            c.QFT_NUMBER,
+            f"Change counter of the {what}",
+            lambda r: r.serial_no,
+        ),
+        plain("uuid", "UUID", c.QFT_TEXT, f"UUID of the {what}", lambda r: r.uuid),
+        plain("tags", "Tags", c.QFT_OTHER, "Tags", lambda r: r.tags),
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Resource:
+    """One kind of thing that can be asked about.
+
+    Attributes:
+        name: on the wire.
+        name_field: field that names it; requests for names go by it.
+        fields: its fields by name.
+        rows: returns the rows, in natural order of names, or those of some names in
+            their order; raises OpPrereqError for unknown ones.
+        fetch: gets live data for the rows that are left, by name of the source.
+    """
+
+    name: str
+    name_field: str
+    fields: Mapping[str, Field]
+    rows: Callable[[Context, Sequence[Any] | None], Sequence[Any]]
+    fetch: Mapping[str, Callable[[Context, Sequence[Any]], Any]] = dataclasses.field(
+        default_factory=dict
+    )
+
+
+def by_name(*groups: Iterable[Field]) -> dict[str, Field]:
+    """Return fields by name; each name once."""
+    result: dict[str, Field] = {}
+    for group in groups:
+        for field in group:
+            if field.name in result:
+                raise errors.ProgrammerError(f"query field {field.name} is there twice")
+            result[field.name] = field
+    return result

@@ -1,0 +1,379 @@
+"""Nodes as queries show them."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from ganeti.constants import disks, params
+from ganeti.constants import query as c
+from ganeti.constants.hvparams import HYPERVISOR
+from ganeti.objects import Node, lookup
+from ganeti.objects import params as fill
+from ganeti.query.model import (
+    UNAVAIL,
+    Cell,
+    Context,
+    Field,
+    Getter,
+    Resource,
+    by_name,
+    common,
+    failed_cell,
+    maybe,
+    normal,
+    plain,
+)
+from ganeti.rpc.result import Result
+from ganeti.utils import nicesort
+
+#: Name of the live data.
+_INFO: Final = "node_info"
+_KIND_OF_TYPE: Final = {
+    "bool": c.QFT_BOOL,
+    "int": c.QFT_NUMBER,
+    "float": c.QFT_NUMBER_FLOAT,
+}
+_PARAM_TITLES: Final = {
+    "exclusive_storage": "ExclusiveStorage",
+    "oob_program": "OutOfBandProgram",
+    "ovs": "OpenvSwitch",
+    "ovs_link": "OpenvSwitchLink",
+    "ovs_name": "OpenvSwitchName",
+    "spindle_count": "SpindleCount",
+}
+
+
+def filled_ndparams(context: Context) -> Callable[[Node], dict[str, Any]]:
+    """Return a function for the node parameters in force."""
+    snapshot = context.snapshot
+
+    def get(node: Node) -> dict[str, Any]:
+        base = context.once(
+            ("ndparams", node.group),
+            lambda: fill.group_ndparams(snapshot, snapshot.nodegroups[node.group]),
+        )
+        return {**base, **node.ndparams}
+
+    return get
+
+
+def param_fields(
+    filled: Callable[[Context], Callable[[Any], dict[str, Any]]],
+) -> Iterable[Field]:
+    """Yield one field for each node parameter.
+
+    Args:
+        filled: makes the function that gives a row's parameters.
+    """
+    for name, param in params.NODE.items():
+        yield Field(
+            f"ndp/{name}",
+            _PARAM_TITLES.get(name, f"ndp/{name}"),
+            _KIND_OF_TYPE.get(param.type, c.QFT_OTHER),
+            f"Node parameter {name} in force: {param.meaning}",
+            _bind_param(name, filled),
+        )
+
+
+def _bind_param(
+    name: str, filled: Callable[[Context], Callable[[Any], dict[str, Any]]]
+) -> Callable[[Context], Getter]:
+    def bind(context: Context) -> Getter:
+        get = filled(context)
+        return lambda row: maybe(get(row).get(name))
+
+    return bind
+
+
+# Live data
+def _storage_units(context: Context, node: Node) -> list[list[Any]]:
+    """Return the default storage unit of a node, and its spindles if it has any."""
+    cluster = context.snapshot.cluster
+    exclusive = filled_ndparams(context)(node)["exclusive_storage"]
+    template = cluster.enabled_disk_templates[0]
+    kind = disks.MAP_DISK_TEMPLATE_STORAGE_TYPE[template]
+    if kind == "lvm-vg":
+        group = cluster.volume_group_name
+        if not group:
+            return []
+        return [["lvm-vg", group, [exclusive]], ["lvm-pv", group, [exclusive]]]
+    key = {
+        "file": cluster.file_storage_dir,
+        "sharedfile": cluster.shared_file_storage_dir,
+        "gluster": cluster.gluster_storage_dir,
+    }.get(kind)
+    return [] if not key else [[kind, key, []]]
+
+
+def _fetch_info(context: Context, rows: Sequence[Node]) -> dict[str, Result]:
+    cluster = context.snapshot.cluster
+    hypervisor = cluster.enabled_hypervisors[0]
+    hvparams = {
+        **{name: p.default for name, p in HYPERVISOR.get(hypervisor, {}).items()},
+        **cluster.hvparams.get(hypervisor, {}),
+    }
+
+    def args(uuid: str) -> list[Any]:
+        units = _storage_units(context, context.snapshot.nodes[uuid])
+        return [units, [[hypervisor, hvparams]]]
+
+    capable = [node.uuid for node in rows if node.vm_capable]
+    return dict(context.call(_INFO, capable, args))
+
+
+def _live(
+    name: str, title: str, kind: str, doc: str, get: Callable[[Any], Any]
+) -> Field:
+    """Return a field from the answer of ``node_info``.
+
+    Args:
+        name: of the field.
+        title: of the field.
+        kind: of the field.
+        doc: of the field.
+        get: returns the value for the payload, None if it is not there.
+    """
+
+    def bind(context: Context) -> Getter:
+        answers: dict[str, Result] = context.live[_INFO]
+
+        def cell(node: Node) -> Cell:
+            if not node.vm_capable:
+                return UNAVAIL
+            result = answers.get(node.uuid)
+            if result is None or result.failed:
+                return failed_cell(result)
+            return maybe(get(result.payload))
+
+        return cell
+
+    return Field(name, title, kind, doc, bind, live=_INFO)
+
+
+def _hypervisor(key: str) -> Callable[[Any], Any]:
+    def get(payload: Any) -> Any:
+        infos = payload[2] or [None]
+        return None if infos[0] is None else infos[0].get(key)
+
+    return get
+
+
+def _storage(key: str, *, spindles: bool) -> Callable[[Any], Any]:
+    def get(payload: Any) -> Any:
+        for unit in payload[1] or []:
+            if unit is not None and (unit.get("type") == "lvm-pv") == spindles:
+                return unit.get(key)
+        return None
+
+    return get
+
+
+def _whole(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return sizes as whole MiB, whatever the node's tools printed."""
+
+    def whole(payload: Any) -> Any:
+        value = get(payload)
+        return None if value is None else int(value)
+
+    return whole
+
+
+_LIVE_FIELDS: Final = (
+    _live("bootid", "BootID", c.QFT_TEXT, "Changes at every boot", lambda p: p[0]),
+    *(
+        _live(name, title, c.QFT_NUMBER, doc, _hypervisor(key))
+        for name, title, key, doc in (
+            ("cnodes", "CNodes", "cpu_nodes", "NUMA domains"),
+            ("cnos", "CNOs", "cpu_dom0", "Logical CPUs of the host itself"),
+            ("csockets", "CSockets", "cpu_sockets", "CPU sockets"),
+            ("ctotal", "CTotal", "cpu_total", "Logical CPUs"),
+        )
+    ),
+    *(
+        _live(name, title, c.QFT_UNIT, doc, _whole(_hypervisor(key)))
+        for name, title, key, doc in (
+            ("mfree", "MFree", "memory_free", "Free memory"),
+            ("mnode", "MNode", "memory_dom0", "Memory used by the host itself"),
+            ("mtotal", "MTotal", "memory_total", "All memory"),
+        )
+    ),
+    *(
+        _live(name, title, c.QFT_UNIT, doc, _whole(_storage(key, spindles=False)))
+        for name, title, key, doc in (
+            ("dfree", "DFree", "storage_free", "Free space for disks"),
+            ("dtotal", "DTotal", "storage_size", "All space for disks"),
+        )
+    ),
+    *(
+        _live(name, title, c.QFT_NUMBER, doc, _whole(_storage(key, spindles=True)))
+        for name, title, key, doc in (
+            ("spfree", "SpFree", "storage_free", "Free spindles"),
+            ("sptotal", "SpTotal", "storage_size", "All spindles"),
+        )
+    ),
+)
+
+
+# Configuration data
+def _bind_group_name(context: Context) -> Getter:
+    names = {uuid: g.name for uuid, g in context.snapshot.nodegroups.items()}
+    return lambda node: normal(names[node.group])
+
+
+def _bind_is_master(context: Context) -> Getter:
+    master = context.snapshot.cluster.master_node
+    return lambda node: normal(node.uuid == master)
+
+
+def _bind_role(context: Context) -> Getter:
+    master = context.snapshot.cluster.master_node
+
+    def get(node: Node) -> Cell:
+        if node.uuid == master:
+            return normal("M")
+        if node.master_candidate:
+            return normal("C")
+        if node.drained:
+            return normal("D")
+        return normal("O" if node.offline else "R")
+
+    return get
+
+
+def _bind_powered(context: Context) -> Getter:
+    filled = filled_ndparams(context)
+    return lambda node: normal(node.powered) if filled(node)["oob_program"] else UNAVAIL
+
+
+def _bind_ndparams(context: Context) -> Getter:
+    filled = filled_ndparams(context)
+    return lambda node: normal(filled(node))
+
+
+def _bind_instances(
+    context: Context, of_node: Callable[[str], Iterable[str]], *, count: bool
+) -> Getter:
+    instances = context.snapshot.instances
+
+    def names(node: Node) -> Cell:
+        found = (instances[uuid].name for uuid in of_node(node.uuid))
+        return normal(nicesort.nice_names(found))
+
+    if count:
+        return lambda node: normal(sum(1 for _ in of_node(node.uuid)))
+    return names
+
+
+def _instances(name: str, title: str, kind: str, doc: str, *, primary: bool) -> Field:
+    def bind(context: Context) -> Getter:
+        of_node = (
+            context.snapshot.primary_instances
+            if primary
+            else context.snapshot.secondary_instances
+        )
+        return _bind_instances(context, of_node, count=kind == c.QFT_NUMBER)
+
+    return Field(name, title, kind, doc, bind)
+
+
+def _never_available(_context: Context) -> Getter:
+    return lambda _node: UNAVAIL
+
+
+_FIELDS: Final = by_name(
+    common("node"),
+    _LIVE_FIELDS,
+    param_fields(filled_ndparams),
+    (
+        plain(
+            "name", "Node", c.QFT_TEXT, "Node name", lambda n: n.name, match="hostname"
+        ),
+        plain("pip", "PrimaryIP", c.QFT_TEXT, "Primary IP", lambda n: n.primary_ip),
+        plain(
+            "sip", "SecondaryIP", c.QFT_TEXT, "Secondary IP", lambda n: n.secondary_ip
+        ),
+        plain("drained", "Drained", c.QFT_BOOL, "Takes nothing", lambda n: n.drained),
+        plain("offline", "Offline", c.QFT_BOOL, "Is offline", lambda n: n.offline),
+        plain(
+            "master_candidate",
+            "MasterC",
+            c.QFT_BOOL,
+            "Is a master candidate",
+            lambda n: n.master_candidate,
+        ),
+        plain(
+            "master_capable",
+            "MasterCapable",
+            c.QFT_BOOL,
+            "May become a master candidate",
+            lambda n: n.master_capable,
+        ),
+        plain(
+            "vm_capable",
+            "VMCapable",
+            c.QFT_BOOL,
+            "May host instances",
+            lambda n: n.vm_capable,
+        ),
+        plain(
+            "custom_ndparams",
+            "CustomNodeParameters",
+            c.QFT_OTHER,
+            "Node parameters set on the node",
+            lambda n: n.ndparams,
+        ),
+        plain(
+            "group.uuid",
+            "GroupUUID",
+            c.QFT_TEXT,
+            "UUID of its group",
+            lambda n: n.group,
+        ),
+        Field("group", "Group", c.QFT_TEXT, "Name of its group", _bind_group_name),
+        Field("master", "IsMaster", c.QFT_BOOL, "Is the master", _bind_is_master),
+        Field(
+            "role",
+            "Role",
+            c.QFT_TEXT,
+            "M master, C candidate, R regular, D drained, O offline",
+            _bind_role,
+        ),
+        Field(
+            "powered",
+            "Powered",
+            c.QFT_BOOL,
+            "Recorded power state, if an out-of-band helper is set",
+            _bind_powered,
+        ),
+        Field(
+            "ndparams",
+            "NodeParameters",
+            c.QFT_OTHER,
+            "Node parameters in force",
+            _bind_ndparams,
+        ),
+        Field("hv_state", "HypervisorState", c.QFT_OTHER, "Unused", _never_available),
+        Field("disk_state", "DiskState", c.QFT_OTHER, "Unused", _never_available),
+        _instances(
+            "pinst_cnt", "Pinst", c.QFT_NUMBER, "Primary instances", primary=True
+        ),
+        _instances(
+            "pinst_list", "PriInstances", c.QFT_OTHER, "Their names", primary=True
+        ),
+        _instances(
+            "sinst_cnt", "Sinst", c.QFT_NUMBER, "Secondary instances", primary=False
+        ),
+        _instances(
+            "sinst_list", "SecInstances", c.QFT_OTHER, "Their names", primary=False
+        ),
+    ),
+)
+
+
+def _rows(context: Context, names: Sequence[Any] | None) -> Sequence[Node]:
+    snapshot = context.snapshot
+    if names is None:
+        return nicesort.nice_sorted(snapshot.nodes.values(), lambda node: node.name)
+    return [snapshot.nodes[lookup.expand_node(snapshot, str(name))] for name in names]
+
+
+RESOURCE: Final = Resource(c.QR_NODE, "name", _FIELDS, _rows, {_INFO: _fetch_info})

@@ -1,0 +1,258 @@
+"""OS definitions and external storage providers, as found on the nodes."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.constants import ecodes
+from ganeti.constants import query as c
+from ganeti.objects import Cluster
+from ganeti.query.model import (
+    Context,
+    Field,
+    Getter,
+    Resource,
+    by_name,
+    normal,
+    plain,
+)
+from ganeti.utils import nicesort
+
+
+@dataclasses.dataclass(frozen=True)
+class _Found:
+    """One name, and what each asked node found under it, first match first.
+
+    Attributes:
+        name: of the OS or provider.
+        by_node: node uuid -> list of entries as the node sent them, without name.
+    """
+
+    name: str
+    by_node: dict[str, list[list[Any]]]
+
+    @property
+    def first(self) -> list[list[Any] | None]:
+        """The entry in force on each node, None where there is none."""
+        return [entries[0] if entries else None for entries in self.by_node.values()]
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether every node can use it."""
+        return all(entry is not None and bool(entry[1]) for entry in self.first)
+
+    def common(self, index: int) -> list[Any]:
+        """Return what the lists at an index have in common, sorted by name.
+
+        Empty unless every node can use it.
+        """
+        if not self.is_valid:
+            return []
+        lists = [_hashable(entry[index]) for entry in self.first if entry is not None]
+        shared = set(lists[0]).intersection(*lists[1:]) if lists else set()
+        return sorted(shared, key=lambda item: nicesort.key(str(item)))
+
+
+def _hashable(items: Iterable[Any]) -> list[Any]:
+    return [tuple(item) if isinstance(item, list) else item for item in items or ()]
+
+
+def _find(
+    context: Context, procedure: str, names: Sequence[Any] | None
+) -> list[_Found]:
+    """Ask all nodes that can host instances; those that fail are left out."""
+    nodes = [
+        node.uuid
+        for node in context.snapshot.nodes.values()
+        if node.vm_capable and not node.offline
+    ]
+    answers = context.call(procedure, nodes)
+    asked = {
+        uuid: result.payload for uuid, result in answers.items() if not result.failed
+    }
+    found: dict[str, dict[str, list[list[Any]]]] = {}
+    for uuid, entries in asked.items():
+        for name, *rest in entries:
+            by_node = found.setdefault(name, {node: [] for node in asked})
+            by_node[uuid].append(rest)
+    if names is None:
+        names = nicesort.nice_names(found)
+    missing = [str(name) for name in names if name not in found]
+    if missing:
+        raise errors.OpPrereqError(
+            f"not found on any node: {', '.join(missing)}", ecodes.ECODE_NOENT
+        )
+    return [_Found(name, found[name]) for name in names]
+
+
+# Operating systems
+def _os_rows(context: Context, names: Sequence[Any] | None) -> list[_Found]:
+    return _find(context, "os_diagnose", names)
+
+
+def _os_names(found: _Found) -> list[str]:
+    """Return the name and its forms with variants."""
+    return [found.name, *(f"{found.name}+{item}" for item in found.common(3))]
+
+
+def _of_cluster(
+    get: Callable[[Cluster, _Found], Any],
+) -> Callable[[Context], Getter]:
+    def bind(context: Context) -> Getter:
+        cluster = context.snapshot.cluster
+        return lambda found: normal(get(cluster, found))
+
+    return bind
+
+
+def _is_listed(names: Sequence[str], found: _Found) -> bool:
+    """Tell whether an OS, or all of its variants, are on a list."""
+    if found.name in names:
+        return True
+    variants = _os_names(found)[1:]
+    return bool(variants) and all(name in names for name in variants)
+
+
+OS: Final = Resource(
+    c.QR_OS,
+    "name",
+    by_name(
+        (
+            plain("name", "Name", c.QFT_TEXT, "OS name", lambda found: found.name),
+            plain(
+                "valid",
+                "Valid",
+                c.QFT_BOOL,
+                "Usable on all nodes",
+                lambda found: found.is_valid,
+            ),
+            plain(
+                "trusted",
+                "Trusted",
+                c.QFT_BOOL,
+                "Trusted on all nodes",
+                lambda found: found.is_valid and all(entry[6] for entry in found.first),
+            ),
+            plain(
+                "variants",
+                "Variants",
+                c.QFT_OTHER,
+                "Variants that all nodes have",
+                lambda found: found.common(3),
+            ),
+            plain(
+                "parameters",
+                "Parameters",
+                c.QFT_OTHER,
+                "Parameters that all nodes know",
+                lambda found: found.common(4),
+            ),
+            plain(
+                "api_versions",
+                "ApiVersions",
+                c.QFT_OTHER,
+                "API versions that all nodes know",
+                lambda found: found.common(5),
+            ),
+            plain(
+                "node_status",
+                "NodeStatus",
+                c.QFT_OTHER,
+                "What each node found",
+                lambda found: found.by_node,
+            ),
+            Field(
+                "hidden",
+                "Hidden",
+                c.QFT_BOOL,
+                "Left out of lists",
+                _of_cluster(lambda r, found: _is_listed(r.hidden_os, found)),
+            ),
+            Field(
+                "blacklisted",
+                "Blacklisted",
+                c.QFT_BOOL,
+                "Not for new instances",
+                _of_cluster(lambda r, found: _is_listed(r.blacklisted_os, found)),
+            ),
+            Field(
+                "os_hvp",
+                "OsHypervisorParams",
+                c.QFT_OTHER,
+                "Hypervisor parameters, by name with variant",
+                _of_cluster(
+                    lambda r, found: {
+                        name: r.os_hvp.get(name, {}) for name in _os_names(found)
+                    }
+                ),
+            ),
+            Field(
+                "osparams",
+                "OsParameters",
+                c.QFT_OTHER,
+                "OS parameters, by name with variant",
+                _of_cluster(
+                    lambda r, found: {
+                        name: r.osparams.get(name, {}) for name in _os_names(found)
+                    }
+                ),
+            ),
+        )
+    ),
+    _os_rows,
+)
+
+
+# External storage
+def _ext_rows(context: Context, names: Sequence[Any] | None) -> list[_Found]:
+    return _find(context, "extstorage_diagnose", names)
+
+
+def _bind_group_status(context: Context) -> Getter:
+    snapshot = context.snapshot
+
+    def get(found: _Found) -> dict[str, bool]:
+        result: dict[str, bool] = {}
+        for group in snapshot.nodegroups.values():
+            members = snapshot.nodes_in_group(group.uuid)
+            entries = [found.by_node[uuid] for uuid in members if uuid in found.by_node]
+            result[group.name] = bool(entries) and all(
+                item and bool(item[0][1]) for item in entries
+            )
+        return result
+
+    return lambda found: normal(get(found))
+
+
+EXTSTORAGE: Final = Resource(
+    c.QR_EXTSTORAGE,
+    "name",
+    by_name(
+        (
+            plain("name", "Name", c.QFT_TEXT, "Provider", lambda found: found.name),
+            plain(
+                "node_status",
+                "NodeStatus",
+                c.QFT_OTHER,
+                "What each node found",
+                lambda found: found.by_node,
+            ),
+            Field(
+                "nodegroup_status",
+                "NodegroupStatus",
+                c.QFT_OTHER,
+                "Usable on all nodes of each group",
+                _bind_group_status,
+            ),
+            plain(
+                "parameters",
+                "Parameters",
+                c.QFT_OTHER,
+                "Parameters that all nodes know",
+                lambda found: found.common(3),
+            ),
+        )
+    ),
+    _ext_rows,
+)

@@ -1,0 +1,64 @@
+"""The displayed status of an instance: one pure function."""
+
+import enum
+from typing import Final
+
+from ganeti.constants import instance as c
+
+
+class Seen(enum.Enum):
+    """What the nodes say about an instance."""
+
+    #: Its primary node is marked offline.
+    NODE_OFFLINE = "node offline"
+    #: Its primary node does not answer.
+    NODE_DOWN = "node down"
+    #: Some other node runs it.
+    ELSEWHERE = "elsewhere"
+    RUNNING = "running"
+    #: The hypervisor knows it, but the guest powered itself down.
+    SHUTDOWN = "shut down"
+    ABSENT = "absent"
+
+
+_WHATEVER_WANTED: Final = {
+    Seen.NODE_OFFLINE: c.INSTST_NODEOFFLINE,
+    Seen.NODE_DOWN: c.INSTST_NODEDOWN,
+    Seen.ELSEWHERE: c.INSTST_WRONGNODE,
+}
+
+
+def instance_status(
+    seen: Seen,
+    admin_state: str,
+    *,
+    is_user_source: bool,
+    user_shutdown: bool,
+    guest_may_shut_down: bool,
+) -> str:
+    """Return the status word.
+
+    Args:
+        seen: what the nodes say.
+        admin_state: the wanted state.
+        is_user_source: the wanted state came from the guest's own shutdown.
+        user_shutdown: the cluster distinguishes shutdowns by users.
+        guest_may_shut_down: also true for this instance (kvm: its ``user_shutdown``
+            parameter).
+    """
+    if seen in _WHATEVER_WANTED:
+        return _WHATEVER_WANTED[seen]
+    wanted_up = admin_state == c.ADMINST_UP
+    if seen is Seen.RUNNING:
+        return c.INSTST_RUNNING if wanted_up else c.INSTST_ERRORUP
+    if seen is Seen.SHUTDOWN:
+        if not wanted_up:
+            return c.INSTST_ADMINDOWN
+        allowed = user_shutdown and guest_may_shut_down
+        return c.INSTST_USERDOWN if allowed else c.INSTST_ERRORDOWN
+    if wanted_up:
+        return c.INSTST_ERRORDOWN
+    if admin_state == c.ADMINST_OFFLINE:
+        return c.INSTST_ADMINOFFLINE
+    by_user = is_user_source and user_shutdown
+    return c.INSTST_USERDOWN if by_user else c.INSTST_ADMINDOWN

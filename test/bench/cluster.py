@@ -1,0 +1,292 @@
+"""Speed of a whole cluster: jobs, latency, listings, tags, memory, start-up.
+
+    test/bench/run cluster [--quick]
+
+Starts virtual clusters of its own in a scratch directory and ends them. Prints one line
+per figure: what, measured, the goal. Figures beside "Ganeti 3.0.2" are of Debian's
+package on a machine with 2 cores.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from ganeti import config, luxi, objects, store
+from ganeti.clock import SystemClock
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+FINAL = {"success", "error", "canceled"}
+NOOP = {"OP_ID": "OP_TEST_DELAY", "duration": 0.0, "reason": []}
+
+
+def show(what, value, unit, goal, peer=""):
+    beside = f"  (Ganeti 3.0.2: {peer})" if peer else ""
+    print(f"{what:<58} {value:>9.3f} {unit:<7} goal {goal}{beside}", flush=True)
+
+
+class Cluster:
+    """A running virtual cluster."""
+
+    def __init__(self, directory, nodes):
+        self.directory = directory
+        began = time.monotonic()
+        self._vcluster("up", "-n", str(nodes), "--hypervisors", "fake")
+        self.up_s = time.monotonic() - began
+        self.nodes = json.loads(self._vcluster("status", "--json"))["nodes"]
+        self.master = self.nodes[0]["name"]
+
+    def _vcluster(self, *args):
+        argv = [TOP / "tools" / "vcluster", "-C", self.directory, *args]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit(f"vcluster {' '.join(args)}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def down(self):
+        self._vcluster("down")
+
+    @property
+    def root(self):
+        return self.nodes[0]["root"]
+
+    def client(self):
+        return luxi.Client(f"{self.root}/var/run/ganeti/socket/ganeti-query")
+
+    def environment(self):
+        return os.environ | {
+            "GANETI_ROOTDIR": self.root,
+            "GANETI_HOSTNAME": self.master,
+        }
+
+    def pid(self):
+        path = f"{self.root}/var/run/ganeti/ganeti-masterd.pid"
+        return int(pathlib.Path(path).read_text())
+
+    def cpu_s(self):
+        fields = pathlib.Path(f"/proc/{self.pid()}/stat").read_text().split()
+        return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+
+    def rss_mib(self):
+        status = pathlib.Path(f"/proc/{self.pid()}/status").read_text()
+        line = next(row for row in status.splitlines() if row.startswith("VmRSS"))
+        return int(line.split()[1]) / 1024
+
+    def command_s(self, *argv, runs=10):
+        """Return the median wall time of a command."""
+        times = []
+        for _run in range(runs):
+            began = time.monotonic()
+            subprocess.run(
+                [TOP / "build" / "bin" / argv[0], *argv[1:]],
+                env=self.environment(),
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
+            times.append(time.monotonic() - began)
+        return statistics.median(times)
+
+    def restart_master(self, change=lambda: None):
+        """Stop the master daemon, change its files, start it."""
+        self._vcluster("kill", self.master, "ganeti-masterd")
+        change()
+        self._vcluster("start", self.master, "ganeti-masterd")
+
+    def fill(self, count):
+        """Record many instances without making them."""
+
+        def change():
+            opened = store.open_master(
+                f"{self.root}/var/lib/ganeti/store.db",
+                replicate=None,
+                clock=SystemClock(),
+            )
+            try:
+                add_instances(config.Config(opened, SystemClock()), count)
+            finally:
+                opened.close()
+
+        self.restart_master(change)
+
+
+def add_instances(cfg, count):
+    node = next(iter(cfg.snapshot().nodes))
+    known = len(cfg.snapshot().instances)
+    for start in range(known, count, 1000):
+        with cfg.edit("bench") as edit:
+            for number in range(start, min(start + 1000, count)):
+                edit.add_instance(instance(node, number))
+
+
+def instance(node, number):
+    return objects.Instance(
+        uuid=f"00000000-0000-4000-8000-{number:012x}",
+        name=f"i{number}.example.com",
+        primary_node=node,
+        os="tiny",
+        hypervisor="fake",
+        admin_state="down",
+        admin_state_source="admin",
+        disks_active=False,
+        serial_no=1,
+    )
+
+
+def wait_final(client, job):
+    values, serial = None, None
+    while True:
+        args = [job, ["status"], values, serial, 60]
+        values, entries = client.call("WaitForJobChange", args)
+        serial = max([entry[0] for entry in entries], default=serial)
+        if values[0] in FINAL:
+            return values[0]
+
+
+def throughput(cluster, count):
+    """Return (jobs per second, CPU milliseconds of the master daemon per job)."""
+    client, chunk = cluster.client(), 250
+    cpu, began = cluster.cpu_s(), time.monotonic()
+    jobs = []
+    for _start in range(0, count, chunk):
+        jobs += client.call("SubmitManyJobs", [[[NOOP]] * chunk])
+    assert all(ok for ok, _job in jobs), jobs[0]
+    for _ok, job in reversed(jobs):
+        assert wait_final(client, job) == "success"
+    spent = time.monotonic() - began
+    return count / spent, 1000 * (cluster.cpu_s() - cpu) / count
+
+
+def latency_s(cluster, count):
+    client, times = cluster.client(), []
+    for _run in range(count):
+        began = time.monotonic()
+        wait_final(client, client.call("SubmitJob", [[NOOP]]))
+        times.append(time.monotonic() - began)
+    return statistics.median(times)
+
+
+def tag_s(cluster, count):
+    """Return the median time of one tag on one instance, and of its removal."""
+    client, times = cluster.client(), []
+    for number in range(count):
+        tag = {
+            "kind": "instance",
+            "name": "i1.example.com",
+            "tags": [f"t{number}"],
+            "reason": [],
+        }
+        for name in ("OP_TAGS_SET", "OP_TAGS_DEL"):
+            began = time.monotonic()
+            job = client.call("SubmitJob", [[{"OP_ID": name} | tag]])
+            status = wait_final(client, job)
+            times.append(time.monotonic() - began)
+            assert status == "success", status
+    return statistics.median(times)
+
+
+def bare_python_s():
+    times = []
+    for _run in range(10):
+        began = time.monotonic()
+        subprocess.run(["/usr/bin/python3", "-I", "-c", "pass"], check=True)
+        times.append(time.monotonic() - began)
+    return statistics.median(times)
+
+
+@contextlib.contextmanager
+def running(nodes):
+    with tempfile.TemporaryDirectory(prefix="bench-") as directory:
+        cluster = Cluster(os.path.join(directory, "c"), nodes)
+        try:
+            yield cluster
+        finally:
+            cluster.down()
+
+
+def jobs_and_commands(cluster, count):
+    throughput(cluster, count // 4)
+    rate, cpu_ms = throughput(cluster, count)
+    show("no-op jobs, 1 node", rate, "jobs/s", ">= 500", "2.1")
+    show("CPU of the master daemon per no-op job", cpu_ms, "ms", "-", "540")
+    waited = 1000 * latency_s(cluster, 200)
+    show("submit to success, median", waited, "ms", "<= 15", "670")
+    show("python3 -I -c pass", 1000 * bare_python_s(), "ms", "-")
+    spent = 1000 * cluster.command_s("gnt-cluster", "getmaster")
+    show("gnt-cluster getmaster", spent, "ms", "<= 70", "280")
+
+
+def large_configurations(cluster, large, huge):
+    cluster.fill(10)
+    small = tag_s(cluster, 100)
+    show("one tag, 10 instances", 1000 * small, "ms", "-", "640 with 3")
+    cluster.fill(large)
+    spent = cluster.command_s("gnt-instance", "list", runs=5)
+    show(f"gnt-instance list, {large} instances", spent, "s", "<= 0.5", "6.2")
+    memory = cluster.rss_mib()
+    show(f"memory of the master daemon, {large} instances", memory, "MiB", "<= 150")
+    cluster.fill(huge)
+    many = tag_s(cluster, 100)
+    show(f"one tag, {huge} instances", 1000 * many, "ms", "-", "18000 with 5000")
+    show("  ratio to 10 instances", many / small, "", "<= 1.2")
+
+
+def candidates(cluster, count):
+    throughput(cluster, count // 4)
+    rate, cpu_ms = throughput(cluster, count)
+    show("no-op jobs, 3 master candidates", rate, "jobs/s", ">= 300", "2.1")
+    show("CPU of the master daemon per no-op job", cpu_ms, "ms", "-")
+
+
+def fake_instance(number, node):
+    name = {"instance_name": f"f{number}.example.com", "reason": []}
+    create = {
+        "OP_ID": "OP_INSTANCE_CREATE",
+        "mode": "create",
+        "disk_template": "diskless",
+        "disks": [],
+        "nics": [],
+        "hypervisor": "fake",
+        "pnode": node,
+        "no_install": True,
+        "start": False,
+        "ignore_ipolicy": True,
+    }
+    return [create | name, {"OP_ID": "OP_INSTANCE_STARTUP"} | name]
+
+
+def twenty_nodes():
+    began = time.monotonic()
+    with running(20) as cluster:
+        client = cluster.client()
+        jobs = [
+            fake_instance(number, cluster.nodes[number % 20]["name"])
+            for number in range(100)
+        ]
+        answers = client.call("SubmitManyJobs", [jobs])
+        ended = {wait_final(client, job) for _ok, job in answers}
+        assert ended == {"success"}, ended
+        spent = time.monotonic() - began
+        show("20 nodes with 100 fake instances up", spent, "s", "<= 20")
+        show("  of which the cluster alone", cluster.up_s, "s", "-")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="smaller numbers")
+    quick = parser.parse_args().quick
+    with running(1) as cluster:
+        jobs_and_commands(cluster, 500 if quick else 4000)
+        large_configurations(cluster, *((500, 1000) if quick else (5000, 20000)))
+    with running(3) as cluster:
+        candidates(cluster, 500 if quick else 3000)
+    twenty_nodes()
+
+
+if __name__ == "__main__":
+    main()

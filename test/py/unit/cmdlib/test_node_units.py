@@ -1,0 +1,315 @@
+"""Adding, removing and changing nodes."""
+
+import pytest
+
+from fakes import clusters
+from fakes.engine import Engine
+from fakes.rpc import failure
+from ganeti import errors
+from ganeti.locking import Level
+
+MASTER = clusters.node_uuid(1)
+N2 = clusters.node_uuid(2)
+GOOD = {
+    "version": 3010000,
+    "node_verify": {"nodelist": {}},
+    "node_crypto_tokens": [["ssl", "CC:DD"]],
+    "hooks_runner": [],
+    "node_ssh_key_add": [],
+    "node_ssh_key_remove": [],
+    "etc_hosts_modify": True,
+    "node_has_ip_address": True,
+}
+
+
+def engine_with(*, nodes=2, extra=(), script=None, **cluster):
+    engine = Engine(
+        clusters.snapshot(nodes=nodes, extra=extra, **cluster),
+        {**GOOD, **(script or {})},
+    )
+    engine.hosts["node9"] = ("node9.example.com", ["192.0.2.9"])
+    engine.hosts["node2"] = ("node2.example.com", ["192.0.2.2"])
+    engine.hosts["node1"] = ("node1.example.com", ["192.0.2.1"])
+    return engine
+
+
+def add(engine, name="node9", **options):
+    return engine.run(
+        {"OP_ID": "OP_NODE_ADD", "node_name": name, "node_setup": True, **options}
+    )
+
+
+def modify(engine, name="node2", **options):
+    return engine.run({"OP_ID": "OP_NODE_SET_PARAMS", "node_name": name, **options})
+
+
+def node(engine, name):
+    return engine.snapshot.nodes[engine.snapshot.uuid_of("nodes", name)]
+
+
+# Adding
+def test_a_new_node_becomes_a_candidate_with_certificate_and_keys():
+    engine = engine_with()
+    assert add(engine) is None
+    new = node(engine, "node9.example.com")
+    assert new.master_candidate
+    assert (new.primary_ip, new.secondary_ip) == ("192.0.2.9", "192.0.2.9")
+    assert new.group == clusters.GROUP
+    assert engine.snapshot.cluster.candidate_certs == {new.uuid: "CC:DD"}
+    ((where, args),) = engine.rpc.called("node_ssh_key_add")
+    assert where == MASTER
+    assert args == (
+        new.uuid,
+        "node9.example.com",
+        ["node1.example.com", "node2.example.com", "node9.example.com"],
+        True,
+        True,
+        True,
+    )
+    ((where, args),) = engine.rpc.called("node_verify")
+    assert (where, args[0]) == (MASTER, {"nodelist": {"node9.example.com": 22}})
+    assert engine.locks.big_lock_is_exclusive()
+    assert engine.locks.names(Level.NODE) == set(engine.snapshot.nodes)
+    hooks = {(n, a[1]) for n, a in engine.rpc.called("hooks_runner")}
+    assert hooks == {
+        (MASTER, "pre"),
+        (N2, "pre"),
+        (MASTER, "post"),
+        (N2, "post"),
+        (new.uuid, "post"),
+    }
+
+
+def test_a_full_pool_or_incapable_node_gives_a_regular_one():
+    engine = engine_with(candidate_pool_size=2)
+    add(engine)
+    assert not node(engine, "node9.example.com").master_candidate
+    assert not engine.rpc.called("node_crypto_tokens")
+    engine = engine_with()
+    add(engine, master_capable=False)
+    new = node(engine, "node9.example.com")
+    assert not new.master_candidate
+    assert engine.rpc.called("node_ssh_key_add")[0][1][3:] == (False, False, False)
+
+
+@pytest.mark.parametrize(
+    ("options", "prepare", "text", "ecode"),
+    [
+        ({"name": "node8"}, None, "does not resolve", "resolver_error"),
+        ({"name": "node2"}, None, "already in the conf", "already_exists"),
+        ({"readd": True}, None, "cannot be re-added", "unknown_entity"),
+        ({"name": "node1", "readd": True}, None, "is the master", "wrong_state"),
+        ({"secondary_ip": "x"}, None, "wanted an IPv4 address", "wrong_input"),
+        ({"secondary_ip": "192.0.2.2"}, None, "is used by", "resource_not_unique"),
+        ({"secondary_ip": "198.51.100.9"}, None, "but the master", "wrong_input"),
+        ({"group": "nope"}, None, "not known", "unknown_entity"),
+        (
+            {"ndparams": {"exclusive_storage": True}},
+            None,
+            "groups and the cluster only",
+            "wrong_input",
+        ),
+        ({"ndparams": {"bogus": 1}}, None, "unknown", "wrong_input"),
+        ({}, lambda e: e.dead.add("192.0.2.9"), "not reachable", "environment_error"),
+        (
+            {},
+            lambda e: e.rpc.script.update(version=2),
+            "wanted 3010000",
+            "environment_error",
+        ),
+        (
+            {"name": "node2", "readd": True, "secondary_ip": "192.0.2.77"},
+            None,
+            "keeps its secondary",
+            "wrong_input",
+        ),
+        (
+            {"name": "node2", "readd": True, "group": "default"},
+            None,
+            "keeps its group",
+            "wrong_input",
+        ),
+    ],
+)
+def test_impossible_additions_are_refused_without_a_change(
+    options, prepare, text, ecode
+):
+    engine = engine_with()
+    if prepare:
+        prepare(engine)
+    before = engine.snapshot
+    with pytest.raises(errors.OpPrereqError, match=text) as info:
+        add(engine, **options)
+    assert info.value.args[1] == ecode
+    assert engine.snapshot is before
+
+
+def test_a_node_that_ssh_does_not_reach_is_not_added():
+    engine = engine_with(
+        script={"node_verify": {"nodelist": {"node9.example.com": "no route"}}}
+    )
+    before = engine.snapshot
+    with pytest.raises(errors.OpExecError, match="no route"):
+        add(engine)
+    assert engine.snapshot is before
+
+
+def test_readding_resets_the_roles_and_demotes_who_is_no_candidate():
+    engine = engine_with(
+        nodes=1,
+        extra=[clusters.node(2, offline=True, master_candidate=False, powered=False)],
+        candidate_pool_size=1,
+    )
+    add(engine, "node2", readd=True)
+    again = node(engine, "node2.example.com")
+    assert not again.offline
+    assert again.powered
+    assert not again.master_candidate
+    assert engine.rpc.called("node_demote_from_mc") == [(N2, ())]
+    assert engine.rpc.called("node_ssh_key_remove")[0][1][-1] is True
+
+
+# Removing
+def test_a_removed_node_runs_its_own_post_hooks_and_another_takes_its_place():
+    engine = engine_with(
+        extra=[clusters.node(3, master_candidate=False)], candidate_pool_size=2
+    )
+    engine.run({"OP_ID": "OP_NODE_REMOVE", "node_name": "node2"})
+    assert N2 not in engine.snapshot.nodes
+    assert node(engine, "node3.example.com").master_candidate
+    hooks = [(n, a[1]) for n, a in engine.rpc.called("hooks_runner")]
+    assert (N2, "post") in hooks
+    assert (N2, "pre") not in hooks
+    assert engine.rpc.called("node_leave_cluster") == [(N2, (True,))]
+    assert engine.locks.names(Level.NODE) == set(engine.snapshot.nodes)
+
+
+def test_the_master_and_nodes_with_instances_cannot_be_removed():
+    engine = engine_with(extra=[clusters.instance(5, primary=2)])
+    before = engine.snapshot
+    for name, text in (("node1", "is the master"), ("node2", "primary node of inst5")):
+        with pytest.raises(errors.OpPrereqError, match=text):
+            engine.run({"OP_ID": "OP_NODE_REMOVE", "node_name": name})
+    assert engine.snapshot is before
+
+
+def test_an_unreachable_node_can_still_be_removed():
+    engine = engine_with(script={"node_leave_cluster": failure("dead")})
+    engine.run({"OP_ID": "OP_NODE_REMOVE", "node_name": "node2"})
+    assert "dead" in engine.callbacks.text()
+    assert N2 not in engine.snapshot.nodes
+
+
+# Changing
+def test_setting_a_role_clears_the_others_and_demotion_is_told_to_everyone():
+    engine = engine_with(candidate_certs={N2: "AA"})
+    assert modify(engine, drained=True) == [
+        ("drained", True),
+        ("master_candidate", False),
+    ]
+    changed = node(engine, "node2.example.com")
+    assert (changed.drained, changed.master_candidate) == (True, False)
+    assert engine.snapshot.cluster.candidate_certs == {}
+    assert engine.rpc.called("node_demote_from_mc") == [(N2, ())]
+    assert engine.rpc.called("node_ssh_key_remove")
+    assert engine.locks.modes() == {
+        Level.NODE: (frozenset([N2]), False),
+        Level.NODE_RES: (frozenset([N2]), False),
+    }
+    # ... and back: there is room in the pool.
+    assert ("master_candidate", True) in modify(engine, drained=False)
+    assert engine.snapshot.cluster.candidate_certs == {N2: "CC:DD"}
+
+
+def test_an_offline_node_is_not_called():
+    engine = engine_with()
+    modify(engine, offline=True)
+    assert node(engine, "node2.example.com").offline
+    assert not engine.rpc.called("node_demote_from_mc")
+
+
+def test_auto_promote_locks_all_nodes_and_finds_a_replacement():
+    engine = engine_with(
+        extra=[clusters.node(3, master_candidate=False)], candidate_pool_size=2
+    )
+    with pytest.raises(errors.OpPrereqError, match="needed as master candidate"):
+        modify(engine, master_candidate=False)
+    modify(engine, master_candidate=False, auto_promote=True)
+    assert not node(engine, "node2.example.com").master_candidate
+    assert node(engine, "node3.example.com").master_candidate
+    assert engine.locks.modes()[Level.NODE] == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "text"),
+    [
+        ("node2", {}, "no change asked for"),
+        ("node2", {"offline": True, "drained": True}, "at most one"),
+        ("node1", {"offline": True}, "is the master"),
+        ("node1", {"master_capable": False}, "is the master"),
+        ("node2", {"powered": False}, "no out-of-band helper"),
+        ("node4", {"vm_capable": False}, "must stay vm_capable"),
+        ("node3", {"master_candidate": True}, "not master_capable"),
+        ("node2", {"secondary_ip": "192.0.2.1"}, "is used by node"),
+        ("node2", {"secondary_ip": "198.51.100.2"}, "but the master"),
+        ("node1", {"secondary_ip": "198.51.100.1"}, "needs force"),
+        ("node2", {"ndparams": {"spindle_count": "x"}}, "wanted a whole number"),
+        ("node2", {"hv_state": {"kvm": {"bogus": 1}}}, "unknown"),
+        ("node2", {"disk_state": {"file": {}}}, "wanted one of plain"),
+    ],
+)
+def test_impossible_changes_are_refused(name, options, text):
+    engine = engine_with(
+        extra=[
+            clusters.node(3, master_capable=False, master_candidate=False),
+            clusters.node(4),
+            clusters.instance(1, primary=4),
+        ]
+    )
+    before = engine.snapshot
+    with pytest.raises(errors.OpPrereqError, match=text):
+        modify(engine, name, **options)
+    assert engine.snapshot is before
+
+
+def test_parameters_and_states_are_stored_and_listed():
+    engine = engine_with()
+    result = modify(
+        engine,
+        ndparams={"spindle_count": "4", "ssh_port": "default"},
+        hv_state={"kvm": {"mem_total": 4096}},
+    )
+    assert result[:2] == [("spindle_count", 4), ("ssh_port", "default")]
+    changed = node(engine, "node2.example.com")
+    assert changed.ndparams == {"spindle_count": 4}
+    assert changed.hv_state_static["kvm"]["mem_total"] == 4096
+    assert changed.hv_state_static["kvm"]["cpu_total"] == 1
+
+
+def test_unsetting_what_is_not_set_is_only_noted():
+    engine = engine_with()
+    assert modify(engine, drained=False) == []
+    assert "already unset" in engine.callbacks.text()
+
+
+def test_an_offline_node_must_answer_before_it_goes_online():
+    engine = engine_with(
+        nodes=1, extra=[clusters.node(2, offline=True, master_candidate=False)]
+    )
+    engine.dead.add("192.0.2.2")
+    with pytest.raises(errors.OpPrereqError, match="does not answer"):
+        modify(engine, offline=False)
+    engine.dead.clear()
+    modify(engine, offline=False)
+    assert "without being re-added" in engine.callbacks.text()
+
+
+def test_power_cycling_takes_no_locks_and_spares_the_master():
+    engine = engine_with(script={"node_powercycle": "Reboot scheduled in 5 seconds"})
+    op = {"OP_ID": "OP_NODE_POWERCYCLE", "node_name": "node2"}
+    assert engine.run(op) == "Reboot scheduled in 5 seconds"
+    assert engine.locks.modes() == {}
+    ((_, (hypervisor, parameters)),) = engine.rpc.called("node_powercycle")
+    assert (hypervisor, parameters["kvm_path"]) == ("kvm", "/usr/bin/kvm")
+    with pytest.raises(errors.OpPrereqError, match="only with force"):
+        engine.run({**op, "node_name": "node1"})

@@ -1,0 +1,91 @@
+"""The field tables are the documented ones: name, title, kind."""
+
+import json
+import pathlib
+
+import pytest
+
+from ganeti import query
+from ganeti.query import engine
+
+SPEC = json.loads(
+    (
+        pathlib.Path(__file__).parents[3] / "data" / "spec" / "query_fields.json"
+    ).read_text()
+)
+
+
+def documented():
+    for row in SPEC["fields"]:
+        sizes = {"disk": 16, "nic": 8}
+        if not row["name"].endswith("/N"):
+            yield row["resource"], row["name"], row["title"], row["kind"]
+            continue
+        for index in range(sizes[row["name"].split(".")[0]]):
+            yield (
+                row["resource"],
+                row["name"].replace("/N", f"/{index}"),
+                row["title"].replace("/N", f"/{index}"),
+                row["kind"],
+            )
+
+
+@pytest.mark.parametrize("resource", sorted(query.RESOURCES))
+def test_table_is_the_documented_one(resource):
+    wanted = {row[1]: row[2:] for row in documented() if row[0] == resource}
+    found = {
+        row["name"]: (row["title"], row["kind"])
+        for row in query.describe(resource, None)
+    }
+    assert found == wanted
+
+
+def test_match_rules_are_the_documented_ones():
+    wanted = {
+        (row["resource"], row["name"]): row["match"]
+        for row in SPEC["fields"]
+        if "match" in row
+    }
+    found = {
+        (resource.name, field.name): field.match
+        for resource in query.RESOURCES.values()
+        for field in resource.fields.values()
+        if field.match and field.match != "jobid"
+    }
+    assert found == wanted
+
+
+def test_live_fields_of_configuration_objects_are_the_documented_ones():
+    wanted = {
+        (row["resource"], row["name"])
+        for row in SPEC["fields"]
+        if row["live"] and row["resource"] in {"node", "instance"}
+    }
+    found = {
+        (resource.name, field.name)
+        for resource in query.RESOURCES.values()
+        for field in resource.fields.values()
+        if field.live
+    }
+    assert found == wanted
+
+
+def test_name_fields_are_the_documented_ones():
+    for row in SPEC["resources"]:
+        if row["name_field"] is not None:
+            wanted = row["name_field"].split(" ")[0]
+            assert query.RESOURCES[row["resource"]].name_field == wanted
+
+
+def test_every_field_has_a_one_line_text():
+    for resource in query.RESOURCES.values():
+        for field in resource.fields.values():
+            assert field.doc
+            assert "\n" not in field.doc
+
+
+def test_unknown_fields_are_described_as_such():
+    found = query.describe("node", ["name", "nonsense"])
+    assert [row["kind"] for row in found] == ["text", "unknown"]
+    assert found[1]["title"] == "nonsense"
+    assert engine.field_of("node", "name").title == "Node"

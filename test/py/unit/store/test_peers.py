@@ -1,0 +1,219 @@
+"""Copies on master candidates: majority, failures, catching up, terms."""
+
+import pytest
+
+from fakes import cluster
+from fakes.candidates import Candidates, wait_for
+from ganeti import errors, store
+from ganeti.clock import SystemClock
+from ganeti.objects import Update
+from ganeti.store import Document, database, peers
+
+
+@pytest.fixture
+def world(tmp_path):
+    found = Candidates(tmp_path, 2)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def opener(tmp_path, world):
+    opened = []
+
+    def open_master(name="store.db", **options):
+        opened.append(
+            store.open_master(
+                str(tmp_path / name),
+                replicate=world.replicate,
+                clock=SystemClock(),
+                **options,
+            )
+        )
+        return opened[-1]
+
+    yield open_master
+    for item in opened:
+        item.close()
+
+
+@pytest.fixture
+def db(opener):
+    found = opener()
+    found.commit(cluster.big(3, 2))
+    found.commit([Document("meta", "serial", b"1")])
+    return found
+
+
+def contents(path):
+    """Return the position and all that a candidate holds."""
+    found = database.Database(str(path), create=False)
+    try:
+        copy = store.wire.decode_copy(store.wire.encode_copy(found.dump()))
+        return (copy.revision, copy.digest, sorted(copy.rows))
+    finally:
+        found.close()
+
+
+def is_same(db, world, tmp_path, number):
+    try:
+        copy = contents(tmp_path / f"copy{number}.db")
+    except errors.ConfigurationError:
+        return False  # being made
+    return copy == contents(tmp_path / "store.db")
+
+
+def job(key, data=b"{}"):
+    return Document("jobs", key, data)
+
+
+def test_candidates_get_everything(db, world, tmp_path):
+    db.commit([job("1")])
+    for number in (1, 2):
+        wait_for(lambda n=number: is_same(db, world, tmp_path, n), "the copy")
+    assert world[1].status()["term"] == db.term
+
+
+def test_a_commit_does_not_wait_for_a_minority(db, world, tmp_path):
+    wait_for(lambda: all(ok for ok, _ in db._copies.status().values()), "both")
+    world.hang(2)
+    for number in range(5):
+        db.commit([job(str(number))])
+    assert world[1].status()["revision"] == db.snapshot().revision
+    world.release(2)
+    wait_for(lambda: is_same(db, world, tmp_path, 2), "the slow one")
+
+
+def test_without_a_majority_a_commit_warns_and_goes_on(db, world, caplog, tmp_path):
+    wait_for(lambda: all(ok for ok, _ in db._copies.status().values()), "both")
+    world.down |= set(world.copies)
+    revision = db.commit([job("1")])
+    assert f"NO MAJORITY: revision {revision} is on 1 master candidates" in caplog.text
+    assert "wanted 2" in caplog.text
+    db.commit([job("2")])
+    world.down.clear()
+    for number in (1, 2):
+        wait_for(lambda n=number: is_same(db, world, tmp_path, n), "the repair")
+    assert caplog.text.count("NO MAJORITY") == 1
+
+
+def test_silence_costs_one_time_limit_only(db, world, monkeypatch, caplog, tmp_path):
+    wait_for(lambda: all(ok for ok, _ in db._copies.status().values()), "both")
+    monkeypatch.setattr(peers, "ACK_TIMEOUT_S", 0.05)
+    world.hang(1)
+    world.hang(2)
+    db.commit([job("1")])
+    assert "is behind: no answer" in caplog.text
+    calls = len(world.calls)
+    for number in range(20):
+        db.commit([job(str(number))])
+    assert len(world.calls) == calls  # nobody is asked while the calls hang
+    world.release(1)
+    world.release(2)
+    wait_for(lambda: is_same(db, world, tmp_path, 1), "the repair")
+
+
+def test_a_candidate_that_missed_some_gets_just_these(db, world, tmp_path):
+    wait_for(lambda: is_same(db, world, tmp_path, 2), "the copy")
+    world.down.add(world.node(2))
+    for number in range(5):
+        db.commit([job(str(number))])
+    wait_for(lambda: not db._copies.status()[world.node(2)][0], "it to be stale")
+    world.calls.clear()
+    world.down.clear()
+    wait_for(lambda: is_same(db, world, tmp_path, 2), "the repair")
+    assert (world.node(2), "store_install") not in world.calls
+
+
+def test_a_lost_answer_is_no_lost_change(db, world, tmp_path):
+    wait_for(lambda: is_same(db, world, tmp_path, 2), "the copy")
+    world.losing.add(world.node(2))
+    db.commit([job("1")])
+    wait_for(lambda: not db._copies.status()[world.node(2)][0], "it to be stale")
+    world.losing.clear()
+    db.commit([job("2")])
+    wait_for(lambda: is_same(db, world, tmp_path, 2), "the repair")
+
+
+def test_a_candidate_with_another_history_gets_a_whole_copy(
+    db, world, opener, tmp_path
+):
+    stranger = Candidates(tmp_path, 0)
+    stranger.copies = {world.node(2): store.Replica(str(tmp_path / "other.db"))}
+    other = store.open_master(
+        str(tmp_path / "m2.db"), replicate=stranger.replicate, clock=SystemClock()
+    )
+    other.commit(cluster.big(3, 1))
+    other.commit([job("foreign")])
+    wait_for(
+        lambda: stranger.copies[world.node(2)].status()["revision"] == 2, "the other"
+    )
+    other.close()
+    wait_for(lambda: is_same(db, world, tmp_path, 2), "the copy")
+    world.copies[world.node(2)].close()
+    world.copies[world.node(2)] = stranger.copies[world.node(2)]
+    db.commit([job("1")])
+    wait_for(
+        lambda: contents(tmp_path / "store.db") == contents(tmp_path / "other.db"),
+        "the repair",
+    )
+    assert (world.node(2), "store_install") in world.calls
+
+
+def test_what_the_master_lost_disappears_from_candidates(db, world, tmp_path):
+    wait_for(lambda: is_same(db, world, tmp_path, 1), "the copy")
+    limit = db._backend._writer._db.execute("PRAGMA page_count").fetchone()[0] + 2
+    db._backend._writer._db.execute(f"PRAGMA max_page_count = {limit}")
+    with pytest.raises(errors.StorageError, match="full"):
+        db.commit([job("big", b"x" * 100_000)])
+    assert db.read("jobs", "big") is None
+    db._backend._writer._db.execute("PRAGMA max_page_count = 1000000")
+    db.commit([job("small")])
+    wait_for(lambda: is_same(db, world, tmp_path, 1), "the repair")
+    assert db.read("jobs", "small") == b"{}"
+
+
+def test_new_candidates_join_and_old_ones_leave(db, world, tmp_path):
+    wait_for(lambda: is_same(db, world, tmp_path, 2), "the copy")
+    node = db.snapshot().nodes[world.node(2)]
+    db.commit([Update("nodes", node.uuid, node.replace(master_candidate=False))])
+    db.commit([job("1")])
+    assert set(db._copies.status()) == {world.node(1)}
+    behind = world[2].status()["revision"]
+    assert behind < db.snapshot().revision
+    world[2].purge()
+    assert world[2].status()["revision"] == 0
+    db.commit([Update("nodes", node.uuid, node)])
+    wait_for(lambda: is_same(db, world, tmp_path, 2), "the new candidate")
+
+
+def test_a_newer_master_deposes_the_old_one(db, world, opener, tmp_path):
+    wait_for(lambda: is_same(db, world, tmp_path, 1), "the copy")
+    db_term = db.term
+    wait_for(lambda: is_same(db, world, tmp_path, 2), "the copy")
+    old_status = world[1].status()
+    world[1].close()
+    # Node 1 becomes the master, with its copy.
+    taker = store.open_master(
+        str(tmp_path / "copy1.db"),
+        replicate=world.replicate,
+        clock=SystemClock(),
+        node=world.node(1),
+        seen_term=old_status["term"],
+    )
+    assert taker.term == db_term + 1
+    assert taker.snapshot().nodes == db.snapshot().nodes
+    taker.commit([job("new")])
+    wait_for(lambda: world[2].status()["term"] == taker.term, "node 2 to hear of it")
+
+    def write():
+        for number in range(100):
+            db.commit([job(str(number))])
+
+    with pytest.raises(errors.TermError, match="is over"):
+        write()
+    with pytest.raises(errors.TermError):
+        db.commit([job("late")])
+    with pytest.raises(errors.TermError, match="is over"):
+        world[2].apply(db_term, 0, store.wire.encode_batch([]))
+    taker.close()

@@ -1,0 +1,141 @@
+"""The database file: damage, versions, full disks, the bounded log."""
+
+import sqlite3
+
+import pytest
+
+from fakes import cluster
+from ganeti import errors, store
+from ganeti.clock import SystemClock
+from ganeti.store import Document, database
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "store.db")
+
+
+def open_master(path):
+    return store.open_master(path, replicate=None, clock=SystemClock())
+
+
+def test_the_file_is_private(path, tmp_path):
+    open_master(path).close()
+    assert (tmp_path / "store.db").stat().st_mode & 0o777 & ~0o640 == 0
+
+
+def test_a_file_of_another_version_is_refused(path):
+    open_master(path).close()
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(errors.ConfigurationError, match="wanted version 1, found 99"):
+        open_master(path)
+
+
+def test_a_strange_database_is_refused(path):
+    db = sqlite3.connect(path)
+    db.execute("CREATE TABLE x (y)")
+    db.close()
+    with pytest.raises(errors.ConfigurationError, match="not a store"):
+        open_master(path)
+
+
+def test_a_file_that_is_no_database_is_refused(path, tmp_path):
+    (tmp_path / "store.db").write_bytes(b"garbage " * 1000)
+    with pytest.raises(errors.ConfigurationError, match="damaged"):
+        open_master(path)
+
+
+def test_damage_inside_is_noticed_when_opening(path, tmp_path):
+    db = open_master(path)
+    db.commit(cluster.big(5, 200))
+    db.close()
+    file = tmp_path / "store.db"
+    data = bytearray(file.read_bytes())
+    middle = len(data) // 2 // 4096 * 4096
+    data[middle : middle + 4096] = b"\xff" * 4096
+    file.write_bytes(data)
+    with pytest.raises(errors.ConfigurationError, match="damaged"):
+        open_master(path)
+
+
+def test_a_record_that_cannot_be_read_is_named(path):
+    db = open_master(path)
+    db.commit([Document("jobs", "1", b"")])
+    db.close()
+    raw = sqlite3.connect(path)
+    raw.execute("INSERT INTO nodes VALUES ('n1', '{}')")
+    raw.commit()
+    raw.close()
+    with pytest.raises(errors.ConfigurationError, match=r"Node: .*name"):
+        open_master(path)
+
+
+def test_a_missing_directory_is_a_storage_error(tmp_path):
+    with pytest.raises(errors.StorageError, match="No such file"):
+        open_master(str(tmp_path / "nowhere" / "store.db"))
+
+
+def test_a_full_disk_fails_the_commit_and_nothing_else(path):
+    db = open_master(path)
+    db.commit(cluster.updates(cluster.example_data()))
+    before = db.snapshot()
+    raw = db._backend._writer._db
+    pages = raw.execute("PRAGMA page_count").fetchone()[0]
+    raw.execute(f"PRAGMA max_page_count = {pages + 1}")
+    with pytest.raises(errors.StorageError, match="full"):
+        db.commit([Document("jobs", "1", b"x" * 100_000)])
+    assert db.snapshot() is before
+    assert db.read("jobs", "1") is None
+    raw.execute("PRAGMA max_page_count = 1000000")
+    assert db.commit([Document("jobs", "1", b"y")]) == 2
+    db.close()
+    again = open_master(path)
+    assert again.read("jobs", "1") == b"y"
+    assert again.snapshot().revision == 2
+    again.close()
+
+
+def test_the_change_log_is_bounded(path, monkeypatch):
+    monkeypatch.setattr(database, "LOG_BYTES", 10_000)
+    db = open_master(path)
+    for number in range(50):
+        db.commit([Document("jobs", str(number), b"x" * 1000)])
+    kept = db._backend.changes_since(45, None)
+    assert [group.revision for group in kept] == [46, 47, 48, 49, 50]
+    assert db._backend.changes_since(20, None) is None
+    db.close()
+    again = open_master(path)
+    with pytest.raises(errors.StorageError, match="no longer kept"):
+        next(again.follow(20))
+    again.commit([Document("jobs", "x", b"x" * 5000)])
+    assert again._backend.changes_since(45, None) is None
+    assert len(again._backend.changes_since(48, None)) == 3
+    again.close()
+
+
+def test_two_masters_on_one_file_do_not_both_write(path):
+    first = open_master(path)
+    first.commit([Document("jobs", "1", b"first")])
+    second = open_master(path)
+    assert second.term == first.term + 1
+    with pytest.raises(errors.TermError, match="term 1 is over"):
+        first.commit([Document("jobs", "1", b"late")])
+    second.commit([Document("jobs", "1", b"second")])
+    assert first.read("jobs", "1") == b"second"
+    first.close()
+    second.close()
+
+
+def test_a_long_scan_goes_page_by_page(path, monkeypatch):
+    monkeypatch.setattr("ganeti.store.sqlite.SCAN_ROWS", 7)
+    monkeypatch.setattr(database, "SCAN_ROWS", 7)
+    db = open_master(path)
+    keys = sorted(str(number) for number in range(50))
+    db.commit([Document("archive", key, b"") for key in keys])
+    scan = db.scan("archive")
+    found = [next(scan)[0]]
+    db.commit([Document("archive", "0", None)])
+    assert found + [key for key, _data in scan] == keys
+    db.close()
