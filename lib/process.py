@@ -65,6 +65,7 @@ class Runner(Protocol):
         stdin: str | bytes | None = None,
         timeout_s: float | None = None,
         output_file: str | None = None,
+        pass_fds: Sequence[int] = (),
     ) -> RunResult:
         """Run a command to its end."""
 
@@ -81,6 +82,7 @@ class SystemRunner:
         stdin: str | bytes | None = None,
         timeout_s: float | None = None,
         output_file: str | None = None,
+        pass_fds: Sequence[int] = (),
     ) -> RunResult:
         """Run a command to its end.
 
@@ -91,6 +93,7 @@ class SystemRunner:
             stdin: text for its standard input, else it gets /dev/null.
             timeout_s: after this its whole session is killed.
             output_file: append both outputs there instead of returning them.
+            pass_fds: open files that the child gets under their numbers.
 
         Raises:
             CommandError: the program cannot be started.
@@ -107,6 +110,7 @@ class SystemRunner:
                 stdout=out or subprocess.PIPE,
                 stderr=out or subprocess.PIPE,
                 start_new_session=True,
+                pass_fds=pass_fds,
             )
         except OSError as err:
             raise errors.CommandError(f"{argv[0]}: cannot be run: {err}") from err

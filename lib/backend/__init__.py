@@ -22,6 +22,7 @@ _MODULES = (
     "os_scripts",
     "replica",
     "scripts",
+    "ssh_keys",
     "storage_units",
     "uploads",
     "verify",

@@ -11,7 +11,7 @@ from typing import Any
 from ganeti import errors, storage
 from ganeti.backend import links, reasons
 from ganeti.backend.registry import Node, procedure
-from ganeti.hypervisor import AttachedDisk, Hypervisor, InstanceInfo
+from ganeti.hypervisor import AttachedDisk, Hypervisor, InstanceInfo, State
 from ganeti.objects.filled import DiskX, InstanceX
 
 logger = logging.getLogger(__name__)
@@ -37,6 +37,12 @@ def attach_disks(node: Node, instance: InstanceX) -> list[AttachedDisk]:
     return found
 
 
+def _runs(driver: Hypervisor, instance: InstanceX) -> bool:
+    """Tell whether a guest runs; one that shut itself down does not."""
+    info = driver.info(instance.name, instance.hvparams)
+    return info is not None and info.state is State.RUNNING
+
+
 @procedure("instance_start")
 def instance_start(
     node: Node,
@@ -47,9 +53,10 @@ def instance_start(
     """Start an instance; running already is fine."""
     instance = instance_hvp_bep
     driver = node.hypervisor(instance.hypervisor)
-    if instance.name in driver.list_names(instance.hvparams):
+    if _runs(driver, instance):
         logger.info("instance %s: already running, not starting it", instance.name)
         return
+    driver.cleanup(instance.name)
     try:
         disks = attach_disks(node, instance)
         driver.start(instance, disks, paused=startup_paused)
@@ -74,12 +81,12 @@ def instance_shutdown(
 def _stop(node: Node, instance: InstanceX, timeout_s: float) -> None:
     driver = node.hypervisor(instance.hypervisor)
     name = instance.name
-    if name not in driver.list_names(instance.hvparams):
+    if not _runs(driver, instance):
         logger.info("instance %s: not running, nothing to stop", name)
     elif not _stop_politely(node, driver, instance, timeout_s):
         logger.error("instance %s: did not stop in %g s, ending it", name, timeout_s)
         driver.stop(name, hvparams=instance.hvparams, force=True)
-        if name in driver.list_names(instance.hvparams):
+        if _runs(driver, instance):
             raise errors.HypervisorError(f"instance {name}: still running")
     driver.cleanup(name)
     links.remove(node.paths, name, len(instance.disks_info))
@@ -97,10 +104,10 @@ def _stop_politely(
             if not _ask_to_stop(driver, instance, retry=retry):
                 return True
             ask_at, retry = now + _ASK_INTERVAL_S, True
-        if instance.name not in driver.list_names(instance.hvparams):
+        if not _runs(driver, instance):
             return True
         node.clock.wait(never, min(_POLL_S, end - now))
-    return instance.name not in driver.list_names(instance.hvparams)
+    return not _runs(driver, instance)
 
 
 def _ask_to_stop(driver: Hypervisor, instance: InstanceX, *, retry: bool) -> bool:
@@ -108,7 +115,7 @@ def _ask_to_stop(driver: Hypervisor, instance: InstanceX, *, retry: bool) -> boo
     try:
         driver.stop(instance.name, hvparams=instance.hvparams, force=False, retry=retry)
     except errors.HypervisorError:
-        if instance.name in driver.list_names(instance.hvparams):
+        if _runs(driver, instance):
             raise
         return False
     return True
@@ -124,7 +131,7 @@ def instance_reboot(
 ) -> None:
     """Restart a running guest: by the hypervisor (soft) or by stop and start (hard)."""
     driver = node.hypervisor(inst.hypervisor)
-    if inst.name not in driver.list_names(inst.hvparams):
+    if not _runs(driver, inst):
         raise errors.HypervisorError(
             f"instance {inst.name}: cannot reboot, it is not running"
         )

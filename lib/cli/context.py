@@ -40,7 +40,7 @@ def connect(paths: pathutils.Paths) -> Master:
     """Return a connection to this node's master daemon; made at the first call."""
     from ganeti import luxi
 
-    client: Master = luxi.Client(paths.query_socket)
+    client: Master = luxi.Client.of_node(paths)
     return client
 
 

@@ -67,3 +67,8 @@ def to_json(value: Any) -> Any:
 
 def _json_key(key: Any) -> str:
     return str(key).strip().lower().replace(" ", "_").replace("-", "_")
+
+
+def with_defaults(filled: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters, those inherited from the level above as ``default (X)``."""
+    return {name: own.get(name, f"default ({value})") for name, value in filled.items()}

@@ -4,22 +4,14 @@ What verification compares by checksum is decided here too. The configuration tr
 with the store, server.pem never travels this way.
 """
 
-import base64
 import dataclasses
-import grp
 import os
-import pwd
-import zlib
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-from ganeti import errors, objects, pathutils
+from ganeti import objects, pathutils
 from ganeti.cmdlib.base import Context
-from ganeti.constants import timeouts
-
-#: Bytes from which on content is sent compressed, and how hard it is compressed.
-_COMPRESS_FROM: Final = 512
-_COMPRESS_LEVEL: Final = 3
+from ganeti.rpc import wire
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,51 +92,10 @@ def redistribute(ctx: Context, only: Sequence[str] | None = None) -> None:
 
 def _upload(ctx: Context, path: str, nodes: Sequence[str]) -> None:
     try:
-        upload = file_upload(path, ctx.paths)
+        upload = wire.upload(path, ctx.paths)
     except OSError as err:
         ctx.log.warn(f"cannot read {path}: {err.strerror}")
         return
     for answer in ctx.rpc.call("upload_file", nodes, (upload,)).values():
         if answer.failed and not answer.offline:
             ctx.log.warn(answer.describe(f"copy of file {path} failed"))
-
-
-def file_upload(path: str, paths: pathutils.Paths) -> list[Any]:
-    """Return the argument of node call ``upload_file`` for a local file.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    with open(path, "rb") as stream:
-        data, status = stream.read(), os.fstat(stream.fileno())
-    return [
-        paths.virtualize(path),
-        packed(data),
-        status.st_mode & 0o7777,
-        _name_of(pwd.getpwuid, status.st_uid),
-        _name_of(grp.getgrgid, status.st_gid),
-        status.st_atime,
-        status.st_mtime,
-    ]
-
-
-def packed(data: bytes) -> list[Any]:
-    """Return the wire form of file content.
-
-    Raises:
-        OpExecError: a small file is no text, and would be damaged.
-    """
-    if len(data) >= _COMPRESS_FROM:
-        squeezed = base64.b64encode(zlib.compress(data, _COMPRESS_LEVEL))
-        return [timeouts.RPC_ENCODING_ZLIB_BASE64, squeezed.decode("ascii")]
-    try:
-        return [timeouts.RPC_ENCODING_NONE, data.decode("utf-8")]
-    except UnicodeDecodeError as err:
-        raise errors.OpExecError(f"file content is no text: {err}") from err
-
-
-def _name_of(lookup: Any, number: int) -> str:
-    try:
-        return str(lookup(number)[0])
-    except KeyError:
-        return "root"

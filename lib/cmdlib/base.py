@@ -20,6 +20,7 @@ from ganeti import (
     objects,
     opcodes,
     pathutils,
+    query,
     rpc,
 )
 from ganeti.constants import ecodes
@@ -120,6 +121,7 @@ class Context:
         lookup_host: name -> (full name, addresses); raises ResolverError.
         rpc_at: calls to nodes that are not in the configuration (yet), given by where
             they are.
+        query_sources: what queries are answered from, as it is now.
         tcp_ping: (address, port, own address to come from or None) -> does a machine
             accept connections there.
     """
@@ -134,6 +136,7 @@ class Context:
     lookup_host: Callable[[str], tuple[str, Sequence[str]]]
     tcp_ping: Callable[[str, int, str | None], bool]
     rpc_at: Callable[[Sequence[Target]], Runner]
+    query_sources: Callable[[], query.Sources]
 
     @property
     def snapshot(self) -> objects.Snapshot:

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.cluster.config_query import ClusterConfigQuery
 from ganeti.cmdlib.cluster.destroy import ClusterDestroy
 from ganeti.cmdlib.cluster.master_address import (
     ClusterActivateMasterIp,
@@ -12,14 +13,20 @@ from ganeti.cmdlib.cluster.post_init import ClusterPostInit
 from ganeti.cmdlib.cluster.query import ClusterQuery
 from ganeti.cmdlib.cluster.redist import ClusterRedistConf
 from ganeti.cmdlib.cluster.rename import ClusterRename
+from ganeti.cmdlib.group.evacuate import GroupEvacuate
 from ganeti.cmdlib.instance.units import UNITS as INSTANCE_UNITS
 from ganeti.cmdlib.node.add import NodeAdd
+from ganeti.cmdlib.node.evacuate import NodeEvacuate
+from ganeti.cmdlib.node.migrate import NodeMigrate
 from ganeti.cmdlib.node.powercycle import NodePowercycle
 from ganeti.cmdlib.node.remove import NodeRemove
 from ganeti.cmdlib.node.set_params import NodeSetParams
+from ganeti.cmdlib.os.diagnose import ExtStorageDiagnose, OsDiagnose
+from ganeti.cmdlib.query.query import Query, QueryFields
 from ganeti.cmdlib.tags.change import TagsDel, TagsSet
 from ganeti.cmdlib.tags.get import TagsGet
 from ganeti.cmdlib.tags.search import TagsSearch
+from ganeti.cmdlib.test.allocator import TestAllocator
 from ganeti.cmdlib.test.delay import TestDelay
 from ganeti.cmdlib.test.jqueue import TestJqueue
 from ganeti.cmdlib.test.osparams import TestOsParams
@@ -28,20 +35,29 @@ from ganeti.cmdlib.test.osparams import TestOsParams
 UNITS: Final[dict[str, type[LogicalUnit[Any]]]] = {
     **INSTANCE_UNITS,
     "OP_CLUSTER_ACTIVATE_MASTER_IP": ClusterActivateMasterIp,
+    "OP_CLUSTER_CONFIG_QUERY": ClusterConfigQuery,
     "OP_CLUSTER_DEACTIVATE_MASTER_IP": ClusterDeactivateMasterIp,
     "OP_CLUSTER_DESTROY": ClusterDestroy,
     "OP_CLUSTER_POST_INIT": ClusterPostInit,
     "OP_CLUSTER_QUERY": ClusterQuery,
     "OP_CLUSTER_REDIST_CONF": ClusterRedistConf,
     "OP_CLUSTER_RENAME": ClusterRename,
+    "OP_EXT_STORAGE_DIAGNOSE": ExtStorageDiagnose,
+    "OP_GROUP_EVACUATE": GroupEvacuate,
     "OP_NODE_ADD": NodeAdd,
+    "OP_NODE_EVACUATE": NodeEvacuate,
+    "OP_NODE_MIGRATE": NodeMigrate,
     "OP_NODE_POWERCYCLE": NodePowercycle,
     "OP_NODE_REMOVE": NodeRemove,
     "OP_NODE_SET_PARAMS": NodeSetParams,
+    "OP_OS_DIAGNOSE": OsDiagnose,
+    "OP_QUERY": Query,
+    "OP_QUERY_FIELDS": QueryFields,
     "OP_TAGS_DEL": TagsDel,
     "OP_TAGS_GET": TagsGet,
     "OP_TAGS_SEARCH": TagsSearch,
     "OP_TAGS_SET": TagsSet,
+    "OP_TEST_ALLOCATOR": TestAllocator,
     "OP_TEST_DELAY": TestDelay,
     "OP_TEST_JQUEUE": TestJqueue,
     "OP_TEST_OS_PARAMS": TestOsParams,

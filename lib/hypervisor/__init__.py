@@ -6,11 +6,12 @@ parameters of the others are known to `ganeti.constants.hvparams` alone.
 
 from ganeti.hypervisor.base import AttachedDisk, Doors, Hypervisor, InstanceInfo, State
 from ganeti.hypervisor.fake import FakeHypervisor
+from ganeti.hypervisor.kvm import KvmHypervisor
 
 
 def drivers(doors: Doors) -> dict[str, Hypervisor]:
     """Return a driver for each hypervisor, by name."""
-    return {"fake": FakeHypervisor(doors)}
+    return {"fake": FakeHypervisor(doors), "kvm": KvmHypervisor(doors)}
 
 
 __all__ = [

@@ -15,7 +15,17 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from ganeti import clock, config, errors, hooksmaster, objects, opcodes, pathutils, rpc
+from ganeti import (
+    clock,
+    config,
+    errors,
+    hooksmaster,
+    objects,
+    opcodes,
+    pathutils,
+    query,
+    rpc,
+)
 from ganeti.cmdlib import base
 from ganeti.constants import ecodes, hooks, jobqueue
 from ganeti.jqueue.executor import Callbacks, Canceled, LockTimeout
@@ -41,6 +51,7 @@ class Doors:
     lookup_host: Callable[[str], tuple[str, Sequence[str]]]
     tcp_ping: Callable[[str, int, str | None], bool]
     rpc_at: Callable[[Sequence[Target]], Runner]
+    query_sources: Callable[[], query.Sources]
 
 
 class _WatchedConfig:
@@ -139,6 +150,7 @@ class _Run:
                 lookup_host=doors.lookup_host,
                 tcp_ping=doors.tcp_ping,
                 rpc_at=doors.rpc_at,
+                query_sources=doors.query_sources,
             ),
         )
         self._operation = hooksmaster.Operation(

@@ -85,6 +85,10 @@ def node_environment(paths: pathutils.Paths, node: str) -> dict[str, str]:
     }
 
 
+def _present(identity: Identity) -> list[str]:
+    return [path for path in identity.key_files if os.path.exists(path)]
+
+
 def fingerprint(key: paramiko.PKey) -> str:
     """Return a host key's fingerprint as ssh prints it."""
     digest = hashlib.sha256(key.asbytes()).digest()
@@ -206,7 +210,9 @@ class Client:
     def _log_in(
         self, sock: socket.socket, identity: Identity, password: str | None
     ) -> None:
-        present = [path for path in identity.key_files if os.path.exists(path)]
+        present = _present(identity)
+        if not present and password is None:
+            raise paramiko.AuthenticationException("there is no key to try")
         self._client.connect(
             identity.alias or self.host,
             username=identity.user,
@@ -225,7 +231,7 @@ class Client:
         account = f"{identity.user}@{where}"
         password = identity.ask_password(account) if identity.ask_password else None
         if password is None:
-            tried = ", ".join(p for p in identity.key_files if os.path.exists(p))
+            tried = ", ".join(_present(identity))
             raise errors.SshError(
                 f"{account}: no key was accepted, tried {tried or 'none'}"
             ) from err

@@ -1,5 +1,101 @@
 """``command`` and ``copyfile``: over SSH to some nodes or all."""
 
-from typing import Final
+import os
+import shlex
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.cli.context import Context
+from ganeti.cli.nodes import online_nodes
+from ganeti.constants import ecodes, exitcodes
 
 _RULER: Final = "-" * 48
+_FIELDS: Final = ("pip", "sip", "ndp/ssh_port")
+_DEFAULT_PORT: Final = 22
+#: Permissions that a copied file keeps.
+_MODE_BITS: Final = 0o777
+
+
+def _nodes(ctx: Context) -> tuple[list[dict[str, Any]], str, str]:
+    """Return the chosen nodes, the cluster's name and the master's."""
+    cluster, master = ctx.call("QueryConfigValues", ["cluster_name", "master_node"])
+    nodes = online_nodes(ctx, ctx.opts.nodes, group=ctx.opts.nodegroup, fields=_FIELDS)
+    return nodes, cluster, master
+
+
+def _connect(ctx: Context, node: dict[str, Any], cluster: str, address: str) -> Any:
+    from ganeti.ssh import client
+
+    return client.Client(
+        node["name"],
+        node["ndp/ssh_port"] or _DEFAULT_PORT,
+        client.cluster_identity(ctx.paths, cluster),
+        address=address,
+        environment=client.node_environment(ctx.paths, node["name"]),
+    )
+
+
+def run_command(ctx: Context) -> None:
+    """Run a shell command on nodes, on the master last; print what it says."""
+    nodes, cluster, master = _nodes(ctx)
+    command = " ".join(ctx.args)
+    for node in sorted(nodes, key=lambda item: item["name"] == master):
+        code, output = _run_on(ctx, node, cluster, command)
+        if ctx.opts.failure_only and code == 0:
+            continue
+        ctx.out(_RULER)
+        if ctx.opts.show_machine_names:
+            for line in output.splitlines():
+                ctx.out(f"{node['name']}: {line}")
+        else:
+            ctx.out(f"node: {node['name']}")
+            ctx.out(output.removesuffix("\n"))
+        ctx.out(f"return code = {code}")
+
+
+def _run_on(
+    ctx: Context, node: dict[str, Any], cluster: str, command: str
+) -> tuple[int | str, str]:
+    try:
+        with _connect(ctx, node, cluster, node["pip"]) as shell:
+            result = shell.run(["sh", "-c", command])
+    except errors.GenericError as err:
+        return 255, f"{err}\n"  # as ssh itself exits when it cannot connect
+    code = result.code if result.code is not None else f"signal {result.signal}"
+    return code, result.stdout + result.stderr
+
+
+def run_copyfile(ctx: Context) -> int:
+    """Copy a file of the master to the same place on other nodes."""
+    path = os.path.abspath(ctx.args[0])
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read()
+            mode = os.fstat(stream.fileno()).st_mode & _MODE_BITS
+    except OSError as err:
+        raise errors.OpPrereqError(
+            f"cannot read {path}: {err.strerror}", ecodes.ECODE_INVAL
+        ) from err
+    nodes, cluster, master = _nodes(ctx)
+    field = "sip" if ctx.opts.use_replication_network else "pip"
+    for node in nodes:
+        if node["name"] == master:
+            continue
+        try:
+            with _connect(ctx, node, cluster, node[field]) as shell:
+                shell.put_file(_place_on(ctx, node["name"], path), data, mode=mode)
+        except errors.GenericError as err:
+            port = node["ndp/ssh_port"] or _DEFAULT_PORT
+            ctx.err(
+                f"Copy of file {shlex.quote(path)} to node {node['name']}:{port} failed"
+            )
+            ctx.err(f"  {err}")
+    return exitcodes.EXIT_SUCCESS
+
+
+def _place_on(ctx: Context, node: str, path: str) -> str:
+    """Return where another node of a virtual cluster keeps what we keep there."""
+    root = ctx.paths.root
+    if not root or not path.startswith(f"{root}/"):
+        return path
+    return f"{os.path.dirname(root)}/{node}{path.removeprefix(root)}"

@@ -36,7 +36,6 @@ COMMANDS: Final = (
             ),
         ),
         run="client.cluster.remote:run_command",
-        offered=False,
         exits=((0, "always, remote codes are only printed"),),
     ),
     Command(
@@ -53,7 +52,6 @@ COMMANDS: Final = (
             o.NODE_GROUP,
         ),
         run="client.cluster.remote:run_copyfile",
-        offered=False,
         exits=(
             (0, "always when the file exists, even if copies failed"),
             (1, "file missing"),
@@ -73,7 +71,6 @@ COMMANDS: Final = (
         options=(o.YES_DO_IT,),
         run="client.cluster.destroy:run",
         opcodes=("OP_CLUSTER_DESTROY",),
-        offered=False,
         exits=((1, "missing confirmation or failure"),),
     ),
     Command(
@@ -203,7 +200,6 @@ COMMANDS: Final = (
         ),
         run="client.cluster.init:run",
         opcodes=("OP_CLUSTER_POST_INIT",),
-        offered=False,
         exits=((1, "bad value, already a cluster, or job failed"),),
     ),
     Command(

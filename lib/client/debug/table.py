@@ -43,7 +43,6 @@ COMMANDS: Final = (
         ),
         run="client.debug.delay:run",
         opcodes=("OP_TEST_DELAY",),
-        offered=False,
     ),
     Command(
         "iallocator",
@@ -141,7 +140,6 @@ COMMANDS: Final = (
         run="client.debug.iallocator:run",
         opcodes=("OP_TEST_ALLOCATOR",),
         aliases=("allocator",),
-        offered=False,
         exits=((1, "bad --disks"),),
     ),
     Command(
@@ -160,7 +158,6 @@ COMMANDS: Final = (
         ),
         run="client.debug.locks:run",
         fields=("name", "mode", "owner", "pending"),
-        offered=False,
         exits=((14, "unknown field"),),
     ),
     Command(
@@ -196,7 +193,6 @@ COMMANDS: Final = (
         ),
         run="client.debug.submit_job:run",
         opcodes=("OP_ID",),
-        offered=False,
         exits=((0, "always after running"),),
     ),
     Command(
@@ -214,7 +210,6 @@ COMMANDS: Final = (
         options=(o.OS_PARAMETERS_SECRET, o.SUBMIT, o.PRINT_JOBID),
         run="client.debug.test_osparams:run",
         opcodes=("OP_TEST_OS_PARAMS",),
-        offered=False,
     ),
 )
 

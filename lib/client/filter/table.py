@@ -11,14 +11,12 @@ COMMANDS: Final = (
         "create a job filter rule",
         options=(o.RULE_PRIORITY, o.PREDICATES, o.ACTION),
         run="client.filter.rules:add",
-        offered=False,
     ),
     Command(
         "delete",
         "delete a rule",
         arguments=(Argument("filter"),),
         run="client.filter.rules:delete",
-        offered=False,
         exits=((1, "unknown UUID"),),
     ),
     Command(
@@ -27,7 +25,6 @@ COMMANDS: Final = (
         arguments=(Argument("filter", minimum=0, maximum=None),),
         options=(o.JSON,),
         run="client.filter.rules:info",
-        offered=False,
     ),
     Command(
         "list",
@@ -43,7 +40,6 @@ COMMANDS: Final = (
             "action",
             "reason_trail",
         ),
-        offered=False,
         exits=((14, "unknown field"),),
     ),
     Command(
@@ -52,7 +48,6 @@ COMMANDS: Final = (
         arguments=(Argument("unknown", minimum=0, maximum=None),),
         options=(*o.TABLE, o.JSON),
         run="client.filter.listing:list_fields",
-        offered=False,
         exits=((14, "unknown field"),),
     ),
     Command(
@@ -61,7 +56,6 @@ COMMANDS: Final = (
         arguments=(Argument("filter"),),
         options=(o.RULE_PRIORITY, o.PREDICATES, o.ACTION),
         run="client.filter.rules:replace",
-        offered=False,
     ),
 )
 

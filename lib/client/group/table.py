@@ -21,7 +21,6 @@ COMMANDS: Final = (
         ),
         run="client.group.add:run",
         opcodes=("OP_GROUP_ADD",),
-        offered=False,
     ),
     Command(
         "add-tags",
@@ -39,7 +38,6 @@ COMMANDS: Final = (
         options=(o.DRY_RUN, o.FORCE, *o.JOB),
         run="client.group.assign_nodes:run",
         opcodes=("OP_GROUP_ASSIGN_NODES",),
-        offered=False,
     ),
     Command(
         "evacuate",
@@ -64,7 +62,6 @@ COMMANDS: Final = (
         ),
         run="client.group.evacuate:run",
         opcodes=("OP_GROUP_EVACUATE",),
-        offered=False,
         exits=((1, "some job failed"),),
     ),
     Command(
@@ -73,7 +70,6 @@ COMMANDS: Final = (
         arguments=(Argument("group", minimum=0, maximum=None),),
         options=(o.JSON,),
         run="client.group.info:run",
-        offered=False,
     ),
     Command(
         "list",
@@ -114,7 +110,6 @@ COMMANDS: Final = (
         ),
         run="client.group.modify:run",
         opcodes=("OP_GROUP_SET_PARAMS",),
-        offered=False,
     ),
     Command(
         "remove",
@@ -123,7 +118,6 @@ COMMANDS: Final = (
         options=(o.DRY_RUN, *o.JOB),
         run="client.group.remove:run",
         opcodes=("OP_GROUP_REMOVE",),
-        offered=False,
     ),
     Command(
         "remove-tags",
@@ -141,7 +135,6 @@ COMMANDS: Final = (
         options=(o.DRY_RUN, *o.JOB),
         run="client.group.rename:run",
         opcodes=("OP_GROUP_RENAME",),
-        offered=False,
     ),
     Command(
         "show-ispecs-cmd",

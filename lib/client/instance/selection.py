@@ -49,6 +49,15 @@ def expand(ctx: Context, mode: str | None) -> list[str]:
     return _by_node(ctx, str(mode), names)
 
 
+def check_known(ctx: Context, name: str) -> None:
+    """Refuse an instance that does not exist.
+
+    Raises:
+        OpPrereqError: names it.
+    """
+    _by_name(ctx, [name])
+
+
 def _by_name(ctx: Context, names: list[str]) -> list[str]:
     rows = ctx.call("QueryInstances", names, ["name", "uuid"], False)
     for wanted in names:

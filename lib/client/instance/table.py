@@ -25,7 +25,6 @@ COMMANDS: Final = (
         ),
         run="client.instance.activation:activate",
         opcodes=("OP_INSTANCE_ACTIVATE_DISKS",),
-        offered=False,
     ),
     Command(
         "add",
@@ -138,7 +137,6 @@ COMMANDS: Final = (
         options=(o.DRY_RUN, o.IALLOCATOR, *o.JOB),
         run="client.instance.batch_create:run",
         opcodes=("OP_INSTANCE_CREATE", "OP_INSTANCE_MULTI_ALLOC"),
-        offered=False,
         exits=((1, "unreadable file, wrong type, unknown fields or failed job"),),
     ),
     Command(
@@ -148,7 +146,6 @@ COMMANDS: Final = (
         options=(o.TO, o.IALLOCATOR, o.EARLY_RELEASE, *o.JOB),
         run="client.instance.change_group:run",
         opcodes=("OP_INSTANCE_CHANGE_GROUP",),
-        offered=False,
         exits=((1, "some job failed"),),
     ),
     Command(
@@ -164,7 +161,6 @@ COMMANDS: Final = (
             o.PRIORITY,
         ),
         run="client.instance.console:run",
-        offered=False,
         exits=((1, "not running, unavailable or connection failed"),),
     ),
     Command(
@@ -174,7 +170,6 @@ COMMANDS: Final = (
         options=(o.FORCE, o.DRY_RUN, *o.JOB),
         run="client.instance.activation:deactivate",
         opcodes=("OP_INSTANCE_DEACTIVATE_DISKS",),
-        offered=False,
     ),
     Command(
         "failover",
@@ -193,7 +188,6 @@ COMMANDS: Final = (
         ),
         run="client.instance.failover:run",
         opcodes=("OP_INSTANCE_FAILOVER",),
-        offered=False,
         exits=((1, "declined or failure"),),
     ),
     Command(
@@ -213,7 +207,6 @@ COMMANDS: Final = (
         ),
         run="client.instance.grow_disk:run",
         opcodes=("OP_INSTANCE_GROW_DISK",),
-        offered=False,
         exits=((1, "bad index or size"),),
     ),
     Command(
@@ -236,7 +229,6 @@ COMMANDS: Final = (
         run="client.instance.info:run",
         opcodes=("OP_INSTANCE_QUERY_DATA",),
         aliases=("show",),
-        offered=False,
         exits=(
             (1, "no instance named without --all, both given, or no instance found"),
         ),
@@ -293,7 +285,6 @@ COMMANDS: Final = (
         ),
         run="client.instance.migrate:run",
         opcodes=("OP_INSTANCE_MIGRATE",),
-        offered=False,
         exits=((1, "declined or failure"),),
     ),
     Command(
@@ -360,7 +351,6 @@ COMMANDS: Final = (
         ),
         run="client.instance.modify:run",
         opcodes=("OP_INSTANCE_SET_PARAMS",),
-        offered=False,
         exits=((1, "nothing to change, bad option mix, declined or failure"),),
     ),
     Command(
@@ -385,7 +375,6 @@ COMMANDS: Final = (
         ),
         run="client.instance.move:run",
         opcodes=("OP_INSTANCE_MOVE",),
-        offered=False,
         exits=((1, "declined or failure"),),
     ),
     Command(
@@ -423,7 +412,6 @@ COMMANDS: Final = (
         options=(o.DISK, o.PRIMARY_AND_SECONDARY, o.DRY_RUN, o.IALLOCATOR, *o.JOB),
         run="client.instance.recreate_disks:run",
         opcodes=("OP_INSTANCE_RECREATE_DISKS",),
-        offered=False,
         exits=((1, "-n with -I, bad disk index or failure"),),
     ),
     Command(
@@ -445,7 +433,6 @@ COMMANDS: Final = (
         ),
         run="client.instance.reinstall:run",
         opcodes=("OP_INSTANCE_REINSTALL", "OP_OS_DIAGNOSE"),
-        offered=False,
         exits=((0, "all ok"), (1, "declined, aborted or any failure")),
     ),
     Command(
@@ -466,7 +453,6 @@ COMMANDS: Final = (
         ),
         run="client.instance.remove:run",
         opcodes=("OP_INSTANCE_REMOVE",),
-        offered=False,
         exits=((1, "declined, unknown instance or failure"),),
     ),
     Command(
@@ -485,7 +471,6 @@ COMMANDS: Final = (
         options=(o.IP_CHECK, o.NAME_CHECK, o.DRY_RUN, *o.JOB),
         run="client.instance.rename:run",
         opcodes=("OP_INSTANCE_RENAME",),
-        offered=False,
     ),
     Command(
         "replace-disks",
@@ -518,7 +503,6 @@ COMMANDS: Final = (
         ),
         run="client.instance.replace_disks:run",
         opcodes=("OP_INSTANCE_REPLACE_DISKS",),
-        offered=False,
         exits=((1, "not exactly one of -p -s -a -n -I, or failure"),),
     ),
     Command(

@@ -46,7 +46,6 @@ COMMANDS: Final = (
         ),
         run="client.node.add:run",
         opcodes=("OP_NODE_ADD",),
-        offered=False,
         exits=((1, "already/not in the cluster, is master, or failure"),),
     ),
     Command(
@@ -86,7 +85,6 @@ COMMANDS: Final = (
         ),
         run="client.node.evacuate:run",
         opcodes=("OP_NODE_EVACUATE",),
-        offered=False,
         exits=((0, "ok or nothing to do"), (1, "some job failed"), (13, "declined")),
     ),
     Command(
@@ -96,7 +94,6 @@ COMMANDS: Final = (
         options=(o.FORCE, o.IGNORE_CONSISTENCY, o.IALLOCATOR, o.PRIORITY),
         run="client.node.failover:run",
         opcodes=("OP_INSTANCE_FAILOVER",),
-        offered=False,
         exits=((0, "always after running, even with failed jobs"), (2, "declined")),
     ),
     Command(
@@ -106,7 +103,6 @@ COMMANDS: Final = (
         options=(o.PRIORITY, o.OOB_TIMEOUT, *o.TABLE, o.JSON),
         run="client.node.oob:health",
         opcodes=("OP_OOB_COMMAND",),
-        offered=False,
         exits=((1, "any node failed"),),
     ),
     Command(
@@ -116,7 +112,6 @@ COMMANDS: Final = (
         options=(o.JSON,),
         run="client.node.info:run",
         aliases=("show",),
-        offered=False,
     ),
     Command(
         "list",
@@ -165,7 +160,6 @@ COMMANDS: Final = (
         run="client.node.storage:list_storage",
         opcodes=("OP_NODE_QUERY_STORAGE",),
         fields=("node", "type", "name", "size", "used", "free", "allocatable"),
-        offered=False,
     ),
     Command(
         "list-tags",
@@ -190,7 +184,6 @@ COMMANDS: Final = (
         ),
         run="client.node.migrate:run",
         opcodes=("OP_NODE_MIGRATE",),
-        offered=False,
         exits=((0, "ok or nothing to do"), (1, "some job failed"), (13, "declined")),
     ),
     Command(
@@ -228,7 +221,6 @@ COMMANDS: Final = (
         ),
         run="client.node.modify:run",
         opcodes=("OP_NODE_SET_PARAMS",),
-        offered=False,
         exits=((1, "nothing to change, declined or failure"),),
     ),
     Command(
@@ -251,7 +243,6 @@ COMMANDS: Final = (
         ),
         run="client.node.storage:modify_storage",
         opcodes=("OP_NODE_MODIFY_STORAGE",),
-        offered=False,
         exits=((0, "ok, also when nothing was changed (stderr note)"),),
     ),
     Command(
@@ -283,7 +274,6 @@ COMMANDS: Final = (
         ),
         run="client.node.oob:power",
         opcodes=("OP_NODE_SET_PARAMS", "OP_OOB_COMMAND"),
-        offered=False,
         exits=((1, "bad verb, no node for off/cycle, declined, or any node failed"),),
     ),
     Command(
@@ -293,7 +283,6 @@ COMMANDS: Final = (
         options=(o.FORCE, o.YES, o.DRY_RUN, *o.JOB),
         run="client.node.powercycle:run",
         opcodes=("OP_NODE_POWERCYCLE",),
-        offered=False,
         exits=((2, "declined"),),
     ),
     Command(
@@ -303,7 +292,6 @@ COMMANDS: Final = (
         options=(o.DRY_RUN, o.PRIORITY),
         run="client.node.remove:run",
         opcodes=("OP_NODE_REMOVE",),
-        offered=False,
     ),
     Command(
         "remove-tags",
@@ -325,7 +313,6 @@ COMMANDS: Final = (
         options=(o.IGNORE_CONSISTENCY, o.DRY_RUN, *o.JOB),
         run="client.node.storage:repair_storage",
         opcodes=("OP_REPAIR_NODE_STORAGE",),
-        offered=False,
     ),
     Command(
         "restricted-command",
@@ -339,7 +326,6 @@ COMMANDS: Final = (
         ),
         run="client.node.restricted_command:run",
         opcodes=("OP_RESTRICTED_COMMAND",),
-        offered=False,
         exits=(
             (0, "all ok"),
             (1, "some node failed, or neither nodes nor group given"),
@@ -353,7 +339,6 @@ COMMANDS: Final = (
         run="client.node.storage:volumes",
         opcodes=("OP_NODE_QUERYVOLS",),
         fields=("node", "phys", "vg", "name", "size", "instance"),
-        offered=False,
     ),
 )
 

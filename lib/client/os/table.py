@@ -12,7 +12,6 @@ COMMANDS: Final = (
         options=(o.PRIORITY, o.JSON),
         run="client.os.diagnose:run",
         opcodes=("OP_OS_DIAGNOSE",),
-        offered=False,
         exits=((0, "all valid"), (1, "some OS invalid or partially valid")),
     ),
     Command(
@@ -23,7 +22,6 @@ COMMANDS: Final = (
         run="client.os.info:run",
         opcodes=("OP_OS_DIAGNOSE",),
         aliases=("show",),
-        offered=False,
     ),
     Command(
         "list",
@@ -32,7 +30,6 @@ COMMANDS: Final = (
         run="client.os.listing:run",
         opcodes=("OP_OS_DIAGNOSE",),
         fields=("name",),
-        offered=False,
     ),
     Command(
         "modify",
@@ -59,7 +56,6 @@ COMMANDS: Final = (
         ),
         run="client.os.modify:run",
         opcodes=("OP_CLUSTER_SET_PARAMS",),
-        offered=False,
         exits=((1, "nothing to change"),),
     ),
 )

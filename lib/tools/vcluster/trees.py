@@ -44,7 +44,7 @@ def make_node(layout: lay.Layout, node: lay.Node) -> None:
         os.symlink(os.path.join(layout.directory, "shared"), shared)
     for path, text, mode in (
         ("/etc/hosts", lay.hosts_text(layout), 0o644),
-        ("/etc/default/ganeti", lay.defaults_text(layout, node), 0o644),
+        ("/etc/default/ganeti", lay.defaults_text(node), 0o644),
         ("/etc/ganeti/file-storage-paths", _storage_paths(), 0o600),
         ("/etc/ssh/sshd_config", sshd_config(layout, node), 0o600),
     ):

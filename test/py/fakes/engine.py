@@ -6,7 +6,7 @@ from fakes.jobs import FakeCallbacks
 from fakes.locks import RecordingLocks
 from fakes.rpc import FakeRunner
 from fakes.stores import FakeStore
-from ganeti import config, errors, mcpu, opcodes, pathutils
+from ganeti import config, errors, mcpu, opcodes, pathutils, query
 from ganeti.cmdlib.units import UNITS
 
 
@@ -49,6 +49,11 @@ class Engine:
             paths=pathutils.Paths(root=self.root, hostname="n1"),
             locks=self.locks,
             lookup_host=self.lookup_host,
+            query_sources=lambda: query.Sources(
+                self.snapshot,
+                self.rpc,
+                facts=lambda: query.ClusterFacts(False, None, ("64bits", "x"), "v"),
+            ),
             rpc_at=lambda targets: self.rpc,
             tcp_ping=lambda address, port, source: address not in self.dead,
         )

@@ -9,7 +9,6 @@ from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import failure
 from ganeti import errors
-from ganeti.cmdlib import ancillary
 from ganeti.locking import Level
 
 MASTER = clusters.node_uuid(1)
@@ -132,8 +131,3 @@ def test_redistribution_sends_the_masters_files_to_online_nodes_only(tmp_path):
         Level.NODEGROUP: (None, True),
         Level.NODE: (None, True),
     }
-
-
-def test_content_is_compressed_from_512_bytes_on():
-    assert ancillary.packed(b"x" * 511)[0] == 0
-    assert ancillary.packed(b"x" * 512)[0] == 1

@@ -1,0 +1,391 @@
+"""Who may log in where: the master's node daemon distributes root's public keys.
+
+Candidates' keys are authorised on every node; potential candidates know the public
+keys of all of them. Other nodes are changed by the ``ssh-update`` tool over SSH.
+"""
+
+import concurrent.futures
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from cryptography.hazmat.primitives import serialization
+
+from ganeti import errors
+from ganeti.backend.registry import Node, procedure
+from ganeti.constants import ssh as words
+from ganeti.ssh import authorized, keys, pubkeys
+from ganeti.utils import files, netutils, x509
+
+_log = logging.getLogger(__name__)
+#: Tries for each node; a machine that just starts may refuse the first one.
+TRIES: Final = 3
+#: Nodes that are changed at the same time.
+PARALLEL: Final = 8
+_TOOL_TIMEOUT_S: Final = 60.0
+#: The master's new pair stands beside the old one until all nodes know it.
+_NEW_SUFFIX: Final = ".ganeti-new"
+
+Change = dict[str, Any]
+
+
+class Distribution:
+    """Changes key files on this node and on others."""
+
+    def __init__(self, node: Node) -> None:
+        self._paths = node.paths
+        self._ssconf = node.ssconf
+        self._cluster = self._ssconf.cluster_name()
+        certificate = x509.load_certificate(node.paths.server_pem)
+        self._pem = certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+    @property
+    def authorized_path(self) -> str:
+        """This node's authorized_keys file."""
+        return f"{self._paths.root_ssh_dir}/authorized_keys"
+
+    @property
+    def public_path(self) -> str:
+        """This node's list of public keys."""
+        return self._paths.data("ganeti_pub_keys")
+
+    def nodes(self, *more: str) -> list[str]:
+        """Return the nodes that are not offline, and some that ssconf may lack."""
+        return sorted({*self._ssconf.online_nodes(), *more})
+
+    def apply(self, name: str, change: Change) -> None:
+        """Change one node, this one directly.
+
+        Raises:
+            GenericError: it cannot be changed.
+        """
+        if name == self._paths.hostname:
+            self._apply_here(change)
+            return
+        self.run_tool(name, change)
+
+    def _apply_here(self, change: Change) -> None:
+        if words.SSHS_SSH_AUTHORIZED_KEYS in change:
+            action, by_node = change[words.SSHS_SSH_AUTHORIZED_KEYS]
+            lines = [line for some in by_node.values() for line in some]
+            edit = authorized.add if action == "add" else authorized.remove
+            edit(self.authorized_path, lines)
+        if words.SSHS_SSH_PUBLIC_KEYS in change:
+            action, by_node = change[words.SSHS_SSH_PUBLIC_KEYS]
+            pubkeys.update(self.public_path, action, by_node)
+
+    def run_tool(self, name: str, change: Change, read: str | None = None) -> str:
+        """Run ssh-update on a node; return the content of a file there afterwards.
+
+        Args:
+            name: of the node.
+            change: the message's own part.
+            read: file of root to read back, such as ``.ssh/id_rsa.pub``.
+
+        Raises:
+            SshError: the node cannot be reached.
+            SshUpdateError: the tool failed.
+        """
+        from ganeti.ssh import client
+
+        message = {
+            words.SSHS_CLUSTER_NAME: self._cluster,
+            words.SSHS_NODE_DAEMON_CERTIFICATE: self._pem,
+            **change,
+        }
+        environment = client.node_environment(self._paths, name)
+        home = environment.get("GANETI_ROOTDIR", "") + "/root"
+        with client.Client(
+            name,
+            self._port(name),
+            client.cluster_identity(self._paths, self._cluster),
+            address=self._address(name),
+            environment=environment,
+        ) as shell:
+            argv = [os.path.join(self._paths.tools_dir, "ssh-update")]
+            result = shell.run(
+                argv, stdin=json.dumps(message), timeout_s=_TOOL_TIMEOUT_S
+            )
+            if not result.failed and read is not None:
+                argv = ["cat", f"{home}/{read}"]
+                result = shell.run(argv, timeout_s=_TOOL_TIMEOUT_S)
+        if result.failed:
+            raise errors.SshUpdateError(
+                f"{os.path.basename(argv[0])} {result.reason}: {result.output.strip()}"
+            )
+        return result.stdout
+
+    def _address(self, name: str) -> str | None:
+        return self._ssconf.node_primary_ips().get(name) or netutils.lookup(
+            name, self._paths
+        )
+
+    def _port(self, name: str) -> int:
+        """Return a node's SSH port; one that ssconf lacks has ours."""
+        ports = self._ssconf.ssh_ports()
+        return ports.get(name, ports.get(self._paths.hostname, 22))
+
+    def broadcast(self, changes: Mapping[str, Change]) -> list[list[str]]:
+        """Change many nodes at once; return [node, message] for those that failed."""
+        with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
+            texts = list(pool.map(self._try, changes, changes.values()))
+        return [
+            [name, text]
+            for name, text in zip(changes, texts, strict=True)
+            if text is not None
+        ]
+
+    def _try(self, name: str, change: Change) -> str | None:
+        text = None
+        for attempt in range(TRIES):
+            try:
+                self.apply(name, change)
+            except (errors.GenericError, OSError) as err:
+                text = str(err)
+                _log.warning("SSH keys of node %s, try %d: %s", name, attempt + 1, err)
+            else:
+                return None
+        return text
+
+
+def _authorized(action: str, keys_by_node: Mapping[str, Sequence[str]]) -> Change:
+    return {words.SSHS_SSH_AUTHORIZED_KEYS: [action, dict(keys_by_node)]}
+
+
+def _public(action: str, keys_by_node: Mapping[str, Sequence[str]]) -> Change:
+    return {words.SSHS_SSH_PUBLIC_KEYS: [action, dict(keys_by_node)]}
+
+
+@procedure("node_ssh_key_add")
+def node_ssh_key_add(
+    node: Node,
+    node_uuid: str,
+    node_name: str,
+    potential_master_candidates: list[str],
+    to_authorized_keys: bool,
+    to_public_keys: bool,
+    get_public_keys: bool,
+) -> list[list[str]]:
+    """Distribute a node's public key from the master.
+
+    Args:
+        node: this node, the master.
+        node_uuid: whose key.
+        node_name: its name; a key recorded under it is moved to the uuid.
+        potential_master_candidates: names of the nodes that keep public keys.
+        to_authorized_keys: let it log in everywhere.
+        to_public_keys: tell the potential candidates its key.
+        get_public_keys: give it all public keys.
+
+    Returns:
+        [node name, message] for nodes that could not be changed.
+
+    Raises:
+        SshUpdateError: its key is not known here.
+    """
+    spread = Distribution(node)
+    known = _adopt_key(spread, node_uuid, node_name)
+    own = {node_uuid: known[node_uuid]}
+    changes: dict[str, Change] = {}
+    for name in spread.nodes(node_name):
+        change: Change = {}
+        if to_authorized_keys:
+            change |= _authorized("add", own)
+        if name == node_name and get_public_keys:
+            change |= _public("override", known)
+        elif name != node_name and name in potential_master_candidates:
+            change |= _public("replace_or_add", own) if to_public_keys else {}
+        if change:
+            changes[name] = change
+    return spread.broadcast(changes)
+
+
+def _adopt_key(spread: Distribution, uuid: str, name: str) -> dict[str, list[str]]:
+    """Move a key that was recorded under a node's name; return all public keys."""
+    known = pubkeys.read(spread.public_path)
+    if name in known:
+        pubkeys.update(spread.public_path, "replace_or_add", {uuid: known[name]})
+        pubkeys.update(spread.public_path, "remove", {name: []})
+        known = pubkeys.read(spread.public_path)
+    if not known.get(uuid):
+        raise errors.SshUpdateError(
+            f"node {name}: the master has no public SSH key of it in"
+            f" {spread.public_path}"
+        )
+    return known
+
+
+@procedure("node_ssh_key_remove")
+def node_ssh_key_remove(
+    node: Node,
+    node_uuid: str,
+    node_name: str,
+    master_candidate_uuids: list[str],
+    potential_master_candidates: list[str],
+    from_authorized_keys: bool,
+    from_public_keys: bool,
+    clear_authorized_keys: bool,
+    clear_public_keys: bool,
+    readd: bool,
+) -> list[str]:
+    """Withdraw a node's public key, from the master.
+
+    Args:
+        node: this node, the master.
+        node_uuid: whose key.
+        node_name: its name.
+        master_candidate_uuids: whose keys the node forgets when it is cleared.
+        potential_master_candidates: names of the nodes that keep public keys.
+        from_authorized_keys: it may not log in any more.
+        from_public_keys: the others forget its key.
+        clear_authorized_keys: no candidate may log in to it any more.
+        clear_public_keys: it forgets all public keys.
+        readd: it comes back, so that its own files are left to the joining tools.
+
+    Returns:
+        warnings.
+    """
+    spread = Distribution(node)
+    known = pubkeys.read(spread.public_path)
+    own = {node_uuid: known.get(node_uuid, [])}
+    changes: dict[str, Change] = {}
+    for name in spread.nodes():
+        if name == node_name:
+            continue
+        change: Change = {}
+        if from_authorized_keys and own[node_uuid]:
+            change |= _authorized("remove", own)
+        if from_public_keys and name in potential_master_candidates:
+            change |= _public("remove", own)
+        if change:
+            changes[name] = change
+    failed = spread.broadcast(changes)
+    if not readd:
+        candidates = {
+            uuid: known[uuid]
+            for uuid in master_candidate_uuids
+            if uuid != node_uuid and uuid in known
+        }
+        change = _public("clear", {}) if clear_public_keys else {}
+        if clear_authorized_keys and candidates:
+            change |= _authorized("remove", candidates)
+        if change:
+            failed += spread.broadcast({node_name: change})
+    return [f"node {name}: SSH keys not updated: {text}" for name, text in failed]
+
+
+@procedure("node_ssh_keys_renew")
+def node_ssh_keys_renew(
+    node: Node,
+    node_uuids: list[str],
+    node_names: list[str],
+    master_candidate_uuids: list[str],
+    potential_master_candidates: list[str],
+    old_key_type: str,
+    new_key_type: str,
+    new_key_bits: int,
+) -> None:
+    """Give each node a new key pair; the master is last, so that it keeps its way in.
+
+    Args:
+        node: this node, the master.
+        node_uuids: whose keys.
+        node_names: their names, in the same order.
+        master_candidate_uuids: whose keys are authorised everywhere.
+        potential_master_candidates: names of the nodes that keep public keys.
+        old_key_type: type of the present pairs.
+        new_key_type: type of the new pairs.
+        new_key_bits: length of the new keys.
+
+    Raises:
+        SshUpdateError: some nodes could not be changed; names them.
+    """
+    del old_key_type  # the recorded public keys say what is replaced
+    keys.check_type(new_key_type, new_key_bits)
+    spread = Distribution(node)
+    names = dict(zip(node_uuids, node_names, strict=True))
+    before = pubkeys.read(spread.public_path)
+    make = (new_key_type, new_key_bits)
+    renewed, failed = _generate_elsewhere(spread, names, node, make)
+    master = next((u for u, name in names.items() if name == node.paths.hostname), None)
+    if master is not None:
+        path = keys.root_key_path(node.paths.root_ssh_dir, new_key_type)
+        pair = keys.generate(*make, f"root@{node.paths.hostname}")
+        keys.save(pair, path + _NEW_SUFFIX)
+        renewed[master] = [pair.public.strip()]
+    pubkeys.update(spread.public_path, "replace_or_add", renewed)
+    failed += _announce(
+        spread, renewed, master_candidate_uuids, potential_master_candidates
+    )
+    if master is not None:
+        keys.save(pair, path)
+        files.remove_file(path + _NEW_SUFFIX)
+        files.remove_file(f"{path}{_NEW_SUFFIX}.pub")
+    failed += _withdraw(spread, before, renewed)
+    if failed:
+        text = "; ".join(f"node {name}: {message}" for name, message in failed)
+        raise errors.SshUpdateError(f"SSH keys not renewed everywhere: {text}")
+
+
+def _generate_elsewhere(
+    spread: Distribution,
+    names: Mapping[str, str],
+    node: Node,
+    make: tuple[str, int],
+) -> tuple[dict[str, list[str]], list[list[str]]]:
+    """Make new pairs on all nodes but this one; return their keys, and failures."""
+    kind, bits = make
+    renewed: dict[str, list[str]] = {}
+    failed: list[list[str]] = []
+    online = spread.nodes()
+    for uuid, name in names.items():
+        if name == node.paths.hostname or name not in online:
+            continue
+        change = {words.SSHS_GENERATE: [kind, bits, ""]}
+        try:
+            line = spread.run_tool(name, change, read=f".ssh/id_{kind}.pub")
+            keys.kind_of(line)
+        except errors.GenericError as err:
+            failed.append([name, str(err)])
+        else:
+            renewed[uuid] = [line.strip()]
+    return renewed, failed
+
+
+def _announce(
+    spread: Distribution,
+    renewed: Mapping[str, list[str]],
+    candidates: Sequence[str],
+    potential: Sequence[str],
+) -> list[list[str]]:
+    """Tell all nodes the new keys, while the old ones are still good."""
+    known = pubkeys.read(spread.public_path)
+    allowed = {uuid: renewed[uuid] for uuid in candidates if uuid in renewed}
+    changes: dict[str, Change] = {}
+    for name in spread.nodes():
+        change = _authorized("add", allowed) if allowed else {}
+        if name in potential:
+            change |= _public("override", known)
+        if change:
+            changes[name] = change
+    return spread.broadcast(changes)
+
+
+def _withdraw(
+    spread: Distribution,
+    before: Mapping[str, list[str]],
+    renewed: Mapping[str, list[str]],
+) -> list[list[str]]:
+    """Make the keys that were replaced useless."""
+    old = {
+        uuid: [line for line in before.get(uuid, []) if line not in lines]
+        for uuid, lines in renewed.items()
+    }
+    old = {uuid: lines for uuid, lines in old.items() if lines}
+    if not old:
+        return []
+    return spread.broadcast(
+        {name: _authorized("remove", old) for name in spread.nodes()}
+    )

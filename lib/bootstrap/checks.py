@@ -1,0 +1,309 @@
+"""What must hold before a cluster is made on this machine.
+
+Nothing is changed but that directories of file disks are made.
+
+The order is that of the documentation: what is wrong with the machine first, then
+what is wrong with the request.
+"""
+
+import os
+import socket
+from typing import Final
+
+from ganeti import _buildconf, errors
+from ganeti.bootstrap import records
+from ganeti.bootstrap.options import InitOptions
+from ganeti.constants import daemons, disks, ecodes, network
+from ganeti.pathutils import Paths
+from ganeti.process import Runner
+from ganeti.ssh import keys
+from ganeti.utils import netutils
+
+#: How long to wait for an answer from the cluster's address, which nobody should have.
+_PING_TIMEOUT_S: Final = 5.0
+_FAMILIES: Final = {4: socket.AF_INET, 6: socket.AF_INET6}
+_FULL_PREFIX: Final = {socket.AF_INET: 32, socket.AF_INET6: 128}
+#: Files of which one shows that this node is in a cluster.
+_CLUSTER_FILES: Final = ("store.db", "config.data", "server.pem", "ssconf_cluster_name")
+#: LVM volume group smaller than this is of no use, in MiB.
+_MIN_VG_MIB: Final = disks.MIN_VG_SIZE
+
+
+def gather(paths: Paths, process: Runner, options: InitOptions) -> records.Facts:
+    """Check everything that init needs and return what was found out.
+
+    Raises:
+        OpPrereqError: the cluster cannot be made; nothing was changed.
+    """
+    check_unused(paths)
+    records.enabled_hypervisors(options)
+    family = _family(options)
+    hostname, primary_ip = _own_name(paths, family)
+    cluster_name = canonical_name(options.cluster_name, paths)
+    master_ip = _master_ip(paths, cluster_name, family)
+    _check_master_ip(paths, master_ip, primary_ip)
+    secondary_ip = _secondary_ip(options, primary_ip, family)
+    templates = records.enabled_templates(options)
+    _check_lvm(process, options, templates)
+    storage = _storage_dirs(paths, options, templates)
+    records.mac_prefix(options)
+    if not paths.is_virtual:
+        _check_netdev(options)
+    return records.Facts(
+        hostname=hostname,
+        primary_ip=primary_ip,
+        secondary_ip=secondary_ip,
+        cluster_name=cluster_name,
+        master_ip=master_ip,
+        netmask=_netmask(options, family),
+        family=int(family),
+        host_key=_host_key(paths, options),
+        default_iallocator=_iallocator(paths, options),
+        **storage,
+    )
+
+
+def check_unused(paths: Paths) -> None:
+    """Refuse a node that is in a cluster already.
+
+    Raises:
+        OpPrereqError: names the file that shows it.
+    """
+    for name in _CLUSTER_FILES:
+        if os.path.exists(paths.data(name)):
+            raise errors.OpPrereqError(
+                f"node {paths.hostname}: is in a cluster already, found"
+                f" {paths.data(name)}",
+                ecodes.ECODE_STATE,
+            )
+
+
+def _family(options: InitOptions) -> socket.AddressFamily:
+    if options.primary_ip_version not in _FAMILIES:
+        raise errors.OpPrereqError(
+            f"primary IP version: wanted 4 or 6, found {options.primary_ip_version}",
+            ecodes.ECODE_INVAL,
+        )
+    return _FAMILIES[options.primary_ip_version]
+
+
+def _own_name(paths: Paths, family: socket.AddressFamily) -> tuple[str, str]:
+    name = canonical_name(paths.hostname, paths)
+    address = _resolve(name, paths, family)
+    if not paths.is_virtual and netutils.is_loopback(address):
+        raise errors.OpPrereqError(
+            f"node {name}: its name resolves to the loopback address {address}; correct"
+            " DNS or /etc/hosts",
+            ecodes.ECODE_ENVIRON,
+        )
+    if not netutils.owns_address(address):
+        raise errors.OpPrereqError(
+            f"node {name}: its name resolves to {address}, which is not an address of"
+            " this machine",
+            ecodes.ECODE_ENVIRON,
+        )
+    return name, address
+
+
+def _resolve(name: str, paths: Paths, family: socket.AddressFamily) -> str:
+    try:
+        return netutils.lookup(name, paths, want=family)
+    except errors.ResolverError as err:
+        raise errors.OpPrereqError(
+            f"{name}: its address cannot be found: {err.args[-1]}",
+            ecodes.ECODE_RESOLVER,
+        ) from err
+
+
+def canonical_name(name: str, paths: Paths) -> str:
+    """Return the full form of a host name.
+
+    Raises:
+        OpPrereqError: the name is not known.
+    """
+    if paths.is_virtual:
+        for _address, names in netutils.read_hosts(paths.at(netutils.HOSTS_FILE)):
+            if name in names:
+                return names[0]
+    try:
+        rows = socket.getaddrinfo(name, None, flags=socket.AI_CANONNAME)
+    except socket.gaierror as err:
+        raise errors.OpPrereqError(
+            f"{name}: its address cannot be found: {err.strerror}",
+            ecodes.ECODE_RESOLVER,
+        ) from err
+    return rows[0][3] or name
+
+
+def _master_ip(paths: Paths, name: str, family: socket.AddressFamily) -> str:
+    return _resolve(name, paths, family)
+
+
+def _check_master_ip(paths: Paths, master_ip: str, primary_ip: str) -> None:
+    if master_ip == primary_ip:
+        raise errors.OpPrereqError(
+            f"cluster address {master_ip}: is this node's own; the cluster needs one of"
+            " its own",
+            ecodes.ECODE_NOTUNIQUE,
+        )
+    port = daemons.DAEMONS["ganeti-noded"].port or 0
+    # All loopback addresses answer; only an accepted connection shows a neighbour.
+    if netutils.tcp_ping(
+        master_ip,
+        port,
+        timeout_s=_PING_TIMEOUT_S,
+        live_port_needed=paths.is_virtual,
+    ):
+        raise errors.OpPrereqError(
+            f"cluster address {master_ip}: somebody answers there already",
+            ecodes.ECODE_NOTUNIQUE,
+        )
+
+
+def _secondary_ip(
+    options: InitOptions, primary_ip: str, family: socket.AddressFamily
+) -> str:
+    address = options.secondary_ip
+    if not address:
+        if family == socket.AF_INET6:
+            raise errors.OpPrereqError(
+                "secondary IP: an IPv4 address must be given with IPv6 primary"
+                " addresses",
+                ecodes.ECODE_INVAL,
+            )
+        return primary_ip
+    if not netutils.is_address(address) or netutils.family(address) != socket.AF_INET:
+        raise errors.OpPrereqError(
+            f"secondary IP: wanted an IPv4 address, found {address!r}",
+            ecodes.ECODE_INVAL,
+        )
+    if address != primary_ip and not netutils.owns_address(address):
+        raise errors.OpPrereqError(
+            f"secondary IP {address}: is not an address of this machine",
+            ecodes.ECODE_ENVIRON,
+        )
+    return address
+
+
+def _netmask(options: InitOptions, family: socket.AddressFamily) -> int:
+    full = _FULL_PREFIX[family]
+    mask = full if options.master_netmask is None else options.master_netmask
+    if not 1 <= mask <= full:
+        raise errors.OpPrereqError(
+            f"master netmask: wanted a prefix length of 1 to {full}, found {mask}",
+            ecodes.ECODE_INVAL,
+        )
+    return mask
+
+
+def _check_lvm(
+    process: Runner, options: InitOptions, templates: tuple[str, ...]
+) -> None:
+    if not set(templates) & set(disks.DTS_LVM):
+        if options.vg_name:
+            raise errors.OpPrereqError(
+                f"volume group {options.vg_name}: no enabled disk template uses it",
+                ecodes.ECODE_INVAL,
+            )
+        return
+    name = disks.DEFAULT_VG if options.vg_name is None else options.vg_name
+    if not name:
+        raise errors.OpPrereqError(
+            "volume group: cannot be unset while plain or drbd disks are enabled",
+            ecodes.ECODE_INVAL,
+        )
+    words = ("vgs", "--noheadings", "--nosuffix", "--units=m", "-ovg_size", name)
+    try:
+        result = process.run(words, timeout_s=60)
+    except errors.CommandError as err:
+        raise errors.OpPrereqError(
+            f"volume group {name}: LVM is not installed", ecodes.ECODE_ENVIRON
+        ) from err
+    if result.failed:
+        raise errors.OpPrereqError(
+            f"volume group {name}: {result.output.strip()}", ecodes.ECODE_ENVIRON
+        )
+    size_mib = float(result.stdout.strip())
+    if size_mib < _MIN_VG_MIB:
+        raise errors.OpPrereqError(
+            f"volume group {name}: wanted at least {_MIN_VG_MIB} MiB, found"
+            f" {size_mib:.0f}",
+            ecodes.ECODE_ENVIRON,
+        )
+
+
+def _storage_dirs(
+    paths: Paths, options: InitOptions, templates: tuple[str, ...]
+) -> dict[str, str]:
+    """Return the directories of the enabled templates; they must exist."""
+    chosen = {}
+    for template, field, given, default in (
+        ("file", "file_storage_dir", options.file_storage_dir, None),
+        (
+            "sharedfile",
+            "shared_file_storage_dir",
+            options.shared_file_storage_dir,
+            _buildconf.SHARED_FILE_STORAGE_DIR,
+        ),
+        ("gluster", "gluster_storage_dir", options.gluster_storage_dir, ""),
+    ):
+        path = given
+        if path is None and template in templates:
+            path = _buildconf.FILE_STORAGE_DIR if default is None else default
+        path = path or ""
+        if template in templates and template != "gluster":
+            _check_storage_dir(paths, path, template)
+        chosen[field] = path
+    return chosen
+
+
+def _check_storage_dir(paths: Paths, path: str, template: str) -> None:
+    if not os.path.isabs(path) or os.path.normpath(path) != path:
+        raise errors.OpPrereqError(
+            f"directory of {template} disks: wanted an absolute path, found {path!r}",
+            ecodes.ECODE_INVAL,
+        )
+    local = path if path.startswith(f"{paths.root}/") else paths.at(path)
+    try:
+        os.makedirs(local, mode=0o750, exist_ok=True)
+    except OSError as err:
+        raise errors.OpPrereqError(
+            f"directory of {template} disks {path}: {err.strerror}",
+            ecodes.ECODE_ENVIRON,
+        ) from err
+
+
+def _check_netdev(options: InitOptions) -> None:
+    name = options.master_netdev or network.DEFAULT_BRIDGE
+    if not os.path.exists(f"/sys/class/net/{name}"):
+        raise errors.OpPrereqError(
+            f"master netdev {name}: this machine has no such interface",
+            ecodes.ECODE_INVAL,
+        )
+
+
+def _host_key(paths: Paths, options: InitOptions) -> str:
+    """Return the machine's public host key line, empty when SSH is not ours."""
+    path = keys.host_key_path(paths.sshd_dir, "rsa")
+    if not options.modify_ssh_setup and not os.path.exists(f"{path}.pub"):
+        return ""
+    return keys.load(path).public
+
+
+def _iallocator(paths: Paths, options: InitOptions) -> str:
+    def is_there(name: str) -> bool:
+        return any(
+            os.access(os.path.join(directory, name), os.X_OK)
+            for directory in paths.iallocator_search_path
+        )
+
+    name = options.default_iallocator
+    if name is None:
+        return "hail" if is_there("hail") else ""
+    if name and not is_there(name):
+        raise errors.OpPrereqError(
+            f"default instance allocator {name}: no such script in"
+            f" {', '.join(paths.iallocator_search_path)}",
+            ecodes.ECODE_INVAL,
+        )
+    return name

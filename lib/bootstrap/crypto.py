@@ -1,0 +1,79 @@
+"""The keys and certificates of a new cluster, and what renews them on this node."""
+
+from typing import Final
+
+from ganeti.pathutils import Paths
+from ganeti.ssh import authorized, keys, known_hosts, pubkeys
+from ganeti.utils import files, x509
+
+RAPI_PEM: Final = "rapi.pem"
+SPICE_PEM: Final = "spice.pem"
+SPICE_CA_PEM: Final = "spice-ca.pem"
+HMAC_KEY: Final = "hmac.key"
+DOMAIN_SECRET_FILE: Final = "cluster-domain-secret"  # noqa: S105 a file name
+KNOWN_HOSTS: Final = "known_hosts"
+PUBLIC_KEYS: Final = "ganeti_pub_keys"
+
+
+def write_cluster_files(paths: Paths) -> None:
+    """Write certificates and secrets of a new cluster into the state directory."""
+    x509.write_cluster_certificate(paths.server_pem)
+    x509.write_cluster_certificate(paths.data(RAPI_PEM))
+    write_spice(paths)
+    files.write_file(paths.hmac_key, x509.new_secret(), mode=0o440)
+    files.write_file(paths.data(DOMAIN_SECRET_FILE), x509.new_secret(), mode=0o640)
+
+
+def write_spice(paths: Paths) -> None:
+    """Write a new certificate for SPICE consoles and its authority, the same one."""
+    pair = x509.create_self_signed()
+    files.write_file(paths.data(SPICE_PEM), pair.pem, mode=0o440)
+    files.write_file(paths.data(SPICE_CA_PEM), pair.certificate_pem, mode=0o440)
+
+
+def write_client_certificate(paths: Paths, now: float) -> str:
+    """Write this node's certificate, signed by the cluster's; return its digest."""
+    return x509.write_client_certificate(
+        paths.client_pem,
+        server_pem=paths.server_pem,
+        name=paths.hostname,
+        serial=int(now),
+    )
+
+
+def ensure_root_key(paths: Paths, kind: str, bits: int | None) -> keys.KeyPair:
+    """Return root's key pair of a type; it is made unless it is there.
+
+    Keys never leave the node that they are made on.
+    """
+    authorized.ensure_directory(paths.root_ssh_dir)
+    path = keys.root_key_path(paths.root_ssh_dir, kind)
+    try:
+        found = files.read_file(path)
+    except FileNotFoundError:
+        found = b""
+    if found:
+        return keys.load(path)
+    pair = keys.generate(kind, bits, f"root@{paths.hostname}")
+    keys.save(pair, path)
+    return pair
+
+
+def authorized_keys_path(paths: Paths) -> str:
+    """Return root's authorized_keys file."""
+    return f"{paths.root_ssh_dir}/authorized_keys"
+
+
+def set_up_ssh(paths: Paths, *, uuid: str, kind: str, bits: int) -> None:
+    """Let the first node log in to itself, and record its key."""
+    pair = ensure_root_key(paths, kind, bits)
+    authorized.add(authorized_keys_path(paths), [pair.public])
+    pubkeys.update(
+        paths.data(PUBLIC_KEYS), "replace_or_add", {uuid: [pair.public.strip()]}
+    )
+
+
+def write_known_hosts(paths: Paths, cluster_name: str, host_key: str) -> None:
+    """Write the cluster's host key file."""
+    lines = [host_key] if host_key else []
+    known_hosts.write(paths.data(KNOWN_HOSTS), cluster_name, lines)

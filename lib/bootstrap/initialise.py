@@ -1,0 +1,151 @@
+"""Making a cluster of one node."""
+
+import contextlib
+import glob
+import os
+from typing import Any, Final
+
+from ganeti import config, errors, opcodes, rpc, ssconf, store
+from ganeti.bootstrap import checks, crypto, jobs, records
+from ganeti.bootstrap.options import Feedback, InitOptions
+from ganeti.bootstrap.services import Services
+from ganeti.clock import Clock
+from ganeti.constants import daemons, versions
+from ganeti.constants import ssconf as ssconf_words
+from ganeti.objects import Snapshot
+from ganeti.pathutils import Paths
+from ganeti.process import Runner
+from ganeti.utils import files
+
+#: What init writes into the state directory, removed again when it fails.
+_WRITTEN: Final = (
+    "store.db*",
+    "config.data",
+    "server.pem",
+    "client.pem",
+    "rapi.pem",
+    "spice.pem",
+    "spice-ca.pem",
+    "hmac.key",
+    "cluster-domain-secret",
+    "known_hosts",
+    "ganeti_pub_keys",
+    f"{ssconf_words.FILEPREFIX}*",
+)
+_DIRECTORY_MODES: Final = ((0o755, "data"), (0o755, "run"), (0o750, "log"))
+
+
+def init_cluster(
+    paths: Paths,
+    process: Runner,
+    clock: Clock,
+    options: InitOptions,
+    *,
+    feedback: Feedback,
+) -> None:
+    """Make a new cluster with this machine as its master and only node.
+
+    Everything is undone when it fails.
+
+    Args:
+        paths: of this node.
+        process: starts daemons.
+        clock: for time stamps.
+        options: what the caller decided.
+        feedback: told each step.
+
+    Raises:
+        OpPrereqError: the cluster cannot be made; nothing was changed.
+        OpExecError: a step failed.
+    """
+    facts = checks.gather(paths, process, options)
+    first = records.make(options, facts, clock.time())
+    services = Services(paths, process)
+    with contextlib.ExitStack() as undo:
+        _make_directories(paths)
+        undo.callback(remove_cluster_files, paths)
+        feedback("Writing certificates and keys")
+        crypto.write_cluster_files(paths)
+        digest = crypto.write_client_certificate(paths, clock.time())
+        crypto.write_known_hosts(paths, facts.cluster_name, facts.host_key)
+        if options.modify_ssh_setup:
+            kind, bits = records.ssh_key(options)
+            crypto.set_up_ssh(paths, uuid=first.node.uuid, kind=kind, bits=bits)
+        cluster = first.cluster.replace(candidate_certs={first.node.uuid: digest})
+        feedback("Writing the first configuration")
+        snapshot = _write_configuration(paths, clock, first, cluster)
+        ssconf.write(paths, config.ssconf_values(snapshot))
+        undo.callback(_stop_quietly, services, feedback)
+        feedback("Starting the node daemon")
+        services.start("ganeti-noded")
+        _check_node_daemon(paths, facts)
+        if options.modify_etc_hosts:
+            _add_to_hosts(paths, facts)
+        feedback("Starting the master daemon")
+        services.start_master()
+        jobs.run(paths, [opcodes.ClusterPostInit()], feedback)
+        undo.pop_all()
+
+
+def _make_directories(paths: Paths) -> None:
+    places = {"data": paths.data_dir, "run": paths.run_dir, "log": paths.log_dir}
+    for mode, name in _DIRECTORY_MODES:
+        files.make_dir(places[name], mode)
+
+
+def _write_configuration(
+    paths: Paths, clock: Clock, first: records.FirstRecords, cluster: Any
+) -> Snapshot:
+    updates = config.initial_changes(cluster, first.group, first.node)
+    engine = store.open_master(paths.store_db, replicate=None, clock=clock)
+    try:
+        engine.commit(updates)
+        return engine.snapshot()
+    finally:
+        engine.close()
+
+
+def _static_runner(paths: Paths, facts: records.Facts) -> rpc.StaticRunner:
+    port = daemons.DAEMONS["ganeti-noded"].port or 0
+    target = rpc.Target(facts.hostname, facts.hostname, facts.primary_ip, port)
+    return rpc.StaticRunner([target], paths)
+
+
+def _check_node_daemon(paths: Paths, facts: records.Facts) -> None:
+    """Make sure that the node daemon answers us, in our version."""
+    runner = _static_runner(paths, facts)
+    try:
+        answer = runner.call_one("version", facts.hostname)
+    finally:
+        runner.close()
+    found = answer.unwrap("cannot reach the new node daemon")
+    if found != versions.PROTOCOL_VERSION:
+        raise errors.OpExecError(
+            f"node {facts.hostname}: wanted a node daemon of version"
+            f" {versions.PROTOCOL_VERSION}, found {found}"
+        )
+
+
+def _add_to_hosts(paths: Paths, facts: records.Facts) -> None:
+    runner = _static_runner(paths, facts)
+    try:
+        answer = runner.call_one(
+            "etc_hosts_modify", facts.hostname, "add", facts.hostname, facts.primary_ip
+        )
+    finally:
+        runner.close()
+    answer.unwrap("cannot add this node to the hosts file")
+
+
+def _stop_quietly(services: Services, feedback: Feedback) -> None:
+    try:
+        services.stop_all()
+    except errors.GenericError as err:
+        feedback(f"Warning: {err}")
+
+
+def remove_cluster_files(paths: Paths) -> None:
+    """Remove everything that makes this node a part of a cluster."""
+    for pattern in _WRITTEN:
+        for path in glob.glob(os.path.join(glob.escape(paths.data_dir), pattern)):
+            files.remove_file(path)

@@ -1,0 +1,59 @@
+"""One job through LUXI, waited for: what bootstrap needs of the master daemon."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ganeti import errors, luxi, opcodes
+from ganeti.bootstrap.options import Feedback
+from ganeti.constants import timeouts
+from ganeti.pathutils import Paths
+
+_DONE: Final = frozenset({"success", "error", "canceled"})
+_FIELDS: Final = ("status", "opstatus", "opresult")
+
+
+def run(paths: Paths, ops: Sequence[opcodes.Opcode], feedback: Feedback) -> list[Any]:
+    """Submit a job, wait for its end and return the results of its opcodes.
+
+    Raises:
+        GenericError: the error of the opcode that failed.
+    """
+    with luxi.Client.of_node(paths) as client:
+        job = client.call("SubmitJob", [[opcodes.encode(op) for op in ops]])
+        return wait(client, int(job), feedback)
+
+
+def wait(client: luxi.Client, job: int, feedback: Feedback) -> list[Any]:
+    """Wait for a job's end and return the results of its opcodes.
+
+    Raises:
+        GenericError: the error of the opcode that failed.
+    """
+    values: list[Any] | None = None
+    serial: int | None = None
+    while values is None or values[0] not in _DONE:
+        limit = timeouts.DEFAULT_WFJC_TIMEOUT
+        answer = client.call(
+            "WaitForJobChange", [job, list(_FIELDS), values, serial, limit]
+        )
+        if answer == "nochange":
+            continue
+        values, entries = answer
+        if values[0] is None:
+            raise errors.JobLost(f"job {job}: is gone")
+        for entry in entries:
+            serial = max(serial or 0, entry[0])
+            feedback(str(entry[3]))
+    _raise_failure(job, values)
+    return list(values[2])
+
+
+def _raise_failure(job: int, values: Sequence[Any]) -> None:
+    status, op_status, results = values
+    if status == "success":
+        return
+    for state, result in zip(op_status, results, strict=True):
+        if state == "error":
+            known = errors.decode(result)
+            raise known if known is not None else errors.OpExecError(str(result))
+    raise errors.OpExecError(f"job {job}: ended as {status}")

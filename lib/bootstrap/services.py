@@ -1,0 +1,76 @@
+"""Starting and stopping daemons on this node, with daemon-util."""
+
+import os
+import signal
+from typing import Final
+
+from ganeti import errors
+from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV, Paths
+from ganeti.process import SAFE_PATH, Runner
+from ganeti.utils import files
+
+#: Where an SSH server that belongs to a node of a virtual cluster has its pid; the
+#: machine's own one is left to its service manager.
+SSHD_PID_FILE: Final = "sshd.pid"
+
+#: A daemon that does not serve or end within this time never will.
+_TIMEOUT_S: Final = 90.0
+
+
+class Services:
+    """The daemons of one node."""
+
+    def __init__(self, paths: Paths, process: Runner) -> None:
+        self._paths = paths
+        self._process = process
+
+    def start(self, daemon: str, *arguments: str) -> None:
+        """Start a daemon; it serves when this returns.
+
+        Raises:
+            OpExecError: it does not start.
+        """
+        self._run("start", daemon, *arguments)
+
+    def start_master(self) -> None:
+        """Start the daemons of the master role."""
+        self._run("start-master")
+
+    def stop_master(self) -> None:
+        """Stop the daemons of the master role."""
+        self._run("stop-master")
+
+    def stop_all(self) -> None:
+        """Stop all daemons."""
+        self._run("stop-all")
+
+    def reload_sshd(self) -> None:
+        """Let the SSH server load its host keys anew.
+
+        Raises:
+            OpExecError: it cannot be told to.
+        """
+        try:
+            pid = int(files.read_file(f"{self._paths.run_dir}/{SSHD_PID_FILE}"))
+            os.kill(pid, signal.SIGHUP)
+        except (FileNotFoundError, ProcessLookupError, ValueError):
+            self._run("reload-ssh-keys")
+
+    def _run(self, *words: str) -> None:
+        program = os.path.join(self._paths.daemons_dir, "daemon-util")
+        result = self._process.run(
+            [program, *words], env=environment(self._paths), timeout_s=_TIMEOUT_S
+        )
+        if result.failed:
+            raise errors.OpExecError(
+                f"node {self._paths.hostname}: daemon-util {' '.join(words)}"
+                f" {result.reason}: {result.output.strip()}"
+            )
+
+
+def environment(paths: Paths) -> dict[str, str]:
+    """Return the environment of programs on this node."""
+    env = {"PATH": SAFE_PATH, "LC_ALL": "C.UTF-8"}
+    if paths.is_virtual:
+        env |= {ROOTDIR_ENV: paths.root, HOSTNAME_ENV: paths.hostname}
+    return env

@@ -1,0 +1,24 @@
+"""The last line of commands that wait for several jobs."""
+
+from collections.abc import Sequence
+
+from ganeti.cli.context import Context
+from ganeti.cli.executor import Outcome
+from ganeti.constants import exitcodes
+
+
+def report(ctx: Context, outcomes: Sequence[Outcome], *, good: str, bad: str) -> int:
+    """Say how the jobs ended; return the exit code.
+
+    Args:
+        ctx: the command.
+        outcomes: of the jobs.
+        good: line when all went well.
+        bad: line otherwise, with ``{}`` for the number of failures.
+    """
+    failed = sum(not outcome.success for outcome in outcomes)
+    if failed:
+        ctx.out(bad.format(failed))
+        return exitcodes.EXIT_FAILURE
+    ctx.out(good)
+    return exitcodes.EXIT_SUCCESS

@@ -1,0 +1,88 @@
+"""``init``: make a cluster with this machine as its master."""
+
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.cli import ipolicy, states
+from ganeti.cli.context import Context
+from ganeti.constants import ecodes
+
+#: Options whose value, if given, goes into the field of the same name.
+_SAME: Final = (
+    "beparams",
+    "candidate_pool_size",
+    "file_storage_dir",
+    "mac_prefix",
+    "master_netdev",
+    "nicparams",
+    "modify_etc_hosts",
+    "modify_ssh_setup",
+    "secondary_ip",
+    "vg_name",
+    "maintain_node_health",
+    "drbd_helper",
+    "default_iallocator",
+    "default_iallocator_params",
+    "prealloc_wipe_disks",
+    "ndparams",
+    "shared_file_storage_dir",
+    "use_external_mip_script",
+    "gluster_storage_dir",
+    "install_image",
+    "zeroing_image",
+    "enabled_user_shutdown",
+    "ssh_key_bits",
+    "ssh_key_type",
+)
+
+
+def run(ctx: Context) -> None:
+    """Initialise a cluster."""
+    from ganeti import clock, process
+    from ganeti.bootstrap import initialise, options
+
+    initialise.init_cluster(
+        ctx.paths,
+        process.SystemRunner(),
+        clock.SystemClock(),
+        options.InitOptions(cluster_name=ctx.args[0], **_fields(ctx)),
+        feedback=ctx.err,
+    )
+
+
+def _fields(ctx: Context) -> dict[str, Any]:
+    """Return what was asked for; what is missing has a built-in default."""
+    opts = ctx.opts
+    fields = {name: getattr(opts, name) for name in _SAME}
+    fields |= states.state_parameters(opts)
+    fields |= {
+        "hvparams": states.by_ident(opts.hvparams, "hypervisor"),
+        "diskparams": states.by_ident(opts.diskparams, "disk template"),
+        "ipolicy": ipolicy.from_options(ctx),
+        "enabled_hypervisors": _words(opts.enabled_hypervisors),
+        "enabled_disk_templates": _words(opts.enabled_disk_templates),
+        "compression_tools": _words(opts.compression_tools) or None,
+        "uid_pool": _uid_pool(opts.uid_pool),
+        "master_netmask": _number("--master-netmask", opts.master_netmask),
+        "primary_ip_version": _number("--primary-ip-version", opts.primary_ip_version),
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _words(text: str | None) -> tuple[str, ...] | None:
+    found = states.split_words(text)
+    return None if found is None else tuple(found)
+
+
+def _uid_pool(text: str | None) -> tuple[tuple[int, int], ...] | None:
+    found = states.uid_ranges(text)
+    return None if found is None else tuple((low, high) for low, high in found)
+
+
+def _number(option: str, text: Any) -> int | None:
+    try:
+        return None if text is None else int(text)
+    except ValueError as err:
+        raise errors.OpPrereqError(
+            f"{option}: wanted a number, found {text!r}", ecodes.ECODE_INVAL
+        ) from err

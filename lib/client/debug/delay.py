@@ -1,0 +1,27 @@
+"""``delay``: a job that sleeps."""
+
+from ganeti import errors
+from ganeti.cli import jobs
+from ganeti.cli.context import Context
+from ganeti.constants import ecodes
+
+
+def run(ctx: Context) -> None:
+    """Sleep on the master and on nodes."""
+    opts = ctx.opts
+    try:
+        duration = float(ctx.args[0])
+    except ValueError as err:
+        raise errors.OpPrereqError(
+            f"delay: wanted seconds, found {ctx.args[0]!r}", ecodes.ECODE_INVAL
+        ) from err
+    operation = jobs.op(
+        "OP_TEST_DELAY",
+        duration=duration,
+        on_master=opts.on_master,
+        on_nodes=opts.on_nodes,
+        repeat=opts.repeat,
+        interruptible=opts.interruptible,
+        no_locks=opts.no_locks,
+    )
+    jobs.submit_or_run(ctx, operation)

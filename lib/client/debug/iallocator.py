@@ -1,0 +1,54 @@
+"""``iallocator``: what an allocator is asked, or what it answers."""
+
+from typing import Any
+
+from ganeti import errors
+from ganeti.cli import jobs, values
+from ganeti.cli.context import Context
+from ganeti.constants import ecodes
+
+
+def _disks(text: str) -> list[dict[str, Any]]:
+    try:
+        return [
+            {"size": values.parse_size(size), "mode": "w"} for size in text.split(",")
+        ]
+    except values.BadValueError as err:
+        raise errors.OpPrereqError(
+            f"--disks: wanted a comma list of sizes, found {text!r}", ecodes.ECODE_INVAL
+        ) from err
+
+
+def _nics(text: str) -> list[dict[str, Any]]:
+    """Return the NICs of a comma list of ``MAC[/IP[/BRIDGE]]``."""
+    found = []
+    for part in text.split(","):
+        fields = [*part.split("/"), "", ""][:3]
+        nic = dict(zip(("mac", "ip", "bridge"), fields, strict=True))
+        found.append({key: value for key, value in nic.items() if value})
+    return found
+
+
+def run(ctx: Context) -> None:
+    """Print the request or the answer of an allocator."""
+    opts = ctx.opts
+    operation = jobs.op(
+        "OP_TEST_ALLOCATOR",
+        mode=opts.mode,
+        name=ctx.args[0],
+        instances=ctx.args,
+        disks=_disks(opts.disks),
+        disk_template=opts.disk_template,
+        nics=_nics(opts.nics),
+        os=opts.os,
+        vcpus=opts.vcpus,
+        tags=opts.tags.split(",") if opts.tags else [],
+        direction=opts.direction,
+        iallocator=opts.iallocator,
+        evac_mode=opts.evac_mode,
+        target_groups=opts.target_groups or None,
+        memory=opts.memory,
+        spindle_use=opts.spindle_use,
+        count=opts.count,
+    )
+    ctx.out(jobs.run(ctx, operation))

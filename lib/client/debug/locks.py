@@ -1,0 +1,39 @@
+"""``locks``: who holds which lock and who waits for it."""
+
+import threading
+from typing import Any
+
+from ganeti.cli import listing
+from ganeti.cli.context import Context
+from ganeti.clock import SystemClock
+
+
+def _or_dash(value: Any) -> str:
+    return "-" if not value else str(value)
+
+
+def _owner(value: Any) -> str:
+    return ",".join(map(str, value)) if value else "-"
+
+
+def _pending(value: Any) -> str:
+    if not value:
+        return "-"
+    return ", ".join(f"{mode}:{','.join(map(str, jobs))}" for mode, jobs in value)
+
+
+_LISTING = listing.Listing(
+    "lock", {"mode": _or_dash, "owner": _owner, "pending": _pending}
+)
+
+
+def run(ctx: Context) -> int:
+    """List locks, once or again and again."""
+    fields = listing.selected_fields(ctx.opts.output, ctx.command.fields)
+    never, clock = threading.Event(), SystemClock()
+    while True:
+        code = listing.show(ctx, _LISTING, fields, None)
+        if not ctx.opts.interval:
+            return code
+        ctx.out()
+        clock.wait(never, ctx.opts.interval)

@@ -1,0 +1,55 @@
+"""All commands on job filter rules but the lists."""
+
+from typing import Final
+
+from ganeti.cli import listing
+from ganeti.cli.context import Context
+
+_FIELDS: Final = [
+    "uuid",
+    "watermark",
+    "priority",
+    "predicates",
+    "action",
+    "reason_trail",
+]
+_TITLES: Final = ("Watermark", "Priority", "Predicates", "Action", "Reason trail")
+
+
+def _put(ctx: Context, uuid: str | None) -> None:
+    opts = ctx.opts
+    now = int(ctx.doors.now() * 1_000_000_000)
+    reason = [["gnt:user", opts.reason, now]] if opts.reason else []
+    reason.append([f"gnt:client:{ctx.program.name}", ctx.word, now])
+    result = ctx.call(
+        "ReplaceFilter", uuid, opts.priority, opts.predicates, opts.action, reason
+    )
+    ctx.out(result)
+
+
+def add(ctx: Context) -> None:
+    """Create a rule."""
+    _put(ctx, None)
+
+
+def replace(ctx: Context) -> None:
+    """Replace a rule, or create it."""
+    _put(ctx, ctx.args[0])
+
+
+def delete(ctx: Context) -> None:
+    """Delete a rule."""
+    ctx.call("DeleteFilter", ctx.args[0])
+
+
+def info(ctx: Context) -> None:
+    """Show rules."""
+    rows = ctx.call("QueryFilters", ctx.args or None, _FIELDS)
+    if ctx.opts.json:
+        objects = [dict(zip(_FIELDS, row, strict=True)) for row in rows]
+        listing.print_json(ctx, objects)
+        return
+    for uuid, *values in rows:
+        ctx.out(f"UUID: {uuid}")
+        for title, value in zip(_TITLES, values, strict=True):
+            ctx.out(f"  {title}: {value}")

@@ -1,0 +1,21 @@
+"""``add``: create a node group."""
+
+from ganeti.cli import executor, ipolicy, jobs, states
+from ganeti.cli.context import Context
+
+
+def run(ctx: Context) -> None:
+    """Create a node group."""
+    opts = ctx.opts
+    operation = jobs.op(
+        "OP_GROUP_ADD",
+        group_name=ctx.args[0],
+        alloc_policy=opts.alloc_policy,
+        ndparams=opts.ndparams,
+        diskparams=states.by_ident(opts.diskparams, "disk template") or None,
+        ipolicy=ipolicy.from_options(ctx, group=True) or None,
+        **states.state_parameters(opts),
+    )
+    result = jobs.submit_or_run(ctx, operation)
+    if isinstance(result, dict):
+        executor.wait_for_jobs(ctx, result)

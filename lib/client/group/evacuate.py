@@ -1,0 +1,25 @@
+"""``evacuate``: move all instances out of a group."""
+
+from ganeti.cli import executor, jobs
+from ganeti.cli.context import Context
+from ganeti.cli.outcomes import report
+
+
+def run(ctx: Context) -> int:
+    """Evacuate a node group."""
+    opts = ctx.opts
+    operation = jobs.op(
+        "OP_GROUP_EVACUATE",
+        group_name=ctx.args[0],
+        iallocator=opts.iallocator,
+        target_groups=opts.to or None,
+        early_release=opts.early_release,
+        sequential=opts.sequential,
+        force_failover=opts.force_failover,
+    )
+    return report(
+        ctx,
+        executor.run_with_jobs(ctx, operation),
+        good="All instances evacuated successfully.",
+        bad="There were {} errors during the evacuation.",
+    )

@@ -1,0 +1,51 @@
+"""``info``: parameters and policy of node groups."""
+
+from typing import Any, Final
+
+from ganeti.cli import ipolicy, listing, tree
+from ganeti.cli.context import Context
+
+_FIELDS: Final = [
+    "name",
+    "ndparams",
+    "custom_ndparams",
+    "diskparams",
+    "custom_diskparams",
+    "ipolicy",
+    "custom_ipolicy",
+]
+
+
+def run(ctx: Context) -> None:
+    """Show node groups."""
+    rows = ctx.call("QueryGroups", ctx.args, _FIELDS, False)
+    groups = [dict(zip(_FIELDS, row, strict=True)) for row in rows]
+    if ctx.opts.json:
+        listing.print_json(ctx, groups)
+        return
+    if groups:
+        ctx.out(tree.render([_group(group) for group in groups]))
+
+
+def _group(group: dict[str, Any]) -> tree.Pairs:
+    own_disk = group["custom_diskparams"] or {}
+    disk_parameters = {
+        template: tree.with_defaults(filled, own_disk.get(template, {}))
+        for template, filled in (group["diskparams"] or {}).items()
+    }
+    return tree.Pairs(
+        [
+            ("Node group", group["name"]),
+            (
+                "Node parameters",
+                tree.with_defaults(
+                    group["ndparams"] or {}, group["custom_ndparams"] or {}
+                ),
+            ),
+            ("Disk parameters", disk_parameters),
+            (
+                "Instance policy",
+                ipolicy.to_tree(group["ipolicy"], group["custom_ipolicy"] or {}),
+            ),
+        ]
+    )

@@ -1,0 +1,26 @@
+"""``modify``: change a node group."""
+
+from ganeti import errors
+from ganeti.cli import ipolicy, jobs, states
+from ganeti.cli.context import Context
+from ganeti.constants import ecodes
+
+
+def run(ctx: Context) -> None:
+    """Change a node group."""
+    opts = ctx.opts
+    changes = {
+        "alloc_policy": opts.alloc_policy,
+        "ndparams": opts.ndparams,
+        "diskparams": states.by_ident(opts.diskparams, "disk template") or None,
+        "ipolicy": ipolicy.from_options(ctx, group=True) or None,
+        **states.state_parameters(opts),
+    }
+    if all(value is None for value in changes.values()):
+        raise errors.OpPrereqError(
+            "nothing to change: please give at least one parameter",
+            ecodes.ECODE_INVAL,
+        )
+    operation = jobs.op("OP_GROUP_SET_PARAMS", group_name=ctx.args[0], **changes)
+    result = jobs.submit_or_run(ctx, operation)
+    states.report_changes(ctx, f"node group {ctx.args[0]}", result)

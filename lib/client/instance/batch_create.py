@@ -1,0 +1,52 @@
+"""``batch-create``: create the instances that a JSON file describes."""
+
+import json
+from typing import Any, Final
+
+from ganeti.cli import executor, jobs
+from ganeti.cli.context import Context
+from ganeti.cli.outcomes import report
+from ganeti.client.instance.devices import refusal
+
+_OP_ID: Final = "OP_INSTANCE_CREATE"
+
+
+def _read(path: str) -> list[Any]:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            entries = json.load(stream)
+    except OSError as err:
+        raise refusal(f"cannot read {path}: {err.strerror}") from err
+    except ValueError as err:
+        raise refusal(f"{path}: not JSON: {err}") from err
+    if not isinstance(entries, list):
+        raise refusal(f"{path}: wanted a list of objects")
+    return entries
+
+
+def _operation(entry: Any, index: int) -> jobs.Op:
+    from ganeti import opcodes
+
+    if not isinstance(entry, dict):
+        raise refusal(f"entry {index}: wanted an object, found {entry!r}")
+    known = set(opcodes.InstanceCreate.__struct_fields__)
+    unknown = sorted(set(entry) - known)
+    if unknown:
+        raise refusal(f"entry {index}: unknown parameters {', '.join(unknown)}")
+    return {**entry, "OP_ID": _OP_ID}
+
+
+def run(ctx: Context) -> int:
+    """Create instances in one allocation."""
+    entries = _read(ctx.args[0])
+    operation = jobs.op(
+        "OP_INSTANCE_MULTI_ALLOC",
+        iallocator=ctx.opts.iallocator,
+        instances=[_operation(entry, index) for index, entry in enumerate(entries)],
+    )
+    return report(
+        ctx,
+        executor.run_with_jobs(ctx, operation),
+        good="All instances created successfully.",
+        bad="There were {} errors during the creation.",
+    )

@@ -1,0 +1,101 @@
+"""``console``: connect to an instance's console."""
+
+import os
+import shlex
+import shutil
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.cli import local
+from ganeti.cli.context import Context
+from ganeti.constants import ecodes, exitcodes
+
+_FIELDS: Final = ["console", "oper_state"]
+_VNC_BASE_PORT: Final = 5900
+#: Address family numbers as ssconf files hold them.
+_AF_INET6: Final = "10"
+
+
+def run(ctx: Context) -> int:
+    """Connect to a console, or show how."""
+    name = ctx.args[0]
+    (cluster_name,) = ctx.call("QueryConfigValues", ["cluster_name"])
+    rows = ctx.call("QueryInstances", [name], _FIELDS, False)
+    if not rows:
+        raise errors.OpPrereqError(f"instance {name!r} not known", ecodes.ECODE_NOENT)
+    console, running = rows[0]
+    if not console:
+        if running:
+            raise errors.OpExecError(f"console of instance {name} is not available")
+        raise errors.OpExecError(
+            f"instance {name} is not running, so it has no console"
+        )
+    return _SHOW[console["kind"]](ctx, console, cluster_name)
+
+
+def _message(ctx: Context, console: dict[str, Any], _: str) -> int:
+    ctx.out(console["message"])
+    return exitcodes.EXIT_SUCCESS
+
+
+def _vnc(ctx: Context, console: dict[str, Any], _: str) -> int:
+    host, port = console["host"], console["port"]
+    display = console.get("display", port - _VNC_BASE_PORT)
+    ctx.out(
+        f"Instance {console['instance']} has VNC listening on {host}:{port}"
+        f" (display {display}), URL <vnc://{host}:{port}/>"
+    )
+    return exitcodes.EXIT_SUCCESS
+
+
+def _spice(ctx: Context, console: dict[str, Any], _: str) -> int:
+    ctx.out(
+        f"Instance {console['instance']} has SPICE listening on"
+        f" {console['host']}:{console['port']}"
+    )
+    return exitcodes.EXIT_SUCCESS
+
+
+def _ssh(ctx: Context, console: dict[str, Any], cluster_name: str) -> int:
+    argv = ssh_command(ctx, console, cluster_name)
+    if ctx.opts.show_command:
+        ctx.out(shlex.join(argv))
+        return exitcodes.EXIT_SUCCESS
+    program = shutil.which(argv[0])
+    if program is None:
+        raise errors.OpExecError("console: program ssh not found")
+    # The terminal must be ssh's own: it takes the place of this process.
+    os.execv(program, argv)  # noqa: S606
+    return exitcodes.EXIT_FAILURE
+
+
+def ssh_command(ctx: Context, console: dict[str, Any], cluster_name: str) -> list[str]:
+    """Return the command line that reaches an SSH console."""
+    options = {
+        "EscapeChar": "none",
+        "HashKnownHosts": "no",
+        "GlobalKnownHostsFile": ctx.paths.data("known_hosts"),
+        "UserKnownHostsFile": "/dev/null",
+        "CheckHostIp": "no",
+        "ConnectTimeout": "10",
+        "HostKeyAlias": cluster_name,
+        "Port": str(console.get("port") or 22),
+        "BatchMode": "yes",
+        "StrictHostKeyChecking": "yes",
+    }
+    argv = ["ssh", *(f"-o{key}={value}" for key, value in options.items())]
+    command = console["command"]
+    text = command if isinstance(command, str) else shlex.join(command)
+    user = console.get("user") or "root"
+    family = "-6" if _is_ipv6(ctx) else "-4"
+    return [*argv, family, "-t", "-t", f"{user}@{console['host']}", text]
+
+
+def _is_ipv6(ctx: Context) -> bool:
+    try:
+        return local.read_ssconf(ctx.paths, "primary_ip_family") == _AF_INET6
+    except errors.OpPrereqError:
+        return False  # an old cluster without the file has IPv4
+
+
+_SHOW: Final = {"msg": _message, "vnc": _vnc, "spice": _spice, "ssh": _ssh}

@@ -1,0 +1,39 @@
+"""``failover``: stop an instance, switch its node, start it."""
+
+from ganeti.cli import jobs, questions
+from ganeti.cli.context import Context
+from ganeti.client.instance import devices, selection
+from ganeti.constants import exitcodes
+
+
+def run(ctx: Context) -> int:
+    """Fail an instance over."""
+    opts, name = ctx.opts, ctx.args[0]
+    if opts.iallocator and opts.dst_node:
+        raise devices.refusal("--iallocator and --target-node exclude each other")
+    question = (
+        f"Failover will happen to image {name}. This requires a shutdown of the"
+        " instance. Continue?"
+    )
+    if not opts.force:
+        selection.check_known(ctx, name)
+        if not questions.confirm(ctx, question):
+            return exitcodes.EXIT_FAILURE
+    warning = (
+        "To ignore the consistency of the disks may lose data. Are you sure that the"
+        " primary node is down and the instance does not run there?"
+    )
+    if opts.ignore_consistency and not questions.confirm(ctx, warning):
+        return exitcodes.EXIT_FAILURE
+    operation = jobs.op(
+        "OP_INSTANCE_FAILOVER",
+        instance_name=name,
+        ignore_consistency=opts.ignore_consistency,
+        shutdown_timeout=opts.shutdown_timeout,
+        iallocator=opts.iallocator,
+        target_node=opts.dst_node,
+        ignore_ipolicy=opts.ignore_ipolicy,
+        cleanup=opts.cleanup,
+    )
+    jobs.submit_or_run(ctx, operation)
+    return exitcodes.EXIT_SUCCESS

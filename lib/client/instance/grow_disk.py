@@ -1,0 +1,20 @@
+"""``grow-disk``: enlarge one disk."""
+
+from ganeti.cli import jobs
+from ganeti.cli.context import Context
+from ganeti.client.instance import devices
+
+
+def run(ctx: Context) -> None:
+    """Grow a disk by an amount, or to a size."""
+    name, disk, amount = ctx.args
+    operation = jobs.op(
+        "OP_INSTANCE_GROW_DISK",
+        instance_name=name,
+        disk=devices.parse_index(disk, "disk"),
+        amount=devices.parse_size(amount, "amount"),
+        absolute=ctx.opts.absolute,
+        wait_for_sync=ctx.opts.wait_for_sync,
+        ignore_ipolicy=ctx.opts.ignore_ipolicy,
+    )
+    jobs.submit_or_run(ctx, operation)

@@ -1,0 +1,140 @@
+"""``info``: everything about instances."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.cli import jobs, listing, roman, tree
+from ganeti.cli.context import Context
+from ganeti.cli.text import natural_key, timestamp
+from ganeti.client.instance.disk_info import disk_tree
+from ganeti.constants import ecodes, exitcodes
+
+_VNC_BASE_PORT: Final = 5900
+_ANY_ADDRESS: Final = "0.0.0.0"
+
+
+def run(ctx: Context) -> int:
+    """Show instances."""
+    opts = ctx.opts
+    if bool(ctx.args) == opts.show_all:
+        raise errors.OpPrereqError(
+            "please name instances, or use --all to really show all of them",
+            ecodes.ECODE_INVAL,
+        )
+    operation = jobs.op(
+        "OP_INSTANCE_QUERY_DATA",
+        instances=ctx.args,
+        static=opts.static,
+        use_locking=not opts.static,
+    )
+    found = jobs.run(ctx, operation)
+    if not found:
+        ctx.out("No instances.")
+        return exitcodes.EXIT_FAILURE
+    names = sorted(found, key=natural_key)
+    if opts.json:
+        listing.print_json(ctx, [found[name] for name in names])
+        return exitcodes.EXIT_SUCCESS
+    shown: Any = [instance_tree(found[name], static=opts.static) for name in names]
+    ctx.out(tree.render(roman.convert(shown) if opts.roman_integers else shown))
+    return exitcodes.EXIT_SUCCESS
+
+
+def instance_tree(data: Mapping[str, Any], *, static: bool) -> tree.Pairs:
+    """Return the tree of one instance."""
+    state = f"configured to be {data['config_state']}"
+    if not static:
+        state += f", actual state is {data['run_state']}"
+    pairs = tree.Pairs(
+        [
+            ("Instance name", data["name"]),
+            ("UUID", data["uuid"]),
+            ("Serial number", data["serial_no"]),
+            ("Creation time", timestamp(data["ctime"])),
+            ("Modification time", timestamp(data["mtime"])),
+            ("State", state),
+            ("Nodes", _nodes(data)),
+            ("Operating system", data["os"]),
+            (
+                "Operating system parameters",
+                tree.with_defaults(data["os_actual"], data["os_instance"]),
+            ),
+        ]
+    )
+    if data["network_port"] is not None:
+        pairs.append(("Allocated network port", data["network_port"]))
+    pairs.append(("Hypervisor", data["hypervisor"]))
+    console = _vnc(data)
+    if console:
+        pairs.append(("console connection", console))
+    pairs += [
+        (
+            "Hypervisor parameters",
+            tree.with_defaults(data["hv_actual"], data["hv_instance"]),
+        ),
+        ("Back-end parameters", _backend(data)),
+        ("NICs", [_nic(index, nic) for index, nic in enumerate(data["nics"])]),
+        ("Disk template", data["disk_template"]),
+        (
+            "Disks",
+            [disk_tree(f"disk/{i}", disk) for i, disk in enumerate(data["disks"])],
+        ),
+    ]
+    return pairs
+
+
+def _nodes(data: Mapping[str, Any]) -> list[tree.Pairs]:
+    secondaries = ", ".join(
+        f"{name} (group {group}, group UUID {uuid})"
+        for name, group, uuid in zip(
+            data["snodes"],
+            data["snodes_group_names"],
+            data["snodes_group_uuids"],
+            strict=True,
+        )
+    )
+    group = f"{data['pnode_group_name']} (UUID {data['pnode_group_uuid']})"
+    return [
+        tree.Pairs([("primary", data["pnode"]), ("group", group)]),
+        tree.Pairs([("secondaries", secondaries)]),
+    ]
+
+
+def _backend(data: Mapping[str, Any]) -> dict[str, Any]:
+    filled = tree.with_defaults(data["be_actual"], data["be_instance"])
+    if "maxmem" in filled:
+        filled["memory"] = filled["maxmem"]
+    return filled
+
+
+def _vnc(data: Mapping[str, Any]) -> str:
+    address = data["hv_actual"].get("vnc_bind_address")
+    port, node = data["network_port"], data["pnode"]
+    if not address:
+        return ""
+    if address.startswith("/"):
+        return f"vnc to {node}:{address}"
+    if port is None:
+        return ""
+    display = port - _VNC_BASE_PORT
+    if address == _ANY_ADDRESS:
+        return f"vnc to {node}:{port} (display {display})"
+    return f"vnc to {address}:{port} (node {node}) (display {display})"
+
+
+def _nic(index: int, nic: Any) -> tree.Pairs:
+    name, uuid, address, mac, mode, link, vlan, network, _ = nic
+    return tree.Pairs(
+        [
+            (f"nic/{index}", ""),
+            ("MAC", mac),
+            ("IP", address),
+            ("mode", mode),
+            ("link", link),
+            ("vlan", vlan),
+            ("network", network),
+            ("UUID", uuid),
+            ("name", name),
+        ]
+    )

@@ -1,0 +1,160 @@
+"""``modify``: change an instance."""
+
+from typing import Any, Final
+
+from ganeti.cli import jobs, questions, states
+from ganeti.cli.context import Context
+from ganeti.client.instance import devices
+from ganeti.constants import exitcodes
+
+_ACTIONS: Final = ("add", "attach", "remove", "detach")
+#: Actions whose ident is the word itself: at the end, with index -1.
+_LAST: Final = -1
+_REMINDER: Final = (
+    "Please don't forget that most parameters take effect only at the next (re)start"
+    " of the instance initiated by ganeti; restarting from within the instance will"
+    " not be enough."
+)
+_HV_REMINDER: Final = (
+    "Note that changing hypervisor parameters without performing a restart might lead"
+    " to a crash while performing a live migration. This will be addressed in future"
+    " versions."
+)
+#: Options whose value goes into the parameter of the same name.
+_SAME: Final = (
+    "beparams",
+    "hvparams",
+    "osparams",
+    "disk_template",
+    "file_driver",
+    "file_storage_dir",
+    "iallocator",
+    "force",
+    "force_variant",
+    "wait_for_sync",
+    "ignore_ipolicy",
+    "runtime_mem",
+    "conflicts_check",
+    "hotplug",
+    "ext_params",
+)
+
+
+def modifications(given: devices.Given, what: str) -> list[list[Any]]:
+    """Return ``[action, index or name, parameters]`` of device options.
+
+    Raises:
+        OpPrereqError: actions that do not fit, or parameters where none belong.
+    """
+    found: list[list[Any]] = []
+    for ident, parameters in given:
+        action, target, values = _modification(ident, parameters, what)
+        if action == "add" and what == "disk":
+            if "size" not in values:
+                raise devices.refusal("disk add: no size given")
+            values = {**values, "size": devices.parse_size(values["size"], "disk size")}
+        if action in ("remove", "detach") and values:
+            raise devices.refusal(f"{what} {action}: takes no parameters")
+        if any(other[1] == target and target != _LAST for other in found):
+            raise devices.refusal(f"{what} {target}: only one action per index")
+        found.append([action, target, values])
+    return found
+
+
+def _modification(
+    ident: str, parameters: Any, what: str
+) -> tuple[str, Any, dict[str, Any]]:
+    if ident in _ACTIONS and isinstance(parameters, dict):
+        return ident, _LAST, dict(parameters)
+    target = _target(ident)
+    if not isinstance(parameters, dict):  # -INDEX or no_INDEX
+        return "remove", target, {}
+    values = dict(parameters)
+    actions = [word for word in _ACTIONS if values.get(word) is True]
+    if len(actions) > 1:
+        raise devices.refusal(
+            f"{what} {ident}: {' and '.join(actions)} exclude each other"
+        )
+    for word in actions:
+        del values[word]
+    values.pop("modify", None) if values.get("modify") is True else None
+    return (actions[0] if actions else "modify"), target, values
+
+
+def _target(ident: str) -> int | str:
+    try:
+        return int(ident)
+    except ValueError:
+        return ident
+
+
+def run(ctx: Context) -> int:
+    """Change an instance."""
+    opts = ctx.opts
+    changes = _changes(ctx)
+    if not any(changes.values()) and opts.instance_communication is None:
+        raise devices.refusal("nothing to change: please give at least one parameter")
+    _check(opts)
+    if _touches_nics(changes["nics"]) and opts.hotplug and not opts.force:
+        question = (
+            "You are about to hot-modify a NIC. This is done by removing the existing"
+            " NIC and adding a new one, so the instance loses its network for a moment."
+            " Continue?"
+        )
+        if not questions.confirm(ctx, question):
+            return exitcodes.EXIT_FAILURE
+    parameters = {name: getattr(opts, name) for name in _SAME}
+    operation = jobs.op(
+        "OP_INSTANCE_SET_PARAMS",
+        instance_name=ctx.args[0],
+        **{**parameters, **changes},
+        instance_communication=opts.instance_communication,
+    )
+    result = jobs.submit_or_run(ctx, operation)
+    states.report_changes(ctx, f"instance {ctx.args[0]}", result)
+    if result:
+        ctx.out(_REMINDER)
+        if opts.hvparams:
+            ctx.out(_HV_REMINDER)
+    return exitcodes.EXIT_SUCCESS
+
+
+def _changes(ctx: Context) -> dict[str, Any]:
+    """Return what is to be changed; all values false when nothing is."""
+    opts = ctx.opts
+    disks = modifications(opts.disks, "disk")
+    return {
+        "nics": modifications(opts.nics, "NIC"),
+        "disks": disks,
+        "disk_template": opts.disk_template,
+        "beparams": opts.beparams,
+        "hvparams": opts.hvparams,
+        "osparams": opts.osparams,
+        "osparams_private": opts.osparams_private or None,
+        "os_name": opts.os,
+        "offline": _offline(opts),
+        "runtime_mem": opts.runtime_mem,
+        "pnode": opts.new_primary_node,
+        "remote_node": opts.node,
+    }
+
+
+def _offline(opts: Any) -> bool | None:
+    if opts.offline_inst and opts.online_inst:
+        raise devices.refusal("--offline and --online exclude each other")
+    if opts.offline_inst:
+        return True
+    return False if opts.online_inst else None
+
+
+def _check(opts: Any) -> None:
+    if opts.node and opts.iallocator:
+        raise devices.refusal("--node and --iallocator exclude each other")
+    if bool(opts.ext_params) != (opts.disk_template == "ext"):
+        raise devices.refusal("--ext-params is needed exactly with --disk-template=ext")
+    if opts.disk_template and opts.disk_template != "drbd" and opts.node:
+        raise devices.refusal("--node is for a change of the disk template to drbd")
+
+
+def _touches_nics(nics: list[list[Any]]) -> bool:
+    return any(action == "modify" for action, _, _ in nics)

@@ -1,0 +1,30 @@
+"""``move``: copy an instance to another node."""
+
+from ganeti.cli import jobs, questions
+from ganeti.cli.context import Context
+from ganeti.client.instance import devices
+from ganeti.constants import exitcodes
+
+
+def run(ctx: Context) -> int:
+    """Move an instance."""
+    opts, name = ctx.opts, ctx.args[0]
+    if not opts.node:
+        raise devices.refusal("move: the target node is missing (-n)")
+    question = (
+        f"Instance {name} will be moved. This requires a shutdown of the instance."
+        " Continue?"
+    )
+    if not opts.force and not questions.confirm(ctx, question):
+        return exitcodes.EXIT_FAILURE
+    operation = jobs.op(
+        "OP_INSTANCE_MOVE",
+        instance_name=name,
+        target_node=opts.node,
+        compress=opts.compress,
+        shutdown_timeout=opts.shutdown_timeout,
+        ignore_consistency=opts.ignore_consistency,
+        ignore_ipolicy=opts.ignore_ipolicy,
+    )
+    jobs.submit_or_run(ctx, operation)
+    return exitcodes.EXIT_SUCCESS

@@ -1,0 +1,35 @@
+"""``recreate-disks``: make lost disks anew, without their data."""
+
+from typing import Any
+
+from ganeti.cli import jobs
+from ganeti.cli.context import Context
+from ganeti.client.instance import devices
+
+
+def _disks(given: devices.Given) -> list[list[Any]]:
+    found = []
+    for ident, parameters in given:
+        index = devices.parse_index(ident, "disk")
+        if not isinstance(parameters, dict):
+            raise devices.refusal(f"disk {index}: only parameters can be given here")
+        disk = dict(parameters)
+        if "size" in disk:
+            disk["size"] = devices.parse_size(disk["size"], f"disk {index}: size")
+        found.append([index, disk])
+    return found
+
+
+def run(ctx: Context) -> None:
+    """Recreate disks."""
+    opts = ctx.opts
+    if opts.node and opts.iallocator:
+        raise devices.refusal("--node and --iallocator exclude each other")
+    operation = jobs.op(
+        "OP_INSTANCE_RECREATE_DISKS",
+        instance_name=ctx.args[0],
+        disks=_disks(opts.disks),
+        nodes=[node for node in (opts.node or "").split(":") if node],
+        iallocator=opts.iallocator,
+    )
+    jobs.submit_or_run(ctx, operation)

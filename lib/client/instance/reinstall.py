@@ -1,0 +1,74 @@
+"""``reinstall``: run the create scripts of the operating system again."""
+
+from ganeti.cli import jobs, questions
+from ganeti.cli.app import CommandError
+from ganeti.cli.context import Context
+from ganeti.cli.executor import Executor
+from ganeti.client.instance import selection
+from ganeti.client.instance.devices import refusal
+from ganeti.client.os.names import usable_names
+from ganeti.constants import exitcodes
+
+
+def run(ctx: Context) -> int:
+    """Reinstall instances."""
+    opts = ctx.opts
+    names = selection.expand(ctx, opts.multi_mode)
+    if not names:
+        raise refusal("the selection matches no instances")
+    several = opts.multi_mode not in (None, "instances") or len(names) > 1
+    os_name = _select_os(ctx) if opts.select_os else opts.os
+    if not _agreed(ctx, names, several=several):
+        return exitcodes.EXIT_FAILURE
+    executor = Executor(ctx)
+    for name in names:
+        executor.add(
+            name,
+            jobs.op(
+                "OP_INSTANCE_REINSTALL",
+                instance_name=name,
+                os_type=os_name,
+                force_variant=opts.force_variant,
+                osparams=opts.osparams or None,
+                osparams_private=opts.osparams_private or None,
+                osparams_secret=opts.osparams_secret or None,
+            ),
+        )
+    success = executor.finish_or_show(quiet=not several)
+    return exitcodes.EXIT_SUCCESS if success else exitcodes.EXIT_FAILURE
+
+
+def _agreed(ctx: Context, names: list[str], *, several: bool) -> bool:
+    if ctx.opts.force_multi or (ctx.opts.force and not several):
+        return True
+    extra = (
+        "Note: this will remove *all* data for the below instances! It will be"
+        " unrecoverable.\n"
+    )
+    if several:
+        return questions.confirm_operation(
+            ctx, names, kind="instances", operation="reinstall", extra=extra
+        )
+    return questions.confirm(
+        ctx,
+        f"This will reinstall the instance '{names[0]}' (and delete all data on its"
+        " first disk). Continue?",
+    )
+
+
+def _select_os(ctx: Context) -> str:
+    found = usable_names(ctx, generic=True)
+    if not found:
+        raise refusal("no usable operating system found")
+    ctx.out("Available OS templates:")
+    for number, name in enumerate(found):
+        ctx.out(f"{number:3d}: {name}")
+    choices = [(str(number), name) for number, name in enumerate(found)]
+    answer = questions.ask(
+        ctx,
+        "Enter OS template number (or x to abort):",
+        (*choices, ("x", "exit the program")),
+    )
+    if answer == "x":
+        raise CommandError("User aborted reinstall, exiting")
+    return found[int(answer)]

@@ -1,0 +1,27 @@
+"""``remove``: delete an instance and its disks."""
+
+from ganeti.cli import jobs, questions
+from ganeti.cli.context import Context
+from ganeti.client.instance import selection
+from ganeti.constants import exitcodes
+
+
+def run(ctx: Context) -> int:
+    """Remove an instance."""
+    opts, name = ctx.opts, ctx.args[0]
+    question = (
+        f"This will remove the volumes of the instance {name} (including mirrors), thus"
+        " removing all the data of the instance. Continue?"
+    )
+    if not opts.force:
+        selection.check_known(ctx, name)
+        if not questions.confirm(ctx, question):
+            return exitcodes.EXIT_FAILURE
+    operation = jobs.op(
+        "OP_INSTANCE_REMOVE",
+        instance_name=name,
+        ignore_failures=opts.ignore_failures,
+        shutdown_timeout=opts.shutdown_timeout,
+    )
+    jobs.submit_or_run(ctx, operation)
+    return exitcodes.EXIT_SUCCESS

@@ -1,0 +1,19 @@
+"""``rename``: give a stopped instance another name."""
+
+from ganeti.cli import jobs
+from ganeti.cli.context import Context
+
+
+def run(ctx: Context) -> None:
+    """Rename an instance."""
+    old, new = ctx.args
+    operation = jobs.op(
+        "OP_INSTANCE_RENAME",
+        instance_name=old,
+        new_name=new,
+        ip_check=ctx.opts.ip_check,
+        name_check=ctx.opts.name_check,
+    )
+    result = jobs.submit_or_run(ctx, operation)
+    if result:
+        ctx.out(f"Instance '{old}' renamed to '{result}'")

@@ -1,0 +1,41 @@
+"""``replace-disks``: rebuild mirrored disks, or move their second copy."""
+
+from ganeti.cli import jobs
+from ganeti.cli.context import Context
+from ganeti.client.instance import devices
+
+
+def run(ctx: Context) -> None:
+    """Replace the disks of an instance."""
+    opts = ctx.opts
+    disks = [
+        devices.parse_index(word, "disk")
+        for word in (opts.disks or "").split(",")
+        if word
+    ]
+    modes = {
+        "replace_on_primary": opts.on_primary,
+        "replace_on_secondary": opts.on_secondary,
+        "replace_auto": opts.auto,
+        "replace_new_secondary": opts.dst_node is not None
+        or opts.iallocator is not None,
+    }
+    chosen = [mode for mode, given in modes.items() if given]
+    if len(chosen) != 1 or (opts.dst_node and opts.iallocator):
+        raise devices.refusal(
+            "exactly one of --on-primary, --on-secondary, --auto, --new-secondary and"
+            " --iallocator must be given"
+        )
+    if opts.auto and disks:
+        raise devices.refusal("--disks and --auto exclude each other")
+    operation = jobs.op(
+        "OP_INSTANCE_REPLACE_DISKS",
+        instance_name=ctx.args[0],
+        disks=disks,
+        mode=chosen[0],
+        remote_node=opts.dst_node,
+        iallocator=opts.iallocator,
+        early_release=opts.early_release,
+        ignore_ipolicy=opts.ignore_ipolicy,
+    )
+    jobs.submit_or_run(ctx, operation)

@@ -1,0 +1,51 @@
+"""``add``: prepare a machine over SSH, then make it a node."""
+
+from ganeti.cli import jobs, questions, states
+from ganeti.cli.context import Context
+
+_WARNING = """\
+-- WARNING --
+Performing this operation is going to change the ssh daemon keypair
+on the target machine ({node}), to the same as on the other nodes of the
+cluster. Its public key is added to those of the cluster, and all nodes
+can then log in to it as root.
+"""
+
+
+def run(ctx: Context) -> None:
+    """Add a node to the cluster, or add it again."""
+    from ganeti.bootstrap import joining, options
+
+    opts = ctx.opts
+    name = ctx.args[0]
+    (changes_ssh,) = ctx.call("QueryConfigValues", ["modify_ssh_setup"])
+    if opts.node_setup and changes_ssh:
+        ctx.err(_WARNING.format(node=name))
+    request = options.JoinRequest(
+        name=name,
+        readd=opts.readd,
+        group=opts.nodegroup,
+        secondary_ip=opts.secondary_ip,
+        ssh_key_check=opts.ssh_key_check,
+        ask_host_key=lambda host, kind, print_: questions.confirm(
+            ctx,
+            f"The authenticity of host '{host}' can't be established.\n"
+            f"{kind} key fingerprint is {print_}.\n"
+            "Are you sure you want to continue connecting?",
+        ),
+        debug=bool(opts.debug),
+    )
+    joined = joining.join(ctx.paths, request, feedback=ctx.err)
+    operation = jobs.op(
+        "OP_NODE_ADD",
+        node_name=joined.name,
+        secondary_ip=joined.secondary_ip,
+        readd=opts.readd,
+        group=opts.nodegroup,
+        vm_capable=opts.vm_capable,
+        master_capable=opts.master_capable,
+        ndparams=opts.ndparams,
+        node_setup=opts.node_setup,
+        **states.state_parameters(opts),
+    )
+    jobs.run(ctx, operation)

@@ -1,0 +1,61 @@
+"""``evacuate``: move instances away from a node."""
+
+from ganeti import errors
+from ganeti.cli import executor, jobs, questions
+from ganeti.cli.context import Context
+from ganeti.cli.outcomes import report
+from ganeti.constants import ecodes, exitcodes
+
+
+def _mode(ctx: Context) -> str:
+    opts = ctx.opts
+    if opts.primary_only and (opts.secondary_only or opts.dst_node):
+        raise errors.OpPrereqError(
+            "--primary-only does not go with --secondary-only or --new-secondary",
+            ecodes.ECODE_INVAL,
+        )
+    if opts.dst_node and not opts.secondary_only:
+        ctx.err(
+            "Note: a new secondary was given, so only secondary instances are evacuated"
+        )
+    if opts.secondary_only or opts.dst_node:
+        return "secondary-only"
+    return "primary-only" if opts.primary_only else "all"
+
+
+def run(ctx: Context) -> int:
+    """Evacuate a node."""
+    opts, node = ctx.opts, ctx.args[0]
+    if opts.dst_node and opts.iallocator:
+        raise errors.OpPrereqError(
+            "--iallocator and --new-secondary exclude each other", ecodes.ECODE_INVAL
+        )
+    mode = _mode(ctx)
+    fields = {
+        "primary-only": ["pinst_list"],
+        "secondary-only": ["sinst_list"],
+        "all": ["pinst_list", "sinst_list"],
+    }[mode]
+    (lists,) = ctx.call("QueryNodes", [node], fields, False) or ([()],)
+    if not any(lists):
+        ctx.err(f"No instances to evacuate on node {node} (mode {mode})")
+        return exitcodes.EXIT_SUCCESS
+    question = f"Evacuate instances from node {node} (mode {mode})?"
+    if not opts.force and not questions.confirm(ctx, question):
+        return exitcodes.EXIT_CONFIRMATION
+    operation = jobs.op(
+        "OP_NODE_EVACUATE",
+        node_name=node,
+        mode=mode,
+        remote_node=opts.dst_node,
+        iallocator=opts.iallocator,
+        early_release=opts.early_release,
+        ignore_soft_errors=opts.ignore_soft_errors or None,
+    )
+    outcomes = executor.run_with_jobs(ctx, operation)
+    return report(
+        ctx,
+        outcomes,
+        good="All instances evacuated successfully.",
+        bad="There were {} errors during the evacuation.",
+    )

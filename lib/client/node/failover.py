@@ -1,0 +1,45 @@
+"""``failover``: fail over all primary instances of a node."""
+
+from typing import Final
+
+from ganeti.cli import jobs, questions
+from ganeti.cli.context import Context
+from ganeti.cli.executor import Executor
+from ganeti.cli.text import natural_sorted
+from ganeti.constants import exitcodes
+
+_EXIT_DECLINED: Final = 2
+
+
+def run(ctx: Context) -> int:
+    """Fail over the primary instances of a node."""
+    opts = ctx.opts
+    rows = ctx.call("QueryNodes", ctx.args, ["name", "pinst_list"], False)
+    node, instances = rows[0] if rows else (ctx.args[0], [])
+    if not instances:
+        ctx.err(f"No primary instances on node {node}, exiting.")
+        return exitcodes.EXIT_SUCCESS
+    instances = natural_sorted(instances)
+    question = f"Fail over instance(s) {', '.join(instances)}?"
+    if not opts.force and not questions.confirm(ctx, question):
+        return _EXIT_DECLINED
+    executor = Executor(ctx)
+    for name in instances:
+        executor.add(
+            name,
+            jobs.op(
+                "OP_INSTANCE_FAILOVER",
+                instance_name=name,
+                ignore_consistency=opts.ignore_consistency,
+                iallocator=opts.iallocator,
+            ),
+        )
+    failed = sum(not outcome.success for outcome in executor.finish())
+    if failed:
+        ctx.out(
+            f"There were errors during the failover: {failed} error(s) out of"
+            f" {len(instances)} instance(s)."
+        )
+    else:
+        ctx.out(f"All {len(instances)} instance(s) failed over successfully.")
+    return exitcodes.EXIT_SUCCESS

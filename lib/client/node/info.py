@@ -1,0 +1,57 @@
+"""``info``: facts and parameters of nodes."""
+
+from typing import Any, Final
+
+from ganeti.cli import listing, tree
+from ganeti.cli.context import Context
+from ganeti.cli.text import natural_sorted
+
+_FIELDS: Final = [
+    "name",
+    "pip",
+    "sip",
+    "pinst_list",
+    "sinst_list",
+    "master_candidate",
+    "drained",
+    "offline",
+    "master_capable",
+    "vm_capable",
+    "powered",
+    "ndparams",
+    "custom_ndparams",
+]
+
+
+def run(ctx: Context) -> None:
+    """Show nodes."""
+    rows = ctx.call("QueryNodes", ctx.args, _FIELDS, False)
+    nodes = [dict(zip(_FIELDS, row, strict=True)) for row in rows]
+    if ctx.opts.json:
+        listing.print_json(ctx, nodes)
+        return
+    if nodes:
+        ctx.out(tree.render([_node(node) for node in nodes]))
+
+
+def _node(node: dict[str, Any]) -> tree.Pairs:
+    pairs = tree.Pairs(
+        [
+            ("Node name", node["name"]),
+            ("primary ip", node["pip"]),
+            ("secondary ip", node["sip"]),
+            ("master candidate", node["master_candidate"]),
+            ("drained", node["drained"]),
+            ("offline", node["offline"]),
+        ]
+    )
+    if node["powered"] is not None:
+        pairs.append(("powered", node["powered"]))
+    pairs.append(("master_capable", node["master_capable"]))
+    pairs.append(("vm_capable", node["vm_capable"]))
+    if node["vm_capable"]:
+        pairs.append(("primary for instances", natural_sorted(node["pinst_list"])))
+        pairs.append(("secondary for instances", natural_sorted(node["sinst_list"])))
+    own = node["custom_ndparams"] or {}
+    pairs.append(("node parameters", tree.with_defaults(node["ndparams"] or {}, own)))
+    return pairs

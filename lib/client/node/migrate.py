@@ -1,0 +1,43 @@
+"""``migrate``: migrate all primary instances of a node."""
+
+from ganeti import errors
+from ganeti.cli import executor, jobs, questions
+from ganeti.cli.context import Context
+from ganeti.cli.migration import migration_mode
+from ganeti.cli.outcomes import report
+from ganeti.cli.text import natural_sorted
+from ganeti.constants import ecodes, exitcodes
+
+
+def run(ctx: Context) -> int:
+    """Migrate the primary instances of a node."""
+    opts, node = ctx.opts, ctx.args[0]
+    if opts.dst_node and opts.iallocator:
+        raise errors.OpPrereqError(
+            "--iallocator and --target-node exclude each other", ecodes.ECODE_INVAL
+        )
+    rows = ctx.call("QueryNodes", [node], ["name", "pinst_list"], False)
+    for name, instances in rows:
+        if not instances:
+            ctx.out(f"No primary instances on node {name}, exiting.")
+            return exitcodes.EXIT_SUCCESS
+        listed = ", ".join(natural_sorted(instances))
+        question = f"Migrate instance(s) {listed} from node {name}?"
+        if not opts.force and not questions.confirm(ctx, question):
+            return exitcodes.EXIT_CONFIRMATION
+    operation = jobs.op(
+        "OP_NODE_MIGRATE",
+        node_name=node,
+        mode=migration_mode(ctx),
+        target_node=opts.dst_node,
+        iallocator=opts.iallocator,
+        allow_runtime_changes=opts.allow_runtime_chgs,
+        ignore_ipolicy=opts.ignore_ipolicy,
+    )
+    outcomes = executor.run_with_jobs(ctx, operation)
+    return report(
+        ctx,
+        outcomes,
+        good="All instances migrated successfully.",
+        bad="There were {} errors during the node migration.",
+    )

@@ -1,0 +1,50 @@
+"""``modify``: change flags and parameters of a node."""
+
+from ganeti import errors
+from ganeti.cli import jobs, questions, states
+from ganeti.cli.context import Context
+from ganeti.constants import ecodes, exitcodes
+
+_PARAMETER_WIDTH = 5
+
+
+def run(ctx: Context) -> int:
+    """Change a node."""
+    opts = ctx.opts
+    changes = {
+        "master_candidate": opts.master_candidate,
+        "offline": opts.offline,
+        "drained": opts.drained,
+        "master_capable": opts.master_capable,
+        "vm_capable": opts.vm_capable,
+        "secondary_ip": opts.secondary_ip,
+        "ndparams": opts.ndparams,
+        "powered": opts.node_powered,
+        **states.state_parameters(opts),
+    }
+    if all(value is None for value in changes.values()):
+        raise errors.OpPrereqError(
+            "nothing to change: please give at least one parameter",
+            ecodes.ECODE_INVAL,
+        )
+    question = (
+        f"Node {ctx.args[0]} was offline: its instances may run elsewhere now, and its"
+        " data may be old. It should be re-added with 'gnt-node add --readd' instead."
+        " Do you want to set it online all the same?"
+    )
+    if (
+        opts.offline is False
+        and not opts.force
+        and not questions.confirm(ctx, question)
+    ):
+        return exitcodes.EXIT_FAILURE
+    operation = jobs.op(
+        "OP_NODE_SET_PARAMS",
+        node_name=ctx.args[0],
+        force=opts.force,
+        auto_promote=opts.auto_promote,
+        **changes,
+    )
+    result = jobs.submit_or_run(ctx, operation)
+    states.report_changes(ctx, f"node {ctx.args[0]}", result, width=_PARAMETER_WIDTH)
+    return exitcodes.EXIT_SUCCESS

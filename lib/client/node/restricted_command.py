@@ -1,0 +1,44 @@
+"""``restricted-command``: run an approved command on nodes."""
+
+from typing import Final
+
+from ganeti import errors
+from ganeti.cli import jobs
+from ganeti.cli.context import Context
+from ganeti.cli.nodes import online_nodes
+from ganeti.constants import ecodes, exitcodes
+
+_RULER: Final = "-" * 48
+
+
+def run(ctx: Context) -> int:
+    """Run an approved command on nodes; fail if it failed anywhere."""
+    opts = ctx.opts
+    command, *names = ctx.args
+    if not names and not opts.nodegroup:
+        raise errors.OpPrereqError(
+            "please name nodes or a node group", ecodes.ECODE_INVAL
+        )
+    nodes = [node["name"] for node in online_nodes(ctx, names, group=opts.nodegroup)]
+    if not nodes:
+        raise errors.OpPrereqError("no node is online", ecodes.ECODE_STATE)
+    operation = jobs.op(
+        "OP_RESTRICTED_COMMAND",
+        command=command,
+        nodes=nodes,
+        use_locking=opts.do_locking,
+    )
+    code = exitcodes.EXIT_SUCCESS
+    results = jobs.submit_or_run(ctx, operation)
+    for node, (success, text) in zip(nodes, results, strict=True):
+        ctx.out(_RULER)
+        if not success:
+            code = exitcodes.EXIT_FAILURE
+            ctx.out(text)
+        elif opts.show_machine_names:
+            for line in text.splitlines():
+                ctx.out(f"{node}: {line}")
+        else:
+            ctx.out(f"Node: {node}")
+            ctx.out(text)
+    return code

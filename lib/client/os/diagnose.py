@@ -1,0 +1,83 @@
+"""``diagnose``: how each node sees the operating systems."""
+
+from typing import Any, Final
+
+from ganeti.cli import listing
+from ganeti.cli.context import Context
+from ganeti.cli.text import natural_key
+from ganeti.client.os.names import diagnose
+from ganeti.constants import exitcodes
+
+_FIELDS: Final = ["name", "valid", "variants", "node_status", "hidden", "blacklisted"]
+_API_VARIANTS: Final = 15
+_API_PARAMETERS: Final = 20
+
+
+def run(ctx: Context) -> int:
+    """Show the state of every operating system on every node."""
+    found = diagnose(ctx, _FIELDS, generic=True)
+    names = dict(ctx.call("QueryNodes", [], ["uuid", "name"], False))
+    if ctx.opts.json:
+        listing.print_json(ctx, found)
+    code = exitcodes.EXIT_SUCCESS
+    for os in found:
+        valid = _report(ctx, os, names)
+        if not valid:
+            code = exitcodes.EXIT_FAILURE
+    return code
+
+
+def _report(ctx: Context, os: dict[str, Any], names: dict[str, str]) -> bool:
+    good: list[str] = []
+    bad: list[str] = []
+    statuses: dict[str, list[list[Any]]] = os["node_status"]
+    for uuid in sorted(statuses, key=lambda u: natural_key(str(names.get(u, u)))):
+        node = names.get(uuid, uuid)
+        copies = statuses[uuid]
+        status = _status(copies[0]) if copies else "OS not found"
+        line = f"  Node: {node}, status: {status}"
+        lines = good if copies and copies[0][1] else bad
+        lines.append(line)
+        lines += [
+            f"    [hidden] path: {copy[0]}, status: {_validity(copy)}"
+            for copy in copies[1:]
+        ]
+    valid = bool(os["valid"])
+    overall = "valid" if valid else "partial valid" if good else "invalid"
+    if ctx.opts.json:
+        return valid
+    flags = "".join(f" [{flag}]" for flag in ("hidden", "blacklisted") if os[flag])
+    ctx.out(f"OS: {os['name']} [global status: {overall}]{flags}")
+    if os["variants"]:
+        ctx.out(f"  Variants: [{', '.join(os['variants'])}]")
+    for line in (*good, *bad):
+        ctx.out(line)
+    ctx.out()
+    return valid
+
+
+def _validity(copy: list[Any]) -> str:
+    return "valid" if copy[1] else f"invalid - {copy[2]}"
+
+
+def _status(copy: list[Any]) -> str:
+    path, valid, _, variants, parameters, versions, trusted = copy
+    text = f"{_validity(copy)} (path: {path})"
+    if not valid:
+        return text
+    parts = [
+        f"API versions: {', '.join(map(str, versions))}"
+        if versions
+        else "no API versions declared"
+    ]
+    highest = max(versions, default=0)
+    if variants:
+        parts.append(f"variants: {', '.join(variants)}")
+    elif highest >= _API_VARIANTS:
+        parts.append("no variants")
+    if parameters:
+        parts.append(f"parameters: {', '.join(key for key, _ in parameters)}")
+    elif highest >= _API_PARAMETERS:
+        parts.append("no parameters")
+    parts.append("trusted" if trusted else "untrusted")
+    return text + "".join(f" [{part}]" for part in parts)

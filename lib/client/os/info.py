@@ -1,0 +1,76 @@
+"""``info``: what is known of operating systems."""
+
+from typing import Any, Final
+
+from ganeti.cli import listing, tree
+from ganeti.cli.context import Context
+from ganeti.client.os.names import diagnose
+
+_FIELDS: Final = [
+    "name",
+    "valid",
+    "variants",
+    "parameters",
+    "api_versions",
+    "blacklisted",
+    "hidden",
+    "os_hvp",
+    "osparams",
+    "trusted",
+]
+
+
+def run(ctx: Context) -> None:
+    """Show operating systems."""
+    found = {os["name"]: os for os in diagnose(ctx, _FIELDS, generic=True)}
+    wanted = ctx.args or list(found)
+    if ctx.opts.json:
+        listing.print_json(ctx, [found.get(name) for name in wanted])
+        return
+    for name in wanted:
+        if name in found:
+            _show(ctx, found[name])
+        else:
+            _show_cluster_only(ctx, name, found)
+        ctx.out()
+
+
+def _show(ctx: Context, os: dict[str, Any]) -> None:
+    ctx.out(f"{os['name']}:")
+    for key in ("valid", "hidden", "blacklisted"):
+        ctx.out(f"  - {key}: {os[key]}")
+    if os["valid"]:
+        _items(ctx, "API versions", os["api_versions"])
+        _items(ctx, "variants", os["variants"])
+        _items(ctx, "parameters", [f"{key}: {text}" for key, text in os["parameters"]])
+    ctx.out(f"  - trusted: {os['trusted']}")
+
+
+def _items(ctx: Context, title: str, items: list[Any] | None) -> None:
+    ctx.out(f"  - {title}:")
+    for item in items or ():
+        ctx.out(f"    - {item}")
+
+
+def _show_cluster_only(ctx: Context, name: str, found: dict[str, Any]) -> None:
+    """Show what the cluster holds for a name that no node knows."""
+    hvparams = _first(found, "os_hvp", name)
+    parameters = _first(found, "osparams", name)
+    if not hvparams and not parameters:
+        ctx.out(f"{name}: ")
+        return
+    pairs = tree.Pairs(
+        [
+            ("OS-specific hypervisor parameters", hvparams or {}),
+            ("OS parameters", parameters or {}),
+        ]
+    )
+    ctx.out(tree.render(tree.Pairs([(name, pairs)])))
+
+
+def _first(found: dict[str, Any], field: str, name: str) -> Any:
+    for os in found.values():
+        value = (os[field] or {}).get(name)
+        if value:
+            return value
+    return None

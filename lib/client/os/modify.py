@@ -1,0 +1,33 @@
+"""``modify``: parameters and visibility of an operating system."""
+
+from typing import Any
+
+from ganeti import errors
+from ganeti.cli import jobs, states
+from ganeti.cli.context import Context
+from ganeti.constants import ecodes
+
+
+def _listed(name: str, *, wanted: bool | None) -> list[list[Any]] | None:
+    return None if wanted is None else [["add" if wanted else "remove", name]]
+
+
+def run(ctx: Context) -> None:
+    """Change what the cluster keeps about an operating system."""
+    opts, name = ctx.opts, ctx.args[0]
+    hvparams = states.by_ident(opts.hvparams, "hypervisor")
+    changes = {
+        "os_hvp": {name: hvparams} if hvparams else None,
+        "osparams": {name: opts.osparams} if opts.osparams else None,
+        "osparams_private_cluster": (
+            {name: opts.osparams_private} if opts.osparams_private else None
+        ),
+        "hidden_os": _listed(name, wanted=opts.hidden),
+        "blacklisted_os": _listed(name, wanted=opts.blacklisted),
+    }
+    if not any(changes.values()):
+        raise errors.OpPrereqError(
+            "nothing to change: please give at least one parameter",
+            ecodes.ECODE_INVAL,
+        )
+    jobs.submit_or_run(ctx, jobs.op("OP_CLUSTER_SET_PARAMS", **changes))

@@ -1,0 +1,30 @@
+"""Names of operating systems, with variants."""
+
+from typing import Any
+
+from ganeti.cli import jobs
+from ganeti.cli.context import Context
+
+
+def diagnose(ctx: Context, fields: list[str], *, generic: bool) -> list[dict[str, Any]]:
+    """Return what nodes say of their OS definitions, as field -> value.
+
+    Args:
+        ctx: the command.
+        fields: of the resource ``os``.
+        generic: give the job the generic options.
+    """
+    operation = jobs.op("OP_OS_DIAGNOSE", output_fields=fields, names=[])
+    rows = jobs.run(ctx, operation, generic=generic)
+    return [dict(zip(fields, row, strict=True)) for row in rows]
+
+
+def with_variants(name: str, variants: list[str] | None) -> list[str]:
+    """Return the names that instances can have, such as ``deb+min``."""
+    return [f"{name}+{variant}" for variant in variants] if variants else [name]
+
+
+def usable_names(ctx: Context, *, generic: bool) -> list[str]:
+    """Return the names of all usable operating systems."""
+    found = diagnose(ctx, ["name", "variants"], generic=generic)
+    return [name for os in found for name in with_variants(os["name"], os["variants"])]

@@ -1,0 +1,27 @@
+"""OP_CLUSTER_CONFIG_QUERY: single values of the cluster."""
+
+from typing import Any
+
+from ganeti import opcodes, query
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.constants import query as words
+
+
+class ClusterConfigQuery(LogicalUnit[opcodes.ClusterConfigQuery]):
+    """Returns values in the order of the fields asked for."""
+
+    READS_ONLY = True
+
+    def check_arguments(self) -> None:
+        """Check the field names."""
+        known = query.RESOURCES[words.QR_CLUSTER].fields
+        unknown = sorted(set(self.op.output_fields) - set(known))
+        if unknown:
+            raise self.prereq(f"unknown fields: {', '.join(unknown)}")
+
+    def execute(self) -> list[Any]:
+        """Return the values."""
+        answer = query.query(
+            self.ctx.query_sources(), words.QR_CLUSTER, self.op.output_fields, None
+        )
+        return [value for _status, value in answer.data[0]]

@@ -1,0 +1,1 @@
+"""Logical units about OS definitions and external storage providers."""

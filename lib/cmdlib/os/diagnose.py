@@ -1,0 +1,75 @@
+"""OP_OS_DIAGNOSE and OP_EXT_STORAGE_DIAGNOSE: what the nodes have."""
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
+
+from ganeti import opcodes, query
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.constants import query as words
+
+D = TypeVar("D", opcodes.OsDiagnose, opcodes.ExtStorageDiagnose)
+
+#: Without its field asked for, a definition of such a value is not shown.
+_USUAL: Final = (("hidden", False), ("blacklisted", False), ("valid", True))
+
+
+class _Diagnose(LogicalUnit[D]):
+    """What both share."""
+
+    READS_ONLY = True
+
+    def _answer(self, what: str, qfilter: list[Any] | None) -> list[list[Any]]:
+        answer = query.query(
+            self.ctx.query_sources(), what, self.op.output_fields, qfilter
+        )
+        return [[value for _status, value in row] for row in answer.data]
+
+    def _check_fields(self, what: str) -> None:
+        known = query.RESOURCES[what].fields
+        unknown = sorted(set(self.op.output_fields) - set(known))
+        if unknown:
+            raise self.prereq(f"unknown fields: {', '.join(unknown)}")
+
+
+class OsDiagnose(_Diagnose[opcodes.OsDiagnose]):
+    """Lists OS definitions; those that cannot be used only when asked for."""
+
+    def check_arguments(self) -> None:
+        """Check the field names."""
+        self._check_fields(words.QR_OS)
+
+    def execute(self) -> list[list[Any]]:
+        """Return one row per definition, values in the order of the fields."""
+        return self._answer(
+            words.QR_OS, os_filter(self.op.names, self.op.output_fields)
+        )
+
+
+class ExtStorageDiagnose(_Diagnose[opcodes.ExtStorageDiagnose]):
+    """Lists external storage providers."""
+
+    def check_arguments(self) -> None:
+        """Check the field names."""
+        self._check_fields(words.QR_EXTSTORAGE)
+
+    def execute(self) -> list[list[Any]]:
+        """Return one row per provider, values in the order of the fields."""
+        return self._answer(words.QR_EXTSTORAGE, name_filter(self.op.names))
+
+
+def name_filter(names: Sequence[str]) -> list[Any] | None:
+    """Return the filter for names, None for all."""
+    if not names:
+        return None
+    return ["|", *(["==", "name", name] for name in names)]
+
+
+def os_filter(names: Sequence[str], fields: Sequence[str]) -> list[Any] | None:
+    """Return the filter for names and for definitions that can be used."""
+    parts = [item] if (item := name_filter(names)) else []
+    for field, wanted in _USUAL:
+        if field not in fields:
+            parts.append(["?", field] if wanted else ["!", ["?", field]])
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    return ["&", *parts]

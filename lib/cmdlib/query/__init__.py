@@ -1,0 +1,1 @@
+"""Logical units that answer questions through a job."""

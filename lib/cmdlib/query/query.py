@@ -1,0 +1,42 @@
+"""OP_QUERY and OP_QUERY_FIELDS: what LUXI cannot answer without a job."""
+
+from typing import Any, Final
+
+from ganeti import opcodes, qlang
+from ganeti import query as answers
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.constants import query as words
+
+#: Answered here; everything else is a LUXI query.
+OFFERED: Final = (words.QR_CLUSTER, words.QR_EXTSTORAGE, words.QR_OS)
+
+
+class Query(LogicalUnit[opcodes.Query]):
+    """Answers questions about the cluster, OS definitions and storage providers."""
+
+    READS_ONLY = True
+
+    def check_arguments(self) -> None:
+        """Check resource and filter."""
+        if self.op.what not in OFFERED:
+            raise self.prereq(
+                f"query of {self.op.what}: wanted one of {', '.join(OFFERED)} in a job;"
+                " the others are LUXI queries"
+            )
+        qlang.check(self.op.qfilter)
+
+    def execute(self) -> dict[str, Any]:
+        """Ask, and return the wire form of the answer."""
+        return answers.query(
+            self.ctx.query_sources(), self.op.what, self.op.fields, self.op.qfilter
+        ).to_dict()
+
+
+class QueryFields(LogicalUnit[opcodes.QueryFields]):
+    """Describes fields; those named, or all."""
+
+    READS_ONLY = True
+
+    def execute(self) -> dict[str, Any]:
+        """Return the wire form of the definitions."""
+        return {"fields": answers.describe(self.op.what, self.op.fields)}

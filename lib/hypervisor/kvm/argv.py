@@ -1,0 +1,271 @@
+"""The emulator's command line: a pure function of instance, parameters and facts.
+
+What depends on open files or on this very start (NICs, disks, acceleration, user,
+chroot, incoming migration) is added by `complete`. Specified in the hypervisor
+document, section 2.3.
+"""
+
+import dataclasses
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ganeti.hypervisor.kvm import devices, display
+from ganeti.hypervisor.kvm.files import Files
+from ganeti.hypervisor.kvm.runtime import Runtime
+from ganeti.objects.filled import InstanceX
+
+_USB_POINTERS: Final = ("mouse", "tablet")
+#: Sound cards by parameter word, as devices.
+_SOUND: Final = {
+    "hda": ("intel-hda", "hda-duplex,audiodev=snd0"),
+    "ac97": ("AC97,audiodev=snd0",),
+    "es1370": ("ES1370,audiodev=snd0",),
+    "sb16": ("sb16,audiodev=snd0",),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """What the node knows and the record does not.
+
+    Attributes:
+        machine: machine type to use when the parameters name none.
+        addresses: first address of each interface that display parameters name.
+    """
+
+    machine: str
+    addresses: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Extras:
+    """What one start adds to the kept command.
+
+    Attributes:
+        accel: acceleration, ``kvm`` or ``tcg``.
+        nics: for each NIC its arguments.
+        block_paths: paths among the disks' that are block devices.
+        user: name to run as, None to stay what the daemon is.
+        chroot: directory to be locked into, None for none.
+        incoming: address to receive a migration on, None for none.
+    """
+
+    accel: str
+    nics: Sequence[Sequence[str]] = ()
+    block_paths: frozenset[str] = frozenset()
+    user: str | None = None
+    chroot: str | None = None
+    incoming: str | None = None
+
+
+def build(instance: InstanceX, files: Files, facts: Facts) -> list[str]:
+    """Return the part of the command that is kept in the runtime file."""
+    hvp = instance.hvparams
+    parts = (
+        [hvp["kvm_path"]],
+        ["-name", instance.name],
+        _machine_size(instance),
+        ["-pidfile", files.pid],
+        _scsi_controller(instance),
+        ["-device", "virtio-balloon,id=balloon"],
+        ["-daemonize", "-D", files.log, "-no-user-config", "-nodefaults"],
+        _end_of_guest(hvp),
+        ["-machine", _machine(hvp, facts)],
+        _boot(hvp),
+        _media(hvp),
+        _kernel(hvp),
+        _memory_path(hvp),
+        ["-monitor", _socket(files, "monitor")],
+        _serial(hvp, files),
+        _usb(hvp),
+        display.arguments(instance, facts.addresses),
+        _sound(hvp),
+        ["-rtc", "base=localtime"] if hvp.get("use_localtime") else [],
+        ["-cpu", hvp["cpu_type"]] if hvp.get("cpu_type") else [],
+        _guest_agent(hvp, files),
+        ["-uuid", instance.uuid],
+        ["-qmp", _socket(files, "qmp"), "-qmp", _socket(files, "kvmd")],
+        shlex.split(hvp.get("kvm_extra") or ""),
+    )
+    return [arg for part in parts for arg in part]
+
+
+def _machine_size(instance: InstanceX) -> list[str]:
+    hvp = instance.hvparams
+    smp = str(instance.beparams["vcpus"])
+    for word in ("cores", "threads", "sockets"):
+        if hvp.get(f"cpu_{word}"):
+            smp += f",{word}={hvp[f'cpu_{word}']}"
+    return ["-m", str(instance.beparams["maxmem"]), "-smp", smp]
+
+
+def _cdrom_type(hvp: Mapping[str, Any]) -> str:
+    return hvp.get("cdrom_disk_type") or hvp.get("disk_type") or "paravirtual"
+
+
+def _scsi_controller(instance: InstanceX) -> list[str]:
+    hvp = instance.hvparams
+    kinds = [hvp.get("disk_type") or "paravirtual"]
+    if hvp.get("cdrom_image_path") or hvp.get("cdrom2_image_path"):
+        kinds.append(_cdrom_type(hvp))
+    if not devices.needs_scsi(kinds):
+        return []
+    return ["-device", f"{hvp['scsi_controller_type']},id=scsi"]
+
+
+def _end_of_guest(hvp: Mapping[str, Any]) -> list[str]:
+    """Say what a guest's own shutdown and reboot do to the emulator.
+
+    With ``user_shutdown`` the emulator stays, so that whoever looks next sees that
+    the guest, and nobody else, ended it; see `driver`.
+    """
+    found = []
+    if hvp.get("user_shutdown"):
+        found += ["-action", "shutdown=pause"]
+    if hvp.get("reboot_behavior") == "exit":
+        found.append("-no-reboot")
+    return found
+
+
+def _machine(hvp: Mapping[str, Any], facts: Facts) -> str:
+    name: str = hvp.get("machine_version") or facts.machine
+    return name if hvp.get("acpi", True) else f"{name},acpi=off"
+
+
+def _boot(hvp: Mapping[str, Any]) -> list[str]:
+    order = {"network": "n", "floppy": "a"}.get(hvp.get("boot_order", "disk"))
+    return ["-boot", f"order={order}"] if order and not hvp.get("kernel_path") else []
+
+
+def _media(hvp: Mapping[str, Any]) -> list[str]:
+    found = []
+    if floppy := hvp.get("floppy_image_path"):
+        found += ["-drive", f"if=floppy,format=raw,file={_escape(floppy)}"]
+    boot = hvp.get("boot_order") == "cdrom" and not hvp.get("kernel_path")
+    for number, key in enumerate(("cdrom_image_path", "cdrom2_image_path")):
+        if path := hvp.get(key):
+            found += _cdrom(number, path, _cdrom_type(hvp), boot=boot and number == 0)
+    return found
+
+
+def _cdrom(number: int, path: str, kind: str, *, boot: bool) -> list[str]:
+    name = f"cdrom{number}"
+    drive = f"if=none,id={name},media=cdrom,format=raw,readonly=on"
+    if devices.needs_scsi([kind]):
+        # The last targets, so that disks can count up from the first.
+        device = f"scsi-cd,bus={devices.SCSI_BUS},scsi-id={15 - number}"
+    elif kind == "paravirtual":
+        device = "virtio-blk-pci"
+    else:
+        device = f"ide-cd,bus=ide.1,unit={number}"
+    device += f",drive={name}" + (",bootindex=1" if boot else "")
+    return ["-drive", f"{drive},file={_escape(path)}", "-device", device]
+
+
+def _escape(path: str) -> str:
+    return path.replace(",", ",,")
+
+
+def _kernel(hvp: Mapping[str, Any]) -> list[str]:
+    if not hvp.get("kernel_path"):
+        return []
+    found = ["-kernel", hvp["kernel_path"]]
+    if hvp.get("initrd_path"):
+        found += ["-initrd", hvp["initrd_path"]]
+    words = [f"root={hvp['root_path']}"] if hvp.get("root_path") else []
+    words += [hvp["kernel_args"]] if hvp.get("kernel_args") else []
+    if hvp.get("serial_console"):
+        words.append(f"console=ttyS0,{hvp['serial_speed']}")
+    return [*found, "-append", " ".join(words)]
+
+
+def _memory_path(hvp: Mapping[str, Any]) -> list[str]:
+    path = hvp.get("mem_path")
+    return ["-mem-path", path, "-mem-prealloc"] if path else []
+
+
+def _socket(files: Files, kind: str) -> str:
+    return f"unix:{files.control(kind)},server=on,wait=off"
+
+
+def _serial(hvp: Mapping[str, Any], files: Files) -> list[str]:
+    if not hvp.get("serial_console"):
+        return ["-serial", "none"]
+    return ["-serial", _socket(files, "serial")]
+
+
+def _usb(hvp: Mapping[str, Any]) -> list[str]:
+    names = []
+    pointer = hvp.get("usb_mouse")
+    if pointer not in _USB_POINTERS and hvp.get("vnc_bind_address"):
+        pointer = "tablet"  # a relative pointer is of no use over VNC
+    if pointer:
+        names.append(f"usb-{pointer}")
+    words = (hvp.get("usb_devices") or "").split(",")
+    names += [_usb_device(word.strip()) for word in words if word.strip()]
+    found = ["-usb"] if names else []
+    for name in names:
+        found += ["-device", name]
+    return found
+
+
+def _usb_device(word: str) -> str:
+    kind, _, rest = word.partition(":")
+    if kind == "host":
+        vendor, _, product = rest.partition(":")
+        return f"usb-host,vendorid=0x{vendor},productid=0x{product}"
+    return f"usb-{kind}" if kind in {*_USB_POINTERS, "kbd"} else word
+
+
+def _sound(hvp: Mapping[str, Any]) -> list[str]:
+    cards = [word.strip() for word in (hvp.get("soundhw") or "").split(",")]
+    found = []
+    for card in filter(None, cards):
+        for device in _SOUND.get(card, (card,)):
+            found += ["-device", device]
+    return ["-audiodev", "none,id=snd0", *found] if found else []
+
+
+def _guest_agent(hvp: Mapping[str, Any], files: Files) -> list[str]:
+    if not hvp.get("use_guest_agent"):
+        return []
+    path = files.control("qga")
+    return [
+        *("-chardev", f"socket,path={path},server=on,wait=off,id=qga0"),
+        *("-device", "virtio-serial-pci,id=qga0"),
+        *("-device", "virtserialport,chardev=qga0,name=org.qemu.guest_agent.0"),
+    ]
+
+
+def complete(runtime: Runtime, extras: Extras) -> list[str]:
+    """Return the whole command of one start."""
+    found = [*runtime.argv, "-accel", extras.accel]
+    if extras.user:
+        found += ["-runas", extras.user]
+    if extras.chroot:
+        found += ["-chroot", extras.chroot]
+    for args in extras.nics:
+        found += args
+    if not extras.nics:
+        found += ["-net", "none"]
+    if extras.incoming:
+        found += ["-incoming", extras.incoming]
+    else:
+        found.append("-S")
+    return found + _disks(runtime, extras.block_paths)
+
+
+def _disks(runtime: Runtime, block_paths: frozenset[str]) -> list[str]:
+    hvp = runtime.hvparams
+    boot = hvp.get("boot_order", "disk") == "disk" and not hvp.get("kernel_path")
+    found = []
+    for index, (disk, path, _) in enumerate(runtime.disks):
+        found += devices.disk_args(
+            disk,
+            path,
+            hvp,
+            is_block=path in block_paths,
+            bootindex=1 if boot and index == 0 else None,
+        )
+    return found

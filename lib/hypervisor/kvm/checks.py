@@ -1,0 +1,140 @@
+"""Checks of KVM parameters that need more than one parameter, or this node."""
+
+import os
+import stat
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.constants import hypervisors as words
+from ganeti.hypervisor.base import Doors
+from ganeti.hypervisor.kvm import cpu, emulator
+
+#: Parameters that name a file on the node.
+_FILES: Final = (
+    "kvm_path",
+    "kernel_path",
+    "initrd_path",
+    "floppy_image_path",
+    "cdrom_image_path",
+    "cdrom2_image_path",
+    "vnc_password_file",
+    "spice_password_file",
+)
+_DIRECTORIES: Final = ("mem_path", "vnc_x509_path")
+_URL_PREFIXES: Final = ("http://", "https://", "ftp://", "ftps://", "tftp://")
+#: Needs ``spice_bind``.
+_SPICE_ONLY: Final = (
+    "spice_ip_version",
+    "spice_password_file",
+    "spice_image_compression",
+    "spice_jpeg_wan_compression",
+    "spice_zlib_glz_wan_compression",
+    "spice_streaming_video",
+    "spice_use_tls",
+)
+#: First emulator version with io_uring.
+_IO_URING_VERSION: Final = (5, 0)
+
+
+def check_combinations(hvp: Mapping[str, Any]) -> None:
+    """Refuse parameters that do not go together.
+
+    Raises:
+        HypervisorError: names them.
+    """
+    for is_wrong, text in (
+        (
+            hvp.get("vnc_bind_address") and hvp.get("spice_bind"),
+            "vnc_bind_address and spice_bind exclude each other",
+        ),
+        (
+            hvp.get("vnc_x509_verify") and not hvp.get("vnc_x509_path"),
+            "vnc_x509_verify needs vnc_x509_path",
+        ),
+        (
+            hvp.get("security_model") == "user" and not hvp.get("security_domain"),
+            "security_model user needs security_domain",
+        ),
+        (
+            hvp.get("security_model") != "user" and hvp.get("security_domain"),
+            "security_domain needs security_model user",
+        ),
+        (
+            hvp.get("boot_order") == "cdrom" and not hvp.get("cdrom_image_path"),
+            "boot_order cdrom needs cdrom_image_path",
+        ),
+        (
+            hvp.get("kernel_path") and not hvp.get("root_path"),
+            "kernel_path needs root_path",
+        ),
+        (
+            hvp.get("serial_console")
+            and hvp.get("serial_speed") not in words.VALID_SERIAL_SPEEDS,
+            f"serial_speed {hvp.get('serial_speed')}: no speed of a serial line",
+        ),
+        (
+            hvp.get("disk_aio") == "native" and hvp.get("disk_cache") != "none",
+            "disk_aio native needs disk_cache none",
+        ),
+        *(
+            (hvp.get(key) and not hvp.get("spice_bind"), f"{key} needs spice_bind")
+            for key in _SPICE_ONLY
+        ),
+    ):
+        if is_wrong:
+            raise errors.HypervisorError(f"hypervisor kvm: {text}")
+    _check_mask(hvp.get("cpu_mask") or "all")
+
+
+def _check_mask(mask: str) -> None:
+    try:
+        cpu.parse_mask(mask)
+    except errors.ParseError as err:
+        raise errors.HypervisorError(f"hypervisor kvm: {err}") from err
+
+
+def check_files(hvp: Mapping[str, Any]) -> None:
+    """Refuse files and directories that are not on this node.
+
+    Raises:
+        HypervisorError: names parameter and path.
+    """
+    for key in _FILES:
+        path = hvp.get(key)
+        if path and not path.startswith(_URL_PREFIXES):
+            _require(key, path, stat.S_ISREG, "file")
+    for key in _DIRECTORIES:
+        if path := hvp.get(key):
+            _require(key, path, stat.S_ISDIR, "directory")
+
+
+def _require(key: str, path: str, is_kind: Any, what: str) -> None:
+    try:
+        fits = is_kind(os.stat(path).st_mode)
+    except OSError:
+        fits = False
+    if not (path.startswith("/") and fits):
+        raise errors.HypervisorError(
+            f"hypervisor kvm: parameter {key}: wanted a {what} on this node, found none"
+            f" at {path}"
+        )
+
+
+def check_emulator(doors: Doors, hvp: Mapping[str, Any]) -> None:
+    """Refuse what this node's emulator cannot do.
+
+    Raises:
+        HypervisorError: names parameter and version.
+    """
+    found = emulator.version(doors, hvp["kvm_path"])
+    if hvp.get("disk_aio") == "io_uring" and found < _IO_URING_VERSION:
+        raise errors.HypervisorError(
+            "hypervisor kvm: disk_aio io_uring needs emulator 5.0, found"
+            f" {'.'.join(map(str, found))}"
+        )
+    machine = (hvp.get("machine_version") or "").split(",")[0]
+    if machine and machine not in emulator.machines(doors, hvp["kvm_path"]):
+        raise errors.HypervisorError(
+            f"hypervisor kvm: machine_version {machine}: unknown to {hvp['kvm_path']}"
+        )

@@ -1,0 +1,228 @@
+"""Disks and NICs of a guest: their ids, places and emulator arguments.
+
+Pure: records in, arguments out. ``hvinfo`` is a device's place, given at start or at
+hotplug and kept until it goes. Specified in the hypervisor document, 2.2 and 2.3.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ganeti import errors
+from ganeti.constants import hypervisors as words
+from ganeti.hypervisor.kvm.runtime import HvInfo, PluggedDisk, PluggedNic
+from ganeti.objects.filled import DiskX, NicX
+
+PCI_BUS: Final = "pci.0"
+SCSI_BUS: Final = "scsi.0"
+#: Targets on one SCSI bus.
+_SCSI_IDS: Final = 16
+_PARAVIRTUAL: Final = "paravirtual"
+#: Disk types that are devices of the SCSI bus, with their driver.
+_SCSI_DRIVERS: Final = {
+    "scsi": "scsi-hd",
+    "scsi-hd": "scsi-hd",
+    "scsi-cd": "scsi-cd",
+    "scsi-block": "scsi-block",
+    "scsi-generic": "scsi-generic",
+}
+#: NIC types that are not PCI devices.
+_ISA_NICS: Final = frozenset({"ne2k_isa"})
+#: Disk types that the machine type itself must offer; they have no address.
+_DRIVE_INTERFACES: Final = frozenset({"sd", "mtd", "pflash"})
+#: Cache mode: write cache seen by the guest, bypass of the host's cache, no flushes.
+_CACHE: Final = {
+    "none": (True, True, False),
+    "writeback": (True, False, False),
+    "default": (True, False, False),
+    "writethrough": (False, False, False),
+}
+#: Storage that other nodes write too: the host's cache would be stale.
+_SHARED_TYPES: Final = frozenset(
+    {"blockdev", "diskless", "ext", "gluster", "sharedfile"}
+)
+
+
+def device_id(kind: str, uuid: str) -> str:
+    """Return a device's id: kind and uuid without its last two groups."""
+    return f"{kind}-{'-'.join(uuid.split('-')[:3])}"
+
+
+def needs_scsi(disk_types: Iterable[str]) -> bool:
+    """Tell whether one of these disk types needs a SCSI controller."""
+    return any(kind in _SCSI_DRIVERS for kind in disk_types)
+
+
+class Places:
+    """Hands out places to devices, beside those that are taken.
+
+    Args:
+        taken: places of devices that are there.
+        reserved: PCI slots left for the emulator's own devices.
+    """
+
+    def __init__(self, taken: Iterable[HvInfo], reserved: int) -> None:
+        self._slots = set(range(reserved))
+        self._targets: set[int] = set()
+        self._ide = 0
+        for info in taken:
+            if "addr" in info:
+                self._slots.add(int(info["addr"], 16))
+            if "scsi-id" in info:
+                self._targets.add(info["scsi-id"])
+            if "unit" in info:
+                self._ide += 1
+
+    def for_disk(self, disk: DiskX, disk_type: str) -> HvInfo | None:
+        """Return a place for a disk, None for types without an address."""
+        if disk_type in _DRIVE_INTERFACES:
+            return None
+        info: HvInfo = {"id": device_id("disk", disk.uuid)}
+        if disk_type in _SCSI_DRIVERS:
+            target = _free(self._targets, _SCSI_IDS, "SCSI target")
+            return {
+                "driver": _SCSI_DRIVERS[disk_type],
+                **info,
+                "bus": SCSI_BUS,
+                "channel": 0,
+                "scsi-id": target,
+                "lun": 0,
+            }
+        if disk_type == "ide":
+            bus, unit = divmod(self._ide, 2)
+            self._ide += 1
+            return {"driver": "ide-hd", **info, "bus": f"ide.{bus}", "unit": unit}
+        return {"driver": "virtio-blk-pci", **info, **self._pci()}
+
+    def for_nic(self, nic: NicX, nic_type: str) -> HvInfo:
+        """Return a place for a NIC."""
+        driver = "virtio-net-pci" if nic_type == _PARAVIRTUAL else nic_type
+        info: HvInfo = {"driver": driver, "id": device_id("nic", nic.uuid)}
+        return info if nic_type in _ISA_NICS else info | self._pci()
+
+    def _pci(self) -> HvInfo:
+        slot = _free(self._slots, words.QEMU_PCI_SLOTS, "PCI slot")
+        return {"bus": PCI_BUS, "addr": hex(slot)}
+
+
+def _free(taken: set[int], count: int, what: str) -> int:
+    for number in range(count):
+        if number not in taken:
+            taken.add(number)
+            return number
+    raise errors.HotplugError(f"no free {what}: all {count} are taken")
+
+
+def blockdev(
+    disk: PluggedDisk, path: str, hvparams: Mapping[str, Any], *, is_block: bool
+) -> dict[str, Any]:
+    """Return the block node of a disk, as ``blockdev-add`` takes it."""
+    _, direct, no_flush = _cache(disk, hvparams)
+    aio = hvparams.get("disk_aio") or "threads"
+    node: dict[str, Any] = {
+        "driver": "raw",
+        "node-name": device_id("disk", disk.uuid),
+        "read-only": disk.mode == "ro",
+        "discard": hvparams.get("disk_discard") or "ignore",
+        "cache": {"direct": direct, "no-flush": no_flush},
+        "file": {
+            "driver": "host_device" if is_block else "file",
+            "filename": path,
+            "aio": aio,
+            "cache": {"direct": direct, "no-flush": no_flush},
+        },
+    }
+    return node
+
+
+def _cache(disk: DiskX, hvparams: Mapping[str, Any]) -> tuple[bool, bool, bool]:
+    # A file that several nodes see is written through the file system's own rules;
+    # only raw shared devices lack them, but the documented mode is one for all.
+    if disk.dev_type in _SHARED_TYPES:
+        return _CACHE["none"]
+    return _CACHE[hvparams.get("disk_cache") or "default"]
+
+
+def disk_device(
+    disk: PluggedDisk, hvparams: Mapping[str, Any], *, bootindex: int | None = None
+) -> dict[str, Any]:
+    """Return the device of a disk, as ``device_add`` takes it."""
+    if disk.hvinfo is None:
+        raise errors.HotplugError(f"disk {disk.uuid}: has no place of its own")
+    device = {**disk.hvinfo, "drive": device_id("disk", disk.uuid)}
+    if device["driver"] in {"virtio-blk-pci", "scsi-hd", "ide-hd"}:
+        device["write-cache"] = "on" if _cache(disk, hvparams)[0] else "off"
+    if bootindex is not None:
+        device["bootindex"] = bootindex
+    return device
+
+
+def disk_args(
+    disk: PluggedDisk,
+    path: str,
+    hvparams: Mapping[str, Any],
+    *,
+    is_block: bool,
+    bootindex: int | None = None,
+) -> list[str]:
+    """Return the arguments of one disk."""
+    kind = hvparams.get("disk_type") or _PARAVIRTUAL
+    if disk.hvinfo is None:
+        readonly = ",readonly=on" if disk.mode == "ro" else ""
+        escaped = path.replace(",", ",,")
+        return ["-drive", f"if={kind},format=raw,file={escaped}{readonly}"]
+    node = blockdev(disk, path, hvparams, is_block=is_block)
+    device = disk_device(disk, hvparams, bootindex=bootindex)
+    return ["-blockdev", _json(node), "-device", _plain(device)]
+
+
+def nic_device(
+    nic: PluggedNic, hvparams: Mapping[str, Any], *, queues: int = 1
+) -> dict[str, Any]:
+    """Return the device of a NIC, as ``device_add`` takes it."""
+    if nic.hvinfo is None:
+        raise errors.HotplugError(f"NIC {nic.uuid}: has no place of its own")
+    device = {
+        **nic.hvinfo,
+        "netdev": device_id("nic", nic.uuid),
+        "mac": nic.mac,
+    }
+    if queues > 1:
+        # One interrupt vector for each direction of a queue, one for changes, one
+        # for the control queue.
+        device |= {"mq": "on", "vectors": 2 * queues + 2}
+    if "network" in str(hvparams.get("boot_order", "")).split(","):
+        device["bootindex"] = 1
+    return device
+
+
+def nic_args(
+    nic: PluggedNic,
+    hvparams: Mapping[str, Any],
+    *,
+    tap_fds: Sequence[int],
+    vhost_fds: Sequence[int] = (),
+) -> list[str]:
+    """Return the arguments of one NIC whose tap and vhost devices are open."""
+    netdev = f"type=tap,id={device_id('nic', nic.uuid)},{_fds('fd', tap_fds)}"
+    if vhost_fds:
+        netdev += f",vhost=on,{_fds('vhostfd', vhost_fds)}"
+    device = nic_device(nic, hvparams, queues=len(tap_fds))
+    return ["-netdev", netdev, "-device", _plain(device)]
+
+
+def _fds(key: str, fds: Sequence[int]) -> str:
+    if len(fds) == 1:
+        return f"{key}={fds[0]}"
+    return f"{key}s={':'.join(map(str, fds))}"
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _plain(device: Mapping[str, Any]) -> str:
+    """Return a device in the emulator's comma form, driver first."""
+    rest = [f"{key}={value}" for key, value in device.items() if key != "driver"]
+    return ",".join([device["driver"], *rest])

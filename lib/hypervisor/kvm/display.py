@@ -1,0 +1,122 @@
+"""VNC and SPICE arguments of a guest. Pure; addresses of interfaces are given."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.constants import hypervisors as words
+from ganeti.objects.filled import InstanceX
+
+_WILDCARDS: Final = frozenset({"0.0.0.0", "::"})
+#: SPICE options that are passed on when set: parameter, option.
+_SPICE_OPTIONS: Final = (
+    ("spice_image_compression", "image-compression"),
+    ("spice_jpeg_wan_compression", "jpeg-wan-compression"),
+    ("spice_zlib_glz_wan_compression", "zlib-glz-wan-compression"),
+    ("spice_streaming_video", "streaming-video"),
+)
+
+
+def bound_interface(hvparams: Mapping[str, Any]) -> str | None:
+    """Return the display parameter that may name an interface, None if it cannot."""
+    value = hvparams.get("vnc_bind_address") or hvparams.get("spice_bind") or ""
+    is_address = ":" in value or value.replace(".", "").isdigit()
+    return value if value and not value.startswith("/") and not is_address else None
+
+
+def arguments(instance: InstanceX, addresses: Mapping[str, str]) -> list[str]:
+    """Return the display arguments of a guest.
+
+    Args:
+        instance: its record.
+        addresses: first address of the interface that `bound_interface` names.
+
+    Raises:
+        HypervisorError: VNC and SPICE are both asked for, or there is no port.
+    """
+    hvp = instance.hvparams
+    keymap = ["-k", hvp["keymap"]] if hvp.get("keymap") else []
+    if hvp.get("vnc_bind_address") and hvp.get("spice_bind"):
+        raise errors.HypervisorError(
+            f"instance {instance.name}: vnc_bind_address and spice_bind exclude each"
+            " other"
+        )
+    if hvp.get("vnc_bind_address"):
+        return _vnc(instance, addresses) + _vga(hvp, "std") + keymap
+    if hvp.get("spice_bind"):
+        return _spice(instance, addresses) + _vga(hvp, "qxl") + keymap
+    return ["-display", "none", *_vga(hvp, None), *keymap]
+
+
+def _vga(hvp: Mapping[str, Any], default: str | None) -> list[str]:
+    name = hvp.get("vga") or default
+    return ["-vga", name] if name else []
+
+
+def _port(instance: InstanceX) -> int:
+    if instance.network_port is None:
+        raise errors.HypervisorError(
+            f"instance {instance.name}: a display needs a network port, it has none"
+        )
+    return instance.network_port
+
+
+def _vnc(instance: InstanceX, addresses: Mapping[str, str]) -> list[str]:
+    hvp = instance.hvparams
+    bind: str = hvp["vnc_bind_address"]
+    if bind.startswith("/"):
+        where = f"unix:{bind}/{instance.name}.vnc"
+    else:
+        address = addresses.get(bind, bind)
+        shown = "" if address in _WILDCARDS else address
+        where = f"{_bracketed(shown)}:{_port(instance) - words.VNC_BASE_PORT}"
+    found: list[str] = []
+    if hvp.get("vnc_tls"):
+        found, option = _vnc_tls(hvp)
+        where += option
+    if hvp.get("vnc_password_file"):
+        where += ",password=on"
+    return [*found, "-vnc", where]
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def _vnc_tls(hvp: Mapping[str, Any]) -> tuple[list[str], str]:
+    if path := hvp.get("vnc_x509_path"):
+        verify = "yes" if hvp.get("vnc_x509_verify") else "no"
+        creds = f"tls-creds-x509,id=vnctls0,dir={path},endpoint=server"
+        creds += f",verify-peer={verify}"
+    else:
+        creds = "tls-creds-anon,id=vnctls0,endpoint=server"
+    return ["-object", creds], ",tls-creds=vnctls0"
+
+
+def _spice(instance: InstanceX, addresses: Mapping[str, str]) -> list[str]:
+    hvp = instance.hvparams
+    address = addresses.get(hvp["spice_bind"], hvp["spice_bind"])
+    port = "tls-port" if hvp.get("spice_use_tls") else "port"
+    options = [f"addr={address}", f"{port}={_port(instance)}"]
+    if hvp.get("spice_use_tls"):
+        options.append(f"tls-ciphers={hvp['spice_tls_ciphers']}")
+    if not hvp.get("spice_password_file"):
+        options.append("disable-ticketing=on")
+    if version := hvp.get("spice_ip_version"):
+        options.append(f"ipv{version}=on")
+    options += [f"{word}={hvp[key]}" for key, word in _SPICE_OPTIONS if hvp.get(key)]
+    if not hvp.get("spice_playback_compression", True):
+        options.append("playback-compression=off")
+    agent = hvp.get("spice_use_vdagent", True)
+    options.append(f"agent-mouse={'on' if agent else 'off'}")
+    found = ["-spice", ",".join(options)]
+    if agent:
+        found += [
+            *("-device", "virtio-serial-pci,id=spice"),
+            *("-chardev", "spicevmc,id=spicechannel0,name=vdagent"),
+            *(
+                "-device",
+                "virtserialport,chardev=spicechannel0,name=com.redhat.spice.0",
+            ),
+        ]
+    return found

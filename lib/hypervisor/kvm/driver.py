@@ -1,0 +1,351 @@
+"""The KVM driver: what `ganeti.hypervisor.base` asks for, with QEMU.
+
+There is no helper daemon for the question who ended a guest: with ``user_shutdown``
+a guest that shuts down leaves its emulator waiting, and whoever looks next notes the
+fact in a marker file and lets the emulator go. A stop by the cluster tells the emulator
+first to end with its guest.
+"""
+
+import contextlib
+import itertools
+import os
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import pyroute2
+
+from ganeti import errors
+from ganeti.hypervisor.base import (
+    MIB,
+    AttachedDisk,
+    Hypervisor,
+    InstanceInfo,
+    MigrationStatus,
+    State,
+)
+from ganeti.hypervisor.kvm import (
+    argv,
+    checks,
+    devices,
+    display,
+    emulator,
+    files,
+    hotplug,
+    launch,
+    migrate,
+    runtime,
+)
+from ganeti.hypervisor.kvm.files import Files
+from ganeti.hypervisor.kvm.qmp import Qmp
+from ganeti.objects.filled import DiskX, InstanceX, NicX
+
+#: Seconds for an emulator to end after ``quit``.
+_QUIT_WAIT_S = 5.0
+
+
+class KvmHypervisor(Hypervisor):
+    """Guests under QEMU, accelerated where the node can."""
+
+    name: ClassVar[str] = "kvm"
+    can_hotplug: ClassVar[bool] = True
+
+    def _files(self, name: str) -> Files:
+        return Files(self._doors.paths, name)
+
+    def _alive(self, name: str) -> Files:
+        """Return a running guest's files; raise HypervisorError if it does not run."""
+        guest = self._files(name)
+        if guest.alive_pid() is None:
+            raise errors.HypervisorError(f"instance {name}: not running")
+        return guest
+
+    # Start and end
+    def start(
+        self, instance: InstanceX, disks: Sequence[AttachedDisk], *, paused: bool
+    ) -> None:
+        """Start a guest."""
+        guest = self._files(instance.name)
+        if guest.alive_pid() is not None:
+            raise errors.HypervisorError(f"instance {instance.name}: already running")
+        guest.remove_leftovers()
+        guest.make_directories()
+        plan = self._plan(instance, disks, guest)
+        runtime.save(guest, plan)
+        try:
+            launch.launch(self._doors, instance, plan, launch.Launch(paused=paused))
+        except errors.GenericError:
+            guest.remove_leftovers()
+            raise
+
+    def _plan(
+        self, instance: InstanceX, disks: Sequence[AttachedDisk], guest: Files
+    ) -> runtime.Runtime:
+        hvp = instance.hvparams
+        checks.check_combinations(hvp)
+        machine = hvp.get("machine_version") or emulator.default_machine(
+            self._doors, hvp["kvm_path"]
+        )
+        facts = argv.Facts(machine, _interface_addresses(hvp))
+        places = devices.Places((), int(hvp.get("kvm_pci_reservations") or 0))
+        disk_type = hvp.get("disk_type") or "paravirtual"
+        nic_type = hvp.get("nic_type") or "paravirtual"
+        return runtime.Runtime(
+            argv=tuple(argv.build(instance, guest, facts)),
+            nics=tuple(
+                runtime.plugged_nic(nic, places.for_nic(nic, nic_type))
+                for nic in instance.nics
+            ),
+            hvparams=dict(hvp),
+            disks=tuple(
+                (
+                    runtime.plugged_disk(disk, places.for_disk(disk, disk_type)),
+                    path,
+                    uri,
+                )
+                for disk, path, uri in disks
+            ),
+        )
+
+    def stop(
+        self,
+        name: str,
+        *,
+        hvparams: Mapping[str, Any],
+        force: bool,
+        retry: bool = False,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Press the guest's power button, or end its emulator when forced."""
+        del retry, timeout_s
+        guest = self._files(name)
+        if guest.alive_pid() is None:
+            raise errors.HypervisorError(f"instance {name}: not running")
+        if force or not hvparams.get("acpi", True):
+            files.end_process(self._doors, guest)
+            return
+        with Qmp(guest.control("qmp"), name) as qmp:
+            if qmp.execute("query-status")["status"] == "shutdown":
+                qmp.execute("quit")
+                return
+            qmp.execute("set-action", {"shutdown": "poweroff"})
+            qmp.execute("system_powerdown")
+
+    def cleanup(self, name: str) -> None:
+        """Remove what a guest that is gone left behind."""
+        guest = self._files(name)
+        if guest.alive_pid() is not None:
+            raise errors.HypervisorError(
+                f"instance {name}: cannot clean up, it is running"
+            )
+        guest.remove_leftovers()
+
+    def reboot(self, instance: InstanceX) -> None:
+        """Start the guest anew with what it was started with."""
+        guest = self._alive(instance.name)
+        plan = runtime.load(guest)
+        files.end_process(self._doors, guest)
+        guest.remove_leftovers()
+        guest.make_directories()
+        runtime.save(guest, plan)
+        launch.launch(self._doors, instance, plan, launch.Launch())
+
+    # Look
+    def list_names(self, hvparams: Mapping[str, Any] | None = None) -> list[str]:
+        """Return guests that run or have shut themselves down, sorted."""
+        del hvparams
+        found = []
+        for name in files.known_names(self._doors.paths):
+            guest = self._files(name)
+            if guest.alive_pid() is not None or os.path.exists(guest.shutdown_marker):
+                found.append(name)
+        return found
+
+    def info(
+        self, name: str, hvparams: Mapping[str, Any] | None = None
+    ) -> InstanceInfo | None:
+        """Return one guest, None if it is not here."""
+        del hvparams
+        guest = self._files(name)
+        pid = guest.alive_pid()
+        if pid is None:
+            if os.path.exists(guest.shutdown_marker):
+                return InstanceInfo(name, "-1", 0, 0, State.SHUTDOWN, 0.0)
+            return None
+        memory, vcpus = _configured_size(files.command_line(pid))
+        with (
+            contextlib.suppress(errors.HypervisorError),
+            Qmp(guest.control("kvmd"), name) as qmp,
+        ):
+            if qmp.execute("query-status")["status"] == "shutdown":
+                self._note_user_shutdown(guest, qmp)
+                return InstanceInfo(name, "-1", 0, 0, State.SHUTDOWN, 0.0)
+            memory = qmp.execute("query-balloon")["actual"] // MIB
+        used = files.cpu_time_s(pid)
+        return InstanceInfo(name, str(pid), memory, vcpus, State.RUNNING, used)
+
+    def _note_user_shutdown(self, guest: Files, qmp: Qmp) -> None:
+        with open(guest.shutdown_marker, "w", encoding="ascii"):
+            qmp.execute("quit")
+        files.wait_gone(self._doors, guest, _QUIT_WAIT_S)
+
+    def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return this node's figures; memory of guests is not the node's own."""
+        found = super().node_info(hvparams)
+        pids = (self._files(name).alive_pid() for name in self.list_names())
+        guests = sum(_resident_mib(pid) for pid in pids if pid is not None)
+        found["memory_dom0"] = max(0, found["memory_dom0"] - guests)
+        binary = (hvparams or {}).get("kvm_path")
+        if binary:
+            with contextlib.suppress(errors.HypervisorError):
+                numbers = emulator.version(self._doors, binary)
+                found["hv_version"] = list(numbers)
+        return found
+
+    def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
+        """Return why guests cannot run here, None if they can."""
+        binary = (hvparams or {}).get("kvm_path") or "/usr/bin/kvm"
+        if not os.access(binary, os.X_OK):
+            return f"emulator {binary}: not found or not executable"
+        try:
+            emulator.version(self._doors, binary)
+        except errors.HypervisorError as err:
+            return str(err)
+        return None
+
+    def validate(self, hvparams: Mapping[str, Any]) -> None:
+        """Check parameters against this node."""
+        super().validate(hvparams)
+        checks.check_combinations(hvparams)
+        checks.check_files(hvparams)
+        checks.check_emulator(self._doors, hvparams)
+
+    # Change
+    def balloon(self, instance: InstanceX, memory_mib: int) -> None:
+        """Ask the guest to give memory back or to use more."""
+        guest = self._alive(instance.name)
+        with Qmp(guest.control("qmp"), instance.name) as qmp:
+            qmp.execute("balloon", {"value": memory_mib * MIB})
+
+    def resize_disk(self, instance: InstanceX, disk: DiskX, size_bytes: int) -> None:
+        """Tell the guest the new size of a disk."""
+        guest = self._alive(instance.name)
+        with Qmp(guest.control("qmp"), instance.name) as qmp:
+            name = devices.device_id("disk", disk.uuid)
+            qmp.execute("block_resize", {"node-name": name, "size": size_bytes})
+
+    def hotplug_check(self, instance: InstanceX) -> None:
+        """Refuse unless the guest runs and was started with places we know."""
+        hotplug.check(self._alive(instance.name))
+
+    def hot_add(
+        self, instance: InstanceX, device: DiskX | NicX, extra: Any, seq: int
+    ) -> None:
+        """Add a device to a running guest."""
+        guest = self._alive(instance.name)
+        hotplug.check(guest)
+        if isinstance(device, DiskX):
+            path, uri = (*extra, None)[:2]
+            hotplug.add_disk(guest, AttachedDisk(device, path, uri))
+        else:
+            hotplug.add_nic(self._doors, guest, instance, device, seq)
+
+    def hot_remove(self, instance: InstanceX, device: DiskX | NicX) -> None:
+        """Take a device from a running guest."""
+        guest = self._alive(instance.name)
+        hotplug.check(guest)
+        if isinstance(device, DiskX):
+            hotplug.remove_disk(guest, device)
+        else:
+            hotplug.remove_nic(guest, device)
+
+    def hot_modify(self, instance: InstanceX, device: NicX, seq: int) -> None:
+        """Replace a NIC of a running guest."""
+        self.hot_remove(instance, device)
+        self.hot_add(instance, device, None, seq)
+
+    # Migration
+    def migration_info(self, instance: InstanceX) -> str:
+        """Return the runtime, in the form for other nodes."""
+        guest = self._alive(instance.name)
+        return runtime.export(guest, runtime.load(guest))
+
+    def accept(
+        self,
+        instance: InstanceX,
+        info: str,
+        target: str,
+        disks: Sequence[AttachedDisk],
+    ) -> None:
+        """Start an emulator that waits for the guest."""
+        guest = self._files(instance.name)
+        migrate.accept(self._doors, guest, instance, info, (target, tuple(disks)))
+
+    def migrate(
+        self, instance: InstanceX, target: str, *, cluster_name: str, live: bool
+    ) -> None:
+        """Begin to send a guest in the background."""
+        del cluster_name
+        migrate.begin(self._alive(instance.name), target, live=live)
+
+    def migration_status(self, instance: InstanceX) -> MigrationStatus:
+        """Return how the sending of a guest goes."""
+        return migrate.status(self._doors, self._files(instance.name))
+
+    def finalize_source(
+        self, instance: InstanceX, *, success: bool, live: bool
+    ) -> None:
+        """End the emulator that the guest has left, or go on with it."""
+        del live
+        migrate.finalize_source(
+            self._doors, self._files(instance.name), success=success
+        )
+
+    def finalize_destination(
+        self, instance: InstanceX, info: str, *, success: bool
+    ) -> None:
+        """Adopt the guest that has arrived, or end the waiting emulator."""
+        guest = self._files(instance.name)
+        migrate.finalize_destination(
+            self._doors, guest, instance, info, success=success
+        )
+
+
+def _configured_size(args: Sequence[str]) -> tuple[int, int]:
+    """Return memory in MiB and virtual processors from a command line."""
+    memory, vcpus = 0, 1
+    for word, value in itertools.pairwise(args):
+        if word == "-m" and value.isdigit():
+            memory = int(value)
+        elif word == "-smp" and (found := re.match(r"\d+", value)):
+            vcpus = int(found.group())
+    return memory, vcpus
+
+
+def _resident_mib(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as src:
+            pages = int(src.read().split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE") // MIB
+
+
+def _interface_addresses(hvp: Mapping[str, Any]) -> dict[str, str]:
+    """Return the first address of the interface that a display is bound to."""
+    name = display.bound_interface(hvp)
+    if name is None:
+        return {}
+    families = {4: (socket.AF_INET,), 6: (socket.AF_INET6,)}.get(
+        hvp.get("spice_ip_version") or 0, (socket.AF_INET, socket.AF_INET6)
+    )
+    try:
+        index = socket.if_nametoindex(name)
+    except OSError as err:
+        raise errors.HypervisorError(f"display: no interface {name}") from err
+    with pyroute2.IPRoute() as ip:
+        for family in families:
+            for row in ip.get_addr(index=index, family=family):
+                return {name: str(row.get_attr("IFA_ADDRESS"))}
+    raise errors.HypervisorError(f"display: interface {name} has no address")

@@ -1,0 +1,147 @@
+"""Facts about the emulator binary and the processors: version, machine, acceleration.
+
+Whether hardware acceleration works is proven, not assumed: a guest of one sector has
+to count to the end without being slower than under plain emulation. There are machines
+where ``/dev/kvm`` opens and each instruction takes ages. The verdict holds until the
+next boot of the node.
+"""
+
+import contextlib
+import os
+import re
+import tempfile
+from typing import Any, Final
+
+from ganeti import errors, serializer
+from ganeti.hypervisor.base import Doors
+from ganeti.hypervisor.kvm.files import root_dir
+from ganeti.utils import files as file_utils
+
+#: Seconds that an emulated probe guest gets; it needs a fraction of one.
+_PROBE_TIMEOUT_S: Final = 20.0
+#: An accelerated one gets at least this long, and a multiple of what emulation took.
+_PROBE_MIN_S: Final = 1.0
+_PROBE_FACTOR: Final = 3.0
+#: Boot sector: ``mov ecx, 1 << 24``; ``dec ecx``; ``jnz`` back; then ``mov al, 0x2a``;
+#: ``out 0xf4, al``; ``hlt``; ``jmp`` to the halt. The device at port 0xf4 ends the
+#: emulator with exit code 2 * 0x2a + 1.
+_PROBE_CODE: Final = (
+    b"\x66\xb9\x00\x00\x00\x01\x66\x49\x75\xfc\xb0\x2a\xe6\xf4\xf4\xeb\xfd"
+)
+_PROBE_EXIT: Final = 85
+_KVM_DEVICE: Final = "/dev/kvm"
+
+
+def version(doors: Doors, binary: str) -> tuple[int, ...]:
+    """Return the emulator's version.
+
+    Raises:
+        HypervisorError: it cannot be run or says nothing we know.
+    """
+    text = _run(doors, binary, "--version")
+    found = re.search(r"version (\d+)\.(\d+)(?:\.(\d+))?", text)
+    if found is None:
+        raise errors.HypervisorError(f"{binary}: no version in {text[:80]!r}")
+    return tuple(int(part) for part in found.groups() if part is not None)
+
+
+def default_machine(doors: Doors, binary: str) -> str:
+    """Return the machine type that the emulator uses by default.
+
+    Raises:
+        HypervisorError: it names none.
+    """
+    text = _run(doors, binary, "-machine", "help")
+    found = re.search(r"^(\S+)\s.*\(default\)", text, re.MULTILINE)
+    if found is None:
+        raise errors.HypervisorError(f"{binary}: names no default machine type")
+    return found.group(1)
+
+
+def machines(doors: Doors, binary: str) -> frozenset[str]:
+    """Return all machine types of the emulator.
+
+    Raises:
+        HypervisorError: it cannot be run.
+    """
+    lines = _run(doors, binary, "-machine", "help").splitlines()[1:]
+    return frozenset(line.split()[0] for line in lines if line.split())
+
+
+def _run(doors: Doors, binary: str, *args: str) -> str:
+    try:
+        result = doors.process.run([binary, *args], timeout_s=30)
+    except errors.CommandError as err:
+        raise errors.HypervisorError(str(err)) from err
+    if result.failed:
+        raise errors.HypervisorError(
+            f"{binary} {' '.join(args)}: {result.reason}: {result.output.strip()[:200]}"
+        )
+    return result.output
+
+
+def acceleration(doors: Doors, binary: str, flag: str) -> str:
+    """Return ``kvm`` or ``tcg``.
+
+    Args:
+        doors: this node.
+        binary: the emulator.
+        flag: hvparam ``kvm_flag``: enabled, disabled, or empty to find out.
+    """
+    if flag == "enabled":
+        return "kvm"
+    if flag == "disabled":
+        return "tcg"
+    return "kvm" if _kvm_works(doors, binary) else "tcg"
+
+
+def _kvm_works(doors: Doors, binary: str) -> bool:
+    if not os.access(_KVM_DEVICE, os.R_OK | os.W_OK):
+        return False
+    verdict_file = f"{root_dir(doors.paths)}/acceleration"
+    this_boot = _boot_id()
+    with contextlib.suppress(OSError, errors.ParseError):
+        with open(verdict_file, "rb") as src:
+            known: Any = serializer.load(src.read())
+        if known.get("boot") == this_boot and known.get("binary") == binary:
+            return bool(known["works"])
+    works = _is_faster(doors, binary)
+    os.makedirs(os.path.dirname(verdict_file), mode=0o750, exist_ok=True)
+    record = {"boot": this_boot, "binary": binary, "works": works}
+    file_utils.write_file(verdict_file, serializer.dump(record), mode=0o644)
+    return works
+
+
+def _boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as src:
+        return src.read().strip()
+
+
+def _is_faster(doors: Doors, binary: str) -> bool:
+    """Tell whether an accelerated guest keeps up with an emulated one."""
+    emulated_s = probe(doors, binary, "tcg", _PROBE_TIMEOUT_S)
+    if emulated_s is None:
+        return probe(doors, binary, "kvm", _PROBE_TIMEOUT_S) is not None
+    limit_s = max(_PROBE_MIN_S, _PROBE_FACTOR * emulated_s)
+    return probe(doors, binary, "kvm", limit_s) is not None
+
+
+def probe(doors: Doors, binary: str, accel: str, limit_s: float) -> float | None:
+    """Run a guest of one sector; return its seconds, None if it did not end in time."""
+    begin = doors.clock.monotonic()
+    with tempfile.NamedTemporaryFile(prefix="ganeti-probe-") as image:
+        image.write(_PROBE_CODE.ljust(510, b"\0") + b"\x55\xaa")
+        image.flush()
+        argv = [
+            *(binary, "-accel", accel, "-m", "16", "-display", "none"),
+            *("-nodefaults", "-no-user-config", "-net", "none"),
+            *("-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"),
+            *("-drive", f"if=ide,format=raw,file={image.name}"),
+        ]
+        try:
+            result = doors.process.run(argv, timeout_s=limit_s)
+        except errors.CommandError:
+            return None
+    if result.code != _PROBE_EXIT:
+        return None
+    return doors.clock.monotonic() - begin

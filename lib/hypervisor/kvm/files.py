@@ -1,0 +1,204 @@
+"""Where a node keeps what belongs to its KVM guests, and who is alive.
+
+Layout below ``<run dir>/kvm-hypervisor``; specified in the hypervisor document,
+section 2.1. Nothing here talks to a guest.
+"""
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import signal
+
+from ganeti import errors, pathutils
+from ganeti.hypervisor.base import Doors, check_instance_name
+
+#: How long an ended emulator may take to disappear.
+_KILL_WAIT_S = 5.0
+_POLL_S = 0.05
+#: From unix(7): sun_path has 108 bytes, one of them ends it.
+_SOCKET_PATH_MAX = 107
+
+
+@dataclasses.dataclass(frozen=True)
+class Files:
+    """Paths of one guest's files on one node."""
+
+    paths: pathutils.Paths
+    name: str
+
+    def __post_init__(self) -> None:
+        """Refuse names that are no file names."""
+        check_instance_name(self.name)
+
+    @property
+    def root(self) -> str:
+        """Directory of all guests."""
+        return root_dir(self.paths)
+
+    @property
+    def pid(self) -> str:
+        """Process id, written by the emulator."""
+        return f"{self.root}/pid/{self.name}"
+
+    @property
+    def uid(self) -> str:
+        """User id taken from the pool."""
+        return f"{self.root}/uid/{self.name}"
+
+    def control(self, kind: str) -> str:
+        """Return a control socket or marker: monitor, serial, qmp, kvmd, qga, ...
+
+        Raises:
+            HypervisorError: the path is longer than a socket's can be.
+        """
+        path = f"{self.root}/ctrl/{self.name}.{kind}"
+        if len(os.fsencode(path)) > _SOCKET_PATH_MAX:
+            raise errors.HypervisorError(
+                f"instance {self.name}: socket path of more than {_SOCKET_PATH_MAX}"
+                f" bytes: {path}"
+            )
+        return path
+
+    @property
+    def shutdown_marker(self) -> str:
+        """Present when the guest shut itself down."""
+        return self.control("shutdown")
+
+    @property
+    def runtime(self) -> str:
+        """What the guest was started with."""
+        return f"{self.root}/conf/{self.name}.runtime"
+
+    @property
+    def nics(self) -> str:
+        """Directory with one file a NIC: the name of its tap."""
+        return f"{self.root}/nic/{self.name}"
+
+    @property
+    def chroot(self) -> str:
+        """Empty directory that the emulator is locked into."""
+        return f"{self.root}/chroot/{self.name}"
+
+    @property
+    def log(self) -> str:
+        """The emulator's log."""
+        return f"{self.paths.log_dir}/kvm/{self.name}.log"
+
+    def make_directories(self) -> None:
+        """Make the directories of all guests."""
+        for name in ("pid", "uid", "ctrl", "conf", "nic", "chroot"):
+            os.makedirs(f"{self.root}/{name}", mode=0o750, exist_ok=True)
+        os.makedirs(os.path.dirname(self.log), mode=0o750, exist_ok=True)
+
+    def alive_pid(self) -> int | None:
+        """Return the emulator's process id, None if it does not run."""
+        pid = self.written_pid()
+        if pid is None or self.name not in guest_names(pid):
+            return None
+        return pid
+
+    def written_pid(self) -> int | None:
+        """Return the process id in the file, None without one."""
+        try:
+            with open(self.pid, encoding="ascii") as src:
+                return int(src.read().strip())
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def remove_leftovers(self) -> None:
+        """Remove all files of a guest that does not run."""
+        kinds = ("monitor", "serial", "qmp", "kvmd", "qga", "shutdown")
+        for path in (*map(self.control, kinds), self.pid, self.runtime):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        shutil.rmtree(self.nics, ignore_errors=True)
+        self._remove_chroot()
+
+    def _remove_chroot(self) -> None:
+        """Remove the chroot; what a guest's emulator put there is kept aside."""
+        try:
+            os.rmdir(self.chroot)
+        except FileNotFoundError:
+            return
+        except OSError:
+            quarantine = f"{self.root}/chroot-quarantine"
+            os.makedirs(quarantine, mode=0o700, exist_ok=True)
+            stamp = os.stat(self.chroot).st_mtime_ns
+            os.rename(self.chroot, f"{quarantine}/{self.name}-{stamp}")
+
+
+def root_dir(paths: pathutils.Paths) -> str:
+    """Return the directory of all KVM guests of a node."""
+    return f"{paths.run_dir}/kvm-hypervisor"
+
+
+def command_line(pid: int) -> list[str]:
+    """Return the arguments of a process, empty if there is none."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as src:
+            return src.read().decode(errors="replace").rstrip("\0").split("\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def guest_names(pid: int) -> list[str]:
+    """Return the guest names on an emulator's command line."""
+    args = command_line(pid)
+    return [args[i + 1] for i, arg in enumerate(args[:-1]) if arg == "-name"]
+
+
+def known_names(paths: pathutils.Paths) -> list[str]:
+    """Return the names of guests with a pid file or a shutdown marker, sorted."""
+    found = set(_listed(f"{root_dir(paths)}/pid"))
+    suffix = ".shutdown"
+    markers = _listed(f"{root_dir(paths)}/ctrl")
+    found |= {name[: -len(suffix)] for name in markers if name.endswith(suffix)}
+    return sorted(found)
+
+
+def _listed(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except FileNotFoundError:
+        return []
+
+
+def cpu_time_s(pid: int) -> float:
+    """Return the processor time a process has used, in seconds."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as src:
+            fields = src.read().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    # utime and stime are fields 14 and 15 of proc(5); two went before the ")".
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def end_process(doors: Doors, files: Files) -> None:
+    """End an emulator: ask with SIGTERM, then insist with SIGKILL.
+
+    Raises:
+        HypervisorError: it is still there.
+    """
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        pid = files.alive_pid()
+        if pid is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+        if wait_gone(doors, files, _KILL_WAIT_S):
+            return
+    raise errors.HypervisorError(
+        f"instance {files.name}: process {files.written_pid()} cannot be ended"
+    )
+
+
+def wait_gone(doors: Doors, files: Files, timeout_s: float) -> bool:
+    """Wait until a guest's emulator has ended; return false if it has not."""
+    end = doors.clock.monotonic() + timeout_s
+    while files.alive_pid() is not None:
+        if doors.clock.monotonic() >= end:
+            return False
+        doors.sleep(_POLL_S)
+    return True

@@ -1,0 +1,195 @@
+"""Devices that come to and go from a running guest.
+
+Each step is checked by looking at what the guest has afterwards; the runtime file is
+kept in step. Specified in the hypervisor document, section 2.4.
+"""
+
+import contextlib
+import os
+import stat
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.hypervisor.base import AttachedDisk, Doors
+from ganeti.hypervisor.kvm import devices, runtime, taps
+from ganeti.hypervisor.kvm.files import Files
+from ganeti.hypervisor.kvm.qmp import Qmp
+from ganeti.objects.filled import DiskX, InstanceX, NicX
+
+#: Seconds for a guest to let a device go.
+_UNPLUG_S: Final = 15.0
+
+
+def check(guest: Files) -> None:
+    """Refuse unless all devices have places that we gave them.
+
+    Raises:
+        HotplugError: names what is in the way.
+    """
+    plan = runtime.load(guest)
+    known = len(plan.hvinfos())
+    if known < len(plan.disks) + len(plan.nics):
+        raise errors.HotplugError(
+            f"instance {guest.name}: some devices have no place of their own; they"
+            " get one when the instance is started the next time"
+        )
+
+
+def _places(plan: runtime.Runtime) -> devices.Places:
+    reserved = int(plan.hvparams.get("kvm_pci_reservations") or 0)
+    return devices.Places(plan.hvinfos(), reserved)
+
+
+def _session(guest: Files) -> Qmp:
+    return Qmp(guest.control("qmp"), guest.name)
+
+
+def _has_device(qmp: Qmp, name: str) -> bool:
+    rows = qmp.execute("qom-list", {"path": "/machine/peripheral"})
+    return any(row["name"] == name for row in rows)
+
+
+def add_disk(guest: Files, attached: AttachedDisk) -> None:
+    """Give a disk to a running guest.
+
+    Raises:
+        HotplugError: the guest has it already, or did not take it.
+    """
+    plan = runtime.load(guest)
+    disk, path, uri = attached
+    if plan.find_disk(disk.uuid) is not None:
+        raise errors.HotplugError(
+            f"instance {guest.name}: disk {disk.uuid} is plugged already"
+        )
+    kind = plan.hvparams.get("disk_type") or "paravirtual"
+    place = _places(plan).for_disk(disk, kind)
+    if place is None or kind == "ide":
+        raise errors.HotplugError(
+            f"instance {guest.name}: disks of type {kind} cannot be plugged"
+        )
+    plugged = runtime.plugged_disk(disk, place)
+    is_block = stat.S_ISBLK(os.stat(path).st_mode)
+    node = devices.blockdev(plugged, path, plan.hvparams, is_block=is_block)
+    device = devices.disk_device(plugged, plan.hvparams)
+    with _session(guest) as qmp:
+        qmp.execute("blockdev-add", node)
+        try:
+            _add_device(guest, qmp, device)
+        except errors.HypervisorError:
+            qmp.execute("blockdev-del", {"node-name": node["node-name"]})
+            raise
+    runtime.save(guest, plan.replace(disks=(*plan.disks, (plugged, path, uri))))
+
+
+def _add_device(guest: Files, qmp: Qmp, device: dict[str, Any]) -> None:
+    qmp.execute("device_add", device)
+    if not _has_device(qmp, device["id"]):
+        raise errors.HotplugError(
+            f"instance {guest.name}: device {device['id']}: not there after adding"
+        )
+
+
+def remove_disk(guest: Files, disk: DiskX) -> None:
+    """Take a disk from a running guest.
+
+    Raises:
+        HotplugError: the guest does not have it, or does not let it go.
+    """
+    plan = runtime.load(guest)
+    if plan.find_disk(disk.uuid) is None:
+        raise errors.HotplugError(
+            f"instance {guest.name}: disk {disk.uuid} is not plugged"
+        )
+    name = devices.device_id("disk", disk.uuid)
+    with _session(guest) as qmp:
+        _remove_device(guest, qmp, name)
+        qmp.execute("blockdev-del", {"node-name": name})
+    rest = tuple(row for row in plan.disks if row[0].uuid != disk.uuid)
+    runtime.save(guest, plan.replace(disks=rest))
+
+
+def _remove_device(guest: Files, qmp: Qmp, name: str) -> None:
+    if not _has_device(qmp, name):
+        return
+    qmp.execute("device_del", {"id": name})
+    gone = qmp.wait_event("DEVICE_DELETED", _UNPLUG_S, device=name)
+    if not gone and _has_device(qmp, name):
+        raise errors.HotplugError(
+            f"instance {guest.name}: device {name}: the guest did not let it go in"
+            f" {_UNPLUG_S:g} s"
+        )
+
+
+def add_nic(
+    doors: Doors, guest: Files, instance: InstanceX, nic: NicX, index: int
+) -> None:
+    """Give a NIC to a running guest.
+
+    Raises:
+        HotplugError: the guest has it already, or did not take it.
+        HypervisorError: its tap cannot be made or connected.
+    """
+    plan = runtime.load(guest)
+    if plan.find_nic(nic.uuid) is not None:
+        raise errors.HotplugError(
+            f"instance {guest.name}: NIC {nic.uuid} is plugged already"
+        )
+    kind = plan.hvparams.get("nic_type") or "paravirtual"
+    plugged = runtime.plugged_nic(nic, _places(plan).for_nic(nic, kind))
+    taps.check_link(nic, guest.name)
+    tap = taps.open_tap(nic, plan.hvparams, guest.name)
+    try:
+        taps.connect(doors, taps.environment(instance, nic, index, tap.name))
+        with _session(guest) as qmp:
+            _plug_nic(guest, qmp, plugged, plan.hvparams, tap)
+    finally:
+        tap.close()
+    taps.write_names(guest, {index: (nic.uuid, tap)})
+    runtime.save(guest, plan.replace(nics=(*plan.nics, plugged)))
+
+
+def _plug_nic(
+    guest: Files,
+    qmp: Qmp,
+    nic: runtime.PluggedNic,
+    hvparams: dict[str, Any],
+    tap: taps.Tap,
+) -> None:
+    name = devices.device_id("nic", nic.uuid)
+    netdev: dict[str, Any] = {"type": "tap", "id": name}
+    for key, fds in (("fd", tap.fds), ("vhostfd", tap.vhost_fds)):
+        names = [f"{name}-{key}{number}" for number in range(len(fds))]
+        for fd, fd_name in zip(fds, names, strict=True):
+            qmp.send_fd(fd, fd_name)
+        if names:
+            netdev[key if len(names) == 1 else f"{key}s"] = ":".join(names)
+    if tap.vhost_fds:
+        netdev["vhost"] = True
+    qmp.execute("netdev_add", netdev)
+    try:
+        _add_device(guest, qmp, devices.nic_device(nic, hvparams, queues=len(tap.fds)))
+    except errors.HypervisorError:
+        qmp.execute("netdev_del", {"id": name})
+        raise
+
+
+def remove_nic(guest: Files, nic: NicX) -> None:
+    """Take a NIC from a running guest.
+
+    Raises:
+        HotplugError: the guest does not have it, or does not let it go.
+    """
+    plan = runtime.load(guest)
+    if plan.find_nic(nic.uuid) is None:
+        raise errors.HotplugError(
+            f"instance {guest.name}: NIC {nic.uuid} is not plugged"
+        )
+    name = devices.device_id("nic", nic.uuid)
+    with _session(guest) as qmp:
+        _remove_device(guest, qmp, name)
+        qmp.execute("netdev_del", {"id": name})
+    rest = tuple(item for item in plan.nics if item.uuid != nic.uuid)
+    for key in (nic.uuid, str([item.uuid for item in plan.nics].index(nic.uuid))):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{guest.nics}/{key}")
+    runtime.save(guest, plan.replace(nics=rest))

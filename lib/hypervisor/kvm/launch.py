@@ -1,0 +1,191 @@
+"""Starting an emulator from a runtime: taps, user, process, settings, go.
+
+Used by start, reboot and incoming migration. When anything fails nothing is left
+running. Specified in the hypervisor document, section 2.3.
+"""
+
+import dataclasses
+import os
+import pwd
+import stat
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.hypervisor.base import MIB, Doors, linux_node_info
+from ganeti.hypervisor.kvm import argv, cpu, devices, emulator, files, taps
+from ganeti.hypervisor.kvm.files import Files
+from ganeti.hypervisor.kvm.qmp import Qmp
+from ganeti.hypervisor.kvm.runtime import Runtime
+from ganeti.objects.filled import InstanceX
+
+#: Seconds for the emulator to open its devices and go to the background.
+_START_TIMEOUT_S: Final = 60.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    """How to start.
+
+    Attributes:
+        paused: leave the guest's processors stopped.
+        incoming: address to receive a migration on, None for a fresh guest.
+    """
+
+    paused: bool = False
+    incoming: str | None = None
+
+
+def launch(doors: Doors, instance: InstanceX, runtime: Runtime, how: Launch) -> None:
+    """Start a guest's emulator.
+
+    Args:
+        doors: this node.
+        instance: its record, for network scripts and memory.
+        runtime: what to start.
+        how: paused, or waiting for a migration.
+
+    Raises:
+        HypervisorError: names what failed; nothing is left running.
+    """
+    guest = Files(doors.paths, instance.name)
+    opened: dict[int, tuple[str, taps.Tap]] = {}
+    try:
+        for index, nic in enumerate(runtime.nics):
+            taps.check_link(nic, instance.name)
+            tap = taps.open_tap(nic, runtime.hvparams, instance.name)
+            opened[index] = (nic.uuid, tap)
+        connect_nics(doors, instance, runtime, opened, how)
+        _execute(doors, guest, runtime, list(opened.values()), how)
+        taps.write_names(guest, opened)
+    except errors.GenericError:
+        files.end_process(doors, guest)
+        raise
+    finally:
+        for _, tap in opened.values():
+            tap.close()
+    try:
+        _set_up(guest, instance, runtime, how)
+    except errors.GenericError:
+        files.end_process(doors, guest)
+        raise
+
+
+def connect_nics(
+    doors: Doors,
+    instance: InstanceX,
+    runtime: Runtime,
+    opened: dict[int, tuple[str, taps.Tap]],
+    how: Launch,
+) -> None:
+    """Put taps on the network; routed ones of a migration wait for its end."""
+    for index, nic in enumerate(runtime.nics):
+        if how.incoming and nic.nicparams.get("mode") == "routed":
+            continue
+        env = taps.environment(instance, nic, index, opened[index][1].name)
+        taps.connect(doors, env)
+
+
+def _execute(
+    doors: Doors,
+    guest: Files,
+    runtime: Runtime,
+    nics: Sequence[tuple[str, taps.Tap]],
+    how: Launch,
+) -> None:
+    hvp = runtime.hvparams
+    extras = argv.Extras(
+        accel=emulator.acceleration(doors, runtime.argv[0], hvp.get("kvm_flag") or ""),
+        nics=[
+            devices.nic_args(nic, hvp, tap_fds=tap.fds, vhost_fds=tap.vhost_fds)
+            for nic, (_, tap) in zip(runtime.nics, nics, strict=True)
+        ],
+        block_paths=frozenset(path for _, path, _ in runtime.disks if _is_block(path)),
+        user=_user(guest.name, hvp),
+        chroot=_chroot(guest, hvp),
+        incoming=how.incoming,
+    )
+    fds = [fd for _, tap in nics for fd in (*tap.fds, *tap.vhost_fds)]
+    try:
+        result = doors.process.run(
+            argv.complete(runtime, extras),
+            timeout_s=_START_TIMEOUT_S,
+            pass_fds=fds,
+        )
+    except errors.CommandError as err:
+        raise errors.HypervisorError(f"instance {guest.name}: {err}") from err
+    if result.failed or guest.alive_pid() is None:
+        raise errors.HypervisorError(
+            f"instance {guest.name}: the emulator {result.reason}:"
+            f" {result.output.strip() or _log_end(guest)}"
+        )
+
+
+def _log_end(guest: Files) -> str:
+    try:
+        with open(guest.log, encoding="utf-8", errors="replace") as src:
+            return src.read()[-1000:].strip()
+    except OSError:
+        return f"no message, nothing in {guest.log}"
+
+
+def _is_block(path: str) -> bool:
+    try:
+        return stat.S_ISBLK(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _user(name: str, hvp: dict[str, Any]) -> str | None:
+    if hvp.get("security_model") != "user":
+        return None
+    user: str = hvp.get("security_domain") or ""
+    try:
+        pwd.getpwnam(user)
+    except KeyError:
+        raise errors.HypervisorError(
+            f"instance {name}: security_domain: no user {user!r} on this node"
+        ) from None
+    return user
+
+
+def _chroot(guest: Files, hvp: dict[str, Any]) -> str | None:
+    if not hvp.get("use_chroot"):
+        return None
+    os.makedirs(guest.chroot, mode=0o700, exist_ok=True)
+    return guest.chroot
+
+
+def _set_up(guest: Files, instance: InstanceX, runtime: Runtime, how: Launch) -> None:
+    hvp = runtime.hvparams
+    with Qmp(guest.control("qmp"), guest.name) as qmp:
+        _set_password(qmp, guest.name, "vnc", hvp.get("vnc_password_file"))
+        _set_password(qmp, guest.name, "spice", hvp.get("spice_password_file"))
+        cpu.pin(qmp, guest.name, hvp.get("cpu_mask") or "all")
+        if how.incoming:
+            return
+        wanted = start_memory_mib(instance)
+        if wanted < instance.beparams["maxmem"]:
+            qmp.execute("balloon", {"value": wanted * MIB})
+        if not how.paused:
+            qmp.execute("cont")
+
+
+def start_memory_mib(instance: InstanceX) -> int:
+    """Return the memory to start with: what is free, between minimum and maximum."""
+    low, high = instance.beparams["minmem"], instance.beparams["maxmem"]
+    free: int = linux_node_info()["memory_free"]
+    return int(max(low, min(high, free)))
+
+
+def _set_password(qmp: Qmp, name: str, protocol: str, path: str | None) -> None:
+    if not path:
+        return
+    try:
+        with open(path, encoding="utf-8") as src:
+            password = src.readline().rstrip("\n")
+    except OSError as err:
+        raise errors.HypervisorError(
+            f"instance {name}: {protocol} password file {path}: {err.strerror}"
+        ) from err
+    qmp.execute("set_password", {"protocol": protocol, "password": password})

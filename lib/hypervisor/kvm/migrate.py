@@ -1,0 +1,224 @@
+"""Live migration over the control socket, both ends.
+
+Specified in the hypervisor document, section 2.4.
+"""
+
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.hypervisor.base import MIB, AttachedDisk, Doors, MigrationStatus
+from ganeti.hypervisor.kvm import files, launch, runtime, taps
+from ganeti.hypervisor.kvm.files import Files
+from ganeti.hypervisor.kvm.qmp import Qmp
+from ganeti.objects.filled import InstanceX
+
+#: Bad answers in a row before a migration counts as failed, and seconds between.
+_STATUS_RETRIES: Final = 5
+_STATUS_RETRY_S: Final = 2.0
+#: Passes over memory before postcopy takes over, where it is switched on.
+_POSTCOPY_AFTER_SYNCS: Final = 2
+_POSTCOPY: Final = "postcopy-ram"
+#: Seconds for the guest to go on after the last byte, and between looks.
+_ARRIVAL_S: Final = 10.0
+_POLL_S: Final = 0.1
+_QUIT_WAIT_S: Final = 10.0
+#: Words of the emulator for a migration that is under way.
+_UNDER_WAY: Final = frozenset(
+    {
+        "setup",
+        "active",
+        "device",
+        "pre-switchover",
+        "wait-unplug",
+        "postcopy-active",
+        "postcopy-paused",
+        "postcopy-recover",
+        "cancelling",
+        "colo",
+    }
+)
+
+
+def _capabilities(hvparams: dict[str, Any]) -> list[str]:
+    return [word for word in (hvparams.get("migration_caps") or "").split(":") if word]
+
+
+def _set_capabilities(qmp: Qmp, hvparams: dict[str, Any]) -> None:
+    rows = [{"capability": word, "state": True} for word in _capabilities(hvparams)]
+    if rows:
+        qmp.execute("migrate-set-capabilities", {"capabilities": rows})
+
+
+def _address(target: str, hvparams: dict[str, Any]) -> str:
+    host = f"[{target}]" if ":" in target else target
+    return f"tcp:{host}:{hvparams['migration_port']}"
+
+
+def accept(
+    doors: Doors,
+    guest: Files,
+    instance: InstanceX,
+    info: str,
+    where: tuple[str, tuple[AttachedDisk, ...]],
+) -> None:
+    """Start an emulator that waits for a guest.
+
+    Args:
+        doors: this node.
+        guest: files of the guest on this node.
+        instance: its record.
+        info: the runtime as the source exported it.
+        where: own address to wait on, and the disks as they are linked here.
+
+    Raises:
+        HypervisorError: it runs here already, or the emulator does not start.
+    """
+    if guest.alive_pid() is not None:
+        raise errors.HypervisorError(f"instance {guest.name}: already running here")
+    target, disks = where
+    guest.remove_leftovers()
+    guest.make_directories()
+    plan = runtime.adopt(guest, info).with_links(disks)
+    how = launch.Launch(incoming=_address(target, plan.hvparams))
+    try:
+        runtime.save(guest, plan)
+        launch.launch(doors, instance, plan, how)
+        with Qmp(guest.control("qmp"), guest.name) as qmp:
+            _set_capabilities(qmp, plan.hvparams)
+    except errors.GenericError:
+        drop(doors, guest)
+        raise
+
+
+def drop(doors: Doors, guest: Files) -> None:
+    """End a guest's emulator here and remove what it left."""
+    files.end_process(doors, guest)
+    guest.remove_leftovers()
+
+
+def begin(guest: Files, target: str, *, live: bool) -> None:
+    """Begin to send a guest; a non-live one is stopped first.
+
+    Raises:
+        HypervisorError: the emulator refuses.
+    """
+    hvparams = runtime.load(guest).hvparams
+    with Qmp(guest.control("qmp"), guest.name) as qmp:
+        if not live:
+            qmp.execute("stop")
+        _set_capabilities(qmp, hvparams)
+        qmp.execute(
+            "migrate-set-parameters",
+            {
+                "max-bandwidth": int(hvparams["migration_bandwidth"]) * MIB,
+                "downtime-limit": int(hvparams["migration_downtime"]),
+            },
+        )
+        qmp.execute("migrate", {"uri": _address(target, hvparams)})
+
+
+def status(doors: Doors, guest: Files) -> MigrationStatus:
+    """Return how the sending goes; no usable answer in several tries means failed."""
+    for attempt in range(_STATUS_RETRIES):
+        if attempt:
+            doors.sleep(_STATUS_RETRY_S)
+        if guest.alive_pid() is None:
+            break
+        try:
+            with Qmp(guest.control("qmp"), guest.name) as qmp:
+                answer = qmp.execute("query-migrate")
+                _switch_to_postcopy(guest, qmp, answer)
+        except errors.HypervisorError:
+            continue
+        word = answer.get("status")
+        if word in {"completed", "failed", "cancelled"} or word in _UNDER_WAY:
+            return _translate(answer)
+    return MigrationStatus("failed")
+
+
+def _translate(answer: dict[str, Any]) -> MigrationStatus:
+    word: str = answer["status"]
+    ram = answer.get("ram", {})
+    return MigrationStatus(
+        "active" if word in _UNDER_WAY else word,
+        transferred_ram=ram.get("transferred"),
+        total_ram=ram.get("total"),
+        postcopy_status=word if word.startswith("postcopy") else None,
+    )
+
+
+def _switch_to_postcopy(guest: Files, qmp: Qmp, answer: dict[str, Any]) -> None:
+    syncs = answer.get("ram", {}).get("dirty-sync-count", 0)
+    if answer.get("status") != "active" or syncs < _POSTCOPY_AFTER_SYNCS:
+        return
+    if _POSTCOPY in _capabilities(runtime.load(guest).hvparams):
+        qmp.execute("migrate-start-postcopy")
+
+
+def finalize_source(doors: Doors, guest: Files, *, success: bool) -> None:
+    """End the emulator that a guest has left, or go on with the guest.
+
+    Raises:
+        HypervisorError: it cannot be ended, or the guest cannot go on.
+    """
+    if success:
+        if guest.alive_pid() is not None:
+            _quit(doors, guest)
+        drop(doors, guest)
+        return
+    if guest.alive_pid() is None:
+        return
+    with Qmp(guest.control("qmp"), guest.name) as qmp:
+        if qmp.execute("query-migrate").get("status") in _UNDER_WAY:
+            qmp.execute("migrate_cancel")
+        if not qmp.execute("query-status")["running"]:
+            qmp.execute("cont")
+
+
+def _quit(doors: Doors, guest: Files) -> None:
+    try:
+        with Qmp(guest.control("qmp"), guest.name) as qmp:
+            qmp.execute("quit")
+    except errors.HypervisorError:
+        return  # `drop` ends it by other means
+    files.wait_gone(doors, guest, _QUIT_WAIT_S)
+
+
+def finalize_destination(
+    doors: Doors, guest: Files, instance: InstanceX, info: str, *, success: bool
+) -> None:
+    """Adopt a guest that has arrived, or end the waiting emulator.
+
+    Raises:
+        HypervisorError: the guest is not here or does not run.
+    """
+    del info  # its adapted form was saved when the emulator was started
+    if not success:
+        drop(doors, guest)
+        return
+    if guest.alive_pid() is None:
+        raise errors.HypervisorError(f"instance {guest.name}: did not arrive")
+    _go_on(doors, guest)
+    plan = runtime.load(guest)
+    for index, nic in enumerate(plan.nics):
+        tap = taps.read_name(guest, nic.uuid)
+        if nic.nicparams.get("mode") == "routed" and tap is not None:
+            taps.connect(doors, taps.environment(instance, nic, index, tap))
+
+
+def _go_on(doors: Doors, guest: Files) -> None:
+    """Wait until the guest is whole, and let it run if it was stopped for the way."""
+    end = doors.clock.monotonic() + _ARRIVAL_S
+    while True:
+        with Qmp(guest.control("qmp"), guest.name) as qmp:
+            word = qmp.execute("query-status")["status"]
+            if word == "running":
+                return
+            if word in {"paused", "postmigrate"}:
+                qmp.execute("cont")
+                return
+        if doors.clock.monotonic() >= end:
+            raise errors.HypervisorError(
+                f"instance {guest.name}: wanted a running guest, found it {word}"
+            )
+        doors.sleep(_POLL_S)

@@ -1,0 +1,132 @@
+"""A guest's control socket with a synchronous face.
+
+The protocol is qemu.qmp's, inside an event loop of its own, so that any thread may
+use it. Only one client at a time is served by an emulator: keep sessions short.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from qemu.qmp import EventListener, ExecuteError, QMPClient, QMPError
+
+from ganeti import errors
+
+T = TypeVar("T")
+#: Seconds for connecting and for each command.
+TIMEOUT_S: Final = 5.0
+
+
+class QmpCommandError(errors.HypervisorError):
+    """The emulator refused a command."""
+
+
+class Qmp:
+    """One session; a context manager.
+
+    Args:
+        path: socket.
+        name: of the guest, for messages.
+        timeout_s: for connecting and for each command.
+    """
+
+    def __init__(self, path: str, name: str, timeout_s: float = TIMEOUT_S) -> None:
+        self._path = path
+        self._name = name
+        self._timeout_s = timeout_s
+        self._client = QMPClient(name)
+        self._client.logger.setLevel(logging.CRITICAL)
+        self._events = EventListener()
+        self._client.register_listener(self._events)
+
+    def __enter__(self) -> Self:
+        """Connect.
+
+        Raises:
+            HypervisorError: nobody answers.
+        """
+        self._loop = asyncio.new_event_loop()
+        try:
+            self._run(self._client.connect(self._path), "connecting")
+        except errors.HypervisorError:
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        err: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Disconnect."""
+        self._close()
+
+    def _close(self) -> None:
+        async def disconnect() -> None:
+            with contextlib.suppress(QMPError, OSError, EOFError, TimeoutError):
+                await asyncio.wait_for(self._client.disconnect(), self._timeout_s)
+
+        self._loop.run_until_complete(disconnect())
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+    def _run(self, waiting: Any, what: str, timeout_s: float | None = None) -> Any:
+        limit = self._timeout_s if timeout_s is None else timeout_s
+        try:
+            return self._loop.run_until_complete(asyncio.wait_for(waiting, limit))
+        except TimeoutError:
+            raise errors.HypervisorError(
+                f"instance {self._name}: {what}: no answer from {self._path} in"
+                f" {limit:g} s"
+            ) from None
+        except ExecuteError as err:
+            raise QmpCommandError(f"instance {self._name}: {what}: {err}") from err
+        except (QMPError, OSError, EOFError) as err:
+            raise errors.HypervisorError(
+                f"instance {self._name}: {what}: {err or type(err).__name__}"
+            ) from err
+
+    def execute(self, command: str, arguments: Mapping[str, Any] | None = None) -> Any:
+        """Run a command and return its answer.
+
+        Raises:
+            QmpCommandError: it was refused.
+            HypervisorError: no answer.
+        """
+        args = dict(arguments) if arguments is not None else None
+        return self._run(self._client.execute(command, args), command)
+
+    def send_fd(self, fd: int, name: str) -> None:
+        """Give an open file to the emulator under a name; both keep it open.
+
+        Raises:
+            HypervisorError: it was not accepted.
+        """
+
+        async def send() -> None:
+            self._client.send_fd_scm(fd)
+            await self._client.execute("getfd", {"fdname": name})
+
+        self._run(send(), f"getfd {name}")
+
+    def wait_event(self, name: str, timeout_s: float, **data: Any) -> bool:
+        """Wait for an event with these data; return false if it did not come.
+
+        Events since the session began count.
+        """
+
+        async def wait() -> bool:
+            async for event in self._events:
+                found: Any = event.get("data", {})
+                if event["event"] == name and data.items() <= found.items():
+                    return True
+            return False
+
+        try:
+            return bool(self._run(wait(), f"event {name}", timeout_s))
+        except errors.HypervisorError:
+            return False

@@ -1,0 +1,256 @@
+"""Taps: the node's ends of guests' NICs, and how they are put on the network.
+
+Needs root. An administrator's ``kvm-vif-bridge`` script replaces what `connect` does.
+Specified in the hypervisor document, section 2.5.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import os
+import socket
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import pyroute2
+from pyroute2.netlink.exceptions import NetlinkError
+
+from ganeti import errors, process
+from ganeti.hypervisor.base import Doors
+from ganeti.hypervisor.kvm.files import Files
+from ganeti.objects.filled import InstanceX, NicX
+
+# From linux/if_tun.h.
+_TUNSETIFF: Final = 0x400454CA
+_IFF_TAP: Final = 0x0002
+_IFF_NO_PI: Final = 0x1000
+_IFF_VNET_HDR: Final = 0x4000
+_IFF_MULTI_QUEUE: Final = 0x0100
+_SCRIPT: Final = "kvm-vif-bridge"
+
+
+@dataclasses.dataclass(frozen=True)
+class Tap:
+    """An open tap: its interface name, one file a queue, and vhost files if used."""
+
+    name: str
+    fds: tuple[int, ...]
+    vhost_fds: tuple[int, ...] = ()
+
+    def close(self) -> None:
+        """Close the files; the interface goes when the emulator has closed its own."""
+        for fd in (*self.fds, *self.vhost_fds):
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+
+def check_link(nic: NicX, instance: str) -> None:
+    """Refuse a NIC whose bridge or switch is not on this node.
+
+    Raises:
+        HypervisorError: names the NIC and the link.
+    """
+    mode, link = nic.nicparams.get("mode"), nic.nicparams.get("link")
+    if mode in {"bridged", "openvswitch"} and not _exists(str(link)):
+        raise errors.HypervisorError(
+            f"instance {instance}: NIC {nic.name or nic.mac}: {mode} link {link} does"
+            " not exist on this node"
+        )
+
+
+def _exists(interface: str) -> bool:
+    return bool(interface) and os.path.isdir(f"/sys/class/net/{interface}")
+
+
+def open_tap(nic: NicX, hvparams: Mapping[str, Any], instance: str) -> Tap:
+    """Make a tap for a NIC.
+
+    Raises:
+        HypervisorError: the caller may not, or the kernel has no taps.
+    """
+    virtio = (hvparams.get("nic_type") or "paravirtual") == "paravirtual"
+    queues = int(hvparams.get("virtio_net_queues") or 1) if virtio else 1
+    flags = _IFF_TAP | _IFF_NO_PI
+    if virtio and hvparams.get("vnet_hdr", True):
+        flags |= _IFF_VNET_HDR
+    if queues > 1:
+        flags |= _IFF_MULTI_QUEUE
+    fds: list[int] = []
+    name = "gnt%d"  # the kernel puts the next free number in
+    try:
+        for _ in range(queues):
+            fds.append(os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC))
+            request = struct.pack("16sH22x", name.encode(), flags)
+            answer = fcntl.ioctl(fds[-1], _TUNSETIFF, request)
+            name = answer[:16].rstrip(b"\0").decode()
+    except OSError as err:
+        for fd in fds:
+            os.close(fd)
+        raise errors.HypervisorError(
+            f"instance {instance}: NIC {nic.name or nic.mac}: cannot make a tap:"
+            f" {err.strerror}; this needs root and /dev/net/tun"
+        ) from err
+    return Tap(name, tuple(fds), _open_vhost(hvparams, queues, virtio=virtio))
+
+
+def _open_vhost(
+    hvparams: Mapping[str, Any], queues: int, *, virtio: bool
+) -> tuple[int, ...]:
+    """Open in-kernel virtio for each queue; without it the emulator does the work."""
+    if not (virtio and hvparams.get("vhost_net")):
+        return ()
+    fds: list[int] = []
+    try:
+        while len(fds) < queues:
+            fds.append(os.open("/dev/vhost-net", os.O_RDWR | os.O_CLOEXEC))
+    except OSError:
+        for fd in fds:
+            os.close(fd)
+        return ()
+    return tuple(fds)
+
+
+def environment(
+    instance: InstanceX, nic: NicX, index: int, interface: str
+) -> dict[str, str]:
+    """Return what a network script is told about a NIC."""
+    params = nic.nicparams
+    mode, link = str(params.get("mode") or ""), str(params.get("link") or "")
+    env = {
+        "PATH": process.SAFE_PATH,
+        "INSTANCE": instance.name,
+        "MAC": nic.mac,
+        "MODE": mode,
+        "INTERFACE": interface,
+        "INTERFACE_INDEX": str(index),
+        "INTERFACE_UUID": nic.uuid,
+        "TAGS": " ".join(instance.tags),
+    }
+    optional = {
+        "IP": nic.ip,
+        "INTERFACE_NAME": nic.name,
+        "LINK": link,
+        "VLAN": params.get("vlan"),
+        "BRIDGE": link if mode == "bridged" else None,
+    }
+    env |= {key: str(value) for key, value in optional.items() if value}
+    if nic.netinfo is not None:
+        env |= nic.netinfo.environment()
+    return env
+
+
+def connect(doors: Doors, env: Mapping[str, str]) -> None:
+    """Put a tap on the network that its environment describes.
+
+    Raises:
+        HypervisorError: names the interface and what failed.
+    """
+    script = f"{doors.paths.conf_dir}/{_SCRIPT}"
+    if os.access(script, os.X_OK):
+        result = doors.process.run([script], env=env)
+        if result.failed:
+            raise errors.HypervisorError(
+                f"{env['INTERFACE']}: {script} {result.reason}: {result.output.strip()}"
+            )
+        return
+    with _translated(env):
+        {"bridged": _bridge, "routed": _route, "openvswitch": _switch}[env["MODE"]](
+            doors, env
+        )
+
+
+@contextlib.contextmanager
+def _translated(env: Mapping[str, str]) -> Iterator[None]:
+    try:
+        yield
+    except KeyError as err:
+        raise errors.HypervisorError(
+            f"{env['INTERFACE']}: unknown mode or missing {err}"
+        ) from err
+    except (NetlinkError, OSError) as err:
+        raise errors.HypervisorError(
+            f"{env['INTERFACE']}: cannot connect in mode {env['MODE']} to"
+            f" {env.get('LINK')}: {err}"
+        ) from err
+
+
+def _bridge(doors: Doors, env: Mapping[str, str]) -> None:
+    del doors
+    with pyroute2.IPRoute() as ip:
+        tap = socket.if_nametoindex(env["INTERFACE"])
+        bridge = socket.if_nametoindex(env["BRIDGE"])
+        mtu = ip.get_links(bridge)[0].get_attr("IFLA_MTU")
+        ip.link("set", index=tap, mtu=mtu, state="up", master=bridge)
+
+
+def _route(doors: Doors, env: Mapping[str, str]) -> None:
+    """Answer for the guest's address and send what comes for it to the tap."""
+    del doors
+    interface = env["INTERFACE"]
+    for family in ("ipv4", "ipv6"):
+        base = f"/proc/sys/net/{family}/conf/{interface}"
+        for name in ("proxy_arp", "proxy_ndp", "forwarding"):
+            _set_if_there(f"{base}/{name}", "1")
+    with pyroute2.IPRoute() as ip:
+        tap = socket.if_nametoindex(interface)
+        ip.link("set", index=tap, state="up")
+        table = {"table": int(env["LINK"])} if env.get("LINK", "").isdigit() else {}
+        if address := env.get("IP"):
+            length = 128 if ":" in address else 32
+            ip.route("replace", dst=f"{address}/{length}", oif=tap, **table)
+
+
+def _set_if_there(path: str, value: str) -> None:
+    with (
+        contextlib.suppress(FileNotFoundError),
+        open(path, "w", encoding="ascii") as out,
+    ):
+        out.write(value)
+
+
+def _switch(doors: Doors, env: Mapping[str, str]) -> None:
+    interface = env["INTERFACE"]
+    with pyroute2.IPRoute() as ip:
+        ip.link("set", index=socket.if_nametoindex(interface), state="up")
+    result = doors.process.run(
+        [
+            *("ovs-vsctl", "--", "--if-exists", "del-port", interface),
+            *("--", "add-port", env["LINK"], interface),
+            *vlan_options(env.get("VLAN", "")),
+        ]
+    )
+    if result.failed:
+        raise errors.HypervisorError(
+            f"{interface}: ovs-vsctl {result.reason}: {result.output.strip()}"
+        )
+
+
+def vlan_options(vlan: str) -> list[str]:
+    """Return switch port options for ``.N``, ``:A:B`` or ``.N:A:B``."""
+    native, *trunks = vlan.split(":")
+    tag = native.lstrip(".")
+    found = [f"tag={tag}"] if tag else []
+    if trunks:
+        found.append(f"trunks={','.join(trunks)}")
+        if tag:
+            found.append("vlan_mode=native-untagged")
+    return found
+
+
+def write_names(files: Files, taps: Mapping[int, tuple[str, Tap]]) -> None:
+    """Note which tap belongs to which NIC, by index and by uuid."""
+    os.makedirs(files.nics, mode=0o750, exist_ok=True)
+    for index, (uuid, tap) in taps.items():
+        for key in (str(index), uuid):
+            with open(f"{files.nics}/{key}", "w", encoding="ascii") as out:
+                out.write(tap.name)
+
+
+def read_name(files: Files, key: str) -> str | None:
+    """Return the tap of a NIC given by index or uuid, None if unknown."""
+    try:
+        with open(f"{files.nics}/{key}", encoding="ascii") as src:
+            return src.read().strip()
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,191 @@
+"""What the tools that read a JSON message on standard input share.
+
+Exit code 0 on success, 1 with a message on standard error otherwise.
+"""
+
+import argparse
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from cryptography import x509 as crypto_x509
+
+from ganeti import errors, pathutils
+from ganeti.constants import ecodes
+from ganeti.ssconf import SimpleStore
+from ganeti.utils import x509
+
+_log = logging.getLogger(__name__)
+#: A message carries all ssconf values and a few keys; nobody needs more.
+MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
+
+#: Checks a value and raises ValueError with what was wanted.
+Check = Callable[[Any], None]
+
+
+def parser(name: str, description: str) -> argparse.ArgumentParser:
+    """Return a parser of the options that all these tools know."""
+    result = argparse.ArgumentParser(prog=name, description=description)
+    result.add_argument("-d", "--debug", action="store_true", help="log everything")
+    result.add_argument("-v", "--verbose", action="store_true", help="log each step")
+    return result
+
+
+def parse_message_options(name: str, description: str) -> argparse.Namespace:
+    """Parse the command line of a tool that reads a message, and start its log."""
+    result = parser(name, description)
+    result.add_argument("--dry-run", action="store_true", help="change nothing")
+    options = result.parse_args()
+    start_log(name, options)
+    return options
+
+
+def start_log(name: str, options: argparse.Namespace) -> None:
+    """Log to standard error."""
+    level = logging.WARNING
+    if options.verbose:
+        level = logging.INFO
+    if options.debug:
+        level = logging.DEBUG
+    logging.basicConfig(level=level, format=f"{name}: %(message)s", stream=sys.stderr)
+
+
+def run(name: str, work: Callable[[], None]) -> int:
+    """Do a tool's work and return its exit code."""
+    try:
+        work()
+    except errors.GenericError as err:
+        text = str(err.args[0]) if err.args else type(err).__name__
+        sys.stderr.write(f"{name}: {text}\n")
+        return 1
+    except OSError as err:
+        sys.stderr.write(f"{name}: {err}\n")
+        return 1
+    return 0
+
+
+def own_paths() -> pathutils.Paths:
+    """Return the places of this node, as the environment says."""
+    return pathutils.from_environ(os.environ)
+
+
+def read_message(known: Mapping[str, Check]) -> dict[str, Any]:
+    """Read the message on standard input.
+
+    Args:
+        known: check by key; other keys are refused.
+
+    Raises:
+        ParseError: it is no JSON object, or a value is wrong.
+    """
+    raw = sys.stdin.buffer.read(MAX_MESSAGE_BYTES + 1)
+    if len(raw) > MAX_MESSAGE_BYTES:
+        raise errors.ParseError(f"input: larger than {MAX_MESSAGE_BYTES} bytes")
+    try:
+        data = json.loads(raw)
+    except ValueError as err:
+        raise errors.ParseError(f"input: no JSON: {err}") from err
+    if not isinstance(data, dict):
+        raise errors.ParseError("input: wanted an object, found something else")
+    for key, value in data.items():
+        if key not in known:
+            raise errors.ParseError(f"input: key {key!r} is unknown")
+        try:
+            known[key](value)
+        except ValueError as err:
+            raise errors.ParseError(f"input: key {key!r}: wanted {err}") from err
+    return data
+
+
+def is_text(value: Any) -> None:
+    """Raise ValueError unless it is a text with content."""
+    if not isinstance(value, str) or not value:
+        raise ValueError("a text")
+
+
+def is_bool(value: Any) -> None:
+    """Raise ValueError unless it is true or false."""
+    if value is not True and value is not False:
+        raise ValueError("true or false")
+
+
+def is_positive(value: Any) -> None:
+    """Raise ValueError unless it is a positive whole number."""
+    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+        raise ValueError("a positive number")
+
+
+def is_text_map(value: Any) -> None:
+    """Raise ValueError unless it is an object of texts."""
+    if not isinstance(value, dict) or not all(
+        isinstance(item, str) for item in value.values()
+    ):
+        raise ValueError("an object of texts")
+
+
+def is_key_lists(value: Any) -> None:
+    """Raise ValueError unless it is {uuid: [public key]}."""
+    if not isinstance(value, dict) or not all(
+        isinstance(lines, list) and all(isinstance(line, str) for line in lines)
+        for lines in value.values()
+    ):
+        raise ValueError("an object of lists of keys")
+
+
+def is_key_triples(value: Any) -> None:
+    """Raise ValueError unless it is a list of [type, private key, public key]."""
+    if not isinstance(value, list) or not all(
+        isinstance(row, list)
+        and len(row) == 3
+        and all(isinstance(item, str) for item in row)
+        for row in value
+    ):
+        raise ValueError("a list of [type, private key, public key]")
+
+
+def check_cluster_name(paths: pathutils.Paths, message: Mapping[str, Any]) -> str:
+    """Refuse a node that is in another cluster; return the cluster's name.
+
+    Raises:
+        OpPrereqError: names both clusters.
+    """
+    name = message.get("cluster_name")
+    if not name:
+        raise errors.OpPrereqError(
+            "input: key 'cluster_name' is missing", ecodes.ECODE_INVAL
+        )
+    present = SimpleStore(paths).get_or("cluster_name", "")
+    if present and present != name:
+        raise errors.OpPrereqError(
+            f"node {paths.hostname}: is in cluster {present}, cannot join {name}",
+            ecodes.ECODE_STATE,
+        )
+    return str(name)
+
+
+def check_certificate(paths: pathutils.Paths, message: Mapping[str, Any]) -> None:
+    """Refuse a node that has the certificate of another cluster.
+
+    Raises:
+        OpPrereqError: the certificates differ.
+        X509CertError: one of them is damaged.
+    """
+    pem = message.get("node_daemon_certificate")
+    if not pem:
+        return
+    try:
+        given = crypto_x509.load_pem_x509_certificate(pem.encode())
+    except ValueError as err:
+        raise errors.X509CertError("input: node_daemon_certificate", str(err)) from err
+    if not os.path.exists(paths.server_pem):
+        return
+    present = x509.load_certificate(paths.server_pem)
+    if x509.digest(present) != x509.digest(given):
+        raise errors.OpPrereqError(
+            f"node {paths.hostname}: {paths.server_pem} is the certificate of another"
+            " cluster; run node-cleanup there if the node left that cluster",
+            ecodes.ECODE_STATE,
+        )

@@ -1,0 +1,78 @@
+"""``node-cleanup``: makes a node forget its cluster, when the master cannot ask it to.
+
+Stops all daemons and removes certificates, secrets, configuration and ssconf.
+"""
+
+import glob
+import logging
+import os
+import sys
+from typing import Final
+
+from ganeti import errors
+from ganeti.bootstrap.services import Services
+from ganeti.constants import ssconf as ssconf_words
+from ganeti.pathutils import Paths
+from ganeti.process import Runner, SystemRunner
+from ganeti.tools import common
+from ganeti.utils import files
+
+_log = logging.getLogger(__name__)
+NAME: Final = "node-cleanup"
+_PATTERNS: Final = (
+    "server.pem",
+    "client.pem",
+    "rapi.pem",
+    "spice.pem",
+    "spice-ca.pem",
+    "hmac.key",
+    "cluster-domain-secret",
+    "known_hosts",
+    "ganeti_pub_keys",
+    "config.data",
+    "store.db",
+    "store.db-*",
+    f"{ssconf_words.FILEPREFIX}*",
+)
+#: Where copies of removed files go, below the backup directory.
+BACKUP_DIR: Final = "ganeti-node-cleanup"
+
+
+def main() -> int:
+    """Run the tool."""
+    parser = common.parser(NAME, "Makes this node forget its cluster.")
+    parser.add_argument(
+        "--yes-do-it", "--ya-rly", action="store_true", help="really do it"
+    )
+    parser.add_argument("--no-backup", action="store_true", help="keep no copies")
+    options = parser.parse_args()
+    common.start_log(NAME, options)
+    if not options.yes_do_it:
+        sys.stderr.write(
+            f"{NAME}: removes all cluster files of this node; --yes-do-it confirms\n"
+        )
+        return 1
+
+    def work() -> None:
+        clean_up(common.own_paths(), SystemRunner(), keep_copies=not options.no_backup)
+
+    return common.run(NAME, work)
+
+
+def clean_up(paths: Paths, process: Runner, *, keep_copies: bool) -> None:
+    """Stop all daemons and remove the files of the cluster.
+
+    Raises:
+        OpExecError: the daemons do not stop; nothing was removed.
+    """
+    Services(paths, process).stop_all()
+    target = os.path.join(paths.backup_dir, BACKUP_DIR)
+    for pattern in _PATTERNS:
+        for path in glob.glob(os.path.join(glob.escape(paths.data_dir), pattern)):
+            if not os.path.isfile(path):
+                raise errors.GenericError(
+                    f"{path}: wanted a file, found something else"
+                )
+            if keep_copies:
+                _log.info("%s: kept as %s", path, files.backup_file(path, target))
+            files.remove_file(path)

@@ -1,0 +1,99 @@
+"""``prepare-node-join``: gives a machine the SSH keys of a cluster it is to join.
+
+Runs on the new node, over SSH, as the first step of ``gnt-node add``.
+"""
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.bootstrap import crypto
+from ganeti.bootstrap.services import Services
+from ganeti.constants import ecodes
+from ganeti.constants import ssh as words
+from ganeti.pathutils import Paths
+from ganeti.process import Runner, SystemRunner
+from ganeti.ssh import authorized, keys
+from ganeti.tools import common
+from ganeti.utils import files
+
+_log = logging.getLogger(__name__)
+NAME: Final = "prepare-node-join"
+_INPUT: Final[dict[str, common.Check]] = {
+    words.SSHS_CLUSTER_NAME: common.is_text,
+    words.SSHS_NODE_DAEMON_CERTIFICATE: common.is_text,
+    words.SSHS_SSH_HOST_KEY: common.is_key_triples,
+    words.SSHS_SSH_ROOT_KEY: common.is_key_triples,
+    words.SSHS_SSH_AUTHORIZED_KEYS: common.is_key_lists,
+    words.SSHS_SSH_KEY_TYPE: common.is_text,
+    words.SSHS_SSH_KEY_BITS: common.is_positive,
+}
+
+
+def main() -> int:
+    """Run the tool."""
+    options = common.parse_message_options(NAME, "Prepares SSH on a new node.")
+
+    def work() -> None:
+        paths = common.own_paths()
+        message = common.read_message(_INPUT)
+        prepare(paths, SystemRunner(), message, dry_run=options.dry_run)
+
+    return common.run(NAME, work)
+
+
+def prepare(
+    paths: Paths, process: Runner, message: Mapping[str, Any], *, dry_run: bool
+) -> None:
+    """Install host keys, root's key pair and the keys of the candidates.
+
+    Raises:
+        OpPrereqError: this node is in another cluster, or a key is no key.
+    """
+    common.check_cluster_name(paths, message)
+    common.check_certificate(paths, message)
+    if update_host_keys(
+        paths, message.get(words.SSHS_SSH_HOST_KEY, []), dry_run=dry_run
+    ):
+        Services(paths, process).reload_sshd()
+    kind = message.get(words.SSHS_SSH_KEY_TYPE, words.SSH_DEFAULT_KEY_TYPE)
+    bits = keys.check_type(kind, message.get(words.SSHS_SSH_KEY_BITS))
+    allowed = [
+        line
+        for lines in message.get(words.SSHS_SSH_AUTHORIZED_KEYS, {}).values()
+        for line in lines
+    ]
+    for line in allowed:
+        keys.kind_of(line)
+    if dry_run:
+        _log.info("this is a dry run, root's keys are left alone")
+        return
+    crypto.ensure_root_key(paths, kind, bits)
+    added = authorized.add(crypto.authorized_keys_path(paths), allowed)
+    _log.info("%d keys were authorised", added)
+
+
+def update_host_keys(paths: Paths, triples: list[list[str]], *, dry_run: bool) -> bool:
+    """Install host keys; return whether the SSH server must load them.
+
+    Raises:
+        OpPrereqError: a key is of another type than it says.
+    """
+    changed = False
+    for kind, private, public in triples:
+        if keys.kind_of(public) != kind:
+            raise errors.OpPrereqError(
+                f"host key of type {kind}: its public part is of type"
+                f" {keys.kind_of(public)}",
+                ecodes.ECODE_INVAL,
+            )
+        path = keys.host_key_path(paths.sshd_dir, kind)
+        if os.path.exists(path) and files.read_file(path).decode() == private:
+            continue
+        _log.info("host key %s is replaced", path)
+        if not dry_run:
+            keys.save(keys.KeyPair(kind, private, public), path)
+            changed = True
+    return changed

@@ -1,0 +1,105 @@
+"""``ssh-update``: changes the SSH key lists of a node; run there by the master."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.bootstrap import crypto
+from ganeti.constants import ssh as words
+from ganeti.pathutils import Paths
+from ganeti.ssh import authorized, keys, pubkeys
+from ganeti.tools import common
+
+_log = logging.getLogger(__name__)
+NAME: Final = "ssh-update"
+_AUTHORIZED_ACTIONS: Final = ("add", "remove")
+_PUBLIC_ACTIONS: Final = ("add", "replace_or_add", "remove", "override", "clear")
+
+
+def _is_change(*actions: str) -> common.Check:
+    """Return a check of ``[action, {uuid: [keys]}]``."""
+
+    def check(value: Any) -> None:
+        if not isinstance(value, list) or len(value) != 2 or value[0] not in actions:
+            raise ValueError(f"[one of {', '.join(actions)}, {{uuid: [keys]}}]")
+        common.is_key_lists(value[1])
+
+    return check
+
+
+def _is_generate(value: Any) -> None:
+    if not isinstance(value, list) or len(value) != 3:
+        raise ValueError("[key type, bits, file name suffix]")
+    kind, bits, suffix = value
+    common.is_text(kind)
+    common.is_positive(bits)
+    if not isinstance(suffix, str) or "/" in suffix:
+        raise ValueError("a file name suffix without slashes")
+
+
+_INPUT: Final[dict[str, common.Check]] = {
+    words.SSHS_CLUSTER_NAME: common.is_text,
+    words.SSHS_NODE_DAEMON_CERTIFICATE: common.is_text,
+    words.SSHS_SSH_PUBLIC_KEYS: _is_change(*_PUBLIC_ACTIONS),
+    words.SSHS_SSH_AUTHORIZED_KEYS: _is_change(*_AUTHORIZED_ACTIONS),
+    words.SSHS_GENERATE: _is_generate,
+    words.SSHS_SSH_KEY_TYPE: common.is_text,
+    words.SSHS_SSH_KEY_BITS: common.is_positive,
+}
+
+
+def main() -> int:
+    """Run the tool."""
+    options = common.parse_message_options(NAME, "Changes SSH keys of a node.")
+
+    def work() -> None:
+        message = common.read_message(_INPUT)
+        update(common.own_paths(), message, dry_run=options.dry_run)
+
+    return common.run(NAME, work)
+
+
+def update(paths: Paths, message: Mapping[str, Any], *, dry_run: bool) -> None:
+    """Change key files as the message says.
+
+    Raises:
+        OpPrereqError: this node is in another cluster.
+    """
+    common.check_cluster_name(paths, message)
+    common.check_certificate(paths, message)
+    if dry_run:
+        _log.info("this is a dry run, nothing is written")
+        return
+    if words.SSHS_SSH_AUTHORIZED_KEYS in message:
+        action, by_node = message[words.SSHS_SSH_AUTHORIZED_KEYS]
+        change_authorized(paths, action, by_node)
+    if words.SSHS_SSH_PUBLIC_KEYS in message:
+        action, by_node = message[words.SSHS_SSH_PUBLIC_KEYS]
+        pubkeys.update(paths.data(crypto.PUBLIC_KEYS), action, by_node)
+    if words.SSHS_GENERATE in message:
+        kind, bits, suffix = message[words.SSHS_GENERATE]
+        generate(paths, kind, bits, suffix)
+
+
+def change_authorized(
+    paths: Paths, action: str, by_node: Mapping[str, list[str]]
+) -> None:
+    """Add or remove keys of root's authorized_keys."""
+    lines = [line for some in by_node.values() for line in some]
+    path = crypto.authorized_keys_path(paths)
+    if action == "add":
+        for line in lines:
+            keys.kind_of(line)
+        authorized.add(path, lines)
+    elif action == "remove":
+        authorized.remove(path, lines)
+    else:
+        raise errors.SshUpdateError(f"authorized keys: no such action {action!r}")
+
+
+def generate(paths: Paths, kind: str, bits: int, suffix: str) -> None:
+    """Make a new key pair of root beside the present one."""
+    authorized.ensure_directory(paths.root_ssh_dir)
+    path = keys.root_key_path(paths.root_ssh_dir, kind) + suffix
+    keys.save(keys.generate(kind, bits, f"root@{paths.hostname}"), path)
