@@ -26,6 +26,7 @@ from ganeti.cmdlib.query.query import Query, QueryFields
 from ganeti.cmdlib.tags.change import TagsDel, TagsSet
 from ganeti.cmdlib.tags.get import TagsGet
 from ganeti.cmdlib.tags.search import TagsSearch
+from ganeti.cmdlib.test.allocator import TestAllocator
 from ganeti.cmdlib.test.delay import TestDelay
 from ganeti.cmdlib.test.jqueue import TestJqueue
 from ganeti.cmdlib.test.osparams import TestOsParams
@@ -56,6 +57,7 @@ UNITS: Final[dict[str, type[LogicalUnit[Any]]]] = {
     "OP_TAGS_GET": TagsGet,
     "OP_TAGS_SEARCH": TagsSearch,
     "OP_TAGS_SET": TagsSet,
+    "OP_TEST_ALLOCATOR": TestAllocator,
     "OP_TEST_DELAY": TestDelay,
     "OP_TEST_JQUEUE": TestJqueue,
     "OP_TEST_OS_PARAMS": TestOsParams,

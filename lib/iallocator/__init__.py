@@ -14,7 +14,7 @@ from ganeti.iallocator.requests import (
     Request,
     build,
 )
-from ganeti.iallocator.run import run
+from ganeti.iallocator.run import question, run
 
 __all__ = [
     "Allocate",
@@ -27,5 +27,6 @@ __all__ = [
     "Relocate",
     "Request",
     "build",
+    "question",
     "run",
 ]

@@ -33,13 +33,7 @@ def run(
         OpPrereqError: the script is missing, failed, or its answer is no JSON.
         ResultValidationError: its answer is malformed.
     """
-    nodes = [
-        uuid
-        for uuid, node in snapshot.nodes.items()
-        if node.vm_capable and not node.offline
-    ]
-    reports, running = _ask_nodes(runner, snapshot, nodes, request)
-    data = requests.build(snapshot, request, reports, running)
+    data = question(runner, snapshot, request)
     extra = dict(snapshot.cluster.default_iallocator_params) | dict(options or {})
     text = serializer.dump(data).decode()
     result = runner.call_one(
@@ -53,6 +47,19 @@ def run(
             f"allocator {name}: its answer is {err.args[0]}", ecodes.ECODE_ENVIRON
         ) from err
     return answers.parse(name, decoded, request, snapshot)
+
+
+def question(
+    runner: rpc.Runner, snapshot: objects.Snapshot, request: requests.Request
+) -> dict[str, Any]:
+    """Return the complete input of an allocator, with the nodes' own reports."""
+    nodes = [
+        uuid
+        for uuid, node in snapshot.nodes.items()
+        if node.vm_capable and not node.offline
+    ]
+    reports, running = _ask_nodes(runner, snapshot, nodes, request)
+    return requests.build(snapshot, request, reports, running)
 
 
 def _ask_nodes(

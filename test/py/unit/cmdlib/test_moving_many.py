@@ -135,3 +135,28 @@ def test_several_instances_are_placed_with_one_run():
     assert (result["allocatable"], result["failed"]) == (names[:1], names[1:])
     ((op,),) = eng.callbacks.submitted
     assert (op.instance_name, op.pnode) == ("a.example.com", "node2.example.com")
+
+
+def test_an_allocator_can_be_shown_its_question_and_asked():
+    request = {
+        "OP_ID": "OP_TEST_ALLOCATOR",
+        "mode": "allocate",
+        "name": "new.example.com",
+        "memory": 128,
+        "vcpus": 1,
+        "disks": [{"size": 1024, "mode": "rw"}],
+        "disk_template": "file",
+        "os": "tiny",
+    }
+    eng = engine(["node2.example.com"])
+    shown = json.loads(eng.run(request | {"direction": "in"}))
+    assert shown["request"]["name"] == "new.example.com"
+    answer = json.loads(eng.run(request | {"direction": "out", "iallocator": "a"}))
+    assert answer["result"] == ["node2.example.com"]
+    for changes, text in [
+        ({"direction": "out"}, "needs its name"),
+        ({"direction": "in", "memory": None}, "needs memory"),
+        ({"direction": "in", "name": "inst1.example.com"}, "exists already"),
+    ]:
+        with pytest.raises(errors.OpPrereqError, match=text):
+            eng.run(request | changes)
