@@ -109,6 +109,11 @@ class Database:
             if not create:
                 raise errors.ConfigurationError(f"{self.path}: nothing in it yet")
             self._create()
+            folder = os.open(os.path.dirname(self.path) or ".", os.O_RDONLY)
+            try:
+                os.fsync(folder)  # or a power cut could take the whole file
+            finally:
+                os.close(folder)
             return
         if marker != APPLICATION_ID:
             raise errors.ConfigurationError(f"{self.path}: not a store of Ganeti")
