@@ -158,6 +158,11 @@ class Database:
             )
         )
 
+    def checkpoint(self) -> None:
+        """Bring everything into the main file, as far as readers let us."""
+        with translated(self.path):
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
     def close(self) -> None:
         """Close the file."""
         with translated(self.path):

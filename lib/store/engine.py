@@ -73,7 +73,7 @@ class _Request:
         self.changes = changes
         self.done = done
         self.size = sum(
-            RECORD_BYTES if isinstance(change, Update) else len(change.data or b"")
+            RECORD_BYTES if isinstance(change, Update) else len(change[2] or b"")
             for change in changes
         )
         self.staged = Snapshot()
