@@ -13,8 +13,14 @@ from ganeti.cmdlib.cluster.post_init import ClusterPostInit
 from ganeti.cmdlib.cluster.query import ClusterQuery
 from ganeti.cmdlib.cluster.redist import ClusterRedistConf
 from ganeti.cmdlib.cluster.rename import ClusterRename
+from ganeti.cmdlib.cluster.verify import ClusterVerify
+from ganeti.cmdlib.cluster.verify_config import ClusterVerifyConfig
+from ganeti.cmdlib.cluster.verify_group import ClusterVerifyGroup
+from ganeti.cmdlib.group.evacuate import GroupEvacuate
 from ganeti.cmdlib.instance.units import UNITS as INSTANCE_UNITS
 from ganeti.cmdlib.node.add import NodeAdd
+from ganeti.cmdlib.node.evacuate import NodeEvacuate
+from ganeti.cmdlib.node.migrate import NodeMigrate
 from ganeti.cmdlib.node.powercycle import NodePowercycle
 from ganeti.cmdlib.node.remove import NodeRemove
 from ganeti.cmdlib.node.set_params import NodeSetParams
@@ -23,6 +29,7 @@ from ganeti.cmdlib.query.query import Query, QueryFields
 from ganeti.cmdlib.tags.change import TagsDel, TagsSet
 from ganeti.cmdlib.tags.get import TagsGet
 from ganeti.cmdlib.tags.search import TagsSearch
+from ganeti.cmdlib.test.allocator import TestAllocator
 from ganeti.cmdlib.test.delay import TestDelay
 from ganeti.cmdlib.test.jqueue import TestJqueue
 from ganeti.cmdlib.test.osparams import TestOsParams
@@ -38,8 +45,14 @@ UNITS: Final[dict[str, type[LogicalUnit[Any]]]] = {
     "OP_CLUSTER_QUERY": ClusterQuery,
     "OP_CLUSTER_REDIST_CONF": ClusterRedistConf,
     "OP_CLUSTER_RENAME": ClusterRename,
+    "OP_CLUSTER_VERIFY": ClusterVerify,
+    "OP_CLUSTER_VERIFY_CONFIG": ClusterVerifyConfig,
+    "OP_CLUSTER_VERIFY_GROUP": ClusterVerifyGroup,
     "OP_EXT_STORAGE_DIAGNOSE": ExtStorageDiagnose,
+    "OP_GROUP_EVACUATE": GroupEvacuate,
     "OP_NODE_ADD": NodeAdd,
+    "OP_NODE_EVACUATE": NodeEvacuate,
+    "OP_NODE_MIGRATE": NodeMigrate,
     "OP_NODE_POWERCYCLE": NodePowercycle,
     "OP_NODE_REMOVE": NodeRemove,
     "OP_NODE_SET_PARAMS": NodeSetParams,
@@ -50,6 +63,7 @@ UNITS: Final[dict[str, type[LogicalUnit[Any]]]] = {
     "OP_TAGS_GET": TagsGet,
     "OP_TAGS_SEARCH": TagsSearch,
     "OP_TAGS_SET": TagsSet,
+    "OP_TEST_ALLOCATOR": TestAllocator,
     "OP_TEST_DELAY": TestDelay,
     "OP_TEST_JQUEUE": TestJqueue,
     "OP_TEST_OS_PARAMS": TestOsParams,

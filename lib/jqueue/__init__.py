@@ -6,6 +6,7 @@ worker threads when they may run, and tells who waits for them. How an opcode is
 carried out does not belong here, see `Executor`.
 """
 
+from ganeti.jqueue.core import Settings
 from ganeti.jqueue.executor import (
     Callbacks,
     Canceled,
@@ -13,6 +14,7 @@ from ganeti.jqueue.executor import (
     LockTimeout,
     SubmitJobs,
 )
+from ganeti.jqueue.queue import JobQueue, Statistics
 from ganeti.jqueue.records import Job, JobOp, LogEntry, Timestamp
 from ganeti.jqueue.state import FINAL, Event, Status
 
@@ -24,8 +26,11 @@ __all__ = [
     "Executor",
     "Job",
     "JobOp",
+    "JobQueue",
     "LockTimeout",
     "LogEntry",
+    "Settings",
+    "Statistics",
     "Status",
     "SubmitJobs",
     "Timestamp",

@@ -42,9 +42,14 @@ class JobOp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     exec_timestamp: Timestamp | None = None
     end_timestamp: Timestamp | None = None
 
+    def decoded_input(self) -> dict[str, Any]:
+        """Return the stored wire form; it may hold values that nobody is shown."""
+        value: dict[str, Any] = msgspec.json.decode(self.input)
+        return value
+
     def input_value(self) -> dict[str, Any]:
         """Return the wire form of the opcode without its hidden values."""
-        return opcodes.redact(msgspec.json.decode(self.input))
+        return opcodes.redact(self.decoded_input())
 
     def result_value(self) -> Any:
         """Return the result; of a failed opcode ``[class name, [arguments]]``."""
@@ -53,7 +58,7 @@ class JobOp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def summary(self) -> str:
         """Return the text for job lists, ``INVALID_OP`` if the opcode is unknown."""
         try:
-            return opcodes.decode(msgspec.json.decode(self.input)).summary()
+            return opcodes.decode(self.decoded_input()).summary()
         except errors.OpPrereqError:
             return "INVALID_OP"
 

@@ -95,10 +95,11 @@ def decode(data: Any) -> Opcode:
 def encode(op: Opcode) -> dict[str, Any]:
     """Return the wire form; unset optional parameters are left out."""
     data = msgspec.to_builtins(op)
+    optional = _DEFAULTED[op.op_id()] - {"depends", "comment"}
     return {
         key: value
         for key, value in data.items()
-        if value is not None or key in ("depends", "comment")
+        if value is not None or key not in optional
     }
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ganeti import _buildconf, errors
-from ganeti.process import SystemRunner
+from ganeti.process import Runner, SystemRunner
 from ganeti.tools.vcluster import isolation, life, network, status
 from ganeti.tools.vcluster import layout as lay
 from ganeti.tools.vcluster.nodes import NodeControl
@@ -41,6 +41,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+#: Commands of out-of-band helpers and what they are here.
+_OOB: Final = {
+    "power-on": "on",
+    "power-off": "off",
+    "power-cycle": "cycle",
+    "power-status": "status",
+    "health": "health",
+}
 Work = Callable[[argparse.Namespace], int]
 Add = Callable[[str, str, Work], argparse.ArgumentParser]
 
@@ -52,6 +60,11 @@ def _add_life(add: Add) -> None:
     up.add_argument("--nodes-prefix", default="node", help="names: PREFIX1, PREFIX2 …")
     up.add_argument("--machines-only", action="store_true", help="make no cluster")
     up.add_argument("--hypervisors", help="comma list, default kvm,fake or fake")
+    up.add_argument(
+        "--ssh-setup",
+        action=argparse.BooleanOptionalAction,
+        help="let the cluster manage SSH keys, default for up to 5 nodes",
+    )
     down = add("down", "end everything and remove the directories", _down)
     down.add_argument("--keep", action="store_true", help="keep the directories")
     add("status", "show nodes and what runs there", _status).add_argument(
@@ -77,6 +90,9 @@ def _add_nodes(add: Add) -> None:
     power = add("power", "power of a node: on, off, cycle, status", _power)
     power.add_argument("action", choices=("on", "off", "cycle", "status"))
     power.add_argument("node")
+    oob = add("oob", "out-of-band helper: COMMAND NODE, as a cluster calls it", _oob)
+    oob.add_argument("action", choices=sorted(_OOB))
+    oob.add_argument("node")
     part = add("partition", "cut two lists of nodes off from each other", _partition)
     part.add_argument("left", help="comma list")
     part.add_argument("right", help="comma list")
@@ -119,11 +135,27 @@ def _up(args: argparse.Namespace) -> int:
         process = SystemRunner()
         try:
             life.make_machines(layout, process, watch)
+            if not args.machines_only:
+                _found(args, layout, process, watch)
         except BaseException:
             life.down(layout, process)
             raise
         _say(f"up after {watch.total_s:.1f} s in {args.directory}")
     return 0
+
+
+def _found(
+    args: argparse.Namespace,
+    layout: lay.Layout,
+    process: Runner,
+    watch: life.Stopwatch,
+) -> None:
+    # Only this command needs all of it, and it takes a while to load.
+    from ganeti.tools.vcluster import founding
+
+    given = args.hypervisors
+    hypervisors = given.split(",") if given else founding.default_hypervisors()
+    founding.found(layout, process, watch, hypervisors, ssh_setup=args.ssh_setup)
 
 
 def _down(args: argparse.Namespace) -> int:
@@ -203,6 +235,18 @@ def _power(args: argparse.Namespace) -> int:
     if args.action in ("on", "cycle"):
         control.power_on(node)
     return 0
+
+
+def _oob(args: argparse.Namespace) -> int:
+    """Do what the master asks an out-of-band helper to do; prints its JSON."""
+    layout, control = _load(args)
+    node = layout.node(args.node)
+    if args.action == "health":
+        state = "OK" if control.is_powered(node) else "CRITICAL"
+        _say(json.dumps([["Power", state]]))
+        return 0
+    args.action = _OOB[args.action]
+    return _power(args)
 
 
 def _partition(args: argparse.Namespace) -> int:

@@ -1,0 +1,84 @@
+"""Moving ended jobs out of the way: they stay readable for ever.
+
+Only the job record moves; the log entries keep their place. Commits follow each
+other without a thread of their own: the end of one starts the next.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Final
+
+from ganeti.jqueue.core import Core
+from ganeti.jqueue.documents import ARCHIVE, JOBS, Document
+
+#: Jobs that one commit moves: large enough to be quick, small enough for others.
+_BATCH: Final = 50
+
+
+def archive_one(core: Core, job_id: int) -> Future[bool]:
+    """Archive a job; false if it is unknown, archived or unfinished."""
+    future: Future[bool] = Future()
+    _move(core, [job_id], lambda moved: future.set_result(moved == 1))
+    return future
+
+
+def auto_archive(core: Core, age_s: float, timeout_s: float) -> Future[tuple[int, int]]:
+    """Archive ended jobs by age, see `JobQueue.autoarchive`."""
+    sweep = _Sweep(core, age_s, timeout_s)
+    sweep.step(0)
+    return sweep.future
+
+
+class _Sweep:
+    """One run over all ended jobs, in the order of their ids."""
+
+    def __init__(self, core: Core, age_s: float, timeout_s: float) -> None:
+        self.future: Future[tuple[int, int]] = Future()
+        self._core = core
+        self._deadline = core.clock.monotonic() + timeout_s
+        newest = None if age_s < 0 else core.clock.time() - age_s
+        with core.lock:
+            known = sorted(core.ended.items())
+        self._todo = [
+            job_id
+            for job_id, (_status, (seconds, micros)) in known
+            if newest is None or seconds + micros / 1e6 < newest
+        ]
+        self._archived = 0
+
+    def step(self, moved: int) -> None:
+        """Note what the last commit moved, and ask for the next one."""
+        self._archived += moved
+        is_over = self._core.clock.monotonic() > self._deadline
+        if is_over or not self._todo:
+            self.future.set_result((self._archived, len(self._todo)))
+            return
+        batch, self._todo = self._todo[:_BATCH], self._todo[_BATCH:]
+        _move(self._core, batch, self.step)
+
+
+def _move(core: Core, job_ids: Sequence[int], told: Callable[[int], None]) -> None:
+    """Move ended jobs to the archive; ``told`` how many it were."""
+    with core.lock:
+        moving = [i for i in job_ids if i in core.ended and i not in core.archiving]
+        core.archiving.update(moving)
+    documents: list[Document] = []
+    for job_id in moving:
+        data = core.store.read(JOBS, str(job_id))
+        if data is not None:
+            documents.append(Document(ARCHIVE, str(job_id), data))
+            documents.append(Document(JOBS, str(job_id), None))
+
+    def done(error: BaseException | None) -> None:
+        with core.turn():
+            core.archiving.difference_update(moving)
+            for job_id in moving if error is None else ():
+                core.ended.pop(job_id, None)
+                core.recent.pop(job_id, None)
+        told(len(documents) // 2 if error is None else 0)
+
+    with core.turn():
+        if documents:
+            core.commit_locked(documents, done)
+        else:
+            core.later_locked(lambda: done(None))

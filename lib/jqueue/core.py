@@ -1,0 +1,318 @@
+"""The state that all parts of the queue share, and the steps they are made of.
+
+Everything is guarded by one lock that is held for moments: every change is a
+`Core.turn`, at whose end free workers get jobs and, after the lock was given back,
+waiting parties are told. Nothing here waits for the disk: commits are asked for in
+the order of the changes and report back from the store's thread.
+
+Invariant: what is *shown* as final, or was answered to a client, is durable.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+from ganeti import clock, errors
+from ganeti.constants import jobqueue
+from ganeti.jqueue import changes, depends, records
+from ganeti.jqueue.documents import ARCHIVE, JOBS, LOGS, Document, Documents
+from ganeti.jqueue.entry import Entry, Place, attach_logs
+from ganeti.jqueue.pool import WorkerPool
+from ganeti.jqueue.records import Job, LogEntry, Timestamp
+from ganeti.jqueue.schedule import Schedule
+from ganeti.jqueue.state import Status
+from ganeti.jqueue.timers import Timers
+from ganeti.jqueue.watching import Watching
+from ganeti.objects.snapshot import CLUSTER_KEY
+
+_log = logging.getLogger(__name__)
+
+#: Told how a commit ended: nothing, or the error.
+Told = Callable[[BaseException | None], None]
+
+#: Seconds until a final state that could not be stored is tried again.
+_RETRY_S = 5.0
+#: Ended jobs kept in memory: clients ask for the result just after the end.
+_RECENT = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Bounds of a queue.
+
+    Attributes:
+        workers: jobs that run at once while there is no cluster record.
+        hard_limit: unfinished jobs beyond which submissions are refused.
+        on_failure: told of each commit that failed; the daemon ends on a TermError.
+    """
+
+    workers: int = 25
+    hard_limit: int = jobqueue.JOB_QUEUE_SIZE_HARD_LIMIT
+    on_failure: Callable[[BaseException], None] | None = None
+
+
+class Core:
+    """See the module. Names that end in ``_locked`` belong inside a turn."""
+
+    def __init__(self, store: Documents, clk: clock.Clock, settings: Settings) -> None:
+        self.store = store
+        self.clock = clk
+        self.settings = settings
+        self.lock = threading.Lock()
+        self.timers = Timers(clk)
+        self.schedule = Schedule()
+        self.watching = Watching(self)
+        self.pool: WorkerPool[Entry] | None = None
+        self.live: dict[int, Entry] = {}
+        #: Live jobs that have ended: state and time of the end.
+        self.ended: dict[int, tuple[Status, Timestamp]] = {}
+        #: Ended jobs on their way to the archive.
+        self.archiving: set[int] = set()
+        self.recent: collections.OrderedDict[int, Job] = collections.OrderedDict()
+        self.dependents: dict[int, set[int]] = {}
+        self.serial = 0
+        #: Jobs whose first commit is under way.
+        self.arriving = 0
+        self.running = 0
+        self.is_drained = False
+        self.is_started = False
+        self.is_stopping = False
+        self._outbox: list[Callable[[], None]] = []
+
+    def now(self) -> Timestamp:
+        """Return the time as job records have it."""
+        return clock.split_time(self.clock.time())
+
+    # Turns
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Change something: holds the lock; then starts jobs and tells the world."""
+        with self.lock:
+            try:
+                yield
+            finally:
+                if self.is_started and not self.is_stopping:
+                    self._dispatch_locked()
+                outbox, self._outbox = self._outbox, []
+        for call in outbox:
+            call()
+
+    def later_locked(self, call: Callable[[], None]) -> None:
+        """Have something called when the lock is free again."""
+        self._outbox.append(call)
+
+    def _dispatch_locked(self) -> None:
+        snapshot = self.store.snapshot()
+        cluster = snapshot.table("cluster").get(CLUSTER_KEY)
+        wanted = cluster.max_running_jobs if cluster else self.settings.workers
+        limit = max(1, wanted)
+        rules = snapshot.filters
+        if self.schedule.use_rules(rules.values(), rules):
+            self._reject_waiting_locked()
+        while self.running < limit:
+            entry = self.schedule.pop(self.cancel_locked)
+            if entry is None or self.pool is None:
+                return
+            entry.place = Place.WORKING
+            self.running += 1
+            self.pool.put(entry, self.running)
+
+    def _reject_waiting_locked(self) -> None:
+        for entry in list(self.live.values()):
+            if (
+                entry.shown.status is Status.WAITING
+                and self.schedule.decide(entry).action == "REJECT"
+            ):
+                self.cancel_locked(entry)
+
+    # Storing
+    def commit_locked(self, documents: Sequence[Document], told: Told) -> None:
+        """Ask for a commit; ``told`` is called without the lock."""
+
+        def done(_revision: int, error: BaseException | None) -> None:
+            if error is not None:
+                self.failed(error)
+            told(error)
+
+        try:
+            self.store.commit_soon(documents, done)
+        except errors.GenericError as err:
+            failure = err
+            self.later_locked(lambda: done(0, failure))
+
+    def failed(self, error: BaseException) -> None:
+        """Report a commit that failed."""
+        _log.error("job queue: commit failed: %s", error)
+        if self.settings.on_failure is not None:
+            self.settings.on_failure(error)
+
+    def save_locked(self, entry: Entry, told: Told | None = None) -> None:
+        """Store a job with its new log entries."""
+        documents = [
+            Document(JOBS, str(entry.job.id), records.encode_job(entry.job)),
+            *self._new_logs_locked(entry),
+        ]
+        self.commit_locked(documents, told or _ignore)
+
+    def save_logs_locked(self, entry: Entry) -> None:
+        """Store the new log entries of a job."""
+        self.commit_locked(self._new_logs_locked(entry), _ignore)
+
+    def _new_logs_locked(self, entry: Entry) -> list[Document]:
+        count, entry.unsaved = entry.unsaved, 0
+        if not count:
+            return []
+        key = entry.job.id
+        return [
+            Document(
+                LOGS, records.log_key(key, line.serial), records.encode_log(index, line)
+            )
+            for index, line in entry.logs[-count:]
+        ]
+
+    # Steps in the life of a job
+    def admit_locked(self, entry: Entry) -> None:
+        """Take in a job that is durable."""
+        self.live[entry.job.id] = entry
+        wanted = depends.targets(entry.job.id, entry.ops)
+        entry.waits_for = {dep for dep in wanted if dep in self.live}
+        for dep in entry.waits_for:
+            self.dependents.setdefault(dep, set()).add(entry.job.id)
+        if entry.waits_for:
+            entry.place = Place.DEPENDENT
+        else:
+            self.schedule.push(entry)
+
+    def show_locked(self, entry: Entry, job: Job) -> None:
+        """Replace a job's record by an unfinished one, and tell who waits."""
+        _log.debug("job %d: %s -> %s", job.id, entry.job.status, job.status)
+        entry.job = entry.shown = job
+        self.watching.changed_locked(entry)
+
+    def end_locked(self, entry: Entry, job: Job, told: Told | None = None) -> None:
+        """Replace a job's record by a final one; it is shown once it is durable.
+
+        Args:
+            entry: the job.
+            job: its final record.
+            told: called when it is durable, or at first is not.
+        """
+        _log.debug("job %d: %s -> %s", job.id, entry.job.status, job.status)
+        entry.job = job
+        entry.place = Place.ENDED
+        self.schedule.leave(entry)
+        if entry.rest_timer is not None:
+            entry.rest_timer.cancel()
+        self._save_end_locked(entry, told or _ignore)
+
+    def _save_end_locked(self, entry: Entry, told: Told) -> None:
+        def again() -> None:
+            with self.turn():
+                entry.unsaved = len(entry.logs)
+                self._save_end_locked(entry, _ignore)
+
+        def done(error: BaseException | None) -> None:
+            if error is None:
+                self._ended(entry)
+            elif not isinstance(error, errors.TermError):
+                self.timers.after(_RETRY_S, again)
+            told(error)
+
+        self.save_locked(entry, done)
+
+    def _ended(self, entry: Entry) -> None:
+        job_id = entry.job.id
+        with self.turn():
+            entry.shown = entry.job
+            self.live.pop(job_id, None)
+            self.note_ended_locked(entry.job)
+            self.recent[job_id] = entry.view()
+            if len(self.recent) > _RECENT:
+                self.recent.popitem(last=False)
+            self.watching.changed_locked(entry)
+            for waiting in sorted(self.dependents.pop(job_id, ())):
+                self._freed_locked(waiting, job_id)
+
+    def note_ended_locked(self, job: Job) -> None:
+        """Remember that a live job has ended."""
+        when = job.end_timestamp or job.start_timestamp or job.received_timestamp
+        self.ended[job.id] = (job.status, when or (0, 0))
+
+    def _freed_locked(self, waiting: int, job_id: int) -> None:
+        entry = self.live.get(waiting)
+        if entry is None:
+            return
+        entry.waits_for.discard(job_id)
+        if not entry.waits_for and entry.place is Place.DEPENDENT:
+            self.schedule.push(entry)
+
+    def cancel_locked(self, entry: Entry, told: Told | None = None) -> None:
+        """Cancel a queued or waiting job; what a worker has, it gives up later."""
+        job = changes.cancel(entry.job, self.now())
+        if not job.is_final and entry.place is not Place.WORKING:
+            # Between two attempts to get its locks.
+            index = changes.next_index(job)
+            if index is not None:
+                job = changes.confirm_cancel(job, index, self.now())
+        if job.is_final:
+            self.end_locked(entry, job, told)
+            return
+        entry.must_cancel = True
+        self.show_locked(entry, job)
+        self.save_locked(entry, told)
+
+    # Questions
+    def status_of(self, job_id: int) -> Status | None:
+        """Return the state of a job, live or archived; None if it is unknown."""
+        with self.lock:
+            entry = self.live.get(job_id)
+            if entry is not None:
+                return entry.shown.status
+            ended = self.ended.get(job_id)
+        if ended is not None:
+            return ended[0]
+        archived = self.read_stored(ARCHIVE, job_id)
+        return archived.status if archived is not None else None
+
+    def find_live(self, job_id: int) -> Job | None:
+        """Return a live job with its log, ended or not."""
+        with self.lock:
+            entry = self.live.get(job_id)
+            if entry is not None:
+                return entry.view()
+            if job_id not in self.ended:
+                return None
+            known = self.recent.get(job_id)
+        return known if known is not None else self.read_with_logs(JOBS, job_id)
+
+    def read_with_logs(self, table: str, job_id: int) -> Job | None:
+        """Return a stored job with its log."""
+        job = self.read_stored(table, job_id)
+        if job is None:
+            return None
+        return attach_logs(job, self.read_logs(job_id))
+
+    def read_logs(self, job_id: int) -> list[tuple[int, LogEntry]]:
+        """Return index of the opcode and log entry, in order."""
+        return [
+            records.decode_log(data)
+            for _key, data in self.store.scan(LOGS, f"{job_id}/")
+        ]
+
+    def read_stored(self, table: str, job_id: int) -> Job | None:
+        """Return a stored job without its log; None if absent or unreadable."""
+        data = self.store.read(table, str(job_id))
+        if data is None:
+            return None
+        try:
+            return records.decode_job(data)
+        except errors.JobFileCorrupted as err:
+            _log.error("%s/%d: %s", table, job_id, err)
+            return None
+
+
+def _ignore(_error: BaseException | None) -> None:
+    """A commit that nobody waits for; `Core.failed` has told about errors."""

@@ -1,0 +1,90 @@
+"""Jobs that wait for other jobs: pure checks of ``depends``.
+
+A job can wait only for jobs submitted before it, so that no two wait for each other.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from ganeti import errors, opcodes
+from ganeti.constants import ecodes
+from ganeti.jqueue.state import Status
+
+#: The state of a job, live or archived; None if it is unknown.
+Lookup = Callable[[int], Status | None]
+
+
+class Verdict(NamedTuple):
+    """What the dependencies of an opcode mean for it now.
+
+    Attributes:
+        waits_for: jobs that must end first.
+        is_canceled: a job was canceled, so this one is too.
+        error: why the opcode fails.
+    """
+
+    waits_for: tuple[int, ...] = ()
+    is_canceled: bool = False
+    error: errors.GenericError | None = None
+
+
+def resolve(job_id: int, ops: Sequence[opcodes.Opcode]) -> list[opcodes.Opcode]:
+    """Return the opcodes with dependencies as absolute job ids.
+
+    Relative ids count back from the job's own id: -1 is the job just before.
+
+    Raises:
+        OpPrereqError: a relative id points before the first job.
+    """
+    return [_resolve_op(job_id, op) for op in ops]
+
+
+def _resolve_op(job_id: int, op: opcodes.Opcode) -> opcodes.Opcode:
+    if not op.depends:
+        return op
+    resolved = []
+    for wanted, allowed in op.depends:
+        number = int(wanted)
+        target = number if number >= 0 else job_id + number
+        if target < 1:
+            raise errors.OpPrereqError(
+                f"job dependency {wanted} of job {job_id}: there is no such job",
+                ecodes.ECODE_INVAL,
+            )
+        resolved.append((target, list(allowed)))
+    return msgspec.structs.replace(op, depends=resolved)
+
+
+def targets(job_id: int, ops: Sequence[opcodes.Opcode]) -> set[int]:
+    """Return the earlier jobs that must end before the job may start."""
+    wanted = {int(dep) for op in ops for dep, _ in op.depends or ()}
+    return {dep for dep in wanted if dep < job_id}
+
+
+def check(job_id: int, op: opcodes.Opcode, lookup: Lookup) -> Verdict:
+    """Return whether an opcode that is about to start may go on."""
+    waits: list[int] = []
+    for wanted, allowed in op.depends or ():
+        dep = int(wanted)
+        if dep >= job_id:
+            which = "itself" if dep == job_id else f"the later job {dep}"
+            return _refused(f"job {job_id} depends on {which}")
+        status = lookup(dep)
+        if status is None:
+            return _refused(f"job {job_id} depends on job {dep}, which does not exist")
+        if not status.is_final:
+            waits.append(dep)
+        elif status is Status.CANCELED and status.value not in allowed:
+            return Verdict(is_canceled=True)
+        elif allowed and status.value not in allowed:
+            return _refused(
+                f"job {job_id} depends on job {dep} ending as"
+                f" {' or '.join(allowed)}, it ended as {status}"
+            )
+    return Verdict(waits_for=tuple(waits))
+
+
+def _refused(text: str) -> Verdict:
+    return Verdict(error=errors.OpPrereqError(text, ecodes.ECODE_STATE))

@@ -1,0 +1,157 @@
+"""A live job in memory: the newest record and what belongs to it for the moment.
+
+Guarded by the queue's lock; only `JobQueue` and its parts see entries.
+"""
+
+import enum
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import msgspec
+
+from ganeti import opcodes
+from ganeti.jqueue import filters, records
+from ganeti.jqueue.records import Job, LogEntry
+from ganeti.jqueue.timers import Timer
+
+
+class Place(enum.Enum):
+    """Where a live job is."""
+
+    #: May start as soon as a worker is free.
+    READY = "ready"
+    #: A filter rule or a rate limit holds it.
+    PARKED = "parked"
+    #: Waits for other jobs to end.
+    DEPENDENT = "dependent"
+    #: Waits for the time of its next attempt to get locks.
+    RESTING = "resting"
+    #: A worker has it.
+    WORKING = "working"
+    #: Final, but not durably so yet.
+    ENDED = "ended"
+
+
+class Watch:
+    """Somebody waits for a change of a job.
+
+    Attributes:
+        fields: values to compare, from the record.
+        previous: the values that the waiting side knows, in JSON form.
+        serial: newest log entry that it knows.
+        future: gets the values and the newer log entries.
+        timer: for the time limit.
+    """
+
+    __slots__ = ("fields", "future", "job_id", "previous", "serial", "timer")
+
+    def __init__(
+        self,
+        job_id: int,
+        fields: Callable[[Job], Any],
+        previous: Any,
+        serial: int | None,
+    ) -> None:
+        self.job_id = job_id
+        self.fields = fields
+        self.previous = previous
+        self.serial = serial
+        self.future: Future[tuple[Any, tuple[LogEntry, ...]]] = Future()
+        self.timer: Timer | None = None
+
+
+class Entry:
+    """One live job.
+
+    Attributes:
+        job: the newest record, without log entries.
+        shown: what others see: a final state only once it is durable.
+        ops: the opcodes with their secrets.
+        logs: (index of the opcode, log entry), in order.
+        unsaved: how many of the last ``logs`` are not on their way to disk.
+        place: where it is.
+        arrival: order among jobs of the same priority.
+        attempt: place in the table of lock timeouts; None is without limit.
+        waits_for: unfinished jobs that it depends on.
+        slots: what it takes while it runs, from its reasons and the rules.
+        is_admitted: whether it holds its slots.
+        released_by: key of the slot that woke it from being parked.
+        must_cancel: somebody asked to cancel it while a worker had it.
+        must_die: somebody asked to kill it while it ran.
+        version: counts changes, for those who watch.
+    """
+
+    __slots__ = (
+        "arrival",
+        "attempt",
+        "is_admitted",
+        "job",
+        "logs",
+        "must_cancel",
+        "must_die",
+        "news_timer",
+        "ops",
+        "place",
+        "released_by",
+        "rest_timer",
+        "shown",
+        "slots",
+        "unsaved",
+        "version",
+        "waits_for",
+        "watches",
+    )
+
+    def __init__(self, job: Job, ops: Sequence[opcodes.Opcode]) -> None:
+        self.job = self.shown = job
+        self.ops = ops
+        self.logs: list[tuple[int, LogEntry]] = []
+        self.unsaved = 0
+        self.place = Place.READY
+        self.arrival = 0
+        self.attempt: int | None = 0
+        self.waits_for: set[int] = set()
+        self.slots: tuple[filters.Slot, ...] = filters.buckets(
+            reason for op in ops for reason in op.reason
+        )
+        self.is_admitted = False
+        self.released_by: str | None = None
+        self.must_cancel = False
+        self.must_die = False
+        self.version = 0
+        self.watches: list[Watch] = []
+        self.news_timer: Timer | None = None
+        self.rest_timer: Timer | None = None
+
+    def facts(self) -> filters.Facts:
+        """Return what filter rules look at."""
+        return filters.Facts(
+            self.job.id,
+            [opcodes.encode(op) for op in self.ops],
+            [reason for op in self.ops for reason in op.reason],
+        )
+
+    def view(self) -> Job:
+        """Return what others see, with the log entries."""
+        return attach_logs(self.shown, self.logs)
+
+    @property
+    def log_serial(self) -> int:
+        """The serial of the newest log entry, 0 if there is none."""
+        return self.logs[-1][1].serial if self.logs else 0
+
+
+def attach_logs(job: Job, logs: Sequence[tuple[int, LogEntry]]) -> Job:
+    """Return a record with its log entries."""
+    if not logs:
+        return job
+    by_index: dict[int, list[LogEntry]] = {}
+    for index, entry in logs:
+        by_index.setdefault(index, []).append(entry)
+    return records.with_logs(job, {k: tuple(v) for k, v in by_index.items()})
+
+
+def to_json_form(value: Any) -> Any:
+    """Return a value as a client would get it, for comparisons."""
+    return msgspec.json.decode(msgspec.json.encode(value))

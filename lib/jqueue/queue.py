@@ -1,0 +1,292 @@
+"""The queue's face: everything that the master daemon asks of it.
+
+Methods whose name ends in ``_later`` return a future at once and never block, for
+event loops; the plain ones wait for it. Neither may be called from a commit's
+callback in the store. Futures are settled in the store's thread: keep callbacks short.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ganeti import clock
+from ganeti.jqueue import archiving, control, records, recovery
+from ganeti.jqueue.control import Answer
+from ganeti.jqueue.core import Core, Settings
+from ganeti.jqueue.documents import ARCHIVE, JOBS, Documents
+from ganeti.jqueue.entry import attach_logs
+from ganeti.jqueue.executor import Executor
+from ganeti.jqueue.pool import WorkerPool
+from ganeti.jqueue.records import Job, LogEntry
+from ganeti.jqueue.running import Runner
+from ganeti.jqueue.submitting import Answers, Ops, Submitter
+
+
+class Statistics(NamedTuple):
+    """Numbers of one moment: jobs not ended, ended and live, running; threads."""
+
+    unfinished: int
+    ended: int
+    running: int
+    workers: int
+
+
+class JobQueue:
+    """The job queue of the master daemon; thread-safe.
+
+    Args:
+        store: where jobs live; the queue is the only writer of its documents.
+        executor: carries out opcodes in worker threads.
+        clk: time.
+        settings: bounds, see `Settings`.
+        chance: random numbers from 0 to 1, for waiting times.
+
+    Call `recover` before anything else, then `start`.
+    """
+
+    def __init__(
+        self,
+        store: Documents,
+        executor: Executor,
+        clk: clock.Clock,
+        settings: Settings | None = None,
+        *,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._core = Core(store, clk, settings or Settings())
+        self._submitter = Submitter(self._core)
+        runner = Runner(self._core, executor, self._submit_inside, chance)
+        self._core.pool = WorkerPool(runner.run)
+
+    # Life
+    def recover(self) -> None:
+        """Load what an earlier daemon left; blocks. Raises StorageError."""
+        recovery.recover(self._core)
+
+    def start(self) -> None:
+        """Begin to run jobs."""
+        core = self._core
+        core.timers.start()
+        with core.turn():
+            core.is_started = True
+
+    def stop(self, timeout_s: float | None = None) -> bool:
+        """Refuse jobs, let running opcodes end, give waiting ones back to the queue.
+
+        Args:
+            timeout_s: seconds for each worker; None waits for ever. A worker that
+                waits for locks notices when it got them or its time is over.
+
+        Returns:
+            Whether all workers have ended.
+        """
+        core = self._core
+        with core.turn():
+            core.is_stopping = True
+        ended = core.pool.stop(timeout_s) if core.pool is not None else True
+        core.timers.stop()
+        return ended
+
+    def poke(self) -> None:
+        """Look again who may start: filter rules or ``max_running_jobs`` changed."""
+        with self._core.turn():
+            pass
+
+    # Submitting
+    def submit_later(self, ops: Ops, *, to_drained: bool = False) -> Future[int]:
+        """Queue a job; the future has its id once it is durable.
+
+        Args:
+            ops: its opcodes, with their secrets.
+            to_drained: also while the queue is drained.
+
+        Raises:
+            JobQueueDrainError, JobQueueFull, JobQueueError: refused.
+            OpPrereqError: no opcodes, or a priority or dependency that cannot be.
+        """
+        return self._submitter.submit(ops, to_drained=to_drained)
+
+    def submit(self, ops: Ops, *, to_drained: bool = False) -> int:
+        """Queue a job and return its id; see `submit_later`."""
+        return self.submit_later(ops, to_drained=to_drained).result()
+
+    def submit_many_later(
+        self, jobs: Sequence[Ops], *, to_drained: bool = False
+    ) -> Future[Answers]:
+        """Queue jobs with consecutive ids; one bad job does not stop the others.
+
+        The future has (true, id) or (false, why not) per job, in order.
+
+        Raises:
+            JobQueueDrainError, JobQueueError: all refused.
+        """
+        return self._submitter.submit_many(jobs, to_drained=to_drained)
+
+    def submit_many(self, jobs: Sequence[Ops], *, to_drained: bool = False) -> Answers:
+        """Queue jobs; see `submit_many_later`."""
+        return self.submit_many_later(jobs, to_drained=to_drained).result()
+
+    def _submit_inside(self, jobs: Sequence[Ops]) -> Answers:
+        """Queue jobs that a running job asks for; a drain does not stop it."""
+        return self.submit_many(jobs, to_drained=True)
+
+    # Changing
+    def cancel_later(self, job_id: int, *, kill: bool = False) -> Future[Answer]:
+        """Ask to cancel a job.
+
+        A queued job, or one between two attempts to get its locks, is canceled at
+        once; one whose worker waits for locks gives up at its next look. A running
+        job goes on, unless it is to be killed: then its opcode ends as a failure if
+        it looks at `Callbacks.check_canceled`, and no later opcode begins. A thread
+        cannot be ended from outside without leaving locks and nodes in the middle.
+
+        Returns:
+            Whether it will be canceled, and a text for the user.
+        """
+        return control.cancel(self._core, job_id, kill=kill)
+
+    def cancel(self, job_id: int, *, kill: bool = False) -> Answer:
+        """Ask to cancel a job; see `cancel_later`."""
+        return self.cancel_later(job_id, kill=kill).result()
+
+    def change_priority_later(self, job_id: int, priority: int) -> Future[Answer]:
+        """Change the priority of a job's queued and waiting opcodes.
+
+        An attempt to get locks that is under way keeps the old one.
+
+        Returns:
+            Whether it was done, and a text for the user.
+
+        Raises:
+            OpPrereqError: the priority is not from -20 to 19.
+        """
+        return control.change_priority(self._core, job_id, priority)
+
+    def change_priority(self, job_id: int, priority: int) -> Answer:
+        """Change a job's priority; see `change_priority_later`."""
+        return self.change_priority_later(job_id, priority).result()
+
+    def archive_later(self, job_id: int) -> Future[bool]:
+        """Archive a job; false if it is unknown, unfinished or archived already."""
+        return archiving.archive_one(self._core, job_id)
+
+    def archive(self, job_id: int) -> bool:
+        """Archive a job; see `archive_later`."""
+        return self.archive_later(job_id).result()
+
+    def autoarchive_later(
+        self, age_s: float, timeout_s: float
+    ) -> Future[tuple[int, int]]:
+        """Archive ended jobs.
+
+        Args:
+            age_s: those that ended longer ago; negative for all.
+            timeout_s: begin nothing after that many seconds.
+
+        Returns:
+            How many were archived, and how many not looked at.
+        """
+        return archiving.auto_archive(self._core, age_s, timeout_s)
+
+    def autoarchive(self, age_s: float, timeout_s: float) -> tuple[int, int]:
+        """Archive ended jobs; see `autoarchive_later`."""
+        return self.autoarchive_later(age_s, timeout_s).result()
+
+    def set_drain_later(self, flag: bool) -> Future[bool]:
+        """Refuse submissions, or take them again; the future has the flag."""
+        return control.set_drain(self._core, flag)
+
+    def set_drain(self, flag: bool) -> bool:
+        """Refuse submissions, or take them again."""
+        return self.set_drain_later(flag).result()
+
+    # Asking
+    @property
+    def is_drained(self) -> bool:
+        """Whether submissions are refused."""
+        return self._core.is_drained
+
+    @property
+    def last_id(self) -> int:
+        """The last job id that was given out, 0 at first."""
+        return self._core.serial
+
+    def statistics(self) -> Statistics:
+        """Return numbers for monitoring."""
+        core = self._core
+        with core.lock:
+            workers = core.pool.size if core.pool is not None else 0
+            return Statistics(len(core.live), len(core.ended), core.running, workers)
+
+    def job(self, job_id: int) -> Job | None:
+        """Return a job with its log, live or archived; None if it is unknown."""
+        found = self._core.find_live(job_id)
+        if found is not None:
+            return found
+        archived = self._core.read_with_logs(ARCHIVE, job_id)
+        if archived is None:
+            return None
+        return msgspec.structs.replace(archived, is_archived=True)
+
+    def jobs(self, *, with_logs: bool = True) -> list[Job]:
+        """Return all live jobs, by id.
+
+        Args:
+            with_logs: whether the log entries are wanted; for ended jobs they cost
+                a look into the store.
+        """
+        core = self._core
+        with core.lock:
+            found = {entry.job.id: entry.view() for entry in core.live.values()}
+            found.update((i, job) for i, job in core.recent.items() if i in core.ended)
+            missing = core.ended.keys() - found.keys()
+        for key, data in core.store.scan(JOBS) if missing else ():
+            job_id = int(key)
+            if job_id in missing:
+                job = records.decode_job(data)
+                logs = core.read_logs(job_id) if with_logs else ()
+                found[job_id] = attach_logs(job, logs)
+        return [found[job_id] for job_id in sorted(found)]
+
+    def archived_ids(self) -> list[int]:
+        """Return the ids of all archived jobs, sorted."""
+        return sorted(int(key) for key, _ in self._core.store.scan(ARCHIVE))
+
+    def dependencies(self) -> list[tuple[int, list[int]]]:
+        """Return unfinished jobs, each with the jobs that wait for it, by id."""
+        core = self._core
+        with core.lock:
+            return sorted(
+                (dep, sorted(waiting & core.live.keys()))
+                for dep, waiting in core.dependents.items()
+            )
+
+    def wait_for_change(
+        self,
+        job_id: int,
+        fields: Callable[[Job], Any],
+        *,
+        previous: Any = None,
+        serial: int | None = None,
+        timeout_s: float,
+    ) -> Future[tuple[Any, tuple[LogEntry, ...]]]:
+        """Wait until a job changes, without a thread.
+
+        Args:
+            job_id: a live job.
+            fields: gives the values of interest for a record; runs in any thread.
+            previous: the values known so far, in JSON form; None answers at once.
+            serial: the newest log entry known so far.
+            timeout_s: after this the present values are the answer; at most 89.
+
+        Returns:
+            A future with values and newer log entries: at once if the job has ended.
+            It fails with JobLost if the job is not in the live queue; if it vanishes
+            later, the values are None. Cancel it when nobody waits any more.
+        """
+        return self._core.watching.wait(
+            job_id, fields, previous=previous, serial=serial, timeout_s=timeout_s
+        )

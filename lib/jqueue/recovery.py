@@ -1,0 +1,92 @@
+"""Taking over what an earlier daemon left, once, before anything runs.
+
+Queued jobs go on waiting, in the order of their ids; what each other state becomes
+is said by `changes.recover`. A record that cannot be read moves to the archive.
+"""
+
+import logging
+import threading
+
+from ganeti import errors, opcodes
+from ganeti.jqueue import changes, records
+from ganeti.jqueue.core import Core
+from ganeti.jqueue.documents import ARCHIVE, DRAIN, JOBS, META, SERIAL, Document
+from ganeti.jqueue.entry import Entry
+from ganeti.jqueue.records import Job
+
+_log = logging.getLogger(__name__)
+
+
+def recover(core: Core) -> None:
+    """Load jobs, serial and drain flag; blocks until what changed is durable.
+
+    Raises:
+        JobQueueError: the serial is not a number.
+        StorageError: the store refused the changes.
+    """
+    core.serial = _read_serial(core)
+    core.is_drained = core.store.read(META, DRAIN) is not None
+    documents: list[Document] = []
+    entries: list[Entry] = []
+    for key, data in sorted(core.store.scan(JOBS), key=lambda item: int(item[0])):
+        core.serial = max(core.serial, int(key))
+        try:
+            found = records.decode_job(data)
+            job, entry = _take_over(core, found)
+        except errors.GenericError as err:
+            _log.error("job %s: moved to the archive: %s", key, err)
+            documents += [Document(ARCHIVE, key, data), Document(JOBS, key, None)]
+            continue
+        if job is not found:
+            documents.append(Document(JOBS, key, records.encode_job(job)))
+        if entry is not None:
+            entries.append(entry)
+        else:
+            core.note_ended_locked(job)
+    _commit(core, documents)
+    with core.turn():
+        for entry in entries:
+            core.admit_locked(entry)
+    _log.info("job queue: %d jobs to do, last id %d", len(entries), core.serial)
+
+
+def _take_over(core: Core, found: Job) -> tuple[Job, Entry | None]:
+    """Return what becomes of a job, and its entry if it is unfinished."""
+    now = core.now()
+    job = changes.recover(found, now)
+    if job.is_final:
+        return job, None
+    try:
+        ops = [opcodes.decode(op.decoded_input()) for op in job.ops]
+    except errors.OpPrereqError as err:
+        return changes.abort(job, err, now), None
+    entry = Entry(job, ops)
+    entry.logs = core.read_logs(job.id)
+    return job, entry
+
+
+def _read_serial(core: Core) -> int:
+    data = core.store.read(META, SERIAL)
+    if data is None:
+        return 0
+    if not data.strip().isdigit():
+        raise errors.JobQueueError(f"job serial: wanted a number, found {data!r}")
+    return int(data)
+
+
+def _commit(core: Core, documents: list[Document]) -> None:
+    if not documents:
+        return
+    finished = threading.Event()
+    failures: list[BaseException] = []
+
+    def told(error: BaseException | None) -> None:
+        if error is not None:
+            failures.append(error)
+        finished.set()
+
+    with core.turn():
+        core.commit_locked(documents, told)
+    finished.wait()
+    if failures:
+        raise failures[0]

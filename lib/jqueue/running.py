@@ -1,0 +1,291 @@
+"""What a worker does with a job: one opcode after another, through the executor."""
+
+import dataclasses
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ganeti import errors, opcodes
+from ganeti.jqueue import attempts, changes, depends, records
+from ganeti.jqueue.core import Core
+from ganeti.jqueue.entry import Entry, Place, to_json_form
+from ganeti.jqueue.executor import Canceled, Executor, LockTimeout
+from ganeti.jqueue.records import Job, LogEntry
+from ganeti.jqueue.state import Status
+
+_log = logging.getLogger(__name__)
+
+SubmitMany = Callable[
+    [Sequence[Sequence[opcodes.Opcode]]], list[tuple[bool, int | str]]
+]
+
+#: Log entries that may wait for the next change of state to be stored.
+_UNSAVED_MAX: Final = 100
+#: Seconds between attempts that have no limit of their own.
+_REST_S: Final = 1.0
+_KILLED_TEXT: Final = "killed on request"
+
+
+class OpCallbacks:
+    """The running opcode's side of the queue, see `executor.Callbacks`."""
+
+    def __init__(
+        self, core: Core, submit_many: SubmitMany, entry: Entry, index: int
+    ) -> None:
+        self.owner = f"{entry.job.id}/{index}"
+        self._core = core
+        self._submit_many = submit_many
+        self._entry = entry
+        self._index = index
+        self._is_started = False
+
+    def check_canceled(self) -> None:
+        """Raise Canceled if the opcode should end now."""
+        entry = self._entry
+        if self._is_started:
+            if entry.must_die:
+                raise Canceled(f"job {self.owner}: {_KILLED_TEXT}")
+        elif entry.must_cancel or self._core.is_stopping:
+            raise Canceled(f"job {self.owner}: gave up before execution")
+
+    def started(self, *, durable: bool = True) -> None:
+        """All locks are held: the opcode runs from now on."""
+        core, entry = self._core, self._entry
+        if self._is_started:
+            return
+        stored = _Wait() if durable else None
+        with core.turn():
+            self.check_canceled()
+            core.show_locked(entry, changes.execute(entry.job, self._index, core.now()))
+            core.save_locked(entry, stored.tell if stored else None)
+            self._is_started = True
+        if stored is not None:
+            stored.wait()
+
+    def log(self, kind: str, payload: Any) -> None:
+        """Add an entry to the job's log."""
+        core, entry = self._core, self._entry
+        if not isinstance(payload, str):
+            payload = to_json_form(payload)
+        with core.turn():
+            line = LogEntry(entry.log_serial + 1, core.now(), kind, payload)
+            entry.logs.append((self._index, line))
+            entry.unsaved += 1
+            if entry.unsaved >= _UNSAVED_MAX:
+                core.save_logs_locked(entry)
+            core.watching.changed_locked(entry, only_log=True)
+
+    def submit_jobs(
+        self, jobs: Sequence[Sequence[opcodes.Opcode]]
+    ) -> list[tuple[bool, int | str]]:
+        """Queue jobs that the opcode asks for."""
+        return self._submit_many(jobs)
+
+
+class _Wait:
+    """Waits for one commit."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._error: BaseException | None = None
+
+    def tell(self, error: BaseException | None) -> None:
+        self._error = error
+        self._event.set()
+
+    def wait(self) -> None:
+        self._event.wait()
+        if self._error is not None:
+            raise errors.JobQueueError(f"state of the job not stored: {self._error}")
+
+
+@dataclasses.dataclass
+class _Turn:
+    """One attempt at one opcode."""
+
+    entry: Entry
+    index: int
+    limit_s: float | None
+    priority: int
+    began: float
+
+
+class Runner:
+    """Takes jobs through their opcodes, in worker threads."""
+
+    def __init__(
+        self,
+        core: Core,
+        executor: Executor,
+        submit_many: SubmitMany,
+        chance: Callable[[], float],
+    ) -> None:
+        self._core = core
+        self._executor = executor
+        self._submit_many = submit_many
+        self._chance = chance
+
+    def run(self, entry: Entry) -> None:
+        """Run a job until it ends or has to wait without a worker."""
+        try:
+            while (turn := self._begin(entry)) is not None:
+                if not self._carry_out(turn):
+                    return
+        except Exception as err:  # noqa: BLE001 - the worker must survive
+            _log.exception("job %d: queue failure", entry.job.id)
+            with self._core.turn():
+                if entry.place is Place.WORKING:
+                    self._core.running -= 1
+                    error = errors.OpExecError(f"job queue failure: {err!r}")
+                    now = self._core.now()
+                    self._core.end_locked(entry, changes.abort(entry.job, error, now))
+
+    def _begin(self, entry: Entry) -> _Turn | None:
+        """Prepare the next opcode; None if the worker is done with the job."""
+        core = self._core
+        index = changes.next_index(entry.job)
+        verdict = depends.Verdict()
+        if index is not None and entry.ops[index].depends:
+            op = entry.ops[index]
+            verdict = depends.check(entry.job.id, op, core.status_of)
+        with core.turn():
+            # It may have been canceled since it was handed to this worker.
+            if index is None or entry.place is Place.ENDED:
+                core.running -= 1
+                return None
+            if core.is_stopping:
+                self._put_back_locked(entry, index)
+                return None
+            if verdict.is_canceled:
+                self._end_locked(entry, changes.cancel_rest(entry.job, core.now()))
+                return None
+            status = entry.job.ops[index].status
+            if status is Status.QUEUED:
+                core.show_locked(entry, changes.start(entry.job, index, core.now()))
+            if verdict.error is not None:
+                job = changes.fail(entry.job, index, verdict.error, core.now())
+                self._end_locked(entry, job)
+                return None
+            priority = entry.job.ops[index].priority
+        attempt = attempts.Attempt(entry.attempt, priority)
+        limit_s = attempt.limit_s(self._chance())
+        return _Turn(entry, index, limit_s, priority, core.clock.monotonic())
+
+    def _carry_out(self, turn: _Turn) -> bool:
+        """Carry out an opcode; tell whether the worker goes on with the job."""
+        entry, index = turn.entry, turn.index
+        op = entry.ops[index]
+        me = threading.current_thread()
+        worker = me.name.split("/", 1)[0]
+        me.name = f"{worker}/Job{entry.job.id}/{opcodes.short_summary(op)}"
+        callbacks = OpCallbacks(self._core, self._submit_many, entry, index)
+        try:
+            result = self._executor.execute(
+                op, callbacks, timeout_s=turn.limit_s, priority=turn.priority
+            )
+            encoded = records.encode_value(result)
+        except LockTimeout:
+            return self._timed_out(turn)
+        except Canceled:
+            return self._gave_up(turn)
+        except Exception as err:  # noqa: BLE001 - whatever it is, the job failed
+            if not isinstance(err, errors.GenericError):
+                _log.exception("job %s: unexpected error", callbacks.owner)
+            return self._failed(turn, err)
+        finally:
+            me.name = worker
+        return self._succeeded(turn, encoded)
+
+    def _succeeded(self, turn: _Turn, result: Any) -> bool:
+        core, entry, index = self._core, turn.entry, turn.index
+        with core.turn():
+            now = core.now()
+            job = entry.job
+            if job.ops[index].status is Status.CANCELING:
+                self._end_locked(entry, changes.confirm_cancel(job, index, now))
+                return False
+            if job.ops[index].status is Status.WAITING:
+                job = changes.execute(job, index, now)
+            job = changes.succeed(job, index, result, now)
+            if entry.must_die and not job.is_final:
+                job = changes.cancel_rest(job, now)
+            if job.is_final:
+                self._end_locked(entry, job)
+                return False
+            entry.attempt = 0
+            core.show_locked(entry, job)
+            core.save_locked(entry)
+            return True
+
+    def _failed(self, turn: _Turn, error: Exception) -> bool:
+        core, entry = self._core, turn.entry
+        with core.turn():
+            job = changes.fail(entry.job, turn.index, error, core.now())
+            self._end_locked(entry, job)
+        return False
+
+    def _gave_up(self, turn: _Turn) -> bool:
+        core, entry, index = self._core, turn.entry, turn.index
+        with core.turn():
+            status = entry.job.ops[index].status
+            if status is Status.CANCELING:
+                job = changes.confirm_cancel(entry.job, index, core.now())
+                self._end_locked(entry, job)
+            elif status is Status.WAITING and core.is_stopping:
+                self._put_back_locked(entry, index)
+            else:
+                error = errors.OpExecError(_KILLED_TEXT)
+                job = changes.fail(entry.job, index, error, core.now())
+                self._end_locked(entry, job)
+        return False
+
+    def _timed_out(self, turn: _Turn) -> bool:
+        core, entry, index = self._core, turn.entry, turn.index
+        with core.turn():
+            if entry.must_cancel:
+                job = changes.confirm_cancel(entry.job, index, core.now())
+                self._end_locked(entry, job)
+                return False
+            if core.is_stopping:
+                self._put_back_locked(entry, index)
+                return False
+            core.running -= 1
+            priority = entry.job.ops[index].priority
+            following = attempts.after(attempts.Attempt(entry.attempt, priority))
+            entry.attempt = following.place
+            job = changes.retry(entry.job, index, following.priority)
+            core.show_locked(entry, job)
+            if following.priority != priority:
+                core.save_locked(entry)
+            self._rest_locked(turn)
+        return False
+
+    def _rest_locked(self, turn: _Turn) -> None:
+        """Queue the next attempt, not before this one's time is over."""
+        core, entry = self._core, turn.entry
+        elapsed = core.clock.monotonic() - turn.began
+        rest_s = (_REST_S if turn.limit_s is None else turn.limit_s) - elapsed
+        if rest_s <= 0:
+            core.schedule.push(entry)
+            return
+        entry.place = Place.RESTING
+        entry.rest_timer = core.timers.after(rest_s, lambda: self._rested(entry))
+
+    def _rested(self, entry: Entry) -> None:
+        with self._core.turn():
+            if entry.place is Place.RESTING:
+                self._core.schedule.push(entry)
+
+    def _end_locked(self, entry: Entry, job: Job) -> None:
+        self._core.running -= 1
+        self._core.end_locked(entry, job)
+
+    def _put_back_locked(self, entry: Entry, index: int) -> None:
+        """Give a job back to the queue, for the daemon's next life."""
+        core = self._core
+        core.running -= 1
+        entry.place = Place.READY
+        if entry.job.ops[index].status is Status.WAITING:
+            core.show_locked(entry, changes.requeue(entry.job, index))
+            core.save_locked(entry)

@@ -1,0 +1,154 @@
+"""Which job starts next. Knows no threads; guarded by the queue's lock.
+
+Jobs that may start stand in a heap by priority and arrival. A job that a rule or a
+full slot holds is parked under that slot's key, and costs nothing until the slot is
+given back or the rules change. A started job keeps its slots until it ends.
+"""
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from ganeti.jqueue import filters
+from ganeti.jqueue.entry import Entry, Place
+from ganeti.objects import FilterRule
+
+#: Where jobs are parked that a rule pauses.
+_PAUSED: Final = "paused"
+
+
+#: Priority, arrival, and a number against comparing entries.
+_Item = tuple[int, int, int, Entry]
+
+
+class Schedule:
+    """The jobs that wait for a worker."""
+
+    def __init__(self) -> None:
+        self._ready: list[_Item] = []
+        self._parked: dict[str, list[_Item]] = {}
+        self._taken: dict[str, int] = {}
+        self._arrivals = itertools.count(1)
+        self._pushes = itertools.count(1)
+        self._filters: object = None
+        self._rules = filters.Rules(())
+
+    def push(self, entry: Entry, *, arrived: bool = True) -> None:
+        """Let a job start when its turn comes.
+
+        Args:
+            entry: the job.
+            arrived: it goes behind the others of its priority.
+        """
+        if arrived:
+            entry.arrival = next(self._arrivals)
+        entry.place = Place.READY
+        heapq.heappush(self._ready, self._item(entry))
+
+    def changed_priority(self, entry: Entry) -> None:
+        """Put a ready job where its new priority says."""
+        if entry.place is Place.READY:
+            self.push(entry, arrived=False)
+
+    def use_rules(self, rules: Iterable[FilterRule], token: object) -> bool:
+        """Take notice of the present rules; tell whether they are new.
+
+        Args:
+            rules: read only if the token is another object than the last one.
+            token: stands for the state of the rules.
+        """
+        if token is self._filters:
+            return False
+        self._filters = token
+        self._rules = filters.Rules(rules)
+        for key in list(self._parked):
+            self._unpark(key, everything=True)
+        return True
+
+    def decide(self, entry: Entry) -> filters.Decision:
+        """Return what the rules say about a job."""
+        return self._rules.decide(entry.facts()) if self._rules else filters.Decision()
+
+    def pop(self, reject: Callable[[Entry], None]) -> Entry | None:
+        """Return the next job that may start, with its slots taken.
+
+        Args:
+            reject: called for jobs that a rule refuses.
+        """
+        while self._ready:
+            priority, arrival, _, entry = heapq.heappop(self._ready)
+            if entry.place is not Place.READY:
+                self._pass_on(entry)  # was canceled, for instance
+                continue
+            if (priority, arrival) != (entry.job.priority, entry.arrival):
+                continue  # stands elsewhere by now
+            if entry.is_admitted:
+                return entry
+            decision = self.decide(entry)
+            if decision.action == "REJECT":
+                self._pass_on(entry)
+                reject(entry)
+                continue
+            held_by = self._held_by(entry, decision)
+            if held_by is None:
+                self._admit(entry, decision)
+                return entry
+            self._park(entry, held_by)
+        return None
+
+    def leave(self, entry: Entry) -> None:
+        """Give back the slots of a job that has ended."""
+        if not entry.is_admitted:
+            return
+        entry.is_admitted = False
+        for slot in entry.slots:
+            self._taken[slot.key] -= 1
+            if not self._taken[slot.key]:
+                del self._taken[slot.key]
+            self._unpark(slot.key)
+
+    def _held_by(self, entry: Entry, decision: filters.Decision) -> str | None:
+        if decision.action == "PAUSE":
+            return _PAUSED
+        by_rule = (decision.slot,) if decision.slot is not None else ()
+        for slot in entry.slots + by_rule:
+            if self._taken.get(slot.key, 0) >= slot.limit:
+                return slot.key
+        return None
+
+    def _admit(self, entry: Entry, decision: filters.Decision) -> None:
+        if decision.slot is not None:
+            entry.slots = (*entry.slots, decision.slot)
+        entry.is_admitted = True
+        entry.released_by = None
+        for slot in entry.slots:
+            self._taken[slot.key] = self._taken.get(slot.key, 0) + 1
+
+    def _park(self, entry: Entry, key: str) -> None:
+        entry.place = Place.PARKED
+        heapq.heappush(self._parked.setdefault(key, []), self._item(entry))
+        if entry.released_by != key:
+            self._pass_on(entry)
+        entry.released_by = None
+
+    def _pass_on(self, entry: Entry) -> None:
+        """Let another job try the slot that woke this one, which does not use it."""
+        key, entry.released_by = entry.released_by, None
+        if key is not None:
+            self._unpark(key)
+
+    def _item(self, entry: Entry) -> _Item:
+        return entry.job.priority, entry.arrival, next(self._pushes), entry
+
+    def _unpark(self, key: str, *, everything: bool = False) -> None:
+        parked = self._parked.get(key)
+        while parked:
+            entry = heapq.heappop(parked)[-1]
+            if entry.place is Place.PARKED:
+                entry.released_by = key
+                self.push(entry, arrived=False)
+                if not everything:
+                    break
+        if not parked:
+            self._parked.pop(key, None)

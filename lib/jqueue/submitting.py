@@ -1,0 +1,143 @@
+"""Taking in new jobs: ids, reasons, dependencies, the first commit.
+
+An id is given to the client when the job and the serial are durable; many clients'
+submissions share a commit. A bad job in a list consumes an id, and the others go on.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Final, TypeVar
+
+import msgspec
+
+from ganeti import errors, opcodes
+from ganeti.constants import ecodes, jobqueue
+from ganeti.jqueue import changes, depends, records
+from ganeti.jqueue.core import Core
+from ganeti.jqueue.documents import JOBS, META, SERIAL, Document
+from ganeti.jqueue.entry import Entry
+from ganeti.jqueue.records import Timestamp
+
+Ops = Sequence[opcodes.Opcode]
+#: Per job: true and its id, or false and why not.
+Answers = list[tuple[bool, int | str]]
+
+T = TypeVar("T")
+_NANO: Final = 1_000_000_000
+
+
+class Submitter:
+    """Makes jobs of opcodes."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def submit(self, ops: Ops, *, to_drained: bool) -> Future[int]:
+        """Take in one job; the future has its id.
+
+        Raises:
+            JobQueueDrainError, JobQueueFull, JobQueueError: refused.
+            OpPrereqError: no opcodes, or a priority or dependency that cannot be.
+        """
+        core = self._core
+        future: Future[int] = Future()
+        with core.turn():
+            self._check_open_locked(to_drained=to_drained)
+            self._check_room_locked()
+            entry = self._make(core.serial + 1, ops, core.now())
+            core.serial += 1
+            self._commit_locked(
+                [entry],
+                lambda error: settle(future, entry.job.id, error),
+            )
+        return future
+
+    def submit_many(self, jobs: Sequence[Ops], *, to_drained: bool) -> Future[Answers]:
+        """Take in several jobs with consecutive ids; the future has the answers.
+
+        Raises:
+            JobQueueDrainError, JobQueueError: all refused.
+        """
+        core = self._core
+        future: Future[Answers] = Future()
+        with core.turn():
+            self._check_open_locked(to_drained=to_drained)
+            entries: list[Entry] = []
+            answers: Answers = []
+            for ops in jobs:
+                core.serial += 1
+                try:
+                    self._check_room_locked(len(entries))
+                    entries.append(self._make(core.serial, ops, core.now()))
+                    answers.append((True, core.serial))
+                except errors.GenericError as err:
+                    answers.append((False, str(err) or type(err).__name__))
+            self._commit_locked(entries, lambda error: settle(future, answers, error))
+        return future
+
+    def _check_open_locked(self, *, to_drained: bool) -> None:
+        if self._core.is_stopping:
+            raise errors.JobQueueError("job queue is shutting down")
+        if self._core.is_drained and not to_drained:
+            raise errors.JobQueueDrainError("job queue is drained, refusing jobs")
+
+    def _check_room_locked(self, more: int = 0) -> None:
+        core = self._core
+        if len(core.live) + core.arriving + more >= core.settings.hard_limit:
+            raise errors.JobQueueFull
+
+    def _make(self, job_id: int, ops: Ops, now: Timestamp) -> Entry:
+        if not ops:
+            raise errors.OpPrereqError("a job needs opcodes", ecodes.ECODE_INVAL)
+        for op in ops:
+            if op.priority not in jobqueue.OP_PRIO_SUBMIT_VALID:
+                allowed = ", ".join(str(p) for p in jobqueue.OP_PRIO_SUBMIT_VALID)
+                raise errors.OpPrereqError(
+                    f"{op.summary()}: priority {op.priority} cannot be submitted,"
+                    f" only {allowed}",
+                    ecodes.ECODE_INVAL,
+                )
+        when = now[0] * _NANO + now[1] * 1000
+        complete = [
+            _with_reason(op, job_id, index, when)
+            for index, op in enumerate(depends.resolve(job_id, ops))
+        ]
+        return Entry(changes.new_job(job_id, complete, now), complete)
+
+    def _commit_locked(
+        self, entries: list[Entry], told: Callable[[BaseException | None], None]
+    ) -> None:
+        core = self._core
+        core.arriving += len(entries)
+        documents = [
+            Document(JOBS, str(entry.job.id), records.encode_job(entry.job))
+            for entry in entries
+        ]
+        documents.append(Document(META, SERIAL, b"%d" % core.serial))
+
+        def done(error: BaseException | None) -> None:
+            with core.turn():
+                core.arriving -= len(entries)
+                if error is None:
+                    for entry in entries:
+                        core.admit_locked(entry)
+            told(error)
+
+        core.commit_locked(documents, done)
+
+
+def _with_reason(
+    op: opcodes.Opcode, job_id: int, index: int, when: int
+) -> opcodes.Opcode:
+    name = op.op_id().removeprefix("OP_").lower()
+    source = f"{jobqueue.OPCODE_REASON_SRC_OPCODE}:{name}"
+    reason = [*op.reason, (source, f"job={job_id};index={index}", when)]
+    return msgspec.structs.replace(op, reason=reason)
+
+
+def settle(future: Future[T], value: T, error: BaseException | None) -> None:
+    """Give a future its value, or the error."""
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(value)

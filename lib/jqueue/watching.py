@@ -1,0 +1,142 @@
+"""Waiting for job changes without a thread per waiter.
+
+Values are computed from records outside of the queue's lock, by whoever made the
+change; a burst of log lines is told at most every tenth of a second, a change of
+state at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from typing import TYPE_CHECKING, Any, Final
+
+from ganeti import errors
+from ganeti.constants import timeouts
+from ganeti.jqueue.entry import Entry, Watch, to_json_form
+from ganeti.jqueue.records import Job, LogEntry
+
+if TYPE_CHECKING:
+    from ganeti.jqueue.core import Core
+
+#: Seconds within which log lines are told together.
+_BURST_S: Final = 0.1
+
+Change = tuple[Any, tuple[LogEntry, ...]]
+
+
+class Watching:
+    """Those who wait for changes of jobs."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def wait(
+        self,
+        job_id: int,
+        fields: Callable[[Job], Any],
+        *,
+        previous: Any,
+        serial: int | None,
+        timeout_s: float,
+    ) -> Future[Change]:
+        """See `JobQueue.wait_for_change`."""
+        watch = Watch(job_id, fields, previous, serial)
+        limit = min(max(0.0, timeout_s), float(timeouts.LUXI_WFJC_TIMEOUT))
+        watch.future.add_done_callback(lambda _future: self._forget(watch))
+        watch.timer = self._core.timers.after(limit, lambda: self._expired(watch))
+        self._examine(watch)
+        return watch.future
+
+    def changed_locked(self, entry: Entry, *, only_log: bool = False) -> None:
+        """Tell those who watch a job that it has changed."""
+        entry.version += 1
+        if not entry.watches:
+            return
+        if not only_log:
+            self._tell_locked(entry)
+        elif entry.news_timer is None:
+            entry.news_timer = self._core.timers.after(
+                _BURST_S, lambda: self._burst_over(entry)
+            )
+
+    def _burst_over(self, entry: Entry) -> None:
+        with self._core.turn():
+            self._tell_locked(entry)
+
+    def _tell_locked(self, entry: Entry) -> None:
+        if entry.news_timer is not None:
+            entry.news_timer.cancel()
+            entry.news_timer = None
+        watches, entry.watches = entry.watches, []
+        for watch in watches:
+            self._core.later_locked(lambda watch=watch: self._examine(watch))  # type: ignore[misc]
+
+    def _examine(self, watch: Watch, *, is_over: bool = False) -> None:
+        """Answer if there is something to tell, else keep watching."""
+        while not watch.future.done():
+            with self._core.lock:
+                entry = self._core.live.get(watch.job_id)
+                version = entry.version if entry is not None else 0
+                job = entry.view() if entry is not None else None
+            if job is None:
+                job = self._core.find_live(watch.job_id)
+            if job is None:
+                self._lost(watch)
+                return
+            try:
+                change = (watch.fields(job), job.log_after(watch.serial))
+            except Exception as err:  # noqa: BLE001 - the waiting side's own function
+                _settle(watch.future, error=err)
+                return
+            if is_over or job.is_final or _is_news(watch, change):
+                _settle(watch.future, change)
+                return
+            if self._keep(watch, version):
+                return
+
+    def _keep(self, watch: Watch, version: int) -> bool:
+        """Watch on, unless the job has changed since it was looked at."""
+        with self._core.lock:
+            entry = self._core.live.get(watch.job_id)
+            if entry is None or entry.version != version:
+                return False
+            entry.watches.append(watch)
+            return True
+
+    def _lost(self, watch: Watch) -> None:
+        if watch.previous is None:
+            text = f"job {watch.job_id} is not in the queue"
+            _settle(watch.future, error=errors.JobLost(text))
+        else:
+            _settle(watch.future, (None, ()))
+
+    def _expired(self, watch: Watch) -> None:
+        self._examine(watch, is_over=True)
+
+    def _forget(self, watch: Watch) -> None:
+        if watch.timer is not None:
+            watch.timer.cancel()
+        with self._core.lock:
+            entry = self._core.live.get(watch.job_id)
+            if entry is not None and watch in entry.watches:
+                entry.watches.remove(watch)
+
+
+def _is_news(watch: Watch, change: Change) -> bool:
+    if watch.previous is None or change[1]:
+        return True
+    return bool(to_json_form(change[0]) != watch.previous)
+
+
+def _settle(
+    future: Future[Change], change: Change | None = None, error: Exception | None = None
+) -> None:
+    """Answer, unless somebody else was first or nobody waits any more."""
+    try:
+        if error is not None:
+            future.set_exception(error)
+        elif change is not None:
+            future.set_result(change)
+    except InvalidStateError:
+        return

@@ -1,0 +1,703 @@
+"""The queue over a store in memory."""
+
+import threading
+
+import pytest
+
+from fakes.jobs_run import WAIT_S, Gate, Harness, dummy, running
+from ganeti import errors, jqueue, objects, opcodes
+from ganeti.jqueue import Canceled, LockTimeout
+
+
+@pytest.fixture
+def live():
+    with running() as harness:
+        yield harness
+
+
+def gated(harness, comment, *, start=True):
+    gate = Gate()
+
+    def run(op, callbacks, _timeout, _priority):
+        if start:
+            callbacks.started()
+        gate.stop()
+        callbacks.check_canceled()
+        callbacks.started()
+        return op.result
+
+    harness.executor.script[comment] = run
+    return gate
+
+
+# Submitting and running
+def test_a_job_runs_its_opcodes_in_order_and_keeps_results_and_logs(live):
+    job_id = live.queue.submit([dummy(result=1, messages=["a"]), dummy(result=[2])])
+    assert job_id == 1
+    job = live.final(job_id)
+    assert job.status == "success"
+    assert [op.result_value() for op in job.ops] == [1, [2]]
+    assert [(e.serial, e.kind, e.payload) for e in job.ops[0].log] == [
+        (1, "message", "a")
+    ]
+    assert job.received_timestamp <= job.start_timestamp <= job.end_timestamp
+    assert job.ops[0].exec_timestamp
+    assert job.ops[1].end_timestamp == job.end_timestamp
+    assert live.queue.submit([dummy()]) == 2
+
+
+def test_the_reason_trail_gets_an_entry_per_opcode(live):
+    job_id = live.queue.submit([dummy(reason=[("gnt:user", "why", 1)]), dummy()])
+    job = live.final(job_id)
+    [user, ours] = job.ops[0].input_value()["reason"]
+    assert user == ["gnt:user", "why", 1]
+    assert ours[:2] == ["gnt:opcode:test_dummy", "job=1;index=0"]
+    assert ours[2] // 10**9 == job.received_timestamp[0]
+    assert job.ops[1].input_value()["reason"][0][1] == "job=1;index=1"
+
+
+def test_a_failed_opcode_takes_the_later_ones_along(live):
+    failure = errors.OpPrereqError("web1 is up", "wrong_state")
+    job = live.final(live.queue.submit([dummy(), dummy(fail=failure), dummy()]))
+    assert [op.status for op in job.ops] == ["success", "error", "error"]
+    assert job.ops[1].result_value() == ["OpPrereqError", ["web1 is up", "wrong_state"]]
+    assert job.ops[2].result_value()[0] == "OpExecError"
+    assert job.status == "error"
+
+
+def test_an_unexpected_error_and_a_result_without_json_form_fail_the_opcode(live):
+    def odd(*_):
+        raise ValueError("odd")
+
+    live.executor.script["odd"] = odd
+    job = live.final(live.queue.submit([dummy("odd")]))
+    assert job.ops[0].result_value() == ["OpExecError", ["odd"]]
+    live.executor.script["object"] = lambda *_: object()
+    job = live.final(live.queue.submit([dummy("object")]))
+    assert job.ops[0].result_value()[0] == "OpResultError"
+
+
+def test_submit_refuses_what_cannot_be(live):
+    with pytest.raises(errors.OpPrereqError, match="needs opcodes"):
+        live.queue.submit([])
+    with pytest.raises(errors.OpPrereqError, match="priority 7"):
+        live.queue.submit([dummy(priority=7)])
+    assert live.queue.submit([dummy(priority=-10)]) == 1
+
+
+def test_submit_many_answers_in_order_and_a_bad_job_consumes_an_id(live):
+    answers = live.queue.submit_many([[dummy()], [], [dummy()]])
+    assert answers[0] == (True, 1)
+    assert answers[1][0] is False
+    assert "needs opcodes" in answers[1][1]
+    assert answers[2] == (True, 3)
+    assert live.final(3).status == "success"
+
+
+def test_a_full_queue_refuses():
+    harness = Harness(hard_limit=2)
+    try:
+        harness.queue.submit([dummy()])
+        answers = harness.queue.submit_many([[dummy()], [dummy()]])
+        assert [ok for ok, _ in answers] == [True, False]
+        with pytest.raises(errors.JobQueueFull):
+            harness.queue.submit([dummy()])
+    finally:
+        harness.close()
+
+
+def test_a_drained_queue_refuses_all_but_the_tools_and_keeps_the_flag(live):
+    assert live.queue.set_drain(True)
+    assert live.queue.is_drained
+    with pytest.raises(errors.JobQueueDrainError):
+        live.queue.submit([dummy()])
+    with pytest.raises(errors.JobQueueDrainError):
+        live.queue.submit_many([[dummy()]])
+    assert live.queue.submit([dummy()], to_drained=True) == 1
+    again = Harness(backend=live.backend)
+    assert again.queue.is_drained
+    again.queue.set_drain(False)
+    assert not again.queue.is_drained
+    again.close()
+
+
+def test_no_id_is_given_out_for_a_job_that_is_not_durable(live):
+    live.backend.failure = errors.StorageError("disk full")
+    with pytest.raises(errors.StorageError, match="disk full"):
+        live.queue.submit([dummy()])
+    live.backend.failure = None
+    assert live.queue.submit([dummy()]) == 2
+    assert [str(err) for err in live.failures] == ["disk full"]
+    assert live.queue.job(1) is None
+
+
+def test_jobs_that_submit_jobs(live):
+    def run(_op, callbacks, _timeout, _priority):
+        callbacks.started()
+        return {"jobs": callbacks.submit_jobs([[dummy(result="child")]])}
+
+    live.executor.script["parent"] = run
+    live.queue.set_drain(True)
+    job = live.final(live.queue.submit([dummy("parent")], to_drained=True))
+    assert job.ops[0].result_value() == {"jobs": [[True, 2]]}
+    assert live.final(2).ops[0].result_value() == "child"
+
+
+def test_secrets_stay_in_memory(live):
+    seen = []
+
+    def run(op, callbacks, *_):
+        callbacks.started()
+        seen.append(op.osparams_secret)
+
+    live.executor.script["secret"] = run
+    op = opcodes.TestOsParams(osparams_secret={"pw": "hunter2"}, comment="secret")
+    job = live.final(live.queue.submit([op]))
+    assert seen == [{"pw": "hunter2"}]
+    assert job.ops[0].input_value()["osparams_secret"] == {"pw": "<redacted>"}
+    stored = b"".join(data for _, data in live.store.scan("jobs"))
+    assert b"hunter2" not in stored
+
+
+def test_what_is_shown_as_final_is_durable(live):
+    gate = gated(live, "slow")
+    job_id = live.queue.submit([dummy("slow")])
+    gate.wait()
+    live.backend.failure = errors.StorageError("disk full")
+    gate.open()
+    while not live.failures:
+        pass
+    assert live.status(job_id) == "running"
+    with pytest.raises(errors.StorageError):
+        live.store.commit([("meta", "x", b"1")])
+    live.backend.failure = None
+
+
+# Order
+def test_urgent_jobs_first_then_in_order_of_arrival():
+    with running(workers=1) as live:
+        gate = gated(live, "first")
+        live.queue.submit([dummy("first")])
+        gate.wait()
+        for priority in (0, 10, -10, 0):
+            live.queue.submit([dummy(priority=priority)])
+        gate.open()
+        for job_id in range(1, 6):
+            live.final(job_id)
+        assert [owner for _, owner, _, _ in live.executor.runs] == [
+            "1/0", "4/0", "2/0", "5/0", "3/0",
+        ]  # fmt: skip
+
+
+def test_a_changed_priority_counts_and_the_input_keeps_its_own():
+    with running(workers=1) as live:
+        gate = gated(live, "first")
+        live.queue.submit([dummy("first")])
+        gate.wait()
+        for _ in range(2):
+            live.queue.submit([dummy()])
+        ok, text = live.queue.change_priority(3, -5)
+        assert ok
+        assert "-5" in text
+        assert live.queue.job(3).priority == -5
+        assert live.queue.job(3).ops[0].input_value()["priority"] == 0
+        gate.open()
+        live.final(2)
+        assert [owner for _, owner, _, _ in live.executor.runs][1:] == ["3/0", "2/0"]
+        assert live.queue.change_priority(3, 0) == (False, "Job 3 is finished")
+        assert live.queue.change_priority(99, 0) == (False, "Job 99 not found")
+        with pytest.raises(errors.OpPrereqError):
+            live.queue.change_priority(3, 20)
+
+
+def test_no_more_jobs_run_than_the_cluster_says_and_threads_come_on_demand():
+    harness = Harness(workers=2)
+    gate = Gate()
+    both = threading.Barrier(2)
+
+    def run(_op, callbacks, *_):
+        callbacks.started()
+        both.wait(WAIT_S)
+        gate.stop()
+
+    harness.executor.script["slow"] = run
+    harness.queue.start()
+    try:
+        for _ in range(20):
+            harness.queue.submit([dummy("slow")])
+        gate.wait()
+        found = harness.queue.statistics()
+        assert (found.unfinished, found.running, found.workers) == (20, 2, 2)
+        gate.open()
+        for job_id in range(1, 21):
+            harness.final(job_id)
+    finally:
+        harness.close()
+
+
+# Dependencies
+def test_a_job_waits_for_the_jobs_it_depends_on(live):
+    gate = gated(live, "slow")
+    answers = live.queue.submit_many(
+        [[dummy("slow")], [dummy(depends=[(-1, ["success"])])]]
+    )
+    assert answers == [(True, 1), (True, 2)]
+    gate.wait()
+    assert live.status(2) == "queued"
+    assert live.queue.dependencies() == [(1, [2])]
+    assert live.queue.job(2).ops[0].input_value()["depends"] == [[1, ["success"]]]
+    gate.open()
+    assert live.final(2).status == "success"
+    assert live.queue.dependencies() == []
+
+
+@pytest.mark.parametrize(
+    ("ends", "allowed", "becomes"),
+    [
+        ("success", [], "success"),
+        ("success", ["error"], "error"),
+        ("error", ["error", "success"], "success"),
+        ("error", ["success"], "error"),
+        ("error", [], "success"),
+        ("canceled", [], "canceled"),
+        ("canceled", ["success"], "canceled"),
+        ("canceled", ["canceled"], "success"),
+    ],
+)
+@pytest.mark.parametrize("archived", [False, True])
+def test_how_a_dependency_ended_decides(live, ends, allowed, becomes, archived):
+    if ends == "canceled":
+        gate = gated(live, "slow")
+        live.queue.submit([dummy("slow")])
+        gate.wait()
+        live.queue.submit([dummy(depends=[(1, [])])])
+        live.queue.cancel(2)
+        gate.open()
+        live.final(1)
+        target = 2
+    else:
+        fail = errors.OpExecError("no") if ends == "error" else None
+        target = live.queue.submit([dummy(fail=fail)])
+    assert live.final(target).status == ends
+    if archived:
+        assert live.queue.archive(target)
+    job_id = live.queue.submit([dummy(depends=[(target, allowed)])])
+    assert live.final(job_id).status == becomes
+
+
+def test_dependencies_on_itself_later_or_unknown_jobs_are_errors(live):
+    live.queue.submit_many(
+        [[dummy(depends=[(target, [])])] for target in (1, 9)]
+        + [[], [dummy(depends=[(3, [])])]]
+    )
+    for job_id in (1, 2, 4):
+        job = live.final(job_id)
+        assert job.status == "error"
+        assert job.ops[0].result_value()[0] == "OpPrereqError"
+    with pytest.raises(errors.OpPrereqError, match="no such job"):
+        live.queue.submit([dummy(depends=[(-9, [])])])
+
+
+# Cancel
+def test_canceling_a_queued_job():
+    harness = Harness()
+    harness.queue.submit([dummy(), dummy()])
+    assert harness.queue.cancel(1) == (True, "Job 1 canceled")
+    job = harness.queue.job(1)
+    assert [op.status for op in job.ops] == ["canceled", "canceled"]
+    assert job.end_timestamp
+    assert harness.queue.cancel(1)[0] is False
+    assert harness.queue.cancel(9) == (False, "Job 9 not found")
+    harness.queue.start()
+    harness.close()
+    assert harness.executor.runs == []
+
+
+def test_canceling_a_job_that_waits_for_locks(live):
+    gate = gated(live, "locks", start=False)
+    live.queue.submit([dummy("locks"), dummy()])
+    gate.wait()
+    assert live.status(1) == "waiting"
+    assert live.queue.cancel(1) == (True, "Job 1 will be canceled")
+    assert live.status(1) == "canceling"
+    assert live.queue.cancel(1)[0] is True
+    assert live.queue.change_priority(1, 0)[0] is False
+    gate.open()
+    assert [op.status for op in live.final(1).ops] == ["canceled", "canceled"]
+
+
+def test_canceling_between_two_attempts(live):
+    def run(*_):
+        raise LockTimeout
+
+    live.executor.script["busy"] = run
+    live.queue.submit([dummy("busy")])
+    while live.queue.statistics().running or not live.executor.runs:
+        pass
+    assert live.status(1) == "waiting"
+    assert live.queue.cancel(1) == (True, "Job 1 canceled")
+    assert live.status(1) == "canceled"
+
+
+def test_a_running_job_cannot_be_canceled_but_killed_it_stops_early(live):
+    gate = gated(live, "slow")
+    live.queue.submit([dummy("slow"), dummy()])
+    gate.wait()
+    assert live.queue.cancel(1)[0] is False
+    assert live.queue.cancel(1, kill=True)[0] is True
+    gate.open()
+    job = live.final(1)
+    assert [op.status for op in job.ops] == ["error", "error"]
+    assert job.ops[0].result_value() == ["OpExecError", ["killed on request"]]
+
+
+def test_a_killed_job_that_does_not_look_ends_after_the_present_opcode(live):
+    gate = Gate()
+
+    def run(_op, callbacks, *_):
+        callbacks.started()
+        gate.stop()
+
+    live.executor.script["deaf"] = run
+    live.queue.submit([dummy("deaf"), dummy()])
+    gate.wait()
+    live.queue.cancel(1, kill=True)
+    gate.open()
+    assert [op.status for op in live.final(1).ops] == ["success", "canceled"]
+
+
+# Lock timeouts
+class StepClock:
+    """Real waiting, but elapsed time only moves when told to."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def time(self):
+        return 1_700_000_000 + self.now
+
+    def monotonic(self):
+        return self.now
+
+    def wait(self, event, timeout_s):
+        return event.wait(None if timeout_s is None or timeout_s > 0 else 0)
+
+
+def test_a_job_without_its_locks_gives_its_worker_back_and_tries_longer():
+    clk = StepClock()
+    with running(workers=1, clk=clk) as live:
+
+        def run(_op, callbacks, timeout_s, _priority):
+            if len(live.executor.runs) < 4:
+                clk.now += timeout_s + 0.001
+                raise LockTimeout
+            callbacks.started()
+
+        live.executor.script["busy"] = run
+        live.queue.submit([dummy("busy")])
+        assert live.final(1).status == "success"
+        assert [round(run[2], 2) for run in live.executor.runs] == [
+            5, 7.95, 14.18, 29.25,
+        ]  # fmt: skip
+        job = live.queue.job(1)
+        assert job.start_timestamp < job.ops[0].exec_timestamp
+
+
+def test_a_used_up_table_makes_the_opcode_more_urgent_also_on_disk():
+    clk = StepClock()
+    with running(workers=1, clk=clk) as live:
+        stored = []
+
+        def run(_op, callbacks, timeout_s, priority):
+            if priority == 0:
+                clk.now += timeout_s + 0.001
+                raise LockTimeout
+            stored.append(live.store.read("jobs", "1"))
+            callbacks.started()
+
+        live.executor.script["busy"] = run
+        live.queue.submit([dummy("busy")])
+        live.final(1)
+        assert [run[3] for run in live.executor.runs] == [0] * 28 + [-1]
+        live.settle()
+        assert live.queue.job(1).ops[0].priority == -1
+
+
+def test_an_attempt_that_fails_at_once_is_not_repeated_before_its_time():
+    clk = StepClock()
+    with running(workers=1, clk=clk) as live:
+
+        def run(_op, callbacks, _timeout, _priority):
+            if len(live.executor.runs) == 1:
+                raise LockTimeout
+            callbacks.started()
+
+        live.executor.script["nores"] = run
+        live.queue.submit([dummy("nores")])
+        while live.queue.statistics().running or not live.executor.runs:
+            pass
+        # The worker is free for others meanwhile.
+        assert live.final(live.queue.submit([dummy()])).status == "success"
+        assert live.status(1) == "waiting"
+        clk.now = 5.0
+        live.queue._core.timers.run_due()
+        assert live.final(1).status == "success"
+
+
+# Waiting for changes
+def test_waiting_answers_at_once_when_there_is_something_to_tell(live):
+    live.queue.submit([dummy(messages=["a", "b"])])
+    live.final(1)
+    wait = live.queue.wait_for_change
+    values, log = wait(
+        1, lambda job: [job.status], previous=["success"], serial=2, timeout_s=9
+    ).result(WAIT_S)
+    assert (values, log) == (["success"], ())
+    _, log = wait(1, lambda job: [job.status], serial=1, timeout_s=9).result(WAIT_S)
+    assert [entry.payload for entry in log] == ["b"]
+
+
+def test_waiting_sees_logs_and_the_end(live):
+    gate = gated(live, "slow")
+    live.queue.submit([dummy("slow"), dummy(messages=["x"])])
+    gate.wait()
+    status = lambda job: [job.status]  # noqa: E731
+    first = live.queue.wait_for_change(1, status, timeout_s=9).result(WAIT_S)
+    assert first == (["running"], ())
+    future = live.queue.wait_for_change(1, status, previous=["running"], timeout_s=9)
+    assert not future.done()
+    gate.open()
+    live.final(1)
+    values, _ = future.result(WAIT_S)
+    assert values != ["running"]
+
+
+def test_a_burst_of_lines_is_told_together(live):
+    gate = Gate()
+
+    def run(_op, callbacks, *_):
+        callbacks.started()
+        gate.stop()
+        for n in range(5):
+            callbacks.log("message", str(n))
+        second.stop()
+
+    second = Gate()
+    live.executor.script["chatty"] = run
+    live.queue.submit([dummy("chatty")])
+    gate.wait()
+    future = live.queue.wait_for_change(
+        1, lambda job: [job.status], previous=["running"], serial=0, timeout_s=9
+    )
+    gate.open()
+    second.wait()
+    _, log = future.result(WAIT_S)
+    assert [entry.payload for entry in log] == list("01234")
+    second.open()
+
+
+def test_waiting_ends_with_its_time_and_gives_the_present_values():
+    clk = StepClock()
+    with running(clk=clk) as live:
+        gate = gated(live, "slow")
+        live.queue.submit([dummy("slow")])
+        gate.wait()
+        future = live.queue.wait_for_change(
+            1, lambda job: [job.status], previous=["running"], timeout_s=500
+        )
+        clk.now = 88.9
+        live.queue._core.timers.run_due()
+        assert not future.done()
+        clk.now = 89.0
+        live.queue._core.timers.run_due()
+        assert future.result(WAIT_S) == (["running"], ())
+        gate.open()
+
+
+def test_a_waiting_client_that_goes_away_leaves_nothing_behind(live):
+    gate = gated(live, "slow")
+    live.queue.submit([dummy("slow")])
+    gate.wait()
+    future = live.queue.wait_for_change(
+        1, lambda job: [job.status], previous=["running"], timeout_s=50
+    )
+    assert len(live.queue._core.live[1].watches) == 1
+    assert future.cancel()
+    assert live.queue._core.live[1].watches == []
+    gate.open()
+    live.final(1)
+
+
+def test_waiting_for_an_unknown_or_archived_job_fails(live):
+    live.queue.submit([dummy()])
+    live.final(1)
+    live.queue.archive(1)
+    for job_id in (1, 7):
+        future = live.queue.wait_for_change(job_id, lambda job: [], timeout_s=9)
+        with pytest.raises(errors.JobLost):
+            future.result(WAIT_S)
+
+
+# Archive
+def test_archiving(live):
+    gate = gated(live, "slow")
+    live.queue.submit([dummy(messages=["x"])])
+    live.queue.submit([dummy("slow")])
+    live.final(1)
+    gate.wait()
+    assert live.queue.archive(2) is False
+    assert live.queue.archive(9) is False
+    assert live.queue.archive(1) is True
+    assert live.queue.archive(1) is False
+    gate.open()
+    live.final(2)
+    assert [job.id for job in live.queue.jobs()] == [2]
+    job = live.queue.job(1)
+    assert job.is_archived
+    assert job.ops[0].log[0].payload == "x"
+    assert live.queue.archived_ids() == [1]
+
+
+def test_autoarchive_by_age_and_in_batches():
+    clk = StepClock()
+    with running(clk=clk) as live:
+        for _ in range(120):
+            last = live.queue.submit_later([dummy()])
+        assert last.result(WAIT_S) == 120
+        for job_id in range(1, 121):
+            live.final(job_id)
+        clk.now = 100
+        live.final(live.queue.submit([dummy()]))
+        assert live.queue.autoarchive(200, 89) == (0, 0)
+        assert live.queue.autoarchive(50, -1) == (0, 120)
+        assert live.queue.autoarchive(50, 89) == (120, 0)
+        assert live.queue.autoarchive(-1, 89) == (1, 0)
+        assert live.queue.jobs() == []
+
+
+# Filters and rates
+def rule(action, predicates=(), *, uuid="f1", priority=0, watermark=0):
+    return objects.Update(
+        "filters",
+        uuid,
+        objects.FilterRule(
+            uuid=uuid,
+            watermark=watermark,
+            priority=priority,
+            predicates=tuple(predicates),
+            action=action,
+            reason_trail=(),
+        ),
+    )
+
+
+def test_paused_jobs_run_when_the_rule_goes(live):
+    live.store.commit([rule("PAUSE", [["opcode", ["==", "result", "hold"]]])])
+    live.queue.submit([dummy(result="hold")])
+    assert live.final(live.queue.submit([dummy(result="other")])).status == "success"
+    assert live.status(1) == "queued"
+    live.store.commit([objects.Update("filters", "f1", None)])
+    live.queue.poke()
+    assert live.final(1).status == "success"
+
+
+def test_rejected_jobs_are_canceled_also_those_that_wait_for_locks(live):
+    gate = gated(live, "locks", start=False)
+    live.queue.submit([dummy("locks")])
+    gate.wait()
+    live.store.commit(
+        [rule("REJECT", [["jobid", ["<=", "id", "watermark"]]], watermark=2)]
+    )
+    assert live.final(live.queue.submit([dummy()])).status == "canceled"
+    live.queue.poke()
+    assert live.status(1) == "canceling"
+    gate.open()
+    assert live.final(1).status == "canceled"
+    assert live.final(live.queue.submit([dummy()])).status == "success"
+
+
+def test_ad_hoc_rate_limits_count_jobs_per_bucket(live):
+    gate = gated(live, "slow")
+    reason = [("gnt:user", "rate-limit:1:tests", 0)]
+    live.queue.submit([dummy("slow", reason=reason), dummy(reason=reason)])
+    gate.wait()
+    live.queue.submit([dummy(reason=reason)])
+    live.queue.submit([dummy(reason=reason)])
+    other = [("gnt:user", "rate-limit:2:tests", 0)]
+    assert live.final(live.queue.submit([dummy(reason=other)])).status == "success"
+    assert [live.status(2), live.status(3)] == ["queued", "queued"]
+    live.queue.cancel(2)
+    gate.open()
+    assert live.final(3).status == "success"
+
+
+def test_a_rule_can_limit_the_rate(live):
+    live.store.commit(
+        [rule(("RATE_LIMIT", 1), [["reason", ["==", "source", "gnt:user"]]])]
+    )
+    gate = gated(live, "slow")
+    reason = [("gnt:user", "x", 0)]
+    live.queue.submit([dummy("slow", reason=reason)])
+    gate.wait()
+    live.queue.submit([dummy(reason=reason)])
+    assert live.final(live.queue.submit([dummy()])).status == "success"
+    assert live.status(2) == "queued"
+    gate.open()
+    assert live.final(2).status == "success"
+
+
+# Stopping and starting
+def test_stopping_gives_waiting_jobs_back_and_the_next_life_runs_them():
+    first = Harness()
+    gate = gated(first, "locks", start=False)
+    first.queue.start()
+    first.queue.submit([dummy("locks"), dummy()])
+    gate.wait()
+    stopper = threading.Thread(target=first.queue.stop)
+    stopper.start()
+    while not first.queue._core.is_stopping:
+        pass
+    with pytest.raises(errors.JobQueueError, match="shutting down"):
+        first.queue.submit([dummy()])
+    gate.open()
+    stopper.join()
+    assert first.status(1) == "queued"
+    first.store.close()
+    with running(backend=first.backend) as second:
+        assert second.final(1).status == "success"
+        assert second.queue.last_id == 1
+
+
+def test_lost_secrets_fail_a_job_with_a_clear_text():
+    first = Harness()
+    first.queue.submit([opcodes.TestOsParams(osparams_secret={"pw": "x"})])
+    first.close()
+    with running(backend=first.backend) as second:
+        job = second.queue.job(1)
+        assert job.status == "error"
+        assert "submit the job again" in job.ops[0].result_value()[1][0]
+
+
+def test_unreadable_records_move_to_the_archive():
+    first = Harness()
+    first.store.commit([("jobs", "7", b"not json"), ("meta", "serial", b"3")])
+    first.close()
+    second = Harness(backend=first.backend)
+    assert second.queue.jobs() == []
+    assert second.queue.archived_ids() == [7]
+    assert second.queue.submit([dummy()]) == 8
+    second.close()
+
+
+def test_canceled_before_execution_by_the_executor_itself(live):
+    def run(*_):
+        raise Canceled
+
+    live.executor.script["odd"] = run
+    job = live.final(live.queue.submit([dummy("odd")]))
+    assert job.status == "error"
+
+
+def test_public_names():
+    assert issubclass(jqueue.LockTimeout, Exception)
+    assert {"JobQueue", "SubmitJobs", "Executor"} <= set(jqueue.__all__)
