@@ -13,8 +13,19 @@ from ganeti.cmdlib.cluster.post_init import ClusterPostInit
 from ganeti.cmdlib.cluster.query import ClusterQuery
 from ganeti.cmdlib.cluster.redist import ClusterRedistConf
 from ganeti.cmdlib.cluster.rename import ClusterRename
+from ganeti.cmdlib.cluster.verify import ClusterVerify
+from ganeti.cmdlib.cluster.verify_config import ClusterVerifyConfig
+from ganeti.cmdlib.cluster.verify_group import ClusterVerifyGroup
+from ganeti.cmdlib.group.add import GroupAdd
+from ganeti.cmdlib.group.assign import GroupAssignNodes
+from ganeti.cmdlib.group.evacuate import GroupEvacuate
+from ganeti.cmdlib.group.remove import GroupRemove
+from ganeti.cmdlib.group.rename import GroupRename
+from ganeti.cmdlib.group.set_params import GroupSetParams
 from ganeti.cmdlib.instance.units import UNITS as INSTANCE_UNITS
 from ganeti.cmdlib.node.add import NodeAdd
+from ganeti.cmdlib.node.evacuate import NodeEvacuate
+from ganeti.cmdlib.node.migrate import NodeMigrate
 from ganeti.cmdlib.node.powercycle import NodePowercycle
 from ganeti.cmdlib.node.remove import NodeRemove
 from ganeti.cmdlib.node.set_params import NodeSetParams
@@ -23,6 +34,7 @@ from ganeti.cmdlib.query.query import Query, QueryFields
 from ganeti.cmdlib.tags.change import TagsDel, TagsSet
 from ganeti.cmdlib.tags.get import TagsGet
 from ganeti.cmdlib.tags.search import TagsSearch
+from ganeti.cmdlib.test.allocator import TestAllocator
 from ganeti.cmdlib.test.delay import TestDelay
 from ganeti.cmdlib.test.jqueue import TestJqueue
 from ganeti.cmdlib.test.osparams import TestOsParams
@@ -38,8 +50,19 @@ UNITS: Final[dict[str, type[LogicalUnit[Any]]]] = {
     "OP_CLUSTER_QUERY": ClusterQuery,
     "OP_CLUSTER_REDIST_CONF": ClusterRedistConf,
     "OP_CLUSTER_RENAME": ClusterRename,
+    "OP_CLUSTER_VERIFY": ClusterVerify,
+    "OP_CLUSTER_VERIFY_CONFIG": ClusterVerifyConfig,
+    "OP_CLUSTER_VERIFY_GROUP": ClusterVerifyGroup,
     "OP_EXT_STORAGE_DIAGNOSE": ExtStorageDiagnose,
+    "OP_GROUP_ADD": GroupAdd,
+    "OP_GROUP_ASSIGN_NODES": GroupAssignNodes,
+    "OP_GROUP_EVACUATE": GroupEvacuate,
+    "OP_GROUP_REMOVE": GroupRemove,
+    "OP_GROUP_RENAME": GroupRename,
+    "OP_GROUP_SET_PARAMS": GroupSetParams,
     "OP_NODE_ADD": NodeAdd,
+    "OP_NODE_EVACUATE": NodeEvacuate,
+    "OP_NODE_MIGRATE": NodeMigrate,
     "OP_NODE_POWERCYCLE": NodePowercycle,
     "OP_NODE_REMOVE": NodeRemove,
     "OP_NODE_SET_PARAMS": NodeSetParams,
@@ -50,6 +73,7 @@ UNITS: Final[dict[str, type[LogicalUnit[Any]]]] = {
     "OP_TAGS_GET": TagsGet,
     "OP_TAGS_SEARCH": TagsSearch,
     "OP_TAGS_SET": TagsSet,
+    "OP_TEST_ALLOCATOR": TestAllocator,
     "OP_TEST_DELAY": TestDelay,
     "OP_TEST_JQUEUE": TestJqueue,
     "OP_TEST_OS_PARAMS": TestOsParams,

@@ -4,9 +4,25 @@
 """
 
 from ganeti.config import candidates
-from ganeti.config.config import Config
+from ganeti.config.checks import verify
+from ganeti.config.config import Config, Header
 from ganeti.config.edit import Edit
+from ganeti.config.exchange import UPGRADABLE, export_config, import_config
 from ganeti.config.initial import initial_changes
 from ganeti.config.pool import AddressPool
+from ganeti.config.ssconf import SsconfTracker, ssconf_values
 
-__all__ = ["AddressPool", "Config", "Edit", "candidates", "initial_changes"]
+__all__ = [
+    "UPGRADABLE",
+    "AddressPool",
+    "Config",
+    "Edit",
+    "Header",
+    "SsconfTracker",
+    "candidates",
+    "export_config",
+    "import_config",
+    "initial_changes",
+    "ssconf_values",
+    "verify",
+]

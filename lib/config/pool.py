@@ -169,6 +169,10 @@ class AddressPool:
         """Return the externally reserved addresses in order."""
         return [str(self.range[i]) for i in self._external.search(bitarray("1"))]
 
+    def used(self) -> list[str]:
+        """Return the addresses of instances in order."""
+        return [str(self.range[i]) for i in self._used.search(bitarray("1"))]
+
     def map(self) -> str:
         """Return one character an address: ``X`` taken, ``.`` free."""
         return (self._used | self._external).to01().replace("1", "X").replace("0", ".")

@@ -1,12 +1,12 @@
-"""OP_INSTANCE_CREATE: a new instance on nodes that the request names."""
+"""OP_INSTANCE_CREATE: a new instance, on a node that is named or allocated."""
 
 import dataclasses
 import re
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-from ganeti import errors, locking, objects, opcodes
-from ganeti.cmdlib import base, typed
+from ganeti import errors, iallocator, locking, objects, opcodes
+from ganeti.cmdlib import allocation, base, typed
 from ganeti.cmdlib.instance import checks, disk_specs, disks, env, nic_specs
 from ganeti.constants import ecodes
 from ganeti.constants import tags as tag_words
@@ -85,20 +85,23 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             raise self.prereq(
                 f"instance {self.name}: give either an allocator or a primary node"
             )
-        if not op.pnode:
-            raise self.prereq(
-                f"instance {self.name}: no primary node given; this"
-                " release has no allocator to choose one, name a node"
-            )
         if op.snode:
             self.ctx.log.warn(
                 f"template {self.template} has no secondary node, it is ignored"
             )
-        self.primary = lookup.expand_node(snapshot, op.pnode)
         self._refuse_existing()
         self.locks.add[locking.Level.INSTANCE] = [self.name]
-        self.locks.names[locking.Level.NODE] = [self.primary]
-        self.locks.names[locking.Level.NODE_RES] = [self.primary]
+        if op.pnode:
+            self.primary = lookup.expand_node(snapshot, op.pnode)
+            self.locks.names[locking.Level.NODE] = [self.primary]
+            self.locks.names[locking.Level.NODE_RES] = [self.primary]
+            return
+        self.allocators = allocation.names(
+            snapshot, op.iallocator, f"instance {self.name}"
+        )
+        allocation.lock_all_nodes(
+            self.locks, opportunistic=1 if op.opportunistic_locking else 0
+        )
 
     def _refuse_existing(self) -> None:
         if self.ctx.snapshot.uuid_of("instances", self.name) is not None:
@@ -110,6 +113,8 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         """Check everything and build the records."""
         self._refuse_existing()
         snapshot, op = self.ctx.snapshot, self.op
+        if not op.pnode:
+            self._choose_node()
         node = checks.node_takes_instances(snapshot, self.primary, self.name)
         if op.group_name is not None:
             group = lookup.expand_group(snapshot, op.group_name)
@@ -138,6 +143,25 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         )
         self.plan = _Plan(instance.replace(disks=tuple(d.uuid for d in made)), made)
         self._check_fit(node)
+
+    def _choose_node(self) -> None:
+        snapshot = self.ctx.snapshot
+        restrict_to = None
+        if self.op.opportunistic_locking:
+            held = self.ctx.locks.owned(locking.Level.NODE)
+            restrict_to = sorted(snapshot.nodes[uuid].name for uuid in held)
+        request = allocation_request(
+            snapshot, self.op, self.name, self.template, restrict_to
+        )
+        (name,) = allocation.ask(
+            self.ctx,
+            self.allocators,
+            request,
+            f"instance {self.name}",
+            is_temporary=restrict_to is not None,
+        )
+        self.primary = lookup.expand_node(snapshot, name)
+        allocation.keep_only(self.ctx, [self.primary])
 
     def _record(self, node: objects.Node) -> objects.Instance:
         snapshot, op = self.ctx.snapshot, self.op
@@ -319,6 +343,39 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         self.ctx.rpc.call_one(
             "instance_start", self.primary, wire, False, self.op.reason
         ).unwrap(f"instance {self.name}: could not be started")
+
+
+def allocation_request(
+    snapshot: objects.Snapshot,
+    op: opcodes.InstanceCreate,
+    name: str,
+    template: str,
+    restrict_to: Sequence[str] | None,
+) -> iallocator.Allocate:
+    """Return the question for nodes that a creation request stands for.
+
+    Raises:
+        OpPrereqError: wrong disks or backend parameters.
+    """
+    wishes = disk_specs.parse_all(op.disks, template, name)
+    given = typed.merge({}, typed.backend(op.beparams, allow_default=True))
+    backend = params.beparams_for(snapshot.cluster, given)
+    return iallocator.Allocate(
+        name=name,
+        disk_template=template,
+        tags=op.tags,
+        os=op.os_type or "",
+        vcpus=backend["vcpus"],
+        memory=backend["maxmem"],
+        spindle_use=backend["spindle_use"],
+        disks=[{"size": wish.size, "mode": wish.mode} for wish in wishes],
+        nics=[
+            {"mac": spec.get("mac") or "auto", "ip": spec.get("ip")} for spec in op.nics
+        ],
+        hypervisor=op.hypervisor or snapshot.cluster.enabled_hypervisors[0],
+        group_name=op.group_name,
+        restrict_to=restrict_to,
+    )
 
 
 def resolve(ctx: base.Context, name: str) -> tuple[str, Sequence[str]]:

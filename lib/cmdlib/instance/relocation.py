@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
-from ganeti import errors, objects, opcodes
+from ganeti import errors, locking, objects, opcodes
+from ganeti.cmdlib import allocation
 from ganeti.cmdlib.instance import checks, common, nic_specs
 from ganeti.constants import disks as disk_words
 from ganeti.constants import ecodes
@@ -27,20 +28,42 @@ class RelocationUnit(common.InstanceUnit[O]):
     def expand_names(self) -> None:
         """Look instance and target up."""
         super().expand_names()
-        if self.op.iallocator:
+        if self.op.iallocator and self.op.target_node:
             raise self.prereq(
-                f"instance {self.instance.name}: this release has no allocator to"
-                " choose a node, name one"
+                f"instance {self.instance.name}: give either an allocator or a node"
             )
-        self.target = self._find_target()
+        found = self._find_target()
+        self.wants_allocator = found is None
+        self.target = found or ""
         self.source = self.instance.primary_node
+        if self.wants_allocator:
+            allocation.names(
+                self.ctx.snapshot,
+                self.op.iallocator,
+                f"instance {self.instance.name}: needs a target node",
+            )
+
+    def declare_locks(self, level: locking.Level) -> None:
+        """Declare all nodes if one must be chosen, else those concerned."""
+        if self.wants_allocator:
+            allocation.lock_all_nodes(self.locks)
+        else:
+            super().declare_locks(level)
 
     def nodes_to_lock(self) -> Sequence[str]:
         """Return the instance's nodes and the target."""
         known = self.ctx.snapshot.instance_nodes(self.instance)
         return sorted({*known, self.target})
 
-    def _find_target(self) -> str:
+    def choose_target(self) -> None:
+        """Have the allocator choose, if no node was named."""
+        if self.wants_allocator:
+            self.target = allocation.relocation(
+                self.ctx, self.instance, self.op.iallocator
+            )
+            allocation.keep_only(self.ctx, [self.source, self.target])
+
+    def _find_target(self) -> str | None:
         instance, snapshot = self.instance, self.ctx.snapshot
         template = snapshot.disk_template(instance)
         if template not in _MIRRORED:
@@ -61,10 +84,7 @@ class RelocationUnit(common.InstanceUnit[O]):
             return lookup.expand_node(snapshot, wanted)
         if getattr(self.op, "cleanup", False):
             return instance.primary_node
-        raise self.prereq(
-            f"instance {instance.name}: disk template {template} needs a target node,"
-            " name one with -n"
-        )
+        return None
 
     def check_target(self, memory_mib: int | None) -> int | None:
         """Check that the target takes the instance; return its free memory.
@@ -76,6 +96,7 @@ class RelocationUnit(common.InstanceUnit[O]):
         Raises:
             OpPrereqError: says what is in the way.
         """
+        self.choose_target()
         instance, snapshot = self.instance, self.ctx.snapshot
         if instance.primary_node != self.source:
             raise errors.OpPrereqError(

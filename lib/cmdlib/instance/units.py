@@ -5,12 +5,14 @@ from typing import Any, Final
 from ganeti.cmdlib import base
 from ganeti.cmdlib.instance import (
     activate_disks,
+    change_group,
     console,
     create,
     deactivate_disks,
     failover,
     grow_disk,
     migrate,
+    multi_alloc,
     query_data,
     reboot,
     recreate_disks,
@@ -24,12 +26,14 @@ from ganeti.cmdlib.instance import (
 
 UNITS: Final[dict[str, type[base.LogicalUnit[Any]]]] = {
     "OP_INSTANCE_ACTIVATE_DISKS": activate_disks.InstanceActivateDisks,
+    "OP_INSTANCE_CHANGE_GROUP": change_group.InstanceChangeGroup,
     "OP_INSTANCE_CONSOLE": console.InstanceConsole,
     "OP_INSTANCE_CREATE": create.InstanceCreate,
     "OP_INSTANCE_DEACTIVATE_DISKS": deactivate_disks.InstanceDeactivateDisks,
     "OP_INSTANCE_FAILOVER": failover.InstanceFailover,
     "OP_INSTANCE_GROW_DISK": grow_disk.InstanceGrowDisk,
     "OP_INSTANCE_MIGRATE": migrate.InstanceMigrate,
+    "OP_INSTANCE_MULTI_ALLOC": multi_alloc.InstanceMultiAlloc,
     "OP_INSTANCE_QUERY_DATA": query_data.InstanceQueryData,
     "OP_INSTANCE_REBOOT": reboot.InstanceReboot,
     "OP_INSTANCE_RECREATE_DISKS": recreate_disks.InstanceRecreateDisks,

@@ -10,7 +10,7 @@ from typing import Final
 
 from ganeti import _buildconf, errors
 from ganeti.process import SystemRunner
-from ganeti.tools.vcluster import isolation, life, network, status
+from ganeti.tools.vcluster import agent, isolation, life, network, status
 from ganeti.tools.vcluster import layout as lay
 from ganeti.tools.vcluster.nodes import NodeControl
 
@@ -41,17 +41,35 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+_FOUND: Final = "found-cluster"
+#: Commands of out-of-band helpers and what they are here.
+_OOB: Final = {
+    "power-on": "on",
+    "power-off": "off",
+    "power-cycle": "cycle",
+    "power-status": "status",
+    "health": "health",
+}
 Work = Callable[[argparse.Namespace], int]
 Add = Callable[[str, str, Work], argparse.ArgumentParser]
 
 
 def _add_life(add: Add) -> None:
     up = add("up", "make machines, a cluster, and start everything", _up)
+    inside = add(_FOUND, "internal: make the cluster", _found_inside)
     up.add_argument("-n", "--nodes", type=int, default=3, help="how many, default 3")
     up.add_argument("--isolated", action="store_true", help="namespaces; needs root")
     up.add_argument("--nodes-prefix", default="node", help="names: PREFIX1, PREFIX2 …")
     up.add_argument("--machines-only", action="store_true", help="make no cluster")
-    up.add_argument("--hypervisors", help="comma list, default kvm,fake or fake")
+    for parser in (up, inside):
+        parser.add_argument(
+            "--hypervisors", help="comma list, default kvm,fake or fake"
+        )
+        parser.add_argument(
+            "--ssh-setup",
+            action=argparse.BooleanOptionalAction,
+            help="let the cluster manage SSH keys, default for up to 5 nodes",
+        )
     down = add("down", "end everything and remove the directories", _down)
     down.add_argument("--keep", action="store_true", help="keep the directories")
     add("status", "show nodes and what runs there", _status).add_argument(
@@ -77,6 +95,9 @@ def _add_nodes(add: Add) -> None:
     power = add("power", "power of a node: on, off, cycle, status", _power)
     power.add_argument("action", choices=("on", "off", "cycle", "status"))
     power.add_argument("node")
+    oob = add("oob", "out-of-band helper: COMMAND NODE, as a cluster calls it", _oob)
+    oob.add_argument("action", choices=sorted(_OOB))
+    oob.add_argument("node")
     part = add("partition", "cut two lists of nodes off from each other", _partition)
     part.add_argument("left", help="comma list")
     part.add_argument("right", help="comma list")
@@ -84,6 +105,7 @@ def _add_nodes(add: Add) -> None:
     on_node("logs", "show the end of a node's log files", _logs).add_argument(
         "-n", "--lines", type=int, default=20
     )
+    add(agent.COMMAND, "internal: switch the power of isolated nodes", _agent)
     on_node(isolation.HOLD_COMMAND, "internal: be a node's first process", _hold)
 
 
@@ -118,11 +140,49 @@ def _up(args: argparse.Namespace) -> int:
         watch = life.Stopwatch(_say)
         process = SystemRunner()
         try:
-            life.make_machines(layout, process, watch)
+            control = life.make_machines(layout, process, watch)
+            if not args.machines_only:
+                _found(args, layout, control, watch)
         except BaseException:
             life.down(layout, process)
             raise
         _say(f"up after {watch.total_s:.1f} s in {args.directory}")
+    return 0
+
+
+def _found(
+    args: argparse.Namespace,
+    layout: lay.Layout,
+    control: NodeControl,
+    watch: life.Stopwatch,
+) -> None:
+    # Only this command needs all of it, and it takes a while to load.
+    from ganeti.tools.vcluster import founding
+
+    given = args.hypervisors
+    settings = founding.Settings(
+        hypervisors=tuple(given.split(",")) if given else founding.hypervisors(),
+        ssh_setup=founding.wants_ssh_setup(layout, args.ssh_setup),
+    )
+    if not layout.isolated:
+        founding.found(layout, SystemRunner(), watch, settings)
+        return
+    # The first node's daemons live in its namespaces: found the cluster in there.
+    words = ["--hypervisors", ",".join(settings.hypervisors)]
+    words += ["--ssh-setup" if settings.ssh_setup else "--no-ssh-setup"]
+    program = [os.path.join(layout.bindir, "vcluster"), "-C", layout.directory]
+    code = control.call(layout.master_node, [*program, _FOUND, *words], {})
+    if code != 0:
+        raise errors.OpExecError("the cluster could not be made")
+
+
+def _found_inside(args: argparse.Namespace) -> int:
+    """Make the cluster, in the first node's namespaces."""
+    from ganeti.tools.vcluster import founding
+
+    layout = lay.Layout.load(args.directory)
+    settings = founding.Settings(tuple(args.hypervisors.split(",")), args.ssh_setup)
+    founding.found(layout, SystemRunner(), life.Stopwatch(_say), settings)
     return 0
 
 
@@ -193,16 +253,49 @@ def _resume(args: argparse.Namespace) -> int:
 
 
 def _power(args: argparse.Namespace) -> int:
+    return _print_power(args, args.action)
+
+
+def _oob(args: argparse.Namespace) -> int:
+    return _print_power(args, _OOB[args.action])
+
+
+def _print_power(args: argparse.Namespace, action: str) -> int:
+    """Switch power or tell about it; prints what an out-of-band helper has to."""
     layout, control = _load(args)
-    node = layout.node(args.node)
-    if args.action == "status":
-        _say(json.dumps({"powered": control.is_powered(node)}))
-        return 0
-    if args.action in ("off", "cycle"):
-        control.power_off(node)
-    if args.action in ("on", "cycle"):
-        control.power_on(node)
+    layout.node(args.node)
+    if layout.isolated:
+        answer = agent.ask(layout, action, args.node)
+        sys.stderr.write(answer["stderr"])
+        sys.stdout.write(answer["stdout"])
+        return int(answer["code"])
+    sys.stdout.write(_act_on_power(layout, control, action, args.node))
     return 0
+
+
+def _act_on_power(
+    layout: lay.Layout, control: NodeControl, action: str, name: str
+) -> str:
+    node = layout.node(name)
+    if action == "status":
+        return json.dumps({"powered": control.is_powered(node)}) + "\n"
+    if action == "health":
+        state = "OK" if control.is_powered(node) else "CRITICAL"
+        return json.dumps([["Power", state]]) + "\n"
+    if action in ("off", "cycle"):
+        control.power_off(node)
+    if action in ("on", "cycle"):
+        control.power_on(node)
+    return ""
+
+
+def _agent(args: argparse.Namespace) -> int:
+    layout, control = _load(args)
+
+    def act(action: str, node: str) -> str:
+        return _act_on_power(layout, control, action, node)
+
+    return agent.serve(layout, act)
 
 
 def _partition(args: argparse.Namespace) -> int:

@@ -187,11 +187,11 @@ def hosts_text(layout: Layout) -> str:
     return "\n".join(lines) + "\n"
 
 
-def defaults_text(layout: Layout, node: Node) -> str:
+def defaults_text(node: Node) -> str:
     """Return the settings of the daemons: all bind to the node's own address."""
-    del layout
+    # Locking the memory of many node daemons would starve one machine.
     named = {
-        "NODED": node.address,
+        "NODED": f"{node.address} --no-mlock",
         "CONFD": node.address,
         "MOND": node.address,
         "RAPI": node.address,

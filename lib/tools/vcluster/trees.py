@@ -44,7 +44,7 @@ def make_node(layout: lay.Layout, node: lay.Node) -> None:
         os.symlink(os.path.join(layout.directory, "shared"), shared)
     for path, text, mode in (
         ("/etc/hosts", lay.hosts_text(layout), 0o644),
-        ("/etc/default/ganeti", lay.defaults_text(layout, node), 0o644),
+        ("/etc/default/ganeti", lay.defaults_text(node), 0o644),
         ("/etc/ganeti/file-storage-paths", _storage_paths(), 0o600),
         ("/etc/ssh/sshd_config", sshd_config(layout, node), 0o600),
     ):
@@ -128,6 +128,7 @@ def remove(layout: lay.Layout) -> None:
     """Remove everything that belongs to the cluster."""
     for node in layout.nodes:
         shutil.rmtree(node.root, ignore_errors=True)
-    for name in ("shared", "state"):
+    for name in ("shared", "state", "boot"):
         shutil.rmtree(os.path.join(layout.directory, name), ignore_errors=True)
+    files.remove_file(os.path.join(layout.directory, "power"))
     files.remove_file(os.path.join(layout.directory, lay.STATE_FILE))

@@ -1,6 +1,7 @@
 """Instance units over fakes: what is refused, what nodes are told, what is recorded."""
 
 import copy
+import json
 
 import pytest
 
@@ -115,7 +116,7 @@ def test_create_in_a_dry_run_returns_the_nodes_and_changes_nothing():
         ({"disks": [{"size": 0}]}, "wanted a size of 1 MiB or more, found 0"),
         ({"disks": [{"size": 1024, "mode": "rx"}]}, "wanted mode rw or ro, found 'rx'"),
         ({"disks": [{"size": 512}]}, "disk 0: 512 MiB is not within 1024"),
-        ({"pnode": None}, "no primary node given"),
+        ({"pnode": None}, "name a node or an allocator"),
         ({"pnode": "nowhere"}, "nowhere"),
         ({"instance_name": "-bad"}, "wanted a host name"),
         ({"hypervisor": "lxc", "hvparams": {}}, "lxc is not enabled"),
@@ -269,9 +270,12 @@ def test_migration_needs_a_running_instance_or_permission_to_fail_over():
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({}, "needs a target node"),
+        ({}, "needs a target node: name a node or an allocator"),
         ({"target_node": "node1"}, "is on node node1.example.com already"),
-        ({"target_node": "node2", "iallocator": "hail"}, "no allocator"),
+        (
+            {"target_node": "node2", "iallocator": "hail"},
+            "either an allocator or a node",
+        ),
     ],
 )
 def test_migration_refuses_wrong_targets(changes, text):
@@ -449,3 +453,41 @@ def test_the_console_is_described_by_the_node():
     assert eng.run(op("OP_INSTANCE_CONSOLE"))["kind"] == "ssh"
     with pytest.raises(errors.OpExecError, match="is not running"):
         engine().run(op("OP_INSTANCE_CONSOLE"))
+
+
+def allocator(*nodes, **changes):
+    answer = {"success": True, "info": "fine", "result": list(nodes)} | changes
+    return {"iallocator_runner": json.dumps(answer), "all_instances_info": {}}
+
+
+def test_an_allocator_chooses_the_node_and_other_locks_are_given_back():
+    eng = engine(instances=0, **allocator("node3.example.com"))
+    request = create(pnode=None, iallocator="mine")
+    assert eng.run(request) == ["node3.example.com"]
+    assert only_instance(eng).primary_node == clusters.node_uuid(3)
+
+
+def test_an_allocator_without_a_solution_is_a_refusal():
+    answers = allocator(success=False, info="all full")
+    refused(
+        engine(0, **answers), create(pnode=None, iallocator="mine"), "mine: all full"
+    )
+
+
+def test_default_allocators_are_tried_in_order():
+    def run(_node, args):
+        found = args[0] == "second"
+        answer = {"success": found, "info": "", "result": ["node2.example.com"]}
+        return json.dumps(answer)
+
+    eng = Engine(
+        small(0, default_iallocator="first,second"),
+        script(iallocator_runner=run, all_instances_info={}),
+    )
+    assert eng.run(create(pnode=None)) == ["node2.example.com"]
+
+
+def test_a_migration_asks_the_allocator_for_a_target():
+    eng = engine(instance_info=INFO, **allocator("node3.example.com"))
+    eng.run(op("OP_INSTANCE_MIGRATE", iallocator="mine"))
+    assert only_instance(eng).primary_node == clusters.node_uuid(3)

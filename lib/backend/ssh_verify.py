@@ -1,0 +1,139 @@
+"""Checks of SSH for cluster verification: who is reached, whose keys are where."""
+
+import concurrent.futures
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ganeti import errors
+from ganeti.backend.registry import Node
+from ganeti.ssh import authorized, pubkeys
+from ganeti.utils import netutils
+
+#: Nodes that are tried at the same time.
+PARALLEL: Final = 8
+_TIMEOUT_S: Final = 30.0
+
+
+def check_reach(node: Node, ports: Mapping[str, int]) -> dict[str, str]:
+    """Log in to nodes and compare their host names.
+
+    Args:
+        node: this node.
+        ports: SSH port by node name.
+
+    Returns:
+        what is wrong, by node name; nodes that are well are left out.
+    """
+    cluster = node.ssconf.cluster_name()
+    addresses = node.ssconf.node_primary_ips()
+
+    def check(name: str) -> str | None:
+        try:
+            address = addresses.get(name) or netutils.lookup(name, node.paths)
+            return _check_one(node, name, (address, ports[name]), cluster)
+        except errors.GenericError as err:
+            return str(err)
+
+    with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
+        texts = list(pool.map(check, ports))
+    return {
+        name: text for name, text in zip(ports, texts, strict=True) if text is not None
+    }
+
+
+def _check_one(
+    node: Node, name: str, address: tuple[str, int], cluster: str
+) -> str | None:
+    from ganeti.ssh import client
+
+    environment = client.node_environment(node.paths, name)
+    with client.Client(
+        name,
+        address[1],
+        client.cluster_identity(node.paths, cluster),
+        address=address[0],
+        environment=environment,
+    ) as shell:
+        command = "echo ${GANETI_HOSTNAME:-$(hostname --fqdn 2>/dev/null || hostname)}"
+        result = shell.run(["sh", "-c", command], timeout_s=_TIMEOUT_S)
+    if result.failed:
+        return f"its host name cannot be asked: {result.output.strip()}"
+    found = result.stdout.strip()
+    if found.split(".", 1)[0] != name.split(".", 1)[0] or (
+        "." in found and found != name
+    ):
+        return f"wanted host name {name}, found {found}"
+    return None
+
+
+def check_set_up(node: Node, nodes: Sequence[tuple[str, str, bool, bool]]) -> list[str]:
+    """Compare the key files with who should be in them.
+
+    Args:
+        node: this node.
+        nodes: uuid, name, is a candidate, is a potential candidate, of all nodes.
+
+    Returns:
+        what is wrong, a line each.
+    """
+    own_name = node.paths.hostname
+    rows = {uuid: row for uuid, *row in nodes}
+    known = pubkeys.read(node.paths.data("ganeti_pub_keys"))
+    own = next((row for row in rows.values() if row[0] == own_name), None)
+    if own is None or not own[2]:
+        if known:
+            return ["has public keys of nodes, but can never be a master candidate"]
+        return []
+    potential = {uuid for uuid, (_name, _now, may) in rows.items() if may}
+    found = [
+        f"has no public key of node {rows[uuid][0]}"
+        for uuid in sorted(potential - set(known))
+    ]
+    for uuid in sorted(set(known) - potential):
+        name = rows[uuid][0] if uuid in rows else uuid
+        found.append(f"has a public key of {name}, which is no potential candidate")
+    return found + _check_authorized(node, rows, known)
+
+
+def _check_authorized(
+    node: Node, rows: Mapping[str, Sequence[object]], known: Mapping[str, list[str]]
+) -> list[str]:
+    present = {
+        authorized.identity(line)
+        for line in authorized.read(f"{node.paths.root_ssh_dir}/authorized_keys")
+    }
+    found = []
+    for uuid, lines in known.items():
+        if uuid not in rows:
+            continue
+        name, is_candidate = rows[uuid][0], rows[uuid][1]
+        is_in = any(authorized.identity(line) in present for line in lines)
+        if is_candidate and not is_in:
+            found.append(f"does not authorise the key of master candidate {name}")
+        if is_in and not is_candidate and name != node.paths.hostname:
+            found.append(f"authorises the key of node {name}, which is no candidate")
+    return found
+
+
+def check_clutter(node: Node) -> list[str]:
+    """Report nodes of which several keys are recorded or authorised."""
+    known = pubkeys.read(node.paths.data("ganeti_pub_keys"))
+    found = [
+        f"{len(lines)} public keys are recorded for node {uuid}"
+        for uuid, lines in sorted(known.items())
+        if len(lines) > 1
+    ]
+    by_comment: dict[str, int] = {}
+    for line in authorized.read(f"{node.paths.root_ssh_dir}/authorized_keys"):
+        if authorized.identity(line) is None or not line.split()[-1].startswith(
+            "root@"
+        ):
+            continue
+        owner = line.split()[-1]
+        by_comment[owner] = by_comment.get(owner, 0) + 1
+    found += [
+        f"{count} keys of {owner} are authorised"
+        for owner, count in sorted(by_comment.items())
+        if count > 1
+    ]
+    return found

@@ -1,0 +1,150 @@
+"""Choosing nodes with an allocator, for all units that may need one."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ganeti import errors, iallocator, locking, objects
+from ganeti.cmdlib import base
+from ganeti.constants import ecodes
+
+#: Name that stands for the cluster's default allocators.
+DEFAULT_NAME: Final = "."
+_NODE_LEVELS: Final = (locking.Level.NODE, locking.Level.NODE_RES)
+
+
+def names(snapshot: objects.Snapshot, wanted: str | None, what: str) -> list[str]:
+    """Return the allocators to try in order.
+
+    Args:
+        snapshot: for the cluster's default, one name or several joined by commas.
+        wanted: name of the request; None or ``.`` for the default.
+        what: names the operation in the error.
+
+    Raises:
+        OpPrereqError: none was named and the cluster has no default.
+    """
+    if wanted and wanted != DEFAULT_NAME:
+        return [wanted]
+    found = [
+        part.strip()
+        for part in snapshot.cluster.default_iallocator.split(",")
+        if part.strip()
+    ]
+    if not found:
+        raise errors.OpPrereqError(
+            f"{what}: name a node or an allocator; the cluster has no default one",
+            ecodes.ECODE_INVAL,
+        )
+    return found
+
+
+def ask(
+    ctx: base.Context,
+    allocators: Sequence[str],
+    request: iallocator.Request,
+    what: str,
+    *,
+    is_temporary: bool = False,
+) -> Any:
+    """Return the result of the first allocator that finds one.
+
+    Args:
+        ctx: the world.
+        allocators: names, tried in order.
+        request: what is asked.
+        what: names the operation in the error.
+        is_temporary: more locks may help, so that a refusal is worth another try.
+
+    Raises:
+        OpPrereqError: none found a solution; has the words of each.
+    """
+    refusals = []
+    for name in allocators:
+        answer = iallocator.run(ctx.rpc, ctx.snapshot, name, request)
+        if answer.success:
+            ctx.log.info(f"Allocator {name}: {answer.info}")
+            return answer.result
+        refusals.append(f"{name}: {answer.info}")
+    raise errors.OpPrereqError(
+        f"{what}: no solution found by allocator {'; '.join(refusals)}",
+        ecodes.ECODE_TEMP_NORES if is_temporary else ecodes.ECODE_NORES,
+    )
+
+
+def lock_all_nodes(locks: base.LockRequest, *, opportunistic: int = 0) -> None:
+    """Declare the locks of an allocation: all nodes and their resources.
+
+    Args:
+        locks: the declaration.
+        opportunistic: what is free is enough, if at least this many; 0 waits for all.
+    """
+    for level in _NODE_LEVELS:
+        locks.names[level] = base.ALL
+        if opportunistic:
+            locks.opportunistic.add(level)
+            locks.opportunistic_count[level] = opportunistic
+
+
+def keep_only(ctx: base.Context, nodes: Sequence[str]) -> None:
+    """Give back the locks of nodes that were not chosen."""
+    for level in _NODE_LEVELS:
+        ctx.locks.release(level, keep=nodes)
+
+
+def relocation(
+    ctx: base.Context,
+    instance: objects.Instance,
+    allocator: str | None,
+) -> str:
+    """Return the uuid of another node for an instance with external mirrors.
+
+    Raises:
+        OpPrereqError: there is no allocator, or none found a node.
+    """
+    snapshot, what = ctx.snapshot, f"instance {instance.name}"
+    disks = snapshot.instance_disks(instance)
+    request = iallocator.Relocate(
+        instance.name,
+        [snapshot.nodes[instance.primary_node].name],
+        sum(disk.size for disk in disks),
+    )
+    (name,) = ask(ctx, names(snapshot, allocator, what), request, what)
+    uuid = snapshot.uuid_of("nodes", name)
+    if uuid is None:
+        raise errors.OpPrereqError(f"node {name}: was removed", ecodes.ECODE_NOENT)
+    return uuid
+
+
+def evacuation_jobs(
+    ctx: base.Context,
+    allocator: str | None,
+    request: iallocator.NodeEvacuate | iallocator.ChangeGroup,
+    what: str,
+    *,
+    early_release: bool,
+    ignore_soft_errors: bool = False,
+) -> base.SubmitJobs:
+    """Return the jobs that an allocator wants for moving instances.
+
+    Raises:
+        OpPrereqError: no allocator, or no solution.
+        OpExecError: some instances cannot be moved; names each with its reason.
+    """
+    chosen = names(ctx.snapshot, allocator, what)
+    found = ask(ctx, chosen, request, what)
+    if found.failed and not ignore_soft_errors:
+        reasons = "; ".join(f"{name}: {why}" for name, why in found.failed)
+        raise errors.OpExecError(f"{what}: cannot move all instances: {reasons}")
+    for name, group, nodes in found.moved:
+        where = f"group {group} on nodes {', '.join(nodes)}"
+        ctx.log.info(f"Instance {name} will be in {where}")
+    jobs = [
+        [
+            op.replace(early_release=early_release)
+            if hasattr(op, "early_release")
+            else op
+            for op in job
+        ]
+        for job in found.jobs
+    ]
+    return base.SubmitJobs(jobs)

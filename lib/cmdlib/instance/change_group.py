@@ -1,0 +1,62 @@
+"""OP_INSTANCE_CHANGE_GROUP: submit jobs that move an instance to another group."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from ganeti import iallocator, opcodes
+from ganeti.cmdlib import allocation, base
+from ganeti.cmdlib.instance import common, moves
+from ganeti.constants import ecodes
+from ganeti.objects import lookup
+
+
+class InstanceChangeGroup(common.InstanceUnit[opcodes.InstanceChangeGroup]):
+    """Ask the allocator how to get an instance into another group."""
+
+    HOOKS_PATH: ClassVar[str | None] = "instance-change-group"
+
+    def expand_names(self) -> None:
+        """Find the groups and lock what planning reads."""
+        super().expand_names()
+        snapshot = self.ctx.snapshot
+        wanted = self.op.target_groups or []
+        self.targets = [lookup.expand_group(snapshot, name) for name in wanted]
+        self.own = snapshot.nodes[self.instance.primary_node].group
+        if self.own in self.targets:
+            raise self.prereq(
+                f"instance {self.instance.name}: is in group"
+                f" {snapshot.nodegroups[self.own].name} already"
+            )
+        if not self.targets:
+            self.targets = [uuid for uuid in snapshot.nodegroups if uuid != self.own]
+        if not self.targets:
+            raise self.prereq(
+                f"instance {self.instance.name}: there is no other group",
+                ecodes.ECODE_STATE,
+            )
+        moves.declare_shared(
+            self.locks,
+            instances=[self.instance.name],
+            groups=sorted([self.own, *self.targets]),
+            nodes=base.ALL,
+        )
+
+    def hooks_env(self) -> dict[str, Any]:
+        """Return the variables of the instance and the groups."""
+        return super().hooks_env() | {"TARGET_GROUPS": " ".join(self.targets)}
+
+    def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the master, for both phases."""
+        nodes = self.with_master(())
+        return nodes, nodes
+
+    def execute(self) -> base.SubmitJobs:
+        """Return the jobs."""
+        name = self.instance.name
+        return allocation.evacuation_jobs(
+            self.ctx,
+            self.op.iallocator,
+            iallocator.ChangeGroup([name], self.targets),
+            f"instance {name}",
+            early_release=self.op.early_release,
+        )

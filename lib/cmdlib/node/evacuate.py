@@ -1,0 +1,90 @@
+"""OP_NODE_EVACUATE: submit jobs that take instances off a node."""
+
+from ganeti import iallocator, opcodes
+from ganeti.cmdlib import allocation, base
+from ganeti.cmdlib.instance import moves
+from ganeti.constants import ecodes
+from ganeti.objects import lookup
+
+
+class NodeEvacuate(base.LogicalUnit[opcodes.NodeEvacuate]):
+    """Plan with an allocator, or with a named node for secondaries."""
+
+    def check_arguments(self) -> None:
+        """Check that the request says one thing."""
+        op = self.op
+        if op.iallocator and op.remote_node:
+            raise self.prereq(
+                f"node {op.node_name}: give either an allocator or a new secondary"
+            )
+        if op.mode == "all":
+            raise self.prereq(
+                f"node {op.node_name}: evacuate primary or secondary instances, one at"
+                " a time"
+            )
+        if op.remote_node and op.mode != "secondary-only":
+            raise self.prereq(
+                f"node {op.node_name}: a new secondary is for secondary instances only"
+            )
+
+    def expand_names(self) -> None:
+        """Find the node and lock what planning reads."""
+        snapshot = self.ctx.snapshot
+        self.node = lookup.expand_node(snapshot, self.op.node_name)
+        if self.op.remote_node:
+            self.remote = lookup.expand_node(snapshot, self.op.remote_node)
+            if self.remote == self.node:
+                raise self.prereq(
+                    f"node {self.op.node_name}: cannot be evacuated to itself"
+                )
+        self.instances = moves.instances_on(snapshot, self.node, self.op.mode)
+        moves.declare_shared(
+            self.locks,
+            instances=moves.names(self.instances),
+            groups=[snapshot.nodes[self.node].group],
+            nodes=base.ALL,
+        )
+
+    def check_prereq(self) -> None:
+        """Check that the instances are still the same."""
+        found = moves.instances_on(self.ctx.snapshot, self.node, self.op.mode)
+        if moves.names(found) != moves.names(self.instances):
+            raise self.prereq(
+                f"node {self.op.node_name}: its instances changed meanwhile, try again",
+                ecodes.ECODE_STATE,
+            )
+        if self.op.remote_node:
+            for instance in found:
+                if instance.primary_node == self.remote:
+                    raise self.prereq(
+                        f"instance {instance.name}: its primary node is"
+                        f" {self.op.remote_node}, which cannot be its secondary too"
+                    )
+
+    def execute(self) -> base.SubmitJobs:
+        """Return the jobs."""
+        if not self.instances:
+            return base.SubmitJobs([])
+        if self.op.remote_node:
+            return base.SubmitJobs(
+                [
+                    [
+                        opcodes.InstanceReplaceDisks(
+                            instance_name=instance.name,
+                            mode="replace_new_secondary",
+                            disks=[],
+                            remote_node=self.op.remote_node,
+                            early_release=self.op.early_release,
+                        )
+                    ]
+                    for instance in self.instances
+                ]
+            )
+        return allocation.evacuation_jobs(
+            self.ctx,
+            self.op.iallocator,
+            iallocator.NodeEvacuate(moves.names(self.instances), self.op.mode),
+            f"node {self.op.node_name}",
+            early_release=self.op.early_release,
+            ignore_soft_errors=bool(self.op.ignore_soft_errors),
+        )

@@ -1,0 +1,68 @@
+"""OP_NODE_MIGRATE: submit a migration of each primary instance of a node."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from ganeti import locking, opcodes
+from ganeti.cmdlib import base
+from ganeti.objects import lookup
+
+
+class NodeMigrate(base.LogicalUnit[opcodes.NodeMigrate]):
+    """One job per instance; each finds its own target."""
+
+    HOOKS_PATH: ClassVar[str | None] = "node-migrate"
+    HOOKS_TYPE: ClassVar[str | None] = "NODE"
+
+    def check_arguments(self) -> None:
+        """Check that the request says one thing."""
+        if self.op.iallocator and self.op.target_node:
+            raise self.prereq(
+                f"node {self.op.node_name}: give either an allocator or a target node"
+            )
+
+    def expand_names(self) -> None:
+        """Find the nodes and lock the one."""
+        snapshot = self.ctx.snapshot
+        self.node = lookup.expand_node(snapshot, self.op.node_name)
+        if self.op.target_node:
+            lookup.expand_node(snapshot, self.op.target_node)
+        self.locks.names[locking.Level.NODE] = [self.node]
+        self.locks.shared.add(locking.Level.NODE)
+
+    def hooks_env(self) -> dict[str, Any]:
+        """Return the node and the flag."""
+        return {
+            "OP_TARGET": self.ctx.snapshot.nodes[self.node].name,
+            "NODE_NAME": self.ctx.snapshot.nodes[self.node].name,
+            "ALLOW_RUNTIME_CHANGES": self.op.allow_runtime_changes,
+        }
+
+    def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the master, for both phases."""
+        master = [self.ctx.snapshot.cluster.master_node]
+        return master, master
+
+    def execute(self) -> base.SubmitJobs:
+        """Return the jobs."""
+        snapshot, op = self.ctx.snapshot, self.op
+        names = sorted(
+            snapshot.instances[uuid].name
+            for uuid in snapshot.primary_instances(self.node)
+        )
+        return base.SubmitJobs(
+            [
+                [
+                    opcodes.InstanceMigrate(
+                        instance_name=name,
+                        mode=op.mode,
+                        live=op.live,
+                        iallocator=op.iallocator,
+                        target_node=op.target_node,
+                        allow_runtime_changes=op.allow_runtime_changes,
+                        ignore_ipolicy=op.ignore_ipolicy,
+                    )
+                ]
+                for name in names
+            ]
+        )

@@ -1,0 +1,111 @@
+"""OP_TEST_ALLOCATOR: show what an allocator would be asked, or ask it."""
+
+from typing import Any, ClassVar
+
+from ganeti import iallocator, opcodes, serializer
+from ganeti.cmdlib import allocation, base
+from ganeti.constants import ecodes
+from ganeti.objects import lookup
+
+
+class TestAllocator(base.LogicalUnit[opcodes.TestAllocator]):
+    """Build a request about imaginary or real objects; changes nothing."""
+
+    EXCLUSIVE: ClassVar[bool] = True
+
+    def check_arguments(self) -> None:
+        """Check that the request has what its mode needs."""
+        op = self.op
+        needed: dict[str, tuple[str, ...]] = {
+            "allocate": ("memory", "vcpus", "disks", "disk_template", "os"),
+            "multi-allocate": ("memory", "vcpus", "disks", "disk_template", "os"),
+            "node-evacuate": ("instances", "evac_mode"),
+            "change-group": ("instances",),
+            "relocate": (),
+        }
+        if op.mode not in needed:
+            raise self.prereq(
+                f"allocator mode {op.mode} is not offered by this release"
+            )
+        for name in needed[op.mode]:
+            if getattr(op, name) is None:
+                raise self.prereq(f"allocator mode {op.mode} needs {name}")
+        if op.direction == "out" and op.iallocator is None:
+            raise self.prereq("running an allocator needs its name")
+
+    def check_prereq(self) -> None:
+        """Look up what the request names."""
+        snapshot, op = self.ctx.snapshot, self.op
+        imaginary = op.mode in ("allocate", "multi-allocate")
+        if imaginary and snapshot.uuid_of("instances", op.name) is not None:
+            raise self.prereq(
+                f"instance {op.name}: exists already", ecodes.ECODE_EXISTS
+            )
+        self.request = self._request()
+
+    def _request(self) -> iallocator.Request:
+        snapshot, op = self.ctx.snapshot, self.op
+        if op.mode == "allocate":
+            return self._allocate(op.name)
+        if op.mode == "multi-allocate":
+            return iallocator.MultiAllocate(
+                [self._allocate(f"{op.name}-{number}") for number in range(op.count)]
+            )
+        if op.mode == "relocate":
+            instance = snapshot.instances[lookup.expand_instance(snapshot, op.name)]
+            disks = snapshot.instance_disks(instance)
+            return iallocator.Relocate(
+                instance.name,
+                [snapshot.nodes[instance.primary_node].name],
+                sum(disk.size for disk in disks),
+            )
+        names = [
+            snapshot.instances[lookup.expand_instance(snapshot, name)].name
+            for name in op.instances or []
+        ]
+        if op.mode == "node-evacuate":
+            return iallocator.NodeEvacuate(names, op.evac_mode or "")
+        targets = [lookup.expand_group(snapshot, n) for n in op.target_groups or []]
+        return iallocator.ChangeGroup(names, targets)
+
+    def _allocate(self, name: str) -> iallocator.Allocate:
+        op, cluster = self.op, self.ctx.snapshot.cluster
+        disks: list[dict[str, Any]] = [dict(item) for item in op.disks or []]
+        return iallocator.Allocate(
+            name=name,
+            disk_template=op.disk_template or cluster.enabled_disk_templates[0],
+            tags=op.tags,
+            os=op.os or "",
+            vcpus=op.vcpus or 0,
+            memory=op.memory or 0,
+            spindle_use=op.spindle_use,
+            disks=disks,
+            nics=[dict(spec) for spec in op.nics or []],
+            hypervisor=op.hypervisor or cluster.enabled_hypervisors[0],
+            group_name=op.group_name,
+        )
+
+    def execute(self) -> str:
+        """Return the request, or the allocator's answer, as text."""
+        if self.op.direction == "in":
+            data = iallocator.question(self.ctx.rpc, self.ctx.snapshot, self.request)
+            return serializer.pretty(data)
+        names = allocation.names(self.ctx.snapshot, self.op.iallocator, "allocator")
+        answer = iallocator.run(self.ctx.rpc, self.ctx.snapshot, names[0], self.request)
+        return serializer.pretty(
+            {
+                "success": answer.success,
+                "info": answer.info,
+                "result": _plain(answer.result),
+            }
+        )
+
+
+def _plain(result: Any) -> Any:
+    if isinstance(result, iallocator.Evacuation):
+        jobs = [[opcodes.encode(op) for op in job] for job in result.jobs]
+        return [list(result.moved), list(result.failed), jobs]
+    if isinstance(result, iallocator.MultiPlacement):
+        placed = [[name, list(nodes)] for name, nodes in result.placed.items()]
+        return [placed, list(result.failed)]
+    return result

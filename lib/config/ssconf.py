@@ -1,0 +1,150 @@
+"""The values of the ssconf files, computed from a snapshot; pure.
+
+Each part is computed from a few tables. `SsconfTracker` computes only the parts
+whose tables changed, so that a change of one instance does not cost a list of all.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from ganeti.constants import hypervisors, versions
+from ganeti.constants.hvparams import HYPERVISOR
+from ganeti.objects import Node, Snapshot, params
+from ganeti.utils import nicesort
+
+Values = dict[str, str]
+#: Value of ``master_node`` when the configuration does not know the node.
+NO_MASTER: Final = "NO MASTER"
+
+
+def ssconf_values(snapshot: Snapshot) -> Values:
+    """Return key -> text of all ssconf files, without final newline."""
+    found: Values = {}
+    for _sources, compute in _PARTS:
+        found |= compute(snapshot)
+    return found
+
+
+class SsconfTracker:
+    """Tells which ssconf values a new snapshot changes. Not thread-safe."""
+
+    def __init__(self) -> None:
+        """Begin with nothing known: the first `update` returns all values."""
+        self._sources: dict[int, tuple[Any, ...]] = {}
+        self.values: Values = {}
+
+    def update(self, snapshot: Snapshot) -> Values:
+        """Take notice of a snapshot and return the values that changed with it."""
+        changed: Values = {}
+        for index, (sources, compute) in enumerate(_PARTS):
+            found = sources(snapshot)
+            known = self._sources.get(index)
+            if known is not None and all(
+                old is new for old, new in zip(known, found, strict=True)
+            ):
+                continue
+            self._sources[index] = found
+            changed |= {
+                key: text
+                for key, text in compute(snapshot).items()
+                if self.values.get(key) != text
+            }
+        self.values |= changed
+        return changed
+
+
+def _lines(items: Iterable[str]) -> str:
+    return "\n".join(items)
+
+
+def _cluster_part(snapshot: Snapshot) -> Values:
+    cluster = snapshot.cluster
+    return {
+        "cluster_name": cluster.cluster_name,
+        "cluster_tags": _lines(sorted(cluster.tags)),
+        "enabled_user_shutdown": str(cluster.enabled_user_shutdown),
+        "file_storage_dir": cluster.file_storage_dir,
+        "gluster_storage_dir": cluster.gluster_storage_dir,
+        "hypervisor_list": _lines(cluster.enabled_hypervisors),
+        "maintain_node_health": str(cluster.maintain_node_health),
+        "master_candidates_certs": _lines(
+            f"{uuid}={digest}"
+            for uuid, digest in sorted(cluster.candidate_certs.items())
+        ),
+        "master_ip": cluster.master_ip,
+        "master_netdev": cluster.master_netdev,
+        "master_netmask": str(cluster.master_netmask),
+        "primary_ip_family": str(cluster.primary_ip_family),
+        "release_version": versions.RELEASE_VERSION,
+        "shared_file_storage_dir": cluster.shared_file_storage_dir,
+        "uid_pool": _lines(
+            str(low) if low == high else f"{low}-{high}"
+            for low, high in cluster.uid_pool
+        ),
+    } | {
+        f"hvparams_{name}": _hvparams(cluster.hvparams, name)
+        for name in hypervisors.HYPER_TYPES
+    }
+
+
+def _hvparams(table: Mapping[str, Mapping[str, Any]], hypervisor: str) -> str:
+    filled = {
+        **{name: param.default for name, param in HYPERVISOR[hypervisor].items()},
+        **table.get(hypervisor, {}),
+    }
+    return _lines(f"{name}={value}" for name, value in sorted(filled.items()))
+
+
+def _node_part(snapshot: Snapshot) -> Values:
+    nodes = nicesort.nice_sorted(snapshot.nodes.values(), lambda node: node.name)
+    candidates = [
+        node for _uuid, node in sorted(snapshot.nodes.items()) if node.master_candidate
+    ]
+    master = snapshot.nodes.get(snapshot.cluster.master_node)
+    return {
+        "master_candidates": _lines(node.name for node in candidates),
+        "master_candidates_ips": _lines(node.primary_ip for node in candidates),
+        "master_node": master.name if master else NO_MASTER,
+        "node_list": _lines(node.name for node in nodes),
+        "node_primary_ips": _lines(f"{node.name} {node.primary_ip}" for node in nodes),
+        "node_secondary_ips": _lines(
+            f"{node.name} {node.secondary_ip}" for node in nodes
+        ),
+        "node_vm_capable": _lines(f"{node.name}={node.vm_capable}" for node in nodes),
+        "offline_nodes": _lines(node.name for node in nodes if node.offline),
+        "online_nodes": _lines(node.name for node in nodes if not node.offline),
+        "ssh_ports": _lines(f"{node.name}={_port(snapshot, node)}" for node in nodes),
+    }
+
+
+def _port(snapshot: Snapshot, node: Node) -> int:
+    return int(params.fill_ndparams(snapshot, node)["ssh_port"])
+
+
+def _group_part(snapshot: Snapshot) -> Values:
+    groups = nicesort.nice_sorted(snapshot.nodegroups.values(), lambda item: item.name)
+    return {"nodegroups": _lines(f"{group.uuid} {group.name}" for group in groups)}
+
+
+def _network_part(snapshot: Snapshot) -> Values:
+    networks = nicesort.nice_sorted(snapshot.networks.values(), lambda item: item.name)
+    return {"networks": _lines(f"{item.uuid} {item.name}" for item in networks)}
+
+
+def _instance_part(snapshot: Snapshot) -> Values:
+    return {"instance_list": _lines(nicesort.nice_names(snapshot.names("instances")))}
+
+
+#: What a part is computed from, and the function.
+_PARTS: Final[
+    tuple[
+        tuple[Callable[[Snapshot], tuple[Any, ...]], Callable[[Snapshot], Values]], ...
+    ]
+] = (
+    (lambda now: (now.cluster,), _cluster_part),
+    (lambda now: (now.cluster, now.nodes, now.nodegroups), _node_part),
+    (lambda now: (now.nodegroups,), _group_part),
+    (lambda now: (now.networks,), _network_part),
+    # Names alone: they change when instances come, go or are renamed.
+    (lambda now: (now.names("instances"),), _instance_part),
+)

@@ -1,0 +1,32 @@
+"""The allocator protocol, master's side: requests, the run on a node, answers.
+
+Requests are built and answers checked by pure functions; only `run` talks to a node.
+What to do with an answer belongs to the logical units.
+"""
+
+from ganeti.iallocator.answers import Answer, Evacuation, MultiPlacement
+from ganeti.iallocator.requests import (
+    Allocate,
+    ChangeGroup,
+    MultiAllocate,
+    NodeEvacuate,
+    Relocate,
+    Request,
+    build,
+)
+from ganeti.iallocator.run import question, run
+
+__all__ = [
+    "Allocate",
+    "Answer",
+    "ChangeGroup",
+    "Evacuation",
+    "MultiAllocate",
+    "MultiPlacement",
+    "NodeEvacuate",
+    "Relocate",
+    "Request",
+    "build",
+    "question",
+    "run",
+]

@@ -1,0 +1,308 @@
+"""Allocator requests: the cluster as an allocator sees it, and what is asked.
+
+Pure: a snapshot and the nodes' reports in, JSON types out. Sizes are MiB.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ganeti import objects
+from ganeti.constants import versions
+from ganeti.objects import params
+
+#: What DRBD's metadata adds to each disk.
+DRBD_META_MIB: Final = 128
+#: Templates without storage reports; their nodes show no disk space.
+_REPORTED: Final = frozenset({"plain", "drbd", "file", "sharedfile"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Allocate:
+    """Nodes for a new instance. The answer is a list of node names, primary first.
+
+    Attributes:
+        restrict_to: the only nodes that may be used; None means all.
+    """
+
+    name: str
+    disk_template: str
+    tags: Sequence[str]
+    os: str
+    vcpus: int
+    memory: int
+    spindle_use: int
+    disks: Sequence[Mapping[str, Any]]
+    nics: Sequence[Mapping[str, Any]]
+    hypervisor: str
+    group_name: str | None = None
+    restrict_to: Sequence[str] | None = None
+
+    @property
+    def required_nodes(self) -> int:
+        """How many nodes the template needs."""
+        return 2 if self.disk_template == "drbd" else 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the request object."""
+        out: dict[str, Any] = {
+            "type": "allocate",
+            "name": self.name,
+            "disk_template": self.disk_template,
+            "group_name": self.group_name,
+            "tags": list(self.tags),
+            "os": self.os,
+            "vcpus": self.vcpus,
+            "memory": self.memory,
+            "spindle_use": self.spindle_use,
+            "disks": [
+                dict(disk, type=disk.get("type", self.disk_template))
+                for disk in self.disks
+            ],
+            "disk_space_total": disk_space(
+                self.disk_template, [int(disk["size"]) for disk in self.disks]
+            ),
+            "nics": [dict(nic) for nic in self.nics],
+            "required_nodes": self.required_nodes,
+            "hypervisor": self.hypervisor,
+        }
+        if self.restrict_to is not None:
+            out["restrict-to-nodes"] = list(self.restrict_to)
+        return out
+
+
+@dataclasses.dataclass(frozen=True)
+class MultiAllocate:
+    """Nodes for several new instances at once."""
+
+    instances: Sequence[Allocate]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the request object."""
+        parts = [item.to_dict() for item in self.instances]
+        for part in parts:
+            del part["type"]
+        return {"type": "multi-allocate", "instances": parts}
+
+
+@dataclasses.dataclass(frozen=True)
+class Relocate:
+    """One other node for an instance.
+
+    Attributes:
+        name: of the instance.
+        relocate_from: names of the nodes to leave.
+        disk_space_total: of the instance.
+    """
+
+    name: str
+    relocate_from: Sequence[str]
+    disk_space_total: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the request object."""
+        return {
+            "type": "relocate",
+            "name": self.name,
+            "disk_space_total": self.disk_space_total,
+            "required_nodes": 1,
+            "relocate_from": list(self.relocate_from),
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeEvacuate:
+    """Jobs that take instances off their nodes; ``mode`` says off which ones."""
+
+    instances: Sequence[str]
+    mode: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the request object."""
+        return {
+            "type": "node-evacuate",
+            "instances": list(self.instances),
+            "evac_mode": self.mode,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class ChangeGroup:
+    """Jobs that take instances to other groups, to any if none are named."""
+
+    instances: Sequence[str]
+    target_groups: Sequence[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the request object."""
+        return {
+            "type": "change-group",
+            "instances": list(self.instances),
+            "target_groups": list(self.target_groups),
+        }
+
+
+Request = Allocate | MultiAllocate | Relocate | NodeEvacuate | ChangeGroup
+
+
+def disk_space(template: str, sizes_mib: Sequence[int]) -> int:
+    """Return what an instance's disks take on a node."""
+    if template == "diskless":
+        return 0
+    extra = DRBD_META_MIB if template == "drbd" else 0
+    return sum(size + extra for size in sizes_mib)
+
+
+def build(
+    snapshot: objects.Snapshot,
+    request: Request,
+    reports: Mapping[str, Any],
+    running: Mapping[str, Mapping[str, Mapping[str, Any]]],
+) -> dict[str, Any]:
+    """Return the complete input of an allocator.
+
+    Args:
+        snapshot: the cluster.
+        request: what is asked.
+        reports: node uuid -> payload of ``node_info`` (boot id, storage reports,
+            hypervisor reports), for nodes that answered.
+        running: node uuid -> {instance name: {memory, ...}}, what really runs there.
+    """
+    cluster = snapshot.cluster
+    return {
+        "version": versions.IALLOCATOR_VERSION,
+        "cluster_name": cluster.cluster_name,
+        "cluster_tags": sorted(cluster.tags),
+        "enabled_hypervisors": list(cluster.enabled_hypervisors),
+        "ipolicy": cluster.ipolicy,
+        "nodegroups": {
+            uuid: _group(snapshot, group) for uuid, group in snapshot.nodegroups.items()
+        },
+        "nodes": {
+            node.name: _node(snapshot, node, reports.get(uuid), running.get(uuid, {}))
+            for uuid, node in snapshot.nodes.items()
+        },
+        "instances": {
+            instance.name or instance.uuid: _instance(snapshot, instance)
+            for instance in snapshot.instances.values()
+        },
+        "request": request.to_dict(),
+    }
+
+
+def _group(snapshot: objects.Snapshot, group: objects.NodeGroup) -> dict[str, Any]:
+    return {
+        "name": group.name,
+        "alloc_policy": group.alloc_policy,
+        "networks": sorted(group.networks),
+        "tags": sorted(group.tags),
+        "ipolicy": params.group_ipolicy(snapshot, group),
+    }
+
+
+def _node(
+    snapshot: objects.Snapshot,
+    node: objects.Node,
+    report: Any,
+    running: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "tags": sorted(node.tags),
+        "primary_ip": node.primary_ip,
+        "secondary_ip": node.secondary_ip,
+        "offline": node.offline,
+        "drained": node.drained,
+        "master_candidate": node.master_candidate,
+        "master_capable": node.master_capable,
+        "vm_capable": node.vm_capable,
+        "group": node.group,
+        "ndparams": params.fill_ndparams(snapshot, node),
+        "hv_state": node.hv_state_static,
+    }
+    if node.offline or not node.vm_capable or report is None:
+        return out
+    return out | _live(snapshot, node, report, running)
+
+
+def _live(
+    snapshot: objects.Snapshot,
+    node: objects.Node,
+    report: Any,
+    running: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Any]:
+    _boot_id, storage, hypervisors = report
+    hv = hypervisors[0] if hypervisors else {}
+    space = storage[0] if storage and storage[0] else {}
+    primaries = [
+        (item, params.fill_beparams(snapshot, item)["maxmem"])
+        for uuid in snapshot.primary_instances(node.uuid)
+        for item in (snapshot.instances[uuid],)
+    ]
+    free = int(hv.get("memory_free") or 0)
+    for item, maxmem in primaries:
+        if item.admin_state == "up" and not item.forthcoming:
+            used = int(running.get(item.name, {}).get("memory", 0))
+            free -= max(0, maxmem - used)
+    return {
+        "total_memory": int(hv.get("memory_total") or 0),
+        "reserved_memory": int(hv.get("memory_dom0") or 0),
+        "free_memory": free,
+        "total_disk": int(space.get("storage_size") or 0),
+        "free_disk": int(space.get("storage_free") or 0),
+        "total_spindles": 0,
+        "free_spindles": 0,
+        "total_cpus": int(hv.get("cpu_total") or 0),
+        "reserved_cpus": int(hv.get("cpu_dom0") or 0),
+        "i_pri_memory": sum(maxmem for _item, maxmem in primaries),
+        "i_pri_up_memory": sum(
+            maxmem for item, maxmem in primaries if item.admin_state == "up"
+        ),
+    }
+
+
+def _instance(snapshot: objects.Snapshot, instance: objects.Instance) -> dict[str, Any]:
+    backend = params.fill_beparams(snapshot, instance)
+    disks = snapshot.instance_disks(instance)
+    template = snapshot.disk_template(instance)
+    out: dict[str, Any] = {
+        "tags": sorted(instance.tags),
+        "admin_state": instance.admin_state,
+        "vcpus": backend["vcpus"],
+        "memory": backend["maxmem"],
+        "spindle_use": backend["spindle_use"],
+        "os": instance.os,
+        "nodes": [
+            snapshot.nodes[uuid].name
+            for uuid in (instance.primary_node, *snapshot.secondary_nodes(instance))
+        ],
+        "nics": [_nic(snapshot, nic) for nic in instance.nics],
+        "disks": [
+            {
+                "size": disk.size,
+                "mode": disk.mode,
+                "spindles": disk.spindles,
+                "type": disk.dev_type,
+            }
+            for disk in disks
+        ],
+        "disk_template": template,
+        "disks_active": instance.disks_active,
+        "hypervisor": instance.hypervisor,
+        "disk_space_total": disk_space(template, [disk.size for disk in disks]),
+    }
+    if instance.forthcoming:
+        out["forthcoming"] = True
+    return out
+
+
+def _nic(snapshot: objects.Snapshot, nic: objects.Nic) -> dict[str, Any]:
+    filled = params.fill_nicparams(snapshot, nic)
+    out = {
+        "mac": nic.mac,
+        "ip": nic.ip,
+        "mode": filled["mode"],
+        "link": filled["link"],
+    }
+    if filled["mode"] == "bridged":
+        out["bridge"] = filled["link"]
+    return out

@@ -1,0 +1,97 @@
+"""Running an allocator on the master node."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ganeti import errors, objects, rpc, serializer
+from ganeti.constants import ecodes
+from ganeti.iallocator import answers, requests
+from ganeti.objects import params
+
+#: Storage whose space is reported for a template: (type, does it have a key).
+_UNIT_OF: Final = {"file": "file", "sharedfile": "sharedfile"}
+
+
+def run(
+    runner: rpc.Runner,
+    snapshot: objects.Snapshot,
+    name: str,
+    request: requests.Request,
+    *,
+    options: Mapping[str, Any] | None = None,
+) -> answers.Answer:
+    """Ask an allocator.
+
+    Args:
+        runner: calls nodes: all of them for their means, the master for the script.
+        snapshot: the cluster.
+        name: of the script.
+        request: what is asked.
+        options: further options of the script, beside the cluster's own.
+
+    Raises:
+        OpPrereqError: the script is missing, failed, or its answer is no JSON.
+        ResultValidationError: its answer is malformed.
+    """
+    data = question(runner, snapshot, request)
+    extra = dict(snapshot.cluster.default_iallocator_params) | dict(options or {})
+    text = serializer.dump(data).decode()
+    result = runner.call_one(
+        "iallocator_runner", snapshot.cluster.master_node, name, text, extra
+    )
+    output = result.require(f"allocator {name}", ecodes.ECODE_ENVIRON)
+    try:
+        decoded = serializer.load(output)
+    except errors.ParseError as err:
+        raise errors.OpPrereqError(
+            f"allocator {name}: its answer is {err.args[0]}", ecodes.ECODE_ENVIRON
+        ) from err
+    return answers.parse(name, decoded, request, snapshot)
+
+
+def question(
+    runner: rpc.Runner, snapshot: objects.Snapshot, request: requests.Request
+) -> dict[str, Any]:
+    """Return the complete input of an allocator, with the nodes' own reports."""
+    nodes = [
+        uuid
+        for uuid, node in snapshot.nodes.items()
+        if node.vm_capable and not node.offline
+    ]
+    reports, running = _ask_nodes(runner, snapshot, nodes, request)
+    return requests.build(snapshot, request, reports, running)
+
+
+def _ask_nodes(
+    runner: rpc.Runner,
+    snapshot: objects.Snapshot,
+    nodes: list[str],
+    request: requests.Request,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    kinds = list(snapshot.cluster.enabled_hypervisors)
+    first = request.hypervisor if isinstance(request, requests.Allocate) else kinds[0]
+    hv = params.hvparams_for(snapshot.cluster, first, "", {})
+    units = _storage_units(snapshot, request)
+    infos = runner.call("node_info", nodes, [units, [[first, hv]]])
+    every = {kind: snapshot.cluster.hvparams.get(kind, {}) for kind in kinds}
+    running = runner.call("all_instances_info", nodes, [kinds, every])
+    return (
+        {uuid: item.payload for uuid, item in infos.items() if not item.failed},
+        {uuid: item.payload or {} for uuid, item in running.items()},
+    )
+
+
+def _storage_units(
+    snapshot: objects.Snapshot, request: requests.Request
+) -> list[list[Any]]:
+    cluster = snapshot.cluster
+    template = cluster.enabled_disk_templates[0]
+    if isinstance(request, requests.Allocate):
+        template = request.disk_template
+    places = {
+        "file": cluster.file_storage_dir,
+        "sharedfile": cluster.shared_file_storage_dir,
+    }
+    if template not in _UNIT_OF or not places.get(template):
+        return []
+    return [[_UNIT_OF[template], places[template], []]]

@@ -1,0 +1,189 @@
+"""Making a Ganeti cluster of the machines of a virtual cluster.
+
+The same code as ``gnt-cluster init`` and ``gnt-node add``, for many nodes at once.
+"""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ganeti import _buildconf, errors, luxi, opcodes
+from ganeti.bootstrap import initialise, jobs, joining, options
+from ganeti.clock import SystemClock
+from ganeti.process import Runner
+from ganeti.tools.vcluster import layout as lay
+from ganeti.tools.vcluster.life import Stopwatch, in_parallel
+
+QEMU: Final = "/usr/bin/qemu-system-x86_64"
+#: Instance sizes that fit a test machine beside many others.
+_BEPARAMS: Final = {"maxmem": 128, "minmem": 128, "vcpus": 1}
+_SSH_SETUP_LIMIT: Final = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What the caller decides about the cluster.
+
+    Attributes:
+        hypervisors: to enable, the default first.
+        ssh_setup: whether the cluster manages SSH keys.
+    """
+
+    hypervisors: tuple[str, ...]
+    ssh_setup: bool
+
+
+def wants_ssh_setup(layout: lay.Layout, given: bool | None) -> bool:
+    """Return whether to manage SSH keys; each candidate's key goes to each node."""
+    return len(layout.nodes) <= _SSH_SETUP_LIMIT if given is None else given
+
+
+def hypervisors() -> tuple[str, ...]:
+    """Return what this machine can run, the default first."""
+    return ("kvm", "fake") if os.access(QEMU, os.X_OK) else ("fake",)
+
+
+def init_options(layout: lay.Layout, settings: Settings) -> options.InitOptions:
+    """Return the settings of the new cluster."""
+    return options.InitOptions(
+        cluster_name=lay.CLUSTER_HOST,
+        enabled_hypervisors=settings.hypervisors,
+        enabled_disk_templates=("diskless", "file", "sharedfile"),
+        hvparams={"kvm": kvm_parameters(layout)}
+        if "kvm" in settings.hypervisors
+        else {},
+        beparams=_BEPARAMS,
+        nicparams={"mode": "routed", "link": ""},
+        ndparams={"ssh_port": layout.ssh_port, "oob_program": oob_program(layout)},
+        ipolicy=_small_policy(),
+        master_netdev="eth0" if layout.isolated else "lo",
+        modify_etc_hosts=False,
+        modify_ssh_setup=settings.ssh_setup,
+    )
+
+
+def _small_policy() -> dict[str, Any]:
+    low = {"memory-size": 1, "disk-size": 1, "disk-count": 0}
+    high = {"memory-size": 32768, "disk-size": 1048576, "disk-count": 16}
+    rest = {"cpu-count": 1, "nic-count": 0, "spindle-use": 1}
+    rest_high = {"cpu-count": 8, "nic-count": 8, "spindle-use": 12}
+    return {
+        "minmax": [{"min": low | rest, "max": high | rest_high}],
+        "vcpu-ratio": 64.0,
+    }
+
+
+def kvm_parameters(layout: lay.Layout) -> dict[str, Any]:
+    """Return parameters for guests that anyone may start: no tap, no VNC port.
+
+    Guests boot a kernel and RAM disk of ours, so that none needs a boot loader.
+    """
+    return {
+        "kvm_path": QEMU,
+        "kernel_path": os.path.join(_boot_directory(layout), "vmlinuz"),
+        "initrd_path": os.path.join(_boot_directory(layout), "initrd"),
+        "kernel_args": "quiet",
+        "vnc_bind_address": "",
+        "vhost_net": False,
+    }
+
+
+def _boot_directory(layout: lay.Layout) -> str:
+    return os.path.join(layout.directory, "boot")
+
+
+def make_boot_files(layout: lay.Layout, process: Runner) -> None:
+    """Write kernel and RAM disk of tiny guests.
+
+    Raises:
+        OpExecError: there is no kernel, or no busybox.
+    """
+    program = os.path.join(_buildconf.DATADIR, "tools/os/tiny/make-boot")
+    result = process.run([program, _boot_directory(layout)], timeout_s=60)
+    if result.failed:
+        raise errors.OpExecError(
+            f"boot files of guests: make-boot {result.reason}: {result.output.strip()}"
+        )
+
+
+def oob_program(layout: lay.Layout) -> str:
+    """Return the out-of-band helper, which really cuts a node's power."""
+    return os.path.join(layout.directory, "power")
+
+
+def write_oob_program(layout: lay.Layout) -> None:
+    """Write the out-of-band helper of the cluster."""
+    program = os.path.join(layout.bindir, "vcluster")
+    text = (
+        "#!/bin/sh\n# Out-of-band helper: COMMAND NODE.\n"
+        f"exec {program} -C '{layout.directory}' oob \"$@\"\n"
+    )
+    path = oob_program(layout)
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    os.chmod(path, 0o755)  # noqa: S103 a program
+
+
+def found(
+    layout: lay.Layout, process: Runner, watch: Stopwatch, settings: Settings
+) -> None:
+    """Make the cluster on the first machine and add the others.
+
+    Runs where the first machine's daemons are: in its namespaces, if it has any.
+
+    Args:
+        layout: the machines, which are up.
+        process: starts daemons on the first one.
+        watch: told the steps.
+        settings: see `Settings`.
+
+    Raises:
+        GenericError: a step failed.
+    """
+    write_oob_program(layout)
+    if "kvm" in settings.hypervisors:
+        make_boot_files(layout, process)
+    paths = layout.paths(layout.master_node)
+    initialise.init_cluster(
+        paths,
+        process,
+        SystemClock(),
+        init_options(layout, settings),
+        feedback=lambda _text: None,
+    )
+    watch.step(f"cluster {lay.CLUSTER_HOST} on {layout.master}")
+    others = layout.nodes[1:]
+    if others:
+        _join(layout, others)
+        watch.step(f"{len(others)} node daemons")
+        _add(layout, others, node_setup=settings.ssh_setup)
+        watch.step(f"{len(others)} nodes added")
+
+
+def _join(layout: lay.Layout, nodes: Sequence[lay.Node]) -> None:
+    paths = layout.paths(layout.master_node)
+
+    def join(node: lay.Node) -> None:
+        request = options.JoinRequest(
+            name=node.name, ssh_key_check=False, ssh_port=layout.ssh_port
+        )
+        joining.join(paths, request, feedback=lambda _text: None)
+
+    in_parallel(join, nodes)
+
+
+def _add(layout: lay.Layout, nodes: Sequence[lay.Node], *, node_setup: bool) -> None:
+    """Add the nodes with one job each, all submitted at once."""
+    paths = layout.paths(layout.master_node)
+    ops = [
+        [opcodes.encode(opcodes.NodeAdd(node_name=node.name, node_setup=node_setup))]
+        for node in nodes
+    ]
+    with luxi.Client.of_node(paths) as client:
+        for node, (ok, answer) in zip(
+            nodes, client.call("SubmitManyJobs", [ops]), strict=True
+        ):
+            if not ok:
+                raise errors.OpExecError(f"node {node.name}: {answer}")
+            jobs.wait(client, int(answer), lambda _text: None)

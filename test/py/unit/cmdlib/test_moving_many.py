@@ -1,0 +1,162 @@
+"""Units that submit jobs moving instances: evacuation, migration of a node, groups."""
+
+import json
+
+import pytest
+
+from fakes import clusters
+from fakes.engine import Engine
+from ganeti import errors
+
+OTHER = "00000000-0000-4000-8000-0000000000b0"
+MIGRATE = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": "inst1.example.com"}
+
+
+def engine(result, instances=2, **answer):
+    said = json.dumps({"success": True, "info": "", "result": result} | answer)
+    script = {
+        "iallocator_runner": said,
+        "node_info": ["boot", [], [{"memory_free": 1}]],
+        "all_instances_info": {},
+        "hooks_runner": [],
+    }
+    other = clusters.group(name="other", uuid=OTHER)
+    apart = clusters.node(9, group=OTHER)
+    return Engine(clusters.snapshot(instances=instances, extra=[other, apart]), script)
+
+
+def submitted(eng):
+    return [[op.op_id() for op in job] for job in eng.callbacks.submitted]
+
+
+def test_evacuation_submits_what_the_allocator_wants():
+    moved = ["inst1.example.com", "default", ["node2.example.com"]]
+    eng = engine([[moved], [], [[MIGRATE | {"target_node": "node2.example.com"}]]])
+    request = {
+        "OP_ID": "OP_NODE_EVACUATE",
+        "node_name": "node1",
+        "mode": "primary-only",
+    }
+    result = eng.run(request | {"iallocator": "mine"})
+    assert len(result["jobs"]) == 1
+    assert submitted(eng) == [["OP_INSTANCE_MIGRATE"]]
+    ((_node, (_name, text, _options)),) = eng.rpc.called("iallocator_runner")
+    asked = json.loads(text)["request"]
+    assert asked["type"] == "node-evacuate"
+    assert asked["instances"] == ["inst1.example.com", "inst2.example.com"]
+
+
+def test_instances_that_cannot_move_fail_the_evacuation_before_any_job():
+    eng = engine([[], [["inst1.example.com", "no room"]], []])
+    request = {
+        "OP_ID": "OP_NODE_EVACUATE",
+        "node_name": "node1",
+        "mode": "primary-only",
+    }
+    with pytest.raises(errors.OpExecError, match=r"inst1\.example\.com: no room"):
+        eng.run(request | {"iallocator": "mine"})
+    assert submitted(eng) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"mode": "all", "iallocator": "a"}, "one at a time"),
+        ({"iallocator": "a", "remote_node": "node2"}, "either an allocator or"),
+        ({"remote_node": "node2"}, "secondary instances only"),
+        ({"mode": "secondary-only", "remote_node": "node1"}, "to itself"),
+    ],
+)
+def test_contradictory_evacuations_are_refused(changes, text):
+    request = {
+        "OP_ID": "OP_NODE_EVACUATE",
+        "node_name": "node1",
+        "mode": "primary-only",
+    }
+    with pytest.raises(errors.OpPrereqError, match=text):
+        engine([]).run(request | changes)
+
+
+def test_evacuating_an_empty_node_submits_nothing():
+    request = {
+        "OP_ID": "OP_NODE_EVACUATE",
+        "node_name": "node2",
+        "mode": "primary-only",
+    }
+    assert engine([]).run(request | {"iallocator": "a"})["jobs"] == []
+
+
+def test_migrating_a_node_makes_one_job_per_instance():
+    eng = engine([])
+    eng.run({"OP_ID": "OP_NODE_MIGRATE", "node_name": "node1", "target_node": "node2"})
+    assert submitted(eng) == [["OP_INSTANCE_MIGRATE"]] * 2
+
+
+def test_a_group_is_evacuated_in_order_and_by_failover_if_asked():
+    second = MIGRATE | {"instance_name": "inst2.example.com"}
+    eng = engine([[], [], [[MIGRATE], [second]]])
+    request = {"OP_ID": "OP_GROUP_EVACUATE", "group_name": "default", "iallocator": "a"}
+    eng.run(request | {"sequential": True, "force_failover": True})
+    jobs = eng.callbacks.submitted
+    assert submitted(eng) == [["OP_INSTANCE_FAILOVER"]] * 2
+    assert [job[0].depends for job in jobs] == [None, [(-1, [])]]
+    with pytest.raises(errors.OpPrereqError, match="to itself"):
+        eng.run(request | {"target_groups": ["default"]})
+
+
+def test_an_instance_changes_group_with_all_others_as_targets():
+    eng = engine([[], [], [[MIGRATE]]])
+    request = {"OP_ID": "OP_INSTANCE_CHANGE_GROUP", "instance_name": "inst1"}
+    eng.run(request | {"iallocator": "a"})
+    ((_node, (_name, text, _options)),) = eng.rpc.called("iallocator_runner")
+    assert json.loads(text)["request"]["target_groups"] == [OTHER]
+    with pytest.raises(errors.OpPrereqError, match="is in group default already"):
+        eng.run(request | {"target_groups": ["default"], "iallocator": "a"})
+
+
+def test_several_instances_are_placed_with_one_run():
+    create = {
+        "OP_ID": "OP_INSTANCE_CREATE",
+        "mode": "create",
+        "disk_template": "diskless",
+        "disks": [],
+        "nics": [],
+        "os_type": "tiny",
+    }
+    names = ["a.example.com", "b.example.com"]
+    eng = engine([[["a.example.com", ["node2.example.com"]]], ["b.example.com"]])
+    result = eng.run(
+        {
+            "OP_ID": "OP_INSTANCE_MULTI_ALLOC",
+            "iallocator": "mine",
+            "instances": [create | {"instance_name": name} for name in names],
+        }
+    )
+    assert (result["allocatable"], result["failed"]) == (names[:1], names[1:])
+    ((op,),) = eng.callbacks.submitted
+    assert (op.instance_name, op.pnode) == ("a.example.com", "node2.example.com")
+
+
+def test_an_allocator_can_be_shown_its_question_and_asked():
+    request = {
+        "OP_ID": "OP_TEST_ALLOCATOR",
+        "mode": "allocate",
+        "name": "new.example.com",
+        "memory": 128,
+        "vcpus": 1,
+        "disks": [{"size": 1024, "mode": "rw"}],
+        "disk_template": "file",
+        "os": "tiny",
+    }
+    eng = engine(["node2.example.com"])
+    shown = json.loads(eng.run(request | {"direction": "in"}))
+    assert shown["request"]["name"] == "new.example.com"
+    answer = json.loads(eng.run(request | {"direction": "out", "iallocator": "a"}))
+    assert answer["result"] == ["node2.example.com"]
+    for changes, text in [
+        ({"direction": "out"}, "needs its name"),
+        ({"direction": "in", "memory": None}, "needs memory"),
+        ({"direction": "in", "name": "inst1.example.com"}, "exists already"),
+    ]:
+        with pytest.raises(errors.OpPrereqError, match=text):
+            eng.run(request | changes)

@@ -1,0 +1,117 @@
+"""Allocator requests and answers; scripts that misbehave get one clear error."""
+
+import json
+
+import pytest
+
+from fakes import clusters
+from fakes.rpc import FakeRunner, failure
+from ganeti import errors, iallocator
+
+REQUEST = iallocator.Allocate(
+    name="new.example.com",
+    disk_template="file",
+    tags=(),
+    os="tiny",
+    vcpus=1,
+    memory=128,
+    spindle_use=1,
+    disks=[{"size": 1024, "mode": "rw"}],
+    nics=[],
+    hypervisor="kvm",
+)
+INFO = ["boot", [{"storage_size": 9000, "storage_free": 8000}], [{"memory_free": 4000}]]
+
+
+def ask(answer, request=REQUEST, instances=1):
+    snapshot = clusters.snapshot(instances=instances)
+    text = answer if not isinstance(answer, dict) else json.dumps(answer)
+    runner = FakeRunner(
+        lambda: snapshot,
+        {"node_info": INFO, "all_instances_info": {}, "iallocator_runner": text},
+    )
+    return iallocator.run(runner, snapshot, "mine", request), runner
+
+
+def said(result, success=True):
+    return {"success": success, "info": "fine", "result": result}
+
+
+def test_the_input_holds_cluster_nodes_instances_and_request():
+    answer, runner = ask(said(["node2.example.com"]))
+    assert answer.result == ["node2.example.com"]
+    ((_node, (name, text, _options)),) = runner.called("iallocator_runner")
+    data = json.loads(text)
+    assert name == "mine"
+    assert data["version"] == 2
+    node = data["nodes"]["node1.example.com"]
+    # 4000 MiB free, less what the instance marked up could still take.
+    assert (node["free_memory"], node["free_disk"]) == (4000 - 128, 8000)
+    assert data["instances"]["inst1.example.com"]["nodes"] == ["node1.example.com"]
+    assert data["request"]["required_nodes"] == 1
+    assert data["request"]["disk_space_total"] == 1024
+
+
+def test_a_refusal_is_an_answer():
+    answer, _runner = ask(said([], success=False))
+    assert (answer.success, answer.info, answer.result) == (False, "fine", None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ("no json", "its answer is not JSON"),
+        ("[]", "wanted an object"),
+        ({"success": True, "info": ""}, "the key result"),
+        ({"success": 1, "info": "", "result": []}, "success: wanted a flag"),
+        (said("node1.example.com"), "wanted a list of node names"),
+        (said(["nowhere"]), "names of known nodes, found 'nowhere'"),
+        (said(["node1.example.com", "node2.example.com"]), "wanted 1 node names"),
+        (failure("exited with code 1: oops"), "oops"),
+    ],
+)
+def test_a_script_that_misbehaves_gets_one_clear_error(answer, text):
+    with pytest.raises(errors.GenericError, match=text):
+        ask(answer)
+
+
+def test_evacuation_jobs_are_opcodes_of_a_short_list():
+    request = iallocator.NodeEvacuate(["inst1.example.com"], "primary-only")
+    op = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": "inst1.example.com"}
+    moved = ["inst1.example.com", "default", ["node2.example.com"]]
+    answer, _runner = ask(said([[moved], [], [[op]]]), request)
+    assert answer.result.jobs[0][0].op_id() == "OP_INSTANCE_MIGRATE"
+    for jobs in (
+        [[{"OP_ID": "OP_CLUSTER_DESTROY"}]],
+        [[op | {"bogus": 1}]],
+        [[]],
+        ["x"],
+    ):
+        with pytest.raises(errors.ResultValidationError, match="job: wanted"):
+            ask(said([[moved], [], jobs]), request)
+
+
+def test_a_relocation_stays_within_the_groups():
+    other = clusters.group(name="other", uuid="00000000-0000-4000-8000-0000000000b0")
+    apart = clusters.node(9, group=other.uuid)
+    request = iallocator.Relocate("inst1.example.com", ["node1.example.com"], 0)
+    snapshot = clusters.snapshot(instances=1, extra=[other, apart])
+    script = {"node_info": INFO, "all_instances_info": {}}
+    for name, fine in (("node2.example.com", True), ("node9.example.com", False)):
+        script["iallocator_runner"] = json.dumps(said([name]))
+        runner = FakeRunner(lambda: snapshot, script)
+        if fine:
+            assert iallocator.run(runner, snapshot, "m", request).result == [name]
+        else:
+            with pytest.raises(errors.ResultValidationError, match="present groups"):
+                iallocator.run(runner, snapshot, "m", request)
+
+
+def test_every_requested_instance_is_answered_for():
+    request = iallocator.MultiAllocate([REQUEST])
+    answer, _runner = ask(
+        said([[["new.example.com", ["node3.example.com"]]], []]), request
+    )
+    assert answer.result.placed == {"new.example.com": ["node3.example.com"]}
+    with pytest.raises(errors.ResultValidationError, match="wanted"):
+        ask(said([[], []]), request)
