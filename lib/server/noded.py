@@ -230,6 +230,7 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
     guard, context = _tls(options, paths)
     digest = "" if options.no_ssl else _digest(options, paths)
     clock_, runner = clock.SystemClock(), process.SystemRunner()
+    term_guard = terms.TermGuard(paths.data(TERM_FILE), digest)
     node = backend.Node(
         paths=paths,
         process=runner,
@@ -238,11 +239,12 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
             hypervisor.Doors(paths=paths, process=runner, clock=clock_)
         ),
         power=power.for_node(paths),
+        seen_term=lambda: term_guard.seen,
     )
     app = App(
         node,
         guard=guard,
-        term_guard=terms.TermGuard(paths.data(TERM_FILE), digest),
+        term_guard=term_guard,
         max_clients=options.max_clients,
         quit_daemon=control.ask_stop,
     )

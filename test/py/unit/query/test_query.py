@@ -254,6 +254,28 @@ def test_live_data_of_nodes_and_its_absence(snapshot):
     assert sorted(asked) == [clusters.node_uuid(n) for n in (1, 2, 3)]
 
 
+@pytest.mark.parametrize(
+    ("changes", "units"),
+    [
+        ({"enabled_disk_templates": ["diskless"]}, []),
+        (
+            {"enabled_disk_templates": ["diskless", "file"], "file_storage_dir": "/f"},
+            [["file", "/f", []]],
+        ),
+        (
+            {"enabled_disk_templates": ["drbd", "file"], "volume_group_name": "vg"},
+            [["lvm-vg", "vg", [False]], ["lvm-pv", "vg", [False]]],
+        ),
+    ],
+)
+def test_space_of_the_first_template_that_has_some(changes, units):
+    source = sources(clusters.snapshot(nodes=1, **changes), {"node_info": NODE_INFO})
+    ask(source, "node", ["dfree"])
+    [(_node, args)] = source.rpc.called("node_info")
+    assert args[0] == units
+    assert args[1][0][0] == "kvm"
+
+
 def test_nobody_is_asked_without_need(snapshot):
     source = sources(snapshot)
     ask(source, "instance", ["name", "pnode", "be/maxmem"], ["?", "admin_up"])
@@ -323,6 +345,15 @@ def test_console(snapshot):
     source = sources(snapshot, {"instance_console_info": info})
     found = ask(source, "instance", ["console"], ["=~", "name", "inst[12]\\."])
     assert found == [[(0, console)], [(0, None)]]
+
+
+def test_odd_answer_is_no_data(snapshot):
+    script = {"node_info": None, "all_instances_info": ["inst1"], "export_list": 5}
+    source = sources(snapshot, script)
+    assert ask(source, "node", ["bootid"], ["==", "name", "node1"]) == [[(2, None)]]
+    wanted = ["==", "name", "inst1"]
+    assert ask(source, "instance", ["status"], wanted) == [[(0, "ERROR_nodedown")]]
+    assert ask(source, "export", ["export"])[0] == [(2, None)]
 
 
 def test_filter_on_live_data_counts_silence_as_true(snapshot):
@@ -477,7 +508,7 @@ class Jobs:
         found = [j for j in (*self._jobs, *self._archived) if j.id == job_id]
         return found[0] if found else None
 
-    def jobs(self):
+    def jobs(self, *, with_logs=True):
         return self._jobs
 
     def archived_jobs(self):
