@@ -11,13 +11,21 @@ from ganeti.backend.registry import PROCEDURES, Node, call, procedure
 #: Modules with procedures.
 _MODULES = (
     "basics",
+    "crypto",
     "disks",
+    "facts",
     "hotplug",
     "instances",
+    "lifecycle",
+    "master",
     "migration",
     "os_scripts",
+    "replica",
+    "scripts",
     "ssh_keys",
     "storage_units",
+    "uploads",
+    "verify",
 )
 
 

@@ -6,6 +6,7 @@ transport to `ganeti.server.noded`.
 """
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar, get_type_hints
@@ -16,6 +17,7 @@ from ganeti import clock, errors, pathutils, process
 from ganeti.backend.power import NoSwitch, PowerSwitch
 from ganeti.hypervisor.base import Hypervisor
 from ganeti.ssconf import SimpleStore
+from ganeti.store.replica import Replica
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +39,11 @@ class Node:
     power: PowerSwitch = dataclasses.field(
         default_factory=lambda: NoSwitch("it was given no power switch")
     )
+
+    @functools.cached_property
+    def replica(self) -> Replica:
+        """This node's copy of the store, one object for all calls."""
+        return Replica(self.paths.store_db)
 
     @property
     def ssconf(self) -> SimpleStore:

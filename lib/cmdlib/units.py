@@ -13,6 +13,9 @@ from ganeti.cmdlib.cluster.post_init import ClusterPostInit
 from ganeti.cmdlib.cluster.query import ClusterQuery
 from ganeti.cmdlib.cluster.redist import ClusterRedistConf
 from ganeti.cmdlib.cluster.rename import ClusterRename
+from ganeti.cmdlib.cluster.verify import ClusterVerify
+from ganeti.cmdlib.cluster.verify_config import ClusterVerifyConfig
+from ganeti.cmdlib.cluster.verify_group import ClusterVerifyGroup
 from ganeti.cmdlib.group.evacuate import GroupEvacuate
 from ganeti.cmdlib.instance.units import UNITS as INSTANCE_UNITS
 from ganeti.cmdlib.node.add import NodeAdd
@@ -42,6 +45,9 @@ UNITS: Final[dict[str, type[LogicalUnit[Any]]]] = {
     "OP_CLUSTER_QUERY": ClusterQuery,
     "OP_CLUSTER_REDIST_CONF": ClusterRedistConf,
     "OP_CLUSTER_RENAME": ClusterRename,
+    "OP_CLUSTER_VERIFY": ClusterVerify,
+    "OP_CLUSTER_VERIFY_CONFIG": ClusterVerifyConfig,
+    "OP_CLUSTER_VERIFY_GROUP": ClusterVerifyGroup,
     "OP_EXT_STORAGE_DIAGNOSE": ExtStorageDiagnose,
     "OP_GROUP_EVACUATE": GroupEvacuate,
     "OP_NODE_ADD": NodeAdd,

@@ -235,11 +235,6 @@ class Hypervisor(abc.ABC):
         del device, seq
         self.hotplug_check(instance)
 
-    def powercycle(self, hvparams: Mapping[str, Any] | None = None) -> None:
-        """Reset this machine at once, without syncing anything."""
-        del hvparams
-        linux_powercycle()
-
     def _unsupported(self, instance: str, what: str) -> errors.HypervisorError:
         return errors.HypervisorError(
             f"instance {instance}: hypervisor {self.name} does not support {what}"
@@ -293,16 +288,6 @@ def _meminfo(proc: str) -> dict[str, int]:
     with open(f"{proc}/meminfo", encoding="ascii") as src:
         rows = (line.split() for line in src)
         return {row[0].rstrip(":"): int(row[1]) for row in rows if len(row) > 1}
-
-
-def linux_powercycle(proc: str = "/proc") -> None:
-    """Reset this machine through the magic system request key."""
-    for path, text in (
-        (f"{proc}/sys/kernel/sysrq", "1"),
-        (f"{proc}/sysrq-trigger", "b"),
-    ):
-        with open(path, "w", encoding="ascii") as out:
-            out.write(text)
 
 
 def check_instance_name(name: str) -> str:

@@ -168,7 +168,8 @@ class Client:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
                 sock.settimeout(self._connect_timeout_s)
-                sock.connect(self.path)
+                with framing.reachable(self.path) as path:
+                    sock.connect(path)
             except OSError as err:
                 sock.close()
                 self._judge(err, deadline)

@@ -465,7 +465,8 @@ def _listen(path: str) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
-        sock.bind(new)
+        with framing.reachable(new) as place:
+            sock.bind(place)
         os.chmod(new, _SOCKET_MODE)
         sock.listen(_BACKLOG)
         os.rename(new, path)

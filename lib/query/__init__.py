@@ -5,7 +5,8 @@ data it needs. `query` answers; `describe` lists fields; `legacy` is the older f
 Nothing here changes anything, and how questions arrive does not belong here.
 """
 
-from ganeti.query.engine import RESOURCES, Answer, describe, legacy, query
+from ganeti.query.engine import RESOURCES, Answer, asks_nodes, describe, legacy, query
+from ganeti.query.jobs import job_values, parse_job_id
 from ganeti.query.model import ClusterFacts, Jobs, Sources
 from ganeti.query.status import instance_status
 
@@ -15,8 +16,11 @@ __all__ = [
     "ClusterFacts",
     "Jobs",
     "Sources",
+    "asks_nodes",
     "describe",
     "instance_status",
+    "job_values",
     "legacy",
+    "parse_job_id",
     "query",
 ]

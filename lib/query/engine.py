@@ -81,6 +81,17 @@ def describe(what: str, names: Sequence[str] | None) -> list[FieldDefinition]:
     return [_definition(resource, name) for name in names or sorted(resource.fields)]
 
 
+#: Resources whose rows themselves come from nodes.
+_FROM_NODES: Final = frozenset({c.QR_EXPORT, c.QR_EXTSTORAGE, c.QR_OS})
+
+
+def asks_nodes(what: str, names: Iterable[str], qfilter: Any) -> bool:
+    """Tell whether a query has to wait for nodes."""
+    resource = resource_of(what)
+    wanted = qlang.fields_of(qfilter) | frozenset(names)
+    return what in _FROM_NODES or bool(_live_needs(resource, wanted))
+
+
 def query(sources: Sources, what: str, names: Sequence[str], qfilter: Any) -> Answer:
     """Answer a query; may ask nodes, so that it can take long.
 

@@ -38,7 +38,7 @@ def _fetch_info(context: Context, rows: Sequence[Instance]) -> dict[str, Result]
         for hypervisor in cluster.enabled_hypervisors
     }
     args = [list(cluster.enabled_hypervisors), hvparams]
-    return dict(context.call(_INFO, capable, args))
+    return dict(context.call(_INFO, capable, args, wanted_type=dict))
 
 
 def _is_shut_down(info: Mapping[str, Any]) -> bool:
@@ -157,7 +157,9 @@ def _fetch_console(context: Context, rows: Sequence[Instance]) -> dict[str, Resu
             "hvParams": fill.fill_hvparams(snapshot, instance),
             "beParams": fill.fill_beparams(snapshot, instance),
         }
-    return dict(context.call(_CONSOLE, wanted, lambda uuid: [wanted[uuid]]))
+    return dict(
+        context.call(_CONSOLE, wanted, lambda uuid: [wanted[uuid]], wanted_type=dict)
+    )
 
 
 def _bind_console(context: Context) -> Getter:

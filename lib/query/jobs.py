@@ -9,6 +9,7 @@ from ganeti import errors, jqueue
 from ganeti.constants import ecodes
 from ganeti.constants import query as c
 from ganeti.locking import LockInfo
+from ganeti.objects import Snapshot
 from ganeti.query.model import (
     UNAVAIL,
     Cell,
@@ -16,6 +17,7 @@ from ganeti.query.model import (
     Field,
     Getter,
     Resource,
+    Sources,
     by_name,
     normal,
     plain,
@@ -113,6 +115,21 @@ _JOB_FIELDS: Final = by_name(
 )
 
 
+_NO_SOURCES: Final = Context(Sources(Snapshot()))
+
+
+def job_values(names: Sequence[str]) -> "Callable[[jqueue.Job], list[Any] | None]":
+    """Return the function that gives a job's values of some fields.
+
+    One unknown name among them makes it give None instead of the list.
+    """
+    fields = [_JOB_FIELDS.get(name) for name in names]
+    getters = [field.bind(_NO_SOURCES) for field in fields if field is not None]
+    if len(getters) < len(fields):
+        return lambda _job: None
+    return lambda job: [get(_Row(job.id, job))[1] for get in getters]
+
+
 def parse_job_id(value: Any) -> int:
     """Return a job id that came as a number or as its text.
 
@@ -133,7 +150,7 @@ def _job_rows(context: Context, names: Sequence[Any] | None) -> list[_Row]:
     if names is not None:
         ids = [parse_job_id(name) for name in names]
         return [_Row(job_id, source.job(job_id)) for job_id in ids]
-    jobs = list(source.jobs())
+    jobs = list(source.jobs(with_logs="oplog" in context.asked))
     if "archived" in context.asked:
         jobs += source.archived_jobs()
     return [_Row(job.id, job) for job in sorted(jobs, key=lambda job: job.id)]

@@ -39,8 +39,8 @@ class Jobs(Protocol):
     def job(self, job_id: int) -> "jqueue.Job | None":
         """Return a job, live or archived."""
 
-    def jobs(self) -> Iterable["jqueue.Job"]:
-        """Return the live jobs."""
+    def jobs(self, *, with_logs: bool = True) -> Iterable["jqueue.Job"]:
+        """Return the live jobs; reading their logs may be saved."""
 
     def archived_jobs(self) -> Iterable["jqueue.Job"]:
         """Return the archived jobs."""
@@ -105,8 +105,13 @@ class Context:
         procedure: str,
         nodes: Iterable[str],
         args: Sequence[Any] | Callable[[str], Sequence[Any]] = (),
+        *,
+        wanted_type: type = list,
     ) -> Mapping[str, Result]:
-        """Ask nodes, given by uuid, each once; offline ones are not asked."""
+        """Ask nodes, given by uuid, each once; offline ones are not asked.
+
+        Answers of another type than the wanted one count as failures.
+        """
         wanted = sorted(set(nodes))
         online = [uuid for uuid in wanted if not self.snapshot.nodes[uuid].offline]
         answers: dict[str, Result] = {
@@ -122,7 +127,15 @@ class Context:
                     procedure, self.node_name(uuid), fail_msg="nobody to ask it"
                 )
         elif online:
-            answers.update(rpc.call(procedure, online, args))
+            for uuid, answer in rpc.call(procedure, online, args).items():
+                is_odd = not answer.failed and not isinstance(
+                    answer.payload, wanted_type
+                )
+                answers[uuid] = (
+                    Result(procedure, answer.node, fail_msg="odd answer")
+                    if is_odd
+                    else answer
+                )
         return answers
 
     def node_name(self, uuid: str) -> str:

@@ -59,8 +59,12 @@ class Control:
         """Make the daemon reopen its log file."""
         self._events.put(("reopen", 0))
 
+    def take_signal(self, number: int) -> None:
+        """Make the daemon stop because of a signal."""
+        self._events.put(("signal", number))
+
     def next_event(self) -> tuple[str, int]:
-        """Wait for what to do next: ``stop`` with the exit code, or ``reopen``."""
+        """Wait for ``stop`` with exit code, ``signal`` with number, or ``reopen``."""
         return self._events.get()
 
 
@@ -273,8 +277,8 @@ def _watch_signals(control: Control) -> None:
     def on_stop(number: int, _frame: types.FrameType | None) -> None:
         for again in (signal.SIGTERM, signal.SIGINT):
             signal.signal(again, _exit_now)
-        _log.info("stopping on signal %d", number)
-        control.ask_stop()
+        # No logging here: the signal may have come in the middle of it.
+        control.take_signal(number)
 
     def on_hangup(_number: int, _frame: types.FrameType | None) -> None:
         control.ask_reopen()
@@ -291,6 +295,9 @@ def _exit_now(_number: int, _frame: types.FrameType | None) -> None:
 def _serve(control: Control, handler: log.LogFileHandler | None) -> int:
     while True:
         event, code = control.next_event()
+        if event == "signal":
+            _log.info("stopping on signal %d", code)
+            return exitcodes.EXIT_SUCCESS
         if event == "stop":
             return code
         if handler is not None:

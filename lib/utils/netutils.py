@@ -125,6 +125,46 @@ def own_addresses() -> list[tuple[str, str, int]]:
         ]
 
 
+def add_address(
+    interface: str, address: str, prefix: int, *, label: str | None = None
+) -> None:
+    """Give an interface an address that the kernel does not prefer as a source.
+
+    Raises:
+        IPAddressError: no such interface, or the kernel refused.
+    """
+    _change_address("add", interface, address, prefix, label)
+
+
+def remove_address(interface: str, address: str, prefix: int) -> None:
+    """Take an address from an interface; errors as `add_address`."""
+    _change_address("del", interface, address, prefix, None)
+
+
+def _change_address(
+    action: str, interface: str, address: str, prefix: int, label: str | None
+) -> None:
+    from pyroute2 import IPRoute
+    from pyroute2.netlink.exceptions import NetlinkError
+
+    what = f"{action} {address}/{prefix} on {interface}"
+    with IPRoute() as route:
+        found = route.link_lookup(ifname=interface)
+        if not found:
+            raise errors.IPAddressError(f"{what}: no such interface")
+        options: dict[str, object] = {}
+        if action == "add":
+            options["preferred_lft"] = 0
+            if label is not None and family(address) == socket.AF_INET:
+                options["label"] = label
+        try:
+            route.addr(
+                action, index=found[0], address=address, prefixlen=prefix, **options
+            )
+        except NetlinkError as err:
+            raise errors.IPAddressError(f"{what}: {err}") from err
+
+
 def interface_address(interface: str, want: int = socket.AF_INET) -> str:
     """Return the first address of a network interface.
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ganeti import errors, luxi, opcodes
+from ganeti import _buildconf, errors, luxi, opcodes
 from ganeti.bootstrap import initialise, jobs, joining, options
 from ganeti.clock import SystemClock
 from ganeti.process import Runner
@@ -56,16 +56,36 @@ def _small_policy() -> dict[str, Any]:
 
 
 def kvm_parameters(layout: lay.Layout) -> dict[str, Any]:
-    """Return parameters for guests that anyone may start: no tap, no VNC port."""
-    del layout
+    """Return parameters for guests that anyone may start: no tap, no VNC port.
+
+    Guests boot a kernel and RAM disk of ours, so that none needs a boot loader.
+    """
     return {
         "kvm_path": QEMU,
+        "kernel_path": os.path.join(_boot_directory(layout), "vmlinuz"),
+        "initrd_path": os.path.join(_boot_directory(layout), "initrd"),
+        "kernel_args": "quiet",
         "vnc_bind_address": "",
-        "kernel_path": "",
-        "initrd_path": "",
-        "serial_console": True,
         "vhost_net": False,
     }
+
+
+def _boot_directory(layout: lay.Layout) -> str:
+    return os.path.join(layout.directory, "boot")
+
+
+def make_boot_files(layout: lay.Layout, process: Runner) -> None:
+    """Write kernel and RAM disk of tiny guests.
+
+    Raises:
+        OpExecError: there is no kernel, or no busybox.
+    """
+    program = os.path.join(_buildconf.DATADIR, "tools/os/tiny/make-boot")
+    result = process.run([program, _boot_directory(layout)], timeout_s=60)
+    if result.failed:
+        raise errors.OpExecError(
+            f"boot files of guests: make-boot {result.reason}: {result.output.strip()}"
+        )
 
 
 def oob_program(layout: lay.Layout) -> str:
@@ -83,7 +103,7 @@ def write_oob_program(layout: lay.Layout) -> None:
     path = oob_program(layout)
     with open(path, "w", encoding="utf-8") as stream:
         stream.write(text)
-    os.chmod(path, 0o755)
+    os.chmod(path, 0o755)  # noqa: S103 a program
 
 
 def found(
@@ -110,6 +130,8 @@ def found(
     if ssh_setup is None:
         ssh_setup = len(layout.nodes) <= _SSH_SETUP_LIMIT
     write_oob_program(layout)
+    if "kvm" in hypervisors:
+        make_boot_files(layout, process)
     paths = layout.paths(layout.master_node)
     settings = init_options(layout, hypervisors, ssh_setup=ssh_setup)
     initialise.init_cluster(

@@ -128,6 +128,7 @@ def remove(layout: lay.Layout) -> None:
     """Remove everything that belongs to the cluster."""
     for node in layout.nodes:
         shutil.rmtree(node.root, ignore_errors=True)
-    for name in ("shared", "state"):
+    for name in ("shared", "state", "boot"):
         shutil.rmtree(os.path.join(layout.directory, name), ignore_errors=True)
+    files.remove_file(os.path.join(layout.directory, "power"))
     files.remove_file(os.path.join(layout.directory, lay.STATE_FILE))

@@ -110,6 +110,20 @@ def test_both_sockets_serve_and_have_mode_0660(server, paths):
             assert client.call("Echo", [path]) == [path]
 
 
+def test_long_paths_work(tmp_path, clock):
+    path = tmp_path / ("d" * 120)
+    path.mkdir()
+    server = Server(Handler(), [str(path / "query")], clock=clock)
+    server.start()
+    try:
+        with Client(str(path / "query"), retries=0) as client:
+            assert client.call("Echo", [1]) == [1]
+    finally:
+        server.stop()
+    with pytest.raises(errors.NoMasterError):
+        Client(str(path / "query"), connect_timeout_s=0, retries=0).call("Echo")
+
+
 def test_answer_bytes_are_as_documented(server, paths):
     with raw(paths[0]) as sock:
         request = {"method": "Echo", "args": [7], "version": 3010000, "extra": 1}

@@ -325,6 +325,15 @@ def test_console(snapshot):
     assert found == [[(0, console)], [(0, None)]]
 
 
+def test_odd_answer_is_no_data(snapshot):
+    script = {"node_info": None, "all_instances_info": ["inst1"], "export_list": 5}
+    source = sources(snapshot, script)
+    assert ask(source, "node", ["bootid"], ["==", "name", "node1"]) == [[(2, None)]]
+    wanted = ["==", "name", "inst1"]
+    assert ask(source, "instance", ["status"], wanted) == [[(0, "ERROR_nodedown")]]
+    assert ask(source, "export", ["export"])[0] == [(2, None)]
+
+
 def test_filter_on_live_data_counts_silence_as_true(snapshot):
     source = sources(
         snapshot,
@@ -477,7 +486,7 @@ class Jobs:
         found = [j for j in (*self._jobs, *self._archived) if j.id == job_id]
         return found[0] if found else None
 
-    def jobs(self):
+    def jobs(self, *, with_logs=True):
         return self._jobs
 
     def archived_jobs(self):

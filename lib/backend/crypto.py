@@ -1,0 +1,97 @@
+"""Procedures about certificates: this node's own, and those of single transfers."""
+
+import os
+import re
+import secrets
+import shutil
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.backend.registry import Node, procedure
+from ganeti.constants import ssh
+from ganeti.utils import files, x509
+
+_SSL: Final = "ssl"
+#: A transfer's key must not outlive a day by much, in seconds.
+MAX_VALIDITY_S: Final = 7 * 86400
+_TRANSFER_NAME: Final = re.compile(r"x509-[0-9]+-[0-9a-f]+")
+
+
+@procedure("node_crypto_tokens")
+def node_crypto_tokens(
+    node: Node, token_request: list[tuple[str, str, dict[str, Any] | None]]
+) -> list[tuple[str, str]]:
+    """Return certificate digests of this node, of new certificates if asked to.
+
+    Raises:
+        ProgrammerError: unknown type, action or option.
+        X509CertError: there is no certificate.
+    """
+    return [
+        (kind, _token(node, kind, action, options or {}))
+        for kind, action, options in token_request
+    ]
+
+
+def _token(node: Node, kind: str, action: str, options: dict[str, Any]) -> str:
+    if kind != _SSL:
+        raise errors.ProgrammerError(f"crypto token: unknown type {kind!r}")
+    path = _certificate_path(node, options.get(ssh.CRYPTO_OPTION_CERT_FILE))
+    if action == "get":
+        return x509.digest(x509.load_certificate(path))
+    if action != "create":
+        raise errors.ProgrammerError(f"crypto token: unknown action {action!r}")
+    if path == node.paths.server_pem:
+        raise errors.ProgrammerError("the cluster certificate is not created here")
+    serial = options.get(ssh.CRYPTO_OPTION_SERIAL_NO)
+    return x509.write_client_certificate(
+        path,
+        server_pem=node.paths.server_pem,
+        name=node.paths.hostname,
+        serial=int(node.clock.time()) if serial is None else int(serial),
+    )
+
+
+def _certificate_path(node: Node, wanted: str | None) -> str:
+    """Return the local path of one of this node's certificate files."""
+    own = node.paths.client_pem
+    path = own if wanted is None else node.paths.localize(wanted)
+    if path not in (own, f"{own}.tmp", node.paths.server_pem):
+        raise errors.ProgrammerError(f"{wanted}: no certificate file of a node")
+    return path
+
+
+def _transfers(node: Node) -> str:
+    return f"{node.paths.run_dir}/crypto"
+
+
+@procedure("x509_cert_create")
+def x509_cert_create(node: Node, validity: int) -> tuple[str, str]:
+    """Create key and certificate for one transfer; return name and certificate."""
+    if validity < 1:
+        raise errors.X509CertError(f"validity of {validity} seconds is too short")
+    pair = x509.create_self_signed(
+        node.paths.hostname,
+        validity_s=min(validity, MAX_VALIDITY_S),
+        serial=secrets.randbits(64) or 1,
+    )
+    name = f"x509-{int(node.clock.time())}-{secrets.token_hex(8)}"
+    directory = f"{_transfers(node)}/{name}"
+    os.makedirs(_transfers(node), mode=0o700, exist_ok=True)
+    os.mkdir(directory, 0o700)
+    files.write_file(f"{directory}/key", pair.key_pem, mode=0o400)
+    files.write_file(f"{directory}/cert", pair.certificate_pem, mode=0o400)
+    return name, pair.certificate_pem.decode()
+
+
+@procedure("x509_cert_remove")
+def x509_cert_remove(node: Node, name: str) -> None:
+    """Remove what `x509_cert_create` made.
+
+    Raises:
+        X509CertError: there is nothing of that name.
+    """
+    directory = f"{_transfers(node)}/{name}"
+    if not _TRANSFER_NAME.fullmatch(name) or not os.path.isdir(directory):
+        raise errors.X509CertError(f"no transfer certificate {name!r}")
+    shutil.rmtree(directory)

@@ -1,0 +1,138 @@
+"""Procedures that change what this node is: role, membership, power."""
+
+import contextlib
+import logging
+import os
+import shutil
+import threading
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.backend import master
+from ganeti.backend.registry import Node, procedure
+from ganeti.ssh import authorized, keys
+from ganeti.utils import files
+
+_log = logging.getLogger(__name__)
+
+#: Between the answer and the reset, in seconds: the caller must get the answer.
+POWERCYCLE_DELAY_S: Final = 5.0
+#: Directories of the state directory that go with the node's membership.
+_STATE_DIRS: Final = ("queue", "rapi")
+#: Daemons that have nothing to do on a node without a cluster.
+_OTHER_DAEMONS: Final = ("ganeti-confd", "ganeti-mond", "ganeti-kvmd")
+#: The only daemon that the master may start and stop by name.
+_HELPER_DAEMON: Final = "ganeti-kvmd"
+
+
+@procedure("node_demote_from_mc")
+def node_demote_from_mc(node: Node) -> None:
+    """Drop this node's copy of the configuration, keeping a backup.
+
+    Raises:
+        OpPrereqError: this node is the master.
+    """
+    if node.ssconf.master_node() == node.paths.hostname:
+        raise errors.OpPrereqError(
+            "ssconf says that this node is the master", "wrong_state"
+        )
+    if master.is_master_running(node):
+        raise errors.OpPrereqError("the master daemon runs here", "wrong_state")
+    for path in (node.paths.data("config.data"), node.paths.store_db):
+        if os.path.exists(path):
+            files.backup_file(path, node.paths.backup_dir)
+    files.remove_file(node.paths.data("config.data"))
+    node.replica.purge()
+
+
+@procedure("node_leave_cluster")
+def node_leave_cluster(node: Node, modify_ssh_setup: bool) -> None:
+    """Forget the cluster, then end the daemon.
+
+    Raises:
+        QuitDaemon: always, when done.
+    """
+    for name in _OTHER_DAEMONS:
+        _stop_other(node, name)
+    node.replica.purge()
+    _wipe(node)
+    if modify_ssh_setup:
+        _forget_ssh_keys(node)
+    raise errors.QuitDaemon(True, "Shutdown scheduled")
+
+
+def _stop_other(node: Node, name: str) -> None:
+    if not os.path.exists(node.paths.pid_file(name)):
+        return
+    try:
+        master.daemon_util(node, "stop", name)
+    except errors.GenericError as err:
+        _log.warning("leaving the cluster: %s", err)
+
+
+def _wipe(node: Node) -> None:
+    """Remove all files of the state directory and all secrets."""
+    with (
+        contextlib.suppress(FileNotFoundError),
+        os.scandir(node.paths.data_dir) as all_,
+    ):
+        for entry in all_:
+            if entry.is_file(follow_symlinks=False) or entry.is_symlink():
+                os.unlink(entry.path)
+    for name in _STATE_DIRS:
+        shutil.rmtree(node.paths.data(name), ignore_errors=True)
+    shutil.rmtree(f"{node.paths.run_dir}/crypto", ignore_errors=True)
+
+
+def _forget_ssh_keys(node: Node) -> None:
+    """Remove root's own key pairs, and who may log in by them."""
+    directory = node.paths.root_ssh_dir
+    for kind in ("rsa", "dsa", "ecdsa", "ed25519"):
+        private = keys.root_key_path(directory, kind)
+        with contextlib.suppress(FileNotFoundError):
+            public = files.read_file(f"{private}.pub").decode(errors="replace")
+            authorized.remove(f"{directory}/authorized_keys", [public])
+        files.remove_file(private)
+        files.remove_file(f"{private}.pub")
+
+
+@procedure("node_powercycle")
+def node_powercycle(node: Node, hypervisor: str, hvparams: dict[str, Any]) -> str:
+    """Reset this machine a little later; see `ganeti.backend.power`."""
+    del hypervisor, hvparams
+    _log.critical("power cycle asked for, in %g seconds", POWERCYCLE_DELAY_S)
+    later = threading.Thread(target=_cycle, args=(node,), name="power", daemon=True)
+    try:
+        later.start()
+    except RuntimeError:
+        # No thread to be had: the machine is in a bad way, and the reset comes first.
+        _cycle(node)
+    return f"Reboot scheduled in {POWERCYCLE_DELAY_S:g} seconds"
+
+
+def _cycle(node: Node) -> None:
+    node.clock.wait(threading.Event(), POWERCYCLE_DELAY_S)
+    try:
+        node.power.cycle()
+    except (OSError, errors.GenericError) as err:
+        _log.critical("power cycle failed: %s", err)
+
+
+@procedure("node_ensure_daemon")
+def node_ensure_daemon(node: Node, daemon: str, run: bool) -> bool:
+    """Start or stop a helper daemon; return whether that worked.
+
+    Raises:
+        OpPrereqError: not a daemon that may be controlled this way.
+    """
+    if daemon != _HELPER_DAEMON:
+        raise errors.OpPrereqError(
+            f"daemon {daemon}: only {_HELPER_DAEMON} is controlled by the master",
+            "wrong_input",
+        )
+    try:
+        master.daemon_util(node, "check-and-start" if run else "stop", daemon)
+    except errors.OpExecError as err:
+        _log.warning("%s", err)
+        return False
+    return True

@@ -1,0 +1,227 @@
+"""Running administrators' scripts: hooks, allocators, OOB programs, commands.
+
+Every script gets an environment made for it and nothing of the daemon's own.
+"""
+
+import logging
+import os
+import re
+import stat
+import tempfile
+import threading
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ganeti import errors, serializer
+from ganeti.backend.registry import Node, procedure
+from ganeti.constants import hooks, oob
+from ganeti.utils import files
+
+_log = logging.getLogger(__name__)
+
+_PLUGIN_NAME: Final = re.compile(hooks.EXT_PLUGIN_MASK)
+#: A caller who guesses names of commands shall not guess fast, in seconds.
+_RESTRICTED_DELAY_S: Final = 10.0
+_RESTRICTED_LOCK_S: Final = 8.0
+_RESTRICTED_LOCK: Final = "restricted-commands.lock"
+_MAX_MODE: Final = 0o755
+
+
+def is_plugin_name(name: str) -> bool:
+    """Tell whether a file of this name may be run as a plug-in."""
+    return _PLUGIN_NAME.fullmatch(name) is not None
+
+
+def run_hooks(
+    node: Node, hook: str, phase: str, env: Mapping[str, str]
+) -> list[tuple[str, int, str]]:
+    """Run the scripts of one hook in order of names.
+
+    Returns:
+        For each file its path below the hooks directory, result code and output.
+
+    Raises:
+        HooksFailure: no such phase, or the name is no hook's.
+    """
+    if phase not in (hooks.HOOKS_PHASE_PRE, hooks.HOOKS_PHASE_POST):
+        raise errors.HooksFailure(f"unknown hooks phase {phase!r}")
+    if not is_plugin_name(hook):
+        raise errors.HooksFailure(f"{hook!r} is no name of a hook")
+    directory = f"{hook}-{phase}.d"
+    return run_parts(node, node.paths.hooks_dir, directory, env)
+
+
+def run_parts(
+    node: Node, top: str, directory: str, env: Mapping[str, str]
+) -> list[tuple[str, int, str]]:
+    """Run the programs of a directory below another; none if it is missing."""
+    try:
+        names = sorted(os.listdir(f"{top}/{directory}"))
+    except FileNotFoundError:
+        return []
+    except OSError as err:
+        _log.warning("hooks in %s: %s", directory, err)
+        return []
+    return [
+        (f"{directory}/{name}", *_run_part(node, f"{top}/{directory}/{name}", env))
+        for name in names
+    ]
+
+
+def _run_part(node: Node, path: str, env: Mapping[str, str]) -> tuple[int, str]:
+    if not (
+        is_plugin_name(os.path.basename(path))
+        and os.path.isfile(path)
+        and os.access(path, os.X_OK)
+    ):
+        return hooks.HKR_SKIP, ""
+    try:
+        result = node.process.run([path], env=env)
+    except errors.CommandError as err:
+        return hooks.HKR_FAIL, str(err)
+    if result.failed:
+        _log.warning("hook %s %s", path, result.reason)
+        return hooks.HKR_FAIL, result.output
+    return hooks.HKR_SUCCESS, result.output
+
+
+@procedure("hooks_runner")
+def hooks_runner(
+    node: Node, hpath: str, phase: str, env: dict[str, str]
+) -> list[tuple[str, int, str]]:
+    """Run the scripts of a hook with the given environment."""
+    return run_hooks(node, hpath, phase, env)
+
+
+@procedure("iallocator_runner")
+def iallocator_runner(
+    node: Node,
+    name: str,
+    idata: str,
+    default_iallocator_params: dict[str, str | None] | None,
+) -> str:
+    """Run an allocator on a request and return what it printed.
+
+    Raises:
+        OpExecError: no such allocator, or it failed.
+    """
+    script = _find_allocator(node, name)
+    options = [
+        f"--{key}" if value is None else f"--{key}={value}"
+        for key, value in sorted((default_iallocator_params or {}).items())
+    ]
+    with tempfile.NamedTemporaryFile("w", prefix="ganeti-iallocator.") as request:
+        request.write(idata)
+        request.flush()
+        result = node.process.run([script, request.name, *options])
+    if result.failed:
+        raise errors.OpExecError(
+            f"iallocator {name} {result.reason}: {result.output.strip()}"
+        )
+    return result.stdout
+
+
+def _find_allocator(node: Node, name: str) -> str:
+    if not is_plugin_name(name):
+        raise errors.OpExecError(f"{name!r} is no name of an iallocator")
+    for directory in node.paths.iallocator_search_path:
+        path = f"{directory}/{name}"
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    raise errors.OpExecError(
+        f"iallocator {name}: not found in {':'.join(node.paths.iallocator_search_path)}"
+    )
+
+
+@procedure("run_oob")
+def run_oob(
+    node: Node, oob_program: str, command: str, remote_node: str, timeout: float
+) -> Any:
+    """Run an out-of-band helper and return the JSON value it printed, or None.
+
+    Raises:
+        OpExecError: it failed, took too long, or printed no JSON.
+    """
+    if command not in oob.OOB_COMMANDS:
+        raise errors.OpExecError(f"unknown OOB command {command!r}")
+    if not os.path.isabs(oob_program):
+        raise errors.OpExecError(f"{oob_program}: wanted an absolute path")
+    result = node.process.run(
+        [oob_program, command, remote_node],
+        env=_helper_environment(node),
+        timeout_s=timeout,
+    )
+    if result.timed_out:
+        raise errors.OpExecError(
+            "OOB program execution timeout exceeded, OOB program execution aborted"
+        )
+    if result.failed:
+        text = result.output.strip() or result.reason
+        raise errors.OpExecError(f"OOB program execution failed ({text})")
+    if not result.stdout.strip():
+        return None
+    try:
+        return serializer.load(result.stdout)
+    except errors.ParseError as err:
+        raise errors.OpExecError(f"{oob_program} {command}: {err}") from err
+
+
+def _helper_environment(node: Node) -> dict[str, str]:
+    """Return a clean environment; helpers of virtual nodes must find their cluster."""
+    env = {"PATH": hooks.HOOKS_PATH, "LC_ALL": "C"}
+    if node.paths.is_virtual:
+        env["GANETI_ROOTDIR"] = node.paths.root
+        env["GANETI_HOSTNAME"] = node.paths.hostname
+    return env
+
+
+@procedure("restricted_command")
+def restricted_command(node: Node, cmd: str) -> str:
+    """Run a command that the administrator of this node has allowed.
+
+    Raises:
+        OpExecError: refused, without saying why, after a delay; or it failed.
+    """
+    try:
+        os.makedirs(node.paths.lock_dir, exist_ok=True)
+        lock = f"{node.paths.lock_dir}/{_RESTRICTED_LOCK}"
+        with files.locked(lock, timeout_s=_RESTRICTED_LOCK_S):
+            program = _check_restricted(node, cmd)
+    except (errors.GenericError, OSError) as err:
+        _log.error("restricted command %r: %s", cmd, err)
+        node.clock.wait(threading.Event(), _RESTRICTED_DELAY_S)
+        raise errors.OpExecError(f"executing command {cmd!r} failed") from err
+    result = node.process.run([program], env={})
+    if result.failed:
+        raise errors.OpExecError(
+            f"restricted command {cmd!r} {result.reason}: {result.output.strip()}"
+        )
+    return result.output
+
+
+def _check_restricted(node: Node, name: str) -> str:
+    """Return the program of a restricted command.
+
+    Raises:
+        GenericError: directory, name or program are not as they must be.
+    """
+    directory = f"{node.paths.conf_dir}/restricted-commands"
+    if not name.strip() or not is_plugin_name(name):
+        raise errors.GenericError(f"{name!r} is no name of a command")
+    program = f"{directory}/{name}"
+    _check_owner(node, directory, os.lstat(directory), stat.S_ISDIR)
+    info = os.lstat(program)
+    _check_owner(node, program, info, stat.S_ISREG)
+    if not os.access(program, os.X_OK):
+        raise errors.GenericError(f"{program}: not executable")
+    return program
+
+
+def _check_owner(node: Node, path: str, info: os.stat_result, is_kind: Any) -> None:
+    owner = (os.geteuid(), os.getegid()) if node.paths.is_virtual else (0, 0)
+    if not is_kind(info.st_mode):
+        raise errors.GenericError(f"{path}: not the right kind of file")
+    if (info.st_uid, info.st_gid) != owner:
+        raise errors.GenericError(f"{path}: wanted owner and group {owner}")
+    if stat.S_IMODE(info.st_mode) & ~_MAX_MODE:
+        raise errors.GenericError(f"{path}: mode allows more than {_MAX_MODE:o}")

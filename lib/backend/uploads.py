@@ -1,0 +1,159 @@
+"""Procedures that write files of the cluster: ancillary files, ssconf, hosts.
+
+Only files on a fixed list are accepted: a caller with cluster rights shall not be
+able to replace any file of a node. The cluster certificate is not on it, since
+replacing it would cut the connection, nor is the list of storage directories.
+"""
+
+import grp
+import os
+import pwd
+from typing import Any, Final
+
+from ganeti import errors, ssconf
+from ganeti.backend.registry import Node, procedure
+from ganeti.constants import misc
+from ganeti.rpc import wire
+from ganeti.utils import files, netutils
+
+#: Files of the state directory that may be uploaded.
+_DATA_FILES: Final = (
+    "config.data",
+    "known_hosts",
+    "hmac.key",
+    "cluster-domain-secret",
+    "spice.pem",
+    "spice-ca.pem",
+    "rapi.pem",
+    "rapi/users",
+)
+#: Files of the configuration directory that may be uploaded.
+_CONF_FILES: Final = ("vnc-cluster-password", "scripts/master-ip-setup")
+_HOSTS_MODE: Final = 0o644
+
+
+def allowed_files(node: Node) -> frozenset[str]:
+    """Return the local paths that may be uploaded to this node."""
+    paths = node.paths
+    found = {paths.data(name) for name in _DATA_FILES}
+    found |= {f"{paths.conf_dir}/{name}" for name in _CONF_FILES}
+    found.add(paths.at(netutils.HOSTS_FILE))
+    for driver in node.hypervisors.values():
+        for names in driver.ancillary_files():
+            found.update(names)
+    return frozenset(found)
+
+
+@procedure("upload_file")
+def upload_file(node: Node, file_name: tuple[Any, ...]) -> None:
+    """Write a file given as one array; see `upload_file_single`."""
+    if len(file_name) != 7:
+        raise errors.ParseError(
+            f"upload_file: wanted 7 elements, found {len(file_name)}"
+        )
+    upload_file_single(node, *file_name)
+
+
+@procedure("upload_file_single")
+def upload_file_single(
+    node: Node,
+    file_name: str,
+    content: list[Any],
+    mode: int | None,
+    uid: str,
+    gid: str,
+    atime: float,
+    mtime: float,
+) -> None:
+    """Write a file on the list, atomically.
+
+    Raises:
+        GenericError: the path is not absolute or not on the list.
+        ParseError: the content cannot be unpacked.
+    """
+    path = _local(node, file_name)
+    if not os.path.isabs(path):
+        raise errors.GenericError(f"upload of {file_name}: wanted an absolute path")
+    if path not in allowed_files(node):
+        raise errors.GenericError(f"upload of {file_name}: not on the list of files")
+    owner, group = _owner(uid, gid)
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    files.write_file(
+        path,
+        wire.unpack(content),
+        mode=0o600 if mode is None else mode & 0o777,
+        uid=owner,
+        gid=group,
+        times=(atime, mtime),
+    )
+
+
+def _local(node: Node, path: str) -> str:
+    if path == netutils.HOSTS_FILE:
+        # The same name everywhere, but a virtual node never touches the machine's.
+        return node.paths.at(path)
+    return os.path.normpath(node.paths.localize(path))
+
+
+def _owner(user: str, group: str) -> tuple[int, int]:
+    """Return the numbers of a user and a group; -1 where they cannot be changed."""
+    try:
+        found = pwd.getpwnam(user).pw_uid, grp.getgrnam(group).gr_gid
+    except KeyError as err:
+        raise errors.GenericError(f"no such user or group: {err}") from err
+    return found if os.geteuid() == 0 else (-1, -1)
+
+
+@procedure("write_ssconf_files")
+def write_ssconf_files(node: Node, values: dict[str, str]) -> None:
+    """Replace ssconf files."""
+    ssconf.write(node.paths, values)
+
+
+@procedure("etc_hosts_modify")
+def etc_hosts_modify(node: Node, mode: str, name: str, ip: str | None) -> bool:
+    """Add a host to the hosts file, or remove it.
+
+    Raises:
+        GenericError: unknown mode, or the wrong arguments for it.
+    """
+    if mode == misc.ETC_HOSTS_ADD:
+        if not ip or not netutils.is_address(ip):
+            raise errors.GenericError(f"hosts entry {name}: {ip!r} is no address")
+        line = f"{ip}\t{name} {name.partition('.')[0]}"
+    elif mode == misc.ETC_HOSTS_REMOVE:
+        if ip:
+            raise errors.GenericError(f"hosts entry {name}: no address to remove")
+        line = None
+    else:
+        raise errors.GenericError(f"hosts file: unknown mode {mode!r}")
+    _rewrite_hosts(node.paths.at(netutils.HOSTS_FILE), name, line)
+    return True
+
+
+def _rewrite_hosts(path: str, name: str, line: str | None) -> None:
+    """Drop a name from all lines, then append a line."""
+    try:
+        old = files.read_file(path).decode().splitlines()
+        mode = os.stat(path).st_mode & 0o777
+    except FileNotFoundError:
+        old, mode = [], _HOSTS_MODE
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+    kept = [left for entry in old if (left := _without(entry, name)) is not None]
+    if line is not None:
+        kept.append(line)
+    files.write_file(path, "".join(f"{entry}\n" for entry in kept), mode=mode)
+
+
+def _without(entry: str, name: str) -> str | None:
+    """Return a hosts line without a name, None if nothing is left of it."""
+    text, hash_sign, comment = entry.partition("#")
+    address, *names = text.split() or [""]
+    short = name.partition(".")[0]
+    if name not in names:
+        return entry
+    left = [item for item in names if item not in (name, short)]
+    if not left:
+        return None
+    tail = f" {hash_sign}{comment}" if hash_sign else ""
+    return f"{address}\t{' '.join(left)}{tail}"

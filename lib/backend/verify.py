@@ -1,0 +1,296 @@
+"""The checks of ``node_verify``: each key of the request is one check, see `CHECKS`.
+
+Shapes of requests and answers are with the functions. What the answers mean is
+decided by the master. A check that fails by itself is left out of the answer.
+"""
+
+import logging
+import os
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ganeti import clock, errors
+from ganeti.backend import facts, os_definitions
+from ganeti.backend.registry import Node, procedure
+from ganeti.constants import nodeverify as words
+from ganeti.constants import versions
+from ganeti.rpc import node_port
+from ganeti.ssh import client as ssh
+from ganeti.storage import allowed
+from ganeti.utils import files, netutils, x509
+
+_log = logging.getLogger(__name__)
+
+_DAY_S: Final = 86400
+#: Certificates that end within these times are warned about or errors.
+_WARN_BEFORE_S: Final = 30 * _DAY_S
+_ERROR_BEFORE_S: Final = 7 * _DAY_S
+#: A node that is up answers at once; many are asked one after another, in seconds.
+_PING_TIMEOUT_S: Final = 5.0
+_SSH_TIMEOUT_S: Final = 30.0
+
+
+def _filelist(node: Node, paths: list[str]) -> dict[str, str]:
+    """Return path -> SHA-1 of its content; paths as given, missing files left out."""
+    found = {path: files.fingerprint(_local(node, path)) for path in paths}
+    return {path: digest for path, digest in found.items() if digest is not None}
+
+
+def _local(node: Node, path: str) -> str:
+    if path == netutils.HOSTS_FILE:
+        return node.paths.at(path)
+    return node.paths.localize(path)
+
+
+def _client_cert(node: Node, _asked: Any) -> tuple[str | None, str]:
+    """Return ``[null, digest]``, or ``ERROR`` or ``WARNING`` and what is wrong."""
+    path = node.paths.client_pem
+    if not os.path.exists(path):
+        return "ERROR", f"the client certificate {path} does not exist"
+    try:
+        certificate = x509.load_certificate(path)
+    except errors.X509CertError as err:
+        return "ERROR", str(err)
+    if x509.is_self_signed(certificate):
+        return "ERROR", f"the client certificate {path} is self-signed"
+    left = x509.seconds_left(certificate)
+    if left < _WARN_BEFORE_S:
+        level = "ERROR" if left < _ERROR_BEFORE_S else "WARNING"
+        return level, f"the client certificate ends in {left / _DAY_S:.0f} days"
+    return None, x509.digest(certificate)
+
+
+def _nodelist(node: Node, ports: dict[str, int]) -> dict[str, str]:
+    """Return node name -> why it cannot be reached over SSH; from name -> port."""
+    problems = {}
+    names = list(ports)
+    # In no fixed order, so that not all nodes knock at the same one first.
+    random.shuffle(names)
+    identity = ssh.cluster_identity(node.paths, node.ssconf.cluster_name())
+    for name in names:
+        try:
+            _check_ssh(node, name, ports[name], identity)
+        except errors.GenericError as err:
+            problems[name] = ", ".join(str(item) for item in err.args)
+    return problems
+
+
+def _check_ssh(node: Node, name: str, port: int, identity: ssh.Identity) -> None:
+    """Log in on a node and compare its name.
+
+    Raises:
+        SshError: it cannot be reached, or has another name.
+    """
+    address = netutils.lookup(name, node.paths)
+    environment = ssh.node_environment(node.paths, name)
+    command = ["printenv", "GANETI_HOSTNAME"] if environment else ["hostname", "--fqdn"]
+    with ssh.Client(
+        name, port, identity, address=address, environment=environment
+    ) as connection:
+        result = connection.run(command, timeout_s=_SSH_TIMEOUT_S)
+    if result.failed:
+        raise errors.SshError(f"{command[0]} {result.reason}: {result.output.strip()}")
+    found = result.stdout.strip()
+    if found != name and found != name.partition(".")[0]:
+        raise errors.SshError(f"host name mismatch: wanted {name}, found {found}")
+
+
+def _node_net_test(node: Node, peers: list[tuple[str, str, str]]) -> dict[str, str]:
+    """Return name -> failure to reach a node daemon; from name and two addresses."""
+    own = next((row for row in peers if row[0] == node.paths.hostname), None)
+    if own is None:
+        return {node.paths.hostname: "this node is not in the list of nodes"}
+    port = node_port()
+    problems = {}
+    for name, primary, secondary in peers:
+        failed = []
+        if not _answers(primary, port, own[1]):
+            failed.append("primary")
+        if secondary != primary and not _answers(secondary, port, own[2]):
+            failed.append("secondary")
+        if failed:
+            problems[name] = f"failure using the {' and '.join(failed)} interface(s)"
+    return problems
+
+
+def _answers(address: str, port: int, source: str) -> bool:
+    return netutils.tcp_ping(
+        address, port, timeout_s=_PING_TIMEOUT_S, source=source, live_port_needed=True
+    )
+
+
+def _master_ip(node: Node, asked: tuple[str, str]) -> bool:
+    """Tell whether the cluster's address answers; from master name and address."""
+    name, address = asked
+    if name == node.paths.hostname:
+        return netutils.owns_address(address)
+    return netutils.tcp_ping(address, node_port(), timeout_s=_PING_TIMEOUT_S)
+
+
+def _user_scripts(node: Node, paths: list[str]) -> list[str]:
+    """Return those of the scripts that are missing or not executable."""
+    return [path for path in paths if not _is_executable(node.paths.localize(path))]
+
+
+def _is_executable(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _oob_paths(_node: Node, paths: list[str | None]) -> list[str | None]:
+    """Return for each program what is wrong with it, or null."""
+    return [None if path is None else _oob_problem(path) for path in paths]
+
+
+def _oob_problem(path: str) -> str | None:
+    if not os.path.exists(path):
+        return f"OOB program {path} does not exist"
+    if not os.path.isfile(path):
+        return f"OOB program {path} is no regular file"
+    if not os.stat(path).st_mode & 0o100:
+        return f"OOB program {path} is not executable for its owner"
+    return None
+
+
+def _instancelist(node: Node, hypervisors: list[str]) -> list[str]:
+    """Return the names of the instances that run under the hypervisors."""
+    found = (node.hypervisor(name).list_names() for name in hypervisors)
+    return sorted({name for names in found for name in names})
+
+
+def _hypervisor(node: Node, hypervisors: list[str]) -> dict[str, str | None]:
+    """Return hypervisor -> what keeps it from working, or null."""
+    answer: dict[str, str | None] = {}
+    for name in hypervisors:
+        try:
+            answer[name] = node.hypervisor(name).verify()
+        except errors.HypervisorError as err:
+            answer[name] = f"error while checking: {err}"
+    return answer
+
+
+def _hvparams(
+    node: Node, rows: list[tuple[str, str, dict[str, Any]]]
+) -> list[tuple[str, str, str]]:
+    """Return origin, hypervisor and text for parameters that are not valid here."""
+    problems = []
+    for origin, name, params in rows:
+        try:
+            node.hypervisor(name).validate(params)
+        except errors.HypervisorError as err:
+            problems.append((origin, name, str(err)))
+    return problems
+
+
+def _hvinfo(node: Node, hypervisor: str) -> dict[str, Any]:
+    """Return memory and processors as a hypervisor reports them."""
+    return node.hypervisor(hypervisor).node_info()
+
+
+def _version(_node: Node, _asked: Any) -> tuple[int, str]:
+    """Return protocol and release version."""
+    return versions.PROTOCOL_VERSION, versions.RELEASE_VERSION
+
+
+def _nodesetup(_node: Node, _asked: Any) -> list[str]:
+    """Return what the machine lacks that every node needs."""
+    problems = []
+    if not os.path.isdir("/sys/block") or not os.path.isdir("/sys/class/net"):
+        problems.append("the sysfs filesystem doesn't seem to be mounted under /sys")
+    if not os.path.isdir("/proc/sys") or not os.path.isfile("/proc/sysrq-trigger"):
+        problems.append("the procfs filesystem doesn't seem to be mounted under /proc")
+    return problems
+
+
+def _time(node: Node, _asked: Any) -> tuple[int, int]:
+    """Return seconds and microseconds since 1970."""
+    return clock.split_time(node.clock.time())
+
+
+def _oslist(node: Node, _asked: Any) -> list[list[Any]]:
+    """Return the OS definitions, as ``os_diagnose``."""
+    return os_definitions.diagnose(node.paths)
+
+
+def _bridges(_node: Node, names: list[str]) -> list[str]:
+    """Return those that are no bridges here."""
+    return facts.missing_bridges(names)
+
+
+def _allowed_paths(node: Node, _asked: Any) -> list[str]:
+    """Return the listed storage directories that may not be listed."""
+    return allowed.wrong_paths(node.paths)
+
+
+def _storage_path(node: Node, path: str) -> str | None:
+    """Return why a storage directory cannot be used, or null."""
+    return allowed.check_usable(node.paths, path)
+
+
+Check = Callable[[Node, Any], Any]
+#: All checks by key; what is not here is not offered and left out of answers.
+CHECKS: Final[Mapping[str, Check]] = {
+    words.NV_FILELIST: _filelist,
+    words.NV_CLIENT_CERT: _client_cert,
+    words.NV_NODELIST: _nodelist,
+    words.NV_NODENETTEST: _node_net_test,
+    words.NV_MASTERIP: _master_ip,
+    words.NV_USERSCRIPTS: _user_scripts,
+    words.NV_OOB_PATHS: _oob_paths,
+    words.NV_INSTANCELIST: _instancelist,
+    words.NV_HYPERVISOR: _hypervisor,
+    words.NV_HVPARAMS: _hvparams,
+    words.NV_HVINFO: _hvinfo,
+    words.NV_VERSION: _version,
+    words.NV_NODESETUP: _nodesetup,
+    words.NV_TIME: _time,
+    words.NV_OSLIST: _oslist,
+    words.NV_BRIDGES: _bridges,
+    words.NV_ACCEPTED_STORAGE_PATHS: _allowed_paths,
+    words.NV_FILE_STORAGE_PATH: _storage_path,
+    words.NV_SHARED_FILE_STORAGE_PATH: _storage_path,
+}
+#: Checks that make no sense on nodes that never run instances.
+_VM_CHECKS: Final = frozenset(
+    {
+        words.NV_INSTANCELIST,
+        words.NV_HYPERVISOR,
+        words.NV_HVPARAMS,
+        words.NV_HVINFO,
+        words.NV_OSLIST,
+        words.NV_BRIDGES,
+    }
+)
+
+
+@procedure("node_verify")
+def node_verify(
+    node: Node,
+    checkdict: dict[str, Any],
+    cluster_name: str,
+    all_hvparams: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """Run the checks that are asked for; the answer has their keys."""
+    del cluster_name, all_hvparams
+    without_vms = node.paths.hostname in checkdict.get(words.NV_NONVMNODES, ())
+    answer = {}
+    for key, asked in checkdict.items():
+        check = CHECKS.get(key)
+        if check is None or (without_vms and key in _VM_CHECKS):
+            continue
+        try:
+            answer[key] = check(node, asked)
+        except (errors.GenericError, OSError, ValueError, TypeError) as err:
+            _log.warning("check %s failed: %s", key, err)
+    return answer
+
+
+@procedure("node_verify_light")
+def node_verify_light(
+    node: Node,
+    checkdict: dict[str, Any],
+    cluster_name: str,
+    hvparams: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """Do as `node_verify`; for callers without a configuration."""
+    return node_verify(node, checkdict, cluster_name, hvparams)

@@ -1,0 +1,52 @@
+"""OP_CLUSTER_VERIFY: submit one job for the configuration and one per group."""
+
+from ganeti import opcodes
+from ganeti.cmdlib.base import LogicalUnit, SubmitJobs
+from ganeti.objects import lookup
+
+
+class ClusterVerify(LogicalUnit[opcodes.ClusterVerify]):
+    """Submits the jobs that do the work; the first is for the configuration."""
+
+    READS_ONLY = True
+
+    def check_prereq(self) -> None:
+        """Find the groups."""
+        snapshot = self.ctx.snapshot
+        if self.op.group_name:
+            wanted = [lookup.expand_group(snapshot, self.op.group_name)]
+        else:
+            wanted = list(snapshot.nodegroups)
+        self.groups = sorted(snapshot.nodegroups[uuid].name for uuid in wanted)
+
+    def execute(self) -> SubmitJobs:
+        """Make the jobs; those of groups wait for the one of the configuration."""
+        jobs: list[list[opcodes.Opcode]] = []
+        if not self.op.group_name:
+            jobs.append(
+                [
+                    opcodes.ClusterVerifyConfig(
+                        verbose=self.op.verbose,
+                        error_codes=self.op.error_codes,
+                        debug_simulate_errors=self.op.debug_simulate_errors,
+                        ignore_errors=self.op.ignore_errors,
+                    )
+                ]
+            )
+        jobs.extend(
+            [self._group(name, distance)]
+            for distance, name in enumerate(self.groups, start=1)
+        )
+        return SubmitJobs(jobs)
+
+    def _group(self, name: str, distance: int) -> opcodes.Opcode:
+        return opcodes.ClusterVerifyGroup(
+            group_name=name,
+            verbose=self.op.verbose,
+            error_codes=self.op.error_codes,
+            debug_simulate_errors=self.op.debug_simulate_errors,
+            ignore_errors=self.op.ignore_errors,
+            skip_checks=self.op.skip_checks,
+            verify_clutter=self.op.verify_clutter,
+            depends=None if self.op.group_name else [(-distance, [])],
+        )

@@ -1,0 +1,70 @@
+"""OP_CLUSTER_VERIFY_CONFIG: check the configuration and the certificates."""
+
+import os.path
+from collections.abc import Iterator
+from typing import Any
+
+from ganeti import config, errors, opcodes
+from ganeti.cmdlib import typed
+from ganeti.cmdlib.base import ALL, LogicalUnit
+from ganeti.cmdlib.cluster.verify_output import Output
+from ganeti.locking import Level
+from ganeti.utils import x509
+from ganeti.verify import Report, cluster
+
+
+class ClusterVerifyConfig(LogicalUnit[opcodes.ClusterVerifyConfig]):
+    """Returns true when no error was found."""
+
+    READS_ONLY = True
+
+    def expand_names(self) -> None:
+        """Lock everything, shared."""
+        for level in Level:
+            if level is not Level.CLUSTER:
+                self.locks.names[level] = ALL
+                self.locks.shared.add(level)
+
+    def execute(self) -> bool:
+        """Check step by step."""
+        snapshot = self.ctx.snapshot
+        report = Report(self.op.ignore_errors, simulate=self.op.debug_simulate_errors)
+        output = Output(self.ctx.log, report, error_codes=self.op.error_codes)
+        output.step("Verifying cluster config")
+        report.errors("ECLUSTERCFG", None, config.verify(snapshot))
+        output.step("Verifying cluster certificate files")
+        cluster.certificates(report, self._certificates())
+        output.step("Verifying hypervisor parameters")
+        cluster.hypervisor_parameters(
+            report, cluster.hypervisor_sources(snapshot), _syntax_problem
+        )
+        output.step("Verifying all nodes belong to an existing group")
+        cluster.dangling(report, snapshot)
+        output.flush()
+        return report.is_clean
+
+    def _certificates(self) -> Iterator[cluster.Certificate]:
+        paths = self.ctx.paths
+        optional = (
+            paths.client_pem,
+            paths.data("rapi.pem"),
+            paths.data("spice.pem"),
+            paths.data("spice-ca.pem"),
+        )
+        for path in (paths.server_pem, *optional):
+            if path in optional and not os.path.exists(path):
+                continue
+            try:
+                left = x509.seconds_left(x509.load_certificate(path))
+            except errors.X509CertError as err:
+                yield cluster.Certificate(path, None, str(err.args[-1]))
+            else:
+                yield cluster.Certificate(path, left)
+
+
+def _syntax_problem(name: str, values: Any) -> str | None:
+    try:
+        typed.check_hypervisor_syntax(name, values)
+    except errors.OpPrereqError as err:
+        return str(err.args[0])
+    return None

@@ -1,0 +1,427 @@
+"""OP_CLUSTER_VERIFY_GROUP: check the nodes and instances of one group."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ganeti import hooksmaster, objects, opcodes
+from ganeti.cmdlib import ancillary
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.cluster import verify_request
+from ganeti.cmdlib.cluster.verify_output import Output
+from ganeti.cmdlib.group.locks import GroupLocks
+from ganeti.cmdlib.instance import checks as instance_checks
+from ganeti.constants import hooks
+from ganeti.constants import nodeverify as nv
+from ganeti.objects import params
+from ganeti.rpc import encode
+from ganeti.verify import Report, files, instances, nodes, spare
+
+Answers = Mapping[str, Mapping[str, Any]]
+
+
+class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
+    """Returns true when no error was found; failing post hooks are errors too."""
+
+    READS_ONLY = True
+    HOOKS_PATH = "cluster-verify"
+    HOOKS_TYPE = hooks.HTYPE_CLUSTER
+
+    # Hooks
+    def hooks_env(self) -> Mapping[str, Any]:
+        """Return the tags of the cluster and of the group's nodes."""
+        snapshot = self.ctx.snapshot
+        env = {"CLUSTER_TAGS": " ".join(sorted(snapshot.cluster.tags))}
+        for uuid in snapshot.nodes_in_group(self.group):
+            node = snapshot.nodes[uuid]
+            env[f"NODE_TAGS_{node.name}"] = " ".join(sorted(node.tags))
+        return env
+
+    def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Only after: on the nodes of the group."""
+        return (), sorted(self.ctx.snapshot.nodes_in_group(self.group))
+
+    def after_hooks(
+        self,
+        found: Sequence[hooksmaster.ScriptResult],
+        silent: Mapping[str, str],
+        result: Any,
+    ) -> Any:
+        """Count failing scripts and silent nodes as errors of verification."""
+        if not self.ctx.snapshot.nodes_in_group(self.group):
+            return result
+        self.output.step("Hooks Results")
+        snapshot = self.ctx.snapshot
+        for uuid, reason in silent.items():
+            self.report.error_if(
+                True,
+                "ENODEHOOKS",
+                snapshot.nodes[uuid].name,
+                f"communication failure in hooks execution: {reason}",
+            )
+        for item in found:
+            if item.status != hooks.HKR_FAIL:
+                continue
+            self.report.error_if(
+                True,
+                "ENODEHOOKS",
+                snapshot.nodes[item.node].name,
+                f"script {item.script} failed, output:",
+            )
+            self.output.flush()
+            for line in item.output.splitlines():
+                self.ctx.log.message(f"      {line}")
+        self.output.flush()
+        return result and self.report.is_clean
+
+    # Work
+    def execute(self) -> bool:
+        """Ask the nodes, then judge step by step."""
+        snapshot = self.ctx.snapshot
+        self.report = Report(
+            self.op.ignore_errors, simulate=self.op.debug_simulate_errors
+        )
+        self.output = Output(self.ctx.log, self.report, error_codes=self.op.error_codes)
+        name = snapshot.nodegroups[self.group].name
+        self.output.step(f"Verifying group '{name}'")
+        members = sorted(
+            (snapshot.nodes[uuid] for uuid in snapshot.nodes_in_group(self.group)),
+            key=lambda node: node.name,
+        )
+        if not members:
+            self.output.step("Empty node group, skipping verification")
+            return True
+        self._judge_all(snapshot, members)
+        self.output.flush()
+        return self.report.is_clean
+
+    def _judge_all(
+        self, snapshot: objects.Snapshot, members: Sequence[objects.Node]
+    ) -> None:
+        online = [node for node in members if not node.offline]
+        inside = self._instances(snapshot, members)
+        self.output.step(f"Gathering data ({len(online)} nodes)")
+        self.output.step(f"Gathering information about nodes ({len(online)} nodes)")
+        answers, expected = self._ask(snapshot, online, inside)
+        self.output.step(f"Gathering disk information ({len(online)} nodes)")
+        disks = self._ask_disks(snapshot, inside, answers)
+        self.output.step("Verifying configuration file consistency")
+        self._judge_files(snapshot, online, answers)
+        self.output.step("Verifying node status")
+        self._judge_nodes(snapshot, members, answers, expected)
+        seen = instances.Seen(
+            _running(answers),
+            disks,
+            frozenset(node.uuid for node in online if node.uuid not in answers),
+        )
+        self.output.step("Verifying instance status")
+        self._judge_instances(snapshot, inside, seen)
+        self.output.step("Verifying orphan volumes")
+        instances.orphans(self.report, snapshot, seen)
+        if "nplusone_mem" not in self.op.skip_checks:
+            self.output.step("Verifying N+1 Memory redundancy")
+            spare.n_plus_one(self.report, snapshot, _free_memory(answers))
+        if "hvparam_assessment" not in self.op.skip_checks:
+            self.output.step("Assessing cluster hypervisor parameters")
+            self._assess(snapshot)
+        self._notes(snapshot, members, inside)
+
+    def _instances(
+        self, snapshot: objects.Snapshot, members: Sequence[objects.Node]
+    ) -> list[objects.Instance]:
+        uuids = {
+            uuid for node in members for uuid in snapshot.primary_instances(node.uuid)
+        }
+        found = (snapshot.instances[uuid] for uuid in uuids)
+        return sorted(
+            (item for item in found if not item.forthcoming),
+            key=lambda item: item.name,
+        )
+
+    # Asking
+    def _ask(
+        self,
+        snapshot: objects.Snapshot,
+        online: Sequence[objects.Node],
+        inside: Sequence[objects.Instance],
+    ) -> tuple[dict[str, Mapping[str, Any]], nodes.Expected]:
+        asked = verify_request.checks(
+            snapshot,
+            self.group,
+            self.ctx.paths,
+            instances=inside,
+            clutter=self.op.verify_clutter,
+        )
+        cluster = snapshot.cluster
+        hvparams = {
+            name: params.hvparams_for(cluster, name, "", {})
+            for name in cluster.enabled_hypervisors
+        }
+        started = self.ctx.clock.time()
+        found = self.ctx.rpc.call(
+            "node_verify",
+            [node.uuid for node in online],
+            (asked, cluster.cluster_name, hvparams),
+        )
+        ended = self.ctx.clock.time()
+        answers: dict[str, Mapping[str, Any]] = {}
+        for node in online:
+            answer = found[node.uuid]
+            problem = answer.fail_msg
+            if problem is None and not isinstance(answer.payload, Mapping):
+                problem = "malformed answer"
+            if not self.report.error_if(
+                problem, "ENODERPC", node.name, f"while contacting node: {problem}"
+            ) or isinstance(answer.payload, Mapping):
+                answers[node.uuid] = answer.payload
+        return answers, nodes.Expected(started, ended, cluster.master_ip)
+
+    def _ask_disks(
+        self,
+        snapshot: objects.Snapshot,
+        inside: Sequence[objects.Instance],
+        answers: Answers,
+    ) -> dict[str, dict[str, Sequence[Any]]]:
+        """Return instance uuid -> node uuid -> (ok, status or text) per disk."""
+        by_node: dict[str, list[objects.Instance]] = {}
+        for instance in inside:
+            if instance.disks and all(u in snapshot.disks for u in instance.disks):
+                for uuid in snapshot.instance_nodes(instance):
+                    if uuid in answers:
+                        by_node.setdefault(uuid, []).append(instance)
+        if not by_node:
+            return {}
+        found = self.ctx.rpc.call(
+            "blockdev_getmirrorstatus_multi",
+            sorted(by_node),
+            lambda uuid: (_encode_disks(snapshot, by_node[uuid]),),
+        )
+        disks: dict[str, dict[str, Sequence[Any]]] = {}
+        for uuid, owners in by_node.items():
+            answer = found[uuid]
+            rows = list(answer.payload or ())
+            for instance in owners:
+                count = len(instance.disks)
+                mine, rows = rows[:count], rows[count:]
+                if answer.failed or len(mine) != count:
+                    mine = [(False, answer.fail_msg or "no status")] * count
+                disks.setdefault(instance.uuid, {})[uuid] = mine
+        return disks
+
+    # Judging
+    def _judge_files(
+        self,
+        snapshot: objects.Snapshot,
+        online: Sequence[objects.Node],
+        answers: Answers,
+    ) -> None:
+        paths = self.ctx.paths
+        sets = ancillary.file_sets(snapshot.cluster, paths)
+        sums = {uuid: answer.get(nv.NV_FILELIST) for uuid, answer in answers.items()}
+        master = snapshot.cluster.master_node
+        if master not in sums:
+            sums[master] = self._master_files(snapshot)
+        files.compare(
+            self.report,
+            snapshot,
+            sums,
+            vm_only=[paths.virtualize(path) for path in sets.vm_nodes],
+            optional=[paths.virtualize(path) for path in sets.optional],
+        )
+        required = [*(p for p in sets.all_nodes if p not in sets.optional)]
+        files.missing_everywhere(
+            self.report,
+            [paths.virtualize(path) for path in (*required, paths.server_pem)],
+            {uuid: found for uuid, found in sums.items() if found is not None},
+        )
+        self._judge_replicas(snapshot, online, answers)
+
+    def _master_files(self, snapshot: objects.Snapshot) -> Any:
+        """Ask a master of another group for its files, to compare with."""
+        self.output.step("Gathering information about the master node")
+        asked = {nv.NV_FILELIST: verify_request.shared_files(snapshot, self.ctx.paths)}
+        answer = self.ctx.rpc.call_one(
+            "node_verify",
+            snapshot.cluster.master_node,
+            asked,
+            snapshot.cluster.cluster_name,
+            {},
+        )
+        payload = answer.payload
+        return payload.get(nv.NV_FILELIST) if isinstance(payload, Mapping) else None
+
+    def _judge_replicas(
+        self,
+        snapshot: objects.Snapshot,
+        online: Sequence[objects.Node],
+        answers: Answers,
+    ) -> None:
+        candidates = [
+            node.uuid
+            for node in online
+            if node.master_candidate
+            and node.uuid != snapshot.cluster.master_node
+            and node.uuid in answers
+        ]
+        if not candidates:
+            return
+        found = self.ctx.rpc.call("store_status", candidates)
+        files.replicas(
+            self.report,
+            snapshot,
+            {
+                uuid: answer.payload["revision"] if answer.payload else None
+                for uuid, answer in found.items()
+            },
+            snapshot.revision,
+        )
+
+    def _judge_nodes(
+        self,
+        snapshot: objects.Snapshot,
+        members: Sequence[objects.Node],
+        answers: Answers,
+        expected: nodes.Expected,
+    ) -> None:
+        master = snapshot.cluster.master_node
+        for node in members:
+            if node.offline:
+                if self.op.verbose:
+                    self.output.step(f"Skipping offline node {node.name}")
+                continue
+            if self.op.verbose:
+                role = _role(node, is_master=node.uuid == master)
+                self.output.step(f"Verifying node {node.name} ({role})")
+            if node.uuid not in answers:
+                continue
+            if nodes.judge(self.report, node, answers[node.uuid], expected):
+                nodes.volume_groups(
+                    self.report,
+                    node,
+                    answers[node.uuid],
+                    snapshot.cluster.volume_group_name,
+                )
+        nodes.digests(self.report, snapshot, answers)
+        hosts = {
+            node.uuid: node.name
+            for node in members
+            if node.vm_capable and node.uuid in answers
+        }
+        nodes.operating_systems(self.report, hosts, answers)
+
+    def _judge_instances(
+        self,
+        snapshot: objects.Snapshot,
+        inside: Sequence[objects.Instance],
+        seen: instances.Seen,
+    ) -> None:
+        for instance in inside:
+            if self.op.verbose:
+                self.output.step(f"Verifying instance {instance.name}")
+            instances.judge(
+                self.report,
+                snapshot,
+                instance,
+                seen,
+                self._policy_problems(snapshot, instance),
+            )
+
+    def _policy_problems(
+        self, snapshot: objects.Snapshot, instance: objects.Instance
+    ) -> list[str]:
+        known = [snapshot.disks[u] for u in instance.disks if u in snapshot.disks]
+        return instance_checks.policy_problems(
+            snapshot,
+            self.group,
+            backend=params.fill_beparams(snapshot, instance),
+            nic_count=len(instance.nics),
+            disk_sizes=[disk.size for disk in known],
+            template=snapshot.disk_template(instance)
+            if len(known) == len(instance.disks)
+            else "diskless",
+        )
+
+    def _assess(self, snapshot: objects.Snapshot) -> None:
+        """Advise on cluster wide hypervisor parameters that are known to hurt."""
+        for name in snapshot.cluster.enabled_hypervisors:
+            filled = params.hvparams_for(snapshot.cluster, name, "", {})
+            for parameter, (poor, advice) in _ADVICE.get(name, {}).items():
+                if filled.get(parameter) == poor:
+                    self.ctx.log.message(
+                        f"  - NOTICE: hypervisor {name}: parameter {parameter} is"
+                        f" {poor!r}; {advice}"
+                    )
+
+    def _notes(
+        self,
+        snapshot: objects.Snapshot,
+        members: Sequence[objects.Node],
+        inside: Sequence[objects.Instance],
+    ) -> None:
+        self.output.step("Other Notes")
+        backend = {item.uuid: params.fill_beparams(snapshot, item) for item in inside}
+        rows = (
+            (
+                sum(1 for item in inside if not snapshot.secondary_nodes(item)),
+                "non-redundant instance(s)",
+            ),
+            (
+                sum(1 for item in backend.values() if not item["auto_balance"]),
+                "non-auto-balanced instance(s)",
+            ),
+            (
+                sum(1 for item in inside if item.admin_state == "offline"),
+                "offline instance(s)",
+            ),
+            (sum(1 for node in members if node.offline), "offline node(s)"),
+            (sum(1 for node in members if node.drained), "drained node(s)"),
+        )
+        for count, what in rows:
+            self.output.note(count, what)
+
+
+#: hypervisor -> parameter -> (value that hurts, advice)
+_ADVICE: Mapping[str, Mapping[str, tuple[Any, str]]] = {
+    "kvm": {
+        "disk_cache": (
+            "writeback",
+            "a crash of the node loses writes that guests believe safe",
+        ),
+        "vhost_net": (False, "network cards of guests are slower than they could be"),
+        "cpu_type": ("host", "guests may not migrate between different processors"),
+    },
+}
+
+
+def _encode_disks(
+    snapshot: objects.Snapshot, owners: Sequence[objects.Instance]
+) -> list[Any]:
+    return [
+        encode.disk(snapshot, disk, instance)
+        for instance in owners
+        for disk in snapshot.instance_disks(instance)
+    ]
+
+
+def _running(answers: Answers) -> dict[str, frozenset[str]]:
+    return {
+        uuid: frozenset(answer[nv.NV_INSTANCELIST])
+        for uuid, answer in answers.items()
+        if isinstance(answer.get(nv.NV_INSTANCELIST), (list, tuple))
+    }
+
+
+def _free_memory(answers: Answers) -> dict[str, int]:
+    return {
+        uuid: int(info["memory_free"])
+        for uuid, answer in answers.items()
+        if isinstance(info := answer.get(nv.NV_HVINFO), Mapping)
+        and "memory_free" in info
+    }
+
+
+def _role(node: objects.Node, *, is_master: bool) -> str:
+    if is_master:
+        return "master"
+    if node.master_candidate:
+        return "master candidate"
+    return "drained" if node.drained else "regular"

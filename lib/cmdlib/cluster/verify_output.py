@@ -1,0 +1,37 @@
+"""How verification talks to the user: steps, findings, notes."""
+
+from typing import Protocol
+
+from ganeti.cmdlib.base import Feedback
+from ganeti.verify import Report
+
+
+class Options(Protocol):
+    """The options that all verifications share."""
+
+    verbose: bool
+    error_codes: bool
+
+
+class Output:
+    """Writes findings to the job log under the step they belong to."""
+
+    def __init__(self, log: Feedback, report: Report, *, error_codes: bool) -> None:
+        self._log = log
+        self._report = report
+        self._error_codes = error_codes
+
+    def step(self, text: str) -> None:
+        """Write what was found so far, then begin a step."""
+        self.flush()
+        self._log.message(f"* {text}")
+
+    def flush(self) -> None:
+        """Write what was found since the last time."""
+        for finding in self._report.take():
+            self._log.message(finding.line(error_codes=self._error_codes))
+
+    def note(self, count: int, what: str) -> None:
+        """Write a note about a number of things, unless there is none."""
+        if count:
+            self._log.message(f"  - NOTICE: {count} {what} found.")

@@ -1,0 +1,130 @@
+"""What verification asks a node; answers are judged in `ganeti.verify`."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from ganeti import objects, pathutils
+from ganeti.cmdlib import ancillary
+from ganeti.constants import nodeverify as nv
+from ganeti.objects import params
+from ganeti.verify import cluster
+
+
+def checks(
+    snapshot: objects.Snapshot,
+    group: str,
+    paths: pathutils.Paths,
+    *,
+    instances: Sequence[objects.Instance],
+    clutter: bool,
+) -> dict[str, Any]:
+    """Return the ``checkdict`` for the nodes of a group.
+
+    Args:
+        snapshot: the configuration.
+        group: uuid of the group.
+        paths: files of the master.
+        instances: those whose primary node is in the group.
+        clutter: look for stray SSH keys.
+    """
+    record = snapshot.cluster
+    members = online(snapshot, snapshot.nodes_in_group(group))
+    master = snapshot.nodes[record.master_node]
+    asked: dict[str, Any] = {
+        nv.NV_FILELIST: shared_files(snapshot, paths),
+        nv.NV_CLIENT_CERT: None,
+        nv.NV_NODELIST: _ssh_targets(snapshot, group, members),
+        nv.NV_NODENETTEST: [
+            [node.name, node.primary_ip, node.secondary_ip] for node in members
+        ],
+        nv.NV_MASTERIP: [master.name, record.master_ip],
+        nv.NV_HYPERVISOR: list(record.enabled_hypervisors),
+        nv.NV_HVPARAMS: [
+            [where, name, dict(values)]
+            for where, name, values in cluster.hypervisor_sources(snapshot)
+        ],
+        nv.NV_INSTANCELIST: list(record.enabled_hypervisors),
+        nv.NV_HVINFO: record.enabled_hypervisors[0],
+        nv.NV_VERSION: None,
+        nv.NV_NODESETUP: None,
+        nv.NV_TIME: None,
+        nv.NV_OSLIST: None,
+        nv.NV_NONVMNODES: [node.name for node in members if not node.vm_capable],
+        nv.NV_BRIDGES: _bridges(snapshot, instances),
+    }
+    asked.update(_where_configured(snapshot, members, paths))
+    if clutter:
+        asked[nv.NV_SSH_CLUTTER] = True
+    return asked
+
+
+def online(snapshot: objects.Snapshot, uuids: Collection[str]) -> list[objects.Node]:
+    """Return nodes that can be asked, sorted by name."""
+    nodes = (snapshot.nodes[uuid] for uuid in uuids)
+    return sorted(
+        (node for node in nodes if not node.offline), key=lambda node: node.name
+    )
+
+
+def shared_files(snapshot: objects.Snapshot, paths: pathutils.Paths) -> list[str]:
+    """Return the files to compare, in the form that other nodes understand."""
+    sets = ancillary.file_sets(snapshot.cluster, paths)
+    everything = (*sets.all_nodes, *sets.vm_nodes, paths.server_pem)
+    return [paths.virtualize(path) for path in everything]
+
+
+def _ssh_targets(
+    snapshot: objects.Snapshot, group: str, members: Sequence[objects.Node]
+) -> dict[str, int]:
+    """Return name -> SSH port: the whole group, and one node of each other group."""
+    targets = list(members)
+    for other in sorted(snapshot.nodegroups):
+        if other != group:
+            targets.extend(online(snapshot, snapshot.nodes_in_group(other))[:1])
+    return {
+        node.name: params.fill_ndparams(snapshot, node)["ssh_port"] for node in targets
+    }
+
+
+def _bridges(
+    snapshot: objects.Snapshot, instances: Sequence[objects.Instance]
+) -> list[str]:
+    """Return the bridges that the default and the instances of a group need."""
+    defaults = params.nicparams_for(snapshot.cluster, {})
+    wanted = {defaults["link"]} if defaults["mode"] == "bridged" else set()
+    for instance in instances:
+        for nic in instance.nics:
+            filled = params.fill_nicparams(snapshot, nic)
+            if filled["mode"] == "bridged":
+                wanted.add(filled["link"])
+    return sorted(wanted) if any(item.nics for item in instances) else []
+
+
+def _where_configured(
+    snapshot: objects.Snapshot,
+    members: Sequence[objects.Node],
+    paths: pathutils.Paths,
+) -> dict[str, Any]:
+    record = snapshot.cluster
+    asked: dict[str, Any] = {}
+    if record.modify_ssh_setup:
+        asked[nv.NV_SSH_SETUP] = [
+            [node.uuid, node.name, node.master_candidate, node.master_capable]
+            for node in sorted(snapshot.nodes.values(), key=lambda node: node.name)
+        ]
+    if record.use_external_mip_script:
+        script = f"{paths.conf_dir}/scripts/master-ip-setup"
+        asked[nv.NV_USERSCRIPTS] = [paths.virtualize(script)]
+    helpers = {params.fill_ndparams(snapshot, node)["oob_program"] for node in members}
+    if programs := sorted(program for program in helpers if program not in ("", "!")):
+        asked[nv.NV_OOB_PATHS] = programs
+    enabled = record.enabled_disk_templates
+    if {"file", "sharedfile"} & set(enabled):
+        asked[nv.NV_ACCEPTED_STORAGE_PATHS] = True
+    if "file" in enabled:
+        asked[nv.NV_FILE_STORAGE_PATH] = record.file_storage_dir
+    if "sharedfile" in enabled:
+        asked[nv.NV_SHARED_FILE_STORAGE_PATH] = record.shared_file_storage_dir
+    if record.volume_group_name:
+        asked[nv.NV_VGLIST] = None
+    return asked

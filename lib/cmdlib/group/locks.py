@@ -1,0 +1,76 @@
+"""Locks on a whole group: itself, its nodes, its instances.
+
+Instances are locked first, so the set of them is guessed from the configuration and
+checked once everything is held.
+"""
+
+from typing import Any
+
+from ganeti import locking, objects
+from ganeti.cmdlib.base import Context, LockRequest
+from ganeti.constants import ecodes
+from ganeti.locking import Level
+from ganeti.objects import lookup
+
+
+class GroupLocks:
+    """Mixed into units that look at one whole group with shared locks."""
+
+    op: Any
+    ctx: Context
+    locks: LockRequest
+    prereq: Any
+    group: str
+
+    def expand_names(self) -> None:
+        """Find the group and lock it with all its instances."""
+        snapshot = self.ctx.snapshot
+        self.group = lookup.expand_group(snapshot, self.op.group_name)
+        self.locks.names[Level.INSTANCE] = instance_names(snapshot, self.group)
+        self.locks.names[Level.NODEGROUP] = [self.group]
+        self.locks.names[Level.NODE] = []
+        self.locks.shared.update(self.locks.names)
+
+    def declare_locks(self, level: locking.Level) -> None:
+        """Lock the nodes that are in the group now."""
+        if level is Level.NODE:
+            self.locks.names[level] = sorted(
+                self.ctx.snapshot.nodes_in_group(self.group)
+            )
+
+    def check_prereq(self) -> None:
+        """Check that nothing moved in or out while the locks were waited for."""
+        check_unmoved(self.ctx, self.group, self.prereq)
+
+
+def instance_names(snapshot: objects.Snapshot, group: str) -> list[str]:
+    """Return the names of the instances with a node in a group, sorted."""
+    uuids = {
+        uuid
+        for node in snapshot.nodes_in_group(group)
+        for uuid in (
+            *snapshot.primary_instances(node),
+            *snapshot.secondary_instances(node),
+        )
+    }
+    return sorted(snapshot.instances[uuid].name or uuid for uuid in uuids)
+
+
+def check_unmoved(ctx: Context, group: str, prereq: Any) -> None:
+    """Refuse to go on when the members of a group changed while waiting.
+
+    Raises:
+        OpPrereqError: wrong state; the user should retry.
+    """
+    snapshot = ctx.snapshot
+    record = snapshot.nodegroups.get(group)
+    if record is None:
+        raise prereq(f"node group {group}: removed meanwhile", ecodes.ECODE_NOENT)
+    missing = set(instance_names(snapshot, group)) - ctx.locks.owned(Level.INSTANCE)
+    missing_nodes = snapshot.nodes_in_group(group) - ctx.locks.owned(Level.NODE)
+    if missing or missing_nodes:
+        what = ", ".join(sorted(missing)) or f"{len(missing_nodes)} node(s)"
+        raise prereq(
+            f"node group {record.name}: {what} arrived meanwhile, retry",
+            ecodes.ECODE_STATE,
+        )

@@ -1,0 +1,156 @@
+"""From a LUXI request to a typed function and back.
+
+A method is a function of the `World` and of its typed arguments in documented order,
+registered under its wire name. It returns its result, or a `Later` for what is not
+known yet. It runs in the event loop's thread and must not block.
+"""
+
+import dataclasses
+import inspect
+import logging
+import typing
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Executor, Future
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from ganeti import config, errors, jqueue, locking, query, rpc
+from ganeti.clock import Clock
+from ganeti.luxi.server import Call
+from ganeti.pathutils import Paths
+from ganeti.store import Store
+
+_log = logging.getLogger(__name__)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: Clients of all ages send job ids as numbers or as texts.
+JobId = int | str
+
+
+class Malformed(Exception):
+    """The request cannot be understood: a text, and the connection is closed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """What methods work on.
+
+    Attributes:
+        store: documents of jobs.
+        config: the configuration.
+        queue: the job queue.
+        rpc: the nodes.
+        clock: time.
+        paths: files of the master.
+        locks: for lists of locks.
+        quick: threads for work that takes milliseconds.
+        slow: threads for work that waits for nodes.
+    """
+
+    store: Store
+    config: config.Config
+    queue: "jqueue.JobQueue"
+    rpc: rpc.Runner
+    clock: Clock
+    paths: Paths
+    locks: locking.LockManager
+    quick: Executor
+    slow: Executor
+
+    def sources(self) -> query.Sources:
+        """Return what queries are answered from now."""
+        from ganeti.masterd import facts
+
+        return facts.sources(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class Later:
+    """A result to come.
+
+    Attributes:
+        future: has it.
+        convert: gives the wire form.
+        can_cancel: nobody minds if it is canceled when the client goes away.
+    """
+
+    future: "Future[Any]"
+    convert: Callable[[Any], Any] = lambda value: value
+    can_cancel: bool = False
+
+
+class Method(typing.NamedTuple):
+    """A registered method: what decodes its arguments, and the function."""
+
+    arguments: type[msgspec.Struct]
+    function: Callable[..., Any]
+
+
+METHODS: Final[dict[str, Method]] = {}
+
+
+def method(name: str) -> Callable[[F], F]:
+    """Register a function as the LUXI method of this name."""
+
+    def register(function: F) -> F:
+        METHODS[name] = Method(_arguments_of(name, function), function)
+        return function
+
+    return register
+
+
+def _arguments_of(name: str, function: Callable[..., Any]) -> type[msgspec.Struct]:
+    """Return a record that decodes the list of arguments by the annotations."""
+    hints = typing.get_type_hints(function)
+    fields: list[Any] = []
+    for item in list(inspect.signature(function).parameters.values())[1:]:
+        if item.default is inspect.Parameter.empty:
+            fields.append((item.name, hints[item.name]))
+        else:
+            fields.append((item.name, hints[item.name], item.default))
+    return msgspec.defstruct(
+        name, fields, array_like=True, forbid_unknown_fields=True, frozen=True
+    )
+
+
+def answer(world: World, call: Call) -> None:
+    """Carry out a request; answers the call now or later."""
+    found = METHODS.get(call.method)
+    if found is None:
+        call.reject(f"Failed to parse request: there is no method {call.method!r}")
+        return
+    try:
+        arguments = msgspec.convert(call.args, found.arguments)
+        result = found.function(world, **msgspec.structs.asdict(arguments))
+    except (Malformed, msgspec.ValidationError) as err:
+        call.reject(f"Failed to parse request: {call.method}: {err}")
+        return
+    except errors.GenericError as err:
+        call.fail(err)
+        return
+    if isinstance(result, Later):
+        _answer_later(call, result)
+    else:
+        call.succeed(result)
+
+
+def _answer_later(call: Call, later: Later) -> None:
+    if later.can_cancel:
+        call.on_close = later.future.cancel  # type: ignore[assignment]
+    later.future.add_done_callback(lambda future: _done(call, later, future))
+
+
+def _done(call: Call, later: Later, future: "Future[Any]") -> None:
+    try:
+        call.succeed(later.convert(future.result()))
+    except CancelledError:
+        return
+    except Malformed as err:
+        call.reject(f"Failed to parse request: {call.method}: {err}")
+    except errors.GenericError as err:
+        call.fail(err)
+    except Exception as err:  # noqa: BLE001 - logged
+        _log.exception("luxi: %s failed", call.method)
+        call.fail(errors.GenericError(f"{type(err).__name__}: {err}"))

@@ -1,0 +1,174 @@
+"""Gives every node its ssconf files when the configuration changed.
+
+One thread follows the store and notes what matters; another one writes to the nodes,
+so that a slow node delays neither commits nor the noting. Changes that come in quick
+succession go out together, and nodes that failed are tried again.
+"""
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from ganeti import errors, rpc
+from ganeti.objects import CLUSTER_KEY, Instance, Snapshot, Update
+from ganeti.store import Change, Store
+
+_log = logging.getLogger(__name__)
+
+#: Seconds until nodes that failed are tried again.
+RETRY_S: Final = 60.0
+_PROCEDURE: Final = "write_ssconf_files"
+#: Tables whose changes may change ssconf files; of instances only the names do.
+_TABLES: Final = frozenset({"cluster", "nodes", "nodegroups", "networks"})
+
+Values = dict[str, str]
+
+
+def matters(before: Snapshot, changes: Iterable[Change]) -> bool:
+    """Tell whether changes may alter ssconf files; costs what was changed."""
+    for change in changes:
+        if not isinstance(change, Update):
+            continue
+        if change.table in _TABLES:
+            return True
+        if change.table == "instances":
+            old = before.instances.get(change.key)
+            new = change.record
+            names = [row.name for row in (old, new) if isinstance(row, Instance)]
+            if len(names) != 2 or names[0] != names[1]:
+                return True
+    return False
+
+
+def wakes_queue(before: Snapshot, changes: Iterable[Change]) -> bool:
+    """Tell whether changes may let other jobs start."""
+    for change in changes:
+        if not isinstance(change, Update):
+            continue
+        if change.table == "filters":
+            return True
+        if change.table == "cluster":
+            old: Any = before.table("cluster").get(CLUSTER_KEY)
+            new: Any = change.record
+            if old is None or new is None:
+                return True
+            if old.max_running_jobs != new.max_running_jobs:
+                return True
+    return False
+
+
+class Distributor:
+    """Follows the store; see the module."""
+
+    def __init__(
+        self,
+        store: Store,
+        runner: rpc.Runner,
+        values: Callable[[Snapshot], Values],
+        *,
+        wake_queue: Callable[[], None],
+        retry_s: float = RETRY_S,
+    ) -> None:
+        """Prepare; `start` begins.
+
+        Args:
+            store: what to follow; closing it ends the following.
+            runner: reaches the nodes.
+            values: gives file contents by name.
+            wake_queue: called when other jobs may start now.
+            retry_s: seconds until nodes that failed are tried again.
+        """
+        self._store = store
+        self._rpc = runner
+        self._values = values
+        self._wake_queue = wake_queue
+        self._retry_s = retry_s
+        self._news: queue.SimpleQueue[Snapshot | None] = queue.SimpleQueue()
+        self._sent: dict[str, Values] = {}
+        self._threads = [
+            threading.Thread(target=run, name=name, daemon=True)
+            for run, name in (
+                (self._follow, "ssconf-follow"),
+                (self._write, "ssconf-write"),
+            )
+        ]
+
+    def start(self) -> None:
+        """Begin: every online node gets its files once."""
+        self._news.put(self._store.snapshot())
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End once the store is closed and what is being written is written."""
+        self._news.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _follow(self) -> None:
+        before = self._store.snapshot()
+        while True:
+            try:
+                for change_set in self._store.follow(before.revision):
+                    self._notice(before, change_set.changes)
+                    updates = [
+                        item for item in change_set.changes if isinstance(item, Update)
+                    ]
+                    before = before.apply(updates, revision=change_set.revision)
+            except errors.StorageError:
+                # Too much happened to be kept: look at everything.
+                _log.info("too many changes to follow one by one")
+                before = self._store.snapshot()
+                self._news.put(before)
+                self._wake_queue()
+                continue
+            return
+
+    def _notice(self, before: Snapshot, changes: Sequence[Change]) -> None:
+        if wakes_queue(before, changes):
+            self._wake_queue()
+        if matters(before, changes):
+            self._news.put(self._store.snapshot())
+
+    def _write(self) -> None:
+        failed: set[str] = set()
+        snapshot: Snapshot | None = None
+        while True:
+            try:
+                news = self._news.get(timeout=self._retry_s if failed else None)
+                while not self._news.empty() and news is not None:
+                    news = self._news.get()
+                if news is None:
+                    return
+                snapshot = news
+            except queue.Empty:
+                _log.info("ssconf: %d nodes are tried again", len(failed))
+            if snapshot is not None:
+                failed = self._push(snapshot)
+
+    def _push(self, snapshot: Snapshot) -> set[str]:
+        """Write to the online nodes that lack the present values; return failures."""
+        try:
+            values = self._values(snapshot)
+            online = [node for node in snapshot.nodes.values() if not node.offline]
+            wanting = [n.uuid for n in online if self._sent.get(n.uuid) != values]
+            if not wanting:
+                return set()
+            answers = self._rpc.call(_PROCEDURE, wanting, [values])
+        except Exception:  # noqa: BLE001 - logged
+            _log.exception("ssconf: nothing was written")
+            return {"all"}
+        failed = set()
+        for uuid, answer in answers.items():
+            if answer.failed:
+                _log.warning("ssconf: node %s: %s", answer.node, answer.fail_msg)
+                self._sent.pop(uuid, None)
+                failed.add(uuid)
+            else:
+                self._sent[uuid] = values
+        # A node that is offline or gone starts anew when it comes back.
+        known = {node.uuid for node in online}
+        self._sent = {uuid: sent for uuid, sent in self._sent.items() if uuid in known}
+        return failed

@@ -1,0 +1,226 @@
+"""``ganeti-masterd``: the master daemon's main program.
+
+Opens the doors, builds `ganeti.masterd.Service` and ends it on request. Exit codes:
+11 when this node is not the master, 12 when it cannot tell who it is.
+"""
+
+import argparse
+import functools
+import logging
+import os
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ganeti import clock, errors, masterd, pathutils, rpc, store
+from ganeti.cmdlib import master_ip
+from ganeti.constants import exitcodes
+from ganeti.masterd import service, startup
+from ganeti.objects import Snapshot
+from ganeti.server import common
+from ganeti.utils import netutils
+
+_log = logging.getLogger(__name__)
+
+NAME: Final = "ganeti-masterd"
+_CODES: Final = {
+    startup.Refusal.NOT_MASTER: exitcodes.EXIT_NOTMASTER,
+    startup.Refusal.NODE_SETUP: exitcodes.EXIT_NODESETUP_ERROR,
+    startup.Refusal.FAILED: exitcodes.EXIT_FAILURE,
+}
+_WARNING: Final = """\
+The master daemon is about to start without asking the other nodes who is master.
+If another master still runs, this can damage the cluster. Type YES to go on: """
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = common.parser(NAME)
+    parser.add_argument(
+        "--no-voting", action="store_true", help="do not ask the other nodes"
+    )
+    parser.add_argument(
+        "--yes-do-it", action="store_true", help="do not ask the operator either"
+    )
+    return parser
+
+
+def _confirm(options: argparse.Namespace) -> None:
+    """Have the operator confirm a start without vote.
+
+    Raises:
+        StartError: it was not confirmed.
+    """
+    if not options.no_voting or options.yes_do_it:
+        return
+    if not sys.stdin.isatty():
+        raise common.StartError("--no-voting needs --yes-do-it without a terminal")
+    sys.stdout.write(_WARNING)
+    sys.stdout.flush()
+    if sys.stdin.readline().strip() != "YES":
+        raise common.StartError("not confirmed")
+
+
+def _read_configuration(paths: pathutils.Paths) -> Snapshot:
+    """Return the configuration as it is on disk."""
+    follower = store.Follower(paths.store_db)
+    try:
+        return follower.snapshot()
+    finally:
+        follower.close()
+
+
+def _check(
+    options: argparse.Namespace, paths: pathutils.Paths, time: clock.Clock
+) -> None:
+    """Check that this node may be master.
+
+    Raises:
+        StartError: it may not.
+    """
+    try:
+        common.check_user(options, 0 if not paths.is_virtual else os.geteuid())
+        _confirm(options)
+        startup.check_own_files(paths)
+        snapshot = _read_configuration(paths)
+        startup.check_configuration(snapshot, paths)
+        if not options.no_voting:
+            _vote(snapshot, paths, time)
+    except startup.NotMaster as err:
+        raise common.StartError(str(err), _CODES[err.why]) from err
+    except errors.GenericError as err:
+        raise common.StartError(f"the configuration cannot be used: {err}") from err
+
+
+def _vote(snapshot: Snapshot, paths: pathutils.Paths, time: clock.Clock) -> None:
+    if len(snapshot.nodes) == 1:
+        return
+    # No term yet: a vote must not depose a master that may still be the right one.
+    runner = rpc.NetworkRunner(lambda: snapshot, paths, None)
+    try:
+        startup.vote(
+            lambda: startup.gather(runner, snapshot.nodes),
+            paths.hostname,
+            pause=lambda seconds: _pause(time, seconds),
+        )
+    finally:
+        runner.close()
+
+
+def _pause(time: clock.Clock, seconds: float) -> None:
+    time.wait(threading.Event(), seconds)
+
+
+class _LateRunner:
+    """Calls nodes for the store, which is there before the runner is."""
+
+    def __init__(self) -> None:
+        self._runner: rpc.Runner | None = None
+        self._is_there = threading.Event()
+
+    def set(self, runner: rpc.Runner) -> None:
+        self._runner = runner
+        self._is_there.set()
+
+    def __call__(
+        self, nodes: Sequence[str], procedure: str, args: Sequence[Any]
+    ) -> Mapping[str, rpc.Result]:
+        self._is_there.wait()
+        if self._runner is None:
+            raise errors.RpcError(f"{procedure}: nodes cannot be reached yet")
+        return self._runner.call(procedure, nodes, args)
+
+
+class _Running:
+    """The service with the doors that its main has opened."""
+
+    def __init__(self, inner: masterd.Service, runner: rpc.NetworkRunner) -> None:
+        self._inner = inner
+        self._runner = runner
+
+    def stop(self) -> None:
+        """End the service, then close the doors."""
+        self._inner.stop()
+        self._runner.close()
+
+
+def _start(
+    paths: pathutils.Paths, time: clock.Clock, control: common.Control
+) -> common.Service:
+    """Open the doors and begin to serve."""
+    late = _LateRunner()
+    opened = store.open_master(paths.store_db, replicate=late, clock=time)
+    runner = rpc.NetworkRunner(opened.snapshot, paths, opened.term)
+    late.set(runner)
+    _log.info("revision %d, term %d", opened.snapshot().revision, opened.term)
+
+    def on_deposed() -> None:
+        _log.critical("another master has taken over; ending")
+        control.ask_stop(exitcodes.EXIT_NOTMASTER)
+
+    try:
+        built = masterd.build(
+            service.Doors(
+                store=opened,
+                rpc=runner,
+                clock=time,
+                paths=paths,
+                lookup_host=functools.partial(service.lookup_host, paths),
+                tcp_ping=_tcp_ping,
+                rpc_at=lambda targets: rpc.StaticRunner(targets, paths, opened.term),
+                on_deposed=on_deposed,
+            )
+        )
+    except BaseException:
+        opened.close()
+        runner.close()
+        raise
+    built.start()
+    threading.Thread(
+        target=_raise_address,
+        args=(opened.snapshot(), runner),
+        name="master-ip",
+        daemon=True,
+    ).start()
+    return _Running(built, runner)
+
+
+def _tcp_ping(address: str, port: int, source: str | None) -> bool:
+    return netutils.tcp_ping(address, port, source=source, live_port_needed=True)
+
+
+def _raise_address(snapshot: Snapshot, runner: rpc.Runner) -> None:
+    """Turn the master's address up; failures are no reason not to serve."""
+    cluster = snapshot.cluster
+    result = runner.call_one(
+        "node_activate_master_ip",
+        cluster.master_node,
+        master_ip.parameters(cluster),
+        cluster.use_external_mip_script,
+    )
+    if result.failed:
+        _log.error("%s", result.describe("the master's address is not up"))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the master daemon and return its exit code."""
+    options = common.parse(_parser(), sys.argv[1:] if argv is None else argv)
+    try:
+        paths = pathutils.from_environ(os.environ)
+    except errors.ConfigurationError as err:
+        sys.stderr.write(f"{NAME}: {err}\n")
+        return exitcodes.EXIT_FAILURE
+    time = clock.SystemClock()
+    return common.run(
+        common.Daemon(
+            name=NAME,
+            check=lambda: _check(options, paths, time),
+            start=functools.partial(_start, paths, time),
+        ),
+        options,
+        paths,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""ensure-dirs: makes the directories of a node and corrects owners and modes.
+
+Runs before daemons start. Missing files are skipped: which of them a node has depends
+on its role.
+"""
+
+import argparse
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from ganeti import errors
+from ganeti.constants import exitcodes, versions
+from ganeti.pathutils import Paths, from_environ
+from ganeti.utils import files
+
+
+class Entry(NamedTuple):
+    """A path and its mode; everything belongs to the user of the daemons, root."""
+
+    path: str
+    mode: int
+
+
+#: Files of the state directory and their modes.
+_DATA_FILES: Final = (
+    ("config.data", 0o640),
+    ("store.db", 0o600),
+    ("server.pem", 0o440),
+    ("client.pem", 0o440),
+    ("rapi.pem", 0o440),
+    ("spice.pem", 0o440),
+    ("spice-ca.pem", 0o440),
+    ("hmac.key", 0o440),
+    ("cluster-domain-secret", 0o640),
+    ("known_hosts", 0o644),
+    ("ganeti_pub_keys", 0o600),
+    ("rapi/users", 0o640),
+    ("watcher.pause", 0o644),
+)
+_SSCONF_MODE: Final = 0o444
+_LOG_MODE: Final = 0o600
+
+
+def directories(paths: Paths) -> list[Entry]:
+    """Return the directories of a node, parents first."""
+    run, log = paths.run_dir, paths.log_dir
+    return [
+        Entry(paths.data_dir, 0o755),
+        Entry(paths.data("queue"), 0o750),
+        Entry(paths.data("queue/archive"), 0o750),
+        Entry(paths.data("rapi"), 0o750),
+        Entry(run, 0o775),
+        Entry(paths.socket_dir, 0o770),
+        Entry(f"{run}/bdev-cache", 0o755),
+        Entry(f"{run}/uid-pool", 0o750),
+        Entry(f"{run}/instance-disks", 0o755),
+        Entry(f"{run}/crypto", 0o700),
+        Entry(f"{run}/import-export", 0o755),
+        Entry(log, 0o770),
+        *(Entry(f"{log}/{name}", 0o750) for name in ("os", "kvm", "xen")),
+    ]
+
+
+def known_files(paths: Paths) -> Iterator[Entry]:
+    """Yield the files of a node whose modes are given."""
+    for name, mode in _DATA_FILES:
+        yield Entry(paths.data(name), mode)
+    for name in _names(paths.data_dir):
+        if name.startswith("ssconf_"):
+            yield Entry(paths.data(name), _SSCONF_MODE)
+    for name in _names(paths.log_dir):
+        if name.endswith(".log"):
+            yield Entry(f"{paths.log_dir}/{name}", _LOG_MODE)
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return []
+
+
+def run(paths: Paths) -> None:
+    """Make directories and correct modes; as root owners too.
+
+    Raises:
+        GenericError: something else is where a directory or file must be.
+        OSError: not permitted.
+    """
+    owner = 0 if os.geteuid() == 0 else -1
+    # The lock directory is the system's own on a real machine.
+    os.makedirs(paths.lock_dir, 0o755, exist_ok=True)
+    for entry in directories(paths):
+        files.make_dir(entry.path, entry.mode, uid=owner, gid=owner)
+    for entry in known_files(paths):
+        _correct(entry, owner)
+
+
+def _correct(entry: Entry, owner: int) -> None:
+    try:
+        fd = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return
+    try:
+        info = os.fstat(fd)
+        if not stat.S_ISREG(info.st_mode):
+            raise errors.GenericError(f"{entry.path}: no regular file")
+        if stat.S_IMODE(info.st_mode) != entry.mode:
+            os.fchmod(fd, entry.mode)
+        if owner != -1 and (info.st_uid, info.st_gid) != (owner, owner):
+            os.fchown(fd, owner, owner)
+    finally:
+        os.close(fd)
+
+
+def main() -> int:
+    """Run the tool."""
+    parser = argparse.ArgumentParser(prog="ensure-dirs")
+    parser.add_argument("-d", "--debug", action="store_true", help="say what is done")
+    parser.add_argument("-v", "--verbose", action="store_true", help="say more")
+    parser.add_argument(
+        "-f", "--full-run", action="store_true", help="correct archived jobs as well"
+    )
+    version = f"ensure-dirs (ganeti) {versions.RELEASE_VERSION}"
+    parser.add_argument("--version", action="version", version=version)
+    options = parser.parse_args()
+    try:
+        run(from_environ(os.environ))
+    except (errors.GenericError, OSError) as err:
+        sys.stderr.write(f"ensure-dirs: {err}\n")
+        return exitcodes.EXIT_FAILURE
+    if options.debug or options.verbose:
+        sys.stdout.write("directories and files are as they should be\n")
+    return exitcodes.EXIT_SUCCESS

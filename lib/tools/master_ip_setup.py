@@ -1,0 +1,155 @@
+"""master-ip-setup: gives this machine the address of the cluster, or takes it.
+
+Called by the node daemon with ``start`` or ``stop`` and four variables; administrators
+may put their own program in its place, so the interface is fixed. An address of the
+loopback network, as virtual clusters have, is on every machine anyway: nothing is done.
+"""
+
+import logging
+import os
+import socket
+import struct
+import sys
+import time
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ganeti import errors
+from ganeti.constants import exitcodes
+from ganeti.process import SAFE_PATH, Runner, SystemRunner
+from ganeti.utils import netutils
+
+_log = logging.getLogger(__name__)
+
+#: Five echo requests, 200 ms each, decide whether another machine has the address.
+_PING: Final = ("fping", "-q", "-c", "5", "-p", "200", "-t", "200")
+_PING_TIMEOUT_S: Final = 10.0
+#: Announcements sent to the neighbours.
+_ANNOUNCEMENTS: Final = 3
+_ETHERTYPE_ARP: Final = 0x0806
+_ARP_REPLY: Final = 2
+
+
+class Address(NamedTuple):
+    """What the variables ask for."""
+
+    device: str
+    ip: str
+    prefix: int
+    version: int
+
+
+def read_environment(environ: Mapping[str, str]) -> Address:
+    """Return the address that the variables describe.
+
+    Raises:
+        ParameterError: a variable is missing or wrong.
+    """
+    try:
+        found = Address(
+            environ["MASTER_NETDEV"],
+            environ["MASTER_IP"],
+            int(environ["MASTER_NETMASK"]),
+            int(environ["CLUSTER_IP_VERSION"]),
+        )
+    except KeyError as err:
+        raise errors.ParameterError(f"variable {err.args[0]} is not set") from err
+    except ValueError as err:
+        raise errors.ParameterError(
+            f"MASTER_NETMASK, CLUSTER_IP_VERSION: {err}"
+        ) from err
+    wanted = {4: socket.AF_INET, 6: socket.AF_INET6}.get(found.version)
+    if wanted is None or netutils.family(found.ip) != wanted:
+        raise errors.ParameterError(
+            f"{found.ip} is no address of IP version {found.version}"
+        )
+    return found
+
+
+def start(address: Address, runner: Runner) -> None:
+    """Take the address, unless it is here already.
+
+    Raises:
+        OpExecError: another machine answers.
+        IPAddressError: the kernel refused.
+    """
+    if netutils.owns_address(address.ip):
+        return
+    if _answers(address, runner):
+        raise errors.OpExecError(f"{address.ip}: another machine has this address")
+    netutils.add_address(
+        address.device, address.ip, address.prefix, label=f"{address.device}:0"
+    )
+    announce(address)
+
+
+def stop(address: Address) -> None:
+    """Give the address up, unless it is not here.
+
+    Raises:
+        OpExecError: it is on another device.
+        IPAddressError: the kernel refused.
+    """
+    if netutils.is_loopback(address.ip):
+        return
+    rows = [row for row in netutils.own_addresses() if row[1] == address.ip]
+    if not rows:
+        return
+    here = [row for row in rows if row[0] == address.device]
+    if not here:
+        raise errors.OpExecError(
+            f"{address.ip}: wanted on device {address.device}, found on {rows[0][0]}"
+        )
+    netutils.remove_address(address.device, address.ip, here[0][2])
+
+
+def _answers(address: Address, runner: Runner) -> bool:
+    """Tell whether some machine answers echo requests at the address."""
+    try:
+        result = runner.run([*_PING, address.ip], timeout_s=_PING_TIMEOUT_S)
+    except errors.CommandError as err:
+        _log.warning("cannot look for other machines: %s", err)
+        return False
+    return result.code == 0
+
+
+def announce(address: Address) -> None:
+    """Tell the neighbours where the address is now; failures are logged only."""
+    if address.version == 6:
+        # The kernel announces IPv6 addresses itself when they are added.
+        return
+    try:
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
+            sock.bind((address.device, 0))
+            frame = gratuitous_arp(sock.getsockname()[4], address.ip)
+            for _ in range(_ANNOUNCEMENTS):
+                sock.send(frame)
+                time.sleep(0.1)
+    except OSError as err:
+        _log.warning("cannot announce %s: %s", address.ip, err)
+
+
+def gratuitous_arp(mac: bytes, ip: str) -> bytes:
+    """Return an Ethernet frame that tells everybody whose an IPv4 address is."""
+    everybody = b"\xff" * 6
+    own = mac + socket.inet_aton(ip)
+    header = everybody + mac + struct.pack("!H", _ETHERTYPE_ARP)
+    return header + struct.pack("!HHBBH", 1, 0x0800, 6, 4, _ARP_REPLY) + own + own
+
+
+def main() -> int:
+    """Run the tool."""
+    if len(sys.argv) != 2 or sys.argv[1] not in ("start", "stop"):
+        sys.stderr.write(f"Usage: {os.path.basename(sys.argv[0])} start|stop\n")
+        return exitcodes.EXIT_FAILURE
+    os.environ["PATH"] = SAFE_PATH
+    try:
+        address = read_environment(os.environ)
+        if sys.argv[1] == "start":
+            start(address, SystemRunner())
+        else:
+            stop(address)
+    except errors.GenericError as err:
+        sys.stderr.write(f"{sys.argv[1]}: {err}\n")
+        return exitcodes.EXIT_FAILURE
+    return exitcodes.EXIT_SUCCESS

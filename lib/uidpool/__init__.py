@@ -1,0 +1,36 @@
+"""The user-id pool: a user of its own for each guest process of a node.
+
+`pool` reads and changes the cluster's setting, `lease` hands out ids on a node. The
+names in CapWords are documented for use by other code. See the 2.1 design document,
+section "User-id pool".
+"""
+
+from ganeti.uidpool.lease import (
+    ExecWithUnusedUid,
+    LockedUid,
+    ReleaseUid,
+    RequestUnusedUid,
+)
+from ganeti.uidpool.pool import (
+    ExpandUidPool,
+    ParseUidPool,
+    Pool,
+    add_ranges,
+    check,
+    format_pool,
+    remove_ranges,
+)
+
+__all__ = [
+    "ExecWithUnusedUid",
+    "ExpandUidPool",
+    "LockedUid",
+    "ParseUidPool",
+    "Pool",
+    "ReleaseUid",
+    "RequestUnusedUid",
+    "add_ranges",
+    "check",
+    "format_pool",
+    "remove_ranges",
+]

@@ -1,0 +1,170 @@
+"""Handing out ids on one node.
+
+A file named by the number in the lock directory means "probably used"; its POSIX lock
+means "being handed out". Neither proves that an id is free: that no process runs
+under it does. The lock is held by the open file and not by the process, so that two
+threads of one daemon keep each other out too, and other programs with POSIX locks.
+"""
+
+import errno
+import fcntl
+import os
+import random
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
+
+from ganeti import errors, process
+from ganeti.pathutils import Paths, from_environ
+
+T = TypeVar("T")
+
+_DIR_MODE: Final = 0o755
+#: ``struct flock`` of a lock on a whole file: type, whence, start, length, pid.
+_FLOCK: Final = "hhqqi0q"
+_BUSY: Final = (errno.EAGAIN, errno.EACCES)
+
+
+class LockedUid:
+    """A user id that nobody else gets while this object holds its lock."""
+
+    def __init__(self, uid: int, fd: int) -> None:
+        self._uid = uid
+        self._fd = fd
+
+    def Unlock(self) -> None:
+        """Give the lock back; the id stays marked as used. Harmless when repeated."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    @property
+    def uid(self) -> int:
+        """The number."""
+        return self._uid
+
+    def __int__(self) -> int:
+        return self._uid
+
+    def __str__(self) -> str:
+        return str(self._uid)
+
+    def __repr__(self) -> str:
+        return f"LockedUid({self._uid})"
+
+
+def lock_dir(paths: Paths | None = None) -> str:
+    """Return the directory of the lock files."""
+    found = from_environ(os.environ) if paths is None else paths
+    return f"{found.run_dir}/uid-pool"
+
+
+def RequestUnusedUid(
+    all_uids: Iterable[int],
+    *,
+    paths: Paths | None = None,
+    runner: process.Runner | None = None,
+) -> LockedUid:
+    """Return an id that no process runs under, locked.
+
+    Start the process, then call ``Unlock``; on failure call `ReleaseUid`.
+
+    Args:
+        all_uids: the whole pool.
+        paths: of this node; by default those the environment asks for.
+        runner: starts ``pgrep``.
+
+    Raises:
+        LockError: none is left, or the lock directory cannot be used.
+    """
+    directory = lock_dir(paths)
+    try:
+        os.makedirs(directory, _DIR_MODE, exist_ok=True)
+        names = os.listdir(directory)
+    except OSError as err:
+        raise errors.LockError(f"{directory}: {err.strerror}") from err
+    taken = {int(name) for name in names if name.isascii() and name.isdigit()}
+    for uid in _in_order(set(all_uids), taken):
+        locked = _try(f"{directory}/{uid}", uid)
+        if locked is None:
+            continue
+        try:
+            in_use = _is_in_use(uid, runner or process.SystemRunner())
+        except BaseException:
+            locked.Unlock()
+            raise
+        if not in_use:
+            return locked
+        locked.Unlock()
+    raise errors.LockError("no unused user id is left in the pool")
+
+
+def _in_order(uids: set[int], taken: set[int]) -> list[int]:
+    """Return unmarked ids first, each group in random order."""
+    choose = random.SystemRandom()
+    fresh, marked = sorted(uids - taken), sorted(uids & taken)
+    return choose.sample(fresh, len(fresh)) + choose.sample(marked, len(marked))
+
+
+def _try(path: str, uid: int) -> LockedUid | None:
+    """Lock the file of an id; None if somebody else has it."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as err:
+        raise errors.LockError(f"{path}: {err.strerror}") from err
+    wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    try:
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, wanted)
+    except OSError as err:
+        os.close(fd)
+        if err.errno in _BUSY:
+            return None
+        raise errors.LockError(f"{path}: {err.strerror}") from err
+    return LockedUid(uid, fd)
+
+
+def _is_in_use(uid: int, runner: process.Runner) -> bool:
+    result = runner.run(["pgrep", "-u", str(uid)])
+    if result.code not in (0, 1):
+        raise errors.LockError(
+            f"user id {uid}: pgrep {result.reason}: {result.output.strip()}"
+        )
+    return result.code == 0
+
+
+def ReleaseUid(uid: LockedUid | int, *, paths: Paths | None = None) -> None:
+    """Give an id back to the pool; processes under it are not looked for.
+
+    Raises:
+        LockError: it was not marked as used.
+    """
+    if isinstance(uid, LockedUid):
+        uid.Unlock()
+    path = f"{lock_dir(paths)}/{int(uid)}"
+    try:
+        os.unlink(path)
+    except OSError as err:
+        raise errors.LockError(f"{path}: {err.strerror}") from err
+
+
+def ExecWithUnusedUid(
+    fn: Callable[..., T],
+    all_uids: Iterable[int],
+    *args: Any,
+    paths: Paths | None = None,
+    runner: process.Runner | None = None,
+    **kwargs: Any,
+) -> T:
+    """Call a function with an unused id as ``uid``; give it back if that fails.
+
+    Returns:
+        what the function returned; the id stays marked as used.
+    """
+    uid = RequestUnusedUid(all_uids, paths=paths, runner=runner)
+    try:
+        result = fn(*args, uid=uid, **kwargs)
+    except BaseException:
+        ReleaseUid(uid, paths=paths)
+        raise
+    uid.Unlock()
+    return result

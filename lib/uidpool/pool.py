@@ -1,0 +1,98 @@
+"""The setting: a sorted list of ranges of user ids. Pure."""
+
+from collections.abc import Iterable, Sequence
+
+from ganeti import errors
+from ganeti.constants import ecodes
+from ganeti.constants import uidpool as limits
+
+#: Ranges with both bounds in them; a single id has equal bounds.
+Pool = list[tuple[int, int]]
+
+
+def ParseUidPool(value: str, separator: str | None = None) -> Pool:
+    """Return the sorted ranges of a text such as ``8000-8019,9100``.
+
+    Args:
+        value: empty elements are skipped.
+        separator: between ranges, by default a comma; ssconf has newlines.
+
+    Raises:
+        OpPrereqError: an element is no id and no range, or out of bounds.
+    """
+    elements = value.split("," if separator is None else separator)
+    pool = sorted(_parse_range(text) for text in elements if text.strip())
+    check(pool)
+    return pool
+
+
+def _parse_range(text: str) -> tuple[int, int]:
+    bounds = text.strip().split("-")
+    try:
+        if len(bounds) == 1:
+            return int(bounds[0]), int(bounds[0])
+        lower, higher = bounds
+        return int(lower), int(higher)
+    except ValueError:
+        raise errors.OpPrereqError(
+            f"user-id pool: wanted ID or LOWER-HIGHER, found {text.strip()!r}",
+            ecodes.ECODE_INVAL,
+        ) from None
+
+
+def check(pool: Iterable[Sequence[int]]) -> None:
+    """Refuse ranges that are upside down or out of bounds.
+
+    Raises:
+        OpPrereqError: names the range.
+    """
+    for lower, higher in pool:
+        if lower > higher:
+            raise errors.OpPrereqError(
+                f"user-id pool: lower bound {lower} above higher bound {higher}",
+                ecodes.ECODE_INVAL,
+            )
+        if lower < limits.UIDPOOL_UID_MIN or higher > limits.UIDPOOL_UID_MAX:
+            raise errors.OpPrereqError(
+                f"user-id pool: {lower}-{higher} is not within"
+                f" {limits.UIDPOOL_UID_MIN}-{limits.UIDPOOL_UID_MAX}",
+                ecodes.ECODE_INVAL,
+            )
+
+
+def format_pool(pool: Iterable[Sequence[int]], separator: str = ", ") -> str:
+    """Return the text of a pool, which `ParseUidPool` reads again."""
+    return separator.join(
+        str(lower) if lower == higher else f"{lower}-{higher}" for lower, higher in pool
+    )
+
+
+def add_ranges(pool: Iterable[Sequence[int]], ranges: Iterable[Sequence[int]]) -> Pool:
+    """Return a pool with more ranges; those literally present stay single."""
+    result = {(lower, higher) for pair in (pool, ranges) for lower, higher in pair}
+    return sorted(result)
+
+
+def remove_ranges(
+    pool: Iterable[Sequence[int]], ranges: Iterable[Sequence[int]]
+) -> Pool:
+    """Return a pool without ranges.
+
+    Raises:
+        OpPrereqError: a range is not literally present.
+    """
+    result = [(lower, higher) for lower, higher in pool]
+    for lower, higher in ranges:
+        if (lower, higher) not in result:
+            raise errors.OpPrereqError(
+                f"user-id pool: {format_pool([(lower, higher)])} is not in"
+                f" {format_pool(result) or 'the empty pool'}",
+                ecodes.ECODE_NOENT,
+            )
+        result.remove((lower, higher))
+    return sorted(result)
+
+
+def ExpandUidPool(uid_pool: Iterable[Sequence[int]]) -> set[int]:
+    """Return all ids of a pool."""
+    return {uid for lower, higher in uid_pool for uid in range(lower, higher + 1)}

@@ -1,0 +1,108 @@
+"""Judges the configuration as a whole."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from ganeti import objects
+from ganeti.objects import params
+from ganeti.verify.report import Report
+
+_DAY_S: Final = 86400
+#: Days before the end of a certificate from which on it is a warning, then an error.
+CERTIFICATE_WARN_DAYS: Final = 30
+CERTIFICATE_ERROR_DAYS: Final = 7
+
+
+class Certificate(NamedTuple):
+    """A certificate file: when it ends, or why it cannot be read."""
+
+    path: str
+    seconds_left: float | None
+    problem: str | None = None
+
+
+def certificates(report: Report, found: Iterable[Certificate]) -> None:
+    """Judge certificate files of the cluster."""
+    for path, seconds_left, problem in found:
+        if report.error_if(
+            problem, "ECLUSTERCERT", None, f"certificate {path}: {problem}"
+        ):
+            continue
+        if seconds_left is None:
+            continue
+        days = int(seconds_left // _DAY_S)
+        text = f"certificate {path} expires in {days} days"
+        if seconds_left < 0:
+            text = f"certificate {path} expired {-days} days ago"
+        report.error_if(
+            seconds_left < CERTIFICATE_WARN_DAYS * _DAY_S,
+            "ECLUSTERCERT",
+            None,
+            text,
+            warn_only=seconds_left >= CERTIFICATE_ERROR_DAYS * _DAY_S,
+        )
+
+
+#: (what, hypervisor, filled parameters)
+Source = tuple[str, str, Mapping[str, Any]]
+
+
+def hypervisor_sources(snapshot: objects.Snapshot) -> list[Source]:
+    """Return all sets of hypervisor parameters that are in force somewhere."""
+    cluster = snapshot.cluster
+    sources: list[Source] = [
+        ("cluster", name, params.hvparams_for(cluster, name, "", {}))
+        for name in cluster.enabled_hypervisors
+    ]
+    sources.extend(
+        (f"os {os}", name, params.hvparams_for(cluster, name, os, {}))
+        for os, by_name in sorted(cluster.os_hvp.items())
+        for name in sorted(by_name)
+        if name in cluster.enabled_hypervisors and by_name[name]
+    )
+    sources.extend(
+        (
+            f"instance {instance.name}",
+            instance.hypervisor,
+            params.fill_hvparams(snapshot, instance),
+        )
+        for instance in sorted(snapshot.instances.values(), key=lambda item: item.name)
+        if instance.hvparams
+    )
+    return sources
+
+
+def hypervisor_parameters(
+    report: Report, sources: Iterable[Source], check: Callable[[str, Any], str | None]
+) -> None:
+    """Judge hypervisor parameters with a check: hypervisor, values -> problem."""
+    for where, name, values in sources:
+        problem = check(name, values)
+        report.error_if(
+            problem,
+            "ECLUSTERCFG",
+            None,
+            f"hypervisor {name} parameters syntax check failed (source {where}):"
+            f" {problem}",
+        )
+
+
+def dangling(report: Report, snapshot: objects.Snapshot) -> None:
+    """Find nodes of no group, and instances on such nodes."""
+    lost = sorted(
+        node.name
+        for node in snapshot.nodes.values()
+        if node.group not in snapshot.nodegroups
+    )
+    for name in lost:
+        report.error_if(
+            True, "ECLUSTERDANGLINGNODES", name, "belongs to a group that is not there"
+        )
+    for instance in sorted(snapshot.instances.values(), key=lambda item: item.name):
+        node = snapshot.nodes.get(instance.primary_node)
+        report.error_if(
+            node is None or node.name in lost,
+            "ECLUSTERDANGLINGINST",
+            node.name if node else instance.primary_node,
+            f"instance {instance.name} lives on a node that is in no group",
+        )

@@ -1,0 +1,141 @@
+"""Compares the files that nodes share, by checksum."""
+
+from collections.abc import Collection, Mapping
+
+from ganeti import objects
+from ganeti.verify.report import Report
+
+
+def compare(
+    report: Report,
+    snapshot: objects.Snapshot,
+    answers: Mapping[str, Mapping[str, str] | None],
+    *,
+    vm_only: Collection[str],
+    optional: Collection[str],
+) -> None:
+    """Judge files: present where they should be, and equal to the master's.
+
+    Args:
+        report: takes the findings.
+        snapshot: the configuration.
+        answers: node uuid -> file -> checksum; None if the node gave none. The
+            master must be among them, or nothing can be compared.
+        vm_only: files expected only on nodes that may host instances.
+        optional: files that may be missing, but then everywhere.
+    """
+    for uuid, sums in sorted(answers.items()):
+        report.error_if(
+            sums is None,
+            "ENODEFILECHECK",
+            snapshot.nodes[uuid].name,
+            "node did not return file checksum data",
+        )
+    given = {uuid: sums for uuid, sums in answers.items() if sums is not None}
+    files = sorted({path for sums in given.values() for path in sums})
+    master = snapshot.cluster.master_node
+    for path in files:
+        expected = [
+            uuid
+            for uuid in given
+            if path not in vm_only or snapshot.nodes[uuid].vm_capable
+        ]
+        _one_file(
+            report,
+            snapshot,
+            path,
+            {u: given[u].get(path) for u in expected},
+            master,
+            is_optional=path in optional,
+        )
+
+
+def missing_everywhere(
+    report: Report, wanted: Collection[str], answers: Mapping[str, Mapping[str, str]]
+) -> None:
+    """Judge files that must be there but no node has."""
+    found = {path for sums in answers.values() for path in sums}
+    for path in sorted(set(wanted) - found):
+        report.error_if(
+            True, "ECLUSTERFILECHECK", None, f"file {path} is missing on all nodes"
+        )
+
+
+def _one_file(
+    report: Report,
+    snapshot: objects.Snapshot,
+    path: str,
+    sums: Mapping[str, str | None],
+    master: str,
+    *,
+    is_optional: bool,
+) -> None:
+    def names(uuids: Collection[str]) -> str:
+        return ", ".join(sorted(snapshot.nodes[uuid].name for uuid in uuids))
+
+    without = [uuid for uuid, checksum in sums.items() if checksum is None]
+    if is_optional:
+        report.error_if(
+            without,
+            "ECLUSTERFILECHECK",
+            None,
+            f"file {path} is optional, but it must exist on all or no nodes (not found"
+            f" on {names(without)})",
+        )
+    else:
+        report.error_if(
+            without,
+            "ECLUSTERFILECHECK",
+            None,
+            f"file {path} is missing from node(s) {names(without)}",
+        )
+    variants: dict[str, list[str]] = {}
+    for uuid, checksum in sums.items():
+        if checksum is not None:
+            variants.setdefault(checksum, []).append(uuid)
+    right = sums.get(master)
+    others = {
+        checksum: uuids for checksum, uuids in variants.items() if checksum != right
+    }
+    if len(variants) < 2:
+        return
+    for number, uuids in enumerate(others.values(), start=1):
+        report.error_if(
+            True,
+            "ECLUSTERFILECHECK",
+            None,
+            f"file {path} found with {len(variants)} different checksums (variant"
+            f" {number} on {names(uuids)})",
+        )
+
+
+def replicas(
+    report: Report,
+    snapshot: objects.Snapshot,
+    revisions: Mapping[str, int | None],
+    wanted: int,
+) -> None:
+    """Judge the copies of configuration and jobs on master candidates.
+
+    Args:
+        report: takes the findings.
+        snapshot: the configuration.
+        revisions: node uuid -> revision of its copy, None if it did not say.
+        wanted: revision that all should have reached.
+    """
+    for uuid, revision in sorted(revisions.items()):
+        name = snapshot.nodes[uuid].name
+        if revision is None:
+            report.error_if(
+                True,
+                "ENODEFILECHECK",
+                name,
+                "node did not tell the state of its configuration copy",
+            )
+            continue
+        report.error_if(
+            revision < wanted,
+            "ENODEFILECHECK",
+            name,
+            f"configuration copy is at revision {revision}, the master's at {wanted}",
+        )

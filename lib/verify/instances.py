@@ -1,0 +1,237 @@
+"""Judges where instances run, and their disks."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ganeti import objects
+from ganeti.constants import disks as disk_words
+from ganeti.objects import params
+from ganeti.verify.report import Report
+
+#: Local disk status from which on a disk is no good (larger is worse).
+_FAULTY: Final = 4
+_UNKNOWN: Final = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """What nodes said.
+
+    Attributes:
+        running: node uuid -> names of the instances it runs; a node that could not
+            tell is missing.
+        disks: instance uuid -> node uuid -> (ok, status object or text) per disk.
+        unreachable: uuids of nodes that did not answer.
+    """
+
+    running: Mapping[str, frozenset[str]]
+    disks: Mapping[str, Mapping[str, Sequence[Sequence[Any]]]]
+    unreachable: frozenset[str]
+
+
+def judge(
+    report: Report,
+    snapshot: objects.Snapshot,
+    instance: objects.Instance,
+    seen: Seen,
+    policy_problems: Sequence[str],
+) -> None:
+    """Judge one instance.
+
+    Args:
+        report: takes the findings.
+        snapshot: the configuration.
+        instance: the instance.
+        seen: what nodes said.
+        policy_problems: why it does not fit the policy of its group.
+    """
+    _parameters(report, snapshot, instance)
+    for text in policy_problems:
+        report.error_if(True, "EINSTANCEPOLICY", instance.name, text)
+    _nodes(report, snapshot, instance)
+    _placement(report, snapshot, instance, seen)
+    _groups(report, snapshot, instance)
+    _disks(report, snapshot, instance, seen)
+
+
+def _parameters(
+    report: Report, snapshot: objects.Snapshot, instance: objects.Instance
+) -> None:
+    known = {
+        "hypervisor": params.hvparams_for(
+            snapshot.cluster, instance.hypervisor, instance.os, {}
+        ),
+        "backend": params.beparams_for(snapshot.cluster, {}),
+    }
+    given = {"hypervisor": instance.hvparams, "backend": instance.beparams}
+    for what, values in given.items():
+        for name in sorted(set(values) - set(known[what])):
+            report.error_if(
+                True,
+                "EINSTANCEMISSINGCFGPARAMETER",
+                instance.name,
+                f"{what} parameter {name} is not known to the cluster",
+            )
+    report.error_if(
+        instance.hypervisor not in snapshot.cluster.enabled_hypervisors,
+        "EINSTANCEMISSINGCFGPARAMETER",
+        instance.name,
+        f"hypervisor {instance.hypervisor} is not enabled in the cluster",
+    )
+
+
+def _nodes(
+    report: Report, snapshot: objects.Snapshot, instance: objects.Instance
+) -> None:
+    primary = snapshot.nodes.get(instance.primary_node)
+    if primary is None:
+        report.error_if(
+            True, "EINSTANCEBADNODE", instance.name, "its primary node is unknown"
+        )
+        return
+    report.error_if(
+        primary.offline and instance.admin_state == "up",
+        "EINSTANCEBADNODE",
+        instance.name,
+        f"instance is marked as running and lives on offline node {primary.name}",
+    )
+    secondaries = [snapshot.nodes[uuid] for uuid in snapshot.secondary_nodes(instance)]
+    off = sorted(node.name for node in secondaries if node.offline)
+    report.error_if(
+        off,
+        "EINSTANCEBADNODE",
+        instance.name,
+        f"instance has offline secondary node(s) {', '.join(off)}",
+    )
+    for node in (primary, *secondaries):
+        report.error_if(
+            not node.vm_capable,
+            "EINSTANCEBADNODE",
+            instance.name,
+            f"instance lives on non-vm_capable node {node.name}",
+        )
+    report.error_if(
+        len(secondaries) > 1,
+        "EINSTANCELAYOUT",
+        instance.name,
+        "instance has multiple secondary nodes: "
+        + ", ".join(sorted(node.name for node in secondaries)),
+        warn_only=True,
+    )
+
+
+def _placement(
+    report: Report,
+    snapshot: objects.Snapshot,
+    instance: objects.Instance,
+    seen: Seen,
+) -> None:
+    primary = instance.primary_node
+    node = snapshot.nodes.get(primary)
+    if node is not None and primary in seen.running:
+        report.error_if(
+            instance.admin_state == "up" and instance.name not in seen.running[primary],
+            "EINSTANCEDOWN",
+            instance.name,
+            f"instance not running on its primary node {node.name}",
+        )
+    for uuid, names in sorted(seen.running.items()):
+        if uuid != primary:
+            report.error_if(
+                instance.name in names,
+                "EINSTANCEWRONGNODE",
+                instance.name,
+                f"instance should not run on node {snapshot.nodes[uuid].name}",
+            )
+
+
+def _groups(
+    report: Report, snapshot: objects.Snapshot, instance: objects.Instance
+) -> None:
+    groups = {
+        snapshot.nodes[uuid].group
+        for uuid in snapshot.instance_nodes(instance)
+        if uuid in snapshot.nodes
+    }
+    names = sorted(
+        snapshot.nodegroups[uuid].name for uuid in groups if uuid in snapshot.nodegroups
+    )
+    report.error_if(
+        len(groups) > 1,
+        "EINSTANCESPLITGROUPS",
+        instance.name,
+        f"instance has primary and secondary nodes in different groups:"
+        f" {', '.join(names)}",
+        warn_only=True,
+    )
+
+
+def _disks(
+    report: Report,
+    snapshot: objects.Snapshot,
+    instance: objects.Instance,
+    seen: Seen,
+) -> None:
+    missing = [uuid for uuid in instance.disks if uuid not in snapshot.disks]
+    report.error_if(
+        missing,
+        "EINSTANCEMISSINGDISK",
+        instance.name,
+        f"disks {', '.join(missing)} are not in the configuration",
+    )
+    for node_uuid, rows in sorted(seen.disks.get(instance.uuid, {}).items()):
+        node = snapshot.nodes[node_uuid].name
+        for index, (is_known, status) in enumerate(rows):
+            _one_disk(report, instance, f"disk/{index} on {node}", is_known, status)
+
+
+def _one_disk(
+    report: Report, instance: objects.Instance, where: str, is_known: Any, status: Any
+) -> None:
+    if not instance.disks_active:
+        return
+    if report.error_if(
+        not is_known,
+        "EINSTANCEFAULTYDISK",
+        instance.name,
+        f"couldn't retrieve status for {where}: {status}",
+    ):
+        return
+    if report.error_if(
+        not isinstance(status, Mapping),
+        "EINSTANCEMISSINGDISK",
+        instance.name,
+        f"{where} is missing",
+    ) or not isinstance(status, Mapping):
+        return
+    level = status.get("ldisk_status")
+    if not status.get("is_degraded") and level in (None, 1):
+        return
+    word = disk_words.LDS_NAMES.get(level or 0, "degraded")
+    report.error_if(
+        level == _FAULTY or status.get("is_degraded"),
+        "EINSTANCEFAULTYDISK",
+        instance.name,
+        f"{where} is {'degraded' if level in (None, 1) else word}",
+    )
+    report.error_if(
+        level == _UNKNOWN,
+        "EINSTANCEFAULTYDISK",
+        instance.name,
+        f"{where} has unknown status",
+        warn_only=True,
+    )
+
+
+def orphans(report: Report, snapshot: objects.Snapshot, seen: Seen) -> None:
+    """Find instances that run but are in no configuration."""
+    known = snapshot.names("instances")
+    for uuid, names in sorted(seen.running.items()):
+        for name in sorted(names):
+            report.error_if(
+                name not in known,
+                "ENODEORPHANINSTANCE",
+                snapshot.nodes[uuid].name,
+                f"instance {name} should not exist",
+            )

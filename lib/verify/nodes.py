@@ -1,0 +1,377 @@
+"""Judges what one node answered."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ganeti import objects
+from ganeti.constants import nodes as words
+from ganeti.constants import nodeverify as nv
+from ganeti.constants import versions
+from ganeti.verify.report import Report
+
+
+@dataclasses.dataclass(frozen=True)
+class Expected:
+    """What all nodes of a group are compared with.
+
+    Attributes:
+        started, ended: master time around the call, seconds since 1970.
+        master_ip: address that all should reach.
+    """
+
+    started: float
+    ended: float
+    master_ip: str
+
+
+def judge(
+    report: Report,
+    node: objects.Node,
+    answer: Mapping[str, Any],
+    expected: Expected,
+) -> bool:
+    """Judge an answer of ``node_verify``; return whether the node is usable."""
+    if not _version(report, node, answer):
+        return False
+    _time(report, node, answer, expected)
+    _network(report, node, answer, expected)
+    _ssh(report, node, answer)
+    _lists(report, node, answer)
+    _certificate(report, node, answer)
+    if node.vm_capable:
+        _hypervisors(report, node, answer)
+        _storage_paths(report, node, answer)
+        _out_of_band(report, node, answer)
+    return True
+
+
+def _version(report: Report, node: objects.Node, answer: Mapping[str, Any]) -> bool:
+    found = answer.get(nv.NV_VERSION)
+    is_pair = isinstance(found, (list, tuple)) and len(found) == len(("proto", "text"))
+    if report.error_if(
+        not is_pair, "ENODERPC", node.name, "connection to node returned invalid data"
+    ) and not (is_pair and found):
+        return False
+    protocol, release = found or (None, None)
+    wanted = versions.PROTOCOL_VERSION
+    if protocol != wanted:
+        report.error_if(
+            True,
+            "ENODEVERSION",
+            node.name,
+            f"incompatible protocol versions: master {wanted}, node {protocol}",
+        )
+        return False
+    report.error_if(
+        release != versions.RELEASE_VERSION,
+        "ENODEVERSION",
+        node.name,
+        f"software version mismatch: master {versions.RELEASE_VERSION}, node {release}",
+        warn_only=True,
+    )
+    return True
+
+
+def _time(
+    report: Report, node: objects.Node, answer: Mapping[str, Any], expected: Expected
+) -> None:
+    found = answer.get(nv.NV_TIME)
+    if found is None:
+        report.error_if(True, "ENODETIME", node.name, "node returned invalid time")
+        return
+    now = found[0] + found[1] / 1_000_000
+    skew = words.NODE_MAX_CLOCK_SKEW
+    off = max(expected.started - skew - now, now - expected.ended - skew)
+    distance = max(expected.started - now, now - expected.ended, 0.0)
+    report.error_if(
+        off > 0,
+        "ENODETIME",
+        node.name,
+        f"node time diverges by at least {distance:.1f}s from master node time",
+    )
+
+
+def _network(
+    report: Report, node: objects.Node, answer: Mapping[str, Any], expected: Expected
+) -> None:
+    failures = answer.get(nv.NV_NODENETTEST)
+    if not report.error_if(
+        failures is None, "ENODENET", node.name, "node returned no TCP connection data"
+    ):
+        for name, text in sorted((failures or {}).items()):
+            report.error_if(
+                True,
+                "ENODENET",
+                node.name,
+                f"tcp communication with node '{name}': {text}",
+            )
+    if nv.NV_MASTERIP in answer:
+        report.error_if(
+            not answer[nv.NV_MASTERIP],
+            "ENODENET",
+            node.name,
+            f"the master address (IP: {expected.master_ip}) is not reachable",
+        )
+    missing = answer.get(nv.NV_BRIDGES) or ()
+    report.error_if(
+        missing,
+        "ENODENET",
+        node.name,
+        f"missing bridges: {', '.join(sorted(missing))}",
+    )
+
+
+def _ssh(report: Report, node: objects.Node, answer: Mapping[str, Any]) -> None:
+    failures = answer.get(nv.NV_NODELIST)
+    if not report.error_if(
+        failures is None, "ENODESSH", node.name, "node returned no SSH connection data"
+    ):
+        for name, text in sorted((failures or {}).items()):
+            report.error_if(
+                True,
+                "ENODESSH",
+                node.name,
+                f"ssh communication with node '{name}': {text}",
+            )
+    report.errors("ENODESSH", node.name, answer.get(nv.NV_SSH_SETUP) or ())
+    for text in answer.get(nv.NV_SSH_CLUTTER) or ():
+        report.error_if(True, "ENODESSH", node.name, text, warn_only=True)
+
+
+#: Keys whose answer is a list of problems, with their code.
+_PROBLEM_LISTS: Final = (
+    (nv.NV_NODESETUP, "ENODESETUP", "node setup error: {}"),
+    (nv.NV_USERSCRIPTS, "ENODEUSERSCRIPTS", "user script {} missing or not executable"),
+    (
+        nv.NV_ACCEPTED_STORAGE_PATHS,
+        "ENODEFILESTORAGEPATHS",
+        "found forbidden file storage path {}",
+    ),
+)
+
+
+def _lists(report: Report, node: objects.Node, answer: Mapping[str, Any]) -> None:
+    for key, code, text in _PROBLEM_LISTS:
+        report.errors(
+            code, node.name, (text.format(item) for item in answer.get(key) or ())
+        )
+
+
+def _certificate(report: Report, node: objects.Node, answer: Mapping[str, Any]) -> None:
+    found = answer.get(nv.NV_CLIENT_CERT)
+    if found is None:
+        return
+    severity, text = found
+    report.error_if(
+        severity is not None,
+        "ECLUSTERCLIENTCERT",
+        None,
+        f"client certificate of node {node.name} failed validation: {text}",
+        warn_only=severity == "WARNING",
+    )
+
+
+def digests(
+    report: Report,
+    snapshot: objects.Snapshot,
+    answers: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Compare the digests of client certificates with those recorded.
+
+    Args:
+        report: takes the findings.
+        snapshot: the configuration.
+        answers: node uuid -> answer of ``node_verify``.
+    """
+    recorded = snapshot.cluster.candidate_certs
+    seen: dict[str, str] = {}
+    for uuid, answer in sorted(answers.items()):
+        severity, digest = answer.get(nv.NV_CLIENT_CERT) or (None, None)
+        if severity is not None or not digest:
+            continue
+        node = snapshot.nodes[uuid]
+        other = seen.setdefault(digest, node.name)
+        report.error_if(
+            other != node.name,
+            "ECLUSTERCLIENTCERT",
+            None,
+            f"nodes {other} and {node.name} have the same client certificate",
+        )
+        if node.master_candidate:
+            report.error_if(
+                recorded.get(uuid) not in (None, digest),
+                "ECLUSTERCLIENTCERT",
+                None,
+                f"client certificate of node {node.name}: digest {digest} does not"
+                f" match the recorded {recorded.get(uuid)}",
+            )
+    for uuid, node in sorted(snapshot.nodes.items()):
+        if uuid in answers:
+            report.error_if(
+                node.master_candidate and uuid not in recorded,
+                "ECLUSTERCLIENTCERT",
+                None,
+                f"node {node.name} is a master candidate, but the digest of its client"
+                " certificate is not recorded",
+            )
+
+
+def _hypervisors(report: Report, node: objects.Node, answer: Mapping[str, Any]) -> None:
+    for name, problem in sorted((answer.get(nv.NV_HYPERVISOR) or {}).items()):
+        report.error_if(
+            problem is not None,
+            "ENODEHV",
+            node.name,
+            f"hypervisor {name} verify failure: '{problem}'",
+        )
+    for source, name, problem in answer.get(nv.NV_HVPARAMS) or ():
+        report.error_if(
+            True,
+            "ENODEHV",
+            node.name,
+            f"hypervisor {name} parameter verify failure (source {source}): {problem}",
+        )
+
+
+_STORAGE_PATHS: Final = (
+    (nv.NV_FILE_STORAGE_PATH, "ENODEFILESTORAGEPATHUNUSABLE", "file storage"),
+    (
+        nv.NV_SHARED_FILE_STORAGE_PATH,
+        "ENODESHAREDFILESTORAGEPATHUNUSABLE",
+        "shared file storage",
+    ),
+    (nv.NV_GLUSTER_STORAGE_PATH, "ENODEGLUSTERSTORAGEPATHUNUSABLE", "gluster storage"),
+)
+
+
+def _storage_paths(
+    report: Report, node: objects.Node, answer: Mapping[str, Any]
+) -> None:
+    for key, code, what in _STORAGE_PATHS:
+        problem = answer.get(key)
+        report.error_if(
+            problem,
+            code,
+            node.name,
+            f"the configured {what} path is unusable: {problem}",
+        )
+
+
+def _out_of_band(report: Report, node: objects.Node, answer: Mapping[str, Any]) -> None:
+    for problem in answer.get(nv.NV_OOB_PATHS) or ():
+        report.error_if(problem, "ENODEOOBPATH", node.name, str(problem))
+
+
+def volume_groups(
+    report: Report, node: objects.Node, answer: Mapping[str, Any], wanted: str | None
+) -> None:
+    """Judge that the cluster's volume group is on a node."""
+    if wanted is None:
+        return
+    found = answer.get(nv.NV_VGLIST)
+    if report.error_if(
+        not isinstance(found, Mapping),
+        "ENODELVM",
+        node.name,
+        "unable to check volume groups",
+    ) or not isinstance(found, Mapping):
+        return
+    report.error_if(
+        wanted not in found, "ENODELVM", node.name, f"volume group '{wanted}' missing"
+    )
+
+
+def operating_systems(
+    report: Report,
+    names: Mapping[str, str],
+    answers: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Compare the OS definitions of nodes with those of the first one.
+
+    Args:
+        report: takes the findings.
+        names: node uuid -> name of the nodes to compare, in order.
+        answers: node uuid -> answer of ``node_verify``.
+    """
+    found = {
+        uuid: _by_os(answers[uuid][nv.NV_OSLIST])
+        for uuid in names
+        if isinstance(answers.get(uuid, {}).get(nv.NV_OSLIST), (list, tuple))
+    }
+    for uuid in names:
+        report.error_if(
+            uuid in answers and uuid not in found,
+            "ENODEOS",
+            names[uuid],
+            "node hasn't returned valid OS data",
+        )
+    if not found:
+        return
+    base_uuid = next(iter(found))
+    base = found[base_uuid]
+    for uuid, mine in found.items():
+        for os in sorted(mine):
+            _one_os(report, names[uuid], os, mine[os])
+        if uuid == base_uuid:
+            continue
+        _compare_os(report, names[uuid], mine, names[base_uuid], base)
+
+
+def _by_os(rows: Any) -> dict[str, list[Any]]:
+    by_name: dict[str, list[Any]] = {}
+    for name, *rest in rows:
+        by_name.setdefault(str(name), []).append(rest)
+    return by_name
+
+
+def _one_os(report: Report, node: str, os: str, entries: list[Any]) -> None:
+    path, is_valid, problem = entries[0][:3]
+    report.error_if(
+        not is_valid, "ENODEOS", node, f"invalid OS {os} (located at {path}): {problem}"
+    )
+    others = ", ".join(str(entry[0]) for entry in entries[1:])
+    report.error_if(
+        len(entries) > 1,
+        "ENODEOS",
+        node,
+        f"OS '{os}' has multiple entries (first one shadows the rest): {others}",
+        warn_only=True,
+    )
+
+
+_OS_PARTS: Final = (("API version", 5), ("variants list", 3), ("parameters", 4))
+
+
+def _compare_os(
+    report: Report,
+    node: str,
+    mine: Mapping[str, list[Any]],
+    base_node: str,
+    base: Mapping[str, list[Any]],
+) -> None:
+    for os in sorted(set(base) | set(mine)):
+        if os not in base or os not in mine:
+            here, there = (node, base_node) if os in mine else (base_node, node)
+            report.error_if(
+                True,
+                "ENODEOS",
+                node,
+                f"OS {os} is on node {here} but missing on node {there}",
+            )
+            continue
+        if not (mine[os][0][1] and base[os][0][1]):
+            continue
+        for what, index in _OS_PARTS:
+            left, right = _canonical(mine[os][0][index]), _canonical(base[os][0][index])
+            report.error_if(
+                left != right,
+                "ENODEOS",
+                node,
+                f"OS {os}: {what} differs from reference node {base_node}:"
+                f" {left} vs. {right}",
+            )
+
+
+def _canonical(items: Any) -> list[str]:
+    return sorted(str(item) for item in items or ())

@@ -1,0 +1,38 @@
+"""Judges whether the loss of one node leaves enough memory for its instances."""
+
+from collections.abc import Mapping
+
+from ganeti import objects
+from ganeti.objects import params
+from ganeti.verify.report import Report
+
+
+def n_plus_one(
+    report: Report, snapshot: objects.Snapshot, free_mib: Mapping[str, int]
+) -> None:
+    """Judge every node as the place where another node's instances fail over to.
+
+    Counted are balanced instances that are up, with their least memory.
+
+    Args:
+        report: takes the findings.
+        snapshot: the configuration.
+        free_mib: node uuid -> free memory; nodes that did not say are missing.
+    """
+    for uuid, free in sorted(free_mib.items()):
+        needed: dict[str, int] = {}
+        for other in snapshot.secondary_instances(uuid):
+            instance = snapshot.instances[other]
+            backend = params.fill_beparams(snapshot, instance)
+            if instance.admin_state == "up" and backend["auto_balance"]:
+                primary = instance.primary_node
+                needed[primary] = needed.get(primary, 0) + backend["minmem"]
+        for primary, mib in sorted(needed.items()):
+            report.error_if(
+                free < mib,
+                "ENODEN1",
+                snapshot.nodes[uuid].name,
+                "not enough memory to accommodate instance failovers should node"
+                f" {snapshot.nodes[primary].name} fail ({mib}MiB needed, {free}MiB"
+                " available)",
+            )

@@ -1,0 +1,330 @@
+"""The master daemon over its socket: jobs, queries, settings, hostile clients."""
+
+import json
+import os
+import socket
+import threading
+
+import pytest
+
+from fakes import clusters
+from fakes.master import Master
+from ganeti import errors, objects
+from ganeti.luxi import framing
+from ganeti.rpc.result import Result
+
+DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0, "on_master": True}
+
+
+@pytest.fixture
+def master(tmp_path):
+    made = Master(tmp_path / "node1.example.com")
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def client(master):
+    with master.client() as found:
+        yield found
+
+
+def connect(sock, path):
+    with framing.reachable(path) as place:
+        sock.connect(place)
+
+
+def wait(client, job_id):
+    """Return the final status and all log entries, as a command does it."""
+    values, serial, log = None, None, []
+    while True:
+        values, entries = client.call(
+            "WaitForJobChange", [job_id, ["status"], values, serial, 20]
+        )
+        log += entries
+        serial = log[-1][0] if log else None
+        if values[0] in {"success", "error", "canceled"}:
+            return values[0], log
+
+
+def test_job_from_submission_to_archive(client):
+    job_id = client.call("SubmitJob", [[DELAY]])
+    assert wait(client, job_id)[0] == "success"
+    fields = ["id", "status", "opstatus", "summary", "archived"]
+    wanted = [job_id, "success", ["success"], ["TEST_DELAY(0.0)"], False]
+    assert client.call("QueryJobs", [[job_id], fields]) == [wanted]
+    answer = client.call("Query", ["job", fields, ["==", "id", job_id]])
+    assert [cell[1] for cell in answer["data"][0]] == wanted
+    assert client.call("ArchiveJob", [job_id]) is True
+    assert client.call("ArchiveJob", [str(job_id)]) is False
+    assert client.call("QueryJobs", [None, ["id"]]) == []
+    assert client.call("Query", ["job", ["id", "archived"], None])["data"] == [
+        [[0, job_id], [0, True]]
+    ]
+    with pytest.raises(errors.JobLost):
+        client.call("WaitForJobChange", [job_id, ["status"], None, None, 1])
+
+
+def test_many_jobs_have_consecutive_ids(client):
+    found = client.call("SubmitManyJobs", [[[DELAY]] * 3])
+    first = found[0][1]
+    assert found == [[True, first], [True, first + 1], [True, first + 2]]
+    assert wait(client, first + 2)[0] == "success"
+    many = client.call("SubmitManyJobs", [[[DELAY]] * 60])
+    assert all(ok for ok, _ in many)
+
+
+def test_failed_job_tells_why(client):
+    op = {"OP_ID": "OP_TAGS_SET", "kind": "node", "name": "nope", "tags": ["a"]}
+    job_id = client.call("SubmitJob", [[op]])
+    assert wait(client, job_id)[0] == "error"
+    [[result]] = client.call("QueryJobs", [[job_id], ["opresult"]])
+    assert result[0][0] == "OpPrereqError"
+    assert result[0][1][1] == "unknown_entity"
+
+
+def test_change_is_seen_by_queries_and_ssconf(master, client):
+    op = {"OP_ID": "OP_TAGS_SET", "kind": "cluster", "name": None, "tags": ["blue"]}
+    assert wait(client, client.call("SubmitJob", [[op]]))[0] == "success"
+    assert client.call("QueryTags", ["cluster", ""]) == ["blue"]
+    assert client.call("QueryClusterInfo")["tags"] == ["blue"]
+    master.stop()
+    pushed = master.rpc.called("write_ssconf_files")
+    assert {node for node, _ in pushed} == {clusters.node_uuid(n) for n in (1, 2, 3)}
+    assert pushed[-1][1][0]["cluster_tags"].strip() == "blue"
+    master.start()
+
+
+def test_jobs_outlive_a_restart(master):
+    with master.client() as client:
+        first = client.call("SubmitJob", [[DELAY]])
+        wait(client, first)
+    master.stop()
+    master.start()
+    with master.client() as client:
+        assert client.call("QueryJobs", [[first], ["status"]]) == [["success"]]
+        assert client.call("SubmitJob", [[DELAY]]) == first + 1
+
+
+def test_drained_queue_refuses(client):
+    assert client.call("SetDrainFlag", [True]) is True
+    with pytest.raises(errors.JobQueueDrainError):
+        client.call("SubmitJob", [[DELAY]])
+    assert client.call("QueryConfigValues", [["drain_flag", "huh"]]) == [True, None]
+    forced = client.call("SubmitJobToDrainedQueue", [[DELAY]])
+    assert client.call("SetDrainFlag", [False]) is True
+    assert wait(client, forced)[0] == "success"
+
+
+def test_cancel_and_priority_of_unknown_jobs(client):
+    assert client.call("CancelJob", [99, False])[0] is False
+    assert client.call("CancelJob", ["99"])[0] is False
+    assert client.call("ChangeJobPriority", [99, 0])[0] is False
+    assert client.call("AutoArchiveJobs", [-1, 89]) == [0, 0]
+    with pytest.raises(errors.GenericError):
+        client.call("PickupJob", [1])
+
+
+def test_queries_of_every_resource(master, client):
+    for what in ("node", "instance", "group", "network", "job", "lock", "filter"):
+        names = client.call("QueryFields", [what, None])["fields"]
+        fields = [row["name"] for row in names]
+        answer = client.call("Query", [what, fields, None])
+        assert [row["name"] for row in answer["fields"]] == fields
+    master.rpc.script["export_list"] = ["web1"]
+    assert client.call("QueryExports", [["node2.example.com"], False]) == [
+        ["node2.example.com", "web1"]
+    ]
+
+
+def test_resources_of_opcodes_are_refused(client):
+    for what in ("os", "cluster", "extstorage"):
+        with pytest.raises(errors.GenericError, match="opcode"):
+            client.call("Query", [what, ["name"], None])
+
+
+def test_legacy_calls(client):
+    wanted = [["node1.example.com", 2], ["node2.example.com", 0]]
+    names = ["node2.example.com", "node1.example.com", "gone"]
+    found = client.call("QueryNodes", [names, ["name", "pinst_cnt"], False])
+    assert found == wanted
+    assert len(client.call("QueryInstances", [[], ["name"], False])) == 2
+    assert client.call("QueryGroups", [[], ["name"], False]) == [["default"]]
+    assert client.call("QueryNetworks", [[], ["name"], False]) == []
+    for method in ("QueryNodes", "QueryInstances", "QueryGroups", "QueryNetworks"):
+        with pytest.raises(errors.OpPrereqError) as caught:
+            client.call(method, [[], ["name"], True])
+        assert caught.value.args[1] == "wrong_input"
+
+
+def test_live_query_does_not_hold_up_others(master, client):
+    asked, go_on = threading.Event(), threading.Event()
+
+    def slow(_node, _args):
+        asked.set()
+        assert go_on.wait(20)
+        return ["boot", None, None]
+
+    master.rpc.script["node_info"] = slow
+    with master.client() as other:
+        found = []
+        thread = threading.Thread(
+            target=lambda: found.append(
+                other.call("Query", ["node", ["bootid"], ["==", "name", "node1"]])
+            )
+        )
+        thread.start()
+        assert asked.wait(20)
+        assert len(client.call("Query", ["node", ["name"], None])["data"]) == 3
+        go_on.set()
+        thread.join(20)
+    assert found[0]["data"] == [[[0, "boot"]]]
+
+
+def test_job_filters(client):
+    reason = [["gnt:user", "maintenance", 1]]
+    predicates = [["jobid", [">", "id", "watermark"]]]
+    key = client.call("ReplaceFilter", [None, 5, predicates, "PAUSE", reason])
+    [row] = client.call(
+        "QueryFilters", [[key], ["priority", "action", "predicates", "reason_trail"]]
+    )
+    assert row[:3] == [5, "PAUSE", predicates]
+    assert row[3][0] == reason[0]
+    assert row[3][1][0] == "gnt:daemon:luxid"
+    paused = client.call("SubmitJob", [[DELAY]])
+    assert client.call("WaitForJobChange", [paused, ["status"], None, None, 1])[0] == [
+        "queued"
+    ]
+    assert client.call("ReplaceFilter", [key, 1, [], ["RATE_LIMIT", 2], []]) == key
+    assert wait(client, paused)[0] == "success"
+    assert client.call("DeleteFilter", [key]) is None
+    with pytest.raises(errors.GenericError):
+        client.call("DeleteFilter", [key])
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["no-uuid", 1, [], "PAUSE", []],
+        [None, -1, [], "PAUSE", []],
+        [None, 1, [["huh", ["?", "id"]]], "PAUSE", []],
+        [None, 1, [["jobid", ["==", "name", 1]]], "PAUSE", []],
+        [None, 1, [], "pause", []],
+        [None, 1, [], ["RATE_LIMIT", 0], []],
+        [None, 1, [], ["RATE_LIMIT", True], []],
+    ],
+)
+def test_malformed_job_filters(client, args):
+    with pytest.raises(errors.RequestError):
+        client.call("ReplaceFilter", args)
+
+
+def test_watcher_pause(master, client):
+    until = 4_000_000_000
+    assert client.call("SetWatcherPause", [until]) == until
+    assert client.call("QueryConfigValues", [["watcher_pause"]]) == [until]
+    asked = master.rpc.called("set_watcher_pause")
+    assert {node for node, _ in asked} == {clusters.node_uuid(n) for n in (2, 3)}
+    assert client.call("SetWatcherPause", [None]) is None
+    assert client.call("QueryConfigValues", [["watcher_pause"]]) == [None]
+
+
+@pytest.mark.parametrize(
+    ("method", "args"),
+    [
+        ("NoSuchMethod", []),
+        ("SubmitJob", []),
+        ("SubmitJob", [[], 1]),
+        ("SubmitJob", [[{"OP_ID": "OP_NONSENSE"}]]),
+        ("SubmitJob", [[{"OP_ID": "OP_TEST_DELAY", "huh": 1}]]),
+        ("SubmitManyJobs", [[[DELAY], [{"OP_ID": "OP_NONSENSE"}]]]),
+        ("SubmitManyJobs", [[[DELAY]] * 60 + [[5]]]),
+        ("Query", ["node", ["name"], ["??"]]),
+        ("Query", ["nothing", ["name"], None]),
+        ("QueryTags", ["nothing", "x"]),
+        ("CancelJob", ["abc", False]),
+        ("SetDrainFlag", ["yes"]),
+    ],
+)
+def test_malformed_requests_get_a_text(client, method, args):
+    with pytest.raises(errors.RequestError, match="Failed to parse request") as caught:
+        client.call(method, args)
+    assert isinstance(caught.value.args[0], str)
+
+
+def test_garbage_costs_the_others_nothing(master, client):
+    for garbage in (b"\x00\x01\x03", b"{}\x03", b"[[[[\x03", os.urandom(500) + b"\x03"):
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(20)
+            connect(sock, master.paths.master_socket)
+            sock.sendall(garbage)
+            data = sock.recv(65536)
+            assert json.loads(data.split(b"\x03")[0])["success"] is False
+    assert client.call("QueryConfigValues", [["master_node"]]) == ["node1.example.com"]
+
+
+def test_hundred_clients_wait_for_one_job(master, client):
+    client.call("ReplaceFilter", [None, 5, [], "PAUSE", []])
+    [[key]] = client.call("QueryFilters", [None, ["uuid"]])
+    job_id = client.call("SubmitJob", [[DELAY]])
+    threads = threading.active_count()
+    socks = []
+    for _ in range(100):
+        sock = socket.socket(socket.AF_UNIX)
+        sock.settimeout(30)
+        connect(sock, master.paths.query_socket)
+        request = {
+            "method": "WaitForJobChange",
+            "args": [job_id, ["status"], ["queued"], None, 60],
+        }
+        sock.sendall(json.dumps(request).encode() + b"\x03")
+        socks.append(sock)
+    assert client.call("QueryJobs", [[job_id], ["status"]]) == [["queued"]]
+    assert threading.active_count() <= threads + 2
+    client.call("DeleteFilter", [key])
+    for sock in socks:
+        answer = json.loads(sock.recv(65536)[:-1])
+        assert answer["success"] is True
+        assert answer["result"][0][0] != "queued"
+        sock.close()
+
+
+def test_nodes_that_fail_get_their_files_later(tmp_path):
+    state = clusters.snapshot(nodes=2, instances=0)
+    failures = [Result("write_ssconf_files", "node2", fail_msg="down")]
+    done = threading.Event()
+
+    def write(node, _args):
+        if node == clusters.node_uuid(2):
+            if failures:
+                return failures.pop()
+            done.set()
+        return None
+
+    made = Master(
+        tmp_path / "node1.example.com", state, {"write_ssconf_files": write}
+    ).start()
+    try:
+        record = made.store.snapshot().cluster.replace(tags=("x",))
+        made.store.commit([objects.Update("cluster", "", record)])
+        assert done.wait(20)
+    finally:
+        made.stop()
+
+
+def test_deposed_master_says_so(tmp_path):
+    made = Master(tmp_path / "node1.example.com").start()
+    other = Master(tmp_path / "node1.example.com")
+    try:
+        from ganeti import clock, store
+
+        newer = store.open_master(
+            other.paths.store_db, replicate=None, clock=clock.SystemClock()
+        )
+        newer.close()
+        with made.client() as client, pytest.raises(errors.TermError):
+            client.call("SubmitJob", [[DELAY]])
+        assert made.deposed.wait(20)
+    finally:
+        made.stop()

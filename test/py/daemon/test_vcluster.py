@@ -1,0 +1,243 @@
+"""Virtual machines: directories, addresses, SSH servers, power, isolation."""
+
+import fcntl
+import json
+import os
+import socket
+import sys
+
+import pytest
+
+from ganeti import errors
+from ganeti.ssh import client, keys, known_hosts
+
+pytestmark = pytest.mark.daemon
+needs_root = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.getuid() != 0, reason="namespaces need root"),
+]
+
+
+def test_machines_have_addresses_names_and_ssh_servers(machines, command):
+    cluster = machines(2)
+    done = command(cluster.directory, "status", "--json")
+    report = json.loads(done.stdout)
+    first, second = report["nodes"]
+    assert first["address"] != second["address"]
+    assert [p["name"] for p in first["processes"]] == ["sshd"]
+    assert report["master"] is None
+    assert first["powered"]
+    for node in report["nodes"]:
+        socket.create_connection((node["address"], node["ports"]["sshd"]), 5).close()
+    assert (
+        cluster.check("printenv", "GANETI_HOSTNAME", node="node2").strip()
+        == (second["name"])
+    )
+
+
+def test_exit_codes_and_output_of_commands_pass_through(machines, command):
+    cluster = machines(1)
+    done = command(cluster.directory, "exec", "node1", "sh", "-c", "echo hi; exit 7")
+    assert (done.returncode, done.stdout) == (7, "hi\n")
+    done = command(cluster.directory, "exec", "node9", "true")
+    assert done.returncode == 1
+    assert "node node9: not in the virtual cluster, known are node1" in done.stderr
+
+
+def test_a_second_up_is_one_clear_error(machines, command):
+    cluster = machines(1)
+    done = command(cluster.directory, "up")
+    assert done.returncode == 1
+    assert "there is a virtual cluster already" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_two_commands_at_once_are_one_clear_error(directory, command):
+    with open(os.path.join(directory, ".lock"), "w") as stream:
+        stream.write("up, process 1")
+        stream.flush()
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        done = command(directory, "up", "-n", "1", "--machines-only")
+    assert done.returncode == 1
+    assert "another vcluster command is at work there (up, process 1)" in done.stderr
+
+
+def test_two_clusters_have_different_addresses(machines, new_directory, command):
+    cluster = machines(1)
+    other = new_directory()
+    done = command(other, "up", "-n", "1", "--machines-only")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(command(other, "status", "--json").stdout)
+    assert report["nodes"][0]["address"] != cluster.master.address
+    assert command(other, "down").returncode == 0
+
+
+def test_power_ends_everything_on_a_node_and_brings_it_back(machines, command):
+    cluster = machines(2)
+    marker = cluster.file("/var/run/ganeti/marker", "node2")
+    marker.touch()
+    assert command(cluster.directory, "power", "off", "node2").returncode == 0
+    assert cluster.control.found(cluster.node("node2")) == []
+    assert cluster.control.found(cluster.node("node1")) != []
+    assert not marker.exists()
+    done = command(cluster.directory, "oob", "power-status", "node2")
+    assert json.loads(done.stdout) == {"powered": False}
+    done = command(cluster.directory, "oob", "health", "node2")
+    assert json.loads(done.stdout) == [["Power", "CRITICAL"]]
+    assert command(cluster.directory, "oob", "power-on", "node2").stdout == ""
+    assert len(cluster.control.found(cluster.node("node2"))) == 1
+
+
+def test_a_killed_process_is_only_that_one(machines, command):
+    cluster = machines(1)
+    done = command(cluster.directory, "kill", "node1", "noded")
+    assert done.returncode == 1
+    assert "noded does not run there, but sshd does" in done.stderr
+    done = command(cluster.directory, "kill", "node1", "sshd")
+    assert done.returncode == 0
+    assert cluster.control.found(cluster.node("node1")) == []
+
+
+def test_down_leaves_nothing(machines, command):
+    cluster = machines(2)
+    assert command(cluster.directory, "down").returncode == 0
+    for node in cluster.layout.nodes:
+        assert cluster.control.found(node) == []
+    assert os.listdir(cluster.directory) == [".lock"]
+    assert "nothing to do" in command(cluster.directory, "down").stdout
+
+
+class TestSshClient:
+    """The SSH client against real servers."""
+
+    def connect(self, cluster, **changes):
+        node = cluster.node("node2")
+        paths = cluster.paths()
+        identity = client.cluster_identity(paths, "cluster.vc.test")
+        address = changes.pop("address", node.address)
+        port = changes.pop("port", cluster.layout.ssh_port)
+        fields = {
+            name: changes.get(name, getattr(identity, name))
+            for name in identity.__dataclass_fields__
+        }
+        return client.Client(
+            node.name,
+            port,
+            client.Identity(**fields),
+            address=address,
+            environment=client.node_environment(paths, node.name),
+        )
+
+    def test_host_keys_input_output_and_exit_codes(self, machines):
+        cluster = machines(2)
+        node = cluster.node("node2")
+        with pytest.raises(
+            errors.SshError, match=r"is not known for cluster\.vc\.test"
+        ):
+            self.connect(cluster)
+        asked = []
+
+        def answer(value):
+            return lambda *question: asked.append(question) or value
+
+        with pytest.raises(errors.SshError, match="was not accepted"):
+            self.connect(cluster, ask_host_key=answer(False))
+        self.connect(cluster, ask_host_key=answer(True)).close()
+        assert asked[0][0] == node.name
+        assert asked[0][2].startswith("SHA256:")
+
+        path = keys.host_key_path(str(cluster.file("/etc/ssh", "node2")), "ed25519")
+        hosts = cluster.paths().data("known_hosts")
+        known_hosts.write(hosts, "cluster.vc.test", [keys.load(path).public])
+        with self.connect(cluster) as shell:
+            result = shell.run(
+                ["sh", "-c", 'cat; echo "$GANETI_HOSTNAME" >&2; exit 3', "a b"],
+                stdin="some 'text'",
+            )
+            assert (result.code, result.stdout) == (3, "some 'text'")
+            assert result.stderr == f"{node.name}\n"
+            big = "x" * 3_000_000
+            echo = shell.run(["sh", "-c", "tee /dev/stderr"], stdin=big)
+            assert (echo.stdout, echo.stderr) == (big, big)
+            assert shell.run(["sleep", "60"], timeout_s=0.2).timed_out
+            target = cluster.file("/root/secret", "node2")
+            shell.put_file(str(target), "content", mode=0o600)
+            assert target.read_text() == "content"
+            assert target.stat().st_mode & 0o777 == 0o600
+            with pytest.raises(errors.SshError, match="/none/x cannot be written"):
+                shell.put_file("/none/x", "", mode=0o600)
+
+        known_hosts.write(hosts, "cluster.vc.test", [keys.generate("ed25519").public])
+        with pytest.raises(errors.SshError, match="host key has changed"):
+            self.connect(cluster)
+
+    def test_who_is_not_there_or_does_not_let_us_in(self, machines):
+        cluster = machines(2)
+        with pytest.raises(errors.SshError, match="port 9\\): cannot be reached"):
+            self.connect(cluster, port=9)
+        stranger = str(cluster.file("/root/.ssh/id_ed25519"))
+        keys.save(keys.generate("ed25519"), stranger)
+        for tried in ((stranger,), ()):
+            with pytest.raises(errors.SshError, match="no key was accepted"):
+                self.connect(cluster, key_files=tried, check_host_key=False)
+        asked = []
+        with pytest.raises(errors.SshError):
+            self.connect(
+                cluster,
+                key_files=(stranger,),
+                check_host_key=False,
+                ask_password=asked.append,
+            )
+        assert "node2.vc.test" in asked[0]
+
+
+class TestIsolated:
+    """Nodes with namespaces of their own."""
+
+    pytestmark = needs_root
+
+    def can_connect(self, cluster, source, target):
+        address = cluster.node(target).address
+        code = f"import socket; socket.create_connection(({address!r}, 22), 0.5)"
+        return not cluster.run(sys.executable, "-c", code, node=source).failed
+
+    def test_nodes_are_machines_of_their_own(self, machines, command):
+        cluster = machines(2, "--isolated")
+        name = cluster.check("hostname", node="node2").strip()
+        assert name == cluster.node("node2").name
+        cluster.check("touch", "/var/lib/ganeti/mine", node="node2")
+        assert cluster.file("/var/lib/ganeti/mine", "node2").exists()
+        assert not os.path.exists("/var/lib/ganeti/mine")
+        listing = cluster.check("ls", "/proc", node="node2").split()
+        assert "1" in listing
+        assert str(os.getpid()) not in listing
+        assert command(cluster.directory, "down").returncode == 0
+        assert not os.path.exists(f"/sys/class/net/{cluster.layout.bridge}")
+        with open("/proc/mounts") as stream:
+            assert cluster.directory not in stream.read()
+
+    def test_a_partition_is_silent_and_heals(self, machines, command):
+        cluster = machines(3, "--isolated")
+        assert self.can_connect(cluster, "node1", "node2")
+        assert command(cluster.directory, "partition", "node1", "node2").returncode == 0
+        assert not self.can_connect(cluster, "node1", "node2")
+        assert not self.can_connect(cluster, "node2", "node1")
+        assert self.can_connect(cluster, "node1", "node3")
+        assert command(cluster.directory, "heal").returncode == 0
+        assert self.can_connect(cluster, "node1", "node2")
+
+    def test_power_off_ends_the_namespaces(self, machines, command):
+        cluster = machines(2, "--isolated")
+        command(cluster.directory, "power", "off", "node2")
+        assert not self.can_connect(cluster, "node1", "node2")
+        done = command(cluster.directory, "exec", "node2", "true")
+        assert "node node2: is down" in done.stderr
+        command(cluster.directory, "power", "on", "node2")
+        assert self.can_connect(cluster, "node1", "node2")
+
+
+def test_partitions_need_isolation(machines, command):
+    cluster = machines(2)
+    done = command(cluster.directory, "partition", "node1", "node2")
+    assert done.returncode == 1
+    assert "vcluster up --isolated" in done.stderr

@@ -1,0 +1,67 @@
+"""A whole master daemon in this process: real store, queue, engine and sockets."""
+
+import contextlib
+import os
+import threading
+
+from fakes import clusters
+from fakes.rpc import FakeRunner
+from ganeti import clock, errors, masterd, objects, pathutils, store
+from ganeti.luxi import Client
+
+
+def fill(opened, snapshot):
+    """Commit all records of a snapshot."""
+    opened.commit(
+        [
+            objects.Update(table, key, record)
+            for table in objects.TABLES
+            for key, record in snapshot.table(table).items()
+        ]
+    )
+
+
+class Master:
+    """A service with fake nodes; ``start`` again after ``stop`` is a restart."""
+
+    def __init__(self, root, snapshot=None, script=None):
+        self.paths = pathutils.Paths(root=str(root), hostname="node1.example.com")
+        for path in (self.paths.data_dir, self.paths.socket_dir):
+            os.makedirs(path, exist_ok=True)
+        self.script = dict(script or {})
+        self.deposed = threading.Event()
+        self._first = snapshot or clusters.snapshot(nodes=3, instances=2)
+        self.service = self.rpc = self.store = None
+
+    def start(self):
+        time = clock.SystemClock()
+        self.store = store.open_master(self.paths.store_db, replicate=None, clock=time)
+        if not self.store.snapshot().nodes:
+            fill(self.store, self._first)
+        self.rpc = FakeRunner(self.store.snapshot, self.script)
+        self.service = masterd.build(
+            masterd.Doors(
+                store=self.store,
+                rpc=self.rpc,
+                clock=time,
+                paths=self.paths,
+                lookup_host=self._no_host,
+                tcp_ping=lambda *_args: False,
+                rpc_at=lambda _targets: self.rpc,
+                on_deposed=self.deposed.set,
+            )
+        )
+        self.service.start()
+        return self
+
+    def stop(self):
+        self.service.stop()
+
+    @contextlib.contextmanager
+    def client(self, path=None):
+        with Client(path or self.paths.query_socket, retries=0, timeout_s=30) as found:
+            yield found
+
+    @staticmethod
+    def _no_host(name):
+        raise errors.ResolverError(name, 1, "no such host")

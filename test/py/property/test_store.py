@@ -1,0 +1,147 @@
+"""Copies converge, whatever happens to the calls; serials never lie."""
+
+import contextlib
+import shutil
+import tempfile
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fakes import cluster
+from fakes.candidates import Candidates, wait_for
+from fakes.store import open_memory
+from ganeti import config, errors, store
+from ganeti.clock import SystemClock
+from ganeti.store import Document, database
+
+EVENTS = st.one_of(
+    st.tuples(st.just("commit"), st.integers(0, 3)),
+    st.tuples(st.sampled_from(["down", "lose", "heal", "purge"]), st.integers(1, 2)),
+    st.tuples(st.just("restart"), st.just(0)),
+)
+
+
+class World:
+    """A master and two candidates in one folder."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.candidates = Candidates(folder, 2)
+        self.expected = {}
+        self.count = 0
+        self.open()
+        self.db.commit(cluster.big(3, 1))
+
+    def open(self):
+        self.db = store.open_master(
+            f"{self.folder}/store.db",
+            replicate=self.candidates.replicate,
+            clock=SystemClock(),
+        )
+
+    def run(self, event, number):
+        node = self.candidates.node(number)
+        if event == "commit":
+            self.count += 1
+            data = f"{self.count}".encode()
+            self.db.commit([Document("jobs", str(number), data)])
+            self.expected[str(number)] = data
+        elif event == "down":
+            self.candidates.down.add(node)
+        elif event == "lose":
+            self.candidates.losing.add(node)
+        elif event == "purge":
+            self.candidates[number].purge()
+        elif event == "restart":
+            self.db.close()
+            self.open()
+        else:
+            self.candidates.down.discard(node)
+            self.candidates.losing.discard(node)
+
+    def position(self, name):
+        with contextlib.suppress(errors.ConfigurationError):
+            found = database.Database(f"{self.folder}/{name}.db", create=False)
+            try:
+                jobs = dict(found.scan_some("jobs", None, ""))
+                return found.position(), jobs, dict(found.load()[0].nodes)
+            finally:
+                found.close()
+        return None
+
+    def is_converged(self):
+        wanted = self.position("store")
+        return all(self.position(f"copy{number}") == wanted for number in (1, 2))
+
+    def close(self):
+        self.db.close()
+        self.candidates.close()
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(EVENTS, max_size=12))
+def test_copies_converge_after_any_faults(events):
+    folder = tempfile.mkdtemp(prefix="store-test-")
+    world = World(folder)
+    try:
+        for event, number in events:
+            world.run(event, number)
+        world.candidates.down.clear()
+        world.candidates.losing.clear()
+        world.run("commit", 0)  # a purged copy is noticed by the next change
+        wait_for(world.is_converged, f"copies after {events}")
+        assert dict(world.db.scan("jobs")) == world.expected
+    finally:
+        world.close()
+        shutil.rmtree(folder)
+
+
+CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from(["instance", "node", "cluster", "state", "stale", "port"]),
+        st.booleans(),
+    ),
+    max_size=15,
+)
+
+
+@settings(deadline=None, max_examples=50)
+@given(CHANGES)
+def test_serials_count_changes(changes):
+    db = open_memory()
+    db.commit(cluster.updates(cluster.example_data()))
+    conf = config.Config(db, SystemClock())
+    serials = {"cluster": 4, "node": 1, "instance": 2, "top": 0}
+    for kind, flag in changes:
+        with contextlib.suppress(errors.ConfigurationError), conf.edit("x") as edit:
+            node = next(iter(edit.snapshot.nodes.values()))
+            guest = next(iter(edit.snapshot.instances.values()))
+            bump(edit, kind, flag, node, guest, serials)
+    now = conf.snapshot()
+    assert now.cluster.serial_no == serials["cluster"]
+    assert next(iter(now.nodes.values())).serial_no == serials["node"]
+    assert next(iter(now.instances.values())).serial_no == serials["instance"]
+    assert conf.header().serial_no == serials["top"]
+    db.close()
+
+
+def bump(edit, kind, flag, node, guest, serials):
+    """Do one change and note what it should add."""
+    if kind == "stale":
+        edit.update(guest.replace(serial_no=guest.serial_no + 3, os="x"))
+    serials["top"] += kind != "state" or guest.disks_active != flag
+    if kind == "instance":
+        serials["instance"] += 1
+        edit.update(guest.replace(tags=("x",) if flag else ()))
+    elif kind == "node":
+        serials["node"] += 1
+        serials["cluster"] += 1
+        edit.update(node.replace(powered=flag))
+    elif kind == "cluster":
+        serials["cluster"] += 1
+        edit.update_cluster(maintain_node_health=flag)
+    elif kind == "state":
+        serials["instance"] += guest.disks_active != flag
+        edit.set_instance_state(guest.uuid, disks_active=flag)
+    else:
+        edit.allocate_port()

@@ -1,0 +1,423 @@
+"""Verification: what is asked, what is judged, what the user reads."""
+
+import pytest
+
+from fakes import clusters
+from fakes.engine import Engine
+from fakes.rpc import failure
+from ganeti import objects
+from ganeti.constants import versions
+from ganeti.locking import Level
+
+MASTER = clusters.node_uuid(1)
+N2 = clusters.node_uuid(2)
+FILES = {
+    f"/###-VIRTUAL-PATH-###,/var/lib/ganeti/{name}": "aa"
+    for name in ("hmac.key", "cluster-domain-secret", "rapi.pem", "server.pem")
+} | {"/###-VIRTUAL-PATH-###,/etc/hosts": "bb"}
+OS = [["tiny", "/os/tiny", True, "", ["a"], [], [20], False]]
+
+
+def report(uuid, now, **changes):
+    """Return what a healthy node answers."""
+    return {
+        "version": [versions.PROTOCOL_VERSION, versions.RELEASE_VERSION],
+        "time": [int(now), 0],
+        "filelist": FILES,
+        "client-cert": [None, f"DIGEST-{uuid[-1]}"],
+        "nodelist": {},
+        "node-net-test": {},
+        "master-ip": True,
+        "hypervisor": {"kvm": None, "fake": None},
+        "hvparms": [],
+        "instancelist": ["inst1.example.com"] if uuid == MASTER else [],
+        "hvinfo": {"memory_free": 4096},
+        "nodesetup": [],
+        "oslist": OS,
+        "bridges": [],
+        "allowed-file-storage-paths": [],
+        "file-storage-path": None,
+        "shared-file-storage-path": None,
+        "ssh-setup": [],
+        **changes,
+    }
+
+
+def engine_with(changes=None, start=None, **script):
+    start = start or clusters.snapshot(
+        nodes=2,
+        instances=1,
+        candidate_certs={MASTER: "DIGEST-1", N2: "DIGEST-2"},
+        beparams={"default": {}},
+        ipolicy=POLICY,
+    )
+
+    def verify(uuid, args):
+        wrong = (changes or {}).get(uuid, {})
+        if not isinstance(wrong, dict):
+            return wrong
+        return report(uuid, engine.clock.now, **wrong)
+
+    engine = Engine(
+        start,
+        {
+            "node_verify": verify,
+            "hooks_runner": [],
+            "store_status": {"revision": 1, "term": 1, "digest": ""},
+            **script,
+        },
+    )
+    return engine
+
+
+POLICY = {
+    **clusters.EXAMPLE["cluster"]["ipolicy"],
+    "disk-templates": ["diskless"],
+    "minmax": [
+        {
+            "min": {
+                "memory-size": 1,
+                "disk-size": 1,
+                "disk-count": 0,
+                "cpu-count": 1,
+                "nic-count": 0,
+                "spindle-use": 0,
+            },
+            "max": clusters.EXAMPLE["cluster"]["ipolicy"]["minmax"][0]["max"],
+        }
+    ],
+}
+
+
+def run(engine, **options):
+    return engine.run(
+        {"OP_ID": "OP_CLUSTER_VERIFY_GROUP", "group_name": "default", **options}
+    )
+
+
+def findings(engine):
+    return [line for line in engine.callbacks.text().splitlines() if line[:4] == "  - "]
+
+
+def test_a_healthy_group_is_clean_and_the_steps_are_the_documented_ones():
+    engine = engine_with()
+    assert run(engine) is True
+    assert engine.callbacks.text().splitlines() == [
+        "* Verifying group 'default'",
+        "* Gathering data (2 nodes)",
+        "* Gathering information about nodes (2 nodes)",
+        "* Gathering disk information (2 nodes)",
+        "* Verifying configuration file consistency",
+        "* Verifying node status",
+        "* Verifying instance status",
+        "* Verifying orphan volumes",
+        "* Verifying N+1 Memory redundancy",
+        "* Assessing cluster hypervisor parameters",
+        "* Other Notes",
+        "  - NOTICE: 1 non-redundant instance(s) found.",
+        "* Hooks Results",
+    ]
+    assert engine.locks.modes() == {
+        Level.INSTANCE: (frozenset(["inst1.example.com"]), True),
+        Level.NODEGROUP: (frozenset([clusters.GROUP]), True),
+        Level.NODE: (frozenset([MASTER, N2]), True),
+    }
+    run(engine, skip_checks=["nplusone_mem", "hvparam_assessment"])
+    assert "N+1" not in engine.callbacks.text()
+    assert "Assessing" not in engine.callbacks.text()
+
+
+def test_all_documented_requests_are_sent_with_their_arguments():
+    engine = engine_with()
+    run(engine, verify_clutter=True)
+    (asked, name, hvparams) = engine.rpc.called("node_verify")[0][1]
+    assert name == "cluster1.example.com"
+    assert set(hvparams) == {"kvm", "fake"}
+    assert asked["nodelist"] == {"node1.example.com": 22, "node2.example.com": 22}
+    assert asked["node-net-test"][0] == ["node1.example.com", "192.0.2.1", "192.0.2.1"]
+    assert asked["ssh-clutter"] is True
+    assert "vglist" not in asked
+    assert asked["file-storage-path"] == "/srv/ganeti/file-storage"
+
+
+#: (answer of node 2, expected line)
+WRONG = [
+    (failure("gone"), "ERROR:ENODERPC:node:{n}:while contacting node: gone"),
+    (
+        {"version": [1, "x"]},
+        (
+            "ERROR:ENODEVERSION:node:{n}:incompatible protocol versions: master 3010000,"
+            " node 1"
+        ),
+    ),
+    (
+        {"version": [versions.PROTOCOL_VERSION, "2.0"]},
+        (
+            "WARNING:ENODEVERSION:node:{n}:software version mismatch: master 3.1.1, node"
+            " 2.0"
+        ),
+    ),
+    (
+        {"time": [1_700_000_400, 0]},
+        (
+            "ERROR:ENODETIME:node:{n}:node time diverges by at least 400.0s from master"
+            " node time"
+        ),
+    ),
+    (
+        {"nodelist": {"node1.example.com": "refused"}},
+        (
+            "ERROR:ENODESSH:node:{n}:ssh communication with node 'node1.example.com':"
+            " refused"
+        ),
+    ),
+    ({"ssh-setup": ["no key"]}, "ERROR:ENODESSH:node:{n}:no key"),
+    (
+        {"node-net-test": {"node1.example.com": "unreachable"}},
+        (
+            "ERROR:ENODENET:node:{n}:tcp communication with node 'node1.example.com':"
+            " unreachable"
+        ),
+    ),
+    (
+        {"master-ip": False},
+        "ERROR:ENODENET:node:{n}:the master address (IP: 192.0.2.100) is not reachable",
+    ),
+    ({"bridges": ["br9"]}, "ERROR:ENODENET:node:{n}:missing bridges: br9"),
+    (
+        {"hypervisor": {"kvm": "no /dev/kvm"}},
+        "ERROR:ENODEHV:node:{n}:hypervisor kvm verify failure: 'no /dev/kvm'",
+    ),
+    (
+        {"hvparms": [["cluster", "kvm", "no kernel"]]},
+        (
+            "ERROR:ENODEHV:node:{n}:hypervisor kvm parameter verify failure (source"
+            " cluster): no kernel"
+        ),
+    ),
+    ({"nodesetup": ["no /sys"]}, "ERROR:ENODESETUP:node:{n}:node setup error: no /sys"),
+    (
+        {"oslist": []},
+        (
+            "ERROR:ENODEOS:node:{n}:OS tiny is on node node1.example.com but missing on"
+            " node node2.example.com"
+        ),
+    ),
+    (
+        {"oslist": [["tiny", "/os/tiny", True, "", ["b"], [], [20], False]]},
+        (
+            "ERROR:ENODEOS:node:{n}:OS tiny: variants list differs from reference node"
+            " node1.example.com: ['b'] vs. ['a']"
+        ),
+    ),
+    (
+        {"oslist": [["tiny", "/os/tiny", False, "broken", [], [], [], False]]},
+        "ERROR:ENODEOS:node:{n}:invalid OS tiny (located at /os/tiny): broken",
+    ),
+    (
+        {"client-cert": ["ERROR", "expired"]},
+        (
+            "ERROR:ECLUSTERCLIENTCERT:cluster:None:client certificate of node"
+            " node2.example.com failed validation: expired"
+        ),
+    ),
+    (
+        {"client-cert": [None, "DIGEST-1"]},
+        (
+            "ERROR:ECLUSTERCLIENTCERT:cluster:None:nodes node1.example.com and"
+            " node2.example.com have the same client certificate"
+        ),
+    ),
+    (
+        {"file-storage-path": "not writable"},
+        (
+            "ERROR:ENODEFILESTORAGEPATHUNUSABLE:node:{n}:the configured file storage path"
+            " is unusable: not writable"
+        ),
+    ),
+    (
+        {"allowed-file-storage-paths": ["/etc"]},
+        "ERROR:ENODEFILESTORAGEPATHS:node:{n}:found forbidden file storage path /etc",
+    ),
+    (
+        {"instancelist": ["stray.example.com"]},
+        (
+            "ERROR:ENODEORPHANINSTANCE:node:{n}:instance stray.example.com should not"
+            " exist"
+        ),
+    ),
+    (
+        {"instancelist": ["inst1.example.com"]},
+        (
+            "ERROR:EINSTANCEWRONGNODE:instance:inst1.example.com:instance should not run"
+            " on node node2.example.com"
+        ),
+    ),
+    (
+        {"filelist": None},
+        "ERROR:ENODEFILECHECK:node:{n}:node did not return file checksum data",
+    ),
+    (
+        {"filelist": FILES | {"/###-VIRTUAL-PATH-###,/etc/hosts": "cc"}},
+        (
+            "ERROR:ECLUSTERFILECHECK:cluster:None:file /###-VIRTUAL-PATH-###,/etc/hosts"
+            " found with 2 different checksums (variant 1 on node2.example.com)"
+        ),
+    ),
+    (
+        {"filelist": {}},
+        (
+            "ERROR:ECLUSTERFILECHECK:cluster:None:file /###-VIRTUAL-PATH-###,/etc/hosts is"
+            " missing from node(s) node2.example.com"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "line"), WRONG)
+def test_each_thing_that_is_wrong_on_a_node_gives_its_finding(wrong, line):
+    engine = engine_with({N2: wrong})
+    result = run(engine, error_codes=True)
+    wanted = "  - " + line.format(n="node2.example.com")
+    assert wanted in findings(engine)
+    assert result is ("WARNING" in line)
+
+
+def test_lines_for_people_have_kind_and_name():
+    engine = engine_with({N2: {"bridges": ["br9"], "client-cert": ["ERROR", "x"]}})
+    assert run(engine) is False
+    assert "  - ERROR: node node2.example.com: missing bridges: br9" in findings(engine)
+    assert any(line.startswith("  - ERROR: cluster : ") for line in findings(engine))
+
+
+def test_an_instance_that_is_down_has_a_finding_and_codes_can_be_ignored():
+    engine = engine_with({MASTER: {"instancelist": []}})
+    assert run(engine, error_codes=True) is False
+    down = ":EINSTANCEDOWN:instance:inst1.example.com:"
+    assert any(line.startswith(f"  - ERROR{down}") for line in findings(engine))
+    assert run(engine, error_codes=True, ignore_errors=["EINSTANCEDOWN"]) is True
+    assert any(line.startswith(f"  - WARNING{down}") for line in findings(engine))
+
+
+def test_a_stale_configuration_copy_is_found():
+    engine = engine_with(store_status={"revision": 0, "term": 1, "digest": ""})
+    assert run(engine, error_codes=True) is False
+    assert (
+        "  - ERROR:ENODEFILECHECK:node:node2.example.com:configuration copy is at"
+        " revision 0, the master's at 1" in findings(engine)
+    )
+
+
+def test_disks_are_judged_by_the_status_that_nodes_give():
+    disk = objects.Disk(
+        uuid="d1",
+        dev_type="file",
+        logical_id=("loop", "/srv/x"),
+        size=1024,
+        serial_no=1,
+        nodes=(MASTER,),
+        iv_name="disk/0",
+    )
+    start = clusters.snapshot(
+        nodes=1,
+        extra=[disk, clusters.instance(1, disks=["d1"])],
+        candidate_certs={MASTER: "DIGEST-1"},
+        ipolicy={**POLICY, "disk-templates": ["file"]},
+    )
+    good = {"ldisk_status": 1, "is_degraded": False}
+    engine = engine_with(start=start, blockdev_getmirrorstatus_multi=[[True, good]])
+    assert run(engine) is True
+    for row, text in (
+        ([False, "io error"], "couldn't retrieve status for disk/0"),
+        ([True, None], "disk/0 on node1.example.com is missing"),
+        ([True, {**good, "ldisk_status": 4}], "is faulty"),
+    ):
+        engine.rpc.script["blockdev_getmirrorstatus_multi"] = [row]
+        assert run(engine) is False
+        assert text in engine.callbacks.text()
+
+
+def test_offline_nodes_are_skipped_and_instances_on_them_are_not_well():
+    start = clusters.snapshot(
+        nodes=1,
+        extra=[
+            clusters.node(2, offline=True, master_candidate=False),
+            clusters.instance(4, primary=2),
+        ],
+        candidate_certs={MASTER: "DIGEST-1"},
+        ipolicy=POLICY,
+    )
+    engine = engine_with({MASTER: {"instancelist": []}}, start=start)
+    assert run(engine, verbose=True) is False
+    text = engine.callbacks.text()
+    assert "* Skipping offline node node2.example.com" in text
+    assert "* Verifying node node1.example.com (master)" in text
+    assert "lives on offline node node2.example.com" in text
+    assert "  - NOTICE: 1 offline node(s) found." in text
+    assert [node for node, _ in engine.rpc.called("node_verify")] == [MASTER]
+
+
+def test_failing_hooks_count_as_errors():
+    engine = engine_with(
+        hooks_runner=lambda node, args: (
+            [["cluster-verify-post.d/check", 1, "bad\nworse"]]
+            if node == N2
+            else failure("silent")
+        )
+    )
+    assert run(engine, error_codes=True) is False
+    lines = engine.callbacks.text().splitlines()
+    at = lines.index(
+        "  - ERROR:ENODEHOOKS:node:node2.example.com:script"
+        " cluster-verify-post.d/check failed, output:"
+    )
+    assert lines[at + 1 : at + 3] == ["      bad", "      worse"]
+    assert any("communication failure in hooks" in line for line in lines)
+    env = engine.rpc.called("hooks_runner")[0][1][2]
+    assert env["GANETI_NODE_TAGS_node1.example.com"] == ""
+
+
+def test_simulated_errors_make_every_check_fail():
+    engine = engine_with()
+    assert run(engine, error_codes=True, debug_simulate_errors=True) is False
+    codes = {line.split(":")[1] for line in findings(engine) if ":E" in line}
+    assert {"ENODERPC", "ENODENET", "ENODESSH", "ENODETIME", "EINSTANCEDOWN"} <= codes
+
+
+def test_an_empty_group_is_skipped():
+    engine = engine_with(
+        start=clusters.snapshot(extra=[clusters.group("empty", "g-2")])
+    )
+    assert run(engine, group_name="empty") is True
+    assert "* Empty node group, skipping verification" in engine.callbacks.text()
+
+
+def test_the_whole_verification_is_one_job_for_the_configuration_and_one_per_group():
+    engine = engine_with(start=clusters.snapshot(extra=[clusters.group("b", "g-2")]))
+    result = engine.run({"OP_ID": "OP_CLUSTER_VERIFY", "error_codes": True})
+    assert [ok for ok, _ in result["jobs"]] == [True] * 3
+    ops = [job[0] for job in engine.callbacks.submitted]
+    assert [op.op_id() for op in ops] == [
+        "OP_CLUSTER_VERIFY_CONFIG",
+        "OP_CLUSTER_VERIFY_GROUP",
+        "OP_CLUSTER_VERIFY_GROUP",
+    ]
+    assert [op.depends for op in ops[1:]] == [[(-1, [])], [(-2, [])]]
+    assert all(op.error_codes for op in ops)
+    engine.run({"OP_ID": "OP_CLUSTER_VERIFY", "group_name": "b"})
+    ((op,),) = engine.callbacks.submitted
+    assert (op.group_name, op.depends) == ("b", None)
+
+
+def test_the_configuration_is_verified_step_by_step(tmp_path):
+    engine = Engine(root=str(tmp_path / "n1"))
+    assert engine.run({"OP_ID": "OP_CLUSTER_VERIFY_CONFIG"}) is False
+    text = engine.callbacks.text()
+    assert [line for line in text.splitlines() if line[0] == "*"] == [
+        "* Verifying cluster config",
+        "* Verifying cluster certificate files",
+        "* Verifying hypervisor parameters",
+        "* Verifying all nodes belong to an existing group",
+    ]
+    assert "server.pem" in text
+    assert all(shared for _, shared in engine.locks.modes().values())

@@ -1,0 +1,35 @@
+"""The method table is the documented one."""
+
+import json
+import pathlib
+
+import msgspec
+import pytest
+
+from ganeti.masterd import calls, service
+
+SPEC = json.loads(
+    (pathlib.Path(__file__).parents[3] / "data" / "spec" / "luxi.json").read_text()
+)
+ROWS = {row["method"]: row for row in SPEC["methods"]}
+
+
+def test_all_documented_methods_are_there():
+    assert service.METHOD_MODULES
+    assert set(calls.METHODS) == set(ROWS)
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_methods_take_as_many_arguments_as_documented(name):
+    fields = msgspec.structs.fields(calls.METHODS[name].arguments)
+    assert len(fields) == len(ROWS[name]["args"])
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert([None] * (len(fields) + 1), calls.METHODS[name].arguments)
+
+
+def test_cluster_info_has_the_documented_keys():
+    from fakes import clusters
+    from ganeti.query import clusterinfo
+
+    info = clusterinfo.cluster_info(clusters.snapshot())
+    assert set(info) == {row["key"] for row in SPEC["cluster_info"]}
