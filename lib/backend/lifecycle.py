@@ -38,6 +38,7 @@ def node_demote_from_mc(node: Node) -> None:
         )
     if master.is_master_running(node):
         raise errors.OpPrereqError("the master daemon runs here", "wrong_state")
+    node.replica.close()
     for path in (node.paths.data("config.data"), node.paths.store_db):
         if os.path.exists(path):
             files.backup_file(path, node.paths.backup_dir)

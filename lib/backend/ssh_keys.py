@@ -8,6 +8,7 @@ import concurrent.futures
 import json
 import logging
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from cryptography.hazmat.primitives import serialization
 
 from ganeti import errors
 from ganeti.backend.registry import Node, procedure
+from ganeti.constants import misc
 from ganeti.constants import ssh as words
 from ganeti.ssh import authorized, keys, pubkeys
 from ganeti.utils import files, netutils, x509
@@ -27,6 +29,8 @@ PARALLEL: Final = 8
 _TOOL_TIMEOUT_S: Final = 60.0
 #: The master's new pair stands beside the old one until all nodes know it.
 _NEW_SUFFIX: Final = ".ganeti-new"
+
+_UUID: Final = re.compile(misc.UUID_REGEX)
 
 Change = dict[str, Any]
 
@@ -54,6 +58,11 @@ class Distribution:
     def nodes(self, *more: str) -> list[str]:
         """Return the nodes that are not offline, and some that ssconf may lack."""
         return sorted({*self._ssconf.online_nodes(), *more})
+
+    def candidates(self, known: Mapping[str, object]) -> list[str]:
+        """Return which of some node uuids are master candidates."""
+        certificates = self._ssconf.master_candidates_certs()
+        return [uuid for uuid in known if uuid in certificates]
 
     def apply(self, name: str, change: Change) -> None:
         """Change one node, this one directly.
@@ -190,9 +199,11 @@ def node_ssh_key_add(
     own = {node_uuid: known[node_uuid]}
     changes: dict[str, Change] = {}
     for name in spread.nodes(node_name):
-        change: Change = {}
-        if to_authorized_keys:
-            change |= _authorized("add", own)
+        allowed = dict(own) if to_authorized_keys else {}
+        if name == node_name and get_public_keys:
+            # Others may have become candidates since it was told who they are.
+            allowed |= {uuid: known[uuid] for uuid in spread.candidates(known)}
+        change = _authorized("add", allowed) if allowed else {}
         if name == node_name and get_public_keys:
             change |= _public("override", known)
         elif name != node_name and name in potential_master_candidates:
@@ -203,7 +214,7 @@ def node_ssh_key_add(
 
 
 def _adopt_key(spread: Distribution, uuid: str, name: str) -> dict[str, list[str]]:
-    """Move a key that was recorded under a node's name; return all public keys."""
+    """Move a key that was recorded under a node's name; return the keys by uuid."""
     known = pubkeys.read(spread.public_path)
     if name in known:
         pubkeys.update(spread.public_path, "replace_or_add", {uuid: known[name]})
@@ -214,7 +225,8 @@ def _adopt_key(spread: Distribution, uuid: str, name: str) -> dict[str, list[str
             f"node {name}: the master has no public SSH key of it in"
             f" {spread.public_path}"
         )
-    return known
+    # Nodes that are joining right now still stand there by name.
+    return {key: lines for key, lines in known.items() if _UUID.fullmatch(key)}
 
 
 @procedure("node_ssh_key_remove")

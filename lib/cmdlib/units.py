@@ -16,7 +16,12 @@ from ganeti.cmdlib.cluster.rename import ClusterRename
 from ganeti.cmdlib.cluster.verify import ClusterVerify
 from ganeti.cmdlib.cluster.verify_config import ClusterVerifyConfig
 from ganeti.cmdlib.cluster.verify_group import ClusterVerifyGroup
+from ganeti.cmdlib.group.add import GroupAdd
+from ganeti.cmdlib.group.assign import GroupAssignNodes
 from ganeti.cmdlib.group.evacuate import GroupEvacuate
+from ganeti.cmdlib.group.remove import GroupRemove
+from ganeti.cmdlib.group.rename import GroupRename
+from ganeti.cmdlib.group.set_params import GroupSetParams
 from ganeti.cmdlib.instance.units import UNITS as INSTANCE_UNITS
 from ganeti.cmdlib.node.add import NodeAdd
 from ganeti.cmdlib.node.evacuate import NodeEvacuate
@@ -49,7 +54,12 @@ UNITS: Final[dict[str, type[LogicalUnit[Any]]]] = {
     "OP_CLUSTER_VERIFY_CONFIG": ClusterVerifyConfig,
     "OP_CLUSTER_VERIFY_GROUP": ClusterVerifyGroup,
     "OP_EXT_STORAGE_DIAGNOSE": ExtStorageDiagnose,
+    "OP_GROUP_ADD": GroupAdd,
+    "OP_GROUP_ASSIGN_NODES": GroupAssignNodes,
     "OP_GROUP_EVACUATE": GroupEvacuate,
+    "OP_GROUP_REMOVE": GroupRemove,
+    "OP_GROUP_RENAME": GroupRename,
+    "OP_GROUP_SET_PARAMS": GroupSetParams,
     "OP_NODE_ADD": NodeAdd,
     "OP_NODE_EVACUATE": NodeEvacuate,
     "OP_NODE_MIGRATE": NodeMigrate,

@@ -86,22 +86,27 @@ def _bind_param(
 
 # Live data
 def _storage_units(context: Context, node: Node) -> list[list[Any]]:
-    """Return the default storage unit of a node, and its spindles if it has any."""
+    """Return the default storage unit of a node, and its spindles if it has any.
+
+    The default is that of the first enabled template that has one.
+    """
     cluster = context.snapshot.cluster
-    exclusive = filled_ndparams(context)(node)["exclusive_storage"]
-    template = cluster.enabled_disk_templates[0]
-    kind = disks.MAP_DISK_TEMPLATE_STORAGE_TYPE[template]
-    if kind == "lvm-vg":
-        group = cluster.volume_group_name
-        if not group:
-            return []
-        return [["lvm-vg", group, [exclusive]], ["lvm-pv", group, [exclusive]]]
-    key = {
+    keys = {
+        "lvm-vg": cluster.volume_group_name,
         "file": cluster.file_storage_dir,
         "sharedfile": cluster.shared_file_storage_dir,
         "gluster": cluster.gluster_storage_dir,
-    }.get(kind)
-    return [] if not key else [[kind, key, []]]
+    }
+    for template in cluster.enabled_disk_templates:
+        kind = disks.MAP_DISK_TEMPLATE_STORAGE_TYPE[template]
+        key = keys.get(kind)
+        if not key:
+            continue
+        if kind != "lvm-vg":
+            return [[kind, key, []]]
+        exclusive = filled_ndparams(context)(node)["exclusive_storage"]
+        return [["lvm-vg", key, [exclusive]], ["lvm-pv", key, [exclusive]]]
+    return []
 
 
 def _fetch_info(context: Context, rows: Sequence[Node]) -> dict[str, Result]:

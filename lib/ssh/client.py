@@ -14,10 +14,11 @@ import secrets
 import shlex
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Self, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Self
 
 import paramiko
+import paramiko.auth_strategy as auth
 
 from ganeti import errors, pathutils
 from ganeti.process import RunResult
@@ -146,6 +147,25 @@ def _changed(host: str, key: paramiko.PKey) -> errors.SshError:
     )
 
 
+class _Attempts(auth.AuthStrategy):
+    """The keys that are there, one after another; then a password, if one is given."""
+
+    def __init__(self, identity: Identity, account: str) -> None:
+        super().__init__(ssh_config=paramiko.SSHConfig())
+        self._identity = identity
+        self._account = account
+
+    def get_sources(self) -> Iterator[auth.AuthSource]:
+        """Yield what to try, in order."""
+        user = self._identity.user
+        for path in _present(self._identity):
+            yield auth.InMemoryPrivateKey(user, paramiko.PKey.from_path(path))
+        ask = self._identity.ask_password
+        password = None if ask is None else ask(self._account)
+        if password is not None:
+            yield auth.Password(user, lambda: password)
+
+
 class Client:
     """An SSH connection to one host; a context manager."""
 
@@ -192,12 +212,20 @@ class Client:
             self._pin(identity)
         self._client.set_missing_host_key_policy(_HostKeyPolicy(self.host, identity))
         try:
-            self._log_in(sock, identity, None)
+            self._client.connect(
+                identity.alias or self.host,
+                username=identity.user,
+                sock=sock,
+                timeout=CONNECT_TIMEOUT_S,
+                banner_timeout=CONNECT_TIMEOUT_S,
+                auth_timeout=CONNECT_TIMEOUT_S,
+                auth_strategy=_Attempts(identity, f"{identity.user}@{where}"),
+            )
         except paramiko.AuthenticationException as err:
-            sock.close()
-            password = self._password(identity, where, err)
-            sock = socket.create_connection(address, CONNECT_TIMEOUT_S)
-            self._retry_with(sock, identity, password, where)
+            raise errors.SshError(
+                f"{identity.user}@{where}: no key was accepted, tried"
+                f" {', '.join(_present(identity)) or 'none'}"
+            ) from err
         except paramiko.BadHostKeyException as err:
             raise _changed(self.host, err.key) from err
         except (paramiko.SSHException, OSError, EOFError) as err:
@@ -206,48 +234,6 @@ class Client:
     def _pin(self, identity: Identity) -> None:
         if identity.check_host_key and os.path.exists(identity.known_hosts):
             self._client.load_host_keys(identity.known_hosts)
-
-    def _log_in(
-        self, sock: socket.socket, identity: Identity, password: str | None
-    ) -> None:
-        present = _present(identity)
-        if not present and password is None:
-            raise paramiko.AuthenticationException("there is no key to try")
-        self._client.connect(
-            identity.alias or self.host,
-            username=identity.user,
-            password=password,
-            key_filename=cast("Any", present),
-            sock=sock,
-            allow_agent=identity.ask_password is not None and password is None,
-            look_for_keys=False,
-            timeout=CONNECT_TIMEOUT_S,
-            banner_timeout=CONNECT_TIMEOUT_S,
-            auth_timeout=CONNECT_TIMEOUT_S,
-        )
-
-    @staticmethod
-    def _password(identity: Identity, where: str, err: Exception) -> str:
-        account = f"{identity.user}@{where}"
-        password = identity.ask_password(account) if identity.ask_password else None
-        if password is None:
-            tried = ", ".join(_present(identity))
-            raise errors.SshError(
-                f"{account}: no key was accepted, tried {tried or 'none'}"
-            ) from err
-        return password
-
-    def _retry_with(
-        self, sock: socket.socket, identity: Identity, password: str, where: str
-    ) -> None:
-        try:
-            self._log_in(sock, identity, password)
-        except paramiko.AuthenticationException as err:
-            raise errors.SshError(
-                f"{identity.user}@{where}: the password was not accepted"
-            ) from err
-        except (paramiko.SSHException, OSError, EOFError) as err:
-            raise errors.SshError(f"{where}: no SSH connection: {err}") from err
 
     def __enter__(self) -> Self:
         return self

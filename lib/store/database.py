@@ -109,6 +109,11 @@ class Database:
             if not create:
                 raise errors.ConfigurationError(f"{self.path}: nothing in it yet")
             self._create()
+            folder = os.open(os.path.dirname(self.path) or ".", os.O_RDONLY)
+            try:
+                os.fsync(folder)  # or a power cut could take the whole file
+            finally:
+                os.close(folder)
             return
         if marker != APPLICATION_ID:
             raise errors.ConfigurationError(f"{self.path}: not a store of Ganeti")
@@ -152,6 +157,11 @@ class Database:
                 "SELECT revision, length(payload) FROM changelog ORDER BY revision"
             )
         )
+
+    def checkpoint(self) -> None:
+        """Bring everything into the main file, as far as readers let us."""
+        with translated(self.path):
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
         """Close the file."""

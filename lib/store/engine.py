@@ -25,6 +25,11 @@ from ganeti.store.base import Change, ChangeSet, Done
 
 _log = logging.getLogger(__name__)
 
+#: Data of one group; what is over waits for the next, so that no call to a candidate
+#: is much larger. A single commit may be.
+GROUP_BYTES: Final = 2 * 1024 * 1024
+#: Rough size of a record.
+RECORD_BYTES: Final = 1024
 #: Change-sets kept in memory for followers; older ones come from the change log.
 RECENT: Final = 256
 
@@ -62,12 +67,16 @@ class Copies(Protocol):
 class _Request:
     """One commit on its way."""
 
-    __slots__ = ("_lock", "changes", "done", "error", "revision")
+    __slots__ = ("_lock", "changes", "done", "error", "size", "staged")
 
     def __init__(self, changes: Sequence[Change], done: Done | None) -> None:
         self.changes = changes
         self.done = done
-        self.revision = 0
+        self.size = sum(
+            RECORD_BYTES if isinstance(change, Update) else len(change[2] or b"")
+            for change in changes
+        )
+        self.staged = Snapshot()
         self.error: BaseException | None = None
         self._lock: threading.Lock | None = None
 
@@ -80,7 +89,7 @@ class _Request:
             self._lock.acquire()  # never released: a request is waited for once
         if self.error is not None:
             raise type(self.error)(*self.error.args) from self.error
-        return self.revision
+        return self.staged.revision
 
     def finish(self, error: BaseException | None) -> None:
         self.error = error
@@ -89,9 +98,9 @@ class _Request:
         if self.done is None:
             return
         try:
-            self.done(self.revision, error)
+            self.done(self.staged.revision, error)
         except Exception:  # noqa: BLE001 - the committer must survive
-            _log.exception("callback of commit %d failed", self.revision)
+            _log.exception("callback of commit %d failed", self.staged.revision)
 
 
 class _Batch:
@@ -241,8 +250,7 @@ class Engine:
     def _stage_locked(self, request: _Request, staged: Snapshot) -> None:
         if request.changes:
             self._revision += 1
-        request.revision = self._revision
-        self._staged = staged.at(self._revision, staged.term)
+        self._staged = request.staged = staged.at(self._revision, staged.term)
         self._queue.append(request)
         if self._is_idle:
             self._is_idle = False
@@ -250,8 +258,8 @@ class Engine:
 
     # The committer thread
     def _run(self) -> None:
-        while (taken := self._take()) is not None:
-            requests, staged = taken
+        while requests := self._take():
+            staged = requests[-1].staged
             try:
                 self._commit(requests, staged)
             except errors.TermError as err:
@@ -264,15 +272,21 @@ class Engine:
                 _log.exception("commit of revision %d failed", staged.revision)
                 self._fail(requests, errors.StorageError(f"store: {err!r}"))
 
-    def _take(self) -> tuple[list[_Request], Snapshot] | None:
+    def _take(self) -> list[_Request]:
+        """Return the next group, none when the store is closed."""
         with self._lock:
             while not self._queue:
                 if self._is_closing:
-                    return None
+                    return []
                 self._is_idle = True
                 self._work.wait()
-            requests, self._queue = self._queue, []
-            return requests, self._staged
+            queue = self._queue
+            count, size = 1, queue[0].size
+            while count < len(queue) and size + queue[count].size <= GROUP_BYTES:
+                size += queue[count].size
+                count += 1
+            self._queue = queue[count:]
+            return queue[:count]
 
     def _commit(self, requests: list[_Request], staged: Snapshot) -> None:
         changes = [change for request in requests for change in request.changes]

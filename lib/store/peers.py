@@ -11,14 +11,14 @@ import collections
 import enum
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from ganeti import clock as clock_door
 from ganeti import errors
 from ganeti.objects import Snapshot
 from ganeti.store import wire
-from ganeti.store.backend import Backend, Group
+from ganeti.store.backend import Backend, Group, Row
 
 _log = logging.getLogger(__name__)
 
@@ -69,6 +69,8 @@ class Peer:
         self.queue: collections.deque[Group] = collections.deque()
         self.wake = threading.Event()
         self.failures = 0
+        #: Archived jobs still to be copied; None when there are none.
+        self.archive: Iterator[tuple[str, bytes]] | None = None
 
 
 class Peers:
@@ -243,16 +245,16 @@ class Peers:
                     return
                 peer.queue.clear()
                 peer.wake.clear()
+            pause = None
             try:
                 if state is _State.STALE:
                     self._repair(peer)
-                    pause = None
                 elif groups:
                     self._push(peer, groups)
-                    pause = None
+                elif peer.archive is not None:
+                    self._copy_archive(peer)
                 else:
                     self._clock.wait(peer.wake, None)
-                    continue
             except errors.TermError as err:
                 with self._lock:
                     self._depose_locked(err)
@@ -264,6 +266,25 @@ class Peers:
                 pause = self._note_failure(peer, repr(err))
             if pause is not None:
                 self._clock.wait(peer.wake, pause)  # woken early only to stop
+
+    def _copy_archive(self, peer: Peer) -> None:
+        """Send some archived jobs: they are many, so a whole copy lacks them."""
+        rows: list[Row] = []
+        size = 0
+        for key, data in peer.archive or ():
+            rows.append(("archive", key, data))
+            size += len(data)
+            if size >= CATCH_UP_BYTES:
+                break
+        else:
+            peer.archive = None
+        if not rows:
+            return
+        try:
+            self._apply(peer, peer.acked, wire.encode_batch((), rows))
+        except errors.GenericError:
+            peer.archive = self._backend.scan("archive", "")  # from the beginning
+            raise
 
     def _note_failure(self, peer: Peer, why: str) -> float:
         with self._lock:
@@ -336,6 +357,7 @@ class Peers:
             answer = self._call(
                 peer, "store_install", (self._term, wire.encode_copy(copy))
             )
+            peer.archive = self._backend.scan("archive", "")
             return int(answer["revision"])
         while groups:
             count, size = 0, 0

@@ -93,8 +93,10 @@ class Replica:
                     os.unlink(self.path + suffix)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; it is complete then, without its companions."""
         with self._lock:
+            if self._db is not None and not self._db.is_gone():
+                self._db.checkpoint()
             self._close()
 
     def _open(self) -> Database:

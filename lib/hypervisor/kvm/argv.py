@@ -153,8 +153,8 @@ def _cdrom(number: int, path: str, kind: str, *, boot: bool) -> list[str]:
     name = f"cdrom{number}"
     drive = f"if=none,id={name},media=cdrom,format=raw,readonly=on"
     if devices.needs_scsi([kind]):
-        # The last targets, so that disks can count up from the first.
-        device = f"scsi-cd,bus={devices.SCSI_BUS},scsi-id={15 - number}"
+        target = devices.CDROM_SCSI_IDS[number]
+        device = f"scsi-cd,bus={devices.SCSI_BUS},scsi-id={target}"
     elif kind == "paravirtual":
         device = "virtio-blk-pci"
     else:

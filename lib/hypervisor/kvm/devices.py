@@ -16,8 +16,9 @@ from ganeti.objects.filled import DiskX, NicX
 
 PCI_BUS: Final = "pci.0"
 SCSI_BUS: Final = "scsi.0"
-#: Targets on one SCSI bus.
+#: Targets on one SCSI bus, and those of CD drives; all controllers have the latter.
 _SCSI_IDS: Final = 16
+CDROM_SCSI_IDS: Final = (6, 5)
 _PARAVIRTUAL: Final = "paravirtual"
 #: Disk types that are devices of the SCSI bus, with their driver.
 _SCSI_DRIVERS: Final = {
@@ -64,7 +65,7 @@ class Places:
 
     def __init__(self, taken: Iterable[HvInfo], reserved: int) -> None:
         self._slots = set(range(reserved))
-        self._targets: set[int] = set()
+        self._targets = set(CDROM_SCSI_IDS)
         self._ide = 0
         for info in taken:
             if "addr" in info:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 from ganeti import _buildconf, errors
-from ganeti.process import Runner, SystemRunner
-from ganeti.tools.vcluster import isolation, life, network, status
+from ganeti.process import SystemRunner
+from ganeti.tools.vcluster import agent, isolation, life, network, status
 from ganeti.tools.vcluster import layout as lay
 from ganeti.tools.vcluster.nodes import NodeControl
 
@@ -41,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+_FOUND: Final = "found-cluster"
 #: Commands of out-of-band helpers and what they are here.
 _OOB: Final = {
     "power-on": "on",
@@ -55,16 +56,20 @@ Add = Callable[[str, str, Work], argparse.ArgumentParser]
 
 def _add_life(add: Add) -> None:
     up = add("up", "make machines, a cluster, and start everything", _up)
+    inside = add(_FOUND, "internal: make the cluster", _found_inside)
     up.add_argument("-n", "--nodes", type=int, default=3, help="how many, default 3")
     up.add_argument("--isolated", action="store_true", help="namespaces; needs root")
     up.add_argument("--nodes-prefix", default="node", help="names: PREFIX1, PREFIX2 …")
     up.add_argument("--machines-only", action="store_true", help="make no cluster")
-    up.add_argument("--hypervisors", help="comma list, default kvm,fake or fake")
-    up.add_argument(
-        "--ssh-setup",
-        action=argparse.BooleanOptionalAction,
-        help="let the cluster manage SSH keys, default for up to 5 nodes",
-    )
+    for parser in (up, inside):
+        parser.add_argument(
+            "--hypervisors", help="comma list, default kvm,fake or fake"
+        )
+        parser.add_argument(
+            "--ssh-setup",
+            action=argparse.BooleanOptionalAction,
+            help="let the cluster manage SSH keys, default for up to 5 nodes",
+        )
     down = add("down", "end everything and remove the directories", _down)
     down.add_argument("--keep", action="store_true", help="keep the directories")
     add("status", "show nodes and what runs there", _status).add_argument(
@@ -100,6 +105,7 @@ def _add_nodes(add: Add) -> None:
     on_node("logs", "show the end of a node's log files", _logs).add_argument(
         "-n", "--lines", type=int, default=20
     )
+    add(agent.COMMAND, "internal: switch the power of isolated nodes", _agent)
     on_node(isolation.HOLD_COMMAND, "internal: be a node's first process", _hold)
 
 
@@ -134,9 +140,9 @@ def _up(args: argparse.Namespace) -> int:
         watch = life.Stopwatch(_say)
         process = SystemRunner()
         try:
-            life.make_machines(layout, process, watch)
+            control = life.make_machines(layout, process, watch)
             if not args.machines_only:
-                _found(args, layout, process, watch)
+                _found(args, layout, control, watch)
         except BaseException:
             life.down(layout, process)
             raise
@@ -147,15 +153,37 @@ def _up(args: argparse.Namespace) -> int:
 def _found(
     args: argparse.Namespace,
     layout: lay.Layout,
-    process: Runner,
+    control: NodeControl,
     watch: life.Stopwatch,
 ) -> None:
     # Only this command needs all of it, and it takes a while to load.
     from ganeti.tools.vcluster import founding
 
     given = args.hypervisors
-    hypervisors = given.split(",") if given else founding.default_hypervisors()
-    founding.found(layout, process, watch, hypervisors, ssh_setup=args.ssh_setup)
+    settings = founding.Settings(
+        hypervisors=tuple(given.split(",")) if given else founding.hypervisors(),
+        ssh_setup=founding.wants_ssh_setup(layout, args.ssh_setup),
+    )
+    if not layout.isolated:
+        founding.found(layout, SystemRunner(), watch, settings)
+        return
+    # The first node's daemons live in its namespaces: found the cluster in there.
+    words = ["--hypervisors", ",".join(settings.hypervisors)]
+    words += ["--ssh-setup" if settings.ssh_setup else "--no-ssh-setup"]
+    program = [os.path.join(layout.bindir, "vcluster"), "-C", layout.directory]
+    code = control.call(layout.master_node, [*program, _FOUND, *words], {})
+    if code != 0:
+        raise errors.OpExecError("the cluster could not be made")
+
+
+def _found_inside(args: argparse.Namespace) -> int:
+    """Make the cluster, in the first node's namespaces."""
+    from ganeti.tools.vcluster import founding
+
+    layout = lay.Layout.load(args.directory)
+    settings = founding.Settings(tuple(args.hypervisors.split(",")), args.ssh_setup)
+    founding.found(layout, SystemRunner(), life.Stopwatch(_say), settings)
+    return 0
 
 
 def _down(args: argparse.Namespace) -> int:
@@ -225,28 +253,49 @@ def _resume(args: argparse.Namespace) -> int:
 
 
 def _power(args: argparse.Namespace) -> int:
-    layout, control = _load(args)
-    node = layout.node(args.node)
-    if args.action == "status":
-        _say(json.dumps({"powered": control.is_powered(node)}))
-        return 0
-    if args.action in ("off", "cycle"):
-        control.power_off(node)
-    if args.action in ("on", "cycle"):
-        control.power_on(node)
-    return 0
+    return _print_power(args, args.action)
 
 
 def _oob(args: argparse.Namespace) -> int:
-    """Do what the master asks an out-of-band helper to do; prints its JSON."""
+    return _print_power(args, _OOB[args.action])
+
+
+def _print_power(args: argparse.Namespace, action: str) -> int:
+    """Switch power or tell about it; prints what an out-of-band helper has to."""
     layout, control = _load(args)
-    node = layout.node(args.node)
-    if args.action == "health":
+    layout.node(args.node)
+    if layout.isolated:
+        answer = agent.ask(layout, action, args.node)
+        sys.stderr.write(answer["stderr"])
+        sys.stdout.write(answer["stdout"])
+        return int(answer["code"])
+    sys.stdout.write(_act_on_power(layout, control, action, args.node))
+    return 0
+
+
+def _act_on_power(
+    layout: lay.Layout, control: NodeControl, action: str, name: str
+) -> str:
+    node = layout.node(name)
+    if action == "status":
+        return json.dumps({"powered": control.is_powered(node)}) + "\n"
+    if action == "health":
         state = "OK" if control.is_powered(node) else "CRITICAL"
-        _say(json.dumps([["Power", state]]))
-        return 0
-    args.action = _OOB[args.action]
-    return _power(args)
+        return json.dumps([["Power", state]]) + "\n"
+    if action in ("off", "cycle"):
+        control.power_off(node)
+    if action in ("on", "cycle"):
+        control.power_on(node)
+    return ""
+
+
+def _agent(args: argparse.Namespace) -> int:
+    layout, control = _load(args)
+
+    def act(action: str, node: str) -> str:
+        return _act_on_power(layout, control, action, node)
+
+    return agent.serve(layout, act)
 
 
 def _partition(args: argparse.Namespace) -> int:

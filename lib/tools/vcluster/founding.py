@@ -3,6 +3,7 @@
 The same code as ``gnt-cluster init`` and ``gnt-node add``, for many nodes at once.
 """
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from typing import Any, Final
@@ -20,27 +21,45 @@ _BEPARAMS: Final = {"maxmem": 128, "minmem": 128, "vcpus": 1}
 _SSH_SETUP_LIMIT: Final = 5
 
 
-def default_hypervisors() -> tuple[str, ...]:
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What the caller decides about the cluster.
+
+    Attributes:
+        hypervisors: to enable, the default first.
+        ssh_setup: whether the cluster manages SSH keys.
+    """
+
+    hypervisors: tuple[str, ...]
+    ssh_setup: bool
+
+
+def wants_ssh_setup(layout: lay.Layout, given: bool | None) -> bool:
+    """Return whether to manage SSH keys; each candidate's key goes to each node."""
+    return len(layout.nodes) <= _SSH_SETUP_LIMIT if given is None else given
+
+
+def hypervisors() -> tuple[str, ...]:
     """Return what this machine can run, the default first."""
     return ("kvm", "fake") if os.access(QEMU, os.X_OK) else ("fake",)
 
 
-def init_options(
-    layout: lay.Layout, hypervisors: Sequence[str], *, ssh_setup: bool
-) -> options.InitOptions:
+def init_options(layout: lay.Layout, settings: Settings) -> options.InitOptions:
     """Return the settings of the new cluster."""
     return options.InitOptions(
         cluster_name=lay.CLUSTER_HOST,
-        enabled_hypervisors=tuple(hypervisors),
+        enabled_hypervisors=settings.hypervisors,
         enabled_disk_templates=("diskless", "file", "sharedfile"),
-        hvparams={"kvm": kvm_parameters(layout)} if "kvm" in hypervisors else {},
+        hvparams={"kvm": kvm_parameters(layout)}
+        if "kvm" in settings.hypervisors
+        else {},
         beparams=_BEPARAMS,
         nicparams={"mode": "routed", "link": ""},
         ndparams={"ssh_port": layout.ssh_port, "oob_program": oob_program(layout)},
         ipolicy=_small_policy(),
         master_netdev="eth0" if layout.isolated else "lo",
         modify_etc_hosts=False,
-        modify_ssh_setup=ssh_setup,
+        modify_ssh_setup=settings.ssh_setup,
     )
 
 
@@ -107,42 +126,38 @@ def write_oob_program(layout: lay.Layout) -> None:
 
 
 def found(
-    layout: lay.Layout,
-    process: Runner,
-    watch: Stopwatch,
-    hypervisors: Sequence[str],
-    *,
-    ssh_setup: bool | None = None,
+    layout: lay.Layout, process: Runner, watch: Stopwatch, settings: Settings
 ) -> None:
     """Make the cluster on the first machine and add the others.
+
+    Runs where the first machine's daemons are: in its namespaces, if it has any.
 
     Args:
         layout: the machines, which are up.
         process: starts daemons on the first one.
         watch: told the steps.
-        hypervisors: to enable, the default first.
-        ssh_setup: whether the cluster manages SSH keys; by default small ones do, as
-            each candidate's key goes to each node.
+        settings: see `Settings`.
 
     Raises:
         GenericError: a step failed.
     """
-    if ssh_setup is None:
-        ssh_setup = len(layout.nodes) <= _SSH_SETUP_LIMIT
     write_oob_program(layout)
-    if "kvm" in hypervisors:
+    if "kvm" in settings.hypervisors:
         make_boot_files(layout, process)
     paths = layout.paths(layout.master_node)
-    settings = init_options(layout, hypervisors, ssh_setup=ssh_setup)
     initialise.init_cluster(
-        paths, process, SystemClock(), settings, feedback=lambda _text: None
+        paths,
+        process,
+        SystemClock(),
+        init_options(layout, settings),
+        feedback=lambda _text: None,
     )
     watch.step(f"cluster {lay.CLUSTER_HOST} on {layout.master}")
     others = layout.nodes[1:]
     if others:
         _join(layout, others)
         watch.step(f"{len(others)} node daemons")
-        _add(layout, others, node_setup=ssh_setup)
+        _add(layout, others, node_setup=settings.ssh_setup)
         watch.step(f"{len(others)} nodes added")
 
 

@@ -12,8 +12,8 @@ from typing import Final, TypeVar
 from ganeti import errors
 from ganeti.process import Runner
 from ganeti.ssh import keys
+from ganeti.tools.vcluster import agent, network, trees
 from ganeti.tools.vcluster import layout as lay
-from ganeti.tools.vcluster import network, trees
 from ganeti.tools.vcluster.nodes import NodeControl
 from ganeti.utils import files
 
@@ -144,6 +144,7 @@ def make_machines(layout: lay.Layout, process: Runner, watch: Stopwatch) -> Node
     control = NodeControl(layout, process)
     if layout.isolated:
         network.up(layout)
+        agent.start(layout)
     _let_master_in(layout)
     in_parallel(control.boot, layout.nodes)
     watch.step(f"{len(layout.nodes)} machines with SSH servers")
@@ -170,6 +171,7 @@ def down(layout: lay.Layout, process: Runner, *, keep: bool = False) -> int:
     control = NodeControl(layout, process)
     counts = in_parallel(control.kill, layout.nodes)
     if layout.isolated:
+        agent.stop(layout)
         network.down(layout)
     release_network(layout)
     if not keep:

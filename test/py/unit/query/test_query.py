@@ -254,6 +254,28 @@ def test_live_data_of_nodes_and_its_absence(snapshot):
     assert sorted(asked) == [clusters.node_uuid(n) for n in (1, 2, 3)]
 
 
+@pytest.mark.parametrize(
+    ("changes", "units"),
+    [
+        ({"enabled_disk_templates": ["diskless"]}, []),
+        (
+            {"enabled_disk_templates": ["diskless", "file"], "file_storage_dir": "/f"},
+            [["file", "/f", []]],
+        ),
+        (
+            {"enabled_disk_templates": ["drbd", "file"], "volume_group_name": "vg"},
+            [["lvm-vg", "vg", [False]], ["lvm-pv", "vg", [False]]],
+        ),
+    ],
+)
+def test_space_of_the_first_template_that_has_some(changes, units):
+    source = sources(clusters.snapshot(nodes=1, **changes), {"node_info": NODE_INFO})
+    ask(source, "node", ["dfree"])
+    [(_node, args)] = source.rpc.called("node_info")
+    assert args[0] == units
+    assert args[1][0][0] == "kvm"
+
+
 def test_nobody_is_asked_without_need(snapshot):
     source = sources(snapshot)
     ask(source, "instance", ["name", "pnode", "be/maxmem"], ["?", "admin_up"])

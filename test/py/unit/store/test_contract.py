@@ -189,3 +189,17 @@ def test_writers_in_many_threads_lose_nothing(db):
     assert len(list(db.scan("jobs"))) == 80
     assert db.snapshot().cluster.serial_no == 4 + 80
     assert db.snapshot().revision == 161
+
+
+def test_a_flood_is_cut_into_groups(db, monkeypatch):
+    monkeypatch.setattr("ganeti.store.engine.GROUP_BYTES", 1000)
+    for number in range(30):
+        db.commit_soon([document(str(number), b"x" * 300)])
+    assert db.commit([document("big", b"x" * 5000)]) == 31
+    news = db.follow(0)
+    seen = [next(news)]
+    while seen[-1].revision < 31:
+        seen.append(next(news))
+    assert sum(len(item.changes) for item in seen) == 31
+    assert all(len(item.changes) <= 3 for item in seen)
+    assert len(seen[-1].changes) == 1

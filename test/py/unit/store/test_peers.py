@@ -187,6 +187,32 @@ def test_new_candidates_join_and_old_ones_leave(db, world, tmp_path):
     wait_for(lambda: is_same(db, world, tmp_path, 2), "the new candidate")
 
 
+def test_a_new_candidate_gets_the_archive_bit_by_bit(db, world, monkeypatch):
+    monkeypatch.setattr(peers, "CATCH_UP_BYTES", 1000)
+    world[2].purge()
+    db.commit([Document("archive", f"{n:03}", b"x" * 90) for n in range(100)])
+    wait_for(lambda: db._copies.status()[world.node(2)][0], "the copy")
+    node = db.snapshot().nodes[world.node(2)]
+    db.commit([Update("nodes", node.uuid, node.replace(offline=True))])
+    world[2].purge()
+    # Without the change log only a whole copy helps.
+    db._backend._writer._db.execute("DELETE FROM changelog")
+    db.commit([Update("nodes", node.uuid, node)])
+
+    def archived():
+        try:
+            copy = database.Database(world[2].path, create=False)
+        except errors.ConfigurationError:
+            return []
+        try:
+            return copy.scan_some("archive", None, "")
+        finally:
+            copy.close()
+
+    wait_for(lambda: archived() == list(db.scan("archive")), "the archive")
+    assert (world.node(2), "store_install") in world.calls
+
+
 def test_a_newer_master_deposes_the_old_one(db, world, opener, tmp_path):
     wait_for(lambda: is_same(db, world, tmp_path, 1), "the copy")
     db_term = db.term

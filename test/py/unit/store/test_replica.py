@@ -87,6 +87,17 @@ def test_a_damaged_copy_is_replaced(copy, tmp_path):
     follower.close()
 
 
+def test_a_closed_file_is_complete_even_while_it_is_followed(copy, groups, tmp_path):
+    copy.apply(1, 0, store.wire.encode_batch(groups))
+    follower = store.Follower(copy.path)
+    copy.close()
+    (tmp_path / "backup.db").write_bytes((tmp_path / "store.db").read_bytes())
+    backup = store.Follower(str(tmp_path / "backup.db"))
+    assert backup.snapshot().revision == 3
+    backup.close()
+    follower.close()
+
+
 def test_purging_removes_all_files(copy, groups, tmp_path):
     copy.apply(1, 0, store.wire.encode_batch(groups))
     copy.purge()

@@ -1,0 +1,26 @@
+"""What a node group may be called."""
+
+import re
+from typing import Final
+
+from ganeti import errors, objects
+from ganeti.constants import ecodes, misc
+
+_UUID: Final = re.compile(misc.UUID_REGEX)
+
+
+def check_new_name(snapshot: objects.Snapshot, name: str) -> None:
+    """Check a name for a group.
+
+    Raises:
+        OpPrereqError: it is taken, or could be taken for a uuid.
+    """
+    if _UUID.match(name):
+        raise errors.OpPrereqError(
+            f"node group {name}: a name must not look like a uuid", ecodes.ECODE_INVAL
+        )
+    if (other := snapshot.uuid_of("nodegroups", name)) is not None:
+        raise errors.OpPrereqError(
+            f"node group {name}: exists already, with uuid {other}",
+            ecodes.ECODE_EXISTS,
+        )

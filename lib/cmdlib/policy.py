@@ -1,0 +1,178 @@
+"""Changes of instance policies and disk parameters, at cluster and group level."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ganeti import errors, objects
+from ganeti.cmdlib import typed
+from ganeti.cmdlib.instance import checks
+from ganeti.constants import disks as disk_words
+from ganeti.constants import ecodes, ipolicy, params
+from ganeti.objects import params as filled
+
+_RATIOS: Final = (ipolicy.IPOLICY_SPINDLE_RATIO, ipolicy.IPOLICY_VCPU_RATIO)
+
+
+def _refuse(text: str) -> errors.OpPrereqError:
+    return errors.OpPrereqError(f"instance policy: {text}", ecodes.ECODE_INVAL)
+
+
+def new_policy(
+    old: Mapping[str, Any], given: Mapping[str, Any] | None, *, for_group: bool
+) -> dict[str, Any]:
+    """Return a policy with changes, checked.
+
+    Args:
+        old: as it is; only overrides for a group.
+        given: key -> new value; in a group `typed.DEFAULT` removes an override.
+        for_group: a group has no standard values.
+
+    Raises:
+        OpPrereqError: unknown key, wrong type, or bounds that contradict.
+    """
+    out = dict(old)
+    for key, value in (given or {}).items():
+        if key not in ipolicy.IPOLICY_ALL_KEYS:
+            known = ", ".join(ipolicy.IPOLICY_ALL_KEYS)
+            raise _refuse(f"{key}: unknown; there are {known}")
+        if for_group and key == ipolicy.ISPECS_STD:
+            raise _refuse("std: can be set for the cluster only")
+        if value == typed.DEFAULT:
+            if not for_group:
+                raise _refuse(f"{key}: the cluster has no level above it")
+            out.pop(key, None)
+        else:
+            out[key] = _value(key, value)
+    check_policy(out)
+    return out
+
+
+def _value(key: str, value: Any) -> Any:
+    if key in _RATIOS:
+        return typed.coerce(value, "float", f"instance policy: {key}")
+    if key == ipolicy.IPOLICY_DTS:
+        if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+            raise _refuse(f"{key}: wanted at least one template, found {value!r}")
+        if unknown := sorted(set(value) - set(disk_words.DISK_TEMPLATES)):
+            raise _refuse(f"{key}: unknown templates {', '.join(unknown)}")
+        return list(value)
+    if key == ipolicy.ISPECS_STD:
+        return _specs(value, "std")
+    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+        raise _refuse(f"{key}: wanted at least one pair of bounds, found {value!r}")
+    return [_bounds(item) for item in value]
+
+
+def _bounds(item: Any) -> dict[str, Any]:
+    wanted = sorted(ipolicy.ISPECS_MINMAX_KEYS)
+    if not isinstance(item, Mapping) or sorted(item) != wanted:
+        raise _refuse(f"minmax: wanted {' and '.join(wanted)}, found {item!r}")
+    return {key: _specs(item[key], key) for key in wanted}
+
+
+def _specs(value: Any, what: str) -> dict[str, int]:
+    names = ipolicy.ISPECS_PARAMETERS
+    if not isinstance(value, Mapping) or sorted(value) != sorted(names):
+        found = sorted(value) if isinstance(value, Mapping) else value
+        raise _refuse(f"{what}: wanted {', '.join(names)}, found {found}")
+    return {
+        name: typed.coerce(value[name], _kind(name), f"instance policy: {what}/{name}")
+        for name in names
+    }
+
+
+def _kind(name: str) -> str:
+    return "size" if name.endswith("-size") else "int"
+
+
+def check_policy(policy: Mapping[str, Any]) -> None:
+    """Check that bounds do not contradict each other or the standard values.
+
+    Raises:
+        OpPrereqError: names the value.
+    """
+    for number, bounds in enumerate(policy.get(ipolicy.ISPECS_MINMAX, ())):
+        for name in ipolicy.ISPECS_PARAMETERS:
+            low, high = bounds["min"][name], bounds["max"][name]
+            if low > high:
+                raise _refuse(
+                    f"{name}: minimum {low} is above maximum {high} (bounds {number})"
+                )
+    std = policy.get(ipolicy.ISPECS_STD)
+    if std is None:
+        return
+    for name in ipolicy.ISPECS_PARAMETERS:
+        if not any(
+            bounds["min"][name] <= std[name] <= bounds["max"][name]
+            for bounds in policy.get(ipolicy.ISPECS_MINMAX, ())
+        ):
+            raise _refuse(f"std/{name}: {std[name]} lies within none of the bounds")
+
+
+# Disk parameters
+def new_disk_parameters(
+    old: Mapping[str, Mapping[str, Any]],
+    given: Mapping[Any, Mapping[str, Any]] | None,
+    *,
+    for_group: bool,
+) -> dict[str, Any]:
+    """Return disk parameters with changes: template -> values.
+
+    Raises:
+        OpPrereqError: unknown template or name, or wrong value.
+    """
+    out = {template: dict(values) for template, values in old.items()}
+    for template, values in (given or {}).items():
+        what = f"disk parameter {template}"
+        changes = typed.typed(
+            values, params.DISK[template], what, allow_default=for_group
+        )
+        for name, allowed in _ALLOWED.items():
+            if changes.get(name, typed.DEFAULT) not in (*allowed, typed.DEFAULT):
+                raise errors.OpPrereqError(
+                    f"{what} {name}: wanted one of {', '.join(allowed)}, found"
+                    f" {changes[name]!r}",
+                    ecodes.ECODE_INVAL,
+                )
+        out[template] = typed.merge(out.get(template, {}), changes)
+    return out
+
+
+_ALLOWED: Final = {
+    "access": disk_words.DISK_VALID_ACCESS_MODES,
+    "disk-barriers": tuple(
+        "".join(letters) for letters in disk_words.DRBD_VALID_BARRIER_OPT
+    ),
+    "protocol": ("A", "B", "C"),
+}
+
+
+# Who does not fit
+def new_violations(
+    before: objects.Snapshot, after: objects.Snapshot, instances: Sequence[str]
+) -> list[str]:
+    """Return the names of instances that fitted their group's policy and no longer do.
+
+    Args:
+        before: with the old policy.
+        after: with the new policy.
+        instances: uuids.
+    """
+    return sorted(
+        before.instances[uuid].name
+        for uuid in instances
+        if _fits(before, uuid) and not _fits(after, uuid)
+    )
+
+
+def _fits(snapshot: objects.Snapshot, uuid: str) -> bool:
+    instance = snapshot.instances[uuid]
+    node = snapshot.nodes[instance.primary_node]
+    return not checks.policy_problems(
+        snapshot,
+        node.group,
+        backend=filled.fill_beparams(snapshot, instance),
+        nic_count=len(instance.nics),
+        disk_sizes=[disk.size for disk in snapshot.instance_disks(instance)],
+        template=snapshot.disk_template(instance),
+    )

@@ -1,0 +1,362 @@
+"""What both hypervisors promise, and what only real guests can show."""
+
+import os
+import shutil
+import signal
+import subprocess
+
+import msgspec
+import pytest
+
+from fakes import guests, nodes
+from ganeti import errors
+from ganeti.objects.filled import InstanceX
+
+pytestmark = [
+    pytest.mark.daemon,
+    pytest.mark.skipif(
+        not shutil.which("qemu-system-x86_64"), reason="needs an emulator"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def boot(tmp_path_factory):
+    directory = str(tmp_path_factory.mktemp("boot"))
+    guests.make_boot(directory)
+    return directory
+
+
+@pytest.fixture
+def directory():
+    with guests.short_directory() as path:
+        yield path
+
+
+@pytest.fixture
+def node(directory):
+    return nodes.make_node(directory, "n1")
+
+
+@pytest.fixture
+def other(directory):
+    return nodes.make_node(directory, "n2")
+
+
+@pytest.fixture(params=["fake", "kvm"])
+def record(request):
+    if request.param == "fake":
+        return nodes.instance()
+    return guests.kvm_instance("web1", guests.kvm_params())
+
+
+def start(node, record, *, paused=False):
+    nodes.call(node, "instance_start", record, paused, [])
+
+
+def names(node, record):
+    return nodes.call(node, "instance_list", [record["hypervisor"]], {})
+
+
+def info(node, record):
+    args = (record["name"], record["hypervisor"], record["hvparams"])
+    return nodes.call(node, "instance_info", *args)
+
+
+def driver(node, record):
+    return node.hypervisor(record["hypervisor"])
+
+
+# The contract
+
+
+def test_a_started_guest_is_seen_and_a_stopped_one_is_not(node, record):
+    start(node, record)
+    assert names(node, record) == ["web1"]
+    seen = info(node, record)
+    assert (seen["vcpus"], seen["state"]) == (1, 0)
+    assert seen["memory"] == 128
+    assert nodes.call(
+        node, "all_instances_info", [record["hypervisor"]], {}
+    ).keys() == {"web1"}
+    nodes.call(node, "instance_shutdown", record, 0, [])
+    assert names(node, record) == []
+    assert info(node, record) == {}
+
+
+def test_starting_a_running_guest_is_an_error_of_the_driver(node, record):
+    start(node, record)
+    instance = msgspec.convert(record, InstanceX)
+    with pytest.raises(errors.HypervisorError, match="already running"):
+        driver(node, record).start(instance, [], paused=False)
+    with pytest.raises(errors.HypervisorError, match="already running"):
+        driver(node, record).accept(instance, "", "127.0.0.1", [])
+
+
+def test_a_guest_that_does_not_run_refuses_everything(node, record):
+    instance = msgspec.convert(record, InstanceX)
+    hypervisor = driver(node, record)
+    for attempt in (
+        lambda: hypervisor.stop("web1", hvparams=record["hvparams"], force=True),
+        lambda: hypervisor.reboot(instance),
+        lambda: hypervisor.balloon(instance, 64),
+        lambda: hypervisor.migratable(instance),
+        lambda: hypervisor.migration_info(instance),
+        lambda: hypervisor.migrate(instance, "127.0.0.1", cluster_name="", live=True),
+        lambda: hypervisor.hotplug_check(instance),
+    ):
+        with pytest.raises(errors.HypervisorError, match="web1"):
+            attempt()
+    hypervisor.cleanup("web1")
+
+
+def test_reboot_keeps_the_guest(node, record):
+    start(node, record)
+    nodes.call(node, "instance_reboot", record, "soft", 0, [])
+    nodes.call(node, "instance_reboot", record, "hard", 0, [])
+    assert names(node, record) == ["web1"]
+
+
+def test_node_figures(node, record):
+    found = driver(node, record).node_info({})
+    assert 0 < found["memory_free"] < found["memory_total"]
+    assert found["cpu_total"] >= 1
+    assert driver(node, record).verify({}) is None
+
+
+def test_a_guest_moves_and_is_only_at_its_target(node, other, record):
+    record["hvparams"]["migration_port"] = 18102
+    start(node, record)
+    migrate(node, other, record)
+    assert (names(node, record), names(other, record)) == ([], ["web1"])
+    assert info(other, record)["state"] == 0
+
+
+def test_an_aborted_migration_changes_nothing(node, other, record):
+    record["hvparams"]["migration_port"] = 18103
+    start(node, record)
+    text = nodes.call(node, "migration_info", record)
+    nodes.call(other, "accept_instance", record, text, "127.0.0.1")
+    nodes.call(node, "instance_finalize_migration_src", record, False, True)
+    nodes.call(other, "instance_finalize_migration_dst", record, text, False)
+    assert (names(node, record), names(other, record)) == (["web1"], [])
+    assert info(node, record)["state"] == 0
+
+
+def migrate(node, other, record, *, live=True):
+    nodes.call(node, "instance_migratable", record)
+    text = nodes.call(node, "migration_info", record)
+    nodes.call(other, "accept_instance", record, text, "127.0.0.1")
+    nodes.call(node, "instance_migrate", "cluster", record, "127.0.0.1", live)
+
+    def ended():
+        status = nodes.call(node, "instance_get_migration_status", record)
+        return status if status["status"] != "active" else None
+
+    status = guests.wait_until(ended, "migration")
+    assert status["status"] == "completed"
+    nodes.call(node, "instance_finalize_migration_src", record, True, live)
+    nodes.call(other, "instance_finalize_migration_dst", record, text, True)
+    return status
+
+
+# Real guests
+
+
+@pytest.fixture
+def tiny(boot):
+    return guests.kvm_instance("web1", guests.kvm_params(boot))
+
+
+def test_the_counter_goes_on_at_the_other_node(node, other, tiny):
+    tiny["hvparams"] |= {"migration_port": 18104, "migration_bandwidth": 1000}
+    start(node, tiny)
+    with guests.Console(node, "web1") as console:
+        console.wait_for("tiny login: ")
+        before = console.wait_for_counter(above=1)
+    status = migrate(node, other, tiny)
+    assert status["transferred_ram"] > 0
+    with guests.Console(other, "web1") as console:
+        after = console.wait_for_counter(above=before)
+        assert console.wait_for_counter(above=after) > after
+    kvm = f"{node.paths.run_dir}/kvm-hypervisor"
+    assert os.listdir(f"{kvm}/ctrl") == os.listdir(f"{kvm}/conf") == []
+
+
+def test_a_non_live_migration_goes_on_too(node, other, tiny):
+    tiny["hvparams"] |= {"migration_port": 18105, "migration_bandwidth": 1000}
+    start(node, tiny)
+    with guests.Console(node, "web1") as console:
+        before = console.wait_for_counter()
+    migrate(node, other, tiny, live=False)
+    with guests.Console(other, "web1") as console:
+        assert console.wait_for_counter(above=before) > before
+
+
+def test_the_power_button_shuts_the_guest_down(node, tiny):
+    start(node, tiny)
+    with guests.Console(node, "web1") as console:
+        console.wait_for("tiny login: ")
+        nodes.call(node, "instance_shutdown", tiny, 30, [])
+        console.wait_for("tiny powers down")
+    assert names(node, tiny) == []
+
+
+def test_a_killed_emulator_is_noticed_and_its_leftovers_go(node, tiny):
+    start(node, tiny)
+    pid_file = f"{node.paths.run_dir}/kvm-hypervisor/pid/web1"
+    with open(pid_file) as src:
+        os.kill(int(src.read()), signal.SIGKILL)
+    guests.wait_until(lambda: info(node, tiny) == {}, "end of the emulator", 5)
+    assert names(node, tiny) == []
+    nodes.call(node, "instance_shutdown", tiny, 10, [])
+    assert not os.path.exists(pid_file)
+    start(node, tiny)
+    assert names(node, tiny) == ["web1"]
+
+
+def test_a_guest_that_ends_itself_is_told_from_a_stopped_one(node, tiny):
+    tiny["hvparams"]["user_shutdown"] = True
+    start(node, tiny)
+    with guests.Console(node, "web1") as console:
+        console.wait_for("tiny login: ")
+        console.send("root\r")
+        console.wait_for("# ")
+        console.send("poweroff -f\r")
+        guests.wait_until(lambda: info(node, tiny)["state"] == 1, "own shutdown")
+    assert names(node, tiny) == ["web1"]
+    start(node, tiny)
+    assert info(node, tiny)["state"] == 0
+    with guests.Console(node, "web1") as console:
+        console.wait_for("tiny login: ")
+        nodes.call(node, "instance_shutdown", tiny, 30, [])
+    assert info(node, tiny) == {}
+
+
+def test_a_paused_guest_waits(node, tiny):
+    start(node, tiny, paused=True)
+    driver(node, tiny)
+    first = info(node, tiny)["time"]
+    with guests.Console(node, "web1") as console, pytest.raises(AssertionError):
+        console.wait_for(".", 1)
+    assert info(node, tiny)["time"] - first < 0.3
+
+
+def test_installed_disk_boots_by_itself_and_takes_a_new_name(node):
+    os.makedirs(node.paths.os_search_path[0])
+    os.symlink(guests.TINY, f"{node.paths.os_search_path[0]}/tiny")
+    [row] = nodes.call(node, "os_diagnose")
+    assert row[2:] == [
+        *(True, "", ["default", "quiet"]),
+        [
+            ["motd", "text shown at login"],
+            ["interval", "seconds between steps of the counter, 1 to 3600"],
+        ],
+        *([20], True),
+    ]
+    disk = nodes.disk(size=40)
+    record = guests.kvm_instance(
+        "web1", guests.kvm_params(), osparams={"motd": "be kind"}
+    )
+    record |= {"disks_info": [disk], "disks": [disk["uuid"]]}
+    nodes.make_disks(node, record)
+    nodes.call(node, "instance_os_add", record, False, 0)
+    nodes.call(node, "instance_run_rename", {**record, "name": "web2"}, "web1", 0)
+    start(node, record)
+    with guests.Console(node, "web1") as console:
+        console.wait_for("web2 login: ")
+        console.send("root\r")
+        console.wait_for("be kind\r\n(?s:.*)# ")
+        console.send("cat /disk/boots\r")
+        console.wait_for(r"\r\n1\r\n")
+        nodes.call(node, "instance_shutdown", record, 30, [])
+    start(node, record)
+    with guests.Console(node, "web1") as console:
+        console.wait_for("web2 login: ")
+        console.send("root\r")
+        console.wait_for("# ")
+        console.send("cat /disk/boots\r")
+        console.wait_for(r"\r\n2\r\n")
+
+
+def test_disks_are_plugged_resized_and_unplugged_live(node, tiny):
+    start(node, tiny)
+    disk = nodes.disk(3, size=8)
+    record = {**tiny, "disks_info": [disk]}
+    nodes.make_disks(node, record)
+    _, link, uri = nodes.call(node, "blockdev_assemble", disk, tiny, True, 0)
+    with guests.Console(node, "web1") as console:
+        console.wait_for("tiny login: ")
+        console.send("root\r")
+        console.wait_for("# ")
+        nodes.call(node, "hotplug_supported", tiny)
+        plug = ("disk", disk, [link, uri], 0)
+        nodes.call(node, "hotplug_device", tiny, "hotadd", *plug)
+        with pytest.raises(errors.HotplugError, match="plugged already"):
+            nodes.call(node, "hotplug_device", tiny, "hotadd", *plug)
+        sizes = "cat /sys/block/vda/size; echo seen\r"
+        console.send(f"until [ -e /sys/block/vda ]; do sleep 0.1; done; {sizes}")
+        console.wait_for(r"\r\n16384\r\nseen")
+        nodes.call(node, "blockdev_grow", disk, 8, False, True, False)
+        nodes.call(node, "resize_disk", record, disk, 16 * 1024 * 1024)
+        console.text = ""
+        console.send(sizes)
+        console.wait_for(r"\r\n32768\r\nseen")
+        nodes.call(node, "hotplug_device", tiny, "hotremove", *plug)
+        console.text = ""
+        console.send("ls /sys/block; echo gone\r")
+        assert "vda" not in console.wait_for(r"\r\n(?s:(.*))gone\r").group(1)
+
+
+def test_vnc_pinning_and_ballooning(node, boot):
+    password = node.paths.at("/password")
+    with open(password, "w") as out:
+        out.write("secret\n")
+    params = guests.kvm_params(
+        boot,
+        vnc_bind_address=os.path.dirname(password),
+        vnc_password_file=password,
+        cpu_mask="0:0",
+    )
+    beparams = {"maxmem": 160, "minmem": 96, "vcpus": 2}
+    record = guests.kvm_instance("web1", params, beparams=beparams)
+    start(node, record)
+    assert os.path.exists(f"{os.path.dirname(password)}/web1.vnc")
+    with guests.Console(node, "web1") as console:
+        console.wait_for("tiny login: ")
+    nodes.call(node, "instance_balloon_memory", record, 112)
+    guests.wait_until(lambda: info(node, record)["memory"] == 112, "balloon")
+
+
+def test_errors_leave_nothing(node, boot):
+    bad = guests.kvm_instance("web1", guests.kvm_params(boot, cpu_type="nonsense"))
+    with pytest.raises(errors.HypervisorError, match="nonsense"):
+        start(node, bad)
+    nic = {"mac": "aa:00:00:00:00:01", "uuid": nodes.UUID.format(300)}
+    nic["nicparams"] = {"mode": "bridged", "link": "nobridge0", "vlan": ""}
+    lost = guests.kvm_instance("web1", guests.kvm_params(boot), nics=[nic])
+    with pytest.raises(errors.HypervisorError, match="nobridge0 does not exist"):
+        start(node, lost)
+    assert names(node, bad) == []
+    kvm = f"{node.paths.run_dir}/kvm-hypervisor"
+    assert os.listdir(f"{kvm}/ctrl") == os.listdir(f"{kvm}/conf") == []
+
+
+def test_acceleration_is_proven_once(node):
+    params = guests.kvm_params(kvm_flag="")
+    record = guests.kvm_instance("web1", params)
+    start(node, record)
+    pid = subprocess.run(
+        ["cat", f"{node.paths.run_dir}/kvm-hypervisor/pid/web1"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+    with open(f"/proc/{pid}/cmdline") as src:
+        accel = src.read().split("\0-accel\0")[1].split("\0")[0]
+    verdict = f"{node.paths.run_dir}/kvm-hypervisor/acceleration"
+    if os.access("/dev/kvm", os.W_OK):
+        with open(verdict) as src:
+            assert ('"works":true' in src.read()) == (accel == "kvm")
+    else:
+        assert accel == "tcg"

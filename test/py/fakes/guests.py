@@ -1,0 +1,114 @@
+"""Real guests for tests: KVM instances that boot the tiny OS, and their consoles."""
+
+import contextlib
+import glob
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from typing import Any, Self
+
+from fakes import nodes
+from ganeti import _buildconf
+from ganeti.constants import hvparams
+
+TINY = f"{_buildconf.TOOLSDIR}/os/tiny"
+#: Seconds for a guest to boot on a busy machine; 3 are usual.
+BOOT_S = 40
+
+
+def make_boot(directory: str) -> None:
+    """Write kernel and RAM disk of tiny guests."""
+    subprocess.run([f"{TINY}/make-boot", directory], check=True, capture_output=True)
+
+
+def kvm_params(boot: str | None = None, **more: Any) -> dict[str, Any]:
+    """Return filled parameters; with boot files the guest needs no disk."""
+    found = {name: row.default for name, row in hvparams.HYPERVISOR["kvm"].items()}
+    found |= {"kvm_flag": "disabled", "kernel_path": "", "vhost_net": False}
+    if boot:
+        found |= {"kernel_path": f"{boot}/vmlinuz", "initrd_path": f"{boot}/initrd"}
+        found |= {"kernel_args": "quiet"}
+    return found | more
+
+
+def kvm_instance(name: str, params: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Return an instance under KVM in wire form."""
+    beparams = {"maxmem": 128, "minmem": 128, "vcpus": 1}
+    more = {"beparams": beparams, "uuid": nodes.UUID.format(200)} | more
+    return nodes.instance(name, hypervisor="kvm", hvparams=params, **more)
+
+
+@contextlib.contextmanager
+def short_directory():
+    """Make a directory whose name leaves room for socket paths, and end what is there.
+
+    Emulators that a failed test left behind are ended with it.
+    """
+    path = tempfile.mkdtemp(prefix="gt", dir="/tmp")
+    try:
+        yield path
+    finally:
+        for file in glob.glob(f"{path}/*/var/run/ganeti/kvm-hypervisor/pid/*"):
+            with open(file) as src, contextlib.suppress(ProcessLookupError, ValueError):
+                os.kill(int(src.read()), signal.SIGKILL)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+class Console:
+    """A guest's serial console; everything it said is in ``text``."""
+
+    def __init__(self, node: Any, name: str) -> None:
+        path = f"{node.paths.run_dir}/kvm-hypervisor/ctrl/{name}.serial"
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.connect(path)
+        self._socket.settimeout(0.2)
+        self.text = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._socket.close()
+
+    def send(self, text: str) -> None:
+        self._socket.sendall(text.encode())
+
+    def wait_for(self, pattern: str, timeout_s: float = BOOT_S) -> "re.Match[str]":
+        """Read until a pattern is there; return its last match."""
+        end = time.monotonic() + timeout_s
+        while True:
+            found = list(re.finditer(pattern, self.text))
+            if found:
+                return found[-1]
+            if time.monotonic() > end:
+                raise AssertionError(f"no {pattern!r} in {self.text!r}")
+            with contextlib.suppress(TimeoutError):
+                data = self._socket.recv(4096)
+                if not data:
+                    raise AssertionError(f"closed, no {pattern!r} in {self.text!r}")
+                self.text += data.decode(errors="replace")
+
+    def wait_for_counter(self, above: int = -1) -> int:
+        """Return the next step of the guest's counter above a number."""
+        end = time.monotonic() + BOOT_S
+        while time.monotonic() < end:
+            count = int(self.wait_for(r"tiny counter (\d+)\r").group(1))
+            if count > above:
+                return count
+            self.text = ""
+        raise AssertionError(f"the counter stays at {above}")
+
+
+def wait_until(condition, what: str, timeout_s: float = BOOT_S):
+    """Poll until a condition holds; return what it returned."""
+    end = time.monotonic() + timeout_s
+    while not (found := condition()):
+        if time.monotonic() > end:
+            raise AssertionError(f"{what}: not in {timeout_s:g} s")
+        time.sleep(0.02)
+    return found
