@@ -11,6 +11,7 @@ from ganeti.backend.registry import PROCEDURES, Node, call, procedure
 #: Modules with procedures.
 _MODULES = (
     "basics",
+    "consoles",
     "crypto",
     "disks",
     "facts",

@@ -30,6 +30,7 @@ class Node:
         clock: the time.
         hypervisors: driver by hypervisor name, all that this node offers.
         power: resets the machine.
+        seen_term: tells the highest master term that this node has seen.
     """
 
     paths: pathutils.Paths
@@ -39,6 +40,7 @@ class Node:
     power: PowerSwitch = dataclasses.field(
         default_factory=lambda: NoSwitch("it was given no power switch")
     )
+    seen_term: Callable[[], int] = int
 
     @functools.cached_property
     def replica(self) -> Replica:

@@ -21,8 +21,11 @@ def store_install(node: Node, term: int, data: str) -> dict[str, Any]:
 
 @procedure("store_status")
 def store_status(node: Node) -> dict[str, Any]:
-    """Return revision, term and digest of the copy."""
-    return node.replica.status()
+    """Return revision, term and digest of the copy, and the highest term seen.
+
+    A new master needs the last: a term that brought no change is in no copy.
+    """
+    return {**node.replica.status(), "seen": node.seen_term()}
 
 
 @procedure("store_purge")

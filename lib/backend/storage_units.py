@@ -1,10 +1,13 @@
 """Procedures for storage units and directories of disk files."""
 
+import logging
 from typing import Any
 
 from ganeti import errors
 from ganeti.backend.registry import Node, procedure
 from ganeti.storage import files, space
+
+logger = logging.getLogger(__name__)
 
 
 @procedure("storage_list")
@@ -59,5 +62,17 @@ def file_storage_dir_rename(
 def space_reports(
     node: Node, units: list[tuple[str, str, list[Any]]]
 ) -> list[space.Report | None]:
-    """Return a report for each ``(type, key, parameters)``, for ``node_info``."""
-    return [space.report(node.paths, kind, key) for kind, key, _ in units]
+    """Return a report for each ``(type, key, parameters)``, for ``node_info``.
+
+    None stands for a type without reports and for a unit that cannot be asked, which
+    is logged: other facts of the node are wanted all the same.
+    """
+    return [_report(node, kind, key) for kind, key, _ in units]
+
+
+def _report(node: Node, kind: str, key: str) -> space.Report | None:
+    try:
+        return space.report(node.paths, kind, key)
+    except errors.GenericError as err:
+        logger.warning("storage unit %s %s: no report: %s", kind, key, err)
+        return None

@@ -13,9 +13,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
+import msgspec
+
 from ganeti import clock, errors, pathutils, process
 from ganeti.constants import hvparams as params_table
 from ganeti.objects.filled import DiskX, InstanceX, NicX
+from ganeti.objects.instance import Instance
 
 MIB: Final = 1024 * 1024
 
@@ -58,6 +61,29 @@ class MigrationStatus:
     transferred_ram: int | None = None
     total_ram: int | None = None
     postcopy_status: str | None = None
+
+
+class ConsoleHost(NamedTuple):
+    """Where consoles are: a node's address and the port of its SSH server."""
+
+    address: str
+    ssh_port: int
+
+
+class Console(msgspec.Struct, frozen=True, kw_only=True):
+    """How a console is reached; what does not apply is None.
+
+    ``command`` is a list of words for SSH, ``display`` a VNC display number.
+    """
+
+    instance: str
+    kind: str
+    message: str | None = None
+    host: str | None = None
+    port: int | None = None
+    user: str | None = None
+    command: tuple[str, ...] | None = None
+    display: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,6 +178,17 @@ class Hypervisor(abc.ABC):
             HypervisorError: names parameter, wanted and found.
         """
         check_names(self.name, hvparams)
+
+    def console(
+        self, instance: Instance, hvparams: Mapping[str, Any], host: ConsoleHost
+    ) -> Console:
+        """Return how the console of a guest is reached."""
+        del hvparams, host
+        return Console(
+            instance=instance.name,
+            kind="msg",
+            message=f"Console not available for hypervisor {self.name}",
+        )
 
     def ancillary_files(self) -> tuple[list[str], list[str]]:
         """Return files to distribute to all nodes: all of them, optional ones."""

@@ -47,8 +47,9 @@ class Schedule:
         heapq.heappush(self._ready, self._item(entry))
 
     def changed_priority(self, entry: Entry) -> None:
-        """Put a ready job where its new priority says."""
-        if entry.place is Place.READY:
+        """Put a job where its new priority says; a parked one may try again."""
+        if entry.place in (Place.READY, Place.PARKED):
+            self._pass_on(entry)
             self.push(entry, arrived=False)
 
     def use_rules(self, rules: Iterable[FilterRule], token: object) -> bool:
@@ -144,8 +145,9 @@ class Schedule:
     def _unpark(self, key: str, *, everything: bool = False) -> None:
         parked = self._parked.get(key)
         while parked:
-            entry = heapq.heappop(parked)[-1]
-            if entry.place is Place.PARKED:
+            priority, arrival, _, entry = heapq.heappop(parked)
+            is_here = entry.place is Place.PARKED
+            if is_here and (priority, arrival) == (entry.job.priority, entry.arrival):
                 entry.released_by = key
                 self.push(entry, arrived=False)
                 if not everything:

@@ -15,6 +15,7 @@ from ganeti.jqueue.documents import Documents
 from ganeti.locking import Level
 from ganeti.luxi.server import Server
 from ganeti.masterd import calls, jobs, queries, settings
+from ganeti.masterd.deposed import WatchedRunner
 from ganeti.masterd.distributor import Distributor
 from ganeti.objects import Snapshot
 from ganeti.pathutils import Paths
@@ -103,6 +104,8 @@ def build(doors: Doors) -> Service:
         ConfigurationError: there is no configuration.
         OSError: a socket cannot be bound.
     """
+    runner = WatchedRunner(doors.rpc, doors.on_deposed)
+    doors = dataclasses.replace(doors, rpc=runner)
     cfg = config.Config(doors.store, doors.clock)
     locks = locking.LockManager(doors.clock, lock_members(cfg.snapshot()))
     # Opcodes may ask queries, whose sources include the queue that runs opcodes.

@@ -126,6 +126,24 @@ def gather(runner: rpc.Runner, nodes: Iterable[str]) -> dict[str, str | None]:
     }
 
 
+#: Seconds that nodes have to say which term they know.
+_TERM_TIMEOUT_S: Final = 5.0
+
+
+def highest_term(runner: rpc.Runner, nodes: Iterable[str]) -> int:
+    """Ask nodes for the highest master term that they know; 0 if none answers.
+
+    A master that ended before it changed anything has left its term with the nodes
+    alone; taking it once more would put two masters into one term.
+    """
+    answers = runner.call("store_status", list(nodes), timeout_s=_TERM_TIMEOUT_S)
+    found = [0]
+    for answer in answers.values():
+        if not answer.failed and isinstance(answer.payload, Mapping):
+            found += [int(answer.payload.get(key, 0)) for key in ("term", "seen")]
+    return max(found)
+
+
 def vote(
     ask: Callable[[], Mapping[str, str | None]],
     name: str,

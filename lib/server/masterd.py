@@ -107,6 +107,16 @@ def _vote(snapshot: Snapshot, paths: pathutils.Paths, time: clock.Clock) -> None
         runner.close()
 
 
+def _seen_term(paths: pathutils.Paths) -> int:
+    """Return the highest term that the nodes know."""
+    snapshot = _read_configuration(paths)
+    runner = rpc.NetworkRunner(lambda: snapshot, paths, None)
+    try:
+        return startup.highest_term(runner, snapshot.nodes)
+    finally:
+        runner.close()
+
+
 def _pause(time: clock.Clock, seconds: float) -> None:
     time.wait(threading.Event(), seconds)
 
@@ -149,7 +159,9 @@ def _start(
 ) -> common.Service:
     """Open the doors and begin to serve."""
     late = _LateRunner()
-    opened = store.open_master(paths.store_db, replicate=late, clock=time)
+    opened = store.open_master(
+        paths.store_db, replicate=late, clock=time, seen_term=_seen_term(paths)
+    )
     runner = rpc.NetworkRunner(opened.snapshot, paths, opened.term)
     late.set(runner)
     _log.info("revision %d, term %d", opened.snapshot().revision, opened.term)

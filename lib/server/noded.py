@@ -22,9 +22,11 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
-import simplejson  # noqa: F401 - must be in memory before it is locked
+import pyroute2  # noqa: F401 - imported late by address look-ups
+import simplejson  # noqa: F401 - imported late by pretty-printing
 from OpenSSL import SSL
 
+import ganeti.ssh.client  # noqa: F401 - imported late by checks
 from ganeti import backend, clock, errors, hypervisor, process, ssconf
 from ganeti.backend import power, terms
 from ganeti.http import server, tls
@@ -228,6 +230,7 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
     guard, context = _tls(options, paths)
     digest = "" if options.no_ssl else _digest(options, paths)
     clock_, runner = clock.SystemClock(), process.SystemRunner()
+    term_guard = terms.TermGuard(paths.data(TERM_FILE), digest)
     node = backend.Node(
         paths=paths,
         process=runner,
@@ -236,11 +239,12 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
             hypervisor.Doors(paths=paths, process=runner, clock=clock_)
         ),
         power=power.for_node(paths),
+        seen_term=lambda: term_guard.seen,
     )
     app = App(
         node,
         guard=guard,
-        term_guard=terms.TermGuard(paths.data(TERM_FILE), digest),
+        term_guard=term_guard,
         max_clients=options.max_clients,
         quit_daemon=control.ask_stop,
     )

@@ -20,6 +20,8 @@ from ganeti import errors
 from ganeti.hypervisor.base import (
     MIB,
     AttachedDisk,
+    Console,
+    ConsoleHost,
     Hypervisor,
     InstanceInfo,
     MigrationStatus,
@@ -40,6 +42,7 @@ from ganeti.hypervisor.kvm import (
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.objects.filled import DiskX, InstanceX, NicX
+from ganeti.objects.instance import Instance
 
 #: Seconds for an emulator to end after ``quit``.
 _QUIT_WAIT_S = 5.0
@@ -220,6 +223,12 @@ class KvmHypervisor(Hypervisor):
         checks.check_combinations(hvparams)
         checks.check_files(hvparams)
         checks.check_emulator(self._doors, hvparams)
+
+    def console(
+        self, instance: Instance, hvparams: Mapping[str, Any], host: ConsoleHost
+    ) -> Console:
+        """Return how the console of a guest is reached."""
+        return display.console(instance, hvparams, host, self._doors.paths)
 
     # Change
     def balloon(self, instance: InstanceX, memory_mib: int) -> None:

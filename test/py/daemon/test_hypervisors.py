@@ -1,9 +1,12 @@
 """What both hypervisors promise, and what only real guests can show."""
 
 import os
+import pty
+import select
 import shutil
 import signal
 import subprocess
+import termios
 
 import msgspec
 import pytest
@@ -360,3 +363,62 @@ def test_acceleration_is_proven_once(node):
             assert ('"works":true' in src.read()) == (accel == "kvm")
     else:
         assert accel == "tcg"
+
+
+def test_the_console_program_shows_lets_go_and_leaves(node, tiny):
+    start(node, tiny, paused=True)
+    request = {"instance": tiny, "node": node_record(), "group": {}}
+    request |= {"hvParams": tiny["hvparams"], "beParams": {}}
+    answer = nodes.call(node, "instance_console_info", {"web1": request})["web1"]
+    assert (answer["kind"], answer["host"], answer["port"]) == (
+        "ssh",
+        "127.0.0.9",
+        2222,
+    )
+    master, terminal = pty.openpty()
+    before = termios.tcgetattr(terminal)
+    program = subprocess.Popen(
+        answer["command"], stdin=terminal, stdout=terminal, stderr=terminal
+    )
+    try:
+        read_until(master, b"is paused, unpausing")
+        read_until(master, b"tiny login: ")
+        os.write(master, b"root\r")
+        read_until(master, b"# ")
+        os.write(master, b"echo $((6 * 7))\r")
+        read_until(master, b"\n42\r\n")
+        os.write(master, b"\x1d")
+        assert program.wait(10) == 0
+    finally:
+        program.kill()
+        program.wait()
+    assert termios.tcgetattr(terminal) == before
+    assert info(node, tiny)["state"] == 0
+    os.close(master)
+    os.close(terminal)
+
+
+def node_record():
+    return {
+        "name": "n1",
+        "primary_ip": "127.0.0.9",
+        "secondary_ip": "127.0.0.9",
+        "master_candidate": True,
+        "offline": False,
+        "drained": False,
+        "group": "g",
+        "master_capable": True,
+        "vm_capable": True,
+        "ndparams": {"ssh_port": 2222},
+        "powered": True,
+        "uuid": nodes.UUID.format(100),
+        "serial_no": 1,
+    }
+
+
+def read_until(fd, wanted):
+    seen = b""
+    while wanted not in seen:
+        ready, _, _ = select.select([fd], [], [], guests.BOOT_S)
+        assert ready, f"no {wanted!r} in {seen!r}"
+        seen += os.read(fd, 4096)

@@ -21,10 +21,10 @@ class Candidates:
     answer is lost.
     """
 
-    def __init__(self, folder, count):
+    def __init__(self, folder, numbers):
         self.copies = {
             cluster.make_id("node", number): store.Replica(f"{folder}/copy{number}.db")
-            for number in range(1, count + 1)
+            for number in numbers
         }
         self.down = set()
         self.losing = set()

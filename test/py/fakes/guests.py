@@ -3,6 +3,7 @@
 import contextlib
 import glob
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -13,10 +14,9 @@ import time
 from typing import Any, Self
 
 from fakes import nodes
-from ganeti import _buildconf
 from ganeti.constants import hvparams
 
-TINY = f"{_buildconf.TOOLSDIR}/os/tiny"
+TINY = str(pathlib.Path(__file__).parents[3] / "tools/os/tiny")
 #: Seconds for a guest to boot on a busy machine; 3 are usual.
 BOOT_S = 40
 

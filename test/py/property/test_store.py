@@ -14,29 +14,36 @@ from ganeti import config, errors, store
 from ganeti.clock import SystemClock
 from ganeti.store import Document, database
 
+NODES = (0, 1, 2)
 EVENTS = st.one_of(
     st.tuples(st.just("commit"), st.integers(0, 3)),
-    st.tuples(st.sampled_from(["down", "lose", "heal", "purge"]), st.integers(1, 2)),
+    st.tuples(
+        st.sampled_from(["down", "lose", "heal", "purge", "failover"]),
+        st.sampled_from(NODES),
+    ),
     st.tuples(st.just("restart"), st.just(0)),
 )
 
 
 class World:
-    """A master and two candidates in one folder."""
+    """Three candidates in one folder; one of them is the master."""
 
     def __init__(self, folder):
         self.folder = folder
-        self.candidates = Candidates(folder, 2)
+        self.candidates = Candidates(folder, NODES)
         self.expected = {}
         self.count = 0
-        self.open()
+        self.open(0)
         self.db.commit(cluster.big(3, 1))
 
-    def open(self):
+    def open(self, master):
+        self.master = master
         self.db = store.open_master(
-            f"{self.folder}/store.db",
+            self.candidates[master].path,
             replicate=self.candidates.replicate,
             clock=SystemClock(),
+            node=self.candidates.node(master),
+            seen_term=max(self.candidates[n].status()["term"] for n in NODES),
         )
 
     def run(self, event, number):
@@ -50,18 +57,31 @@ class World:
             self.candidates.down.add(node)
         elif event == "lose":
             self.candidates.losing.add(node)
-        elif event == "purge":
+        elif event == "purge" and number != self.master:
             self.candidates[number].purge()
         elif event == "restart":
             self.db.close()
-            self.open()
+            self.open(self.master)
+        elif event == "failover":
+            self.fail_over(number)
         else:
             self.candidates.down.discard(node)
             self.candidates.losing.discard(node)
 
-    def position(self, name):
+    def fail_over(self, number):
+        """Make another node the master, as an administrator could at any time."""
+        is_current = self.position(number) == self.position(self.master)
+        if self.position(number) is None or not self.position(number)[2]:
+            return  # a node without a copy cannot be master
+        self.db.close()
+        self.open(number)
+        if not is_current:
+            self.expected = dict(self.db.scan("jobs"))
+
+    def position(self, number):
         with contextlib.suppress(errors.ConfigurationError):
-            found = database.Database(f"{self.folder}/{name}.db", create=False)
+            path = self.candidates[number].path
+            found = database.Database(path, create=False)
             try:
                 jobs = dict(found.scan_some("jobs", None, ""))
                 return found.position(), jobs, dict(found.load()[0].nodes)
@@ -70,15 +90,15 @@ class World:
         return None
 
     def is_converged(self):
-        wanted = self.position("store")
-        return all(self.position(f"copy{number}") == wanted for number in (1, 2))
+        first, *others = [self.position(number) for number in NODES]
+        return all(other == first for other in others)
 
     def close(self):
         self.db.close()
         self.candidates.close()
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=30)
 @given(st.lists(EVENTS, max_size=12))
 def test_copies_converge_after_any_faults(events):
     folder = tempfile.mkdtemp(prefix="store-test-")

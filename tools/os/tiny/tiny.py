@@ -58,7 +58,7 @@ def settings(name: str) -> str:
 def boot_files() -> layout.BootFiles:
     """Return kernel, RAM disk and command line for disks that boot by themselves."""
     kernel, version = guest.find_kernel()
-    speed = os.environ.get("INSTANCE_HV_serial_speed") or "38400"
+    speed = env("INSTANCE_HV_serial_speed", "38400")
     cmdline = f"root=/dev/vda1 quiet console=ttyS0,{speed}"
     return layout.BootFiles(
         pathlib.Path(kernel).read_bytes(), guest.initrd(version), cmdline

@@ -66,6 +66,20 @@ def test_votes_are_gathered_from_all_nodes():
     assert startup.count(votes, ME) == Count(1, 2, 4)
 
 
+def test_highest_term_of_those_who_answer():
+    snapshot = clusters.snapshot(nodes=4)
+    answers = {
+        clusters.node_uuid(1): {"revision": 9, "term": 4, "digest": "", "seen": 4},
+        clusters.node_uuid(2): {"revision": 0, "term": 0, "digest": "", "seen": 6},
+        clusters.node_uuid(3): Result("store_status", "node3", fail_msg="down"),
+        clusters.node_uuid(4): "odd",
+    }
+    script = {"store_status": lambda node, _args: answers[node]}
+    runner = FakeRunner(lambda: snapshot, script)
+    assert startup.highest_term(runner, snapshot.nodes) == 6
+    assert startup.highest_term(runner, []) == 0
+
+
 def test_undecided_vote_is_repeated_and_then_given_up():
     pauses = []
     with pytest.raises(startup.NotMaster, match="--no-voting") as caught:

@@ -12,7 +12,7 @@ from ganeti.store import Document, database, peers
 
 @pytest.fixture
 def world(tmp_path):
-    found = Candidates(tmp_path, 2)
+    found = Candidates(tmp_path, (1, 2))
     yield found
     found.close()
 
@@ -138,7 +138,7 @@ def test_a_lost_answer_is_no_lost_change(db, world, tmp_path):
 def test_a_candidate_with_another_history_gets_a_whole_copy(
     db, world, opener, tmp_path
 ):
-    stranger = Candidates(tmp_path, 0)
+    stranger = Candidates(tmp_path, ())
     stranger.copies = {world.node(2): store.Replica(str(tmp_path / "other.db"))}
     other = store.open_master(
         str(tmp_path / "m2.db"), replicate=stranger.replicate, clock=SystemClock()

@@ -1,0 +1,52 @@
+"""The procedure that says how consoles of instances here are reached."""
+
+from typing import Any
+
+import msgspec
+
+from ganeti import errors
+from ganeti.backend.registry import Node, procedure
+from ganeti.hypervisor.base import ConsoleHost
+from ganeti.objects.instance import Instance
+from ganeti.objects.node import Node as NodeRecord
+
+_SSH_PORT = 22
+
+
+class ConsoleRequest(msgspec.Struct, frozen=True):
+    """One instance with what its console description is made from."""
+
+    instance: Instance
+    node: NodeRecord
+    group: dict[str, Any]
+    hypervisor_params: dict[str, Any] = msgspec.field(name="hvParams")
+    backend_params: dict[str, Any] = msgspec.field(name="beParams")
+
+
+@procedure("instance_console_info")
+def instance_console_info(
+    node: Node, requests: dict[str, ConsoleRequest]
+) -> dict[str, dict[str, Any]]:
+    """Return a console description for each instance, by name.
+
+    Shape: ``kind`` (ssh, vnc, spice or msg) and, as they apply, ``message``, ``host``,
+    ``port``, ``user``, ``command`` and ``display``.
+    """
+    found = {}
+    for name, request in requests.items():
+        host = ConsoleHost(request.node.primary_ip, _ssh_port(node, request))
+        driver = node.hypervisor(request.instance.hypervisor)
+        console = driver.console(request.instance, request.hypervisor_params, host)
+        found[name] = msgspec.to_builtins(console)
+    return found
+
+
+def _ssh_port(node: Node, request: ConsoleRequest) -> int:
+    """Return the port of this node's SSH server: as pushed, else as configured."""
+    try:
+        ports = node.ssconf.ssh_ports()
+    except (errors.ConfigurationError, ValueError):
+        ports = {}
+    own = request.node.ndparams.get("ssh_port")
+    inherited = request.group.get("ndparams", {}).get("ssh_port", _SSH_PORT)
+    return int(own or ports.get(request.node.name) or inherited)

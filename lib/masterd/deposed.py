@@ -1,0 +1,38 @@
+"""Notices that nodes follow a newer master, whoever was told so."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ganeti.rpc import Result, Runner
+
+
+class WatchedRunner:
+    """A runner that tells when a node refuses this master's term."""
+
+    def __init__(self, inner: Runner, on_deposed: Callable[[], None]) -> None:
+        self._inner = inner
+        self._on_deposed = on_deposed
+
+    def call(
+        self,
+        procedure: str,
+        nodes: Sequence[str],
+        args: Sequence[Any] | Callable[[str], Sequence[Any]] = (),
+        *,
+        timeout_s: float | None = None,
+    ) -> Mapping[str, Result]:
+        """Ask many nodes, see `Runner`."""
+        results = self._inner.call(procedure, nodes, args, timeout_s=timeout_s)
+        if any(result.deposed for result in results.values()):
+            self._on_deposed()
+        return results
+
+    def call_one(
+        self,
+        procedure: str,
+        node: str,
+        *args: Any,
+        timeout_s: float | None = None,
+    ) -> Result:
+        """Ask one node, see `Runner`."""
+        return self.call(procedure, [node], args, timeout_s=timeout_s)[node]

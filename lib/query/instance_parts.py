@@ -1,0 +1,289 @@
+"""Disks and NICs of instances as queries show them."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from ganeti.constants import disks as d
+from ganeti.constants import query as c
+from ganeti.objects import Disk, Instance, Nic
+from ganeti.objects import params as fill
+from ganeti.query.model import (
+    UNAVAIL,
+    Cell,
+    Context,
+    Field,
+    Getter,
+    maybe,
+    normal,
+)
+
+#: Fields are made for this many disks and NICs, the most that an instance can have.
+MAX_DISKS: Final = 16
+MAX_NICS: Final = 8
+
+
+# Disks
+def _disk_field(
+    name: str,
+    title: str,
+    kind: str,
+    doc: str,
+    *,
+    get: Callable[[Disk], Any],
+    index: int,
+) -> Field:
+    def bind(context: Context) -> Getter:
+        table = context.snapshot.disks
+
+        def cell(instance: Instance) -> Cell:
+            if index >= len(instance.disks):
+                return UNAVAIL
+            return maybe(get(table[instance.disks[index]]))
+
+        return cell
+
+    return Field(name, title, kind, doc, bind)
+
+
+def _disk_list(name: str, title: str, doc: str, get: Callable[[Disk], Any]) -> Field:
+    def bind(context: Context) -> Getter:
+        table = context.snapshot.disks
+        return lambda instance: normal([get(table[uuid]) for uuid in instance.disks])
+
+    return Field(name, title, c.QFT_OTHER, doc, bind)
+
+
+def disk_fields() -> Iterable[Field]:
+    """Yield the fields of disks."""
+    rows: tuple[tuple[str, str, str, str, Callable[[Disk], Any]], ...] = (
+        ("name", "DiskName", c.QFT_TEXT, "Name", lambda disk: disk.name),
+        ("size", "Disk", c.QFT_UNIT, "Size", lambda disk: disk.size),
+        ("spindles", "DiskSpindles", c.QFT_NUMBER, "Spindles", lambda d: d.spindles),
+        ("uuid", "DiskUUID", c.QFT_TEXT, "UUID", lambda disk: disk.uuid),
+    )
+    for word, title, kind, doc, get in rows:
+        for index in range(MAX_DISKS):
+            yield _disk_field(
+                f"disk.{word}/{index}",
+                f"{title}/{index}",
+                kind,
+                f"{doc} of disk {index}",
+                get=get,
+                index=index,
+            )
+    yield _disk_list("disk.names", "Disk_names", "Names of disks", lambda d: d.name)
+    yield _disk_list("disk.sizes", "Disk_sizes", "Sizes of disks", lambda d: d.size)
+    yield _disk_list("disk.uuids", "Disk_UUIDs", "UUIDs of disks", lambda d: d.uuid)
+    yield _disk_list(
+        "disk.spindles", "Disk_spindles", "Spindles of disks", lambda d: d.spindles
+    )
+    for name, index in (("sda_size", 0), ("sdb_size", 1)):
+        yield _disk_field(
+            name,
+            f"Disk/{index}",
+            c.QFT_UNIT,
+            f"The same as disk.size/{index}",
+            get=lambda disk: disk.size,
+            index=index,
+        )
+
+
+_NO_SPACE: Final = frozenset({"diskless", "blockdev"})
+
+
+def _space(disk: Disk) -> int:
+    """Return the MiB that a disk takes on each of its nodes."""
+    if disk.dev_type in _NO_SPACE:
+        return 0
+    return disk.size + (d.DRBD_META_SIZE if disk.dev_type == "drbd" else 0)
+
+
+def bind_disk_usage(context: Context) -> Getter:
+    """Give the space that the disks of an instance take on each of its nodes."""
+    table = context.snapshot.disks
+    return lambda instance: normal(sum(_space(table[uuid]) for uuid in instance.disks))
+
+
+def bind_template(context: Context) -> Getter:
+    """Give the disk template of an instance."""
+    return lambda instance: normal(context.snapshot.disk_template(instance))
+
+
+# NICs
+NicGetter = Callable[[Nic], Any]
+
+
+def _nic_params(context: Context) -> Callable[[Nic], dict[str, Any]]:
+    base = fill.nicparams_for(context.snapshot.cluster, {})
+    return lambda nic: {**base, **nic.nicparams}
+
+
+def _nic_plain(get: NicGetter) -> Callable[[Context], NicGetter]:
+    return lambda _context: get
+
+
+def _nic_param(key: str, mode: str = "") -> Callable[[Context], NicGetter]:
+    """Return a NIC parameter, or None where the NIC has another mode."""
+
+    def bind(context: Context) -> NicGetter:
+        filled = _nic_params(context)
+
+        def get(nic: Nic) -> Any:
+            values = filled(nic)
+            return values[key] if not mode or values["mode"] == mode else None
+
+        return get
+
+    return bind
+
+
+def _nic_network_uuid(context: Context) -> NicGetter:
+    uuids = context.snapshot.names("networks")
+    return lambda nic: uuids.get(nic.network or "", nic.network)
+
+
+def _nic_network_name(context: Context) -> NicGetter:
+    uuid_of = _nic_network_uuid(context)
+    networks = context.snapshot.networks
+
+    def get(nic: Nic) -> str | None:
+        network = networks.get(uuid_of(nic))
+        return None if network is None else network.name
+
+    return get
+
+
+def _nic_field(
+    name: str,
+    title: str,
+    doc: str,
+    *,
+    bind_nic: Callable[[Context], NicGetter],
+    index: int,
+) -> Field:
+    def bind(context: Context) -> Getter:
+        get = bind_nic(context)
+
+        def cell(instance: Instance) -> Cell:
+            nics = instance.nics
+            return maybe(get(nics[index])) if index < len(nics) else UNAVAIL
+
+        return cell
+
+    return Field(name, title, c.QFT_TEXT, doc, bind)
+
+
+def _nic_list(
+    name: str, title: str, doc: str, bind_nic: Callable[[Context], NicGetter]
+) -> Field:
+    def bind(context: Context) -> Getter:
+        get = bind_nic(context)
+        return lambda instance: normal([get(nic) for nic in instance.nics])
+
+    return Field(name, title, c.QFT_OTHER, doc, bind)
+
+
+#: Word, title of one, name and title of the list, text, getter, older name for NIC 0.
+_NICS: Final[
+    tuple[tuple[str, str, str, str, str, Callable[[Context], NicGetter], str], ...]
+] = (
+    (
+        "bridge",
+        "NicBridge",
+        "nic.bridges",
+        "NIC_bridges",
+        "Bridge",
+        _nic_param("link", "bridged"),
+        "bridge",
+    ),
+    ("ip", "NicIP", "nic.ips", "NIC_IPs", "IP", _nic_plain(lambda n: n.ip), "ip"),
+    (
+        "link",
+        "NicLink",
+        "nic.links",
+        "NIC_links",
+        "Link",
+        _nic_param("link"),
+        "nic_link",
+    ),
+    (
+        "mac",
+        "NicMAC",
+        "nic.macs",
+        "NIC_MACs",
+        "MAC",
+        _nic_plain(lambda n: n.mac),
+        "mac",
+    ),
+    (
+        "mode",
+        "NicMode",
+        "nic.modes",
+        "NIC_modes",
+        "Mode",
+        _nic_param("mode"),
+        "nic_mode",
+    ),
+    (
+        "name",
+        "NicName",
+        "nic.names",
+        "NIC_Names",
+        "Name",
+        _nic_plain(lambda n: n.name),
+        "",
+    ),
+    (
+        "network",
+        "NicNetwork",
+        "nic.networks",
+        "NIC_networks",
+        "UUID of the network",
+        _nic_network_uuid,
+        "nic_network",
+    ),
+    (
+        "network.name",
+        "NicNetworkName",
+        "nic.networks.names",
+        "NIC_networks_names",
+        "Name of the network",
+        _nic_network_name,
+        "",
+    ),
+    (
+        "uuid",
+        "NicUUID",
+        "nic.uuids",
+        "NIC_UUIDs",
+        "UUID",
+        _nic_plain(lambda n: n.uuid),
+        "",
+    ),
+    (
+        "vlan",
+        "NicVLAN",
+        "nic.vlans",
+        "NIC_VLANs",
+        "VLAN",
+        _nic_param("vlan", "openvswitch"),
+        "",
+    ),
+)
+
+
+def nic_fields() -> Iterable[Field]:
+    """Yield the fields of NICs."""
+    for word, title, plural, list_title, doc, bind_nic, alias in _NICS:
+        for index in range(MAX_NICS):
+            yield _nic_field(
+                f"nic.{word}/{index}",
+                f"{title}/{index}",
+                f"{doc} of NIC {index}",
+                bind_nic=bind_nic,
+                index=index,
+            )
+        yield _nic_list(plural, list_title, f"{doc} of each NIC", bind_nic)
+        if alias:
+            text = f"The same as nic.{word}/0"
+            yield _nic_field(alias, f"{title}/0", text, bind_nic=bind_nic, index=0)

@@ -1,0 +1,150 @@
+"""ganeti-kvm-console: connects a terminal to a KVM guest's serial console.
+
+Run on the node where the guest is, usually over SSH by ``gnt-instance console``. A
+guest that was started paused is let go after a moment, so that nobody misses its first
+words. Control-] leaves; the guest does not notice.
+"""
+
+import argparse
+import contextlib
+import os
+import select
+import socket
+import sys
+import termios
+import threading
+import tty
+from collections.abc import Callable, Iterator, Sequence
+from typing import BinaryIO, Final
+
+from ganeti import errors, pathutils
+from ganeti.constants import exitcodes
+from ganeti.hypervisor.kvm.files import Files
+from ganeti.hypervisor.kvm.qmp import Qmp
+
+#: Control-], as in telnet.
+_ESCAPE: Final = b"\x1d"
+#: Seconds before a paused guest goes on.
+_UNPAUSE_AFTER_S: Final = 3.0
+_CHUNK: Final = 4096
+#: What the emulator calls a guest that waits for ``cont``.
+_PAUSED: Final = frozenset({"paused", "prelaunch"})
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(
+        prog="ganeti-kvm-console",
+        description="Connect to the serial console of a KVM instance on this node.",
+        epilog="Control-] leaves the console.",
+    )
+    parser.add_argument("instance", help="name of the instance")
+    options = parser.parse_args(argv)
+    try:
+        guest = Files(pathutils.from_environ(os.environ), options.instance)
+        line = connect(guest)
+    except errors.GenericError as err:
+        print(f"ganeti-kvm-console: {err}", file=sys.stderr)
+        return exitcodes.EXIT_FAILURE
+    with line, _raw(sys.stdin.fileno()), _unpausing(guest, sys.stderr.buffer):
+        _say(sys.stderr.buffer, f"Connected to {guest.name}, Control-] leaves.")
+        relay(sys.stdin.fileno(), sys.stdout.fileno(), line)
+    return exitcodes.EXIT_SUCCESS
+
+
+def connect(guest: Files) -> socket.socket:
+    """Return a connection to a guest's serial line.
+
+    Raises:
+        HypervisorError: it does not run or has no serial console.
+    """
+    if guest.alive_pid() is None:
+        raise errors.HypervisorError(f"instance {guest.name}: not running here")
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        line.connect(guest.control("serial"))
+    except OSError as err:
+        line.close()
+        raise errors.HypervisorError(
+            f"instance {guest.name}: no serial console: {err.strerror}"
+        ) from err
+    return line
+
+
+@contextlib.contextmanager
+def _raw(fd: int) -> Iterator[None]:
+    """Let all keys through, and give the terminal back as it was."""
+    if not os.isatty(fd):
+        yield
+        return
+    before = termios.tcgetattr(fd)
+    try:
+        tty.setraw(fd)
+        yield
+    finally:
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+
+
+def relay(source: int, target: int, line: socket.socket) -> None:
+    """Pass bytes both ways until the guest ends, the input ends, or the escape key."""
+    while True:
+        ready, _, _ = select.select([source, line.fileno()], [], [])
+        if line.fileno() in ready:
+            data = line.recv(_CHUNK)
+            if not data:
+                return
+            _write_all(target, data)
+        if source in ready:
+            data = os.read(source, _CHUNK)
+            before, escape, _ = data.partition(_ESCAPE)
+            if before:
+                line.sendall(before)
+            if escape or not data:
+                return
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _say(out: BinaryIO, text: str) -> None:
+    out.write(f"{text}\r\n".encode())
+    out.flush()
+
+
+@contextlib.contextmanager
+def _unpausing(guest: Files, out: BinaryIO) -> Iterator[None]:
+    """Let a paused guest go on in the background, unless the user leaves before."""
+    left = threading.Event()
+
+    def work() -> None:
+        with contextlib.suppress(errors.HypervisorError):
+            unpause(guest, lambda text: _say(out, text), left)
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    try:
+        yield
+    finally:
+        left.set()
+        worker.join()
+
+
+def unpause(guest: Files, say: Callable[[str], None], left: threading.Event) -> None:
+    """Let a paused guest go on after a moment.
+
+    Raises:
+        HypervisorError: its emulator does not answer.
+    """
+    if not _is_paused(guest) or left.wait(_UNPAUSE_AFTER_S) or not _is_paused(guest):
+        return
+    say(f"Instance {guest.name} is paused, unpausing")
+    with Qmp(guest.control("qmp"), guest.name) as qmp:
+        qmp.execute("cont")
+
+
+def _is_paused(guest: Files) -> bool:
+    with Qmp(guest.control("kvmd"), guest.name) as qmp:
+        return qmp.execute("query-status")["status"] in _PAUSED

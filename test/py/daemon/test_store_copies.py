@@ -1,0 +1,142 @@
+"""Copies of the store kept by real node daemons."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from fakes import cluster
+from fakes.candidates import wait_for
+from fakes.vnode import VirtualNode
+from ganeti import errors, rpc, store
+from ganeti.clock import SystemClock
+from ganeti.store import Document
+
+pytestmark = pytest.mark.daemon
+
+NUMBERS = (1, 2)
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    tail = (os.getpid() % 60000) + 300
+    made = {
+        cluster.make_id("node", number): VirtualNode(
+            tmp_path,
+            f"n{number}.tst",
+            f"127.{8 + number}.{tail >> 8}.{(tail & 255) or 1}",
+        )
+        for number in (0, *NUMBERS)
+    }
+    first, *others = made.values()
+    first.make_cluster()
+    for node in others:
+        node.join(first)
+        node.start_noded()
+    yield made
+    for node in made.values():
+        node.stop(signal.SIGKILL)
+
+
+@pytest.fixture
+def opener(nodes):
+    targets = [
+        rpc.Target(uuid, node.name, node.address, 1811) for uuid, node in nodes.items()
+    ]
+    first = next(iter(nodes.values()))
+    opened, runners = [], []
+
+    def open_master(**options):
+        made = []
+
+        def replicate(uuids, procedure, args):
+            if not made:
+                raise errors.RpcError("no runner yet")
+            return made[0].call(procedure, uuids, args)
+
+        db = store.open_master(
+            first.paths.store_db, replicate=replicate, clock=SystemClock(), **options
+        )
+        made.append(rpc.StaticRunner(targets, first.paths, db.term))
+        opened.append(db)
+        runners.extend(made)
+        return db
+
+    yield open_master
+    for db in opened:
+        db.close()
+    for runner in runners:
+        runner.close()
+
+
+@pytest.fixture
+def db(opener):
+    found = opener()
+    found.commit(cluster.big(3, 5))
+    return found
+
+
+def is_current(db):
+    return all(
+        ok and revision == db.snapshot().revision
+        for ok, revision in db._copies.status().values()
+    )
+
+
+def jobs(node):
+    follower = store.Follower(node.paths.store_db)
+    try:
+        return follower.snapshot(), dict(follower._db.scan_some("jobs", None, ""))
+    finally:
+        follower.close()
+
+
+def test_daemons_keep_copies_and_catch_up_after_a_crash(db, nodes):
+    _, second, third = nodes.values()
+    wait_for(lambda: is_current(db), "copies")
+    third.stop(signal.SIGKILL)
+    for number in range(20):
+        db.commit([Document("jobs", str(number), b"{}")])
+    third.start_noded()
+    wait_for(lambda: is_current(db), "the crashed one")
+    for node in (second, third):
+        snapshot, found = jobs(node)
+        assert snapshot.instances == db.snapshot().instances
+        assert found == dict(db.scan("jobs"))
+
+
+def test_many_writers_share_calls(db, nodes):
+    wait_for(lambda: is_current(db), "copies")
+
+    def work(name):
+        for number in range(20):
+            db.commit([Document("jobs", f"{name}.{number}", b"x" * 800)])
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(list(db.scan("jobs"))) == 200
+    wait_for(lambda: is_current(db), "copies")
+    assert jobs(list(nodes.values())[1])[1] == dict(db.scan("jobs"))
+
+
+def test_the_daemons_of_a_new_master_depose_the_old_one(db, opener, nodes):
+    wait_for(lambda: is_current(db), "copies")
+    # The file stays the old master's own, so that only the nodes know better.
+    runner = rpc.StaticRunner(
+        [rpc.Target("n", "n1.tst", list(nodes.values())[1].address, 1811)],
+        next(iter(nodes.values())).paths,
+        db.term + 5,
+    )
+    assert not runner.call_one("store_status", "n").failed
+    runner.close()
+
+    def write():
+        for number in range(50):
+            db.commit([Document("jobs", str(number), b"{}")])
+
+    with pytest.raises(errors.TermError, match="is over"):
+        write()

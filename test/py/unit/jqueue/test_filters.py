@@ -1,0 +1,93 @@
+"""Filter rules and ad-hoc buckets, as pure decisions."""
+
+import pytest
+
+from ganeti import objects
+from ganeti.jqueue import filters
+
+FACTS = filters.Facts(
+    8,
+    [
+        {"OP_ID": "OP_INSTANCE_CREATE", "beparams": {"vcpus": 4}, "wait": True},
+        {"OP_ID": "OP_TEST_DELAY", "duration": 1, "comment": "secret"},
+    ],
+    [("gnt:user", "maintenance", 5), ("gnt:watcher", "x", 10)],
+)
+
+
+def rule(action, *predicates, uuid="f", priority=0, watermark=7):
+    return objects.FilterRule(
+        uuid=uuid,
+        watermark=watermark,
+        priority=priority,
+        predicates=predicates,
+        action=action,
+        reason_trail=(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("predicate", "fits"),
+    [
+        (["jobid", [">", "id", "watermark"]], True),
+        (["jobid", ["<=", "id", "watermark"]], False),
+        (["jobid", ["|", ["==", "id", 3], ["==", "id", 8]]], True),
+        (["jobid", ["!", ["==", "id", 8]]], False),
+        (["jobid", ["=~", "id", "8"]], False),
+        (["jobid", ["==", "name", 8]], False),
+        (["opcode", ["==", "OP_ID", "OP_TEST_DELAY"]], True),
+        (["opcode", ["==", "OP_ID", "OP_TEST_DUMMY"]], False),
+        (["opcode", ["==", "beparams.vcpus", 4]], True),
+        (["opcode", ["==", "beparams.nothing", 4]], False),
+        (["opcode", ["==", "OP_ID.vcpus", 4]], False),
+        (["opcode", ["=~", "OP_ID", "^OP_INSTANCE_"]], True),
+        (["opcode", ["?", "wait"]], True),
+        (["opcode", [">", "duration", 0]], True),
+        (["opcode", [">", "duration", "text"]], False),
+        (["opcode", ["==", "comment", "secret"]], False),
+        (["opcode", ["&", ["==", "OP_ID", "OP_TEST_DELAY"], ["?", "wait"]]], False),
+        (["reason", ["==", "source", "gnt:watcher"]], True),
+        (["reason", ["&", ["==", "source", "gnt:user"], [">", "timestamp", 7]]], False),
+        (["reason", ["=~", "reason", "main"]], False),
+        (["reason", ["==", "reason", "maintenance"]], True),
+        (["weather", ["==", "rain", 1]], False),
+        (["opcode", ["nonsense"]], False),
+        ("junk", False),
+    ],
+)  # fmt: skip
+def test_predicates(predicate, fits):
+    decision = filters.Rules([rule("PAUSE", predicate)]).decide(FACTS)
+    assert decision.action == ("PAUSE" if fits else "ACCEPT")
+
+
+def test_all_predicates_must_hold_and_none_matches_everything():
+    yes = ["jobid", ["==", "id", 8]]
+    no = ["jobid", ["==", "id", 9]]
+    assert filters.Rules([rule("REJECT", yes, no)]).decide(FACTS).action == "ACCEPT"
+    assert filters.Rules([rule("REJECT", yes, yes)]).decide(FACTS).action == "REJECT"
+    assert filters.Rules([rule("REJECT")]).decide(FACTS).action == "REJECT"
+
+
+def test_the_first_rule_that_does_not_say_continue_decides():
+    rules = [
+        rule("REJECT", priority=2),
+        rule("PAUSE", priority=1, watermark=9, uuid="a"),
+        rule("ACCEPT", priority=1, watermark=8, uuid="c"),
+        rule("PAUSE", priority=1, watermark=8, uuid="d"),
+        rule("CONTINUE", priority=0),
+    ]
+    assert filters.Rules(rules).decide(FACTS) == ("ACCEPT", "c", None)
+
+
+def test_rate_limits_name_their_slot():
+    decision = filters.Rules([rule(["RATE_LIMIT", 2], uuid="u")]).decide(FACTS)
+    assert decision == ("RATE_LIMIT", "u", ("filter/u", 2))
+
+
+def test_buckets_come_from_reasons_each_once():
+    texts = [
+        "rate-limit:2:web", "rate-limit:2:web", "rate-limit:3:web", "rate-limit:0:web",
+        "rate-limit:x:web", "rate-limit:1:a:b", "my rate-limit:1:c", "rate-limit:-1:d",
+    ]  # fmt: skip
+    found = filters.buckets([("s", text, 0) for text in texts])
+    assert found == (("bucket/2:web", 2), ("bucket/3:web", 3), ("bucket/1:a:b", 1))
