@@ -48,7 +48,7 @@ class TermGuard:
         with self._lock:
             if term < self._seen:
                 raise errors.TermError(
-                    f"master term {term} is over, this node has seen {self._seen}"
+                    f"term {term} is over: this node has seen term {self._seen}"
                 )
             if term > self._seen:
                 _log.info("master term %d -> %d", self._seen, term)

@@ -6,17 +6,15 @@ decided by the master. A check that fails by itself is left out of the answer.
 
 import logging
 import os
-import random
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ganeti import clock, errors
-from ganeti.backend import facts, os_definitions
+from ganeti.backend import facts, os_definitions, ssh_verify
 from ganeti.backend.registry import Node, procedure
 from ganeti.constants import nodeverify as words
 from ganeti.constants import versions
 from ganeti.rpc import node_port
-from ganeti.ssh import client as ssh
 from ganeti.storage import allowed
 from ganeti.utils import files, netutils, x509
 
@@ -28,7 +26,6 @@ _WARN_BEFORE_S: Final = 30 * _DAY_S
 _ERROR_BEFORE_S: Final = 7 * _DAY_S
 #: A node that is up answers at once; many are asked one after another, in seconds.
 _PING_TIMEOUT_S: Final = 5.0
-_SSH_TIMEOUT_S: Final = 30.0
 
 
 def _filelist(node: Node, paths: list[str]) -> dict[str, str]:
@@ -63,37 +60,17 @@ def _client_cert(node: Node, _asked: Any) -> tuple[str | None, str]:
 
 def _nodelist(node: Node, ports: dict[str, int]) -> dict[str, str]:
     """Return node name -> why it cannot be reached over SSH; from name -> port."""
-    problems = {}
-    names = list(ports)
-    # In no fixed order, so that not all nodes knock at the same one first.
-    random.shuffle(names)
-    identity = ssh.cluster_identity(node.paths, node.ssconf.cluster_name())
-    for name in names:
-        try:
-            _check_ssh(node, name, ports[name], identity)
-        except errors.GenericError as err:
-            problems[name] = ", ".join(str(item) for item in err.args)
-    return problems
+    return ssh_verify.check_reach(node, ports)
 
 
-def _check_ssh(node: Node, name: str, port: int, identity: ssh.Identity) -> None:
-    """Log in on a node and compare its name.
+def _ssh_setup(node: Node, rows: list[tuple[str, str, bool, bool]]) -> list[str]:
+    """Return what is wrong with key files; from uuid, name and two roles of all."""
+    return ssh_verify.check_set_up(node, rows)
 
-    Raises:
-        SshError: it cannot be reached, or has another name.
-    """
-    address = netutils.lookup(name, node.paths)
-    environment = ssh.node_environment(node.paths, name)
-    command = ["printenv", "GANETI_HOSTNAME"] if environment else ["hostname", "--fqdn"]
-    with ssh.Client(
-        name, port, identity, address=address, environment=environment
-    ) as connection:
-        result = connection.run(command, timeout_s=_SSH_TIMEOUT_S)
-    if result.failed:
-        raise errors.SshError(f"{command[0]} {result.reason}: {result.output.strip()}")
-    found = result.stdout.strip()
-    if found != name and found != name.partition(".")[0]:
-        raise errors.SshError(f"host name mismatch: wanted {name}, found {found}")
+
+def _ssh_clutter(node: Node, _asked: Any) -> list[str]:
+    """Return which keys stand more than once in a key file."""
+    return ssh_verify.check_clutter(node)
 
 
 def _node_net_test(node: Node, peers: list[tuple[str, str, str]]) -> dict[str, str]:
@@ -237,6 +214,8 @@ CHECKS: Final[Mapping[str, Check]] = {
     words.NV_FILELIST: _filelist,
     words.NV_CLIENT_CERT: _client_cert,
     words.NV_NODELIST: _nodelist,
+    words.NV_SSH_SETUP: _ssh_setup,
+    words.NV_SSH_CLUTTER: _ssh_clutter,
     words.NV_NODENETTEST: _node_net_test,
     words.NV_MASTERIP: _master_ip,
     words.NV_USERSCRIPTS: _user_scripts,

@@ -185,6 +185,7 @@ class Client:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: _Loop | None = None
+        self._inherited: list[_Loop | None] = []
 
     def start(self, request: Request, done: Done) -> None:
         """Send a request; ``done`` is called with the answer from the client's thread.
@@ -192,10 +193,13 @@ class Client:
         ``done`` must not block.
         """
         with self._lock:
-            loop = self._loop
-            if loop is None or not loop.is_usable():
-                loop = self._loop = _Loop()
-            loop.submit(_Transfer(request, done))
+            transfer = _Transfer(request, done)
+            if self._loop is None or not self._loop.submit(transfer):
+                # Freeing an inherited loop would say goodbye on connections that are
+                # still the parent's.
+                self._inherited.append(self._loop)
+                self._loop = _Loop()
+                self._loop.submit(transfer)
 
     def perform(self, requests: Sequence[Request]) -> list[Response]:
         """Send requests in parallel; return the answers in the same order."""
@@ -216,7 +220,7 @@ class Client:
         """Break off what is under way and end the thread."""
         with self._lock:
             loop, self._loop = self._loop, None
-        if loop is not None and loop.pid == os.getpid():
+        if loop is not None:
             loop.stop()
 
 
@@ -224,7 +228,9 @@ class _Loop:
     """The thread that drives all transfers; one per process and client."""
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._is_over = False
         self._queue: queue.SimpleQueue[_Transfer | None] = queue.SimpleQueue()
         self._waker, self._wakee = socket.socketpair()
         self._wakee.setblocking(False)
@@ -239,20 +245,22 @@ class _Loop:
         self._thread = threading.Thread(target=self._run, name="rpc", daemon=True)
         self._thread.start()
 
-    def is_usable(self) -> bool:
-        """Tell whether the thread runs in this process."""
-        return self.pid == os.getpid() and self._thread.is_alive()
-
-    def submit(self, transfer: _Transfer | None) -> None:
-        """Hand a transfer to the thread; None ends it."""
-        self._queue.put(transfer)
-        with contextlib.suppress(BlockingIOError):
-            self._waker.send(b"x")
+    def submit(self, transfer: _Transfer | None) -> bool:
+        """Hand a transfer to the thread; None ends it. Return false if it is gone."""
+        if self._pid != os.getpid():
+            return False
+        with self._lock:
+            if self._is_over:
+                return False
+            self._queue.put(transfer)
+            with contextlib.suppress(BlockingIOError):
+                self._waker.send(b"x")
+        return True
 
     def stop(self) -> None:
-        """End the thread and wait for it."""
-        self.submit(None)
-        self._thread.join()
+        """End the thread and wait for it; in a forked child do nothing."""
+        if self.submit(None):
+            self._thread.join()
 
     def _on_socket(self, event: int, fd: int, _multi: Any, _data: Any) -> None:
         known = fd in self._selector.get_map()
@@ -330,6 +338,8 @@ class _Loop:
 
     def _release(self) -> None:
         """Answer everything that is left and free the library's objects."""
+        with self._lock:
+            self._is_over = True
         for curl, transfer in self._running.items():
             self._multi.remove_handle(curl)
             curl.close()

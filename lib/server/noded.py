@@ -22,9 +22,11 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
-import simplejson  # noqa: F401 - must be in memory before it is locked
+import pyroute2  # noqa: F401 - imported late by address look-ups
+import simplejson  # noqa: F401 - imported late by pretty-printing
 from OpenSSL import SSL
 
+import ganeti.ssh.client  # noqa: F401 - imported late by checks
 from ganeti import backend, clock, errors, hypervisor, process, ssconf
 from ganeti.backend import power, terms
 from ganeti.http import server, tls

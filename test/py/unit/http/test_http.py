@@ -1,0 +1,318 @@
+"""Server and client against each other, on loopback."""
+
+import os
+import queue
+import socket
+import threading
+import time
+
+import pytest
+
+from ganeti.http import client, server, tls
+from ganeti.utils import x509
+
+
+class App:
+    """Echoes bodies; a path decides what else happens."""
+
+    def __init__(self):
+        self.seen = []
+        self.gate = threading.Event()
+        self.entered = queue.SimpleQueue()
+
+    def __call__(self, environ, start):
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        self.seen.append((environ["PATH_INFO"], body, environ.get(tls.PEER_KEY)))
+        if environ["PATH_INFO"] == "/wait":
+            self.entered.put(None)
+            self.gate.wait(20)
+        status = "403 Forbidden" if environ["PATH_INFO"] == "/no" else "200 OK"
+        start(status, [("Content-Length", str(len(body)))])
+        return [body]
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory):
+    """Return a directory with certificates, and their digests by name."""
+    top = tmp_path_factory.mktemp("pem")
+    digests = {"server": x509.write_cluster_certificate(str(top / "server.pem"))}
+    for name in ("good", "other"):
+        digests[name] = x509.write_client_certificate(
+            str(top / f"{name}.pem"),
+            server_pem=str(top / "server.pem"),
+            name=name,
+            serial=5,
+        )
+    x509.write_cluster_certificate(str(top / "foreign.pem"))
+    return top, digests
+
+
+@pytest.fixture
+def app():
+    made = App()
+    yield made
+    made.gate.set()
+
+
+def running(app, context=None, **options):
+    made = server.Server(
+        ("127.0.0.1", 0), app, context=context, threads=options.pop("threads", 3)
+    )
+    for name, value in options.items():
+        setattr(made, name, value)
+    return made, made.start_serving()
+
+
+@pytest.fixture
+def plain(app):
+    made, port = running(app)
+    yield port
+    app.gate.set()
+    made.stop()
+
+
+@pytest.fixture
+def secure(app, pem, tmp_path):
+    top, digests = pem
+    listed = {"u1": digests["good"]}
+    list_path = tmp_path / "list"
+    list_path.write_text("1")
+    guard = tls.PeerGuard(digests["server"], str(list_path), lambda: listed)
+    path = str(top / "server.pem")
+    made, port = running(app, tls.server_context(path, path, guard=guard))
+    yield port
+    made.stop()
+
+
+@pytest.fixture
+def caller():
+    made = client.Client()
+    yield made
+    made.close()
+
+
+def request(port, path="/echo", body=b"[]", pem=None, name="good", **more):
+    credentials = None
+    if pem is not None:
+        top = pem[0]
+        credentials = client.Credentials(
+            str(top / f"{name}.pem"), str(top / "server.pem")
+        )
+    return client.Request(
+        **{
+            "address": "127.0.0.1",
+            "port": port,
+            "path": path,
+            "body": body,
+            "credentials": credentials,
+            "timeout_s": 20,
+            **more,
+        }
+    )
+
+
+def test_answers_come_in_the_order_of_requests(plain, caller):
+    bodies = [str(number).encode() for number in range(40)]
+    answers = caller.perform([request(plain, body=body) for body in bodies])
+    assert [answer.body for answer in answers] == bodies
+
+
+def test_large_bodies_pass_both_ways(plain, caller):
+    body = bytes(range(256)) * 20000
+    (answer,) = caller.perform([request(plain, body=body)])
+    assert answer.body == body
+
+
+def test_a_listed_certificate_is_served_and_named(secure, caller, app, pem):
+    (answer,) = caller.perform([request(secure, pem=pem)])
+    assert answer.status == 200
+    assert app.seen[0][2] == pem[1]["good"]
+
+
+@pytest.mark.parametrize("name", ["other", "server", "foreign"])
+def test_other_certificates_are_refused_and_nothing_is_lost(
+    secure, caller, app, pem, name
+):
+    (answer,) = caller.perform([request(secure, pem=pem, name=name)])
+    assert "alert" in answer.error
+    assert not answer.is_lost
+    assert app.seen == []
+
+
+def test_a_server_with_a_foreign_certificate_is_not_trusted(app, caller, pem):
+    path = str(pem[0] / "foreign.pem")
+    made, port = running(app, tls.server_context(path, path))
+    (answer,) = caller.perform([request(port, pem=pem)])
+    made.stop()
+    assert "certificate" in answer.error
+    assert not answer.is_lost
+
+
+def test_old_tls_is_refused(secure, pem):
+    from OpenSSL import SSL
+
+    context = SSL.Context(SSL.TLS_CLIENT_METHOD)
+    context.set_max_proto_version(SSL.TLS1_1_VERSION)
+    context.use_certificate_file(str(pem[0] / "good.pem"))
+    context.use_privatekey_file(str(pem[0] / "good.pem"))
+    with socket.create_connection(("127.0.0.1", secure), 5) as sock:
+        sock.settimeout(None)
+        connection = SSL.Connection(context, sock)
+        connection.set_connect_state()
+        with pytest.raises(SSL.Error):
+            connection.do_handshake()
+
+
+def test_nobody_there_is_not_lost(caller):
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port = sock.getsockname()[1]
+    (answer,) = caller.perform([request(port)])
+    assert answer.error.startswith("Error 7:")
+    assert not answer.is_lost
+
+
+def test_a_timeout_after_sending_is_lost(plain, caller, app):
+    (answer,) = caller.perform([request(plain, path="/wait", timeout_s=0.2)])
+    assert answer.error.startswith("Error 28:")
+    assert answer.is_lost
+    assert len(app.seen) == 1
+
+
+def dying_server(answers):
+    """Answer the first requests of one connection, then read one more and hang up."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    got = []
+
+    def serve():
+        with listener:
+            sock, _ = listener.accept()
+            with sock:
+                for number in range(answers + 1):
+                    got.append(sock.recv(65536))
+                    if number < answers:
+                        sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            # A second connection would be the client's own repetition.
+            listener.settimeout(0.3)
+            try:
+                again, _ = listener.accept()
+            except TimeoutError:
+                return
+            got.append(b"repeated")
+            again.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    return listener.getsockname()[1], thread, got
+
+
+@pytest.mark.parametrize("answers", [0, 1])
+def test_a_request_is_never_repeated_by_itself(caller, answers):
+    port, thread, got = dying_server(answers)
+    for _ in range(answers):
+        assert caller.perform([request(port)])[0].body == b"ok"
+    (answer,) = caller.perform([request(port)])
+    thread.join()
+    assert answer.error
+    assert answer.is_lost
+    assert b"repeated" not in got
+
+
+def test_a_refused_kept_connection_is_tried_once_more(plain, caller, app):
+    caller.perform([request(plain)])
+    (answer,) = caller.perform([request(plain, path="/no")])
+    assert answer.status == 403
+    assert [path for path, _, _ in app.seen] == ["/echo", "/no", "/no"]
+
+
+def test_connections_are_kept(plain, caller, app):
+    del app
+    start = time.monotonic()
+    for _ in range(50):
+        caller.perform([request(plain)])
+    # Generous: a call takes less than a millisecond on an idle machine.
+    assert (time.monotonic() - start) / 50 < 0.05
+
+
+def test_more_requests_than_threads_wait_their_turn(plain, caller, app):
+    answers = queue.SimpleQueue()
+    for _ in range(6):
+        caller.start(request(plain, path="/wait"), answers.put)
+    for _ in range(3):
+        app.entered.get(timeout=10)
+    assert app.entered.empty()
+    app.gate.set()
+    assert [answers.get(timeout=10).status for _ in range(6)] == [200] * 6
+
+
+def test_too_large_bodies_are_refused(app, caller):
+    made, port = running(app, max_request_body_size=1000)
+    (answer,) = caller.perform([request(port, body=b"x" * 1001)])
+    made.stop()
+    assert answer.status == 413
+    assert app.seen == []
+
+
+def test_half_a_handshake_blocks_nobody(secure, caller, pem):
+    half = [socket.create_connection(("127.0.0.1", secure), 5) for _ in range(20)]
+    for sock in half:
+        sock.sendall(b"\x16\x03\x01\x02\x00")
+    (answer,) = caller.perform([request(secure, pem=pem)])
+    assert answer.status == 200
+    for sock in half:
+        sock.close()
+
+
+def test_plain_http_to_a_tls_port_is_refused(secure, caller):
+    (answer,) = caller.perform([request(secure)])
+    assert answer.error
+
+
+def test_closing_answers_what_is_under_way(plain, app):
+    caller = client.Client()
+    answers = queue.SimpleQueue()
+    caller.start(request(plain, path="/wait"), answers.put)
+    app.entered.get(timeout=10)
+    caller.close()
+    assert answers.get(timeout=10).is_lost
+
+
+def test_an_ended_client_starts_anew(plain, caller):
+    caller.perform([request(plain)])
+    caller.close()
+    assert caller.perform([request(plain)])[0].status == 200
+
+
+def test_a_forked_child_leaves_the_parents_connections_alone(secure, caller, app, pem):
+    caller.perform([request(secure, pem=pem)])
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            (answer,) = caller.perform([request(secure, body=b"[1]", pem=pem)])
+            code = 0 if answer.body == b"[1]" else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    (answer,) = caller.perform([request(secure, body=b"[2]", pem=pem)])
+    assert answer.body == b"[2]"
+
+
+def test_the_last_list_counts_when_the_disk_fails(tmp_path):
+    path = tmp_path / "list"
+    path.write_text("1")
+    calls = []
+
+    def read():
+        calls.append(1)
+        if len(calls) > 1:
+            raise OSError(5, "no disk")
+        return {"u1": "AA"}
+
+    guard = tls.PeerGuard("SS", str(path), read)
+    assert guard.allows("AA")
+    path.write_text("longer now")
+    assert guard.allows("AA")
+    assert not guard.allows("SS")
+    path.unlink()
+    assert guard.allows("SS")
+    assert not guard.allows("AA")

@@ -1,0 +1,36 @@
+"""Filled forms can be read by nodes and hold what each node must know."""
+
+import msgspec
+
+from fakes import cluster
+from ganeti.objects.filled import InstanceX
+from ganeti.rpc import encode, wire
+
+
+def test_a_node_can_read_what_the_master_encodes():
+    snapshot = cluster.example()
+    (instance,) = snapshot.instances.values()
+    data = encode.instance(snapshot, instance, hvparams={"boot_order": "n"})
+    sent = msgspec.json.decode(msgspec.json.encode(wire.resolve(data, "nobody")))
+    record = msgspec.convert(sent, InstanceX)
+    assert record.hvparams["boot_order"] == "n"
+    assert record.beparams["vcpus"]
+    assert len(record.disks_info) == len(instance.disks)
+
+
+def test_each_end_of_a_mirror_learns_its_own_minor():
+    snapshot = cluster.example()
+    (instance,) = snapshot.instances.values()
+    disk = snapshot.disks[instance.disks[0]]
+    first, second, port, first_minor, second_minor, _ = disk.logical_id
+    data = encode.disk(snapshot, disk, instance)
+    for here, there, minor in (
+        (first, second, first_minor),
+        (second, first, second_minor),
+    ):
+        ends = wire.resolve(data, here)["dynamic_params"]
+        assert ends["local-minor"] == minor
+        assert ends["port"] == port
+        assert ends["remote-ip"] == snapshot.nodes[there].secondary_ip
+    stripes = data["params"]["data-stripes"]
+    assert data["children"][0]["params"]["stripes"] == stripes

@@ -1,0 +1,138 @@
+"""Runners: who is called, what failures say."""
+
+import json
+
+import pytest
+
+from fakes import cluster
+from ganeti import errors, rpc
+from ganeti.http import client
+from ganeti.pathutils import Paths
+from ganeti.rpc import runner, wire
+
+
+class Recorder:
+    """Stands for the HTTP client; answers with what it is told."""
+
+    def __init__(self, answer):
+        self.answer = answer
+        self.requests = []
+
+    def perform(self, requests):
+        self.requests += requests
+        return [self.answer(request) for request in requests]
+
+    def close(self):
+        """Nothing to close."""
+
+
+def ok(request):
+    return client.Response(200, b"[true, 7]")
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch):
+    def build(answer=ok, snapshot=None, term=3):
+        recorder = Recorder(answer)
+        monkeypatch.setattr(client, "Client", lambda: recorder)
+        paths = Paths(root=str(tmp_path / "n"), hostname="n")
+        found = cluster.example() if snapshot is None else snapshot
+        made = rpc.NetworkRunner(lambda: found, paths, term, port=1811)
+        return made, recorder, found
+
+    return build
+
+
+def test_each_node_gets_its_own_answer(make):
+    made, recorder, snapshot = make()
+    results = made.call("version", list(snapshot.nodes))
+    assert {result.payload for result in results.values()} == {7}
+    assert {request.address for request in recorder.requests} == {
+        node.primary_ip for node in snapshot.nodes.values()
+    }
+    assert all(
+        request.headers == ("X-Ganeti-Term: 3",) for request in recorder.requests
+    )
+    assert all(request.timeout_s == 60 for request in recorder.requests)
+
+
+def test_offline_nodes_are_called_only_by_calls_that_accept_them(make):
+    snapshot = cluster.example()
+    uuid, node = next(iter(snapshot.nodes.items()))
+    offline = snapshot.apply(
+        [cluster.Update("nodes", uuid, node.replace(offline=True))]
+    )
+    made, recorder, _ = make(snapshot=offline)
+    result = made.call_one("master_node_name", uuid)
+    assert (result.fail_msg, result.offline) == ("Node is marked offline", True)
+    assert recorder.requests == []
+    assert made.call_one("node_powercycle", uuid, "kvm", {}).payload == 7
+
+
+def test_unknown_nodes_and_procedures(make):
+    made, _, _ = make()
+    assert "not a node" in made.call_one("version", "nobody").fail_msg
+    with pytest.raises(errors.ProgrammerError, match="no_such_call"):
+        made.call("no_such_call", [])
+
+
+def test_arguments_by_node(make):
+    made, recorder, snapshot = make()
+    made.call("blockdev_remove", list(snapshot.nodes), lambda uuid: [uuid])
+    bodies = [json.loads(request.body) for request in recorder.requests]
+    assert bodies == [[uuid] for uuid in snapshot.nodes]
+    recorder.requests.clear()
+    value = wire.PerNode({uuid: uuid[::-1] for uuid in snapshot.nodes})
+    made.call("blockdev_remove", list(snapshot.nodes), [{"end": value}])
+    bodies = [json.loads(request.body) for request in recorder.requests]
+    assert bodies == [[{"end": uuid[::-1]}] for uuid in snapshot.nodes]
+
+
+def test_a_delay_gets_the_time_it_needs(make):
+    made, recorder, snapshot = make()
+    made.call("test_delay", list(snapshot.nodes)[:1], [40.0])
+    assert recorder.requests[0].timeout_s == 45
+
+
+@pytest.mark.parametrize(
+    ("response", "text", "is_lost", "deposed"),
+    [
+        (client.Response(0, b"", "Error 7: x"), "Error 7: x", False, False),
+        (client.Response(0, b"", "Error 28: x", True), "Error 28: x", True, False),
+        (client.Response(200, b'[false, "no disk"]'), "no disk", False, False),
+        (client.Response(200, b"[1, 2, 3]"), "RPC layer error", True, False),
+        (client.Response(200, b"garbage"), "RPC layer error", True, False),
+        (client.Response(404, b'{"message": "gone"}'), "404: gone", False, False),
+        (client.Response(500, b"<html>"), "500: <html>", False, False),
+        (
+            client.Response(409, b'{"message": "term 3 is over: x"}'),
+            "term 3 is over",
+            False,
+            True,
+        ),
+    ],
+)
+def test_failures(response, text, is_lost, deposed):
+    result = runner.read_answer("version", "n1", response)
+    assert result.failed
+    assert text in result.fail_msg
+    assert (result.is_lost, result.deposed) == (is_lost, deposed)
+
+
+def test_static_runners_know_uuids_and_names(make, tmp_path, monkeypatch):
+    recorder = Recorder(ok)
+    monkeypatch.setattr(client, "Client", lambda: recorder)
+    paths = Paths(root=str(tmp_path / "n"), hostname="n")
+    target = rpc.Target("u1", "n1", "127.0.0.9", 99)
+    made = rpc.StaticRunner([target], paths)
+    assert made.call_one("version", "u1").payload == 7
+    assert made.call_one("version", "n1").payload == 7
+    assert recorder.requests[0].headers == ()
+    assert recorder.requests[0].port == 99
+
+
+def test_the_own_certificate_is_used_when_there_is_one(make):
+    made, recorder, snapshot = make()
+    uuid = next(iter(snapshot.nodes))
+    made.call_one("version", uuid)
+    assert recorder.requests[0].credentials.certificate.endswith("server.pem")

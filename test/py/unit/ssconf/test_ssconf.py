@@ -1,0 +1,87 @@
+"""ssconf files: written whole, read typed."""
+
+import os
+import stat
+
+import pytest
+
+from ganeti import errors, ssconf
+from ganeti.constants import ssconf as words
+from ganeti.pathutils import Paths
+from ganeti.utils import files
+
+
+@pytest.fixture
+def paths(tmp_path):
+    made = Paths(root=str(tmp_path / "n1"), hostname="n1")
+    os.makedirs(made.data_dir)
+    return made
+
+
+def test_values_come_back_typed(paths):
+    ssconf.write(
+        paths,
+        {
+            "cluster_name": "c1.tst",
+            "master_netmask": "32",
+            "node_list": "n1\nn2\n",
+            "offline_nodes": "",
+            "node_primary_ips": "n1 127.0.0.1\nn2 127.0.0.2",
+            "node_vm_capable": "n1=True\nn2=False",
+            "master_candidates_certs": "u1=AA:BB",
+            "maintain_node_health": "False",
+            "ssh_ports": "n1=22",
+            "hvparams_xen-pvm": "kernel_path=/boot/x",
+            "primary_ip_family": "10",
+            "uid_pool": "8000-8019\n9100",
+        },
+    )
+    store = ssconf.SimpleStore(paths)
+    assert store.cluster_name() == "c1.tst"
+    assert store.master_netmask() == 32
+    assert store.node_list() == ["n1", "n2"]
+    assert store.offline_nodes() == []
+    assert store.node_primary_ips() == {"n1": "127.0.0.1", "n2": "127.0.0.2"}
+    assert store.node_vm_capable() == {"n1": True, "n2": False}
+    assert store.master_candidates_certs() == {"u1": "AA:BB"}
+    assert not store.maintain_node_health()
+    assert store.ssh_ports() == {"n1": 22}
+    assert store.hvparams("xen-pvm") == {"kernel_path": "/boot/x"}
+    assert int(store.primary_ip_family()) == 10
+    assert store.GetUidPool() == "8000-8019\n9100"
+
+
+def test_files_end_with_one_newline_and_are_read_only(paths):
+    ssconf.write(paths, {"cluster_name": "c1", "offline_nodes": ""})
+    path = ssconf.SimpleStore(paths).path("cluster_name")
+    assert files.read_file(path) == b"c1\n"
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o444
+    assert files.read_file(paths.data("ssconf_offline_nodes")) == b""
+
+
+@pytest.mark.parametrize(
+    "values", [{"nonsense": "x"}, {"node_list": "x" * (words.MAX_SIZE + 1)}]
+)
+def test_wrong_values_change_nothing(paths, values):
+    with pytest.raises(errors.ConfigurationError):
+        ssconf.write(paths, {"cluster_name": "c1", **values})
+    assert not os.path.exists(paths.data("ssconf_cluster_name"))
+
+
+def test_every_key_has_a_reader(paths):
+    store = ssconf.SimpleStore(paths)
+    for key in words.KEYS:
+        if key.startswith("hvparams_"):
+            continue
+        name = "GetUidPool" if key == "uid_pool" else key
+        assert callable(getattr(store, name)), key
+
+
+def test_missing_and_damaged_files_are_named(paths):
+    store = ssconf.SimpleStore(paths)
+    assert store.master_candidates_certs() == {}
+    with pytest.raises(errors.ConfigurationError, match="ssconf_master_node"):
+        store.master_node()
+    ssconf.write(paths, {"node_primary_ips": "n1-without-address"})
+    with pytest.raises(errors.ConfigurationError, match="n1-without-address"):
+        store.node_primary_ips()
