@@ -102,6 +102,8 @@ def sshd_config(layout: lay.Layout, node: lay.Node) -> str:
     root = "" if layout.isolated else node.root
     env = layout.environment(node)
     env.pop("HOME")
+    # Keeps bash from reading the start-up files of whoever runs the cluster.
+    env["SHLVL"] = "1"
     lines = [
         f"Port {layout.ssh_port}",
         f"ListenAddress {node.address}",
