@@ -261,8 +261,15 @@ class Core:
             self.end_locked(entry, job, told)
             return
         entry.must_cancel = True
+        self.interrupt_locked(entry)
         self.show_locked(entry, job)
         self.save_locked(entry, told)
+
+    def interrupt_locked(self, entry: Entry) -> None:
+        """End the waiting for locks of the worker that has a job."""
+        if entry.interrupt is not None:
+            self.later_locked(entry.interrupt)
+            entry.interrupt = None
 
     # Questions
     def status_of(self, job_id: int) -> Status | None:

@@ -77,8 +77,7 @@ class JobQueue:
         """Refuse jobs, let running opcodes end, give waiting ones back to the queue.
 
         Args:
-            timeout_s: seconds for each worker; None waits for ever. A worker that
-                waits for locks notices when it got them or its time is over.
+            timeout_s: seconds for each worker; None waits for ever.
 
         Returns:
             Whether all workers have ended.
@@ -86,6 +85,8 @@ class JobQueue:
         core = self._core
         with core.turn():
             core.is_stopping = True
+            for entry in core.live.values():
+                core.interrupt_locked(entry)
         ended = core.pool.stop(timeout_s) if core.pool is not None else True
         core.timers.stop()
         return ended
@@ -138,7 +139,7 @@ class JobQueue:
         """Ask to cancel a job.
 
         A queued job, or one between two attempts to get its locks, is canceled at
-        once; one whose worker waits for locks gives up at its next look. A running
+        once; one whose worker waits for locks gives up. A running
         job goes on, unless it is to be killed: then its opcode ends as a failure if
         it looks at `Callbacks.check_canceled`, and no later opcode begins. A thread
         cannot be ended from outside without leaving locks and nodes in the middle.
@@ -155,7 +156,7 @@ class JobQueue:
     def change_priority_later(self, job_id: int, priority: int) -> Future[Answer]:
         """Change the priority of a job's queued and waiting opcodes.
 
-        An attempt to get locks that is under way keeps the old one.
+        An attempt to get locks that is under way begins again with the new one.
 
         Returns:
             Whether it was done, and a text for the user.

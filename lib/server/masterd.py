@@ -85,7 +85,6 @@ def _check(
     """
     try:
         common.check_user(options, 0 if not paths.is_virtual else os.geteuid())
-        _confirm(options)
         startup.check_own_files(paths)
         snapshot = _read_configuration(paths)
         startup.check_configuration(snapshot, paths)
@@ -229,7 +228,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = common.parse(_parser(), sys.argv[1:] if argv is None else argv)
     try:
         paths = pathutils.from_environ(os.environ)
-    except errors.ConfigurationError as err:
+        _confirm(options)
+    except (errors.ConfigurationError, common.StartError) as err:
         sys.stderr.write(f"{NAME}: {err}\n")
         return exitcodes.EXIT_FAILURE
     time = clock.SystemClock()
