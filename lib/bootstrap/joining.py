@@ -28,16 +28,6 @@ _RETRY_S: Final = 0.05
 #: A tool that says nothing for so long is stuck.
 TOOL_TIMEOUT_S: Final = 120.0
 _HOST_KEY_TYPES: Final = ("rsa", "ecdsa")
-SSH_WARNING: Final = """\
-Performing this operation is going to perform the following changes to the target
-machine (%s) and the current cluster nodes:
-* A new SSH key pair of root is generated on the target machine, unless it has one.
-* The public SSH keys of all master candidates of the cluster are added to the target
-  machine's 'authorized_keys' file.
-* In case the target machine is a master candidate, its newly generated public SSH key
-  will be distributed to all other cluster nodes.
-* The SSH host keys of the target machine are replaced by those of the cluster; the old
-  ones are kept as backups."""
 
 
 class Shell(Protocol):
@@ -120,7 +110,7 @@ def join(
     target = Target(name, address, port, is_member=False)
     with contextlib.closing(open_shell(target)) as shell:
         if state.modify_ssh_setup:
-            feedback(SSH_WARNING % name)
+            feedback(f"Preparing SSH on node {name}")
             _prepare(paths, state, shell, target, request)
         if not state.modify_ssh_setup:
             _set_up_daemon(paths, state, shell, target, request)
@@ -128,6 +118,7 @@ def join(
         with contextlib.closing(_reconnect(open_shell, target)) as shell:
             _read_back_key(paths, state, shell, name)
             _set_up_daemon(paths, state, shell, target, request)
+    feedback(f"Waiting for the node daemon of {name}")
     _wait_for_node_daemon(paths, target)
     return Joined(name, address, secondary_ip)
 

@@ -5,7 +5,6 @@ parameter lists raise ParameterError, as documented. What a parameter means is c
 by the master.
 """
 
-import json
 import re
 from collections.abc import Callable
 from typing import Any, Final
@@ -161,6 +160,8 @@ def _parse_maybe_float(text: str) -> float | str:
 
 
 def _parse_json(text: str) -> Any:
+    import json
+
     try:
         return json.loads(text)
     except ValueError as err:

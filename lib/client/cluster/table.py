@@ -311,6 +311,7 @@ COMMANDS: Final = (
         ),
         run="client.cluster.modify:run",
         opcodes=("OP_CLUSTER_SET_PARAMS",),
+        offered=False,
         exits=((1, "nothing to change, bad value or failure"),),
     ),
     Command(
@@ -360,6 +361,7 @@ COMMANDS: Final = (
         options=(o.DRY_RUN, o.PRIORITY),
         run="client.cluster.repair_disk_sizes:run",
         opcodes=("OP_CLUSTER_REPAIR_DISK_SIZES",),
+        offered=False,
     ),
     Command(
         "search-tags",
@@ -460,11 +462,7 @@ COMMANDS: Final = (
             ),
         ),
         run="client.cluster.verify:run",
-        opcodes=(
-            "OP_CLUSTER_VERIFY",
-            "OP_CLUSTER_VERIFY_CONFIG",
-            "OP_CLUSTER_VERIFY_GROUP",
-        ),
+        opcodes=("OP_CLUSTER_VERIFY",),
         exits=(
             (0, "every job succeeded and returned true"),
             (1, "some job failed or reported an ERROR"),
@@ -483,11 +481,8 @@ COMMANDS: Final = (
             ),
         ),
         run="client.cluster.verify_disks:run",
-        opcodes=(
-            "OP_CLUSTER_VERIFY_DISKS",
-            "OP_GROUP_VERIFY_DISKS",
-            "OP_INSTANCE_ACTIVATE_DISKS",
-        ),
+        opcodes=("OP_CLUSTER_VERIFY_DISKS", "OP_INSTANCE_ACTIVATE_DISKS"),
+        offered=False,
         exits=(
             (0, "nothing wrong or all activated"),
             (

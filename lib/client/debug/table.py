@@ -192,7 +192,6 @@ COMMANDS: Final = (
             o.PRIORITY,
         ),
         run="client.debug.submit_job:run",
-        opcodes=("OP_ID",),
         exits=((0, "always after running"),),
     ),
     Command(

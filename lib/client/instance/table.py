@@ -136,7 +136,7 @@ COMMANDS: Final = (
         arguments=(Argument("file"),),
         options=(o.DRY_RUN, o.IALLOCATOR, *o.JOB),
         run="client.instance.batch_create:run",
-        opcodes=("OP_INSTANCE_CREATE", "OP_INSTANCE_MULTI_ALLOC"),
+        opcodes=("OP_INSTANCE_MULTI_ALLOC",),
         exits=((1, "unreadable file, wrong type, unknown fields or failed job"),),
     ),
     Command(
@@ -375,6 +375,7 @@ COMMANDS: Final = (
         ),
         run="client.instance.move:run",
         opcodes=("OP_INSTANCE_MOVE",),
+        offered=False,
         exits=((1, "declined or failure"),),
     ),
     Command(
@@ -503,6 +504,7 @@ COMMANDS: Final = (
         ),
         run="client.instance.replace_disks:run",
         opcodes=("OP_INSTANCE_REPLACE_DISKS",),
+        offered=False,
         exits=((1, "not exactly one of -p -s -a -n -I, or failure"),),
     ),
     Command(

@@ -103,6 +103,7 @@ COMMANDS: Final = (
         options=(o.PRIORITY, o.OOB_TIMEOUT, *o.TABLE, o.JSON),
         run="client.node.oob:health",
         opcodes=("OP_OOB_COMMAND",),
+        offered=False,
         exits=((1, "any node failed"),),
     ),
     Command(
@@ -160,6 +161,7 @@ COMMANDS: Final = (
         run="client.node.storage:list_storage",
         opcodes=("OP_NODE_QUERY_STORAGE",),
         fields=("node", "type", "name", "size", "used", "free", "allocatable"),
+        offered=False,
     ),
     Command(
         "list-tags",
@@ -243,6 +245,7 @@ COMMANDS: Final = (
         ),
         run="client.node.storage:modify_storage",
         opcodes=("OP_NODE_MODIFY_STORAGE",),
+        offered=False,
         exits=((0, "ok, also when nothing was changed (stderr note)"),),
     ),
     Command(
@@ -274,6 +277,7 @@ COMMANDS: Final = (
         ),
         run="client.node.oob:power",
         opcodes=("OP_NODE_SET_PARAMS", "OP_OOB_COMMAND"),
+        offered=False,
         exits=((1, "bad verb, no node for off/cycle, declined, or any node failed"),),
     ),
     Command(
@@ -313,6 +317,7 @@ COMMANDS: Final = (
         options=(o.IGNORE_CONSISTENCY, o.DRY_RUN, *o.JOB),
         run="client.node.storage:repair_storage",
         opcodes=("OP_REPAIR_NODE_STORAGE",),
+        offered=False,
     ),
     Command(
         "restricted-command",
@@ -326,6 +331,7 @@ COMMANDS: Final = (
         ),
         run="client.node.restricted_command:run",
         opcodes=("OP_RESTRICTED_COMMAND",),
+        offered=False,
         exits=(
             (0, "all ok"),
             (1, "some node failed, or neither nodes nor group given"),
@@ -339,6 +345,7 @@ COMMANDS: Final = (
         run="client.node.storage:volumes",
         opcodes=("OP_NODE_QUERYVOLS",),
         fields=("node", "phys", "vg", "name", "size", "instance"),
+        offered=False,
     ),
 )
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from ganeti import _buildconf, errors
 from ganeti.process import SystemRunner
-from ganeti.tools.vcluster import agent, isolation, life, network, status
+from ganeti.tools.vcluster import agent, isolation, life, network, serial, status
 from ganeti.tools.vcluster import layout as lay
 from ganeti.tools.vcluster.nodes import NodeControl
 
@@ -90,6 +90,10 @@ def _add_nodes(add: Add) -> None:
     kill.add_argument("daemon", nargs="?")
     start = on_node("start", "start all daemons of a node, or one", _start)
     start.add_argument("daemon", nargs="?")
+    line = add("serial", "show a guest's serial console until a text appears", _serial)
+    line.add_argument("instance")
+    line.add_argument("--until", default="login: ?$", help="regular expression")
+    line.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS")
     on_node("pause", "stop all processes of a node where they are", _pause)
     on_node("resume", "let a paused node go on", _resume)
     power = add("power", "power of a node: on, off, cycle, status", _power)
@@ -237,6 +241,17 @@ def _start(args: argparse.Namespace) -> int:
         control.power_on(node)
     else:
         control.start_daemon(node, args.daemon)
+    return 0
+
+
+def _serial(args: argparse.Namespace) -> int:
+    serial.listen(
+        lay.Layout.load(args.directory),
+        args.instance,
+        until=args.until,
+        timeout_s=args.timeout,
+        say=_say,
+    )
     return 0
 
 

@@ -1,0 +1,107 @@
+"""The tables of commands against the documented command line."""
+
+import importlib
+import json
+import pathlib
+
+import pytest
+
+from ganeti.cli import model
+from ganeti.cmdlib.units import UNITS
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_SPEC = json.loads((_ROOT / "data" / "spec" / "cli.json").read_text())
+#: One line for each documented command or option that is not offered.
+_MISSING = pathlib.Path(__file__).with_name("not_offered.txt")
+_PROGRAMS = ("cluster", "node", "group", "instance", "os", "job", "debug", "filter")
+TABLES = {
+    f"gnt-{name}": importlib.import_module(f"ganeti.client.{name}.table").PROGRAM
+    for name in _PROGRAMS
+}
+OFFERED = [
+    (program, command)
+    for program in TABLES.values()
+    for command in program.offered()
+]
+_IDS = [f"{program.name} {command.name}" for program, command in OFFERED]
+
+
+def _documented():
+    for row in _SPEC["subcommands"]:
+        if "since" not in row:
+            yield row
+
+
+def _find(row):
+    program = TABLES.get(row["prog"])
+    return program and program.find(row["cmd"])
+
+
+def _options(row):
+    return [option for option in row["opts"] if "since" not in option]
+
+
+def missing():
+    """Yield ``program command [option]`` of what is documented but not offered."""
+    for row in _documented():
+        command = _find(row)
+        if command is None:
+            yield f"{row['prog']} {row['cmd']}"
+            continue
+        known = {name for option in command.options for name in option.names}
+        for option in _options(row):
+            if not set(option["n"]) <= known:
+                yield f"{row['prog']} {row['cmd']} {option['n'][-1]}"
+
+
+def test_every_documented_command_and_option_is_offered_or_listed_as_missing():
+    assert list(missing()) == _MISSING.read_text().splitlines()
+
+
+@pytest.mark.parametrize(
+    "row", list(_documented()), ids=lambda row: f"{row['prog']} {row['cmd']}"
+)
+def test_offered_commands_take_the_documented_arguments_and_options(row):
+    command = _find(row)
+    if command is None:
+        return  # the list above has it
+    assert command.aliases == tuple(row["aliases"])
+    counts = [(a.kind, a.minimum, a.maximum) for a in command.arguments]
+    assert counts == [(a["kind"], a["min"], a["max"]) for a in row["args"]]
+    assert list(command.fields) == row.get("list_fields", [])
+    by_names = {option.names: option for option in command.options}
+    for wanted in _options(row):
+        option = by_names[tuple(wanted["n"])]
+        assert option.kind == wanted["type"], wanted["n"]
+        assert option.repeat == wanted.get("repeat", False), wanted["n"]
+        assert list(option.choices) == wanted.get("choices", []), wanted["n"]
+        assert (option.dest or None) == wanted["dest"], wanted["n"]
+
+
+@pytest.mark.parametrize(("program", "command"), OFFERED, ids=_IDS)
+def test_offered_commands_have_a_handler_and_the_master_can_do_their_jobs(
+    program, command
+):
+    module, _, function = command.run.partition(":")
+    assert callable(getattr(importlib.import_module(f"ganeti.{module}"), function))
+    assert set(command.opcodes) <= set(UNITS)
+
+
+@pytest.mark.parametrize(("program", "command"), OFFERED, ids=_IDS)
+def test_no_two_options_of_a_command_share_a_name(program, command):
+    options = (*model.COMMON_OPTIONS, *command.options)
+    names = [name for option in options for name in option.names]
+    assert len(names) == len(set(names))
+
+
+def test_aliases_of_programs_are_those_of_their_commands():
+    for name, facts in _SPEC["programs"].items():
+        if name in TABLES:
+            found = {
+                alias: command.name
+                for command in TABLES[name].commands
+                for alias in command.aliases
+            }
+            wanted = dict(facts["aliases"])
+            wanted.pop("masterfailover", None)  # its command is not offered
+            assert found == wanted
