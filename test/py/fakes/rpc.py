@@ -37,7 +37,7 @@ class FakeRunner:
         if callable(answer):
             answer = answer(node, args)
         if isinstance(answer, Result):
-            return dataclasses.replace(answer, node=name)
+            return dataclasses.replace(answer, call=procedure, node=name)
         return Result(procedure, name, answer)
 
     def called(self, procedure):
