@@ -13,6 +13,7 @@ from ganeti.cmdlib.cluster.post_init import ClusterPostInit
 from ganeti.cmdlib.cluster.query import ClusterQuery
 from ganeti.cmdlib.cluster.redist import ClusterRedistConf
 from ganeti.cmdlib.cluster.rename import ClusterRename
+from ganeti.cmdlib.cluster.set_params import ClusterSetParams
 from ganeti.cmdlib.cluster.verify import ClusterVerify
 from ganeti.cmdlib.cluster.verify_config import ClusterVerifyConfig
 from ganeti.cmdlib.cluster.verify_group import ClusterVerifyGroup
@@ -50,6 +51,7 @@ UNITS: Final[dict[str, type[LogicalUnit[Any]]]] = {
     "OP_CLUSTER_QUERY": ClusterQuery,
     "OP_CLUSTER_REDIST_CONF": ClusterRedistConf,
     "OP_CLUSTER_RENAME": ClusterRename,
+    "OP_CLUSTER_SET_PARAMS": ClusterSetParams,
     "OP_CLUSTER_VERIFY": ClusterVerify,
     "OP_CLUSTER_VERIFY_CONFIG": ClusterVerifyConfig,
     "OP_CLUSTER_VERIFY_GROUP": ClusterVerifyGroup,

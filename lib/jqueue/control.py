@@ -70,6 +70,9 @@ def change_priority(core: Core, job_id: int, priority: int) -> Future[Answer]:
             return future
         core.show_locked(entry, changes.with_priority(entry.job, priority))
         core.schedule.changed_priority(entry)
+        if entry.place is Place.WORKING and entry.job.status is Status.WAITING:
+            entry.must_hurry = True
+            core.interrupt_locked(entry)
         text = f"Priority of the pending opcodes of job {job_id} is now {priority}"
         answer = (True, text)
         core.save_locked(entry, lambda error: settle(future, answer, error))

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False, gc=False):
     """An immutable configuration record.
 
     Fields named in ``SPARSE`` are left out of the stored form while they have

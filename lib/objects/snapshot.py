@@ -207,24 +207,24 @@ class Snapshot:
             revision: of the result; one more than this one's if None.
             term: of the result; this one's if None.
         """
-        tables, index = dict(self._tables), dict(self._index)
+        tables, index = _Maps(self._tables), _Index(self._index)
         for table, key, record in updates:
             rows = tables[table]
             old = rows.get(key)
             before, after = set(_entries(table, old)), set(_entries(table, record))
             for name, entry, value in before - after:
-                index[name] = _drop(name, index[name], entry, value)
+                index.drop(name, entry, value)
             for name, entry, value in after - before:
-                index[name] = _put(name, index.get(name, _EMPTY), entry, value)
+                index.put(name, entry, value)
             if record is not None:
-                tables[table] = rows.set(key, record)
+                rows[key] = record
             elif old is not None:
-                tables[table] = rows.delete(key)
+                del rows[key]
         return Snapshot(
             self.revision + 1 if revision is None else revision,
             self.term if term is None else term,
-            tables,
-            index,
+            tables.finish(),
+            index.finish(),
         )
 
     def at(self, revision: int, term: int) -> "Snapshot":
@@ -268,14 +268,62 @@ def _entries(table: str, record: Record | None) -> Iterator[tuple[str, str, str]
             yield "node.disks", node, record.uuid
 
 
-def _put(index: str, rows: Any, entry: str, value: str) -> Any:
-    if index in _SETS:
-        return rows.set(entry, rows.get(entry, _NO_KEYS) | {value})
-    return rows.set(entry, value)
+class _Maps:
+    """Persistent maps by name, changed in place until `finish`."""
+
+    __slots__ = ("_changed", "_maps")
+
+    def __init__(self, maps: Mapping[str, Any]) -> None:
+        self._maps = maps
+        self._changed: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a map to change."""
+        rows = self._changed.get(name)
+        if rows is None:
+            rows = self._changed[name] = self._maps.get(name, _EMPTY).mutate()
+        return rows
+
+    def finish(self) -> dict[str, Any]:
+        """Return all maps; those that were not asked for are the same as before."""
+        changed = {name: rows.finish() for name, rows in self._changed.items()}
+        return {**self._maps, **changed}
 
 
-def _drop(index: str, rows: Any, entry: str, value: str) -> Any:
-    if index not in _SETS:
-        return rows.delete(entry) if rows.get(entry) == value else rows
-    left = rows.get(entry, _NO_KEYS) - {value}
-    return rows.set(entry, left) if left else rows.delete(entry)
+class _Index(_Maps):
+    """The indexes: entry -> uuid, or entry -> set of uuids for those in `_SETS`."""
+
+    __slots__ = ("_members",)
+
+    def __init__(self, maps: Mapping[str, Any]) -> None:
+        super().__init__(maps)
+        #: Sets that change; a set with many members is copied once for all changes.
+        self._members: dict[tuple[str, str], set[str]] = {}
+
+    def put(self, name: str, entry: str, value: str) -> None:
+        if name in _SETS:
+            self._set_of(name, entry).add(value)
+        else:
+            self[name][entry] = value
+
+    def drop(self, name: str, entry: str, value: str) -> None:
+        if name in _SETS:
+            self._set_of(name, entry).discard(value)
+        elif self[name].get(entry) == value:
+            del self[name][entry]
+
+    def _set_of(self, name: str, entry: str) -> set[str]:
+        found = self._members.get((name, entry))
+        if found is None:
+            found = set(self[name].get(entry, _NO_KEYS))
+            self._members[name, entry] = found
+        return found
+
+    def finish(self) -> dict[str, Any]:
+        for (name, entry), members in self._members.items():
+            rows = self[name]
+            if members:
+                rows[entry] = frozenset(members)
+            elif entry in rows:
+                del rows[entry]
+        return super().finish()

@@ -83,12 +83,21 @@ def ssh_command(ctx: Context, console: dict[str, Any], cluster_name: str) -> lis
         "BatchMode": "yes",
         "StrictHostKeyChecking": "yes",
     }
+    if ctx.paths.is_virtual:
+        # ssh looks below the home directory, a virtual node's keys are elsewhere.
+        options["IdentityFile"] = _own_key(ctx)
     argv = ["ssh", *(f"-o{key}={value}" for key, value in options.items())]
     command = console["command"]
     text = command if isinstance(command, str) else shlex.join(command)
     user = console.get("user") or "root"
     family = "-6" if _is_ipv6(ctx) else "-4"
     return [*argv, family, "-t", "-t", f"{user}@{console['host']}", text]
+
+
+def _own_key(ctx: Context) -> str:
+    kinds = ("rsa", "ecdsa", "dsa")
+    paths = [f"{ctx.paths.root_ssh_dir}/id_{kind}" for kind in kinds]
+    return next((path for path in paths if os.path.exists(path)), paths[0])
 
 
 def _is_ipv6(ctx: Context) -> bool:

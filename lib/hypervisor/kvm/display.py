@@ -159,7 +159,7 @@ def console(
 
 
 def _serial_command(name: str, paths: pathutils.Paths) -> tuple[str, ...]:
-    program = (f"{paths.daemons_dir}/ganeti-kvm-console", name)
+    program = (f"{paths.tools_dir}/ganeti-kvm-console", name)
     if not paths.is_virtual:
         return program
     return (
