@@ -8,8 +8,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Final
 
+from ganeti import errors
+from ganeti.jqueue import records
 from ganeti.jqueue.core import Core
-from ganeti.jqueue.documents import ARCHIVE, JOBS, Document
+from ganeti.jqueue.documents import ARCHIVE, JOBS, LOGS, Document
+from ganeti.jqueue.submitting import settle
 
 #: Jobs that one commit moves: large enough to be quick, small enough for others.
 _BATCH: Final = 50
@@ -27,6 +30,33 @@ def auto_archive(core: Core, age_s: float, timeout_s: float) -> Future[tuple[int
     sweep = _Sweep(core, age_s, timeout_s)
     sweep.step(0)
     return sweep.future
+
+
+def purge(core: Core, age_s: float) -> Future[int]:
+    """Delete archived jobs by age, with their logs; see `JobQueue.purge_archive`."""
+    oldest = core.clock.time() - age_s
+    documents: list[Document] = []
+    count = 0
+    for key, data in core.store.scan(ARCHIVE):
+        if _is_older(data, oldest):
+            count += 1
+            documents.append(Document(ARCHIVE, key, None))
+            logs = core.store.scan(LOGS, f"{key}/")
+            documents += [Document(LOGS, log_key, None) for log_key, _ in logs]
+    future: Future[int] = Future()
+    with core.turn():
+        core.commit_locked(documents, lambda error: settle(future, count, error))
+    return future
+
+
+def _is_older(data: bytes, oldest: float) -> bool:
+    """Tell whether a job ended before a time; an unreadable one did."""
+    try:
+        job = records.decode_job(data)
+    except errors.JobFileCorrupted:
+        return True
+    when = job.end_timestamp or job.received_timestamp or (0, 0)
+    return when[0] + when[1] / 1e6 < oldest
 
 
 class _Sweep:

