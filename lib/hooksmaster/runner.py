@@ -24,7 +24,7 @@ class Operation:
 
 
 class ScriptResult(NamedTuple):
-    """What one script did on one node."""
+    """What one script did on one node, by the node's name."""
 
     node: str
     script: str
@@ -49,7 +49,7 @@ def run(
         env: the whole environment.
 
     Returns:
-        Results of the scripts in the order of nodes, and node uuid -> why it is
+        Results of the scripts in the order of nodes, and node name -> why it is
         silent; offline nodes are left out of both.
     """
     answers = runner.call("hooks_runner", nodes, (hook, phase, dict(env)))
@@ -60,10 +60,12 @@ def run(
         if answer is None or answer.offline:
             continue
         if answer.failed or not isinstance(answer.payload, (list, tuple)):
-            silent[uuid] = answer.fail_msg or f"malformed answer {answer.payload!r}"
+            silent[answer.node] = (
+                answer.fail_msg or f"malformed answer {answer.payload!r}"
+            )
             continue
         found.extend(
-            ScriptResult(uuid, str(script), int(status), str(output))
+            ScriptResult(answer.node, str(script), int(status), str(output))
             for script, status, output in answer.payload
         )
     return found, silent
@@ -80,7 +82,7 @@ def run_pre(
     """Run pre hooks; no nodes, no hooks.
 
     Raises:
-        HooksAbort: a script said no; lists [node uuid, script, output].
+        HooksAbort: a script said no; lists [node name, script, output].
         HooksFailure: no node answered.
     """
     if not nodes:
@@ -92,8 +94,8 @@ def run_pre(
             f"hooks {operation.hook}-{hooks.HOOKS_PHASE_PRE}.d: no node answered"
             f" ({first})"
         )
-    for uuid, reason in silent.items():
-        warn(f"hooks {operation.hook}: node {uuid} did not answer: {reason}")
+    for node, reason in silent.items():
+        warn(f"hooks {operation.hook}: node {node} did not answer: {reason}")
     failed = [
         [item.node, item.script, item.output]
         for item in found
@@ -108,8 +110,8 @@ def warnings(
 ) -> list[str]:
     """Return one line per failed script and silent node of the post phase."""
     lines = [
-        f"hooks {hook}: node {uuid} did not answer: {reason}"
-        for uuid, reason in silent.items()
+        f"hooks {hook}: node {node} did not answer: {reason}"
+        for node, reason in silent.items()
     ]
     for item in found:
         if item.status == hooks.HKR_FAIL:

@@ -33,7 +33,7 @@ class Allocate:
     memory: int
     spindle_use: int
     disks: Sequence[Mapping[str, Any]]
-    nics: Sequence[Mapping[str, Any]]
+    nics: Sequence[Mapping[Any, Any]]
     hypervisor: str
     group_name: str | None = None
     restrict_to: Sequence[str] | None = None

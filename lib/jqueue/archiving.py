@@ -8,8 +8,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Final
 
+from ganeti import errors
+from ganeti.jqueue import records
 from ganeti.jqueue.core import Core
-from ganeti.jqueue.documents import ARCHIVE, JOBS, Document
+from ganeti.jqueue.documents import ARCHIVE, JOBS, LOGS, Document
+from ganeti.jqueue.submitting import settle
 
 #: Jobs that one commit moves: large enough to be quick, small enough for others.
 _BATCH: Final = 50
@@ -18,7 +21,7 @@ _BATCH: Final = 50
 def archive_one(core: Core, job_id: int) -> Future[bool]:
     """Archive a job; false if it is unknown, archived or unfinished."""
     future: Future[bool] = Future()
-    _move(core, [job_id], lambda moved: future.set_result(moved == 1))
+    _move(core, [job_id], lambda moved: settle(future, moved == 1, None))
     return future
 
 
@@ -27,6 +30,50 @@ def auto_archive(core: Core, age_s: float, timeout_s: float) -> Future[tuple[int
     sweep = _Sweep(core, age_s, timeout_s)
     sweep.step(0)
     return sweep.future
+
+
+def purge(core: Core, age_s: float) -> Future[int]:
+    """Delete archived jobs by age, with their logs; see `JobQueue.purge_archive`."""
+    oldest = core.clock.time() - age_s
+    run = _Purge(
+        core,
+        [key for key, data in core.store.scan(ARCHIVE) if _is_older(data, oldest)],
+    )
+    run.step(None)
+    return run.future
+
+
+class _Purge:
+    """One deletion of archived jobs."""
+
+    def __init__(self, core: Core, keys: list[str]) -> None:
+        self.future: Future[int] = Future()
+        self._core = core
+        self._todo = keys
+        self._count = len(keys)
+
+    def step(self, error: BaseException | None) -> None:
+        """Ask for the next commit."""
+        if error is not None or not self._todo:
+            settle(self.future, self._count, error)
+            return
+        batch, self._todo = self._todo[:_BATCH], self._todo[_BATCH:]
+        documents = [Document(ARCHIVE, key, None) for key in batch]
+        for key in batch:
+            logs = self._core.store.scan(LOGS, f"{key}/")
+            documents += [Document(LOGS, log_key, None) for log_key, _ in logs]
+        with self._core.turn():
+            self._core.commit_locked(documents, self.step)
+
+
+def _is_older(data: bytes, oldest: float) -> bool:
+    """Tell whether a job ended before a time; an unreadable one did."""
+    try:
+        job = records.decode_job(data)
+    except errors.JobFileCorrupted:
+        return True
+    when = job.end_timestamp or job.received_timestamp or (0, 0)
+    return when[0] + when[1] / 1e6 < oldest
 
 
 class _Sweep:
@@ -51,7 +98,7 @@ class _Sweep:
         self._archived += moved
         is_over = self._core.clock.monotonic() > self._deadline
         if is_over or not self._todo:
-            self.future.set_result((self._archived, len(self._todo)))
+            settle(self.future, (self._archived, len(self._todo)), None)
             return
         batch, self._todo = self._todo[:_BATCH], self._todo[_BATCH:]
         _move(self._core, batch, self.step)

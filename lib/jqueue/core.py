@@ -13,7 +13,7 @@ import contextlib
 import dataclasses
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 
 from ganeti import clock, errors
 from ganeti.constants import jobqueue
@@ -46,11 +46,14 @@ class Settings:
     Attributes:
         workers: jobs that run at once while there is no cluster record.
         hard_limit: unfinished jobs beyond which submissions are refused.
+        archive_age_s: archived jobs that ended longer ago are deleted, once a day;
+            None keeps them.
         on_failure: told of each commit that failed; the daemon ends on a TermError.
     """
 
     workers: int = 25
     hard_limit: int = jobqueue.JOB_QUEUE_SIZE_HARD_LIMIT
+    archive_age_s: float | None = 21 * 86400.0
     on_failure: Callable[[BaseException], None] | None = None
 
 
@@ -98,7 +101,10 @@ class Core:
                     self._dispatch_locked()
                 outbox, self._outbox = self._outbox, []
         for call in outbox:
-            call()
+            try:
+                call()
+            except Exception:  # noqa: BLE001 - the others must be told
+                _log.exception("job queue: somebody could not be told")
 
     def later_locked(self, call: Callable[[], None]) -> None:
         """Have something called when the lock is free again."""
@@ -261,8 +267,15 @@ class Core:
             self.end_locked(entry, job, told)
             return
         entry.must_cancel = True
+        self.interrupt_locked(entry)
         self.show_locked(entry, job)
         self.save_locked(entry, told)
+
+    def interrupt_locked(self, entry: Entry) -> None:
+        """End the waiting for locks of the worker that has a job."""
+        if entry.interrupt is not None:
+            self.later_locked(entry.interrupt)
+            entry.interrupt = None
 
     # Questions
     def status_of(self, job_id: int) -> Status | None:
@@ -301,6 +314,17 @@ class Core:
             records.decode_log(data)
             for _key, data in self.store.scan(LOGS, f"{job_id}/")
         ]
+
+    def read_all_logs(
+        self, wanted: Container[int]
+    ) -> dict[int, list[tuple[int, LogEntry]]]:
+        """Return the log entries of many jobs, see `read_logs`."""
+        found: dict[int, list[tuple[int, LogEntry]]] = {}
+        for key, data in self.store.scan(LOGS):
+            job_id = int(key.partition("/")[0])
+            if job_id in wanted:
+                found.setdefault(job_id, []).append(records.decode_log(data))
+        return found
 
     def read_stored(self, table: str, job_id: int) -> Job | None:
         """Return a stored job without its log; None if absent or unreadable."""

@@ -78,6 +78,8 @@ class Entry:
         is_admitted: whether it holds its slots.
         released_by: key of the slot that woke it from being parked.
         must_cancel: somebody asked to cancel it while a worker had it.
+        must_hurry: the next attempt to get its locks shall come at once.
+        interrupt: ends the waiting for locks of the worker that has it.
         must_die: somebody asked to kill it while it ran.
         version: counts changes, for those who watch.
     """
@@ -85,11 +87,13 @@ class Entry:
     __slots__ = (
         "arrival",
         "attempt",
+        "interrupt",
         "is_admitted",
         "job",
         "logs",
         "must_cancel",
         "must_die",
+        "must_hurry",
         "news_timer",
         "ops",
         "place",
@@ -119,6 +123,8 @@ class Entry:
         self.released_by: str | None = None
         self.must_cancel = False
         self.must_die = False
+        self.must_hurry = False
+        self.interrupt: Callable[[], None] | None = None
         self.version = 0
         self.watches: list[Watch] = []
         self.news_timer: Timer | None = None

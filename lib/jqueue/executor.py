@@ -6,7 +6,7 @@ here does anything.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ganeti.opcodes import Opcode
@@ -59,6 +59,14 @@ class Callbacks(Protocol):
         Args:
             durable: return only when that is on disk, so that no crash can make the
                 opcode run twice. Units without outside effects may pass false.
+        """
+
+    def on_interrupt(self, call: Callable[[], None]) -> None:
+        """Have something called when waiting for locks is to end early.
+
+        That is when the job is canceled, gets another priority, or the queue stops;
+        at once if it already was. The executor then raises `LockTimeout` or
+        `Canceled`. The call comes from another thread and must not block.
         """
 
     def log(self, kind: str, payload: Any) -> None:

@@ -8,7 +8,7 @@ callback in the store. Futures are settled in the store's thread: keep callbacks
 import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -23,6 +23,11 @@ from ganeti.jqueue.pool import WorkerPool
 from ganeti.jqueue.records import Job, LogEntry
 from ganeti.jqueue.running import Runner
 from ganeti.jqueue.submitting import Answers, Ops, Submitter
+
+
+#: Seconds: an hour after the start, when the rush is over, then daily.
+_FIRST_PURGE_S: Final = 3600.0
+_PURGE_EVERY_S: Final = 86400.0
 
 
 class Statistics(NamedTuple):
@@ -70,6 +75,8 @@ class JobQueue:
         """Begin to run jobs."""
         core = self._core
         core.timers.start()
+        if core.settings.archive_age_s is not None:
+            core.timers.after(_FIRST_PURGE_S, self._purge_daily)
         with core.turn():
             core.is_started = True
 
@@ -77,8 +84,7 @@ class JobQueue:
         """Refuse jobs, let running opcodes end, give waiting ones back to the queue.
 
         Args:
-            timeout_s: seconds for each worker; None waits for ever. A worker that
-                waits for locks notices when it got them or its time is over.
+            timeout_s: seconds for each worker; None waits for ever.
 
         Returns:
             Whether all workers have ended.
@@ -86,9 +92,17 @@ class JobQueue:
         core = self._core
         with core.turn():
             core.is_stopping = True
+            for entry in core.live.values():
+                core.interrupt_locked(entry)
         ended = core.pool.stop(timeout_s) if core.pool is not None else True
         core.timers.stop()
         return ended
+
+    def _purge_daily(self) -> None:
+        core = self._core
+        core.timers.after(_PURGE_EVERY_S, self._purge_daily)
+        if core.settings.archive_age_s is not None:
+            archiving.purge(core, core.settings.archive_age_s)
 
     def poke(self) -> None:
         """Look again who may start: filter rules or ``max_running_jobs`` changed."""
@@ -138,7 +152,7 @@ class JobQueue:
         """Ask to cancel a job.
 
         A queued job, or one between two attempts to get its locks, is canceled at
-        once; one whose worker waits for locks gives up at its next look. A running
+        once; one whose worker waits for locks gives up. A running
         job goes on, unless it is to be killed: then its opcode ends as a failure if
         it looks at `Callbacks.check_canceled`, and no later opcode begins. A thread
         cannot be ended from outside without leaving locks and nodes in the middle.
@@ -155,7 +169,7 @@ class JobQueue:
     def change_priority_later(self, job_id: int, priority: int) -> Future[Answer]:
         """Change the priority of a job's queued and waiting opcodes.
 
-        An attempt to get locks that is under way keeps the old one.
+        An attempt to get locks that is under way begins again with the new one.
 
         Returns:
             Whether it was done, and a text for the user.
@@ -194,6 +208,16 @@ class JobQueue:
     def autoarchive(self, age_s: float, timeout_s: float) -> tuple[int, int]:
         """Archive ended jobs; see `autoarchive_later`."""
         return self.autoarchive_later(age_s, timeout_s).result()
+
+    def purge_archive(self, age_s: float) -> int:
+        """Delete archived jobs that ended longer ago, and their logs; blocks.
+
+        Unreadable ones are deleted too. Their ids are never given out again.
+
+        Returns:
+            How many jobs were deleted.
+        """
+        return archiving.purge(self._core, age_s).result()
 
     def set_drain_later(self, flag: bool) -> Future[bool]:
         """Refuse submissions, or take them again; the future has the flag."""
@@ -243,12 +267,12 @@ class JobQueue:
             found = {entry.job.id: entry.view() for entry in core.live.values()}
             found.update((i, job) for i, job in core.recent.items() if i in core.ended)
             missing = core.ended.keys() - found.keys()
+        logs = core.read_all_logs(missing) if missing and with_logs else {}
         for key, data in core.store.scan(JOBS) if missing else ():
             job_id = int(key)
             if job_id in missing:
                 job = records.decode_job(data)
-                logs = core.read_logs(job_id) if with_logs else ()
-                found[job_id] = attach_logs(job, logs)
+                found[job_id] = attach_logs(job, logs.get(job_id, ()))
         return [found[job_id] for job_id in sorted(found)]
 
     def archived_ids(self) -> list[int]:

@@ -59,9 +59,19 @@ class OpCallbacks:
             self.check_canceled()
             core.show_locked(entry, changes.execute(entry.job, self._index, core.now()))
             core.save_locked(entry, stored.tell if stored else None)
+            entry.interrupt = None
+            entry.must_hurry = False
             self._is_started = True
         if stored is not None:
             stored.wait()
+
+    def on_interrupt(self, call: Callable[[], None]) -> None:
+        """Have something called when waiting for locks is to end early."""
+        core, entry = self._core, self._entry
+        with core.turn():
+            entry.interrupt = call
+            if entry.must_cancel or entry.must_hurry or core.is_stopping:
+                core.interrupt_locked(entry)
 
     def log(self, kind: str, payload: Any) -> None:
         """Add an entry to the job's log."""
@@ -195,6 +205,7 @@ class Runner:
             return self._failed(turn, err)
         finally:
             me.name = worker
+            entry.interrupt = None
         return self._succeeded(turn, encoded)
 
     def _succeeded(self, turn: _Turn, result: Any) -> bool:
@@ -251,6 +262,10 @@ class Runner:
                 self._put_back_locked(entry, index)
                 return False
             core.running -= 1
+            if entry.must_hurry:
+                entry.must_hurry = False
+                core.schedule.push(entry)
+                return False
             priority = entry.job.ops[index].priority
             following = attempts.after(attempts.Attempt(entry.attempt, priority))
             entry.attempt = following.place

@@ -7,7 +7,7 @@ here, see `ganeti.locking.manager`. Source: design 2.1, "Retry acquiring locks".
 """
 
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Container, Iterable
 from typing import NamedTuple
 
 from ganeti import clock, errors
@@ -35,18 +35,33 @@ class _Wish(NamedTuple):
 
 
 class LockSet:
-    """The locks of one level. Thread-safe; a thread owns what it acquired."""
+    """The locks of one level. Thread-safe; a thread owns what it acquired.
+
+    Args:
+        name: of the level.
+        members: names at first.
+        clk: time.
+        interrupted: threads that shall not wait any more, see `interrupt`.
+    """
 
     def __init__(
-        self, name: str, members: Iterable[str] = (), *, clk: clock.Clock
+        self,
+        name: str,
+        members: Iterable[str] = (),
+        *,
+        clk: clock.Clock,
+        interrupted: Container[threading.Thread] = (),
     ) -> None:
         self.name = name
         self._clock = clk
-        self._set_lock = SharedLock(f"{name}/[lockset]")
+        self._interrupted = interrupted
+        self._set_lock = self._make("[lockset]")
         #: Guards the two maps; taken for moments only, never while waiting.
         self._mutex = threading.Lock()
-        self._members = {m: SharedLock(f"{name}/{m}") for m in members}
+        self._members = {member: self._make(member) for member in members}
         self._owned: dict[threading.Thread, set[str]] = {}
+        #: What a thread is about to wait for, or waits for.
+        self._wanted: dict[threading.Thread, SharedLock] = {}
 
     # Taking
     def acquire(
@@ -90,9 +105,8 @@ class LockSet:
         try:
             if names is None or adding:
                 set_shared = bool(shared) and not adding
-                if not self._set_lock.acquire(
-                    shared=set_shared, timeout=deadline.left(), priority=priority
-                ):
+                set_wish = _Wish(set_shared, priority, opportunistic=False)
+                if not self._wait_for(self._set_lock, deadline.left(), set_wish):
                     return None
             wish = _Wish(bool(shared), priority, opportunistic)
             if not self._take_members(names, deadline, wish):
@@ -146,6 +160,12 @@ class LockSet:
             self._members[name].is_owned(shared=0) for name in owned
         ):
             self._set_lock.downgrade()
+
+    def interrupt(self, thread: threading.Thread) -> None:
+        """End a thread's waiting; it has to be among the interrupted ones before."""
+        lock = self._wanted.get(thread)
+        if lock is not None:
+            lock.interrupt(thread)
 
     # Members
     def add(
@@ -276,13 +296,24 @@ class LockSet:
         lock = self._lookup(name)
         if lock is None:
             raise errors.LockError(f"lock {self.name}/{name}: does not exist")
-        taken = lock.acquire(wish.shared, timeout, wish.priority)
+        taken = self._wait_for(lock, timeout, wish)
         if taken:
             self._owned.setdefault(threading.current_thread(), set()).add(name)
         return taken
 
+    def _wait_for(self, lock: SharedLock, timeout: float | None, wish: _Wish) -> bool:
+        me = threading.current_thread()
+        self._wanted[me] = lock
+        try:
+            return lock.acquire(wish.shared, timeout, wish.priority, self._interrupted)
+        finally:
+            del self._wanted[me]
+
+    def _make(self, member: str) -> SharedLock:
+        return SharedLock(f"{self.name}/{member}", clk=self._clock)
+
     def _create(self, names: Collection[str], *, shared: bool, acquired: bool) -> None:
-        new = {name: SharedLock(f"{self.name}/{name}") for name in names}
+        new = {name: self._make(name) for name in names}
         if acquired:
             for lock in new.values():
                 lock.acquire(shared=shared)

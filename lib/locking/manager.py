@@ -63,8 +63,14 @@ class LockManager:
         for level, twin in _TWINS.items():
             known[twin] = known.get(level, ())
         self._clock = clk
+        self._interrupted: set[threading.Thread] = set()
         self._sets = {
-            level: LockSet(level.label, known.get(level, ()), clk=clk)
+            level: LockSet(
+                level.label,
+                known.get(level, ()),
+                clk=clk,
+                interrupted=self._interrupted,
+            )
             for level in Level
         }
 
@@ -112,6 +118,20 @@ class LockManager:
         """Give back everything that this thread owns, highest level first."""
         for level in sorted(self._owned_levels(), reverse=True):
             self._sets[level].release()
+
+    def interrupt(self, thread: threading.Thread) -> None:
+        """Make a thread's waiting for locks end, now and until `resume`.
+
+        What it asks for comes back as not had in time, unless it is free. Creating
+        and deleting locks is not concerned.
+        """
+        self._interrupted.add(thread)
+        for locks in self._sets.values():
+            locks.interrupt(thread)
+
+    def resume(self) -> None:
+        """Let this thread wait again after an interruption."""
+        self._interrupted.discard(threading.current_thread())
 
     def downgrade(self, level: Level, names: Collection[str] | None = None) -> None:
         """Make exclusive holds of a level shared ones."""
@@ -214,7 +234,8 @@ class LockManager:
                 return frozenset(got)
             if got is not None:
                 locks.release()
-            if self._clock.monotonic() >= end:
+            is_interrupted = threading.current_thread() in self._interrupted
+            if is_interrupted or self._clock.monotonic() >= end:
                 return None
             pause = min(_OPPORTUNISTIC_PAUSE_S, end - self._clock.monotonic())
             self._clock.wait(threading.Event(), pause)

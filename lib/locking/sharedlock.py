@@ -6,10 +6,10 @@ doing, such as ``Jq3/Job812/I_STARTUP``.
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import NamedTuple, cast
 
-from ganeti import errors
+from ganeti import clock, errors
 from ganeti.locking import rules
 from ganeti.locking.pipecondition import PipeCondition
 
@@ -31,10 +31,16 @@ class LockInfo(NamedTuple):
 
 
 class SharedLock:
-    """A lock held by one thread exclusively, or by several shared; not recursive."""
+    """A lock held by one thread exclusively, or by several shared; not recursive.
 
-    def __init__(self, name: str) -> None:
+    Args:
+        name: ``<level>/<name>``.
+        clk: time.
+    """
+
+    def __init__(self, name: str, *, clk: clock.Clock | None = None) -> None:
         self.name = name
+        self._clock = clk or clock.SystemClock()
         self._mutex = threading.Lock()
         self._state = rules.LockState()
 
@@ -46,6 +52,7 @@ class SharedLock:
         shared: int = 0,
         timeout: float | None = None,
         priority: int | None = None,
+        interrupted: Container[threading.Thread] = (),
     ) -> bool:
         """Take the lock; return whether it was had in time.
 
@@ -53,12 +60,15 @@ class SharedLock:
             shared: take it shared with others instead of alone.
             timeout: seconds; None waits for ever, 0 or less tries once.
             priority: smaller is more urgent; None is 0.
+            interrupted: threads that shall not wait any more, see `interrupt`.
 
         Raises:
             LockError: the lock was deleted, maybe while waiting for it.
             ProgrammerError: the thread holds it already.
         """
         with self._mutex:
+            if threading.current_thread() in interrupted:
+                timeout = 0
             return self._acquire_locked(bool(shared), timeout, priority or 0)
 
     def release(self) -> None:
@@ -105,6 +115,17 @@ class SharedLock:
             self._wake(self._state.delete(me))
             return True
 
+    def interrupt(self, thread: threading.Thread) -> None:
+        """End a thread's waiting as if its time were over.
+
+        Put it among those that `acquire` was told of before: then it does not matter
+        whether it waits already or is just about to.
+        """
+        with self._mutex:
+            for pending in self._state.queue:
+                if thread in pending.waiters:
+                    self._wake((*self._state.withdraw(thread, pending), pending))
+
     def is_owned(self, shared: int = -1) -> bool:
         """Tell whether this thread holds it: 1 shared, 0 exclusively, -1 anyhow."""
         wanted = None if shared < 0 else bool(shared)
@@ -140,10 +161,7 @@ class SharedLock:
         if pending is None:
             return True
         try:
-            if timeout is None or timeout > 0:
-                if pending.signal is None:
-                    pending.signal = PipeCondition(self._mutex)
-                pending.signal.wait(timeout)
+            self._wait(me, pending, timeout)
         except BaseException:
             self._give_up(me, pending)
             raise
@@ -154,6 +172,23 @@ class SharedLock:
             return True
         self._wake(self._state.withdraw(me, pending))
         return False
+
+    def _wait(
+        self, me: threading.Thread, pending: rules.Pending, timeout: float | None
+    ) -> None:
+        """Sleep until there is an answer, or the time is over."""
+        end = None if timeout is None else self._clock.monotonic() + timeout
+        left = timeout
+        while left is None or left > 0:
+            if pending.signal is None:
+                pending.signal = PipeCondition(self._mutex)
+            if not pending.signal.wait(left):
+                return
+            is_answered = self._state.is_deleted or self._state.is_held_by(me)
+            if is_answered or me not in pending.waiters:
+                return
+            # Somebody else on the same condition was interrupted.
+            left = None if end is None else end - self._clock.monotonic()
 
     def _give_up(self, me: threading.Thread, pending: rules.Pending) -> None:
         if self._state.is_held_by(me):

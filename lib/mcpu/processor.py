@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import logging
 import os.path
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
@@ -106,6 +107,9 @@ class Processor:
             timeout_s=timeout_s,
             priority=priority,
         )
+        locks, worker = self._doors.locks, threading.current_thread()
+        locks.resume()
+        callbacks.on_interrupt(lambda: locks.interrupt(worker))
         run = _Run(self._doors, unit_class, op, callbacks, held)
         try:
             return run.run()

@@ -142,15 +142,10 @@ def run(daemon: Daemon, options: argparse.Namespace, paths: Paths) -> int:
     Effects:
         Forks twice unless in the foreground; writes the pid file and the log.
     """
-    try:
-        daemon.check()
-    except StartError as err:
-        # "Not master" is the normal case on most nodes and nothing to report.
-        if err.code != exitcodes.EXIT_NOTMASTER or options.debug:
-            sys.stderr.write(f"{daemon.name}: {err}\n")
-        return err.code
     if options.foreground:
-        return _live(daemon, options, paths, _notify_systemd)
+        report = _report_in_foreground(daemon)
+        code = _check(daemon, options, report)
+        return code or _live(daemon, options, paths, report)
     sys.stdout.flush()
     sys.stderr.flush()
     reader, writer = os.pipe()
@@ -160,6 +155,39 @@ def run(daemon: Daemon, options: argparse.Namespace, paths: Paths) -> int:
     os.close(writer)
     os.waitpid(first, 0)
     return _await_report(daemon.name, reader)
+
+
+def _report_in_foreground(daemon: Daemon) -> Callable[[int, str], None]:
+    def report(code: int, text: str) -> None:
+        if code == exitcodes.EXIT_SUCCESS:
+            _notify("READY=1")
+        elif text and not logging.getLogger().handlers:
+            # Later failures are in the log, which the terminal shows as well.
+            sys.stderr.write(f"{daemon.name}: {text}\n")
+
+    return report
+
+
+def _check(
+    daemon: Daemon, options: argparse.Namespace, report: Callable[[int, str], None]
+) -> int:
+    """Check and return the exit code, 0 if the daemon may start.
+
+    This comes after the forks: what a check opened and closed must not linger in
+    another process, where descriptors with the same numbers are something else. The
+    streams are still the caller's, who sees warnings of a check that takes long.
+    """
+    try:
+        daemon.check()
+    except StartError as err:
+        # "Not master" is the normal case on most nodes and nothing to report.
+        is_silent = err.code == exitcodes.EXIT_NOTMASTER and not options.debug
+        report(err.code, "" if is_silent else str(err))
+        return err.code
+    except Exception as err:  # noqa: BLE001 - whatever it is, the caller waits
+        report(exitcodes.EXIT_FAILURE, f"{type(err).__name__}: {err}")
+        return exitcodes.EXIT_FAILURE
+    return exitcodes.EXIT_SUCCESS
 
 
 def _live_detached(
@@ -172,7 +200,8 @@ def _live_detached(
         if os.fork():
             os._exit(exitcodes.EXIT_SUCCESS)
         os.chdir("/")
-        _detach_streams(keep=writer)
+        os.closerange(3, writer)
+        os.closerange(writer + 1, 1024)
         reported: list[int] = []
 
         def report(code: int, text: str) -> None:
@@ -182,18 +211,20 @@ def _live_detached(
                 os.write(writer, _REPORT.pack(code, len(data)) + data)
                 os.close(writer)
 
-        code = _live(daemon, options, paths, report)
+        code = _check(daemon, options, report)
+        if code == exitcodes.EXIT_SUCCESS:
+            _detach_streams()
+            code = _live(daemon, options, paths, report)
     finally:
         logging.shutdown()
         os._exit(code)
 
 
-def _detach_streams(keep: int) -> None:
+def _detach_streams() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
-    os.closerange(3, keep)
-    os.closerange(keep + 1, 1024)
+    os.close(null)
 
 
 def _await_report(name: str, reader: int) -> int:
@@ -221,8 +252,6 @@ def _live(
         handler = _set_up_log(daemon, options, paths)
     except OSError as err:
         report(exitcodes.EXIT_FAILURE, f"cannot log: {err}")
-        if options.foreground:
-            sys.stderr.write(f"{daemon.name}: cannot log: {err}\n")
         return exitcodes.EXIT_FAILURE
     control = Control()
     try:
@@ -305,11 +334,6 @@ def _serve(control: Control, handler: log.LogFileHandler | None) -> int:
                 handler.reopen()
             except OSError:
                 _log.exception("cannot reopen the log file")
-
-
-def _notify_systemd(code: int, _text: str) -> None:
-    if code == exitcodes.EXIT_SUCCESS:
-        _notify("READY=1")
 
 
 def _notify(state: str) -> None:

@@ -50,12 +50,11 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         if not self.ctx.snapshot.nodes_in_group(self.group):
             return result
         self.output.step("Hooks Results")
-        snapshot = self.ctx.snapshot
-        for uuid, reason in silent.items():
+        for name, reason in silent.items():
             self.report.error_if(
                 True,
                 "ENODEHOOKS",
-                snapshot.nodes[uuid].name,
+                name,
                 f"communication failure in hooks execution: {reason}",
             )
         for item in found:
@@ -64,7 +63,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
             self.report.error_if(
                 True,
                 "ENODEHOOKS",
-                snapshot.nodes[item.node].name,
+                item.node,
                 f"script {item.script} failed, output:",
             )
             self.output.flush()

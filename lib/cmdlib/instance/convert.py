@@ -65,7 +65,7 @@ def execute(
     disks.create_all(ctx, instance, new)
     try:
         for index, (source, copy) in enumerate(zip(old, new, strict=True)):
-            ctx.log.info(f" - copying disk/{index} ({source.size} MiB)")
+            ctx.log.message(f" - copying disk/{index} ({source.size} MiB)")
             ctx.rpc.call_one(
                 "blockdev_convert",
                 instance.primary_node,

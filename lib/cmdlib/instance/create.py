@@ -305,7 +305,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         return self.dry_run_result()
 
     def _commit(self) -> None:
-        self.ctx.log.info(f"adding instance {self.name} to cluster config")
+        self.ctx.log.message(f"adding instance {self.name} to cluster config")
         with self.ctx.config.edit(self.ctx.owner) as edit:
             instance = self.plan.instance
             if instance.hypervisor in ("kvm", "xen-hvm"):
@@ -322,7 +322,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             disks.assemble(self.ctx, self.instance)
         if self.op.no_install or not self.instance.os:
             return
-        self.ctx.log.info("* running the instance OS create scripts...")
+        self.ctx.log.message("* running the instance OS create scripts...")
         wire = encode.instance(
             self.ctx.snapshot,
             self.instance,
@@ -338,7 +338,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             edit.update(
                 edit.snapshot.instances[self.instance.uuid].replace(admin_state="up")
             )
-        self.ctx.log.info("* starting instance...")
+        self.ctx.log.message("* starting instance...")
         wire = encode.instance(self.ctx.snapshot, self.instance)
         self.ctx.rpc.call_one(
             "instance_start", self.primary, wire, False, self.op.reason

@@ -233,7 +233,7 @@ def wipe(
     node = instance.primary_node
     for index, disk, start in disks:
         chunk = max(1, int(min(WIPE_CHUNK_MIB, disk.size * WIPE_CHUNK_SHARE)))
-        ctx.log.info(f"* Wiping {label(index)}")
+        ctx.log.message(f"* Wiping {label(index)}")
         offset, last = start, ctx.clock.monotonic()
         while offset < disk.size:
             piece = min(chunk, disk.size - offset)
@@ -245,7 +245,7 @@ def wipe(
             now = ctx.clock.monotonic()
             if now - last >= WIPE_REPORT_S:
                 share = 100.0 * offset / disk.size
-                ctx.log.info(f" - done: {share:.1f}%")
+                ctx.log.message(f" - done: {share:.1f}%")
                 last = now
 
 

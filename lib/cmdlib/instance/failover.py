@@ -65,7 +65,7 @@ def fail_over(
     ctx, instance = unit.ctx, unit.instance
     source = ctx.snapshot.nodes[unit.source]
     excused = source.offline or ignore_consistency
-    ctx.log.info(f"* shutting down instance on source node {source.name}")
+    ctx.log.message(f"* shutting down instance on source node {source.name}")
     result = ctx.rpc.call_one(
         "instance_shutdown",
         source.uuid,
@@ -82,7 +82,7 @@ def fail_over(
                 + "; if the node is really down, mark it offline or ignore consistency"
             )
         ctx.log.warn(result.describe(what) + "; going on, make sure the node is down")
-    ctx.log.info("* deactivating the instance's disks on source node")
+    ctx.log.message("* deactivating the instance's disks on source node")
     if not disks.shutdown(ctx, instance, ignore_primary=excused):
         raise errors.OpExecError(
             f"instance {instance.name}: its disks could not be shut down on node"
@@ -97,9 +97,9 @@ def fail_over(
 def _start_at_target(unit: "relocation.RelocationUnit[Any]") -> None:
     ctx, instance = unit.ctx, unit.instance
     name = ctx.snapshot.nodes[unit.target].name
-    ctx.log.info(f"* activating the instance's disks on target node {name}")
+    ctx.log.message(f"* activating the instance's disks on target node {name}")
     disks.assemble(ctx, instance, ignore_secondaries=True)
-    ctx.log.info(f"* starting the instance on the target node {name}")
+    ctx.log.message(f"* starting the instance on the target node {name}")
     result = ctx.rpc.call_one(
         "instance_start", unit.target, unit.encode(), False, unit.op.reason
     )

@@ -85,7 +85,7 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
         what = f"instance {instance.name}: disk {op.disk} could not grow"
         if not instance.disks_active:
             disks.assemble(self.ctx, instance, disks=[self.disk])
-        self.ctx.log.info(
+        self.ctx.log.message(
             f"Growing disk {op.disk} of instance '{instance.name}' by"
             f" {self.delta_mib} MiB to {self.target_mib} MiB"
         )

@@ -118,7 +118,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         elif self.is_failover:
             failover.fail_over(self, shutdown_timeout_s=120, ignore_consistency=False)
         else:
-            self.ctx.log.info(f"Migrating instance {self.instance.name}")
+            self.ctx.log.message(f"Migrating instance {self.instance.name}")
             self._migrate()
 
     def _migrate(self) -> None:
@@ -126,14 +126,14 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         what = f"instance {instance.name}: migration"
         wire = self.encode()
         if self.balloon_to is not None:
-            self.ctx.log.info(f"* shrinking the memory to {self.balloon_to} MiB")
+            self.ctx.log.message(f"* shrinking the memory to {self.balloon_to} MiB")
             call("instance_balloon_memory", self.source, wire, self.balloon_to).unwrap(
                 what
             )
         info = call("migration_info", self.source, wire).unwrap(what)
         self._assemble_at_target(wire, what)
         address = self.ctx.snapshot.nodes[self.target].secondary_ip
-        self.ctx.log.info(
+        self.ctx.log.message(
             f"* preparing {self.ctx.snapshot.nodes[self.target].name} to accept the"
             " instance"
         )
@@ -141,7 +141,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         if accepted.failed:
             self._abort(wire, info, at_source=False)
             raise errors.OpExecError(accepted.describe(what))
-        self.ctx.log.info(
+        self.ctx.log.message(
             f"* migrating instance to {self.ctx.snapshot.nodes[self.target].name}"
         )
         name = self.ctx.snapshot.cluster.cluster_name
@@ -173,12 +173,12 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
                 text = result.fail_msg or f"ended as {status.get('status')}"
                 raise errors.OpExecError(f"{what} failed: {text}")
             if status.get("status") == "completed":
-                ctx.log.info("* memory transfer complete")
+                ctx.log.message("* memory transfer complete")
                 return
             now = ctx.clock.monotonic()
             if now - last >= REPORT_S and status.get("total_ram"):
                 share = 100.0 * (status.get("transferred_ram") or 0)
-                ctx.log.info(
+                ctx.log.message(
                     f"* memory transfer progress: {share / status['total_ram']:.2f} %"
                 )
                 last = now
@@ -199,7 +199,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             disk_wire = encode.disk(ctx.snapshot, disk, self.instance)
             result = ctx.rpc.call_one("blockdev_shutdown", self.source, disk_wire)
             common.warn_failed(ctx, result, f"{what}: cannot free {disk.iv_name}")
-        ctx.log.info("* done")
+        ctx.log.message("* done")
 
     def _abort(self, wire: dict[str, Any], info: Any, *, at_source: bool) -> None:
         what = f"instance {self.instance.name}: cannot abort the migration"
@@ -244,8 +244,10 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
                 " it with gnt-instance shutdown and startup"
             )
         if places[0] == instance.primary_node:
-            self.ctx.log.info("* instance confirmed to be running on its primary node")
+            self.ctx.log.message(
+                "* instance confirmed to be running on its primary node"
+            )
             return
         name = snapshot.nodes[places[0]].name
-        self.ctx.log.info(f"* instance running on node {name}, updating config")
+        self.ctx.log.message(f"* instance running on node {name}, updating config")
         self.commit_primary(places[0])

@@ -48,11 +48,11 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
     def execute(self) -> None:
         """Install with the disks assembled."""
         if self.op.os_type is not None:
-            self.ctx.log.info(f"Changing OS to '{self.os}'...")
+            self.ctx.log.message(f"Changing OS to '{self.os}'...")
             common.set_instance(self.ctx, self.uuid, os=self.os)
         disks.assemble(self.ctx, self.instance)
         try:
-            self.ctx.log.info("Running the instance OS create scripts...")
+            self.ctx.log.message("Running the instance OS create scripts...")
             wire = encode.instance(
                 self.ctx.snapshot,
                 self.instance,

@@ -80,7 +80,7 @@ class TestAllocator(base.LogicalUnit[opcodes.TestAllocator]):
             memory=op.memory or 0,
             spindle_use=op.spindle_use,
             disks=disks,
-            nics=[dict(spec) for spec in op.nics or []],
+            nics=op.nics or [],
             hypervisor=op.hypervisor or cluster.enabled_hypervisors[0],
             group_name=op.group_name,
         )

@@ -122,3 +122,13 @@ def vcluster(new_directory):
     if os.environ.get("KEEP_VCLUSTER"):
         return
     vcluster_command(directory, "down")
+
+
+@pytest.fixture(scope="session")
+def bare(new_directory):
+    """One machine in no cluster, for requests that change nothing."""
+    directory = new_directory()
+    done = vcluster_command(directory, "up", "-n", "1", "--machines-only")
+    assert done.returncode == 0, done.stderr
+    yield VirtualCluster(directory)
+    vcluster_command(directory, "down")

@@ -21,6 +21,9 @@ class FakeCallbacks:
         self.check_canceled()
         self.is_started = True
 
+    def on_interrupt(self, call):
+        self.interrupt = call
+
     def log(self, kind, payload):
         self.entries.append((kind, payload))
 

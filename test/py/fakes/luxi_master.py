@@ -59,7 +59,7 @@ class FakeMaster:
         if self.down is not None:
             raise self.down
         json.dumps(args)  # only JSON goes over the wire
-        if method not in ("WaitForJobChange",):
+        if method != "WaitForJobChange":
             self.calls.append((method, args))
         handler = getattr(self, f"_{method}", None)
         if handler is None:

@@ -1,5 +1,7 @@
 """Nodes that answer what a test says."""
 
+import dataclasses
+
 from ganeti.rpc import PROCEDURES, Result
 from ganeti.rpc.result import OFFLINE_TEXT
 
@@ -34,7 +36,9 @@ class FakeRunner:
         answer = self.script.get(procedure)
         if callable(answer):
             answer = answer(node, args)
-        return answer if isinstance(answer, Result) else Result(procedure, name, answer)
+        if isinstance(answer, Result):
+            return dataclasses.replace(answer, call=procedure, node=name)
+        return Result(procedure, name, answer)
 
     def called(self, procedure):
         """Return the (node uuid, args) of the calls of one procedure."""

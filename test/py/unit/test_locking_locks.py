@@ -218,10 +218,10 @@ def test_the_timeout_spans_the_whole_set(people):
     for lock in locks._members.values():
         taken = lock.acquire
 
-        def acquire(shared, timeout, priority, taken=taken):
+        def acquire(shared, timeout, priority, interrupted, taken=taken):
             asked.append(timeout)
             clk.now += 4
-            return taken(shared, timeout, priority)
+            return taken(shared, timeout, priority, interrupted)
 
         lock.acquire = acquire
     assert a.do(lambda: locks.acquire(["n1", "n2"], 10)) == {"n1", "n2"}
@@ -406,6 +406,38 @@ def test_a_count_of_opportunistic_locks_is_tried_for_until_the_time_is_over(peop
     a.do(lambda: manager.release(Level.NODE))
     until(lambda: every)
     assert every == [{"n1", "n2"}]
+
+
+def test_an_interrupted_thread_waits_no_more_until_it_resumes(people):
+    a, b, c, d = people("a", "b", "c", "d")
+    manager = make_manager()
+    for person in (a, b, c, d):
+        person.do(lambda: take(manager, Level.CLUSTER, [BGL], shared=True))
+    a.do(lambda: take(manager, Level.NODE, ["n1"]))
+    alone = b.begin(lambda: take(manager, Level.NODE, ["n1"]))
+    until(lambda: len(manager.lock_info()[-1].pending) == 1)
+    group = [
+        p.begin(lambda: take(manager, Level.NODE, ["n1"], 30, shared=True))
+        for p in (c, d)
+    ]
+    until(lambda: len(manager.lock_info()[-1].pending[-1][1]) == 2)
+    for person in (b, c):
+        manager.interrupt(person.thread)
+    until(lambda: alone and group[0])
+    assert (alone[0], group[0][0]) == (None, None)
+    # Who waited on the same condition goes on waiting.
+    assert manager.lock_info()[-1].pending == (("shared", ("d",)),)
+    # What is free can be had, waiting is still over; creating locks is not concerned.
+    assert b.do(lambda: take(manager, Level.NODE, ["n1"])) is None
+    assert b.do(lambda: take(manager, Level.NODE, ["n2"])) == {"n2"}
+    b.do(lambda: manager.release(Level.NODE))
+    b.do(manager.resume)
+    again = b.begin(lambda: take(manager, Level.NODE, ["n1"]))
+    a.do(lambda: manager.release(Level.NODE))
+    until(lambda: group[1])
+    d.do(lambda: manager.release(Level.NODE))
+    until(lambda: again)
+    assert (group[1][0], again[0]) == ({"n1"}, {"n1"})
 
 
 # Stress

@@ -339,6 +339,53 @@ def test_canceling_between_two_attempts(live):
     assert live.status(1) == "canceled"
 
 
+def interruptible(harness, comment):
+    """An opcode that waits for locks until it is interrupted."""
+    waits = threading.Event()
+
+    def run(_op, callbacks, _timeout, priority):
+        ended = threading.Event()
+        callbacks.on_interrupt(ended.set)
+        if priority < 0:
+            callbacks.started()
+            return
+        waits.set()
+        assert ended.wait(WAIT_S)
+        raise LockTimeout
+
+    harness.executor.script[comment] = run
+    return waits
+
+
+def test_canceling_ends_the_waiting_for_locks(live):
+    waits = interruptible(live, "locks")
+    live.queue.submit([dummy("locks")])
+    assert waits.wait(WAIT_S)
+    assert live.queue.cancel(1)[0]
+    assert live.final(1).status == "canceled"
+
+
+def test_a_new_priority_begins_a_new_attempt_at_once(live):
+    waits = interruptible(live, "locks")
+    live.queue.submit([dummy("locks")])
+    assert waits.wait(WAIT_S)
+    assert live.queue.change_priority(1, -10)[0]
+    assert live.final(1).status == "success"
+    assert [run[3] for run in live.executor.runs] == [0, -10]
+    assert [run[2] for run in live.executor.runs] == [5, 5]
+
+
+def test_stopping_ends_the_waiting_for_locks():
+    harness = Harness()
+    waits = interruptible(harness, "locks")
+    harness.queue.start()
+    harness.queue.submit([dummy("locks")])
+    assert waits.wait(WAIT_S)
+    harness.queue.stop()
+    assert harness.status(1) == "queued"
+    harness.store.close()
+
+
 def test_a_running_job_cannot_be_canceled_but_killed_it_stops_early(live):
     gate = gated(live, "slow")
     live.queue.submit([dummy("slow"), dummy()])
@@ -573,6 +620,42 @@ def test_autoarchive_by_age_and_in_batches():
         assert live.queue.autoarchive(50, 89) == (120, 0)
         assert live.queue.autoarchive(-1, 89) == (1, 0)
         assert live.queue.jobs() == []
+
+
+def test_purging_deletes_old_archived_jobs_for_good():
+    clk = StepClock()
+    with running(clk=clk) as live:
+        live.final(live.queue.submit([dummy(messages=["x"])]))
+        clk.now = 100
+        live.final(live.queue.submit([dummy(messages=["y"])]))
+        live.queue.autoarchive(-1, 9)
+        assert live.queue.purge_archive(50) == 1
+        assert live.queue.archived_ids() == [2]
+        assert [key for key, _ in live.store.scan("joblogs")] == ["2/0000000001"]
+        assert live.queue.job(1) is None
+        assert live.queue.job(2).ops[0].log[0].payload == "y"
+
+
+def test_old_archived_jobs_are_deleted_once_a_day():
+    clk = StepClock()
+    with running(clk=clk, archive_age_s=2 * 86400) as live:
+        live.final(live.queue.submit([dummy()]))
+        live.queue.autoarchive(-1, 9)
+        for hours, left in ((1, [1]), (25, [1]), (48.5, [1]), (49, [])):
+            clk.now = hours * 3600.0
+            live.queue._core.timers.run_due()
+            live.settle()
+            assert live.queue.archived_ids() == left, hours
+
+
+def test_lists_have_the_logs_of_ended_jobs_that_are_no_longer_in_memory(live):
+    for text in "ab":
+        live.final(live.queue.submit([dummy(messages=[text])]))
+    live.queue._core.recent.clear()
+    jobs = live.queue.jobs()
+    assert [job.ops[0].log[0].payload for job in jobs] == ["a", "b"]
+    live.queue._core.recent.clear()
+    assert [job.ops[0].log for job in live.queue.jobs(with_logs=False)] == [(), ()]
 
 
 # Filters and rates

@@ -186,7 +186,7 @@ def test_a_failing_pre_hook_aborts_and_names_node_script_and_output():
     with pytest.raises(errors.HooksAbort) as info:
         engine.run(DELAY)
     assert info.value.args == (
-        [[clusters.node_uuid(2), "node-modify-pre.d/no", "go away"]],
+        [["node2.example.com", "node-modify-pre.d/no", "go away"]],
     )
     assert not done
 

@@ -16,7 +16,7 @@ from ganeti.server import common
 from ganeti.utils import pidfile
 
 PROGRAM = textwrap.dedent("""
-    import os, sys
+    import os, socket, sys
     from ganeti.pathutils import Paths
     from ganeti.server import common
     from ganeti import errors
@@ -25,10 +25,15 @@ PROGRAM = textwrap.dedent("""
     class Service:
         def stop(self):
             open(root + "/stopped", "w").close()
+    kept = []
     def check():
+        if how == "leak":
+            kept.extend(socket.socketpair())
         if how == "check":
             raise common.StartError("not the master", 11)
     def start(control):
+        # Descriptors of objects that die now must not be somebody else's.
+        kept.clear()
         if how == "start":
             raise errors.ConfigurationError("no such cluster")
         if how == "crash":
@@ -56,9 +61,10 @@ def run(root, how, *options, **kwargs):
     )
 
 
-def test_detached_daemon_is_ready_when_the_command_returns(tmp_path):
+@pytest.mark.parametrize("how", ["ok", "leak"])
+def test_detached_daemon_is_ready_when_the_command_returns(tmp_path, how):
     paths = Paths(root=str(tmp_path))
-    result = run(tmp_path, "ok")
+    result = run(tmp_path, how)
     assert (result.returncode, result.stderr) == (0, "")
     pid = pidfile.read_pid(paths.pid_file("ganeti-masterd"))
     assert pid is not None

@@ -1,0 +1,190 @@
+"""Cluster settings that are tables of typed parameters."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ganeti import objects, opcodes
+from ganeti.cmdlib import state_params, typed
+from ganeti.cmdlib.cluster.settings import refuse
+from ganeti.constants import ecodes, hypervisors, params
+from ganeti.objects import params as filled
+
+_NIC_MODES: Final = ("bridged", "openvswitch", "routed")
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """Hypervisor parameters that nodes have to approve."""
+
+    hypervisor: str
+    filled: Mapping[str, Any]
+
+
+def changes(op: opcodes.ClusterSetParams, snapshot: objects.Snapshot) -> dict[str, Any]:
+    """Return the fields of the cluster record to change.
+
+    Raises:
+        OpPrereqError: names parameter, wanted and found.
+    """
+    cluster = snapshot.cluster
+    out: dict[str, Any] = {}
+    if op.enabled_hypervisors is not None:
+        out["enabled_hypervisors"] = _hypervisors(op, snapshot)
+    if op.beparams is not None:
+        out["beparams"] = _backend(op, cluster)
+    if op.nicparams is not None:
+        out["nicparams"] = _nics(op, snapshot)
+    if op.ndparams is not None:
+        given = typed.typed(op.ndparams, params.NODE, "node parameter")
+        out["ndparams"] = {**cluster.ndparams, **given}
+    if op.hvparams is not None:
+        out["hvparams"] = _hvparams(op.hvparams, cluster)
+    if op.os_hvp is not None:
+        out["os_hvp"] = _os_hvp(op.os_hvp, cluster)
+    for name in ("osparams", "osparams_private_cluster"):
+        given_os = getattr(op, name)
+        if given_os is not None:
+            out[name] = _osparams(getattr(cluster, name), given_os)
+    if op.hv_state is not None:
+        out["hv_state_static"] = state_params.new_hv_state(
+            cluster.hv_state_static, op.hv_state
+        )
+    if op.disk_state is not None:
+        out["disk_state_static"] = state_params.new_disk_state(
+            cluster.disk_state_static, op.disk_state
+        )
+    return out
+
+
+def _hypervisors(
+    op: opcodes.ClusterSetParams, snapshot: objects.Snapshot
+) -> tuple[str, ...]:
+    wanted = tuple(dict.fromkeys(op.enabled_hypervisors or ()))
+    if not wanted:
+        raise refuse("enabled_hypervisors: wanted at least one hypervisor")
+    gone = set(snapshot.cluster.enabled_hypervisors) - set(wanted)
+    users = sorted(
+        instance.name
+        for instance in snapshot.instances.values()
+        if instance.hypervisor in gone
+    )
+    if users:
+        raise refuse(
+            f"enabled_hypervisors: {', '.join(sorted(gone))} is used by instances"
+            f" {', '.join(users)}",
+            ecodes.ECODE_STATE,
+        )
+    return wanted
+
+
+def _backend(op: opcodes.ClusterSetParams, cluster: objects.Cluster) -> dict[str, Any]:
+    given = typed.backend(op.beparams or {})
+    default = {**cluster.beparams.get("default", {}), **given}
+    typed.check_memory_order(
+        filled.beparams_for(cluster, default), "default backend parameters"
+    )
+    return {**cluster.beparams, "default": default}
+
+
+def _nics(op: opcodes.ClusterSetParams, snapshot: objects.Snapshot) -> dict[str, Any]:
+    cluster = snapshot.cluster
+    asked: Mapping[Any, Any] = op.nicparams or {}
+    given = typed.typed(asked, params.NIC, "NIC parameter")
+    default = {**cluster.nicparams.get("default", {}), **given}
+    new = {**cluster.nicparams, "default": default}
+    mode = default.get("mode", _NIC_MODES[0])
+    if mode not in _NIC_MODES:
+        raise refuse(
+            f"NIC parameter mode: wanted one of {', '.join(_NIC_MODES)}, found {mode}"
+        )
+    if mode in ("bridged", "openvswitch") and not default.get("link"):
+        raise refuse(f"NIC parameter link: must be set in mode {mode}")
+    changed = cluster.replace(nicparams=new)
+    broken = sorted(
+        f"{instance.name}/{index}"
+        for instance in snapshot.instances.values()
+        for index, nic in enumerate(instance.nics)
+        if filled.nicparams_for(changed, nic.nicparams)["mode"] == "routed"
+        and not nic.ip
+    )
+    if broken:
+        raise refuse(
+            "NIC parameter mode: routed NICs need an address, which these have not:"
+            f" {', '.join(broken)}"
+        )
+    return new
+
+
+def _known(name: str, what: str) -> None:
+    if name not in hypervisors.HYPER_TYPES:
+        raise refuse(
+            f"{what}: {name} is no hypervisor; there are"
+            f" {', '.join(hypervisors.HYPER_TYPES)}"
+        )
+
+
+def _hvparams(
+    given: Mapping[str, Mapping[str, Any]], cluster: objects.Cluster
+) -> dict[str, Any]:
+    out = {name: dict(values) for name, values in cluster.hvparams.items()}
+    for name, values in given.items():
+        _known(name, "hypervisor parameters")
+        changes_ = typed.hypervisor(
+            name, values, allow_default=True, allow_cluster_only=True
+        )
+        out[name] = typed.merge(out.get(name, {}), changes_)
+    return out
+
+
+def _os_hvp(
+    given: Mapping[str, Mapping[str, Any]], cluster: objects.Cluster
+) -> dict[str, Any]:
+    out = {
+        os: {name: dict(values) for name, values in by_name.items()}
+        for os, by_name in cluster.os_hvp.items()
+    }
+    for os, by_name in given.items():
+        mine = out.setdefault(os, {})
+        for name, values in by_name.items():
+            _known(name, f"hypervisor parameters of OS {os}")
+            if values is None:
+                mine.pop(name, None)
+                continue
+            changes_ = typed.hypervisor(name, values, allow_default=True)
+            mine[name] = typed.merge(mine.get(name, {}), changes_)
+        out[os] = {name: values for name, values in mine.items() if values}
+    return {os: by_name for os, by_name in out.items() if by_name}
+
+
+def _osparams(
+    old: Mapping[str, Mapping[str, Any]], given: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    out = {os: dict(values) for os, values in old.items()}
+    for os, values in given.items():
+        out[os] = typed.merge(out.get(os, {}), values or {}, none_removes=True)
+    return {os: values for os, values in out.items() if values}
+
+
+def node_checks(
+    op: opcodes.ClusterSetParams, old: objects.Cluster, new: objects.Cluster
+) -> list[Check]:
+    """Return the hypervisor parameters that nodes have to approve."""
+    if op.hvparams is None and op.enabled_hypervisors is None and op.os_hvp is None:
+        return []
+    touched = set(op.hvparams or {}) | (
+        set(new.enabled_hypervisors) - set(old.enabled_hypervisors)
+    )
+    found = [
+        Check(name, filled.hvparams_for(new, name, "", {}))
+        for name in new.enabled_hypervisors
+        if name in touched
+    ]
+    found.extend(
+        Check(name, filled.hvparams_for(new, name, os, {}))
+        for os, by_name in new.os_hvp.items()
+        for name in by_name
+        if name in new.enabled_hypervisors
+        and (name in touched or os in (op.os_hvp or {}))
+    )
+    return found

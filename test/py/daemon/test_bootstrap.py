@@ -1,0 +1,213 @@
+"""Cluster init and destroy, nodes that join, come back and leave: over real sshd."""
+
+import os
+import socket
+
+import pytest
+
+from ganeti import rpc
+from ganeti.ssh import authorized, pubkeys
+from ganeti.utils import x509
+
+pytestmark = pytest.mark.daemon
+
+INIT = (
+    "gnt-cluster",
+    "init",
+    "--enabled-hypervisors=fake",
+    "--enabled-disk-templates=diskless",
+    "--nic-parameters=mode=routed,link=",
+    "--master-netdev=lo",
+    "--no-etc-hosts",
+    "--node-parameters=ssh_port=2022",
+    "cluster.vc.test",
+)
+ADD = ("gnt-node", "add", "--no-ssh-key-check")
+
+
+def state_files(cluster, node="node1"):
+    directory = cluster.file("/var/lib/ganeti", node)
+    return sorted(path.name for path in directory.iterdir() if path.is_file())
+
+
+def daemons(cluster, node="node1"):
+    found = cluster.control.found(cluster.node(node))
+    return sorted(p.name for p in found if p.name.startswith("ganeti-"))
+
+
+def refusal(cluster, *argv):
+    """Run a command that must fail, and return what it says."""
+    result = cluster.run(*argv)
+    assert result.failed, f"{argv} succeeded: {result.output}"
+    return result.output
+
+
+class TestInit:
+    def test_a_cluster_is_made_destroyed_and_made_again(self, machines):
+        cluster = machines(1)
+        cluster.check(*INIT)
+        assert daemons(cluster) == ["ganeti-masterd", "ganeti-noded"]
+        assert cluster.check("gnt-cluster", "getmaster") == "node1.vc.test\n"
+        assert "CLUSTER_POST_INIT" in cluster.check("gnt-job", "list")
+        digest = x509.digest(x509.load_certificate(cluster.paths().client_pem))
+        certs = cluster.file("/var/lib/ganeti/ssconf_master_candidates_certs")
+        assert certs.read_text().endswith(f"={digest}\n")
+        text = refusal(cluster, *INIT)
+        assert "node node1.vc.test: is in a cluster already" in text
+        assert "--yes-do-it" in refusal(cluster, "gnt-cluster", "destroy")
+        cluster.check("gnt-cluster", "destroy", "--yes-do-it")
+        assert daemons(cluster) == []
+        left = [n for n in state_files(cluster) if n.endswith((".pem", ".key", ".db"))]
+        assert left == []
+        cluster.check(*INIT)
+        assert daemons(cluster) == ["ganeti-masterd", "ganeti-noded"]
+
+    def test_a_failed_init_leaves_nothing(self, machines):
+        cluster = machines(1)
+        with socket.socket() as taken:
+            taken.bind((cluster.master.address, 1811))
+            taken.listen()
+            text = refusal(cluster, *INIT)
+        assert "ganeti-noded" in text
+        assert state_files(cluster) == []
+        assert daemons(cluster) == []
+        cluster.check(*INIT)
+
+    @pytest.mark.parametrize(
+        ("option", "problem"),
+        [
+            ("--enabled-hypervisors=qemu", "found qemu"),
+            ("--enabled-disk-templates=floppy", "found floppy"),
+            ("--mac-prefix=01:00:00", "found '01:00:00'"),
+            ("--secondary-ip=192.0.2.77", "is not an address of this machine"),
+            ("--master-netmask=77", "found 77"),
+            ("--default-iallocator=none", "no such script"),
+            ("--ssh-key-type=dsa", "SSH key type dsa"),
+        ],
+    )
+    def test_what_is_wrong_is_said_before_anything_is_done(self, bare, option, problem):
+        text = refusal(bare, *INIT[:-1], option, INIT[-1])
+        assert problem in text
+        assert state_files(bare) == []
+
+    def test_a_cluster_name_without_address_is_refused(self, bare):
+        text = refusal(bare, *INIT[:-1], "nowhere.vc.test")
+        assert "nowhere.vc.test: its address cannot be found" in text
+
+    def test_a_cluster_name_of_this_node_is_refused(self, bare):
+        assert "is this node's own" in refusal(bare, *INIT[:-1], "node1.vc.test")
+
+
+class TestNodes:
+    def test_a_node_joins_leaves_and_joins_again(self, machines):
+        cluster = machines(3)
+        cluster.check(*INIT)
+        cluster.check(*ADD, "node2")
+        uuids = cluster.check("gnt-node", "list", "--no-headers", "-o", "name,uuid")
+        uuid = dict(line.split() for line in uuids.splitlines())["node2.vc.test"]
+        assert daemons(cluster, "node2") == ["ganeti-noded"]
+
+        # Keys: both are candidates, so both may log in everywhere.
+        known = pubkeys.read(cluster.paths().data("ganeti_pub_keys"))
+        assert pubkeys.read(cluster.paths("node2").data("ganeti_pub_keys")) == known
+        assert uuid in known
+        for name in ("node1", "node2"):
+            present = authorized.read(
+                str(cluster.file("/root/.ssh/authorized_keys", name))
+            )
+            assert set(known[uuid]) <= set(present)
+        private = cluster.file("/root/.ssh/id_rsa", "node2").read_text()
+        assert private != cluster.file("/root/.ssh/id_rsa").read_text()
+        assert cluster.file("/etc/ssh/ssh_host_rsa_key", "node2").read_text() == (
+            cluster.file("/etc/ssh/ssh_host_rsa_key").read_text()
+        )
+
+        text = refusal(cluster, *ADD, "node2")
+        assert "node node2.vc.test: already in the cluster, use --readd" in text
+        text = refusal(cluster, *ADD, "--readd", "node3")
+        assert "node node3.vc.test: not in the cluster" in text
+        text = refusal(cluster, *ADD, "--readd", "node1")
+        assert "is the master, which cannot be readded" in text
+
+        cluster.check("gnt-node", "remove", "node2")
+        assert cluster.check("gnt-node", "list", "--no-headers", "-o", "name") == (
+            "node1.vc.test\n"
+        )
+        assert uuid not in pubkeys.read(cluster.paths().data("ganeti_pub_keys"))
+        assert not cluster.file("/var/lib/ganeti/server.pem", "node2").exists()
+        present = authorized.read(str(cluster.file("/root/.ssh/authorized_keys")))
+        assert not set(known[uuid]) & set(present)
+        # The administrator lets the master in again, as before the first time.
+        authorized.add(
+            str(cluster.file("/root/.ssh/authorized_keys", "node2")),
+            [cluster.file("/root/.ssh/id_rsa.pub").read_text()],
+        )
+        cluster.check(*ADD, "node2")
+        assert daemons(cluster, "node2") == ["ganeti-noded"]
+
+    def test_hosts_that_cannot_join(self, machines, command):
+        cluster = machines(2)
+        cluster.check(*INIT)
+        text = refusal(cluster, *ADD, "node7")
+        assert "node7" in text
+        assert "address cannot be found" in text
+
+        x509.write_cluster_certificate(cluster.paths("node2").server_pem)
+        text = refusal(cluster, *ADD, "node2")
+        assert "is the certificate of another cluster; run node-cleanup" in text
+        cluster.check("node-cleanup", "--yes-do-it", node="node2")
+        assert state_files(cluster, "node2") == []
+
+        mine = cluster.file("/root/.ssh/authorized_keys", "node2")
+        mine.rename(f"{mine}.away")
+        assert "no key was accepted" in refusal(cluster, *ADD, "node2")
+        os.rename(f"{mine}.away", mine)
+
+        command(cluster.directory, "kill", "node2")
+        text = refusal(cluster, *ADD, "node2")
+        assert "node2.vc.test" in text
+        assert "cannot be reached: Connection refused" in text
+        assert "node2" not in cluster.check("gnt-node", "list")
+
+    def test_a_dead_node_comes_back(self, vcluster, command):
+        command(vcluster.directory, "power", "off", "node3")
+        vcluster.check("gnt-node", "modify", "-f", "-O", "yes", "node3")
+        command(vcluster.directory, "power", "on", "node3")
+        vcluster.check(*ADD, "--readd", "node3")
+        roles = vcluster.check(
+            "gnt-node", "list", "--no-headers", "-o", "role", "node3"
+        )
+        assert roles.strip() == "C"
+        result = vcluster.run("gnt-cluster", "verify")
+        assert not result.failed
+        assert "ERROR" not in result.output
+
+
+def test_new_ssh_keys_for_all_nodes(vcluster):
+    before = vcluster.file("/root/.ssh/id_rsa.pub").read_text()
+    known = pubkeys.read(vcluster.paths().data("ganeti_pub_keys"))
+    nodes = [
+        line.split()
+        for line in vcluster.check(
+            "gnt-node", "list", "--no-headers", "-o", "uuid,name"
+        ).splitlines()
+    ]
+    uuids, names = ([row[column] for row in nodes] for column in (0, 1))
+    args = (uuids, names, uuids, names, "rsa", "rsa", 2048)
+    runner = rpc.StaticRunner(
+        rpc.by_name(["node1"], vcluster.paths()), vcluster.paths()
+    )
+    try:
+        runner.call_one("node_ssh_keys_renew", "node1", *args).unwrap("cannot renew")
+    finally:
+        runner.close()
+    renewed = pubkeys.read(vcluster.paths().data("ganeti_pub_keys"))
+    assert set(renewed) == set(known)
+    assert all(renewed[uuid] != known[uuid] for uuid in known)
+    for name in ("node1", "node2", "node3"):
+        present = authorized.read(
+            str(vcluster.file("/root/.ssh/authorized_keys", name))
+        )
+        assert before.strip() not in present
+        assert {line for lines in renewed.values() for line in lines} <= set(present)
+    assert "ERROR" not in vcluster.run("gnt-cluster", "verify").output

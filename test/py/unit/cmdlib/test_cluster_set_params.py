@@ -1,0 +1,269 @@
+"""Cluster settings: every parameter is checked and stored."""
+
+import msgspec
+import pytest
+
+from fakes import clusters
+from fakes.engine import Engine
+from fakes.rpc import failure
+from ganeti import errors, opcodes
+from ganeti.locking import Level
+
+MASTER = clusters.node_uuid(1)
+
+
+def engine_with(*extra, script=None, root="/nonexistent/n1", **cluster):
+    return Engine(
+        clusters.snapshot(nodes=2, extra=extra, **cluster),
+        {"hooks_runner": [], "os_validate": True, **(script or {})},
+        root=root,
+    )
+
+
+def modify(engine, **options):
+    return engine.run({"OP_ID": "OP_CLUSTER_SET_PARAMS", **options})
+
+
+MINMAX = clusters.EXAMPLE["cluster"]["ipolicy"]["minmax"][0]
+#: parameter -> (given, field of the record, stored)
+STORED = {
+    "candidate_pool_size": (5, "candidate_pool_size", 5),
+    "max_running_jobs": (7, "max_running_jobs", 7),
+    "max_tracked_jobs": (8, "max_tracked_jobs", 8),
+    "maintain_node_health": (True, "maintain_node_health", True),
+    "prealloc_wipe_disks": (True, "prealloc_wipe_disks", True),
+    "modify_etc_hosts": (False, "modify_etc_hosts", False),
+    "enabled_user_shutdown": (True, "enabled_user_shutdown", True),
+    "use_external_mip_script": (True, "use_external_mip_script", True),
+    "default_iallocator_params": ({"a": 1}, "default_iallocator_params", {"a": 1}),
+    "default_iallocator": ("", "default_iallocator", ""),
+    "mac_prefix": ("AA:BB:CC", "mac_prefix", "aa:bb:cc"),
+    "master_netdev": ("eth7", "master_netdev", "eth7"),
+    "master_netmask": (24, "master_netmask", 24),
+    "install_image": ("http://x/y", "install_image", "http://x/y"),
+    "zeroing_image": ("/srv/zero", "zeroing_image", "/srv/zero"),
+    "instance_communication_network": ("", "instance_communication_network", ""),
+    "uid_pool": ([[9, 12], [1, 1]], "uid_pool", ((1, 1), (9, 12))),
+    "add_uids": ([[5, 6]], "uid_pool", ((5, 6),)),
+    "reserved_lvs": (["^xen.*"], "reserved_lvs", ("^xen.*",)),
+    "compression_tools": (["gzip", "lzop"], "compression_tools", ("gzip", "lzop")),
+    "hidden_os": ([["add", "tiny"]], "hidden_os", ("tiny",)),
+    "blacklisted_os": ([["add", "tiny"]], "blacklisted_os", ("tiny",)),
+    "enabled_disk_templates": (["file"], "enabled_disk_templates", ("file",)),
+    "file_storage_dir": ("/srv/f/", "file_storage_dir", "/srv/f"),
+    "shared_file_storage_dir": ("/srv/s", "shared_file_storage_dir", "/srv/s"),
+    "gluster_storage_dir": ("/srv/g", "gluster_storage_dir", "/srv/g"),
+    "vg_name": ("", "volume_group_name", None),
+    "drbd_helper": ("", "drbd_usermode_helper", None),
+    "enabled_hypervisors": (["fake"], "enabled_hypervisors", ("fake",)),
+    "osparams": ({"tiny": {"a": "b"}}, "osparams", {"tiny": {"a": "b"}}),
+    "osparams_private_cluster": (
+        {"tiny": {"pw": "x"}},
+        "osparams_private_cluster",
+        {"tiny": {"pw": "x"}},
+    ),
+    "os_hvp": (
+        {"tiny": {"kvm": {"acpi": "no"}}},
+        "os_hvp",
+        {"tiny": {"kvm": {"acpi": False}}},
+    ),
+}
+#: parameter -> (given, part of the record, expected value)
+MERGED = {
+    "beparams": ({"memory": "1g"}, lambda c: c.beparams["default"]["minmem"], 1024),
+    "nicparams": ({"link": "br9"}, lambda c: c.nicparams["default"]["link"], "br9"),
+    "ndparams": ({"ssh_port": "2222"}, lambda c: c.ndparams["ssh_port"], 2222),
+    "hvparams": ({"kvm": {"acpi": "no"}}, lambda c: c.hvparams["kvm"]["acpi"], False),
+    "diskparams": (
+        {"drbd": {"resync-rate": "5"}},
+        lambda c: c.diskparams["drbd"]["resync-rate"],
+        5,
+    ),
+    "ipolicy": ({"vcpu-ratio": "8"}, lambda c: c.ipolicy["vcpu-ratio"], 8.0),
+    "hv_state": (
+        {"kvm": {"mem_total": 5}},
+        lambda c: c.hv_state_static["kvm"]["mem_total"],
+        5,
+    ),
+    "disk_state": (
+        {"plain": {"xenvg": {"disk_total": 5}}},
+        lambda c: c.disk_state_static["plain"]["xenvg"]["disk_total"],
+        5,
+    ),
+    "enabled_data_collectors": (
+        {"drbd": False},
+        lambda c: c.data_collectors["drbd"]["active"],
+        False,
+    ),
+    "data_collector_interval": (
+        {"drbd": 9},
+        lambda c: c.data_collectors["drbd"]["interval"],
+        9,
+    ),
+}
+POLICY = {**clusters.EXAMPLE["cluster"]["ipolicy"], "disk-templates": ["file"]}
+#: Tested by themselves, or not offered.
+OTHERS = {
+    "force",
+    "remove_uids",
+    "diagnose_data_collector_filename",
+    "maint_balance",
+    "maint_balance_threshold",
+    "maint_round_delay",
+}
+
+
+def test_every_parameter_of_the_opcode_is_covered_here():
+    common = {field.name for field in msgspec.structs.fields(opcodes.Opcode)}
+    fields = {field.name for field in msgspec.structs.fields(opcodes.ClusterSetParams)}
+    assert fields - common == set(STORED) | set(MERGED) | OTHERS
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_settings_are_stored(name):
+    given, field, stored = STORED[name]
+    engine = engine_with(ipolicy=POLICY)
+    assert modify(engine, **{name: given}) is None
+    assert getattr(engine.snapshot.cluster, field) == stored
+
+
+@pytest.mark.parametrize("name", MERGED)
+def test_tables_are_merged_and_typed(name):
+    given, get, expected = MERGED[name]
+    engine = engine_with()
+    modify(engine, **{name: given})
+    assert get(engine.snapshot.cluster) == expected
+
+
+REFUSED = [
+    ({"mac_prefix": "aa:bb"}, "wanted three octets"),
+    ({"mac_prefix": "01:00:00"}, "group addresses"),
+    ({"master_netdev": ""}, "name of an interface"),
+    ({"master_netmask": 33}, "wanted 1 to 32"),
+    ({"install_image": "relative"}, "absolute path or a URL"),
+    ({"default_iallocator": "nope"}, "no such script"),
+    ({"instance_communication_network": "n"}, "not offered"),
+    ({"maint_balance": True}, "not offered"),
+    ({"uid_pool": [[5, 4]]}, "wanted a range"),
+    ({"remove_uids": [[1, 2]]}, "is not in the pool"),
+    ({"reserved_lvs": ["("]}, "no regular expression"),
+    ({"compression_tools": ["none"]}, "other than none"),
+    ({"hidden_os": [["attach", "x"]]}, "wanted add or remove"),
+    ({"enabled_data_collectors": {"bogus": True}}, "unknown"),
+    ({"data_collector_interval": {"drbd": 0}}, "above 0"),
+    ({"enabled_disk_templates": []}, "at least one template"),
+    ({"enabled_disk_templates": ["drbd"]}, "not offered"),
+    ({"file_storage_dir": ""}, "must be set while file disks"),
+    ({"file_storage_dir": "x"}, "absolute path"),
+    ({"vg_name": "xenvg"}, "no enabled disk template"),
+    ({"drbd_helper": "/bin/true"}, "drbd disks are not enabled"),
+    ({"ipolicy": {"disk-templates": ["plain"]}}, "that are not enabled"),
+    ({"ipolicy": {"std": "default"}}, "no level above"),
+    (
+        {"ipolicy": {"std": {**MINMAX["min"], "cpu-count": 99}}},
+        "within none of the bounds",
+    ),
+    ({"enabled_hypervisors": []}, "at least one hypervisor"),
+    ({"enabled_hypervisors": ["fake"]}, "is used by instances inst1"),
+    ({"beparams": {"minmem": 4096}}, "is above the maximum"),
+    ({"beparams": {"memory": 1, "minmem": 1}}, "cannot be given together"),
+    ({"nicparams": {"mode": "pool"}}, "wanted one of bridged"),
+    ({"nicparams": {"link": ""}}, "must be set in mode"),
+    ({"nicparams": {"ip": "1.2.3.4"}}, "unknown"),
+    ({"ndparams": {"bogus": 1}}, "unknown"),
+    ({"hvparams": {"qemu": {}}}, "no hypervisor"),
+    ({"hvparams": {"kvm": {"acpi": "maybe"}}}, "wanted true or false"),
+    ({"hvparams": {"kvm": {"kernel_path": "x"}}}, "absolute path"),
+    ({"os_hvp": {"tiny": {"kvm": {"migration_port": 1}}}}, "whole cluster only"),
+    ({"diskparams": {"drbd": {"bogus": 1}}}, "unknown"),
+    ({"hv_state": {"qemu": {}}}, "no hypervisor"),
+]
+
+
+@pytest.mark.parametrize(("options", "text"), REFUSED)
+def test_wrong_settings_are_refused_and_change_nothing(options, text):
+    engine = engine_with(clusters.instance(1))
+    before = engine.snapshot
+    with pytest.raises(errors.OpPrereqError, match=text):
+        modify(engine, **options)
+    assert engine.snapshot is before
+
+
+def test_nodes_check_hypervisor_and_os_parameters():
+    engine = engine_with(script={"hypervisor_validate_params": failure("no kernel")})
+    with pytest.raises(errors.OpPrereqError, match="no kernel"):
+        modify(engine, hvparams={"kvm": {"kernel_path": "/boot/x"}})
+    engine = engine_with(script={"os_validate": failure("bad value")})
+    with pytest.raises(errors.OpPrereqError, match="bad value"):
+        modify(engine, osparams={"tiny": {"a": "b"}})
+    ((_, args), _) = engine.rpc.called("os_validate")
+    assert args == (False, "tiny", ["parameters"], {"a": "b"}, True)
+
+
+def test_everything_is_locked_shared_and_the_hook_knows_the_volume_group(tmp_path):
+    root = tmp_path / "n1"
+    (root / "etc/ganeti/hooks/cluster-modify-pre.d").mkdir(parents=True)
+    engine = engine_with(root=str(root))
+    modify(engine, max_running_jobs=3)
+    assert engine.locks.modes() == dict.fromkeys(
+        (Level.INSTANCE, Level.NODEGROUP, Level.NODE), (None, True)
+    )
+    env = engine.rpc.called("hooks_runner")[0][1][2]
+    assert env["GANETI_NEW_VG_NAME"] == "None"
+
+
+def test_the_master_address_moves_with_its_interface():
+    engine = engine_with()
+    modify(engine, master_netdev="eth7")
+    down = engine.rpc.called("node_deactivate_master_ip")
+    up = engine.rpc.called("node_activate_master_ip")
+    assert [args[0]["netdev"] for _, args in (*down, *up)] == ["br0", "eth7"]
+    engine = engine_with(script={"node_deactivate_master_ip": failure("busy")})
+    with pytest.raises(errors.OpExecError, match="busy"):
+        modify(engine, master_netdev="eth7")
+    modify(engine, master_netdev="eth7", force=True)
+    assert engine.snapshot.cluster.master_netdev == "eth7"
+
+
+def test_the_netmask_changes_in_place():
+    engine = engine_with()
+    modify(engine, master_netmask=24)
+    assert engine.rpc.called("node_change_master_netmask") == [
+        (MASTER, (32, 24, "192.0.2.100", "br0"))
+    ]
+
+
+def test_a_larger_pool_promotes_nodes():
+    engine = engine_with(
+        clusters.node(2, master_candidate=False),
+        candidate_pool_size=1,
+        script={"node_crypto_tokens": [["ssl", "AA"]], "node_ssh_key_add": []},
+    )
+    modify(engine, candidate_pool_size=2)
+    assert engine.snapshot.nodes[clusters.node_uuid(2)].master_candidate
+
+
+def test_edits_of_lists_and_pools_work_on_what_is_there():
+    engine = engine_with(hidden_os=["a", "b"], uid_pool=[[1, 5], [7, 9]])
+    modify(
+        engine,
+        hidden_os=[["remove", "a"], ["add", "c"]],
+        remove_uids=[[1, 5]],
+        add_uids=[[2, 3]],
+    )
+    cluster = engine.snapshot.cluster
+    assert cluster.hidden_os == ("b", "c")
+    assert cluster.uid_pool == ((2, 3), (7, 9))
+
+
+def test_overrides_vanish_with_default_and_none():
+    engine = engine_with(
+        os_hvp={"tiny": {"kvm": {"acpi": False}}}, osparams={"tiny": {"a": "1"}}
+    )
+    modify(
+        engine,
+        os_hvp={"tiny": {"kvm": {"acpi": "default"}}},
+        osparams={"tiny": {"a": None}},
+    )
+    assert engine.snapshot.cluster.os_hvp == {}
+    assert engine.snapshot.cluster.osparams == {}
