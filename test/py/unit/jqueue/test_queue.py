@@ -636,6 +636,18 @@ def test_purging_deletes_old_archived_jobs_for_good():
         assert live.queue.job(2).ops[0].log[0].payload == "y"
 
 
+def test_old_archived_jobs_are_deleted_once_a_day():
+    clk = StepClock()
+    with running(clk=clk, archive_age_s=2 * 86400) as live:
+        live.final(live.queue.submit([dummy()]))
+        live.queue.autoarchive(-1, 9)
+        for hours, left in ((1, [1]), (25, [1]), (48.5, [1]), (49, [])):
+            clk.now = hours * 3600.0
+            live.queue._core.timers.run_due()
+            live.settle()
+            assert live.queue.archived_ids() == left, hours
+
+
 def test_lists_have_the_logs_of_ended_jobs_that_are_no_longer_in_memory(live):
     for text in "ab":
         live.final(live.queue.submit([dummy(messages=[text])]))
