@@ -5,12 +5,14 @@ Opens the doors, builds `ganeti.masterd.Service` and ends it on request. Exit co
 """
 
 import argparse
+import contextlib
 import functools
+import gc
 import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import clock, errors, masterd, pathutils, rpc, store
@@ -29,6 +31,10 @@ _CODES: Final = {
     startup.Refusal.NODE_SETUP: exitcodes.EXIT_NODESETUP_ERROR,
     startup.Refusal.FAILED: exitcodes.EXIT_FAILURE,
 }
+#: Longest time that one thread may keep the others from running. With Python's
+#: default of 5 ms a commit that wakes many threads waits for them: measured with 100
+#: busy threads and two candidates, 99 % of commits took 77 ms, with this 36 ms.
+_SWITCH_S: Final = 0.0005
 _WARNING: Final = """\
 The master daemon is about to start without asking the other nodes who is master.
 If another master still runs, this can damage the cluster. Type YES to go on: """
@@ -94,24 +100,31 @@ def _check(
 def _vote(snapshot: Snapshot, paths: pathutils.Paths, time: clock.Clock) -> None:
     if len(snapshot.nodes) == 1:
         return
-    # No term yet: a vote must not depose a master that may still be the right one.
-    runner = rpc.NetworkRunner(lambda: snapshot, paths, None)
-    try:
+    with _termless(snapshot, paths) as runner:
         startup.vote(
             lambda: startup.gather(runner, snapshot.nodes),
             paths.hostname,
             pause=lambda seconds: _pause(time, seconds),
         )
-    finally:
-        runner.close()
+        startup.check_terms(startup.gather_terms(runner, snapshot.nodes), snapshot.term)
 
 
 def _seen_term(paths: pathutils.Paths) -> int:
-    """Return the highest term that the nodes know."""
+    """Return the highest term that the nodes know; taking it again would be wrong."""
     snapshot = _read_configuration(paths)
+    with _termless(snapshot, paths) as runner:
+        return startup.gather_terms(runner, snapshot.nodes).seen
+
+
+@contextlib.contextmanager
+def _termless(snapshot: Snapshot, paths: pathutils.Paths) -> Iterator[rpc.Runner]:
+    """Reach nodes for no term.
+
+    Questions before the start must not depose a master that may be the right one.
+    """
     runner = rpc.NetworkRunner(lambda: snapshot, paths, None)
     try:
-        return startup.highest_term(runner, snapshot.nodes)
+        yield runner
     finally:
         runner.close()
 
@@ -157,6 +170,7 @@ def _start(
     paths: pathutils.Paths, time: clock.Clock, control: common.Control
 ) -> common.Service:
     """Open the doors and begin to serve."""
+    sys.setswitchinterval(_SWITCH_S)
     late = _LateRunner()
     opened = store.open_master(
         paths.store_db, replicate=late, clock=time, seen_term=_seen_term(paths)
@@ -186,6 +200,10 @@ def _start(
         opened.close()
         runner.close()
         raise
+    # The configuration stays: looking through it for garbage, which takes 0.2 s with
+    # 20,000 instances, would only hold up everybody.
+    gc.collect()
+    gc.freeze()
     built.start()
     threading.Thread(
         target=_raise_address,

@@ -164,3 +164,66 @@ def test_a_call_that_outlives_its_connection_is_lost(node):
     caller.close()
     assert late.failed
     assert late.is_lost
+
+
+def test_urgent_calls_do_not_wait_behind_ordinary_ones(node):
+    node.start_noded("--max-clients", "1")
+    caller = runner(node)
+    waiting = [
+        client.Request(
+            address=node.address,
+            port=1811,
+            path="/test_delay",
+            body=b"[60.0]",
+            credentials=client.Credentials(
+                node.paths.server_pem, node.paths.server_pem
+            ),
+            timeout_s=30,
+        )
+        for _ in range(5)
+    ]
+    other = client.Client()
+    for request in waiting:
+        other.start(request, lambda _response: None)
+    assert caller.call_one("version", "u1", timeout_s=10).payload
+    other.close()
+    caller.close()
+
+
+def test_a_virtual_power_cycle_leaves_a_request(node):
+    node.start_noded()
+    assert "Reboot scheduled" in ask(node, "node_powercycle", "fake", {}).payload
+    assert node.process.poll() is None
+
+
+def test_leaving_the_cluster_ends_the_daemon(node):
+    node.start_noded()
+    assert ask(node, "node_leave_cluster", False).payload == "Shutdown scheduled"
+    node.process.wait(20)
+    assert node.process.returncode == 0
+    assert os.listdir(node.paths.data_dir) == []
+
+
+def test_files_of_the_cluster_pass_between_nodes(node):
+    node.start_noded()
+    source = node.paths.data("hmac.key")
+    with open(source, "w") as stream:
+        stream.write("k" * 2000)
+    arguments = rpc.wire.upload(source, node.paths)
+    os.unlink(source)
+    assert not ask(node, "upload_file", arguments).failed
+    with open(source) as stream:
+        assert stream.read() == "k" * 2000
+    arguments[0] = arguments[0].replace("hmac.key", "server.pem")
+    assert "not on the list" in ask(node, "upload_file", arguments).fail_msg
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="memory is locked by root only")
+def test_the_daemon_is_locked_into_memory(node):
+    node.start_noded(lock_memory=True)
+    with open(f"/proc/{node.process.pid}/status") as stream:
+        sizes = dict(line.split(":", 1) for line in stream)
+    locked = int(sizes["VmLck"].split()[0])
+    assert locked == 0 or locked >= int(sizes["VmRSS"].split()[0]) * 0.9
+    assert ask(node).payload == versions.PROTOCOL_VERSION

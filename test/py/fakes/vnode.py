@@ -59,10 +59,12 @@ class VirtualNode:
             "GANETI_HOSTNAME": self.name,
         }
 
-    def start_noded(self, *options):
+    def start_noded(self, *options, lock_memory=False):
         """Start the node daemon in the foreground and wait until it listens."""
+        if not lock_memory:
+            options = ("--no-mlock", *options)
         self.process = subprocess.Popen(
-            [BIN / "ganeti-noded", "-f", "-b", self.address, "--no-mlock", *options],
+            [BIN / "ganeti-noded", "-f", "-b", self.address, *options],
             env=self.env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -19,9 +19,7 @@ TABLES = {
     for name in _PROGRAMS
 }
 OFFERED = [
-    (program, command)
-    for program in TABLES.values()
-    for command in program.offered()
+    (program, command) for program in TABLES.values() for command in program.offered()
 ]
 _IDS = [f"{program.name} {command.name}" for program, command in OFFERED]
 

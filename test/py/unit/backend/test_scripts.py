@@ -1,0 +1,148 @@
+"""Hooks, allocators, OOB programs and restricted commands, as real programs."""
+
+import dataclasses
+import os
+
+import pytest
+
+from fakes import nodes
+from ganeti import errors
+from ganeti.pathutils import Paths
+
+
+@pytest.fixture
+def node(tmp_path):
+    return nodes.make_node(tmp_path, time=nodes.CountedClock())
+
+
+def program(path, text, mode=0o755):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as stream:
+        stream.write(f"#!/bin/sh\n{text}\n")
+    os.chmod(path, mode)
+
+
+def test_hooks_run_in_order_with_their_own_environment(node, monkeypatch):
+    monkeypatch.setenv("LEAK", "from the daemon")
+    top = f"{node.paths.hooks_dir}/node-add-pre.d"
+    program(f"{top}/20-fail", "echo bad >&2; exit 3")
+    program(f"{top}/10-ok", 'echo "$GANETI_OP_CODE$LEAK"')
+    program(f"{top}/30.skipped", "echo never")
+    program(f"{top}/40-plain", "echo never", mode=0o644)
+    env = {"PATH": "/bin:/usr/bin", "GANETI_OP_CODE": "OP_NODE_ADD"}
+    assert nodes.call(node, "hooks_runner", "node-add", "pre", env) == [
+        ("node-add-pre.d/10-ok", 2, "OP_NODE_ADD\n"),
+        ("node-add-pre.d/20-fail", 1, "bad\n"),
+        ("node-add-pre.d/30.skipped", 0, ""),
+        ("node-add-pre.d/40-plain", 0, ""),
+    ]
+    assert nodes.call(node, "hooks_runner", "node-add", "post", env) == []
+
+
+@pytest.mark.parametrize("args", [("../x", "pre"), ("node-add", "during"), ("", "pre")])
+def test_wrong_hooks_are_refused(node, args):
+    with pytest.raises(errors.HooksFailure):
+        nodes.call(node, "hooks_runner", *args, {})
+
+
+def oob(node, text, command="power-status", timeout=20):
+    path = f"{node.paths.root}/oob"
+    program(path, text)
+    return nodes.call(node, "run_oob", path, command, "n2.tst", timeout)
+
+
+def test_oob_programs_answer_json_or_nothing(node):
+    assert oob(node, """echo '{"powered": true}'""") == {"powered": True}
+    assert oob(node, "true", "power-on") is None
+    assert oob(node, """echo "[[\\"$1 $2\\", \\"OK\\"]]" """, "health") == [
+        ["health n2.tst", "OK"]
+    ]
+
+
+def test_oob_programs_of_virtual_nodes_know_their_cluster(node):
+    answer = oob(node, 'echo "\\"$GANETI_ROOTDIR $GANETI_HOSTNAME\\""')
+    assert answer == f"{node.paths.root} {node.paths.hostname}"
+
+
+@pytest.mark.parametrize(
+    ("text", "timeout", "message"),
+    [
+        ("echo broken >&2; exit 1", 20, r"execution failed \(broken\)"),
+        ("sleep 60", 0.2, "timeout exceeded"),
+        ("echo nonsense", 20, "not JSON"),
+    ],
+)
+def test_oob_failures(node, text, timeout, message):
+    with pytest.raises(errors.OpExecError, match=message):
+        oob(node, text, timeout=timeout)
+
+
+def test_unknown_oob_commands_are_refused(node):
+    with pytest.raises(errors.OpExecError, match="explode"):
+        oob(node, "true", "explode")
+
+
+class OwnPlugins(Paths):
+    @property
+    def iallocator_search_path(self):
+        return (self.at("/allocators"),)
+
+
+def with_allocator(node, text):
+    paths = OwnPlugins(node.paths.root, node.paths.hostname)
+    program(f"{paths.root}/allocators/own", text)
+    return dataclasses.replace(node, paths=paths)
+
+
+def test_allocators_get_a_file_and_options(node):
+    found = with_allocator(node, 'cat "$1"; shift; echo "$@"')
+    params = {"mode": "fast", "flag": None}
+    answer = nodes.call(found, "iallocator_runner", "own", '{"a": 1}', params)
+    assert answer == '{"a": 1}--flag --mode=fast\n'
+
+
+def test_allocator_failures(node):
+    found = with_allocator(node, "echo no room >&2; exit 2")
+    with pytest.raises(errors.OpExecError, match=r"own exited with code 2: no room"):
+        nodes.call(found, "iallocator_runner", "own", "{}", None)
+    for name in ("missing", "../own"):
+        with pytest.raises(errors.OpExecError, match=name):
+            nodes.call(found, "iallocator_runner", name, "{}", None)
+
+
+def restricted(node, name="show", mode=0o755):
+    top = f"{node.paths.conf_dir}/restricted-commands"
+    program(f"{top}/show", 'echo "out$LEAK"', mode=mode)
+    os.chmod(top, 0o755)
+    return nodes.call(node, "restricted_command", name)
+
+
+def test_a_restricted_command_runs_with_an_empty_environment(node, monkeypatch):
+    monkeypatch.setenv("LEAK", "from the daemon")
+    assert restricted(node) == "out\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        ("missing", 0o755),
+        ("../show", 0o755),
+        ("show", 0o775),
+        ("show", 0o644),
+        (" ", 0o755),
+    ],
+)
+def test_refusals_are_slow_and_do_not_say_why(node, name, mode):
+    with pytest.raises(errors.OpExecError) as caught:
+        restricted(node, name, mode)
+    assert str(caught.value) == f"executing command {name!r} failed"
+    assert node.clock.now == 1010.0
+
+
+def test_repair_commands_get_json_on_their_input(node):
+    top = f"{node.paths.conf_dir}/node-repair-commands"
+    program(f"{top}/fix", "cat")
+    os.chmod(top, 0o755)
+    assert nodes.call(node, "repair_command", "fix", {"disk": 3}) == '{"disk":3}'
+    with pytest.raises(errors.OpExecError, match="'show' failed"):
+        nodes.call(node, "repair_command", "show", None)

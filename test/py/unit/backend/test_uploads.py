@@ -1,0 +1,118 @@
+"""Files that the master may write, and those it may not."""
+
+import grp
+import os
+import pwd
+import stat
+
+import pytest
+
+from fakes import nodes
+from ganeti import errors, pathutils
+from ganeti.rpc import wire
+
+USER = pwd.getpwuid(os.getuid()).pw_name
+GROUP = grp.getgrgid(os.getgid()).gr_name
+
+
+@pytest.fixture
+def node(tmp_path):
+    made = nodes.make_node(tmp_path)
+    os.makedirs(made.paths.data_dir)
+    return made
+
+
+def upload(node, path, content=b"data", mode=0o440, user=USER):
+    name = pathutils.VIRTUAL_PREFIX + path if path.startswith("/") else path
+    args = [name, wire.pack(content), mode, user, GROUP, 1.0, 2.0]
+    return nodes.call(node, "upload_file", args)
+
+
+def test_a_listed_file_is_written_with_mode_and_times(node):
+    upload(node, "/var/lib/ganeti/rapi/users")
+    path = node.paths.data("rapi/users")
+    info = os.stat(path)
+    assert stat.S_IMODE(info.st_mode) == 0o440
+    assert info.st_mtime == 2.0
+    nodes.call(
+        node,
+        "upload_file_single",
+        pathutils.VIRTUAL_PREFIX + "/var/lib/ganeti/hmac.key",
+        wire.pack("x" * 600),
+        None,
+        USER,
+        GROUP,
+        1.0,
+        2.0,
+    )
+    with open(node.paths.hmac_key) as stream:
+        assert stream.read() == "x" * 600
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/var/lib/ganeti/server.pem",
+        "/var/lib/ganeti/client.pem",
+        "/etc/ganeti/file-storage-paths",
+        "/etc/passwd",
+        "/var/lib/ganeti/rapi/../server.pem",
+        "/var/lib/ganeti/../../../etc/passwd",
+        "hmac.key",
+    ],
+)
+def test_other_files_are_refused(node, path):
+    with pytest.raises(errors.GenericError):
+        upload(node, path)
+
+
+def test_unknown_users_are_refused(node):
+    with pytest.raises(errors.GenericError, match="no-such-user"):
+        upload(node, "/var/lib/ganeti/hmac.key", user="no-such-user")
+
+
+def test_what_a_node_sends_another_node_accepts(node, tmp_path):
+    other = nodes.make_node(tmp_path, "node2.example")
+    with open(node.paths.data("known_hosts"), "w") as stream:
+        stream.write("c1 ssh-rsa AAAA\n")
+    nodes.call(
+        other, "upload_file", wire.upload(node.paths.data("known_hosts"), node.paths)
+    )
+    with open(other.paths.data("known_hosts")) as stream:
+        assert stream.read() == "c1 ssh-rsa AAAA\n"
+
+
+def test_hosts_entries_come_and_go(node):
+    hosts = node.paths.at("/etc/hosts")
+    with open(hosts, "w") as stream:
+        stream.write("127.0.0.1 localhost # keep\n127.0.0.9\tn2.tst n2 alias\n")
+    for ip in ("127.0.0.2", "127.0.0.3"):
+        nodes.call(node, "etc_hosts_modify", "add", "n1.tst", ip)
+    with open(hosts) as stream:
+        assert stream.read() == (
+            "127.0.0.1 localhost # keep\n127.0.0.9\tn2.tst n2 alias\n"
+            "127.0.0.3\tn1.tst n1\n"
+        )
+    assert nodes.call(node, "etc_hosts_modify", "remove", "n1.tst", None)
+    nodes.call(node, "etc_hosts_modify", "remove", "n2.tst", None)
+    with open(hosts) as stream:
+        assert stream.read() == "127.0.0.1 localhost # keep\n127.0.0.9\talias\n"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("add", "n1", None),
+        ("add", "n1", "x"),
+        ("remove", "n1", "127.0.0.1"),
+        ("x", "n1", None),
+    ],
+)
+def test_wrong_hosts_calls_are_refused(node, args):
+    with pytest.raises(errors.GenericError):
+        nodes.call(node, "etc_hosts_modify", *args)
+
+
+def test_ssconf_is_written(node):
+    nodes.call(node, "write_ssconf_files", {"master_node": "n1.tst\n"})
+    assert nodes.call(node, "master_node_name") == "n1.tst"

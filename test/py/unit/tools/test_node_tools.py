@@ -1,0 +1,112 @@
+"""master-ip-setup and ensure-dirs."""
+
+import os
+import stat
+import struct
+
+import pytest
+
+from fakes.processes import FakeRunner
+from ganeti import errors
+from ganeti.pathutils import Paths
+from ganeti.tools import ensure_dirs, master_ip_setup
+from ganeti.utils import netutils
+
+ENV = {
+    "MASTER_NETDEV": "br0",
+    "MASTER_IP": "192.0.2.10",
+    "MASTER_NETMASK": "24",
+    "CLUSTER_IP_VERSION": "4",
+}
+
+
+@pytest.fixture
+def kernel(monkeypatch):
+    """Record changes of addresses instead of making them."""
+    done = []
+    monkeypatch.setattr(
+        netutils, "add_address", lambda *a, **k: done.append(("add", *a))
+    )
+    monkeypatch.setattr(netutils, "remove_address", lambda *a: done.append(("del", *a)))
+    monkeypatch.setattr(master_ip_setup, "announce", lambda _a: done.append("announce"))
+    monkeypatch.setattr(netutils, "own_addresses", lambda: [("eth9", "192.0.2.77", 24)])
+    return done
+
+
+def address(**changes):
+    return master_ip_setup.read_environment({**ENV, **changes})
+
+
+def test_a_free_address_is_taken_and_announced(kernel):
+    master_ip_setup.start(address(), FakeRunner(fping=(1, "", "")))
+    assert kernel == [("add", "br0", "192.0.2.10", 24), "announce"]
+
+
+def test_an_address_in_use_is_left_alone(kernel):
+    with pytest.raises(errors.OpExecError, match="another machine"):
+        master_ip_setup.start(address(), FakeRunner(fping=(0, "", "")))
+    assert kernel == []
+
+
+def test_states_that_are_reached_already_are_fine(kernel):
+    master_ip_setup.start(address(MASTER_IP="192.0.2.77"), FakeRunner())
+    master_ip_setup.stop(address())
+    for change in (
+        lambda a: master_ip_setup.start(a, FakeRunner()),
+        master_ip_setup.stop,
+    ):
+        change(address(MASTER_IP="127.0.0.42"))
+    assert kernel == []
+
+
+def test_an_address_elsewhere_is_not_taken_away(kernel):
+    with pytest.raises(errors.OpExecError, match="eth9"):
+        master_ip_setup.stop(address(MASTER_IP="192.0.2.77"))
+    here = address(MASTER_IP="192.0.2.77", MASTER_NETDEV="eth9")
+    master_ip_setup.stop(here)
+    assert kernel == [("del", "eth9", "192.0.2.77", 24)]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"MASTER_NETMASK": "x"}, {"CLUSTER_IP_VERSION": "6"}, {"CLUSTER_IP_VERSION": "5"}],
+)
+def test_wrong_variables_are_refused(changes):
+    with pytest.raises(errors.ParameterError):
+        address(**changes)
+    with pytest.raises(errors.ParameterError, match="MASTER_IP"):
+        master_ip_setup.read_environment({"MASTER_NETDEV": "x"})
+
+
+def test_the_announcement_is_a_gratuitous_arp_reply():
+    frame = master_ip_setup.gratuitous_arp(b"\x02\x00\x00\x00\x00\x01", "192.0.2.10")
+    assert len(frame) == 42
+    assert frame[:6] == b"\xff" * 6
+    kind, operation = struct.unpack("!H", frame[12:14])[0], frame[20:22]
+    assert (kind, operation) == (0x0806, b"\x00\x02")
+    assert frame[28:32] == frame[38:42] == bytes([192, 0, 2, 10])
+
+
+def test_directories_and_modes_are_put_right(tmp_path):
+    paths = Paths(root=str(tmp_path / "n1"), hostname="n1")
+    ensure_dirs.run(paths)
+    with open(paths.server_pem, "w") as stream:
+        stream.write("x")
+    os.chmod(paths.server_pem, 0o666)
+    os.chmod(paths.socket_dir, 0o777)
+    ensure_dirs.run(paths)
+    assert stat.S_IMODE(os.stat(paths.server_pem).st_mode) == 0o440
+    assert stat.S_IMODE(os.stat(paths.socket_dir).st_mode) == 0o770
+    assert stat.S_IMODE(os.stat(f"{paths.run_dir}/crypto").st_mode) == 0o700
+
+
+def test_links_in_the_place_of_files_are_not_followed(tmp_path):
+    paths = Paths(root=str(tmp_path / "n1"), hostname="n1")
+    ensure_dirs.run(paths)
+    target = tmp_path / "target"
+    target.write_text("")
+    target.chmod(0o600)
+    os.symlink(target, paths.server_pem)
+    with pytest.raises(OSError, match="server"):
+        ensure_dirs.run(paths)
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
