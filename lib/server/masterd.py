@@ -197,7 +197,7 @@ def _start(
                 paths=paths,
                 lookup_host=functools.partial(service.lookup_host, paths),
                 tcp_ping=_tcp_ping,
-                rpc_at=lambda targets: rpc.StaticRunner(targets, paths, opened.term),
+                rpc_at=runner.at,
                 on_deposed=on_deposed,
             )
         )
