@@ -205,7 +205,9 @@ def test_everything_is_locked_shared_and_the_hook_knows_the_volume_group(tmp_pat
     (root / "etc/ganeti/hooks/cluster-modify-pre.d").mkdir(parents=True)
     engine = engine_with(root=str(root))
     modify(engine, max_running_jobs=3)
-    assert engine.locks.modes() == dict.fromkeys((Level.INSTANCE, Level.NODEGROUP, Level.NODE), (None, True))
+    assert engine.locks.modes() == dict.fromkeys(
+        (Level.INSTANCE, Level.NODEGROUP, Level.NODE), (None, True)
+    )
     env = engine.rpc.called("hooks_runner")[0][1][2]
     assert env["GANETI_NEW_VG_NAME"] == "None"
 
