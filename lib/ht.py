@@ -51,7 +51,9 @@ DiskSpec = dict[str, NonEmptyStr | int]
 #: unit takes them apart with `parse_mods`.
 NicMods = list[list[Any]]
 DiskMods = list[list[Any]]
-RecreateDisks = list[DiskIndex | tuple[DiskIndex, DiskSpec]]
+# Not DiskIndex alone: msgspec 0.22 reads past its type when a number with bounds and a
+# tuple of fixed length meet in a union. The logical unit checks plain indices.
+RecreateDisks = list[int | tuple[DiskIndex, DiskSpec]]
 
 
 class JobList(msgspec.Struct):

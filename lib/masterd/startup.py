@@ -126,22 +126,57 @@ def gather(runner: rpc.Runner, nodes: Iterable[str]) -> dict[str, str | None]:
     }
 
 
-#: Seconds that nodes have to say which term they know.
+#: Seconds that nodes have to say what they know of earlier masters.
 _TERM_TIMEOUT_S: Final = 5.0
 
 
-def highest_term(runner: rpc.Runner, nodes: Iterable[str]) -> int:
-    """Ask nodes for the highest master term that they know; 0 if none answers.
+@dataclasses.dataclass(frozen=True)
+class Terms:
+    """Highest terms among nodes.
 
-    A master that ended before it changed anything has left its term with the nodes
-    alone; taking it once more would put two masters into one term.
+    Attributes:
+        seen: that any node knows; a master that ended before it changed anything has
+            left its term with the nodes alone.
+        stored: of a copy of the configuration; 0 if there is none.
+        holder: node with that copy.
     """
+
+    seen: int = 0
+    stored: int = 0
+    holder: str = ""
+
+
+def gather_terms(runner: rpc.Runner, nodes: Iterable[str]) -> Terms:
+    """Ask nodes which master terms they know; silent ones do not count."""
     answers = runner.call("store_status", list(nodes), timeout_s=_TERM_TIMEOUT_S)
-    found = [0]
+    found = Terms()
     for answer in answers.values():
-        if not answer.failed and isinstance(answer.payload, Mapping):
-            found += [int(answer.payload.get(key, 0)) for key in ("term", "seen")]
-    return max(found)
+        if answer.failed or not isinstance(answer.payload, Mapping):
+            continue
+        stored = int(answer.payload.get("term", 0))
+        seen = max(stored, int(answer.payload.get("seen", 0)), found.seen)
+        found = dataclasses.replace(found, seen=seen)
+        if stored > found.stored:
+            found = dataclasses.replace(found, stored=stored, holder=answer.node)
+    return found
+
+
+def check_terms(found: Terms, own: int) -> None:
+    """Check that no copy was written by a later master than this node's.
+
+    A copy of the same term that is a little newer is no reason: it has what was never
+    acknowledged.
+
+    Raises:
+        NotMaster: this node's configuration is outdated.
+    """
+    if found.stored > own:
+        text = (
+            f"node {found.holder} has a configuration of master term {found.stored},"
+            f" this node one of term {own}: it is outdated. Use --no-voting to start"
+            " with it nevertheless"
+        )
+        raise NotMaster(Refusal.FAILED, text)
 
 
 def vote(

@@ -143,12 +143,15 @@ def _is_running(info: Mapping[str, Any]) -> Cell:
 
 # Consoles
 def _fetch_console(context: Context, rows: Sequence[Instance]) -> dict[str, Result]:
-    """Ask each primary node for the consoles of its instances."""
+    """Ask each primary node for the consoles of those instances that run there."""
     snapshot = context.snapshot
+    if _INFO not in context.live:
+        context.live[_INFO] = _fetch_info(context, rows)
+    is_running = _OPER_STATE(context)
     wanted: dict[str, dict[str, Any]] = {}
     for instance in rows:
         node = snapshot.nodes.get(instance.primary_node)
-        if node is None:
+        if node is None or is_running(instance) != normal(True):
             continue
         wanted.setdefault(node.uuid, {})[instance.name] = {
             "instance": instance,
@@ -164,8 +167,12 @@ def _fetch_console(context: Context, rows: Sequence[Instance]) -> dict[str, Resu
 
 def _bind_console(context: Context) -> Getter:
     answers: Mapping[str, Result] = context.live[_CONSOLE]
+    is_running = _OPER_STATE(context)
 
     def cell(instance: Instance) -> Cell:
+        running = is_running(instance)
+        if running != normal(True):
+            return normal(None) if running == normal(False) else running
         result = answers.get(instance.primary_node)
         if result is None or result.failed:
             return failed_cell(result)
@@ -174,6 +181,7 @@ def _bind_console(context: Context) -> Getter:
     return cell
 
 
+_OPER_STATE: Final = _of_info(_is_running)
 FIELDS: Final = (
     Field(
         "status",
@@ -188,7 +196,7 @@ FIELDS: Final = (
         "Running",
         c.QFT_BOOL,
         "Is running",
-        _of_info(_is_running),
+        _OPER_STATE,
         live=_INFO,
     ),
     Field(

@@ -5,13 +5,14 @@ Opens the doors, builds `ganeti.masterd.Service` and ends it on request. Exit co
 """
 
 import argparse
+import contextlib
 import functools
 import gc
 import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import clock, errors, masterd, pathutils, rpc, store
@@ -99,24 +100,31 @@ def _check(
 def _vote(snapshot: Snapshot, paths: pathutils.Paths, time: clock.Clock) -> None:
     if len(snapshot.nodes) == 1:
         return
-    # No term yet: a vote must not depose a master that may still be the right one.
-    runner = rpc.NetworkRunner(lambda: snapshot, paths, None)
-    try:
+    with _termless(snapshot, paths) as runner:
         startup.vote(
             lambda: startup.gather(runner, snapshot.nodes),
             paths.hostname,
             pause=lambda seconds: _pause(time, seconds),
         )
-    finally:
-        runner.close()
+        startup.check_terms(startup.gather_terms(runner, snapshot.nodes), snapshot.term)
 
 
 def _seen_term(paths: pathutils.Paths) -> int:
-    """Return the highest term that the nodes know."""
+    """Return the highest term that the nodes know; taking it again would be wrong."""
     snapshot = _read_configuration(paths)
+    with _termless(snapshot, paths) as runner:
+        return startup.gather_terms(runner, snapshot.nodes).seen
+
+
+@contextlib.contextmanager
+def _termless(snapshot: Snapshot, paths: pathutils.Paths) -> Iterator[rpc.Runner]:
+    """Reach nodes for no term.
+
+    Questions before the start must not depose a master that may be the right one.
+    """
     runner = rpc.NetworkRunner(lambda: snapshot, paths, None)
     try:
-        return startup.highest_term(runner, snapshot.nodes)
+        yield runner
     finally:
         runner.close()
 

@@ -21,6 +21,8 @@ class GroupLocks:
     locks: LockRequest
     prereq: Any
     group: str
+    #: Take only the instances and nodes that are free.
+    opportunistic: bool = False
 
     def expand_names(self) -> None:
         """Find the group and lock it with all its instances."""
@@ -30,6 +32,8 @@ class GroupLocks:
         self.locks.names[Level.NODEGROUP] = [self.group]
         self.locks.names[Level.NODE] = []
         self.locks.shared.update(self.locks.names)
+        if self.opportunistic:
+            self.locks.opportunistic.update((Level.INSTANCE, Level.NODE))
 
     def declare_locks(self, level: locking.Level) -> None:
         """Lock the nodes that are in the group now."""
@@ -40,7 +44,8 @@ class GroupLocks:
 
     def check_prereq(self) -> None:
         """Check that nothing moved in or out while the locks were waited for."""
-        check_unmoved(self.ctx, self.group, self.prereq)
+        if not self.opportunistic:
+            check_unmoved(self.ctx, self.group, self.prereq)
 
 
 def instance_names(snapshot: objects.Snapshot, group: str) -> list[str]:

@@ -55,7 +55,7 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
             raise self.prereq(f"instance {instance.name}: has no disks")
         disk_specs.check_template(snapshot, template, instance.name)
         for index in self.wanted:
-            if index >= len(instance.disks):
+            if not 0 <= index < len(instance.disks):
                 raise self.prereq(
                     f"instance {instance.name}: has no disk {index}, it has"
                     f" {len(instance.disks)}",

@@ -5,6 +5,7 @@ import pathlib
 import select
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -120,6 +121,9 @@ def test_log_rotation(daemon):
     log = pathlib.Path(f"{daemon.log_dir}/master-daemon.log")
     log.rename(f"{log}.1")
     os.kill(pid_of(daemon), signal.SIGHUP)
+    deadline = time.monotonic() + 30
+    while not log.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
     end(pid_of(daemon), signal.SIGTERM)
     assert "stopped" in log.read_text()
 

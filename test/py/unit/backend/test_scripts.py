@@ -82,7 +82,6 @@ def test_unknown_oob_commands_are_refused(node):
         oob(node, "true", "explode")
 
 
-@dataclasses.dataclass(frozen=True)
 class OwnPlugins(Paths):
     @property
     def iallocator_search_path(self):

@@ -76,8 +76,12 @@ def test_highest_term_of_those_who_answer():
     }
     script = {"store_status": lambda node, _args: answers[node]}
     runner = FakeRunner(lambda: snapshot, script)
-    assert startup.highest_term(runner, snapshot.nodes) == 6
-    assert startup.highest_term(runner, []) == 0
+    found = startup.gather_terms(runner, snapshot.nodes)
+    assert (found.seen, found.stored) == (6, 4)
+    assert startup.gather_terms(runner, []) == startup.Terms()
+    startup.check_terms(found, 4)
+    with pytest.raises(startup.NotMaster, match="outdated"):
+        startup.check_terms(found, 3)
 
 
 def test_undecided_vote_is_repeated_and_then_given_up():

@@ -342,9 +342,11 @@ def test_console(snapshot):
         assert "hvParams" in args[0]["inst1.example.com"]
         return {"inst1.example.com": console}
 
-    source = sources(snapshot, {"instance_console_info": info})
-    found = ask(source, "instance", ["console"], ["=~", "name", "inst[12]\\."])
-    assert found == [[(0, console)], [(0, None)]]
+    running = {"inst1.example.com": {"memory": 1, "vcpus": 1, "state": 0}}
+    script = {"instance_console_info": info, "all_instances_info": running}
+    source = sources(snapshot, script)
+    found = ask(source, "instance", ["console"])
+    assert found == [[(0, console)], [(0, None)], [(4, None)]]
 
 
 def test_odd_answer_is_no_data(snapshot):

@@ -1,0 +1,29 @@
+"""OP_CLUSTER_VERIFY_DISKS: submit one job per group that checks its disks."""
+
+from ganeti import opcodes
+from ganeti.cmdlib.base import LogicalUnit, SubmitJobs
+from ganeti.objects import lookup
+
+
+class ClusterVerifyDisks(LogicalUnit[opcodes.ClusterVerifyDisks]):
+    """Submits the jobs."""
+
+    READS_ONLY = True
+
+    def check_prereq(self) -> None:
+        """Find the groups."""
+        snapshot = self.ctx.snapshot
+        if self.op.group_name:
+            wanted = [lookup.expand_group(snapshot, self.op.group_name)]
+        else:
+            wanted = list(snapshot.nodegroups)
+        self.groups = sorted(snapshot.nodegroups[uuid].name for uuid in wanted)
+
+    def execute(self) -> SubmitJobs:
+        """Make one job per group."""
+        return SubmitJobs(
+            [
+                [opcodes.GroupVerifyDisks(group_name=name, is_strict=self.op.is_strict)]
+                for name in self.groups
+            ]
+        )

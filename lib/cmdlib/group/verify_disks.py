@@ -1,0 +1,100 @@
+"""OP_GROUP_VERIFY_DISKS: which disks of a group are missing or not assembled."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ganeti import objects, opcodes
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.group.locks import GroupLocks
+from ganeti.constants import disks as words
+from ganeti.locking import Level
+from ganeti.rpc import encode
+
+#: Result: node -> problem, instances to activate, instance -> [node, volume] missing.
+Result = tuple[dict[str, str], list[str], dict[str, list[list[str]]]]
+#: Local disk status that is as good as it gets.
+_OK: Final = 1
+
+
+class GroupVerifyDisks(GroupLocks, LogicalUnit[opcodes.GroupVerifyDisks]):
+    """Looks at the disks of instances whose disks should be assembled."""
+
+    READS_ONLY = True
+
+    def expand_names(self) -> None:
+        """Lock the group; when not strict, only what is free of its content."""
+        self.opportunistic = not self.op.is_strict
+        super().expand_names()
+
+    def execute(self) -> Result:
+        """Ask each node about the disks it should have, then judge."""
+        snapshot = self.ctx.snapshot
+        wanted = self._wanted(snapshot)
+        if not wanted:
+            return {}, [], {}
+        answers = self.ctx.rpc.call(
+            "blockdev_getmirrorstatus_multi",
+            sorted(wanted),
+            lambda uuid: (
+                [encode.disk(snapshot, disk, owner) for owner, disk in wanted[uuid]],
+            ),
+        )
+        problems: dict[str, str] = {}
+        inactive: set[str] = set()
+        missing: dict[str, list[list[str]]] = {}
+        for uuid, rows in sorted(wanted.items()):
+            answer, name = answers[uuid], snapshot.nodes[uuid].name
+            if answer.offline:
+                continue
+            if answer.failed or len(answer.payload or ()) != len(rows):
+                problems[name] = answer.fail_msg or "malformed answer"
+                continue
+            for (owner, disk), (is_known, status) in zip(
+                rows, answer.payload, strict=True
+            ):
+                if not is_known or _is_inactive(disk, status):
+                    inactive.add(owner.name)
+                elif status is None:
+                    missing.setdefault(owner.name, []).append([name, volume(disk)])
+        return problems, sorted(inactive), missing
+
+    def _wanted(
+        self, snapshot: objects.Snapshot
+    ) -> dict[str, list[tuple[objects.Instance, objects.Disk]]]:
+        """Return node uuid -> its disks with their instances."""
+        nodes = snapshot.nodes_in_group(self.group) & self.ctx.locks.owned(Level.NODE)
+        found: dict[str, list[tuple[objects.Instance, objects.Disk]]] = {}
+        for name in sorted(self.ctx.locks.owned(Level.INSTANCE)):
+            uuid = snapshot.uuid_of("instances", name)
+            instance = snapshot.instances[uuid] if uuid else None
+            if instance is None or not instance.disks_active:
+                continue
+            for disk in snapshot.instance_disks(instance):
+                for node in self._holders(snapshot, instance, nodes):
+                    found.setdefault(node, []).append((instance, disk))
+        return found
+
+    @staticmethod
+    def _holders(
+        snapshot: objects.Snapshot, instance: objects.Instance, nodes: frozenset[str]
+    ) -> Sequence[str]:
+        return [
+            uuid
+            for uuid in snapshot.instance_nodes(instance)
+            if uuid in nodes and not snapshot.nodes[uuid].offline
+        ]
+
+
+def _is_inactive(disk: objects.Disk, status: Any) -> bool:
+    """Tell whether a disk that is there still has to be assembled.
+
+    What lies in files is always there or missing; devices have to be brought up.
+    """
+    if disk.dev_type in words.DTS_FILEBASED:
+        return False
+    return status is None or status.get("ldisk_status", _OK) != _OK
+
+
+def volume(disk: objects.Disk) -> str:
+    """Return the name that users know a disk by."""
+    return "/".join(str(part) for part in disk.logical_id[:2])

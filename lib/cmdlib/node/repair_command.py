@@ -1,0 +1,22 @@
+"""OP_REPAIR_COMMAND: run one repair script on one node."""
+
+from ganeti import opcodes
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.locking import Level
+from ganeti.objects import lookup
+
+
+class RepairCommand(LogicalUnit[opcodes.RepairCommand]):
+    """Runs a repair script; the result is its output."""
+
+    def expand_names(self) -> None:
+        """Lock the node."""
+        self.uuid = lookup.expand_node(self.ctx.snapshot, self.op.node_name)
+        self.locks.names[Level.NODE] = [self.uuid]
+
+    def execute(self) -> str:
+        """Run it."""
+        answer = self.ctx.rpc.call_one(
+            "repair_command", self.uuid, self.op.command, self.op.input
+        )
+        return str(answer.unwrap(f"repair command {self.op.command} failed"))

@@ -1,0 +1,41 @@
+"""OP_RESTRICTED_COMMAND: run one of the commands that an administrator allowed."""
+
+from ganeti import opcodes
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.node import wanted
+from ganeti.locking import Level
+
+
+class RestrictedCommand(LogicalUnit[opcodes.RestrictedCommand]):
+    """Runs a command on nodes; the result has [ok, output] per node."""
+
+    def check_arguments(self) -> None:
+        """Check that nodes are named."""
+        if not (self.op.nodes or self.op.node_uuids):
+            raise self.prereq("restricted command: no nodes were given")
+
+    def expand_names(self) -> None:
+        """Lock the nodes, exclusively if wanted."""
+        self.nodes = wanted.find(self.ctx.snapshot, self.op.nodes, self.op.node_uuids)
+        self.locks.names[Level.NODE] = self.nodes
+        if not self.op.use_locking:
+            self.locks.shared.add(Level.NODE)
+
+    def execute(self) -> list[tuple[bool, str]]:
+        """Run it on all nodes at once."""
+        answers = self.ctx.rpc.call(
+            "restricted_command", self.nodes, (self.op.command,)
+        )
+        rows = []
+        for uuid in self.nodes:
+            answer = answers[uuid]
+            if answer.failed:
+                rows.append(
+                    (
+                        False,
+                        f"Command on node '{answer.node}' failed: {answer.fail_msg}",
+                    )
+                )
+            else:
+                rows.append((True, str(answer.payload)))
+        return rows

@@ -1,0 +1,165 @@
+"""Options first, abbreviations, glued values, and what a wrong call says."""
+
+import pytest
+
+from fakes import commands
+from fakes.luxi_master import FakeMaster
+from ganeti import errors
+from ganeti.cli import parser, values
+from ganeti.cli.model import Argument, Command, Option
+
+COMMAND = Command(
+    "go",
+    "go somewhere",
+    arguments=(Argument("node", minimum=1, maximum=2),),
+    options=(
+        Option(("-v", "--verbose"), "talk", "verbose"),
+        Option(("-o", "--output"), "fields", "output", "string"),
+        Option(("--outer",), "outer", "outer", "int", default=7),
+        Option(("-n", "--node"), "node", "nodes", "string", repeat=True),
+        Option(("-t",), "type", "type", "choice", choices=("a", "b")),
+        Option(("--one",), "mode one", "mode", "const", sets=1),
+        Option(("--two",), "mode two", "mode", "const", sets=2),
+    ),
+)
+
+
+def parse(text):
+    return parser.parse(COMMAND, text.split())
+
+
+def test_parsing_stops_at_the_first_positional_argument():
+    opts, args, _ = parse("-v there -o x")
+    assert opts.verbose
+    assert opts.output is None
+    assert args == ["there", "-o", "x"]
+
+
+def test_two_dashes_end_the_options():
+    opts, args, _ = parse("-v -- -o x")
+    assert args == ["-o", "x"]
+    assert opts.output is None
+
+
+def test_a_single_dash_is_an_argument():
+    assert parse("-v - -o")[1] == ["-", "-o"]
+
+
+@pytest.mark.parametrize(
+    "text", ["-o x", "-ox", "--output x", "--output=x", "--outp=x", "--outp x", "-vox"]
+)
+def test_a_value_may_follow_in_every_documented_form(text):
+    assert parse(text)[0].output == "x"
+
+
+def test_defaults_repetition_and_the_last_of_several_modes():
+    opts = parse("-n a -nb --two --one")[0]
+    assert (opts.outer, opts.nodes, opts.mode) == (7, ["a", "b"], 1)
+    assert parse("")[0].nodes == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("--foo", "no such option: --foo"),
+        ("-x", "no such option: -x"),
+        ("--out", "ambiguous option: --out (--outer, --output?)"),
+        ("--output", "--output option requires 1 argument"),
+        ("--verbose=1", "--verbose option does not take a value"),
+        ("--outer=x", "option --outer: invalid integer value: 'x'"),
+        ("-tc", "option -t: invalid choice: 'c' (choose from 'a', 'b')"),
+    ],
+)
+def test_a_wrong_option_is_a_usage_error(text, problem):
+    with pytest.raises(parser.UsageError) as caught:
+        parse(text)
+    assert str(caught.value) == problem
+
+
+def test_a_usage_error_exits_2_with_usage_and_text_on_stderr():
+    done = commands.run("gnt-job list --foo")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("Usage: gnt-job list [options] [<jobid>...]\n")
+    assert done.err.endswith("gnt-job: error: no such option: --foo\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("gnt-cluster version x", "Command version expects no arguments"),
+        ("gnt-group rename x", "Command rename expects 2 argument(s)"),
+        ("gnt-cluster watcher a b c", "Command watcher expects only 2 argument(s)"),
+        ("gnt-job archive", "Command archive expects at least 1 argument(s)"),
+    ],
+)
+def test_a_wrong_number_of_arguments_exits_1(line, text):
+    done = commands.run(line)
+    assert (done.code, done.err) == (1, f"Error: {text}\n")
+
+
+def test_an_alias_is_the_command():
+    master = FakeMaster()
+    master.objects["instance"] = [{"name": "a.tst", "uuid": "u"}]
+    assert commands.run("gnt-instance stop a", master).code == 0
+    assert master.jobs[1][0].reason[0][:2] == ("gnt:client:gnt-instance", "stop")
+
+
+def test_default_options_of_list_come_from_the_environment():
+    master = FakeMaster()
+    master.objects["instance"] = [{"name": "a.tst"}]
+    environ = {"GNT_INSTANCE_LIST": "--no-headers -o 'name'"}
+    assert commands.run("gnt-instance list", master, environ=environ).out == "a.tst\n"
+    assert commands.run("gnt-node list", master, environ=environ).out != ""
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("", []),
+        ("a", ["a"]),
+        ("a,b", ["a", "b"]),
+        (r"a\,b,c", ["a,b", "c"]),
+        (r"a\\,b", ["a\\", "b"]),
+        ("a,", ["a", ""]),
+        (",a", ["", "a"]),
+        ("a,,b", ["a", "", "b"]),
+    ],
+)
+def test_commas_split_unless_escaped(text, parts):
+    assert values.split_commas(text) == parts
+
+
+def test_key_values_know_true_false_and_null():
+    found = values.parse_keyval("a=1,b,no_c,-d,e=x=y")
+    assert found == {"a": "1", "b": True, "c": False, "d": None, "e": "x=y"}
+    assert values.parse_keyval("") == {}
+    with pytest.raises(errors.ParameterError):
+        values.parse_keyval("a=1,a=2")
+
+
+def test_identifiers_with_key_values():
+    parse_ident = values.parse_ident_keyval
+    assert parse_ident("kvm:acpi=no") == ("kvm", {"acpi": "no"})
+    assert parse_ident("kvm") == ("kvm", {})
+    assert parse_ident("no_kvm") == ("kvm", False)
+    assert parse_ident("-kvm") == ("kvm", None)
+    assert parse_ident("-1:size=3") == ("-1", {"size": "3"})
+    with pytest.raises(errors.ParameterError):
+        parse_ident("no_kvm:a=b")
+
+
+def test_alternatives_of_specs():
+    found = values.parse_multi_specs("min:a=1/max:a=2,b=3//min:a=4/max:a=5")
+    assert found == [
+        {"min": {"a": "1"}, "max": {"a": "2", "b": "3"}},
+        {"min": {"a": "4"}, "max": {"a": "5"}},
+    ]
+    for wrong in ("min:a", "min:a=1/min:a=2", "min:a=1//", "a=1"):
+        with pytest.raises(errors.ParameterError):
+            values.parse_multi_specs(wrong)
+
+
+def test_a_bad_truth_value_is_a_parameter_error():
+    done = commands.run("gnt-node modify -O maybe n1")
+    assert done.code == 1
+    assert done.err.startswith("Failure: unknown/wrong parameter name '")

@@ -1,0 +1,290 @@
+"""Disks of groups, storage lists, restricted commands, out-of-band commands."""
+
+import pytest
+
+from fakes import clusters
+from fakes.engine import Engine
+from fakes.rpc import failure
+from ganeti import errors, objects
+from ganeti.locking import Level
+
+N1, N2, N3 = (clusters.node_uuid(n) for n in (1, 2, 3))
+OOB = {**clusters.EXAMPLE["cluster"]["ndparams"], "oob_program": "/bin/oob"}
+
+
+def disk(uuid="d1", size=1024):
+    return objects.Disk(
+        uuid=uuid,
+        dev_type="file",
+        logical_id=("loop", f"/srv/{uuid}"),
+        size=size,
+        serial_no=1,
+        nodes=(N1,),
+        iv_name="disk/0",
+    )
+
+
+def with_disk(script=None, **options):
+    start = clusters.snapshot(
+        extra=[disk(), clusters.instance(1, disks=["d1"], **options)]
+    )
+    return Engine(start, script)
+
+
+# Disks
+def test_verifying_disks_is_one_job_per_group():
+    engine = Engine(clusters.snapshot(extra=[clusters.group("b", "g-2")]))
+    result = engine.run({"OP_ID": "OP_CLUSTER_VERIFY_DISKS", "is_strict": False})
+    assert len(result["jobs"]) == 2
+    ops = [job[0] for job in engine.callbacks.submitted]
+    assert [(op.group_name, op.is_strict) for op in ops] == [
+        ("b", False),
+        ("default", False),
+    ]
+
+
+def verify_disks(engine, **options):
+    return engine.run(
+        {"OP_ID": "OP_GROUP_VERIFY_DISKS", "group_name": "default", **options}
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ([[True, {"ldisk_status": 1}]], ({}, [], {})),
+        (
+            [[True, None]],
+            ({}, [], {"inst1.example.com": [["node1.example.com", "loop//srv/d1"]]}),
+        ),
+        ([[False, "stuck"]], ({}, ["inst1.example.com"], {})),
+        (failure("dead"), ({"node1.example.com": "dead"}, [], {})),
+    ],
+)
+def test_disks_are_missing_inactive_or_unknown(answer, expected):
+    engine = with_disk({"blockdev_getmirrorstatus_multi": answer})
+    assert verify_disks(engine) == expected
+
+
+def test_strict_verification_locks_all_and_the_other_what_is_free():
+    engine = with_disk({"blockdev_getmirrorstatus_multi": [[True, {}]]})
+    verify_disks(engine)
+    assert not any(row.opportunistic for row in engine.locks.requests)
+    assert all(shared for _, shared in engine.locks.modes().values())
+    verify_disks(engine, is_strict=False)
+    assert {row.level for row in engine.locks.requests if row.opportunistic} == {
+        Level.INSTANCE,
+        Level.NODE,
+    }
+
+
+def test_disks_that_should_not_be_assembled_are_not_looked_at():
+    assert verify_disks(with_disk(disks_active=False)) == ({}, [], {})
+
+
+def repair(engine, *names):
+    return engine.run(
+        {"OP_ID": "OP_CLUSTER_REPAIR_DISK_SIZES", "instances": list(names)}
+    )
+
+
+def test_recorded_sizes_are_corrected_and_listed():
+    engine = with_disk({"blockdev_getdimensions": [[2048 * 1024 * 1024, None]]})
+    assert repair(engine, "inst1") == [("inst1.example.com", 0, "size", 2048)]
+    assert engine.snapshot.disks["d1"].size == 2048
+    assert repair(engine) == []
+    assert engine.locks.modes() == {
+        Level.INSTANCE: (None, False),
+        Level.NODE_RES: (frozenset([N1]), True),
+    }
+
+
+def test_nodes_and_disks_that_do_not_answer_are_ignored_with_a_warning():
+    engine = with_disk({"blockdev_getdimensions": failure("dead")})
+    assert repair(engine) == []
+    assert "dead" in engine.callbacks.text()
+    engine.rpc.script["blockdev_getdimensions"] = [None]
+    assert repair(engine) == []
+    assert "did not return size" in engine.callbacks.text()
+
+
+# Lists
+def storage(engine, **options):
+    return engine.run(
+        {
+            "OP_ID": "OP_NODE_QUERY_STORAGE",
+            "output_fields": ["node", "type", "name", "free"],
+            **options,
+        }
+    )
+
+
+def test_storage_rows_are_sorted_by_node_and_unit():
+    engine = Engine(
+        clusters.snapshot(nodes=2),
+        {"storage_list": lambda node, args: [["/srv", 5]] if node == N2 else failure()},
+    )
+    assert storage(engine, storage_type="file") == [
+        ["node2.example.com", "file", "/srv", 5]
+    ]
+    assert "cannot get storage data" in engine.callbacks.text()
+    ((_, args), _) = engine.rpc.called("storage_list")
+    assert args == ("file", [["/srv/ganeti/file-storage"]], None, ["name", "free"])
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"storage_type": "lvm-vg"}, "no enabled disk template uses it"),
+        ({"storage_type": "rados"}, "cannot be listed"),
+        ({"output_fields": ["bogus"]}, "unknown fields: bogus"),
+        ({"nodes": ["nope"]}, "not known"),
+    ],
+)
+def test_storage_that_cannot_be_listed_is_refused(options, text):
+    with pytest.raises(errors.OpPrereqError, match=text):
+        storage(Engine(), **options)
+
+
+def test_volumes_name_the_instance_that_uses_them():
+    volume = objects.Disk(
+        uuid="d9",
+        dev_type="plain",
+        logical_id=("xenvg", "lv0"),
+        size=10,
+        serial_no=1,
+        nodes=(N1,),
+    )
+    engine = Engine(
+        clusters.snapshot(nodes=1, extra=[volume, clusters.instance(1, disks=["d9"])]),
+        {
+            "node_volumes": [
+                {"name": "lv0", "size": "10.00", "dev": "/dev/sda", "vg": "xenvg"}
+            ]
+        },
+    )
+    assert engine.run(
+        {"OP_ID": "OP_NODE_QUERYVOLS", "output_fields": ["node", "size", "instance"]}
+    ) == [["node1.example.com", "10", "inst1.example.com"]]
+
+
+# Commands
+def test_restricted_commands_give_a_row_per_node_and_lock_as_wanted():
+    engine = Engine(
+        script={
+            "restricted_command": lambda node, args: (
+                "fine" if node == N1 else failure("refused")
+            )
+        }
+    )
+    op = {
+        "OP_ID": "OP_RESTRICTED_COMMAND",
+        "command": "show",
+        "nodes": ["node2", "node1"],
+    }
+    assert engine.run(op) == [
+        (True, "fine"),
+        (False, "Command on node 'node2.example.com' failed: refused"),
+    ]
+    assert engine.locks.modes() == {Level.NODE: (frozenset([N1, N2]), True)}
+    engine.run({**op, "use_locking": True})
+    assert engine.locks.modes() == {Level.NODE: (frozenset([N1, N2]), False)}
+    with pytest.raises(errors.OpPrereqError, match="no nodes"):
+        engine.run({**op, "nodes": []})
+
+
+def test_repair_commands_run_on_one_node_exclusively():
+    engine = Engine(script={"repair_command": "done"})
+    assert (
+        engine.run(
+            {
+                "OP_ID": "OP_REPAIR_COMMAND",
+                "command": "fix",
+                "node_name": "node2",
+                "input": "{}",
+            }
+        )
+        == "done"
+    )
+    assert engine.rpc.called("repair_command") == [(N2, ("fix", "{}"))]
+    assert engine.locks.modes() == {Level.NODE: (frozenset([N2]), False)}
+
+
+# Out of band
+def oob(engine, command, *names, **options):
+    return engine.run(
+        {
+            "OP_ID": "OP_OOB_COMMAND",
+            "command": command,
+            "node_names": list(names),
+            **options,
+        }
+    )
+
+
+def oob_engine(answer=None, **node2):
+    return Engine(
+        clusters.snapshot(
+            nodes=1,
+            ndparams=OOB,
+            extra=[
+                clusters.node(2, **node2),
+                clusters.node(3, ndparams={"oob_program": "!"}),
+            ],
+        ),
+        {"run_oob": answer},
+    )
+
+
+def test_power_commands_run_on_the_master_and_are_recorded():
+    engine = oob_engine(offline=True, master_candidate=False)
+    assert oob(engine, "power-off", "node2") == [[(0, "node2.example.com"), (0, None)]]
+    assert engine.rpc.called("run_oob") == [
+        (N1, ("/bin/oob", "power-off", "node2.example.com", 60))
+    ]
+    assert not engine.snapshot.nodes[N2].powered
+    oob(engine, "power-on", "node2")
+    assert engine.snapshot.nodes[N2].powered
+
+
+def test_nodes_without_a_helper_are_unavailable_and_failures_have_no_data():
+    engine = oob_engine(failure("timeout"))
+    assert oob(engine, "power-status") == [
+        [(0, "node1.example.com"), (2, None)],
+        [(0, "node2.example.com"), (2, None)],
+        [(0, "node3.example.com"), (3, None)],
+    ]
+    assert "timeout" in engine.callbacks.text()
+
+
+def test_the_master_and_online_nodes_are_not_switched_off():
+    engine = oob_engine()
+    with pytest.raises(errors.OpPrereqError, match=r"by hand: /bin/oob power-off"):
+        oob(engine, "power-off", "node1")
+    with pytest.raises(errors.OpPrereqError, match="must be marked offline"):
+        oob(engine, "power-off", "node2")
+    rows = oob(engine, "power-cycle")
+    assert [row[0][1] for row in rows] == ["node2.example.com", "node3.example.com"]
+
+
+@pytest.mark.parametrize(
+    ("command", "payload"),
+    [
+        ("power-on", {"x": 1}),
+        ("power-status", []),
+        ("health", [["fan", "SAD"]]),
+        ("health", [["fan"]]),
+        ("health", "text"),
+    ],
+)
+def test_output_of_the_wrong_form_counts_as_no_data(command, payload):
+    assert oob(oob_engine(payload), command, "node2")[0][1] == (2, None)
+
+
+def test_what_is_not_well_is_warned_about():
+    engine = oob_engine([["fan", "CRITICAL"], ["psu", "OK"]])
+    oob(engine, "health", "node2")
+    assert "Item 'fan' on node 'node2.example.com'" in engine.callbacks.text()
+    engine = oob_engine({"powered": False})
+    oob(engine, "power-status", "node2")
+    assert "does not match actual power state" in engine.callbacks.text()
