@@ -5,7 +5,7 @@
 
 from ganeti.config import candidates
 from ganeti.config.checks import verify
-from ganeti.config.config import Config, Header
+from ganeti.config.config import HEADER_KEY, Config, Header
 from ganeti.config.edit import Edit
 from ganeti.config.exchange import UPGRADABLE, export_config, import_config
 from ganeti.config.initial import initial_changes
@@ -13,6 +13,7 @@ from ganeti.config.pool import AddressPool
 from ganeti.config.ssconf import SsconfTracker, ssconf_values
 
 __all__ = [
+    "HEADER_KEY",
     "UPGRADABLE",
     "AddressPool",
     "Config",

@@ -5,6 +5,7 @@ import itertools
 import os
 import uuid
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from typing import Self
 
 import msgspec
 
@@ -27,6 +28,11 @@ class Header(msgspec.Struct, frozen=True):
     serial_no: int = 0
     ctime: float = 0.0
     mtime: float = 0.0
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> Self:
+        """Return the header for a stored document, None for one never stored."""
+        return msgspec.json.decode(data, type=cls) if data else cls()
 
 
 #: Key of the header among the ``meta`` documents.
@@ -62,8 +68,7 @@ class Config:
 
     def header(self) -> Header:
         """Return serial and times of the whole configuration."""
-        data = self._store.read("meta", HEADER_KEY)
-        return msgspec.json.decode(data, type=Header) if data else Header()
+        return Header.decode(self._store.read("meta", HEADER_KEY))
 
     @contextlib.contextmanager
     def edit(self, owner: str) -> Iterator[Edit]:

@@ -21,7 +21,7 @@ _BATCH: Final = 50
 def archive_one(core: Core, job_id: int) -> Future[bool]:
     """Archive a job; false if it is unknown, archived or unfinished."""
     future: Future[bool] = Future()
-    _move(core, [job_id], lambda moved: future.set_result(moved == 1))
+    _move(core, [job_id], lambda moved: settle(future, moved == 1, None))
     return future
 
 
@@ -35,18 +35,35 @@ def auto_archive(core: Core, age_s: float, timeout_s: float) -> Future[tuple[int
 def purge(core: Core, age_s: float) -> Future[int]:
     """Delete archived jobs by age, with their logs; see `JobQueue.purge_archive`."""
     oldest = core.clock.time() - age_s
-    documents: list[Document] = []
-    count = 0
-    for key, data in core.store.scan(ARCHIVE):
-        if _is_older(data, oldest):
-            count += 1
-            documents.append(Document(ARCHIVE, key, None))
-            logs = core.store.scan(LOGS, f"{key}/")
+    run = _Purge(
+        core,
+        [key for key, data in core.store.scan(ARCHIVE) if _is_older(data, oldest)],
+    )
+    run.step(None)
+    return run.future
+
+
+class _Purge:
+    """One deletion of archived jobs."""
+
+    def __init__(self, core: Core, keys: list[str]) -> None:
+        self.future: Future[int] = Future()
+        self._core = core
+        self._todo = keys
+        self._count = len(keys)
+
+    def step(self, error: BaseException | None) -> None:
+        """Ask for the next commit."""
+        if error is not None or not self._todo:
+            settle(self.future, self._count, error)
+            return
+        batch, self._todo = self._todo[:_BATCH], self._todo[_BATCH:]
+        documents = [Document(ARCHIVE, key, None) for key in batch]
+        for key in batch:
+            logs = self._core.store.scan(LOGS, f"{key}/")
             documents += [Document(LOGS, log_key, None) for log_key, _ in logs]
-    future: Future[int] = Future()
-    with core.turn():
-        core.commit_locked(documents, lambda error: settle(future, count, error))
-    return future
+        with self._core.turn():
+            self._core.commit_locked(documents, self.step)
 
 
 def _is_older(data: bytes, oldest: float) -> bool:
@@ -81,7 +98,7 @@ class _Sweep:
         self._archived += moved
         is_over = self._core.clock.monotonic() > self._deadline
         if is_over or not self._todo:
-            self.future.set_result((self._archived, len(self._todo)))
+            settle(self.future, (self._archived, len(self._todo)), None)
             return
         batch, self._todo = self._todo[:_BATCH], self._todo[_BATCH:]
         _move(self._core, batch, self.step)

@@ -34,7 +34,7 @@ def cancel(core: Core, job_id: int, *, kill: bool) -> Future[Answer]:
             answer = (True, f"Job {job_id} will be canceled")
         else:
             answer = _kill_locked(entry, kill=kill)
-        core.later_locked(lambda: future.set_result(answer))
+        core.later_locked(lambda: settle(future, answer, None))
     return future
 
 
@@ -66,7 +66,7 @@ def change_priority(core: Core, job_id: int, priority: int) -> Future[Answer]:
         refusal = _refusal(core, job_id, entry)
         if entry is None or refusal is not None:
             answer = (False, refusal or "")
-            core.later_locked(lambda: future.set_result(answer))
+            core.later_locked(lambda: settle(future, answer, None))
             return future
         core.show_locked(entry, changes.with_priority(entry.job, priority))
         core.schedule.changed_priority(entry)

@@ -46,11 +46,14 @@ class Settings:
     Attributes:
         workers: jobs that run at once while there is no cluster record.
         hard_limit: unfinished jobs beyond which submissions are refused.
+        archive_age_s: archived jobs that ended longer ago are deleted, once a day;
+            None keeps them.
         on_failure: told of each commit that failed; the daemon ends on a TermError.
     """
 
     workers: int = 25
     hard_limit: int = jobqueue.JOB_QUEUE_SIZE_HARD_LIMIT
+    archive_age_s: float | None = 21 * 86400.0
     on_failure: Callable[[BaseException], None] | None = None
 
 
@@ -98,7 +101,10 @@ class Core:
                     self._dispatch_locked()
                 outbox, self._outbox = self._outbox, []
         for call in outbox:
-            call()
+            try:
+                call()
+            except Exception:  # noqa: BLE001 - the others must be told
+                _log.exception("job queue: somebody could not be told")
 
     def later_locked(self, call: Callable[[], None]) -> None:
         """Have something called when the lock is free again."""

@@ -8,7 +8,7 @@ callback in the store. Futures are settled in the store's thread: keep callbacks
 import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -23,6 +23,10 @@ from ganeti.jqueue.pool import WorkerPool
 from ganeti.jqueue.records import Job, LogEntry
 from ganeti.jqueue.running import Runner
 from ganeti.jqueue.submitting import Answers, Ops, Submitter
+
+#: Seconds: an hour after the start, when the rush is over, then daily.
+_FIRST_PURGE_S: Final = 3600.0
+_PURGE_EVERY_S: Final = 86400.0
 
 
 class Statistics(NamedTuple):
@@ -70,6 +74,8 @@ class JobQueue:
         """Begin to run jobs."""
         core = self._core
         core.timers.start()
+        if core.settings.archive_age_s is not None:
+            core.timers.after(_FIRST_PURGE_S, self._purge_daily)
         with core.turn():
             core.is_started = True
 
@@ -90,6 +96,12 @@ class JobQueue:
         ended = core.pool.stop(timeout_s) if core.pool is not None else True
         core.timers.stop()
         return ended
+
+    def _purge_daily(self) -> None:
+        core = self._core
+        core.timers.after(_PURGE_EVERY_S, self._purge_daily)
+        if core.settings.archive_age_s is not None:
+            archiving.purge(core, core.settings.archive_age_s)
 
     def poke(self) -> None:
         """Look again who may start: filter rules or ``max_running_jobs`` changed."""
@@ -141,8 +153,9 @@ class JobQueue:
         A queued job, or one between two attempts to get its locks, is canceled at
         once; one whose worker waits for locks gives up. A running
         job goes on, unless it is to be killed: then its opcode ends as a failure if
-        it looks at `Callbacks.check_canceled`, and no later opcode begins. A thread
-        cannot be ended from outside without leaving locks and nodes in the middle.
+        it logs a line or looks at `Callbacks.check_canceled`, and no later opcode
+        begins. A thread cannot be ended from outside at any other point without
+        leaving locks behind.
 
         Returns:
             Whether it will be canceled, and a text for the user.

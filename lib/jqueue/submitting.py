@@ -136,7 +136,9 @@ def _with_reason(
 
 
 def settle(future: Future[T], value: T, error: BaseException | None) -> None:
-    """Give a future its value, or the error."""
+    """Give a future its value, or the error, unless nobody waits any more."""
+    if not future.set_running_or_notify_cancel():
+        return
     if error is not None:
         future.set_exception(error)
     else:

@@ -30,8 +30,12 @@ BUSY_TIMEOUT_S: Final = 10.0
 SCAN_ROWS: Final = 256
 FILE_MODE: Final = 0o640
 
-#: Documents that a copy holds; the archive comes with change-sets only.
+#: Tables that a copy replaces; of job logs it has those of live jobs. The rest, which
+#: is much, is sent afterwards.
 COPIED: Final = (*TABLES, "jobs", "joblogs", "meta")
+_LIVE_LOGS: Final = (
+    " WHERE substr(key, 1, instr(key, '/') - 1) IN (SELECT key FROM jobs)"
+)
 _ALL: Final = (*TABLES, *DOCUMENT_TABLES)
 _STATE = "revision, term, digest"
 _GROUP = "base, revision, term, parent, digest, payload"
@@ -257,11 +261,11 @@ class Database:
         """Return everything that a candidate needs, packed."""
         with self.reading():
             revision, term, digest = self.position()
-            rows: list[Row] = [
-                (table, *row)
-                for table in COPIED
-                for row in self._db.execute(f"SELECT key, data FROM {table}")
-            ]
+            rows: list[Row] = []
+            for table in COPIED:
+                which = _LIVE_LOGS if table == "joblogs" else ""
+                found = self._db.execute(f"SELECT key, data FROM {table}{which}")
+                rows += [(table, *row) for row in found]
         return wire.pack_copy(wire.Copy(revision, term, digest, rows))
 
     @contextlib.contextmanager

@@ -7,6 +7,7 @@ are none. Not thread-safe.
 
 from typing import NamedTuple
 
+from ganeti import errors
 from ganeti.objects import Snapshot, Update
 from ganeti.store import wire
 from ganeti.store.base import ChangeSet
@@ -96,6 +97,17 @@ class Follower:
             self._position = Position(group.revision, group.term, group.digest)
             change_sets.append(ChangeSet(group.revision, group.term, changes))
         return News(change_sets, False)
+
+    def read(self, table: str, key: str) -> bytes | None:
+        """Return one document as it is now.
+
+        Raises:
+            ConfigurationError: the file is gone.
+            StorageError: the disk failed.
+        """
+        if self._db is None:
+            raise errors.ConfigurationError(f"{self.path}: closed")
+        return self._db.read(table, key)
 
     def close(self) -> None:
         """Close the file."""

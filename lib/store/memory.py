@@ -79,13 +79,15 @@ class MemoryBackend:
     def dump(self) -> bytes:
         """Return all that a candidate needs."""
         with self._lock:
+            rows = _flat(self._rows, (*TABLES, "jobs", "meta"))
+            live = self._rows["jobs"].keys()
+            rows += [
+                ("joblogs", key, data)
+                for key, data in self._rows["joblogs"].items()
+                if key.partition("/")[0] in live
+            ]
             return wire.pack_copy(
-                wire.Copy(
-                    self._revision,
-                    self._term,
-                    self._digest,
-                    _flat(self._rows, (*TABLES, "jobs", "joblogs", "meta")),
-                )
+                wire.Copy(self._revision, self._term, self._digest, rows)
             )
 
     def close(self) -> None:

@@ -69,8 +69,8 @@ class Peer:
         self.queue: collections.deque[Group] = collections.deque()
         self.wake = threading.Event()
         self.failures = 0
-        #: Archived jobs still to be copied; None when there are none.
-        self.archive: Iterator[tuple[str, bytes]] | None = None
+        #: Rows that a whole copy lacks and that are still to be sent.
+        self.archive: Iterator[Row] | None = None
 
 
 class Peers:
@@ -268,12 +268,12 @@ class Peers:
                 self._clock.wait(peer.wake, pause)  # woken early only to stop
 
     def _copy_archive(self, peer: Peer) -> None:
-        """Send some archived jobs: they are many, so a whole copy lacks them."""
+        """Send some archived jobs and logs: a whole copy lacks them."""
         rows: list[Row] = []
         size = 0
-        for key, data in peer.archive or ():
-            rows.append(("archive", key, data))
-            size += len(data)
+        for row in peer.archive or ():
+            rows.append(row)
+            size += len(row[2] or b"")
             if size >= CATCH_UP_BYTES:
                 break
         else:
@@ -283,8 +283,13 @@ class Peers:
         try:
             self._apply(peer, peer.acked, wire.encode_batch((), rows))
         except errors.GenericError:
-            peer.archive = self._backend.scan("archive", "")  # from the beginning
+            peer.archive = self._archive()  # from the beginning
             raise
+
+    def _archive(self) -> Iterator[Row]:
+        for table in ("archive", "joblogs"):
+            for key, data in self._backend.scan(table, ""):
+                yield table, key, data
 
     def _note_failure(self, peer: Peer, why: str) -> float:
         with self._lock:
@@ -357,7 +362,7 @@ class Peers:
             answer = self._call(
                 peer, "store_install", (self._term, wire.encode_copy(copy))
             )
-            peer.archive = self._backend.scan("archive", "")
+            peer.archive = self._archive()
             return int(answer["revision"])
         while groups:
             count, size = 0, 0

@@ -36,6 +36,7 @@ from ganeti.hypervisor.kvm import (
     files,
     hotplug,
     launch,
+    leftovers,
     migrate,
     runtime,
 )
@@ -72,14 +73,14 @@ class KvmHypervisor(Hypervisor):
         guest = self._files(instance.name)
         if guest.alive_pid() is not None:
             raise errors.HypervisorError(f"instance {instance.name}: already running")
-        guest.remove_leftovers()
+        leftovers.remove(guest)
         guest.make_directories()
         plan = self._plan(instance, disks, guest)
         runtime.save(guest, plan)
         try:
             launch.launch(self._doors, instance, plan, launch.Launch(paused=paused))
         except errors.GenericError:
-            guest.remove_leftovers()
+            leftovers.remove(guest)
             raise
 
     def _plan(
@@ -142,14 +143,14 @@ class KvmHypervisor(Hypervisor):
             raise errors.HypervisorError(
                 f"instance {name}: cannot clean up, it is running"
             )
-        guest.remove_leftovers()
+        leftovers.remove(guest)
 
     def reboot(self, instance: InstanceX) -> None:
         """Start the guest anew with what it was started with."""
         guest = self._alive(instance.name)
         plan = runtime.load(guest)
         files.end_process(self._doors, guest)
-        guest.remove_leftovers()
+        leftovers.remove(guest)
         guest.make_directories()
         runtime.save(guest, plan)
         launch.launch(self._doors, instance, plan, launch.Launch())
@@ -182,16 +183,16 @@ class KvmHypervisor(Hypervisor):
             Qmp(guest.control("kvmd"), name) as qmp,
         ):
             if qmp.execute("query-status")["status"] == "shutdown":
-                self._note_user_shutdown(guest, qmp)
+                self._note_user_shutdown(guest, qmp, pid)
                 return InstanceInfo(name, "-1", 0, 0, State.SHUTDOWN, 0.0)
             memory = qmp.execute("query-balloon")["actual"] // MIB
         used = files.cpu_time_s(pid)
         return InstanceInfo(name, str(pid), memory, vcpus, State.RUNNING, used)
 
-    def _note_user_shutdown(self, guest: Files, qmp: Qmp) -> None:
+    def _note_user_shutdown(self, guest: Files, qmp: Qmp, pid: int) -> None:
         with open(guest.shutdown_marker, "w", encoding="ascii"):
             qmp.execute("quit")
-        files.wait_gone(self._doors, guest, _QUIT_WAIT_S)
+        files.wait_gone(self._doors, pid, _QUIT_WAIT_S)
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return this node's figures; memory of guests is not the node's own."""

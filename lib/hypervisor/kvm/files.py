@@ -7,7 +7,6 @@ section 2.1. Nothing here talks to a guest.
 import contextlib
 import dataclasses
 import os
-import shutil
 import signal
 
 from ganeti import errors, pathutils
@@ -106,27 +105,6 @@ class Files:
         except (FileNotFoundError, ValueError):
             return None
 
-    def remove_leftovers(self) -> None:
-        """Remove all files of a guest that does not run."""
-        kinds = ("monitor", "serial", "qmp", "kvmd", "qga", "shutdown")
-        for path in (*map(self.control, kinds), self.pid, self.runtime):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-        shutil.rmtree(self.nics, ignore_errors=True)
-        self._remove_chroot()
-
-    def _remove_chroot(self) -> None:
-        """Remove the chroot; what a guest's emulator put there is kept aside."""
-        try:
-            os.rmdir(self.chroot)
-        except FileNotFoundError:
-            return
-        except OSError:
-            quarantine = f"{self.root}/chroot-quarantine"
-            os.makedirs(quarantine, mode=0o700, exist_ok=True)
-            stamp = os.stat(self.chroot).st_mtime_ns
-            os.rename(self.chroot, f"{quarantine}/{self.name}-{stamp}")
-
 
 def root_dir(paths: pathutils.Paths) -> str:
     """Return the directory of all KVM guests of a node."""
@@ -187,18 +165,31 @@ def end_process(doors: Doors, files: Files) -> None:
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-        if wait_gone(doors, files, _KILL_WAIT_S):
+        if wait_gone(doors, pid, _KILL_WAIT_S):
             return
     raise errors.HypervisorError(
         f"instance {files.name}: process {files.written_pid()} cannot be ended"
     )
 
 
-def wait_gone(doors: Doors, files: Files, timeout_s: float) -> bool:
-    """Wait until a guest's emulator has ended; return false if it has not."""
+def wait_gone(doors: Doors, pid: int, timeout_s: float) -> bool:
+    """Wait until a process has ended altogether; return false if it has not.
+
+    It is not enough that it lost its command line, as it does early: its user must be
+    free for others. One that only waits to be reaped counts as gone in the end.
+    """
     end = doors.clock.monotonic() + timeout_s
-    while files.alive_pid() is not None:
+    while state := _state(pid):
         if doors.clock.monotonic() >= end:
-            return False
+            return state in {"Z", "X"}
         doors.sleep(_POLL_S)
     return True
+
+
+def _state(pid: int) -> str | None:
+    """Return the state letter of a process, None if there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as src:
+            return src.read().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return None

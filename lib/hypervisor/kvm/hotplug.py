@@ -68,17 +68,45 @@ def add_disk(guest: Files, attached: AttachedDisk) -> None:
             f"instance {guest.name}: disks of type {kind} cannot be plugged"
         )
     plugged = runtime.plugged_disk(disk, place)
-    is_block = stat.S_ISBLK(os.stat(path).st_mode)
-    node = devices.blockdev(plugged, path, plan.hvparams, is_block=is_block)
-    device = devices.disk_device(plugged, plan.hvparams)
     with _session(guest) as qmp:
+        _plug_disk(guest, qmp, plugged, path, plan.hvparams)
+    runtime.save(guest, plan.replace(disks=(*plan.disks, (plugged, path, uri))))
+
+
+def _plug_disk(
+    guest: Files,
+    qmp: Qmp,
+    disk: runtime.PluggedDisk,
+    path: str,
+    hvparams: dict[str, Any],
+) -> None:
+    """Add block node and device.
+
+    The file is opened here: the emulator may run as a user or in a chroot that cannot.
+    """
+    try:
+        fd = os.open(path, (os.O_RDONLY if disk.mode == "ro" else os.O_RDWR))
+    except OSError as err:
+        raise errors.HotplugError(
+            f"instance {guest.name}: disk {disk.uuid}: {path}: {err.strerror}"
+        ) from err
+    try:
+        is_block = stat.S_ISBLK(os.fstat(fd).st_mode)
+        inside = qmp.add_fd(fd)
+    finally:
+        os.close(fd)
+    node = devices.blockdev(disk, inside, hvparams, is_block=is_block)
+    try:
         qmp.execute("blockdev-add", node)
         try:
-            _add_device(guest, qmp, device)
+            _add_device(guest, qmp, devices.disk_device(disk, hvparams))
         except errors.HypervisorError:
             qmp.execute("blockdev-del", {"node-name": node["node-name"]})
             raise
-    runtime.save(guest, plan.replace(disks=(*plan.disks, (plugged, path, uri))))
+    finally:
+        # The block node keeps the file as long as it needs it.
+        number = int(inside.rpartition("/")[2])
+        qmp.execute("remove-fd", {"fdset-id": number})
 
 
 def _add_device(guest: Files, qmp: Qmp, device: dict[str, Any]) -> None:

@@ -6,14 +6,21 @@ running. Specified in the hypervisor document, section 2.3.
 
 import dataclasses
 import os
-import pwd
 import stat
 from collections.abc import Sequence
 from typing import Any, Final
 
 from ganeti import errors
 from ganeti.hypervisor.base import MIB, Doors, linux_node_info
-from ganeti.hypervisor.kvm import argv, cpu, devices, emulator, files, taps
+from ganeti.hypervisor.kvm import (
+    argv,
+    cpu,
+    devices,
+    emulator,
+    files,
+    security,
+    taps,
+)
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.hypervisor.kvm.runtime import Runtime
@@ -56,7 +63,8 @@ def launch(doors: Doors, instance: InstanceX, runtime: Runtime, how: Launch) -> 
             tap = taps.open_tap(nic, runtime.hvparams, instance.name)
             opened[index] = (nic.uuid, tap)
         connect_nics(doors, instance, runtime, opened, how)
-        _execute(doors, guest, runtime, list(opened.values()), how)
+        with security.user(doors, guest, runtime.hvparams) as user:
+            _execute(doors, guest, runtime, list(opened.values()), how, user=user)
         taps.write_names(guest, opened)
     except errors.GenericError:
         files.end_process(doors, guest)
@@ -92,6 +100,8 @@ def _execute(
     runtime: Runtime,
     nics: Sequence[tuple[str, taps.Tap]],
     how: Launch,
+    *,
+    user: str | None,
 ) -> None:
     hvp = runtime.hvparams
     extras = argv.Extras(
@@ -101,7 +111,7 @@ def _execute(
             for nic, (_, tap) in zip(runtime.nics, nics, strict=True)
         ],
         block_paths=frozenset(path for _, path, _ in runtime.disks if _is_block(path)),
-        user=_user(guest.name, hvp),
+        user=user,
         chroot=_chroot(guest, hvp),
         incoming=how.incoming,
     )
@@ -134,19 +144,6 @@ def _is_block(path: str) -> bool:
         return stat.S_ISBLK(os.stat(path).st_mode)
     except OSError:
         return False
-
-
-def _user(name: str, hvp: dict[str, Any]) -> str | None:
-    if hvp.get("security_model") != "user":
-        return None
-    user: str = hvp.get("security_domain") or ""
-    try:
-        pwd.getpwnam(user)
-    except KeyError:
-        raise errors.HypervisorError(
-            f"instance {name}: security_domain: no user {user!r} on this node"
-        ) from None
-    return user
 
 
 def _chroot(guest: Files, hvp: dict[str, Any]) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.hypervisor.base import MIB, AttachedDisk, Doors, MigrationStatus
-from ganeti.hypervisor.kvm import files, launch, runtime, taps
+from ganeti.hypervisor.kvm import files, launch, leftovers, runtime, taps
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.objects.filled import InstanceX
@@ -76,7 +76,7 @@ def accept(
     if guest.alive_pid() is not None:
         raise errors.HypervisorError(f"instance {guest.name}: already running here")
     target, disks = where
-    guest.remove_leftovers()
+    leftovers.remove(guest)
     guest.make_directories()
     plan = runtime.adopt(guest, info).with_links(disks)
     how = launch.Launch(incoming=_address(target, plan.hvparams))
@@ -93,7 +93,7 @@ def accept(
 def drop(doors: Doors, guest: Files) -> None:
     """End a guest's emulator here and remove what it left."""
     files.end_process(doors, guest)
-    guest.remove_leftovers()
+    leftovers.remove(guest)
 
 
 def begin(guest: Files, target: str, *, live: bool) -> None:
@@ -162,8 +162,9 @@ def finalize_source(doors: Doors, guest: Files, *, success: bool) -> None:
         HypervisorError: it cannot be ended, or the guest cannot go on.
     """
     if success:
-        if guest.alive_pid() is not None:
-            _quit(doors, guest)
+        pid = guest.alive_pid()
+        if pid is not None:
+            _quit(doors, guest, pid)
         drop(doors, guest)
         return
     if guest.alive_pid() is None:
@@ -175,13 +176,13 @@ def finalize_source(doors: Doors, guest: Files, *, success: bool) -> None:
             qmp.execute("cont")
 
 
-def _quit(doors: Doors, guest: Files) -> None:
+def _quit(doors: Doors, guest: Files, pid: int) -> None:
     try:
         with Qmp(guest.control("qmp"), guest.name) as qmp:
             qmp.execute("quit")
     except errors.HypervisorError:
         return  # `drop` ends it by other means
-    files.wait_gone(doors, guest, _QUIT_WAIT_S)
+    files.wait_gone(doors, pid, _QUIT_WAIT_S)
 
 
 def finalize_destination(

@@ -113,6 +113,20 @@ class Qmp:
 
         self._run(send(), f"getfd {name}")
 
+    def add_fd(self, fd: int) -> str:
+        """Give an open file to the emulator; return the path it has there.
+
+        Raises:
+            HypervisorError: it was not accepted.
+        """
+
+        async def send() -> Any:
+            self._client.send_fd_scm(fd)
+            return await self._client.execute("add-fd")
+
+        answer: Any = self._run(send(), "add-fd")
+        return f"/dev/fdset/{answer['fdset-id']}"
+
     def wait_event(self, name: str, timeout_s: float, **data: Any) -> bool:
         """Wait for an event with these data; return false if it did not come.
 

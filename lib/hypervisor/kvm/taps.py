@@ -60,7 +60,10 @@ def check_link(nic: NicX, instance: str) -> None:
 
 
 def _exists(interface: str) -> bool:
-    return bool(interface) and os.path.isdir(f"/sys/class/net/{interface}")
+    try:
+        return socket.if_nametoindex(interface) > 0
+    except OSError:
+        return False
 
 
 def open_tap(nic: NicX, hvparams: Mapping[str, Any], instance: str) -> Tap:

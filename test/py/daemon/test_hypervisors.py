@@ -222,9 +222,7 @@ def test_a_guest_that_ends_itself_is_told_from_a_stopped_one(node, tiny):
     tiny["hvparams"]["user_shutdown"] = True
     start(node, tiny)
     with guests.Console(node, "web1") as console:
-        console.wait_for("tiny login: ")
-        console.send("root\r")
-        console.wait_for("# ")
+        console.login()
         console.send("poweroff -f\r")
         guests.wait_until(lambda: info(node, tiny)["state"] == 1, "own shutdown")
     assert names(node, tiny) == ["web1"]
@@ -276,8 +274,7 @@ def test_installed_disk_boots_by_itself_and_takes_a_new_name(node):
     start(node, record)
     with guests.Console(node, "web1") as console:
         console.wait_for("web2 login: ")
-        console.send("root\r")
-        console.wait_for("# ")
+        console.login()
         console.send("cat /disk/boots\r")
         console.wait_for(r"\r\n2\r\n")
 
@@ -289,9 +286,7 @@ def test_disks_are_plugged_resized_and_unplugged_live(node, tiny):
     nodes.make_disks(node, record)
     _, link, uri = nodes.call(node, "blockdev_assemble", disk, tiny, True, 0)
     with guests.Console(node, "web1") as console:
-        console.wait_for("tiny login: ")
-        console.send("root\r")
-        console.wait_for("# ")
+        console.login()
         nodes.call(node, "hotplug_supported", tiny)
         plug = ("disk", disk, [link, uri], 0)
         nodes.call(node, "hotplug_device", tiny, "hotadd", *plug)

@@ -93,6 +93,16 @@ class Console:
                     raise AssertionError(f"closed, no {pattern!r} in {self.text!r}")
                 self.text += data.decode(errors="replace")
 
+    def login(self) -> None:
+        """Log in as root; input that comes before the prompt is lost, so try again."""
+        for _ in range(BOOT_S // 2):
+            self.text = ""
+            self.send("root\r")
+            with contextlib.suppress(AssertionError):
+                self.wait_for("# ", 2)
+                return
+        raise AssertionError(f"cannot log in: {self.text!r}")
+
     def wait_for_counter(self, above: int = -1) -> int:
         """Return the next step of the guest's counter above a number."""
         end = time.monotonic() + BOOT_S

@@ -191,6 +191,8 @@ def test_a_new_candidate_gets_the_archive_bit_by_bit(db, world, monkeypatch):
     monkeypatch.setattr(peers, "CATCH_UP_BYTES", 1000)
     world[2].purge()
     db.commit([Document("archive", f"{n:03}", b"x" * 90) for n in range(100)])
+    db.commit([Document("joblogs", f"{n:03}/1", b"y" * 90) for n in range(100)])
+    db.commit([job("500"), Document("joblogs", "500/1", b"z")])
     wait_for(lambda: db._copies.status()[world.node(2)][0], "the copy")
     node = db.snapshot().nodes[world.node(2)]
     db.commit([Update("nodes", node.uuid, node.replace(offline=True))])
@@ -199,18 +201,27 @@ def test_a_new_candidate_gets_the_archive_bit_by_bit(db, world, monkeypatch):
     db._backend._writer._db.execute("DELETE FROM changelog")
     db.commit([Update("nodes", node.uuid, node)])
 
-    def archived():
+    def copied(table):
         try:
             copy = database.Database(world[2].path, create=False)
         except errors.ConfigurationError:
             return []
         try:
-            return copy.scan_some("archive", None, "")
+            return copy.scan_some(table, None, "")
         finally:
             copy.close()
 
-    wait_for(lambda: archived() == list(db.scan("archive")), "the archive")
+    for table in ("archive", "joblogs"):
+        wait_for(lambda t=table: copied(t) == list(db.scan(t)), table)
     assert (world.node(2), "store_install") in world.calls
+
+
+def test_a_whole_copy_has_the_logs_of_live_jobs_only(db):
+    db.commit([Document("archive", "1", b""), Document("joblogs", "1/1", b"old")])
+    db.commit([job("12"), Document("joblogs", "12/1", b"new")])
+    text = store.wire.encode_copy(db._backend.dump())
+    rows = store.wire.decode_copy(text).rows
+    assert [row for row in rows if row[0] == "joblogs"] == [("joblogs", "12/1", b"new")]
 
 
 def test_a_newer_master_deposes_the_old_one(db, world, opener, tmp_path):

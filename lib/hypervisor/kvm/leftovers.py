@@ -1,0 +1,34 @@
+"""Removing what a guest that does not run has left on its node."""
+
+import contextlib
+import os
+import shutil
+from typing import Final
+
+from ganeti.hypervisor.kvm import security
+from ganeti.hypervisor.kvm.files import Files
+
+_CONTROLS: Final = ("monitor", "serial", "qmp", "kvmd", "qga", "shutdown")
+
+
+def remove(guest: Files) -> None:
+    """Remove all files of a guest and give its user back."""
+    security.release(guest)
+    for path in (*map(guest.control, _CONTROLS), guest.pid, guest.runtime):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+    shutil.rmtree(guest.nics, ignore_errors=True)
+    _remove_chroot(guest)
+
+
+def _remove_chroot(guest: Files) -> None:
+    """Remove the chroot; what the emulator put there is kept aside."""
+    try:
+        os.rmdir(guest.chroot)
+    except FileNotFoundError:
+        return
+    except OSError:
+        quarantine = f"{guest.root}/chroot-quarantine"
+        os.makedirs(quarantine, mode=0o700, exist_ok=True)
+        stamp = os.stat(guest.chroot).st_mtime_ns
+        os.rename(guest.chroot, f"{quarantine}/{guest.name}-{stamp}")

@@ -1,0 +1,228 @@
+"""``cfgupgrade``: take over a cluster of Ganeti 3.x, or give it back.
+
+Upgrading reads ``config.data`` and the last job id of the old queue and puts them
+into a new store; ``--export`` and ``--downgrade`` write ``config.data`` from the store
+in the form of 3.1 and of 3.0. What is replaced is kept in the backup directory. The
+daemons must be stopped. Jobs do not move.
+"""
+
+import argparse
+import dataclasses
+import logging
+import os
+import re
+import sys
+from typing import Final
+
+import simplejson
+
+from ganeti import config, errors, pathutils, store
+from ganeti.clock import Clock, SystemClock
+from ganeti.jqueue import documents
+from ganeti.objects import Snapshot, Update
+from ganeti.ssconf import SimpleStore
+from ganeti.store import Change, Document
+from ganeti.tools import common
+from ganeti.utils import files, pidfile
+
+_log = logging.getLogger(__name__)
+NAME: Final = "cfgupgrade"
+#: Version of files for Ganeti 3.0, one minor version below ours.
+OLDER_VERSION: Final = 3000000
+_CONFIG_MODE: Final = 0o640
+_WRITERS: Final = ("ganeti-masterd", "ganeti-wconfd", "ganeti-luxid")
+_QUESTION: Final = """\
+Please make sure that all Ganeti daemons are stopped on all nodes: what they change
+from now on would be lost. Go on? [y/N] """
+
+
+def _parse() -> argparse.Namespace:
+    parser = common.parser(NAME, "Moves a cluster's configuration here and back.")
+    parser.add_argument("--dry-run", action="store_true", help="change nothing")
+    parser.add_argument("-f", "--force", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--ignore-hostname",
+        action="store_true",
+        help="do not require that this node is the master",
+    )
+    parser.add_argument("--path", help="directory of config.data")
+    parser.add_argument(
+        "--no-verify", action="store_true", help="accept an inconsistent configuration"
+    )
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument(
+        "--downgrade", action="store_true", help="write config.data for Ganeti 3.0"
+    )
+    way.add_argument(
+        "--export", action="store_true", help="write config.data for Ganeti 3.1"
+    )
+    return parser.parse_args()
+
+
+@dataclasses.dataclass(frozen=True)
+class Places:
+    """Files of one move."""
+
+    config_data: str
+    job_serial: str
+    store_db: str
+    backup_dir: str
+
+    @classmethod
+    def of(cls, paths: pathutils.Paths, directory: str | None = None) -> "Places":
+        """Return the places of a node, with ``config.data`` in a directory."""
+        old = directory or paths.data_dir
+        return cls(
+            config_data=os.path.join(old, "config.data"),
+            job_serial=os.path.join(old, "queue", "serial"),
+            store_db=paths.store_db,
+            backup_dir=paths.backup_dir,
+        )
+
+
+def main() -> int:
+    """Run the tool."""
+    options = _parse()
+    common.start_log(NAME, options)
+    return common.run(NAME, lambda: _work(options))
+
+
+def _work(options: argparse.Namespace) -> None:
+    paths = common.own_paths()
+    if not options.ignore_hostname:
+        check_master(paths)
+    for daemon in _WRITERS:
+        if pidfile.is_locked(paths.pid_file(daemon)):
+            raise errors.GenericError(f"{daemon} is running; stop all daemons first")
+    if not (options.force or options.dry_run) and not _is_confirmed():
+        raise errors.GenericError("nothing was changed")
+    places = Places.of(paths, options.path)
+    dry_run, check = options.dry_run, not options.no_verify
+    if options.downgrade:
+        write_config(places, version=OLDER_VERSION, dry_run=dry_run, check=check)
+        done = "downgraded to version 3.0"
+    elif options.export:
+        write_config(places, dry_run=dry_run, check=check)
+        done = "exported for version 3.1"
+    else:
+        take_config(places, SystemClock(), dry_run=dry_run, check=check)
+        done = "upgraded to version 3.1"
+    sys.stderr.write(f"Configuration successfully {done}.\n")
+
+
+def _is_confirmed() -> bool:
+    sys.stdout.write(_QUESTION)
+    sys.stdout.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def check_master(paths: pathutils.Paths) -> None:
+    """Refuse to work elsewhere than on the master.
+
+    Raises:
+        GenericError: this node is not the master.
+    """
+    master = SimpleStore(paths).master_node()
+    if master != paths.hostname:
+        raise errors.GenericError(
+            f"the master is {master}, this node is {paths.hostname};"
+            " --ignore-hostname does not look at this"
+        )
+
+
+def take_config(places: Places, clock: Clock, *, dry_run: bool, check: bool) -> None:
+    """Put ``config.data`` into a new store.
+
+    Raises:
+        ConfigurationError: unreadable, of another version, or inconsistent.
+        StorageError: the store cannot be written; the old one is still there.
+    """
+    data = _read_json(places.config_data)
+    changes = config.import_config(data, accept=config.UPGRADABLE)
+    if check:
+        _verify(Snapshot().apply(item for item in changes if isinstance(item, Update)))
+    changes += _job_serial(places.job_serial)
+    if dry_run:
+        _log.warning("%s can be taken over", places.config_data)
+        return
+    fresh = f"{places.store_db}.new"
+    for suffix in ("", "-wal", "-shm"):
+        files.remove_file(fresh + suffix)
+    made = store.open_master(
+        fresh, replicate=None, clock=clock, seen_term=_seen_term(places.store_db)
+    )
+    try:
+        made.commit(changes)
+    finally:
+        made.close()
+    _keep(places.store_db, places.backup_dir)
+    for suffix in ("-wal", "-shm"):
+        files.remove_file(places.store_db + suffix)
+    os.replace(fresh, places.store_db)
+    files.sync_dir(os.path.dirname(places.store_db))
+    _keep(places.config_data, places.backup_dir)
+
+
+def write_config(
+    places: Places, *, dry_run: bool, check: bool, version: int | None = None
+) -> None:
+    """Write ``config.data`` from the store.
+
+    Raises:
+        ConfigurationError: the store is unreadable or inconsistent.
+    """
+    found = store.Follower(places.store_db)
+    try:
+        snapshot, data = found.snapshot(), found.read("meta", config.HEADER_KEY)
+    finally:
+        found.close()
+    if check:
+        _verify(snapshot)
+    value = config.export_config(snapshot, config.Header.decode(data))
+    if version is not None:
+        value["version"] = version
+    if dry_run:
+        _log.warning("%s can be written", places.config_data)
+        return
+    _keep(places.config_data, places.backup_dir)
+    text = simplejson.dumps(value, separators=(",", ":"))
+    files.write_file(places.config_data, text.encode(), mode=_CONFIG_MODE)
+
+
+def _read_json(path: str) -> object:
+    try:
+        return simplejson.loads(files.read_file(path))
+    except FileNotFoundError as err:
+        raise errors.ConfigurationError(f"{path}: there is no such file") from err
+    except ValueError as err:
+        raise errors.ConfigurationError(f"{path}: no JSON: {err}") from err
+
+
+def _verify(snapshot: Snapshot) -> None:
+    problems = config.verify(snapshot)
+    for problem in problems:
+        _log.error("%s", problem)
+    if problems:
+        raise errors.ConfigurationError(
+            f"the configuration has {len(problems)} problems; --no-verify accepts them"
+        )
+
+
+def _job_serial(path: str) -> list[Change]:
+    """Return what makes new jobs go on after the old queue's last id."""
+    try:
+        text = files.read_file(path).decode().strip()
+    except FileNotFoundError:
+        return []
+    if not re.fullmatch(r"\d+", text):
+        raise errors.ConfigurationError(f"{path}: wanted a job id, found {text!r}")
+    return [Document(documents.META, documents.SERIAL, text.encode())]
+
+
+def _seen_term(path: str) -> int:
+    return int(store.Replica(path).status()["term"])
+
+
+def _keep(path: str, directory: str) -> None:
+    if os.path.exists(path):
+        _log.info("%s: kept as %s", path, files.backup_file(path, directory))

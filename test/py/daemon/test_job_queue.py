@@ -1,0 +1,98 @@
+"""The job queue of a real master daemon: cancel, priorities, and a kill at work."""
+
+import threading
+
+import pytest
+
+from ganeti import errors
+
+pytestmark = pytest.mark.daemon
+
+
+def delay(duration, *, locks=False, **rest):
+    op = {"OP_ID": "OP_TEST_DELAY", "duration": duration, "on_master": True, **rest}
+    if locks:
+        op |= {"no_locks": False, "on_nodes": ["node1.vc.test"]}
+    return op
+
+
+def status(client, job_id):
+    return client.call("QueryJobs", [[job_id], ["status"]])[0][0]
+
+
+def wait_until(client, job_id, wanted):
+    values = None
+    while values is None or values[0] not in wanted:
+        values, _ = client.call("WaitForJobChange", [job_id, ["status"], values, 0, 20])
+    return values[0]
+
+
+FINAL = ("success", "error", "canceled")
+
+
+@pytest.fixture
+def client(vcluster):
+    with vcluster.luxi() as made:
+        yield made
+
+
+def test_a_job_that_waits_for_locks_is_canceled_at_once(client):
+    holder = client.call("SubmitJob", [[delay(2, locks=True)]])
+    wait_until(client, holder, ("running",))
+    waiting = client.call("SubmitJob", [[delay(0, locks=True)]])
+    wait_until(client, waiting, ("waiting",))
+    rows = client.call("Query", ["lock", ["name", "owner", "pending"], None])["data"]
+    held = [row for row in rows if row[1][1] == [str(holder)] and row[2][1]]
+    assert [row[2][1] for row in held] == [[["exclusive", [str(waiting)]]]]
+    assert client.call("CancelJob", [waiting])[0] is True
+    assert wait_until(client, waiting, FINAL) == "canceled"
+    assert status(client, holder) == "running"
+    assert wait_until(client, holder, FINAL) == "success"
+
+
+def test_no_acknowledged_job_is_lost_when_the_master_is_killed(vcluster, client):
+    running = client.call("SubmitJob", [[delay(60, locks=True), delay(0)]])
+    wait_until(client, running, ("running",))
+    waiting = client.call("SubmitJob", [[delay(0, locks=True)]])
+    wait_until(client, waiting, ("waiting",))
+    ended = client.call("SubmitJob", [[delay(0)]])
+    assert wait_until(client, ended, FINAL) == "success"
+    acknowledged = submit_while_killing(vcluster)
+    vcluster.control.start_daemon(vcluster.master, "ganeti-masterd")
+    client.close()
+    rows = client.call("QueryJobs", [None, ["id", "status", "opstatus", "opresult"]])
+    found = {row[0]: row[1:] for row in rows}
+    assert len(acknowledged) > 10
+    assert set(acknowledged) <= set(found)
+    assert found[running][:2] == ["error", ["error", "error"]]
+    assert "nclean" in found[running][2][0]
+    assert found[ended][0] == "success"
+    for job_id in (waiting, *acknowledged):
+        assert wait_until(client, job_id, FINAL) == "success"
+    assert client.call("SubmitJob", [[delay(0)]]) > max(found)
+
+
+def submit_while_killing(vcluster):
+    """Return the ids given out to several clients until the daemon died."""
+    acknowledged, enough = [], threading.Event()
+
+    def submit():
+        with vcluster.luxi() as mine:
+            while True:
+                try:
+                    job_id = mine.call("SubmitJob", [[delay(0, locks=True)]])
+                except (errors.GenericError, OSError):
+                    return
+                acknowledged.append(job_id)
+                if len(acknowledged) > 10:
+                    enough.set()
+
+    threads = [threading.Thread(target=submit, daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    assert enough.wait(60)
+    vcluster.control.kill(vcluster.master, "ganeti-masterd")
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    return acknowledged

@@ -1,0 +1,135 @@
+"""Moving a cluster here and back."""
+
+import io
+import json
+import sys
+
+import pytest
+
+from fakes import cluster
+from ganeti import clock, errors, ssconf, store
+from ganeti.pathutils import Paths
+from ganeti.tools import cfgupgrade
+from ganeti.utils import pidfile
+
+
+@pytest.fixture
+def paths(tmp_path, monkeypatch):
+    root = tmp_path / "node1"
+    for name in ("var/lib/ganeti/queue", "var/run/ganeti", "var/lock"):
+        (root / name).mkdir(parents=True)
+    found = Paths(root=str(root), hostname="node1")
+    monkeypatch.setenv("GANETI_ROOTDIR", str(root))
+    monkeypatch.setenv("GANETI_HOSTNAME", "node1")
+    ssconf.write(found, {"master_node": "node1"})
+    return found
+
+
+@pytest.fixture
+def config_data(paths):
+    data = cluster.example_data()
+    data["version"] = 3000000
+    with open(paths.data("config.data"), "w") as stream:
+        json.dump(data, stream)
+    with open(paths.data("queue/serial"), "w") as stream:
+        stream.write("812\n")
+    return data
+
+
+def run(monkeypatch, *argv):
+    monkeypatch.setattr(sys, "argv", ["cfgupgrade", *argv])
+    return cfgupgrade.main()
+
+
+def read(path):
+    with open(path) as stream:
+        return json.load(stream)
+
+
+def test_a_cluster_moves_here_and_back(paths, config_data, monkeypatch, capsys):
+    assert run(monkeypatch, "-f") == 0
+    assert (
+        "Configuration successfully upgraded to version 3.1." in capsys.readouterr().err
+    )
+    db = store.open_master(paths.store_db, replicate=None, clock=clock.SystemClock())
+    assert db.snapshot().cluster.cluster_name == "cluster1.example.com"
+    assert db.read("meta", "serial") == b"812"
+    db.close()
+    with open(paths.data("config.data"), "w") as stream:
+        stream.write("something else")
+    assert run(monkeypatch, "-f", "--downgrade") == 0
+    assert read(paths.data("config.data")) == config_data
+    assert run(monkeypatch, "-f", "--export") == 0
+    assert read(paths.data("config.data")) == {**config_data, "version": 3010000}
+
+
+def test_what_is_replaced_is_kept_and_terms_grow(paths, config_data, monkeypatch):
+    db = store.open_master(
+        paths.store_db, replicate=None, clock=clock.SystemClock(), seen_term=40
+    )
+    db.commit([store.Document("jobs", "1", b"old")])
+    db.close()
+    assert run(monkeypatch, "-f") == 0
+    again = store.open_master(paths.store_db, replicate=None, clock=clock.SystemClock())
+    assert again.term > 41
+    assert again.read("jobs", "1") is None
+    again.close()
+    kept = [path.name for path in sorted(paths_of(paths.backup_dir))]
+    assert [name.partition(".backup")[0] for name in kept] == [
+        "config.data",
+        "store.db",
+    ]
+
+
+def paths_of(directory):
+    import pathlib
+
+    return pathlib.Path(directory).iterdir()
+
+
+def test_a_dry_run_changes_nothing(paths, config_data, monkeypatch):
+    before = sorted(path.name for path in paths_of(paths.data_dir))
+    assert run(monkeypatch, "--dry-run") == 0
+    assert sorted(path.name for path in paths_of(paths.data_dir)) == before
+
+
+def test_it_asks_first(paths, config_data, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+    assert run(monkeypatch) == 1
+    assert "nothing was changed" in capsys.readouterr().err
+
+
+def test_it_works_on_the_master_only(paths, config_data, monkeypatch, capsys):
+    ssconf.write(paths, {"master_node": "node7"})
+    assert run(monkeypatch, "-f") == 1
+    assert "the master is node7, this node is node1" in capsys.readouterr().err
+    assert run(monkeypatch, "-f", "--ignore-hostname") == 0
+
+
+def test_it_refuses_while_the_master_daemon_runs(
+    paths, config_data, monkeypatch, capsys
+):
+    with pidfile.PidFile(paths.pid_file("ganeti-masterd")):
+        assert run(monkeypatch, "-f") == 1
+    assert "ganeti-masterd is running" in capsys.readouterr().err
+
+
+def test_an_inconsistent_configuration_needs_a_flag(
+    paths, config_data, monkeypatch, caplog, capsys
+):
+    config_data["cluster"]["highest_used_port"] = 11000
+    with open(paths.data("config.data"), "w") as stream:
+        json.dump(config_data, stream)
+    assert run(monkeypatch, "-f") == 1
+    assert "the highest used port should be 11001" in caplog.text
+    assert "has 1 problems" in capsys.readouterr().err
+    assert run(monkeypatch, "-f", "--no-verify") == 0
+
+
+def test_a_missing_or_strange_file_is_named(paths, tmp_path):
+    places = cfgupgrade.Places.of(paths, str(tmp_path))
+    with pytest.raises(errors.ConfigurationError, match="no such file"):
+        cfgupgrade.take_config(places, clock.SystemClock(), dry_run=True, check=True)
+    (tmp_path / "config.data").write_text("{")
+    with pytest.raises(errors.ConfigurationError, match="no JSON"):
+        cfgupgrade.take_config(places, clock.SystemClock(), dry_run=True, check=True)
