@@ -137,6 +137,11 @@ class Paths(NamedTuple):
         return _buildconf.SBINDIR
 
     @property
+    def daemon_util(self) -> str:
+        """The program that starts and stops daemons."""
+        return f"{self.tools_dir}/daemon-util"
+
+    @property
     def os_search_path(self) -> tuple[str, ...]:
         """Directories with OS definitions, first match wins."""
         return tuple(self.at(path) for path in _buildconf.OS_SEARCH_PATH)

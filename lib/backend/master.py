@@ -55,7 +55,7 @@ def daemon_util(node: Node, *args: str, env: Mapping[str, str] | None = None) ->
     if node.paths.is_virtual:
         full["GANETI_ROOTDIR"] = node.paths.root
         full["GANETI_HOSTNAME"] = node.paths.hostname
-    program = f"{node.paths.tools_dir}/daemon-util"
+    program = node.paths.daemon_util
     # A daemon keeps the outputs it was started with: they must not be our pipes.
     result = node.process.run([program, *args], env=full, output_file=_daemon_log(node))
     if result.failed:

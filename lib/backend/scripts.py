@@ -21,9 +21,8 @@ _log = logging.getLogger(__name__)
 
 _PLUGIN_NAME: Final = re.compile(hooks.EXT_PLUGIN_MASK)
 #: A caller who guesses names of commands shall not guess fast, in seconds.
-_RESTRICTED_DELAY_S: Final = 10.0
-_RESTRICTED_LOCK_S: Final = 8.0
-_RESTRICTED_LOCK: Final = "restricted-commands.lock"
+_REFUSAL_DELAY_S: Final = 10.0
+_ALLOWED_LOCK_S: Final = 8.0
 _MAX_MODE: Final = 0o755
 
 
@@ -182,30 +181,41 @@ def restricted_command(node: Node, cmd: str) -> str:
     Raises:
         OpExecError: refused, without saying why, after a delay; or it failed.
     """
+    return _run_allowed(node, "restricted-commands", cmd, None)
+
+
+@procedure("repair_command")
+def repair_command(node: Node, cmd: str, inp: Any) -> str:
+    """Run an allowed repair command with JSON on its input; as `restricted_command`."""
+    data = serializer.dump(inp).decode()
+    return _run_allowed(node, "node-repair-commands", cmd, data)
+
+
+def _run_allowed(node: Node, kind: str, cmd: str, stdin: str | None) -> str:
+    """Run a program of one of the directories of allowed commands."""
     try:
         os.makedirs(node.paths.lock_dir, exist_ok=True)
-        lock = f"{node.paths.lock_dir}/{_RESTRICTED_LOCK}"
-        with files.locked(lock, timeout_s=_RESTRICTED_LOCK_S):
-            program = _check_restricted(node, cmd)
+        lock = f"{node.paths.lock_dir}/ganeti-{kind}.lock"
+        with files.locked(lock, timeout_s=_ALLOWED_LOCK_S):
+            program = _find_allowed(node, f"{node.paths.conf_dir}/{kind}", cmd)
     except (errors.GenericError, OSError) as err:
-        _log.error("restricted command %r: %s", cmd, err)
-        node.clock.wait(threading.Event(), _RESTRICTED_DELAY_S)
+        _log.error("%s: %r: %s", kind, cmd, err)
+        node.clock.wait(threading.Event(), _REFUSAL_DELAY_S)
         raise errors.OpExecError(f"executing command {cmd!r} failed") from err
-    result = node.process.run([program], env={})
+    result = node.process.run([program], env={}, stdin=stdin)
     if result.failed:
         raise errors.OpExecError(
-            f"restricted command {cmd!r} {result.reason}: {result.output.strip()}"
+            f"command {cmd!r} {result.reason}: {result.output.strip()}"
         )
     return result.output
 
 
-def _check_restricted(node: Node, name: str) -> str:
-    """Return the program of a restricted command.
+def _find_allowed(node: Node, directory: str, name: str) -> str:
+    """Return the program of an allowed command.
 
     Raises:
         GenericError: directory, name or program are not as they must be.
     """
-    directory = f"{node.paths.conf_dir}/restricted-commands"
     if not name.strip() or not is_plugin_name(name):
         raise errors.GenericError(f"{name!r} is no name of a command")
     program = f"{directory}/{name}"

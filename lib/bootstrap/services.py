@@ -57,7 +57,7 @@ class Services:
             self._run("reload-ssh-keys")
 
     def _run(self, *words: str) -> None:
-        program = os.path.join(self._paths.daemons_dir, "daemon-util")
+        program = self._paths.daemon_util
         result = self._process.run(
             [program, *words], env=environment(self._paths), timeout_s=_TIMEOUT_S
         )

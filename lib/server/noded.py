@@ -157,7 +157,9 @@ def _read_arguments(environ: dict[str, Any]) -> list[Any]:
     try:
         size = int(environ.get("CONTENT_LENGTH") or "")
     except ValueError:
-        raise HttpError(HTTPStatus.LENGTH_REQUIRED, "no length of the body") from None
+        size = -1
+    if size < 0:
+        raise HttpError(HTTPStatus.LENGTH_REQUIRED, "no length of the body")
     data = environ["wsgi.input"].read(size)
     try:
         args = msgspec.json.decode(data)

@@ -13,7 +13,7 @@ from typing import TextIO
 #: Where a daemon logs when its file cannot be written.
 CONSOLE = "/dev/console"
 SYSLOG_SOCKET = "/dev/log"
-_LOG_MODE = 0o640
+_LOG_MODE = 0o600
 
 
 class LogFileHandler(logging.FileHandler):
@@ -43,7 +43,9 @@ class LogFileHandler(logging.FileHandler):
             super().handleError(record)
             return
         try:
-            self._console.write(f"{self.format(record)}\n")
+            self._console.write(
+                f"{self.format(record)}\n(this could not be written to the log file)\n"
+            )
             self._console.flush()
         except OSError:
             # No disk and no console: nobody is left to be told.

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ganeti import errors
+from ganeti import _buildconf, errors
 from ganeti.process import Runner, RunResult
 from ganeti.tools.vcluster import isolation, processes
 from ganeti.tools.vcluster.layout import Layout, Node
@@ -156,7 +156,7 @@ class NodeControl:
         self._daemon_util(node, "start", name)
 
     def _daemon_util(self, node: Node, *words: str) -> None:
-        program = os.path.join(self._layout.bindir, "daemon-util")
+        program = os.path.join(_buildconf.TOOLSDIR, "daemon-util")
         result = self.run(node, [program, *words])
         if result.failed:
             raise errors.OpExecError(

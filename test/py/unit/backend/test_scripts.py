@@ -137,3 +137,12 @@ def test_refusals_are_slow_and_do_not_say_why(node, name, mode):
         restricted(node, name, mode)
     assert str(caught.value) == f"executing command {name!r} failed"
     assert node.clock.now == 1010.0
+
+
+def test_repair_commands_get_json_on_their_input(node):
+    top = f"{node.paths.conf_dir}/node-repair-commands"
+    program(f"{top}/fix", "cat")
+    os.chmod(top, 0o755)
+    assert nodes.call(node, "repair_command", "fix", {"disk": 3}) == '{"disk":3}'
+    with pytest.raises(errors.OpExecError, match="'show' failed"):
+        nodes.call(node, "repair_command", "show", None)

@@ -33,7 +33,7 @@ def test_line_names_program_and_level(tmp_path):
     assert f"ganeti-x pid={os.getpid()}/" in text
     assert text.endswith("WARNING disk 3\n")
     assert "unseen" not in text
-    assert os.stat(path).st_mode & 0o777 == 0o640
+    assert os.stat(path).st_mode & 0o777 == 0o600
 
 
 def test_reopen_follows_a_rotation(tmp_path):
