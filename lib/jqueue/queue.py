@@ -24,7 +24,6 @@ from ganeti.jqueue.records import Job, LogEntry
 from ganeti.jqueue.running import Runner
 from ganeti.jqueue.submitting import Answers, Ops, Submitter
 
-
 #: Seconds: an hour after the start, when the rush is over, then daily.
 _FIRST_PURGE_S: Final = 3600.0
 _PURGE_EVERY_S: Final = 86400.0
@@ -154,8 +153,9 @@ class JobQueue:
         A queued job, or one between two attempts to get its locks, is canceled at
         once; one whose worker waits for locks gives up. A running
         job goes on, unless it is to be killed: then its opcode ends as a failure if
-        it looks at `Callbacks.check_canceled`, and no later opcode begins. A thread
-        cannot be ended from outside without leaving locks and nodes in the middle.
+        it logs a line or looks at `Callbacks.check_canceled`, and no later opcode
+        begins. A thread cannot be ended from outside at any other point without
+        leaving locks behind.
 
         Returns:
             Whether it will be canceled, and a text for the user.

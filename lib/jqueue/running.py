@@ -39,6 +39,7 @@ class OpCallbacks:
         self._entry = entry
         self._index = index
         self._is_started = False
+        self._was_killed = False
 
     def check_canceled(self) -> None:
         """Raise Canceled if the opcode should end now."""
@@ -74,8 +75,12 @@ class OpCallbacks:
                 core.interrupt_locked(entry)
 
     def log(self, kind: str, payload: Any) -> None:
-        """Add an entry to the job's log."""
+        """Add an entry to the job's log; the first one after a kill raises instead."""
         core, entry = self._core, self._entry
+        if entry.must_die and not self._was_killed:
+            # Only once: what cleans up may log.
+            self._was_killed = True
+            self.check_canceled()
         if not isinstance(payload, str):
             payload = to_json_form(payload)
         with core.turn():
