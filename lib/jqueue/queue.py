@@ -24,7 +24,6 @@ from ganeti.jqueue.records import Job, LogEntry
 from ganeti.jqueue.running import Runner
 from ganeti.jqueue.submitting import Answers, Ops, Submitter
 
-
 #: Seconds: an hour after the start, when the rush is over, then daily.
 _FIRST_PURGE_S: Final = 3600.0
 _PURGE_EVERY_S: Final = 86400.0
