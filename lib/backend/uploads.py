@@ -28,7 +28,11 @@ _DATA_FILES: Final = (
     "rapi/users",
 )
 #: Files of the configuration directory that may be uploaded.
-_CONF_FILES: Final = ("vnc-cluster-password", "scripts/master-ip-setup")
+_CONF_FILES: Final = (
+    "kvm-vif-bridge",
+    "scripts/master-ip-setup",
+    "vnc-cluster-password",
+)
 _HOSTS_MODE: Final = 0o644
 
 

@@ -169,16 +169,12 @@ def _version(_node: Node, _asked: Any) -> tuple[int, str]:
     return versions.PROTOCOL_VERSION, versions.RELEASE_VERSION
 
 
-def _nodesetup(node: Node, _asked: Any) -> list[str]:
-    """Return what the machine lacks that every node needs.
-
-    A virtual node has no machine to reset and does without the trigger for it.
-    """
+def _nodesetup(_node: Node, _asked: Any) -> list[str]:
+    """Return what the machine lacks that every node needs."""
     problems = []
     if not os.path.isdir("/sys/block") or not os.path.isdir("/sys/class/net"):
         problems.append("the sysfs filesystem doesn't seem to be mounted under /sys")
-    has_trigger = node.paths.is_virtual or os.path.isfile("/proc/sysrq-trigger")
-    if not os.path.isdir("/proc/sys") or not has_trigger:
+    if not os.path.isdir("/proc/sys") or not os.path.exists("/proc/self/stat"):
         problems.append("the procfs filesystem doesn't seem to be mounted under /proc")
     return problems
 

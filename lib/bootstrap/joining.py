@@ -294,6 +294,21 @@ def _read_back_key(paths: Paths, state: _ClusterState, shell: Shell, name: str) 
     )
 
 
+def daemon_message(paths: Paths, cluster: str, node: str) -> dict[str, Any]:
+    """Return the message that makes a node daemon part of this node's cluster.
+
+    It holds the cluster's private key.
+    """
+    return {
+        words.NDS_CLUSTER_NAME: cluster,
+        words.NDS_NODE_DAEMON_CERTIFICATE: files.read_file(paths.server_pem).decode(),
+        words.NDS_HMAC: files.read_file(paths.hmac_key).decode(),
+        words.NDS_SSCONF: SimpleStore(paths).read_all(),
+        words.NDS_START_NODE_DAEMON: True,
+        words.NDS_NODE_NAME: node,
+    }
+
+
 def _set_up_daemon(
     paths: Paths,
     state: _ClusterState,
@@ -301,15 +316,8 @@ def _set_up_daemon(
     target: Target,
     request: JoinRequest,
 ) -> None:
-    message = {
-        words.NDS_CLUSTER_NAME: state.cluster_name,
-        words.NDS_NODE_DAEMON_CERTIFICATE: files.read_file(paths.server_pem).decode(),
-        words.NDS_HMAC: files.read_file(paths.hmac_key).decode(),
-        words.NDS_SSCONF: SimpleStore(paths).read_all(),
-        words.NDS_START_NODE_DAEMON: True,
-        words.NDS_NODE_NAME: target.name,
-        "debug": request.debug,
-    }
+    message = daemon_message(paths, state.cluster_name, target.name)
+    message["debug"] = request.debug
     _run_tool(paths, shell, target, "node-daemon-setup", message)
 
 

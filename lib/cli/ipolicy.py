@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import tree, values
+from ganeti.cli import listing, tree, values
 from ganeti.cli.context import Context
 from ganeti.constants import ecodes, ipolicy
 
@@ -180,7 +180,7 @@ def show_cluster(ctx: Context) -> None:
 def show_groups(ctx: Context) -> None:
     """Print an ``add`` command with the specs of each group."""
     field = "ipolicy" if ctx.opts.include_defaults else "custom_ipolicy"
-    for name, policy in ctx.call("QueryGroups", ctx.args, ["name", field], False):
+    for group in listing.named(ctx, "group", ["name", field], ctx.args):
         # A group has no standard specs of its own.
-        own = {key: item for key, item in policy.items() if key != ipolicy.ISPECS_STD}
-        ctx.out(shlex.join(["gnt-group", "add", *to_options(own), name]))
+        own = {k: v for k, v in group[field].items() if k != ipolicy.ISPECS_STD}
+        ctx.out(shlex.join(["gnt-group", "add", *to_options(own), group["name"]]))

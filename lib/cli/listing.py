@@ -5,6 +5,7 @@ there is null, and the object's ``_status`` says why: unknown, nodata, unavail o
 offline by field.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -12,6 +13,7 @@ from ganeti.cli import filters, table
 from ganeti.cli.context import Context
 from ganeti.constants import exitcodes
 from ganeti.constants import query as q
+from ganeti.constants.misc import UUID_REGEX
 
 _STATUS_WORDS: Final = {
     q.RS_UNKNOWN: "unknown",
@@ -207,3 +209,29 @@ def query_objects(
         }
         for row in answer["data"]
     ]
+
+
+def named(
+    ctx: Context, resource: str, fields: list[str], names: list[str]
+) -> list[dict[str, Any]]:
+    """Return the named objects in that order, all without names.
+
+    A name may be short, as long as no other name begins like it, or a uuid.
+
+    Raises:
+        OpPrereqError: a name is unknown.
+    """
+    if not names:
+        return query_objects(ctx, resource, fields)
+    known = _names_of_uuids(ctx, resource, names)
+    wanted = ["|", *(["==", "name", known.get(name, name)] for name in names)]
+    return query_objects(ctx, resource, fields, wanted)
+
+
+def _names_of_uuids(ctx: Context, resource: str, names: list[str]) -> dict[str, str]:
+    uuids = [name for name in names if re.match(UUID_REGEX, name)]
+    if not uuids:
+        return {}
+    wanted = ["|", *(["==", "uuid", uuid] for uuid in uuids)]
+    found = query_objects(ctx, resource, ["uuid", "name"], wanted)
+    return {item["uuid"]: item["name"] for item in found}

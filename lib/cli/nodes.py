@@ -26,21 +26,13 @@ def online_nodes(
     Raises:
         OpPrereqError: a name is unknown.
     """
-    wanted: list[Any] = []
-    if names:
-        wanted.append(["|", *(["==", "name", name] for name in names)])
+    everything = ["name", "offline", "group", "group.uuid", *fields]
+    nodes = listing.named(ctx, "node", everything, names)
     if group:
-        wanted.append(["|", ["==", "group", group], ["==", "group.uuid", group]])
-    query = ["&", *wanted] if len(wanted) > 1 else wanted[0] if wanted else None
-    nodes = listing.query_objects(ctx, "node", ["name", "offline", *fields], query)
-    for name in names:
-        if not any(
-            node["name"] == name or node["name"].startswith(f"{name}.")
-            for node in nodes
-        ):
-            where = f" in group {group}" if group else ""
+        nodes = [n for n in nodes if group in (n["group"], n["group.uuid"])]
+        if not nodes:
             raise errors.OpPrereqError(
-                f"node {name!r} not known{where}", ecodes.ECODE_NOENT
+                f"no such nodes in group {group!r}", ecodes.ECODE_NOENT
             )
     offline = [node["name"] for node in nodes if node["offline"]]
     if offline:

@@ -70,7 +70,11 @@ class Callbacks(Protocol):
         """
 
     def log(self, kind: str, payload: Any) -> None:
-        """Add an entry to the job's log; ``kind`` is one of the ELOG_* words."""
+        """Add an entry to the job's log; ``kind`` is one of the ELOG_* words.
+
+        Raises `Canceled` once if the job is to be killed: lines are where an opcode
+        that knows nothing of this can be ended; what it does then may log again.
+        """
 
     def submit_jobs(
         self, jobs: Sequence[Sequence[Opcode]]

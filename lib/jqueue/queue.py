@@ -153,8 +153,9 @@ class JobQueue:
         A queued job, or one between two attempts to get its locks, is canceled at
         once; one whose worker waits for locks gives up. A running
         job goes on, unless it is to be killed: then its opcode ends as a failure if
-        it looks at `Callbacks.check_canceled`, and no later opcode begins. A thread
-        cannot be ended from outside without leaving locks and nodes in the middle.
+        it logs a line or looks at `Callbacks.check_canceled`, and no later opcode
+        begins. A thread cannot be ended from outside at any other point without
+        leaving locks behind.
 
         Returns:
             Whether it will be canceled, and a text for the user.

@@ -39,6 +39,7 @@ class OpCallbacks:
         self._entry = entry
         self._index = index
         self._is_started = False
+        self._was_killed = False
 
     def check_canceled(self) -> None:
         """Raise Canceled if the opcode should end now."""
@@ -74,17 +75,27 @@ class OpCallbacks:
                 core.interrupt_locked(entry)
 
     def log(self, kind: str, payload: Any) -> None:
-        """Add an entry to the job's log."""
+        """Add an entry to the job's log; the first one after a kill raises instead."""
         core, entry = self._core, self._entry
+        if entry.must_die and not self._was_killed:
+            # Only once: what cleans up may log.
+            self._was_killed = True
+            self.check_canceled()
         if not isinstance(payload, str):
             payload = to_json_form(payload)
-        with core.turn():
+        # Not a turn: the caller may hold the lock of the store, which turns need.
+        with core.lock:
             line = LogEntry(entry.log_serial + 1, core.now(), kind, payload)
             entry.logs.append((self._index, line))
             entry.unsaved += 1
-            if entry.unsaved >= _UNSAVED_MAX:
-                core.save_logs_locked(entry)
+            if entry.unsaved % _UNSAVED_MAX == 0:
+                core.timers.after(0.0, self._save_logs)
             core.watching.changed_locked(entry, only_log=True)
+
+    def _save_logs(self) -> None:
+        with self._core.turn():
+            if self._entry.unsaved:
+                self._core.save_logs_locked(self._entry)
 
     def submit_jobs(
         self, jobs: Sequence[Sequence[opcodes.Opcode]]

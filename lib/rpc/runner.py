@@ -49,15 +49,35 @@ def by_name(
 class _Runner(abc.ABC):
     """What both runners share: from targets to answers."""
 
-    def __init__(self, paths: Paths, term: int | None, *, use_tls: bool) -> None:
+    def __init__(
+        self,
+        paths: Paths,
+        term: int | None,
+        *,
+        use_tls: bool,
+        shared: client.Client | None = None,
+    ) -> None:
         self._paths = paths
+        self._term = term
         self._headers = () if term is None else (f"{wire.TERM_HEADER}: {term}",)
         self._use_tls = use_tls
-        self._client = client.Client()
+        self._client = shared or client.Client()
+        self._is_shared = shared is not None
 
     def close(self) -> None:
-        """Break off calls and close the connections."""
-        self._client.close()
+        """Break off calls and close the connections, unless they are shared."""
+        if not self._is_shared:
+            self._client.close()
+
+    def at(self, targets: Iterable[Target]) -> "StaticRunner":
+        """Return a runner for other nodes that shares connections and term."""
+        return StaticRunner(
+            targets,
+            self._paths,
+            self._term,
+            use_tls=self._use_tls,
+            shared=self._client,
+        )
 
     @abc.abstractmethod
     def _target(self, node: str) -> Target | None:
@@ -169,9 +189,10 @@ class StaticRunner(_Runner):
         term: int | None = None,
         *,
         use_tls: bool = True,
+        shared: client.Client | None = None,
     ) -> None:
         """Prepare a runner for targets, which are called by their uuid or name."""
-        super().__init__(paths, term, use_tls=use_tls)
+        super().__init__(paths, term, use_tls=use_tls, shared=shared)
         self._targets: dict[str, Target] = {}
         for target in targets:
             self._targets[target.name] = target

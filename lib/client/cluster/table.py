@@ -338,7 +338,6 @@ COMMANDS: Final = (
         ),
         run="client.cluster.modify:run",
         opcodes=("OP_CLUSTER_SET_PARAMS",),
-        offered=False,
         exits=((1, "nothing to change, bad value or failure"),),
     ),
     Command(

@@ -18,8 +18,7 @@ _FIELDS: Final = [
 
 def run(ctx: Context) -> None:
     """Show node groups."""
-    rows = ctx.call("QueryGroups", ctx.args, _FIELDS, False)
-    groups = [dict(zip(_FIELDS, row, strict=True)) for row in rows]
+    groups = listing.named(ctx, "group", _FIELDS, ctx.args)
     if ctx.opts.json:
         listing.print_json(ctx, groups)
         return

@@ -6,9 +6,9 @@ import shutil
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import local
+from ganeti.cli import listing, local
 from ganeti.cli.context import Context
-from ganeti.constants import ecodes, exitcodes
+from ganeti.constants import exitcodes
 
 _FIELDS: Final = ["console", "oper_state"]
 _VNC_BASE_PORT: Final = 5900
@@ -20,12 +20,10 @@ def run(ctx: Context) -> int:
     """Connect to a console, or show how."""
     name = ctx.args[0]
     (cluster_name,) = ctx.call("QueryConfigValues", ["cluster_name"])
-    rows = ctx.call("QueryInstances", [name], _FIELDS, False)
-    if not rows:
-        raise errors.OpPrereqError(f"instance {name!r} not known", ecodes.ECODE_NOENT)
-    console, running = rows[0]
+    (found,) = listing.named(ctx, "instance", _FIELDS, [name])
+    console = found["console"]
     if not console:
-        if running:
+        if found["oper_state"]:
             raise errors.OpExecError(f"console of instance {name} is not available")
         raise errors.OpExecError(
             f"instance {name} is not running, so it has no console"

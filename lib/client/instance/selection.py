@@ -1,10 +1,10 @@
 """Which instances a command is for: by name, node, tags, or all of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import questions
+from ganeti.cli import listing, questions
 from ganeti.cli.context import Context
 from ganeti.cli.executor import Executor
 from ganeti.constants import ecodes, exitcodes
@@ -35,17 +35,17 @@ def expand(ctx: Context, mode: str | None) -> list[str]:
     names = ctx.args
     if mode in (None, _BY_NAME):
         _require(names, "instance names")
-        return _by_name(ctx, names)
+        return _names(listing.named(ctx, "instance", ["name"], names))
     if mode == _EVERYTHING:
         if names:
             raise errors.OpPrereqError(
                 "--all takes no instance names", ecodes.ECODE_INVAL
             )
-        return [row[0] for row in ctx.call("QueryInstances", [], ["name"], False)]
+        return _names(listing.query_objects(ctx, "instance", ["name"]))
     if mode == _BY_INSTANCE_TAGS:
         _require(names, "instance tags")
-        rows = ctx.call("QueryInstances", [], ["name", "tags"], False)
-        return [name for name, tags in rows if set(tags).intersection(names)]
+        found = listing.query_objects(ctx, "instance", ["name", "tags"])
+        return _names(item for item in found if set(item["tags"]).intersection(names))
     return _by_node(ctx, str(mode), names)
 
 
@@ -55,20 +55,7 @@ def check_known(ctx: Context, name: str) -> None:
     Raises:
         OpPrereqError: names it.
     """
-    _by_name(ctx, [name])
-
-
-def _by_name(ctx: Context, names: list[str]) -> list[str]:
-    rows = ctx.call("QueryInstances", names, ["name", "uuid"], False)
-    for wanted in names:
-        if not any(
-            wanted in (name, uuid) or name.startswith(f"{wanted}.")
-            for name, uuid in rows
-        ):
-            raise errors.OpPrereqError(
-                f"instance {wanted!r} not known", ecodes.ECODE_NOENT
-            )
-    return [name for name, _ in rows]
+    listing.named(ctx, "instance", ["name"], [name])
 
 
 def _by_node(ctx: Context, mode: str, names: list[str]) -> list[str]:
@@ -76,14 +63,19 @@ def _by_node(ctx: Context, mode: str, names: list[str]) -> list[str]:
     _require(names, "node tags" if by_tags else "node names")
     lists = _NODE_LISTS[mode.removesuffix(_BY_TAGS_SUFFIX)]
     fields = [*lists, "tags"]
-    rows = ctx.call("QueryNodes", [] if by_tags else names, fields, False)
+    nodes = listing.named(ctx, "node", fields, [] if by_tags else names)
     found: dict[str, None] = {}
-    for *instances, tags in rows:
-        if by_tags and not set(tags).intersection(names):
+    for node in nodes:
+        if by_tags and not set(node["tags"]).intersection(names):
             continue
-        for group in instances:
-            found.update(dict.fromkeys(group))
+        for key in lists:
+            found.update(dict.fromkeys(node[key]))
     return list(found)
+
+
+def _names(found: Iterable[dict[str, Any]]) -> list[str]:
+    """Return names, each once."""
+    return list(dict.fromkeys(str(item["name"]) for item in found))
 
 
 def for_each(

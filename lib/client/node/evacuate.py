@@ -1,7 +1,7 @@
 """``evacuate``: move instances away from a node."""
 
 from ganeti import errors
-from ganeti.cli import executor, jobs, questions
+from ganeti.cli import executor, jobs, listing, questions
 from ganeti.cli.context import Context
 from ganeti.cli.outcomes import report
 from ganeti.constants import ecodes, exitcodes
@@ -36,8 +36,8 @@ def run(ctx: Context) -> int:
         "secondary-only": ["sinst_list"],
         "all": ["pinst_list", "sinst_list"],
     }[mode]
-    (lists,) = ctx.call("QueryNodes", [node], fields, False) or ([()],)
-    if not any(lists):
+    (found,) = listing.named(ctx, "node", fields, [node])
+    if not any(found.values()):
         ctx.err(f"No instances to evacuate on node {node} (mode {mode})")
         return exitcodes.EXIT_SUCCESS
     question = f"Evacuate instances from node {node} (mode {mode})?"

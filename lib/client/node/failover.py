@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ganeti.cli import jobs, questions
+from ganeti.cli import jobs, listing, questions
 from ganeti.cli.context import Context
 from ganeti.cli.executor import Executor
 from ganeti.cli.text import natural_sorted
@@ -14,12 +14,11 @@ _EXIT_DECLINED: Final = 2
 def run(ctx: Context) -> int:
     """Fail over the primary instances of a node."""
     opts = ctx.opts
-    rows = ctx.call("QueryNodes", ctx.args, ["name", "pinst_list"], False)
-    node, instances = rows[0] if rows else (ctx.args[0], [])
+    (node,) = listing.named(ctx, "node", ["name", "pinst_list"], ctx.args)
+    instances = natural_sorted(node["pinst_list"])
     if not instances:
-        ctx.err(f"No primary instances on node {node}, exiting.")
+        ctx.err(f"No primary instances on node {node['name']}, exiting.")
         return exitcodes.EXIT_SUCCESS
-    instances = natural_sorted(instances)
     question = f"Fail over instance(s) {', '.join(instances)}?"
     if not opts.force and not questions.confirm(ctx, question):
         return _EXIT_DECLINED

@@ -25,8 +25,7 @@ _FIELDS: Final = [
 
 def run(ctx: Context) -> None:
     """Show nodes."""
-    rows = ctx.call("QueryNodes", ctx.args, _FIELDS, False)
-    nodes = [dict(zip(_FIELDS, row, strict=True)) for row in rows]
+    nodes = listing.named(ctx, "node", _FIELDS, ctx.args)
     if ctx.opts.json:
         listing.print_json(ctx, nodes)
         return

@@ -1,7 +1,7 @@
 """``migrate``: migrate all primary instances of a node."""
 
 from ganeti import errors
-from ganeti.cli import executor, jobs, questions
+from ganeti.cli import executor, jobs, listing, questions
 from ganeti.cli.context import Context
 from ganeti.cli.migration import migration_mode
 from ganeti.cli.outcomes import report
@@ -11,23 +11,22 @@ from ganeti.constants import ecodes, exitcodes
 
 def run(ctx: Context) -> int:
     """Migrate the primary instances of a node."""
-    opts, node = ctx.opts, ctx.args[0]
+    opts = ctx.opts
     if opts.dst_node and opts.iallocator:
         raise errors.OpPrereqError(
             "--iallocator and --target-node exclude each other", ecodes.ECODE_INVAL
         )
-    rows = ctx.call("QueryNodes", [node], ["name", "pinst_list"], False)
-    for name, instances in rows:
-        if not instances:
-            ctx.out(f"No primary instances on node {name}, exiting.")
-            return exitcodes.EXIT_SUCCESS
-        listed = ", ".join(natural_sorted(instances))
-        question = f"Migrate instance(s) {listed} from node {name}?"
-        if not opts.force and not questions.confirm(ctx, question):
-            return exitcodes.EXIT_CONFIRMATION
+    (node,) = listing.named(ctx, "node", ["name", "pinst_list"], ctx.args)
+    if not node["pinst_list"]:
+        ctx.out(f"No primary instances on node {node['name']}, exiting.")
+        return exitcodes.EXIT_SUCCESS
+    listed = ", ".join(natural_sorted(node["pinst_list"]))
+    question = f"Migrate instance(s) {listed} from node {node['name']}?"
+    if not opts.force and not questions.confirm(ctx, question):
+        return exitcodes.EXIT_CONFIRMATION
     operation = jobs.op(
         "OP_NODE_MIGRATE",
-        node_name=node,
+        node_name=node["name"],
         mode=migration_mode(ctx),
         target_node=opts.dst_node,
         iallocator=opts.iallocator,

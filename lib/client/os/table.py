@@ -56,7 +56,6 @@ COMMANDS: Final = (
         ),
         run="client.os.modify:run",
         opcodes=("OP_CLUSTER_SET_PARAMS",),
-        offered=False,
         exits=((1, "nothing to change"),),
     ),
 )

@@ -41,6 +41,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+#: Larger clusters leave SSH keys to the administrator, unless asked otherwise.
+_SSH_SETUP_LIMIT: Final = 5
 _FOUND: Final = "found-cluster"
 #: Commands of out-of-band helpers and what they are here.
 _OOB: Final = {
@@ -144,7 +146,10 @@ def _up(args: argparse.Namespace) -> int:
         watch = life.Stopwatch(_say)
         process = SystemRunner()
         try:
-            control = life.make_machines(layout, process, watch)
+            ssh_setup = args.machines_only or _wants_ssh_setup(args)
+            control = life.make_machines(
+                layout, process, watch, same_keys=not ssh_setup
+            )
             if not args.machines_only:
                 _found(args, layout, control, watch)
         except BaseException:
@@ -152,6 +157,13 @@ def _up(args: argparse.Namespace) -> int:
             raise
         _say(f"up after {watch.total_s:.1f} s in {args.directory}")
     return 0
+
+
+def _wants_ssh_setup(args: argparse.Namespace) -> bool:
+    """Tell whether to manage SSH keys; each candidate's key goes to each node."""
+    if args.ssh_setup is None:
+        return bool(args.nodes <= _SSH_SETUP_LIMIT)
+    return bool(args.ssh_setup)
 
 
 def _found(
@@ -166,7 +178,7 @@ def _found(
     given = args.hypervisors
     settings = founding.Settings(
         hypervisors=tuple(given.split(",")) if given else founding.hypervisors(),
-        ssh_setup=founding.wants_ssh_setup(layout, args.ssh_setup),
+        ssh_setup=_wants_ssh_setup(args),
     )
     if not layout.isolated:
         founding.found(layout, SystemRunner(), watch, settings)

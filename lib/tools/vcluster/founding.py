@@ -12,13 +12,13 @@ from ganeti import _buildconf, errors, luxi, opcodes
 from ganeti.bootstrap import initialise, jobs, joining, options
 from ganeti.clock import SystemClock
 from ganeti.process import Runner
+from ganeti.tools import node_daemon_setup
 from ganeti.tools.vcluster import layout as lay
 from ganeti.tools.vcluster.life import Stopwatch, in_parallel
 
 QEMU: Final = "/usr/bin/qemu-system-x86_64"
 #: Instance sizes that fit a test machine beside many others.
 _BEPARAMS: Final = {"maxmem": 128, "minmem": 128, "vcpus": 1}
-_SSH_SETUP_LIMIT: Final = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,11 +32,6 @@ class Settings:
 
     hypervisors: tuple[str, ...]
     ssh_setup: bool
-
-
-def wants_ssh_setup(layout: lay.Layout, given: bool | None) -> bool:
-    """Return whether to manage SSH keys; each candidate's key goes to each node."""
-    return len(layout.nodes) <= _SSH_SETUP_LIMIT if given is None else given
 
 
 def hypervisors() -> tuple[str, ...]:
@@ -154,14 +149,19 @@ def found(
     )
     watch.step(f"cluster {lay.CLUSTER_HOST} on {layout.master}")
     others = layout.nodes[1:]
-    if others:
+    if not others:
+        return
+    if settings.ssh_setup or layout.isolated:
         _join(layout, others)
-        watch.step(f"{len(others)} node daemons")
-        _add(layout, others, node_setup=settings.ssh_setup)
-        watch.step(f"{len(others)} nodes added")
+    else:
+        _set_up_daemons(layout, process, others)
+    watch.step(f"{len(others)} node daemons")
+    _add(layout, others, node_setup=settings.ssh_setup)
+    watch.step(f"{len(others)} nodes added")
 
 
 def _join(layout: lay.Layout, nodes: Sequence[lay.Node]) -> None:
+    """Prepare nodes over SSH, as ``gnt-node add`` does."""
     paths = layout.paths(layout.master_node)
 
     def join(node: lay.Node) -> None:
@@ -171,6 +171,19 @@ def _join(layout: lay.Layout, nodes: Sequence[lay.Node]) -> None:
         joining.join(paths, request, feedback=lambda _text: None)
 
     in_parallel(join, nodes)
+
+
+def _set_up_daemons(
+    layout: lay.Layout, process: Runner, nodes: Sequence[lay.Node]
+) -> None:
+    """Set up many node daemons without the way over SSH, which costs most."""
+    paths = layout.paths(layout.master_node)
+
+    def set_up(node: lay.Node) -> None:
+        message = joining.daemon_message(paths, lay.CLUSTER_HOST, node.name)
+        node_daemon_setup.set_up(layout.paths(node), process, message, dry_run=False)
+
+    in_parallel(set_up, nodes)
 
 
 def _add(layout: lay.Layout, nodes: Sequence[lay.Node], *, node_setup: bool) -> None:

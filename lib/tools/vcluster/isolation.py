@@ -34,6 +34,7 @@ BOUND: Final = (
     "/var/log/ganeti",
     "/var/run/ganeti",
 )
+_RESET_TRIGGER: Final = "/proc/sysrq-trigger"
 _MS_BIND: Final = 4096
 _READY: Final = b"ready\n"
 HOLD_COMMAND: Final = "hold-namespaces"
@@ -150,6 +151,7 @@ def hold(layout: Layout, node: Node) -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     for path in BOUND:
         _bind(libc, layout.host_path(node, path), os.path.realpath(path))
+    _disarm_reset(libc, layout, node)
     socket.sethostname(node.name)
     waited = [signal.SIGCHLD, signal.SIGTERM]
     signal.pthread_sigmask(signal.SIG_BLOCK, waited)
@@ -161,6 +163,17 @@ def hold(layout: Layout, node: Node) -> int:
             while os.waitpid(-1, os.WNOHANG) != (0, 0):
                 pass
     return 0
+
+
+def _disarm_reset(libc: ctypes.CDLL, layout: Layout, node: Node) -> None:
+    """Put a plain file before the kernel's reset trigger, which is the machine's own.
+
+    Else a node that is power cycled would reset this machine with all nodes on it.
+    """
+    if os.path.exists(_RESET_TRIGGER):
+        path = os.path.join(layout.directory, "state", f"{node.name}.sysrq")
+        files.write_file(path, b"", mode=0o600)
+        _bind(libc, path, _RESET_TRIGGER)
 
 
 def _bind(libc: ctypes.CDLL, source: str, target: str) -> None:

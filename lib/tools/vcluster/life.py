@@ -136,8 +136,18 @@ def release_network(layout: lay.Layout) -> None:
             os.unlink(path)
 
 
-def make_machines(layout: lay.Layout, process: Runner, watch: Stopwatch) -> NodeControl:
-    """Make and boot the nodes, as machines that are in no cluster yet."""
+def make_machines(
+    layout: lay.Layout, process: Runner, watch: Stopwatch, *, same_keys: bool
+) -> NodeControl:
+    """Make and boot the nodes, as machines that are in no cluster yet.
+
+    Args:
+        layout: what to make.
+        process: runs commands on nodes.
+        watch: told the step.
+        same_keys: all machines have the first one's host key and root key, for a
+            cluster that leaves SSH to its administrator.
+    """
     layout.save()
     trees.make_cluster(layout)
     in_parallel(lambda node: trees.make_node(layout, node), layout.nodes)
@@ -146,6 +156,8 @@ def make_machines(layout: lay.Layout, process: Runner, watch: Stopwatch) -> Node
         network.up(layout)
         agent.start(layout)
     _let_master_in(layout)
+    if same_keys:
+        in_parallel(lambda node: trees.copy_keys(layout, node), layout.nodes[1:])
     in_parallel(control.boot, layout.nodes)
     watch.step(f"{len(layout.nodes)} machines with SSH servers")
     return control

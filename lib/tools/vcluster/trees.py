@@ -62,6 +62,17 @@ def let_in(layout: lay.Layout, public_key: str) -> None:
         authorized.add(path, [public_key])
 
 
+def copy_keys(layout: lay.Layout, node: lay.Node) -> None:
+    """Give a node the host key and the root key of the first one."""
+    first = layout.master_node
+    for place, directory in (
+        (keys.host_key_path, "/etc/ssh"),
+        (keys.root_key_path, "/root/.ssh"),
+    ):
+        source = place(layout.host_path(first, directory), "rsa")
+        keys.save(keys.load(source), place(layout.host_path(node, directory), "rsa"))
+
+
 def _storage_paths() -> str:
     return (
         f"{_buildconf.FILE_STORAGE_DIR}\n{_buildconf.SHARED_FILE_STORAGE_DIR}\n"
@@ -91,6 +102,8 @@ def sshd_config(layout: lay.Layout, node: lay.Node) -> str:
     root = "" if layout.isolated else node.root
     env = layout.environment(node)
     env.pop("HOME")
+    # Keeps bash from reading the start-up files of whoever runs the cluster.
+    env["SHLVL"] = "1"
     lines = [
         f"Port {layout.ssh_port}",
         f"ListenAddress {node.address}",

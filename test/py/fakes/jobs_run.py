@@ -1,12 +1,22 @@
 """A queue over a store in memory, with an executor that does what a test says."""
 
 import contextlib
+import os
 import threading
+import time
 
 from ganeti import clock, errors, jqueue, opcodes
 from ganeti.store.memory import MemoryBackend, open_memory
 
 WAIT_S = 10
+
+
+def until(condition):
+    """Give others time until something has come true."""
+    end = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < end
+        os.sched_yield()
 
 
 class Gate:

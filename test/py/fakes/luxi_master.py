@@ -91,7 +91,11 @@ class FakeMaster:
                 names = [f[2] for f in qfilter[1:]]
         definitions = [self._definition(resource, name) for name in fields]
         data = []
-        for item in self._matching(resource, names):
+        found = list(self._matching(resource, names))
+        for name in names or ():
+            if resource != "job" and not list(self._matching(resource, [name])):
+                raise errors.OpPrereqError(f"{name!r} not known", "unknown_entity")
+        for item in found:
             row = []
             for definition in definitions:
                 value = item.get(definition["name"])

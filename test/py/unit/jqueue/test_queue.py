@@ -1,10 +1,11 @@
 """The queue over a store in memory."""
 
+import os
 import threading
 
 import pytest
 
-from fakes.jobs_run import WAIT_S, Gate, Harness, dummy, running
+from fakes.jobs_run import WAIT_S, Gate, Harness, dummy, running, until
 from ganeti import errors, jqueue, objects, opcodes
 from ganeti.jqueue import Canceled, LockTimeout
 
@@ -165,12 +166,36 @@ def test_what_is_shown_as_final_is_durable(live):
     gate.wait()
     live.backend.failure = errors.StorageError("disk full")
     gate.open()
-    while not live.failures:
-        pass
+    until(lambda: live.failures)
     assert live.status(job_id) == "running"
     with pytest.raises(errors.StorageError):
         live.store.commit([("meta", "x", b"1")])
     live.backend.failure = None
+
+
+def test_an_edit_of_the_configuration_may_log_while_others_submit(live):
+    gate = Gate()
+
+    def run(_op, callbacks, *_):
+        callbacks.started()
+        gate.stop()
+        with live.store.writing() as batch:
+            for n in range(250):
+                callbacks.log("message", str(n))
+                os.sched_yield()
+            batch.put(("meta", "x", b"1"))
+
+    live.executor.script["edit"] = run
+    live.queue.submit([dummy("edit")])
+    gate.wait()
+    gate.open()
+    others = []
+    while not live.queue.job(1).is_final:
+        others.append(live.queue.submit_later([dummy()]))
+        os.sched_yield()
+    assert all(live.final(f.result(WAIT_S)).status == "success" for f in others)
+    live.settle()
+    assert len(list(live.store.scan("joblogs", "1/"))) == 250
 
 
 # Order
@@ -332,8 +357,7 @@ def test_canceling_between_two_attempts(live):
 
     live.executor.script["busy"] = run
     live.queue.submit([dummy("busy")])
-    while live.queue.statistics().running or not live.executor.runs:
-        pass
+    until(lambda: live.executor.runs and not live.queue.statistics().running)
     assert live.status(1) == "waiting"
     assert live.queue.cancel(1) == (True, "Job 1 canceled")
     assert live.status(1) == "canceled"
@@ -396,6 +420,27 @@ def test_a_running_job_cannot_be_canceled_but_killed_it_stops_early(live):
     job = live.final(1)
     assert [op.status for op in job.ops] == ["error", "error"]
     assert job.ops[0].result_value() == ["OpExecError", ["killed on request"]]
+
+
+def test_a_killed_job_ends_when_it_logs_and_may_log_while_it_cleans_up(live):
+    gate = Gate()
+
+    def run(_op, callbacks, *_):
+        callbacks.started()
+        gate.stop()
+        try:
+            callbacks.log("message", "next step")
+        finally:
+            callbacks.log("message", "cleaning up")
+
+    live.executor.script["chatty"] = run
+    live.queue.submit([dummy("chatty")])
+    gate.wait()
+    live.queue.cancel(1, kill=True)
+    gate.open()
+    job = live.final(1)
+    assert job.ops[0].result_value() == ["OpExecError", ["killed on request"]]
+    assert [entry.payload for entry in job.ops[0].log] == ["cleaning up"]
 
 
 def test_a_killed_job_that_does_not_look_ends_after_the_present_opcode(live):
@@ -481,8 +526,7 @@ def test_an_attempt_that_fails_at_once_is_not_repeated_before_its_time():
 
         live.executor.script["nores"] = run
         live.queue.submit([dummy("nores")])
-        while live.queue.statistics().running or not live.executor.runs:
-            pass
+        until(lambda: live.executor.runs and not live.queue.statistics().running)
         # The worker is free for others meanwhile.
         assert live.final(live.queue.submit([dummy()])).status == "success"
         assert live.status(1) == "waiting"
@@ -738,8 +782,7 @@ def test_stopping_gives_waiting_jobs_back_and_the_next_life_runs_them():
     gate.wait()
     stopper = threading.Thread(target=first.queue.stop)
     stopper.start()
-    while not first.queue._core.is_stopping:
-        pass
+    until(lambda: first.queue._core.is_stopping)
     with pytest.raises(errors.JobQueueError, match="shutting down"):
         first.queue.submit([dummy()])
     gate.open()

@@ -136,3 +136,11 @@ def test_the_own_certificate_is_used_when_there_is_one(make):
     uuid = next(iter(snapshot.nodes))
     made.call_one("version", uuid)
     assert recorder.requests[0].credentials.certificate.endswith("server.pem")
+
+
+def test_other_targets_share_connections_and_term(make):
+    made, recorder, _ = make()
+    other = made.at([rpc.Target("u9", "n9", "127.0.0.9", 99)])
+    assert other.call_one("version", "n9").payload == 7
+    other.close()
+    assert recorder.requests[0].headers == ("X-Ganeti-Term: 3",)
