@@ -55,12 +55,17 @@ class InstanceInfo(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class MigrationStatus:
-    """How far a migration is: status word and RAM bytes, None when unknown."""
+    """How far a migration is: status word and RAM bytes, None when unknown.
+
+    Memory that the guest wrote meanwhile is sent again: ``transferred_ram`` may grow
+    beyond ``total_ram``, ``remaining_ram`` says what is left now.
+    """
 
     status: str
     transferred_ram: int | None = None
     total_ram: int | None = None
     postcopy_status: str | None = None
+    remaining_ram: int | None = None
 
 
 class ConsoleHost(NamedTuple):

@@ -172,16 +172,21 @@ def _start(
     """Open the doors and begin to serve."""
     sys.setswitchinterval(_SWITCH_S)
     late = _LateRunner()
-    opened = store.open_master(
-        paths.store_db, replicate=late, clock=time, seen_term=_seen_term(paths)
-    )
-    runner = rpc.NetworkRunner(opened.snapshot, paths, opened.term)
-    late.set(runner)
-    _log.info("revision %d, term %d", opened.snapshot().revision, opened.term)
 
     def on_deposed() -> None:
         _log.critical("another master has taken over; ending")
         control.ask_stop(exitcodes.EXIT_NOTMASTER)
+
+    opened = store.open_master(
+        paths.store_db,
+        replicate=late,
+        clock=time,
+        seen_term=_seen_term(paths),
+        on_deposed=on_deposed,
+    )
+    runner = rpc.NetworkRunner(opened.snapshot, paths, opened.term)
+    late.set(runner)
+    _log.info("revision %d, term %d", opened.snapshot().revision, opened.term)
 
     try:
         built = masterd.build(

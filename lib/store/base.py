@@ -82,6 +82,10 @@ class Store(Protocol):
         """Ask for a commit and return at once; ``done`` is told when it is durable.
 
         Commits become durable in the order in which they were asked for.
+
+        Raises:
+            StorageError: the store is closed; ``done`` is not called.
+            TermError: another master has taken over; ``done`` is not called.
         """
 
     def read(self, table: str, key: str) -> bytes | None:

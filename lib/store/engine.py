@@ -14,7 +14,7 @@ import collections
 import contextlib
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 from ganeti import errors
@@ -37,8 +37,14 @@ RECENT: Final = 256
 class Copies(Protocol):
     """The copies on master candidates, as the engine sees them."""
 
-    def start(self, snapshot: Snapshot) -> None:
-        """Begin to bring candidates up to the present state."""
+    def start(
+        self, snapshot: Snapshot, on_deposed: Callable[[errors.TermError], None]
+    ) -> None:
+        """Begin to bring candidates up to the present state.
+
+        ``on_deposed`` is called, from any thread, when a candidate knows a newer
+        master.
+        """
 
     def send(self, group: Group) -> None:
         """Send a group to the candidates that are up to date; returns at once.
@@ -127,10 +133,16 @@ class Engine:
     """A `ganeti.store.Store` over a backend."""
 
     def __init__(
-        self, backend: Backend, *, copies: Copies | None = None, seen_term: int = 0
+        self,
+        backend: Backend,
+        *,
+        copies: Copies | None = None,
+        seen_term: int = 0,
+        on_deposed: Callable[[], None] | None = None,
     ) -> None:
         """Open the backend with a new term and start the committer thread."""
         self._backend = backend
+        self._on_deposed = on_deposed
         self._copies = copies
         self._durable, self._digest = backend.open(seen_term)
         self._lock = threading.Lock()
@@ -149,7 +161,7 @@ class Engine:
         )
         self._is_closed = False
         if copies is not None:
-            copies.start(self._durable)
+            copies.start(self._durable, self._depose)
         self._thread = threading.Thread(
             target=self._run, name="store-committer", daemon=True
         )
@@ -263,7 +275,7 @@ class Engine:
             try:
                 self._commit(requests, staged)
             except errors.TermError as err:
-                _log.critical("this master is deposed: %s", err)
+                self._depose(err)
                 self._fail(requests, err)
             except errors.GenericError as err:
                 _log.error("commit of revision %d failed: %s", staged.revision, err)
@@ -330,10 +342,17 @@ class Engine:
         if self._copies is not None and before.nodes is not staged.nodes:
             self._copies.refresh(staged)
 
+    def _depose(self, error: errors.TermError) -> None:
+        with self._lock:
+            if self._deposed is not None:
+                return
+            self._deposed = error
+        _log.critical("this master is deposed: %s", error)
+        if self._on_deposed is not None:
+            self._on_deposed()
+
     def _fail(self, requests: list[_Request], error: errors.GenericError) -> None:
         with self._lock:
-            if isinstance(error, errors.TermError):
-                self._deposed = error
             requests += self._queue
             self._queue = []
             self._staged = self._durable

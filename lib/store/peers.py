@@ -28,6 +28,9 @@ ACK_TIMEOUT_S: Final = 5.0
 RETRY_S: Final = (0.2, 1.0, 2.0, 5.0, 10.0, 30.0)
 #: Time between two warnings that commits have no majority.
 WARN_EVERY_S: Final = 60.0
+#: How often a candidate is asked where it stands while nothing is written: so an idle
+#: master learns that it is deposed, and a lost copy is noticed.
+IDLE_CHECK_S: Final = 30.0
 #: Payload bytes of one call to a candidate that catches up.
 CATCH_UP_BYTES: Final = 1024 * 1024
 
@@ -93,6 +96,7 @@ class Peers:
         self._peers: dict[str, Peer] = {}
         self._term = 0
         self._deposed: errors.TermError | None = None
+        self._on_deposed: Callable[[errors.TermError], None] | None = None
         self._settled = threading.Event()
         #: Sent, but perhaps not yet in the backend.
         self._unwritten: Group | None = None
@@ -101,9 +105,12 @@ class Peers:
         self._encoded: tuple[tuple[bytes, bytes], str] = ((b"", b""), "")
 
     # For the engine
-    def start(self, snapshot: Snapshot) -> None:
+    def start(
+        self, snapshot: Snapshot, on_deposed: Callable[[errors.TermError], None]
+    ) -> None:
         """Begin to bring candidates up to the present state."""
         self._term = snapshot.term
+        self._on_deposed = on_deposed
         self.refresh(snapshot)
 
     def refresh(self, snapshot: Snapshot) -> None:
@@ -232,9 +239,12 @@ class Peers:
         peer.wake.set()
         self._settle_locked()
 
-    def _depose_locked(self, error: errors.TermError) -> None:
-        self._deposed = error
-        self._settled.set()
+    def _depose(self, error: errors.TermError) -> None:
+        with self._lock:
+            self._deposed = error
+            self._settled.set()
+        if self._on_deposed is not None:
+            self._on_deposed(error)
 
     # The thread of one candidate
     def _run(self, peer: Peer) -> None:
@@ -253,11 +263,10 @@ class Peers:
                     self._push(peer, groups)
                 elif peer.archive is not None:
                     self._copy_archive(peer)
-                else:
-                    self._clock.wait(peer.wake, None)
+                elif not self._clock.wait(peer.wake, IDLE_CHECK_S):
+                    self._check(peer)
             except errors.TermError as err:
-                with self._lock:
-                    self._depose_locked(err)
+                self._depose(err)
                 return
             except errors.GenericError as err:
                 pause = self._note_failure(peer, str(err))
@@ -353,6 +362,21 @@ class Peers:
                 peer.queue.popleft()
         self._note_ack(peer, revision)
         _log.info("master candidate %s has revision %d", peer.node, revision)
+
+    def _status_of(self, peer: Peer) -> Mapping[str, Any]:
+        """Return where a candidate stands. Raises TermError if it knows better."""
+        status = self._call(peer, "store_status", ())
+        if int(status["term"]) > self._term:
+            raise errors.TermError(
+                f"term {self._term} is over: {peer.node} has seen term {status['term']}"
+            )
+        return status
+
+    def _check(self, peer: Peer) -> None:
+        revision = int(self._status_of(peer)["revision"])
+        # Only this thread sends to it, so that nothing can be under way.
+        if revision != peer.acked:
+            raise errors.StorageError(f"wanted revision {peer.acked}, found {revision}")
 
     def _catch_up(self, peer: Peer, revision: int, digest: bytes) -> int:
         """Send what a candidate lacks; return the revision that it has then."""

@@ -1,7 +1,7 @@
 """The store on disk: the engine over one SQLite file."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ganeti import clock as clock_door
 from ganeti import errors
@@ -95,6 +95,7 @@ def open_master(
     clock: clock_door.Clock,
     node: str = "",
     seen_term: int = 0,
+    on_deposed: Callable[[], None] | None = None,
 ) -> Engine:
     """Open the store for writing, with a new term.
 
@@ -105,6 +106,8 @@ def open_master(
         node: uuid of this node, to which nothing is sent; by default the master of
             the configuration.
         seen_term: highest term that other nodes have seen, as from a vote.
+        on_deposed: called once, from any thread, when another master has taken over;
+            nothing can be written any more.
 
     Raises:
         ConfigurationError: the file is damaged, or of another version.
@@ -117,7 +120,9 @@ def open_master(
         else Peers(backend, replicate=replicate, clock=clock, node=node)
     )
     try:
-        return Engine(backend, copies=copies, seen_term=seen_term)
+        return Engine(
+            backend, copies=copies, seen_term=seen_term, on_deposed=on_deposed
+        )
     except BaseException:
         backend.close()
         raise

@@ -385,7 +385,6 @@ _ADVICE: Mapping[str, Mapping[str, tuple[Any, str]]] = {
             "writeback",
             "a crash of the node loses writes that guests believe safe",
         ),
-        "vhost_net": (False, "network cards of guests are slower than they could be"),
         "cpu_type": ("host", "guests may not migrate between different processors"),
     },
 }

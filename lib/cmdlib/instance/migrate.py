@@ -177,10 +177,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
                 return
             now = ctx.clock.monotonic()
             if now - last >= REPORT_S and status.get("total_ram"):
-                share = 100.0 * (status.get("transferred_ram") or 0)
-                ctx.log.message(
-                    f"* memory transfer progress: {share / status['total_ram']:.2f} %"
-                )
+                ctx.log.message(f"* memory transfer progress: {_share(status):.2f} %")
                 last = now
             ctx.clock.wait(pause, wait_s)
             wait_s = min(POLL_S, wait_s * 2)
@@ -251,3 +248,13 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         name = snapshot.nodes[places[0]].name
         self.ctx.log.message(f"* instance running on node {name}, updating config")
         self.commit_primary(places[0])
+
+
+def _share(status: dict[str, Any]) -> float:
+    """Return the part of memory that the target has, in per cent.
+
+    What was sent may be more than all memory, as the guest goes on writing.
+    """
+    total, left = status["total_ram"], status.get("remaining_ram")
+    done = (status.get("transferred_ram") or 0) if left is None else total - left
+    return min(100.0, 100.0 * done / total)

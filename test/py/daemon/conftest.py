@@ -54,6 +54,11 @@ class VirtualCluster:
         """Return a client of the master daemon."""
         return luxi.Client.of_node(self.paths(node))
 
+    def command(self, *words):
+        """Run ``vcluster WORDS``, which must succeed."""
+        done = vcluster_command(self.directory, *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+
     def file(self, path, node="node1"):
         """Return where a node's file is, as a pathlib path."""
         return pathlib.Path(self.layout.host_path(self.node(node), path))
@@ -110,6 +115,21 @@ def machines(directory):
 
     yield make
     vcluster_command(directory, "down")
+
+
+@pytest.fixture(scope="module")
+def cluster_of(new_directory):
+    """Make a cluster of N nodes for one module: ``cluster_of(2)``."""
+
+    def make(count):
+        directory = new_directory()
+        done = vcluster_command(
+            directory, "up", "-n", str(count), "--hypervisors", "fake"
+        )
+        assert done.returncode == 0, done.stderr
+        return VirtualCluster(directory)
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,7 @@
 """Copies on master candidates: majority, failures, catching up, terms."""
 
+import threading
+
 import pytest
 
 from fakes import cluster
@@ -254,3 +256,28 @@ def test_a_newer_master_deposes_the_old_one(db, world, opener, tmp_path):
     with pytest.raises(errors.TermError, match="is over"):
         world[2].apply(db_term, 0, store.wire.encode_batch([]))
     taker.close()
+
+
+def test_an_idle_master_learns_that_it_is_deposed(world, opener, monkeypatch, tmp_path):
+    monkeypatch.setattr(peers, "IDLE_CHECK_S", 0.01)
+    told = threading.Event()
+    db = opener(on_deposed=told.set)
+    db.commit(cluster.big(3, 1))
+    wait_for(lambda: is_same(db, world, tmp_path, 2), "the copy")
+    term = db.term + 1
+    batch = store.wire.encode_batch([])
+    assert world[2].apply(term, db.snapshot().revision, batch)["term"] == term
+    assert told.wait(10)
+    with pytest.raises(errors.TermError, match="is over"):
+        db.commit([job("1")])
+
+
+def test_a_copy_that_disappears_is_noticed_while_nothing_is_written(
+    world, opener, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(peers, "IDLE_CHECK_S", 0.01)
+    db = opener()
+    db.commit(cluster.big(3, 1))
+    wait_for(lambda: is_same(db, world, tmp_path, 2), "the copy")
+    world[2].purge()
+    wait_for(lambda: is_same(db, world, tmp_path, 2), "the new copy")

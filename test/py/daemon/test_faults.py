@@ -1,0 +1,125 @@
+"""Daemons are killed at any moment: no acknowledged job is lost, nothing is half done."""
+
+import contextlib
+import threading
+
+import pytest
+
+from ganeti import errors, luxi
+
+pytestmark = pytest.mark.daemon
+FINAL = {"success", "error", "canceled"}
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster_of):
+    return cluster_of(2)
+
+
+@pytest.fixture
+def connect(cluster):
+    """Make clients that are closed after the test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda: stack.enter_context(contextlib.closing(cluster.luxi()))
+
+
+def delay(duration=0.0):
+    return [{"OP_ID": "OP_TEST_DELAY", "duration": duration, "reason": []}]
+
+
+def wait(client, job):
+    values = None
+    while True:
+        values, _log = client.call(
+            "WaitForJobChange", [job, ["status"], values, None, 30]
+        )
+        if values[0] in FINAL:
+            return values[0]
+
+
+def submit_until_broken(cluster, acknowledged):
+    client = luxi.Client.of_node(cluster.paths(), retries=0)
+    try:
+        while True:
+            acknowledged.append(client.call("SubmitJob", [delay()]))
+    except errors.GenericError:
+        client.close()
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_a_killed_master_loses_no_acknowledged_job(cluster, connect, attempt):
+    acknowledged = []
+    client = connect()
+    client.call("SubmitJob", [delay()])
+    worker = threading.Thread(target=submit_until_broken, args=(cluster, acknowledged))
+    worker.start()
+    while len(acknowledged) < 20 * (attempt + 1):
+        client.call("QueryConfigValues", [["cluster_name"]])
+    cluster.command("kill", "node1", "ganeti-masterd")
+    worker.join()
+    cluster.command("start", "node1", "ganeti-masterd")
+    again = connect()
+    rows = again.call("QueryJobs", [acknowledged, ["id", "status"]])
+    assert [row[0] for row in rows] == acknowledged
+    # Queued jobs go on; one that was running may only have failed, never vanished.
+    assert {wait(again, job) for job in acknowledged} <= {"success", "error"}
+
+
+def test_a_running_job_ends_as_failed_and_the_cluster_goes_on(cluster, connect):
+    client = connect()
+    job = client.call("SubmitJob", [delay(60.0)])
+    values = None
+    while values != ["running"]:
+        values, _log = client.call(
+            "WaitForJobChange", [job, ["status"], values, None, 30]
+        )
+    cluster.command("kill", "node1", "ganeti-masterd")
+    cluster.command("start", "node1", "ganeti-masterd")
+    again = connect()
+    assert wait(again, job) == "error"
+    assert wait(again, again.call("SubmitJob", [delay()])) == "success"
+
+
+def test_a_killed_node_daemon_fails_the_job_that_needs_it_and_comes_back(cluster):
+    cluster.command("kill", "node2", "ganeti-noded")
+    found = cluster.run(
+        "gnt-instance",
+        "add",
+        "-t",
+        "diskless",
+        "-H",
+        "fake",
+        "-o",
+        "tiny+default",
+        "--no-nics",
+        "-n",
+        "node2",
+        "--no-install",
+        "--no-start",
+        "web9.vc.test",
+    )
+    assert found.code == 1
+    assert "node2" in found.output
+    assert "Traceback" not in found.output
+    cluster.command("start", "node2", "ganeti-noded")
+    cluster.check(
+        "gnt-instance",
+        "add",
+        "-t",
+        "diskless",
+        "-H",
+        "fake",
+        "-o",
+        "tiny+default",
+        "--no-nics",
+        "-n",
+        "node2",
+        "--no-install",
+        "--no-start",
+        "web9.vc.test",
+    )
+    cluster.check("gnt-instance", "remove", "-f", "web9.vc.test")
+
+
+def test_verify_is_clean_after_all_of_it(cluster):
+    assert "ERROR" not in cluster.check("gnt-cluster", "verify")

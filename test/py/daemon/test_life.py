@@ -1,0 +1,183 @@
+"""The life of instances on a real cluster, as an administrator lives it."""
+
+import contextlib
+import json
+
+import pytest
+
+pytestmark = pytest.mark.daemon
+FAKE = ("-H", "fake", "-t", "diskless", "-o", "tiny+default", "--no-nics")
+
+
+@pytest.fixture
+def instance(vcluster):
+    """A running diskless instance on node1; removed afterwards."""
+    vcluster.check(
+        "gnt-instance",
+        "add",
+        *FAKE,
+        "-n",
+        "node1",
+        "--no-install",
+        "--no-start",
+        "web1.vc.test",
+    )
+    vcluster.check("gnt-instance", "startup", "web1.vc.test")
+    yield "web1.vc.test"
+    vcluster.run("gnt-instance", "remove", "-f", "--ignore-failures", "web1.vc.test")
+
+
+def field(vcluster, name, instance="web1.vc.test"):
+    text = vcluster.check("gnt-instance", "list", "--no-headers", "-o", name, instance)
+    return text.strip()
+
+
+def cluster_mtime(vcluster):
+    with contextlib.closing(vcluster.luxi()) as client:
+        return client.call("QueryClusterInfo")["mtime"]
+
+
+def test_start_stop_reboot_and_remove(vcluster, instance):
+    assert field(vcluster, "status") == "running"
+    vcluster.check("gnt-instance", "shutdown", instance)
+    assert field(vcluster, "status") == "ADMIN_down"
+    vcluster.check("gnt-instance", "reboot", instance)
+    assert field(vcluster, "status") == "running"
+    vcluster.check("gnt-instance", "remove", "-f", instance)
+    gone = vcluster.run("gnt-instance", "info", instance)
+    assert gone.code == 1
+    assert "unknown_entity" in gone.output
+    assert "Traceback" not in gone.output
+
+
+def test_migration_and_failover_change_the_node(vcluster, instance):
+    vcluster.check("gnt-instance", "migrate", "-f", "-n", "node2", instance)
+    assert field(vcluster, "pnode") == "node2.vc.test"
+    vcluster.check("gnt-instance", "failover", "-f", "-n", "node3", instance)
+    assert field(vcluster, "pnode,status").split() == ["node3.vc.test", "running"]
+
+
+def test_json_says_what_the_table_says(vcluster, instance):
+    rows = json.loads(
+        vcluster.check("gnt-instance", "list", "--json", "-o", "name,status")
+    )
+    assert {"name": instance, "status": "running"} in rows
+
+
+def test_file_disks_are_created_grown_and_removed(vcluster):
+    vcluster.check(
+        "gnt-instance",
+        "add",
+        "-H",
+        "fake",
+        "-t",
+        "file",
+        "--disk",
+        "0:size=8m",
+        "-o",
+        "tiny+default",
+        "--no-nics",
+        "-n",
+        "node2",
+        "--no-install",
+        "--no-start",
+        "db1.vc.test",
+    )
+    folder = vcluster.file("/srv/ganeti/file-storage/db1.vc.test", node="node2")
+    (disk,) = folder.iterdir()
+    assert disk.stat().st_size == 8 << 20
+    vcluster.check("gnt-instance", "grow-disk", "db1.vc.test", "0", "8m")
+    assert disk.stat().st_size == 16 << 20
+    vcluster.check("gnt-instance", "modify", "--disk", "add:size=4m", "db1.vc.test")
+    assert len(list(folder.iterdir())) == 2
+    vcluster.check("gnt-instance", "remove", "-f", "db1.vc.test")
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "text"),
+    [
+        (("gnt-instance", "startup", "nowhere"), 1, "unknown_entity"),
+        (("gnt-instance", "add", *FAKE, "-n", "node9", "x.vc.test"), 1, "node9"),
+        (
+            (
+                "gnt-instance",
+                "add",
+                "-t",
+                "plain",
+                "-n",
+                "node1",
+                "-o",
+                "tiny+default",
+                "--disk",
+                "0:size=1g",
+                "x.vc.test",
+            ),
+            1,
+            "plain",
+        ),
+        (
+            (
+                "gnt-instance",
+                "add",
+                "-t",
+                "file",
+                "-n",
+                "node1",
+                "-o",
+                "tiny+default",
+                "--disk",
+                "0:size=big",
+                "x.vc.test",
+            ),
+            1,
+            "big",
+        ),
+        (("gnt-instance", "list", "-o", "nofield"), 14, "nofield"),
+        (("gnt-instance", "list", "--bogus"), 2, "bogus"),
+        (("gnt-node", "info", "node9"), 1, "node9"),
+        (("gnt-cluster", "modify", "-H", "kvm:nonsense=1"), 1, "nonsense"),
+    ],
+)
+def test_mistakes_get_one_clear_error(vcluster, argv, code, text):
+    before = cluster_mtime(vcluster)
+    found = vcluster.run(*argv)
+    assert found.code == code, found.output
+    assert text in found.output
+    assert "Traceback" not in found.output
+    assert cluster_mtime(vcluster) == before
+
+
+def test_hooks_run_on_the_nodes_and_can_say_no(vcluster, instance):
+    hooks = vcluster.file("/etc/ganeti/hooks", node="node1")
+    script = hooks / "instance-reboot-pre.d" / "veto"
+    script.parent.mkdir(parents=True)
+    script.write_text('#!/bin/sh\necho "not $GANETI_INSTANCE_NAME"; exit 1\n')
+    script.chmod(0o755)
+    try:
+        found = vcluster.run("gnt-instance", "reboot", instance)
+    finally:
+        script.unlink()
+    assert found.code == 1
+    assert f"not {instance}" in found.output
+    vcluster.check("gnt-instance", "reboot", instance)
+
+
+def test_a_missing_allocator_is_named(vcluster):
+    found = vcluster.run(
+        "gnt-instance",
+        "add",
+        *FAKE,
+        "-I",
+        "no-such-allocator",
+        "--no-install",
+        "--no-start",
+        "a1.vc.test",
+    )
+    assert found.code == 1
+    assert "no-such-allocator" in found.output
+
+
+def test_the_cluster_is_still_clean(vcluster):
+    output = vcluster.check("gnt-cluster", "verify")
+    assert "ERROR" not in output
