@@ -257,4 +257,4 @@ def _share(status: dict[str, Any]) -> float:
     """
     total, left = status["total_ram"], status.get("remaining_ram")
     done = (status.get("transferred_ram") or 0) if left is None else total - left
-    return min(100.0, 100.0 * done / total)
+    return float(min(100.0, 100.0 * done / total))
