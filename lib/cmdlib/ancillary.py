@@ -12,6 +12,7 @@ from typing import Final
 from ganeti import objects, pathutils
 from ganeti.cmdlib.base import Context
 from ganeti.rpc import wire
+from ganeti.ssh import known_hosts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +63,17 @@ def file_sets(cluster: objects.Cluster, paths: pathutils.Paths) -> FileSets:
 
 #: Files below the configuration directory that an administrator may have made.
 _HYPERVISOR_FILES: Final = {"kvm": ("kvm-vif-bridge", "vnc-cluster-password")}
+
+
+def write_known_hosts(ctx: Context) -> None:
+    """Write the master's known_hosts under the present cluster name, if it has one."""
+    path = ctx.paths.data("known_hosts")
+    if not os.path.exists(path):
+        return
+    cluster = ctx.snapshot.cluster
+    found = {"ssh-rsa": cluster.rsahostkeypub, "ssh-dss": cluster.dsahostkeypub}
+    lines = [f"{kind} {body}" for kind, body in found.items() if body]
+    known_hosts.write(path, cluster.cluster_name, lines)
 
 
 def redistribute(ctx: Context, only: Sequence[str] | None = None) -> None:

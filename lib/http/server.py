@@ -7,6 +7,8 @@ watches all sockets, so that strangers cost no worker.
 """
 
 import logging
+import queue
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -99,7 +101,6 @@ class Server(wsgi.Server):
         self.max_request_body_size = max_body
         if context is not None:
             self.ssl_adapter = tls.Adapter(context)
-        self._thread: threading.Thread | None = None
 
     def prepare(self) -> None:
         """Bind and start the workers; see `start_serving`."""
@@ -117,10 +118,34 @@ class Server(wsgi.Server):
         Raises:
             OSError: the address cannot be bound.
         """
-        self.prepare()
-        self._thread = threading.Thread(target=self.serve, name="http", daemon=True)
-        self._thread.start()
+        started: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+
+        def live() -> None:
+            try:
+                self.prepare()
+            except BaseException as err:  # noqa: BLE001 - raised where it is awaited
+                started.put(err)
+                return
+            started.put(None)
+            self.serve()
+
+        # Workers are daemon threads because this one is: a call that never ends must
+        # not keep the process alive.
+        threading.Thread(target=live, name="http", daemon=True).start()
+        trouble = started.get()
+        if trouble is not None:
+            raise trouble
         return int(self.bind_addr[1])
+
+    @staticmethod
+    def bind_socket(socket_: socket.socket, bind_addr: Any) -> socket.socket:
+        """Bind a new socket, or close it."""
+        try:
+            socket_.bind(bind_addr)
+        except OSError:
+            socket_.close()
+            raise
+        return socket_
 
     def process_conn(self, conn: Any) -> None:
         """Give a connection with a request to a worker; let others wait."""

@@ -2,8 +2,11 @@
 
 Everything is guarded by one lock that is held for moments: every change is a
 `Core.turn`, at whose end free workers get jobs and, after the lock was given back,
-waiting parties are told. Nothing here waits for the disk: commits are asked for in
-the order of the changes and report back from the store's thread.
+waiting parties are told. Nothing here waits for the disk: commits are handed to the
+store in the order of the changes and report back from the store's thread.
+
+The lock is never held while calling the store: who edits the configuration holds the
+store's lock and may log a line, which needs this one.
 
 Invariant: what is *shown* as final, or was answered to a client, is durable.
 """
@@ -30,6 +33,7 @@ from ganeti.objects.snapshot import CLUSTER_KEY
 
 _log = logging.getLogger(__name__)
 
+_Done = Callable[[int, BaseException | None], None]
 #: Told how a commit ended: nothing, or the error.
 Told = Callable[[BaseException | None], None]
 
@@ -84,6 +88,11 @@ class Core:
         self.is_started = False
         self.is_stopping = False
         self._outbox: list[Callable[[], None]] = []
+        #: Commits to be handed to the store by whoever holds `_sending`.
+        self._commits: collections.deque[tuple[Sequence[Document], _Done]] = (
+            collections.deque()
+        )
+        self._sending = threading.Lock()
 
     def now(self) -> Timestamp:
         """Return the time as job records have it."""
@@ -100,6 +109,7 @@ class Core:
                 if self.is_started and not self.is_stopping:
                     self._dispatch_locked()
                 outbox, self._outbox = self._outbox, []
+        self._send()
         for call in outbox:
             try:
                 call()
@@ -143,11 +153,20 @@ class Core:
                 self.failed(error)
             told(error)
 
-        try:
-            self.store.commit_soon(documents, done)
-        except errors.GenericError as err:
-            failure = err
-            self.later_locked(lambda: done(0, failure))
+        self._commits.append((documents, done))
+
+    def _send(self) -> None:
+        """Hand commits to the store in their order, unless another thread does."""
+        while self._commits and self._sending.acquire(blocking=False):
+            try:
+                while self._commits:
+                    documents, done = self._commits.popleft()
+                    try:
+                        self.store.commit_soon(documents, done)
+                    except errors.GenericError as err:
+                        done(0, err)
+            finally:
+                self._sending.release()
 
     def failed(self, error: BaseException) -> None:
         """Report a commit that failed."""

@@ -83,13 +83,19 @@ class OpCallbacks:
             self.check_canceled()
         if not isinstance(payload, str):
             payload = to_json_form(payload)
-        with core.turn():
+        # Not a turn: the caller may hold the lock of the store, which turns need.
+        with core.lock:
             line = LogEntry(entry.log_serial + 1, core.now(), kind, payload)
             entry.logs.append((self._index, line))
             entry.unsaved += 1
-            if entry.unsaved >= _UNSAVED_MAX:
-                core.save_logs_locked(entry)
+            if entry.unsaved % _UNSAVED_MAX == 0:
+                core.timers.after(0.0, self._save_logs)
             core.watching.changed_locked(entry, only_log=True)
+
+    def _save_logs(self) -> None:
+        with self._core.turn():
+            if self._entry.unsaved:
+                self._core.save_logs_locked(self._entry)
 
     def submit_jobs(
         self, jobs: Sequence[Sequence[opcodes.Opcode]]

@@ -10,6 +10,7 @@ import dataclasses
 import logging
 import os
 import queue
+import resource
 import signal
 import socket
 import struct
@@ -25,6 +26,8 @@ from ganeti.utils import log, pidfile
 
 _log = logging.getLogger(__name__)
 
+#: Files and connections open at once, unless the administrator allows fewer.
+_MAX_FILES: Final = 65536
 #: Exit code and length of the error text, as the child reports them.
 _REPORT: Final = struct.Struct("!iI")
 
@@ -262,6 +265,7 @@ def _live(
         return _fail(err, report)
     with pid_file:
         try:
+            _raise_file_limit()
             _watch_signals(control)
             service = daemon.start(control)
         except Exception as err:  # noqa: BLE001 - whatever it is, the caller waits
@@ -273,6 +277,14 @@ def _live(
         service.stop()
     _log.info("stopped")
     return code
+
+
+def _raise_file_limit() -> None:
+    """Allow as many open files as the administrator does: clients may be many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _fail(err: Exception, report: Callable[[int, str], None]) -> int:

@@ -42,8 +42,9 @@ NAME: Final = "ganeti-noded"
 TERM_FILE: Final = "term"
 #: Threads beyond ``--max-clients``, for urgent calls and calls that wait their turn.
 _SPARE_THREADS: Final = 12
-#: How long requests may go on after the daemon was asked to end, in seconds.
-_STOP_TIMEOUT_S: Final = 10.0
+#: How long requests may go on after the daemon was asked to end, in seconds; less than
+#: daemon-util waits.
+_STOP_TIMEOUT_S: Final = 25.0
 _TERM_KEY: Final = "HTTP_" + wire.TERM_HEADER.upper().replace("-", "_")
 _WILDCARDS: Final = {2: "0.0.0.0", 10: "::"}
 

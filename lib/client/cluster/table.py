@@ -360,7 +360,6 @@ COMMANDS: Final = (
         options=(o.DRY_RUN, o.PRIORITY),
         run="client.cluster.repair_disk_sizes:run",
         opcodes=("OP_CLUSTER_REPAIR_DISK_SIZES",),
-        offered=False,
     ),
     Command(
         "search-tags",
@@ -481,7 +480,6 @@ COMMANDS: Final = (
         ),
         run="client.cluster.verify_disks:run",
         opcodes=("OP_CLUSTER_VERIFY_DISKS", "OP_INSTANCE_ACTIVATE_DISKS"),
-        offered=False,
         exits=(
             (0, "nothing wrong or all activated"),
             (

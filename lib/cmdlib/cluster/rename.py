@@ -65,6 +65,8 @@ class ClusterRename(LogicalUnit[opcodes.ClusterRename]):
         try:
             with self.ctx.config.edit(self.ctx.owner) as edit:
                 edit.update_cluster(cluster_name=self.name, master_ip=self.address)
+            # Nodes know each other's host keys under the cluster's name.
+            ancillary.write_known_hosts(self.ctx)
             ancillary.redistribute(self.ctx)
         finally:
             answer = master_ip.turn_up(self.ctx)

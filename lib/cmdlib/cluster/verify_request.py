@@ -7,6 +7,7 @@ from ganeti import objects, pathutils
 from ganeti.cmdlib import ancillary
 from ganeti.constants import nodeverify as nv
 from ganeti.objects import params
+from ganeti.rpc import wire
 from ganeti.verify import cluster
 
 
@@ -33,7 +34,7 @@ def checks(
     asked: dict[str, Any] = {
         nv.NV_FILELIST: shared_files(snapshot, paths),
         nv.NV_CLIENT_CERT: None,
-        nv.NV_NODELIST: _ssh_targets(snapshot, group, members),
+        nv.NV_NODELIST: _ssh_checks(snapshot, group, members),
         nv.NV_NODENETTEST: [
             [node.name, node.primary_ip, node.secondary_ip] for node in members
         ],
@@ -73,17 +74,24 @@ def shared_files(snapshot: objects.Snapshot, paths: pathutils.Paths) -> list[str
     return [paths.virtualize(path) for path in everything]
 
 
-def _ssh_targets(
+def _ssh_checks(
     snapshot: objects.Snapshot, group: str, members: Sequence[objects.Node]
-) -> dict[str, int]:
-    """Return name -> SSH port: the whole group, and one node of each other group."""
+) -> wire.PerNode:
+    """Return who is to be reached: name -> SSH port.
+
+    That is the whole group, and one node of each other group. Only candidates can log
+    in elsewhere, so that others are asked about nobody.
+    """
     targets = list(members)
     for other in sorted(snapshot.nodegroups):
         if other != group:
             targets.extend(online(snapshot, snapshot.nodes_in_group(other))[:1])
-    return {
+    ports = {
         node.name: params.fill_ndparams(snapshot, node)["ssh_port"] for node in targets
     }
+    return wire.PerNode(
+        {node.uuid: ports if node.master_candidate else {} for node in members}
+    )
 
 
 def _bridges(

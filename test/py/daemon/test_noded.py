@@ -1,6 +1,8 @@
 """The node daemon as a process, with real certificates, on loopback."""
 
 import os
+import queue
+import signal
 import socket
 import subprocess
 
@@ -227,3 +229,28 @@ def test_the_daemon_is_locked_into_memory(node):
     locked = int(sizes["VmLck"].split()[0])
     assert locked == 0 or locked >= int(sizes["VmRSS"].split()[0]) * 0.9
     assert ask(node).payload == versions.PROTOCOL_VERSION
+
+
+def test_a_second_signal_ends_it_in_the_middle_of_a_call(node):
+    node.start_noded()
+    other = client.Client()
+    files = client.Credentials(node.paths.server_pem, node.paths.server_pem)
+    delay = client.Request(
+        address=node.address,
+        port=1811,
+        path="/test_delay",
+        body=b"[600.0]",
+        credentials=files,
+        timeout_s=700,
+    )
+    answers = queue.SimpleQueue()
+    other.start(delay, answers.put)
+    assert not ask(node).failed
+    node.process.send_signal(signal.SIGTERM)
+    for line in node.process.stderr:
+        if "stopping" in line:
+            break
+    code, _ = node.stop()
+    assert code == 1
+    assert answers.get(timeout=20).is_lost
+    other.close()

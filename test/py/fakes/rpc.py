@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from ganeti.rpc import PROCEDURES, Result
+from ganeti.rpc import PROCEDURES, Result, wire
 from ganeti.rpc.result import OFFLINE_TEXT
 
 
@@ -27,7 +27,8 @@ class FakeRunner:
 
     def _ask(self, procedure, node, args):
         row = PROCEDURES[procedure]
-        args = tuple(args(node) if callable(args) else args)
+        args = args(node) if callable(args) else args
+        args = tuple(wire.resolve(value, node) for value in args)
         record = self._snapshot().nodes.get(node)
         name = record.name if record else node
         if record is not None and record.offline and not row.accept_offline:

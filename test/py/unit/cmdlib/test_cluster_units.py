@@ -67,8 +67,14 @@ def test_the_master_address_goes_up_and_down_on_the_master_alone():
         run(engine, "DEACTIVATE_MASTER_IP")
 
 
-def test_rename_changes_name_and_address_and_warns_if_it_cannot_go_up():
-    engine = Engine(script={"node_activate_master_ip": failure("no device")})
+def test_rename_changes_name_and_address_and_warns_if_it_cannot_go_up(tmp_path):
+    data = tmp_path / "n1/var/lib/ganeti"
+    data.mkdir(parents=True)
+    (data / "known_hosts").write_text("cluster1.example.com ssh-rsa AAAA\n")
+    engine = Engine(
+        script={"node_activate_master_ip": failure("no device")},
+        root=str(tmp_path / "n1"),
+    )
     engine.hosts["new"] = ("new.example.com", ["2001:db8::1", "192.0.2.200"])
     engine.dead.add("192.0.2.200")
     assert run(engine, "RENAME", name="new") == "new.example.com"
@@ -78,6 +84,7 @@ def test_rename_changes_name_and_address_and_warns_if_it_cannot_go_up():
         "192.0.2.200",
     )
     assert "no device" in engine.callbacks.text()
+    assert (data / "known_hosts").read_text().startswith("new.example.com ssh-rsa ")
     down, up = (
         engine.rpc.called(f"node_{word}_master_ip")[0][1][0]["ip"]
         for word in ("deactivate", "activate")

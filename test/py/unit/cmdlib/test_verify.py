@@ -127,6 +127,16 @@ def test_a_healthy_group_is_clean_and_the_steps_are_the_documented_ones():
     assert "Assessing" not in engine.callbacks.text()
 
 
+def test_only_candidates_are_asked_whom_they_can_log_in_to():
+    start = clusters.snapshot(nodes=1, extra=[clusters.node(2, master_candidate=False)])
+    engine = engine_with(start=start)
+    run(engine)
+    asked = {
+        node: args[0]["nodelist"] for node, args in engine.rpc.called("node_verify")
+    }
+    assert asked == {MASTER: {"node1.example.com": 22, "node2.example.com": 22}, N2: {}}
+
+
 def test_all_documented_requests_are_sent_with_their_arguments():
     engine = engine_with()
     run(engine, verify_clutter=True)

@@ -267,6 +267,24 @@ def test_plain_http_to_a_tls_port_is_refused(secure, caller):
     assert answer.error
 
 
+def test_an_address_in_use_is_an_error_of_the_start(app, plain):
+    second = server.Server(("127.0.0.1", plain), app, context=None, threads=1)
+    with pytest.raises(OSError, match="in use"):
+        second.start_serving()
+
+
+def test_a_call_that_does_not_end_does_not_hold_up_the_stop(app, caller):
+    made, port = running(app)
+    caller.start(request(port, path="/wait"), lambda _response: None)
+    app.entered.get(timeout=10)
+    assert not server.wait_until_stopped(made, 0.2)
+    assert all(
+        thread.daemon
+        for thread in threading.enumerate()
+        if thread.name.startswith("CP Server")
+    )
+
+
 def test_closing_answers_what_is_under_way(plain, app):
     caller = client.Client()
     answers = queue.SimpleQueue()

@@ -1,5 +1,6 @@
 """The queue over a store in memory."""
 
+import os
 import threading
 
 import pytest
@@ -170,6 +171,31 @@ def test_what_is_shown_as_final_is_durable(live):
     with pytest.raises(errors.StorageError):
         live.store.commit([("meta", "x", b"1")])
     live.backend.failure = None
+
+
+def test_an_edit_of_the_configuration_may_log_while_others_submit(live):
+    gate = Gate()
+
+    def run(_op, callbacks, *_):
+        callbacks.started()
+        gate.stop()
+        with live.store.writing() as batch:
+            for n in range(250):
+                callbacks.log("message", str(n))
+                os.sched_yield()
+            batch.put(("meta", "x", b"1"))
+
+    live.executor.script["edit"] = run
+    live.queue.submit([dummy("edit")])
+    gate.wait()
+    gate.open()
+    others = []
+    while not live.queue.job(1).is_final:
+        others.append(live.queue.submit_later([dummy()]))
+        os.sched_yield()
+    assert all(live.final(f.result(WAIT_S)).status == "success" for f in others)
+    live.settle()
+    assert len(list(live.store.scan("joblogs", "1/"))) == 250
 
 
 # Order
