@@ -13,6 +13,8 @@ import pytest
 
 from fakes import guests, nodes
 from ganeti import errors
+from ganeti.hypervisor.kvm.files import Files
+from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.objects.filled import InstanceX
 
 pytestmark = [
@@ -447,3 +449,24 @@ def read_until(fd, wanted):
         ready, _, _ = select.select([fd], [], [], guests.BOOT_S)
         assert ready, f"no {wanted!r} in {seen!r}"
         seen += os.read(fd, 4096)
+
+
+def test_a_stopped_guest_goes_on_when_its_way_is_cut_short(node, other):
+    params = guests.kvm_params(migration_port=18107, migration_bandwidth=1)
+    record = guests.kvm_instance("web1", params)
+    start(node, record)
+    text = nodes.call(node, "migration_info", record)
+    nodes.call(other, "accept_instance", record, text, "127.0.0.1")
+
+    def state():
+        guest = Files(node.paths, "web1")
+        with Qmp(guest.control("qmp"), "web1") as qmp:
+            return qmp.execute("query-status")["status"]
+
+    assert state() == "running"
+    nodes.call(node, "instance_migrate", "cluster", record, "127.0.0.1", False)
+    assert state() in {"paused", "finish-migrate", "postmigrate"}
+    nodes.call(other, "instance_finalize_migration_dst", record, text, False)
+    nodes.call(node, "instance_finalize_migration_src", record, False, False)
+    assert state() == "running"
+    assert names(other, record) == []
