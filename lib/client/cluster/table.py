@@ -209,6 +209,33 @@ COMMANDS: Final = (
         run="cli.tags:list_tags",
     ),
     Command(
+        "master-failover",
+        "make this (non-master) node the master",
+        options=(
+            Option(
+                ("--no-voting",),
+                "skip asking the other nodes who is master",
+                dest="no_voting",
+            ),
+            Option(
+                ("--yes-do-it",),
+                "confirm the dangerous variant without asking",
+                dest="yes_do_it",
+            ),
+            Option(
+                ("--ignore-offline-nodes",),
+                "leave offline nodes out of the health vote; any non-empty value"
+                " means yes",
+                dest="ignore_offline_nodes",
+                kind="string",
+                default=True,
+            ),
+        ),
+        run="client.cluster.master_failover:run",
+        aliases=("masterfailover",),
+        exits=((1, "declined, majority unhealthy, or failover failed"),),
+    ),
+    Command(
         "master-ping",
         "test whether the master answers",
         run="client.cluster.version:ping",
