@@ -18,7 +18,7 @@ from ganeti import errors
 from ganeti.backend.registry import Node, procedure
 from ganeti.constants import misc
 from ganeti.constants import ssh as words
-from ganeti.ssh import authorized, keys, pubkeys
+from ganeti.ssh import account, authorized, keys, pubkeys
 from ganeti.utils import files, netutils, x509
 
 _log = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ class Distribution:
             words.SSHS_NODE_DAEMON_CERTIFICATE: self._pem,
             **change,
         }
-        environment = client.node_environment(self._paths, name)
+        environment = account.node_environment(self._paths, name)
         home = environment.get("GANETI_ROOTDIR", "") + "/root"
         with client.Client(
             name,

@@ -6,7 +6,7 @@ from typing import Final
 
 from ganeti import errors
 from ganeti.backend.registry import Node
-from ganeti.ssh import authorized, pubkeys
+from ganeti.ssh import account, authorized, pubkeys
 from ganeti.utils import netutils
 
 #: Nodes that are tried at the same time.
@@ -46,7 +46,7 @@ def _check_one(
 ) -> str | None:
     from ganeti.ssh import client
 
-    environment = client.node_environment(node.paths, name)
+    environment = account.node_environment(node.paths, name)
     with client.Client(
         name,
         address[1],

@@ -18,8 +18,8 @@ from ganeti.constants import ssh as words
 from ganeti.pathutils import Paths
 from ganeti.process import RunResult
 from ganeti.ssconf import SimpleStore
+from ganeti.ssh import account, keys, pubkeys
 from ganeti.ssh import client as ssh_client
-from ganeti.ssh import keys, pubkeys
 from ganeti.utils import files, netutils, x509
 
 #: How long sshd and the node daemon may take until they answer.
@@ -198,7 +198,7 @@ def _ssh_connect(paths: Paths, request: JoinRequest, state: _ClusterState) -> Co
             target.port,
             member if target.is_member else stranger,
             address=target.address,
-            environment=ssh_client.node_environment(paths, target.name),
+            environment=account.node_environment(paths, target.name),
         )
 
     return connect

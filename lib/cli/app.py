@@ -112,6 +112,10 @@ def _run_command(ctx: Context, words: list[str]) -> int:
         return err.code
     except errors.GenericError as err:
         return _report(ctx, err)
+    except (BrokenPipeError, KeyboardInterrupt):
+        raise
+    except Exception as err:  # noqa: BLE001 users never see a traceback
+        return _report_unexpected(ctx, err)
     finally:
         ctx.progress("")
 
@@ -145,6 +149,18 @@ def _report(ctx: Context, err: errors.GenericError) -> int:
         text, code = failures.describe(err)
     _complain(ctx, text)
     return code
+
+
+def _report_unexpected(ctx: Context, err: Exception) -> int:
+    import traceback
+
+    for line in "".join(traceback.format_exception(err)).splitlines():
+        log(ctx, line, level="ERROR")
+    ctx.err(
+        f"Unexpected error: {type(err).__name__}: {err}\n"
+        f"Details are in {ctx.paths.log_dir}/commands.log, or shown with --debug."
+    )
+    return exitcodes.EXIT_FAILURE
 
 
 def _complain(ctx: Context, text: str) -> None:

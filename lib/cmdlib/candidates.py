@@ -46,11 +46,28 @@ def admit(ctx: Context, node: objects.Node) -> None:
         add_ssh_key(ctx, node, to_authorized=True)
 
 
-def dismiss(ctx: Context, node: objects.Node) -> None:
-    """Take from a node what only candidates may; failures warn."""
-    forget_certificate(ctx, node.uuid)
-    if ctx.snapshot.cluster.modify_ssh_setup:
-        remove_ssh_key(ctx, node, from_authorized=True)
+def follow(ctx: Context, old: objects.Node, new: objects.Node) -> None:
+    """Give or take what a change of roles means; failures warn.
+
+    Candidates may issue node calls and log in everywhere; nodes that could become
+    candidates know each other's public keys.
+    """
+    if new.master_candidate and not old.master_candidate:
+        record_certificate(ctx, new)
+    elif old.master_candidate and not new.master_candidate:
+        forget_certificate(ctx, new.uuid)
+    if not ctx.snapshot.cluster.modify_ssh_setup:
+        return
+    gains = new.master_candidate and not old.master_candidate
+    loses = old.master_candidate and not new.master_candidate
+    can_now = new.master_capable and not old.master_capable
+    cannot_now = old.master_capable and not new.master_capable
+    if gains or can_now:
+        add_ssh_key(
+            ctx, new, to_authorized=gains, to_public=can_now, get_public=can_now
+        )
+    if loses or cannot_now:
+        remove_ssh_key(ctx, new, from_authorized=loses, from_public=cannot_now)
 
 
 # Certificates
@@ -119,6 +136,7 @@ def remove_ssh_key(
     node: objects.Node,
     *,
     from_authorized: bool = False,
+    from_public: bool = False,
     leaves: bool = False,
     readd: bool = False,
 ) -> None:
@@ -128,8 +146,9 @@ def remove_ssh_key(
         ctx: the operation.
         node: whose key.
         from_authorized: it may not log in any more.
-        leaves: it leaves the cluster, or stops being a potential candidate for good:
-            forget its public key and clear its own files.
+        from_public: it cannot become a candidate any more: others forget its public
+            key, and it those of others.
+        leaves: it leaves the cluster: as before, and nobody may log in there.
         readd: it is being added again.
     """
     snapshot = ctx.snapshot
@@ -141,9 +160,9 @@ def remove_ssh_key(
         sorted(item.uuid for item in snapshot.nodes.values() if item.master_candidate),
         potential(snapshot),
         from_authorized,
+        from_public or leaves,
         leaves,
-        leaves,
-        leaves,
+        from_public or leaves,
         readd,
     )
     if answer.failed:

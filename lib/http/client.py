@@ -31,6 +31,8 @@ _MAX_CONNECTIONS: Final = 2000
 #: A dead peer is noticed after about a minute, however long the call may take.
 _KEEPALIVE_IDLE_S: Final = 30
 _KEEPALIVE_INTERVAL_S: Final = 10
+#: Milliseconds that sent data may stay unacknowledged before a connection is given up.
+_UNACKNOWLEDGED_MS: Final = 10_000
 _FORBIDDEN: Final = 403
 _EVENTS: Final = {
     pycurl.POLL_IN: selectors.EVENT_READ,
@@ -151,6 +153,17 @@ class _Transfer:
         return Response(0, b"", error, is_lost=self.sent > 0 and not refused)
 
 
+def _limit_silence(fd: int, _purpose: int) -> int:
+    """Let the kernel give up a connection whose other end acknowledges nothing.
+
+    Without this a kept-alive connection to a node that lost power or network looks
+    like a slow node until the time limit of the whole call.
+    """
+    with socket.socket(fileno=os.dup(fd)) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
+    return int(pycurl.SOCKOPT_OK)
+
+
 _FIXED_OPTIONS: Final = (
     (pycurl.NOSIGNAL, 1),
     (pycurl.FOLLOWLOCATION, 0),
@@ -162,6 +175,7 @@ _FIXED_OPTIONS: Final = (
     (pycurl.TCP_KEEPIDLE, _KEEPALIVE_IDLE_S),
     (pycurl.TCP_KEEPINTVL, _KEEPALIVE_INTERVAL_S),
     (pycurl.MAXAGE_CONN, limits.REUSE_S),
+    (pycurl.SOCKOPTFUNCTION, _limit_silence),
 )
 
 

@@ -2,7 +2,9 @@
 
 One thread follows the store and notes what matters; another one writes to the nodes,
 so that a slow node delays neither commits nor the noting. Changes that come in quick
-succession go out together, and nodes that failed are tried again.
+succession go out together, and nodes that failed are tried again. When there is
+nothing to write, candidates are greeted now and then, so that a master that slept
+through its own replacement learns of it.
 """
 
 import logging
@@ -17,9 +19,12 @@ from ganeti.store import Change, Store
 
 _log = logging.getLogger(__name__)
 
-#: Seconds until nodes that failed are tried again.
-RETRY_S: Final = 60.0
+#: Seconds until nodes that failed are tried again, and between greetings.
+RETRY_S: Final = 30.0
 _PROCEDURE: Final = "write_ssconf_files"
+#: Any call will do, as every one carries the term; this one asks for nothing.
+_GREETING: Final = "version"
+_GREETING_TIMEOUT_S: Final = 10.0
 #: Tables whose changes may change ssconf files; of instances only the names do.
 _TABLES: Final = frozenset({"cluster", "nodes", "nodegroups", "networks"})
 
@@ -137,16 +142,33 @@ class Distributor:
         snapshot: Snapshot | None = None
         while True:
             try:
-                news = self._news.get(timeout=self._retry_s if failed else None)
+                news = self._news.get(timeout=self._retry_s)
                 while not self._news.empty() and news is not None:
                     news = self._news.get()
                 if news is None:
                     return
                 snapshot = news
             except queue.Empty:
+                if not failed:
+                    self._greet(self._store.snapshot())
+                    continue
                 _log.info("ssconf: %d nodes are tried again", len(failed))
             if snapshot is not None:
                 failed = self._push(snapshot)
+
+    def _greet(self, snapshot: Snapshot) -> None:
+        """Show our term to the other candidates; answers do not matter here."""
+        master = snapshot.cluster.master_node
+        others = [
+            node.uuid
+            for node in snapshot.nodes.values()
+            if node.master_candidate and not node.offline and node.uuid != master
+        ]
+        try:
+            if others:
+                self._rpc.call(_GREETING, others, timeout_s=_GREETING_TIMEOUT_S)
+        except Exception:  # noqa: BLE001 - logged
+            _log.exception("candidates cannot be greeted")
 
     def _push(self, snapshot: Snapshot) -> set[str]:
         """Write to the online nodes that lack the present values; return failures."""

@@ -1,18 +1,18 @@
 """May this node be master? What it believes itself, and what the nodes vote.
 
-The count is a pure function; asking is the caller's.
+Asking and counting is `ganeti.rpc.voting`.
 """
 
 import collections
-import dataclasses
 import enum
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from ganeti import errors, rpc, ssconf
+from ganeti import errors, ssconf
 from ganeti.objects import Snapshot
 from ganeti.pathutils import Paths
+from ganeti.rpc.voting import Copy, Terms, Verdict, count
 from ganeti.utils import netutils
 
 _log = logging.getLogger(__name__)
@@ -38,14 +38,6 @@ class NotMaster(Exception):
     def __init__(self, why: Refusal, text: str) -> None:
         super().__init__(text)
         self.why = why
-
-
-class Verdict(enum.Enum):
-    """Outcome of a vote."""
-
-    WON = "won"
-    UNDECIDED = "undecided"
-    LOST = "lost"
 
 
 def check_own_files(paths: Paths) -> None:
@@ -82,86 +74,7 @@ def check_configuration(snapshot: Snapshot, paths: Paths) -> None:
         raise NotMaster(Refusal.FAILED, text)
 
 
-@dataclasses.dataclass(frozen=True)
-class Count:
-    """Votes: for this node, missing ones, and all there could be.
-
-    >>> Count(2, 1, 3).verdict
-    <Verdict.WON: 'won'>
-    """
-
-    own: int
-    missing: int
-    total: int
-
-    @property
-    def verdict(self) -> Verdict:
-        """Return the outcome: more than half of all nodes decide."""
-        if self.own * 2 > self.total:
-            return Verdict.WON
-        if (self.own + self.missing) * 2 > self.total:
-            return Verdict.UNDECIDED
-        return Verdict.LOST
-
-
-def count(votes: Mapping[str, str | None], name: str) -> Count:
-    """Count votes.
-
-    Args:
-        votes: node -> the master it believes in, None if it did not answer.
-        name: of this node.
-    """
-    own = sum(1 for vote in votes.values() if vote == name)
-    missing = sum(1 for vote in votes.values() if vote is None)
-    return Count(own, missing, len(votes))
-
-
-def gather(runner: rpc.Runner, nodes: Iterable[str]) -> dict[str, str | None]:
-    """Ask nodes whom they believe master; offline ones count as missing."""
-    wanted = list(nodes)
-    answers = runner.call("master_node_name", wanted)
-    return {
-        node: None if answers[node].failed else str(answers[node].payload)
-        for node in wanted
-    }
-
-
-#: Seconds that nodes have to say what they know of earlier masters.
-_TERM_TIMEOUT_S: Final = 5.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Terms:
-    """Highest terms among nodes.
-
-    Attributes:
-        seen: that any node knows; a master that ended before it changed anything has
-            left its term with the nodes alone.
-        stored: of a copy of the configuration; 0 if there is none.
-        holder: node with that copy.
-    """
-
-    seen: int = 0
-    stored: int = 0
-    holder: str = ""
-
-
-def gather_terms(runner: rpc.Runner, nodes: Iterable[str]) -> Terms:
-    """Ask nodes which master terms they know; silent ones do not count."""
-    answers = runner.call("store_status", list(nodes), timeout_s=_TERM_TIMEOUT_S)
-    found = Terms()
-    for answer in answers.values():
-        if answer.failed or not isinstance(answer.payload, Mapping):
-            continue
-        stored = int(answer.payload.get("term", 0))
-        seen = max(stored, int(answer.payload.get("seen", 0)), found.seen)
-        found = dataclasses.replace(found, seen=seen)
-        if stored > found.stored:
-            found = dataclasses.replace(found, stored=stored, holder=answer.node)
-    return found
-
-
-def check_terms(found: Terms, own: int) -> None:
+def check_copies(found: Terms, snapshot: Snapshot) -> None:
     """Check that no copy was written by a later master than this node's.
 
     A copy of the same term that is a little newer is no reason: it has what was never
@@ -170,11 +83,16 @@ def check_terms(found: Terms, own: int) -> None:
     Raises:
         NotMaster: this node's configuration is outdated.
     """
-    if found.stored > own:
+    own = found.copies.get(
+        snapshot.cluster.master_node, Copy(snapshot.term, snapshot.revision)
+    )
+    newer = found.newer_than(own)
+    if newer is not None and newer[1].term > own.term:
+        node = snapshot.nodes.get(newer[0])
         text = (
-            f"node {found.holder} has a configuration of master term {found.stored},"
-            f" this node one of term {own}: it is outdated. Use --no-voting to start"
-            " with it nevertheless"
+            f"node {node.name if node else newer[0]} has a configuration of master"
+            f" term {newer[1].term}, this node one of term {own.term}: it is outdated."
+            " Use --no-voting to start with it nevertheless"
         )
         raise NotMaster(Refusal.FAILED, text)
 

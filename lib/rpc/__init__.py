@@ -7,6 +7,7 @@ Transport is `ganeti.http`, the other end `ganeti.backend`.
 
 from ganeti.rpc import encode
 from ganeti.rpc.base import Runner, Target
+from ganeti.rpc.late import LateRunner
 from ganeti.rpc.result import Result
 from ganeti.rpc.runner import NetworkRunner, StaticRunner, by_name, node_port
 from ganeti.rpc.table import PROCEDURES, TIMEOUTS, Procedure
@@ -14,6 +15,7 @@ from ganeti.rpc.table import PROCEDURES, TIMEOUTS, Procedure
 __all__ = [
     "PROCEDURES",
     "TIMEOUTS",
+    "LateRunner",
     "NetworkRunner",
     "Procedure",
     "Result",

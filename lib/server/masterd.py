@@ -12,14 +12,15 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from ganeti import clock, errors, masterd, pathutils, rpc, store
 from ganeti.cmdlib import master_ip
 from ganeti.constants import exitcodes
 from ganeti.masterd import service, startup
 from ganeti.objects import Snapshot
+from ganeti.rpc import voting
 from ganeti.server import common
 from ganeti.utils import netutils
 
@@ -102,18 +103,18 @@ def _vote(snapshot: Snapshot, paths: pathutils.Paths, time: clock.Clock) -> None
         return
     with _termless(snapshot, paths) as runner:
         startup.vote(
-            lambda: startup.gather(runner, snapshot.nodes),
+            lambda: voting.gather(runner, snapshot.nodes),
             paths.hostname,
             pause=lambda seconds: _pause(time, seconds),
         )
-        startup.check_terms(startup.gather_terms(runner, snapshot.nodes), snapshot.term)
+        startup.check_copies(voting.gather_terms(runner, snapshot.nodes), snapshot)
 
 
 def _seen_term(paths: pathutils.Paths) -> int:
     """Return the highest term that the nodes know; taking it again would be wrong."""
     snapshot = _read_configuration(paths)
     with _termless(snapshot, paths) as runner:
-        return startup.gather_terms(runner, snapshot.nodes).seen
+        return voting.gather_terms(runner, snapshot.nodes).seen
 
 
 @contextlib.contextmanager
@@ -131,26 +132,6 @@ def _termless(snapshot: Snapshot, paths: pathutils.Paths) -> Iterator[rpc.Runner
 
 def _pause(time: clock.Clock, seconds: float) -> None:
     time.wait(threading.Event(), seconds)
-
-
-class _LateRunner:
-    """Calls nodes for the store, which is there before the runner is."""
-
-    def __init__(self) -> None:
-        self._runner: rpc.Runner | None = None
-        self._is_there = threading.Event()
-
-    def set(self, runner: rpc.Runner) -> None:
-        self._runner = runner
-        self._is_there.set()
-
-    def __call__(
-        self, nodes: Sequence[str], procedure: str, args: Sequence[Any]
-    ) -> Mapping[str, rpc.Result]:
-        self._is_there.wait()
-        if self._runner is None:
-            raise errors.RpcError(f"{procedure}: nodes cannot be reached yet")
-        return self._runner.call(procedure, nodes, args)
 
 
 class _Running:
@@ -171,7 +152,7 @@ def _start(
 ) -> common.Service:
     """Open the doors and begin to serve."""
     sys.setswitchinterval(_SWITCH_S)
-    late = _LateRunner()
+    late = rpc.LateRunner()
 
     def on_deposed() -> None:
         _log.critical("another master has taken over; ending")

@@ -9,7 +9,6 @@ import base64
 import dataclasses
 import hashlib
 import os
-import pwd
 import secrets
 import shlex
 import socket
@@ -23,6 +22,7 @@ import paramiko.auth_strategy as auth
 from ganeti import errors, pathutils
 from ganeti.process import RunResult
 from ganeti.ssh import keys
+from ganeti.ssh.account import login_user
 
 #: Seconds for each of: TCP connection, banner, authentication.
 CONNECT_TIMEOUT_S: Final = 10.0
@@ -60,11 +60,6 @@ class Identity:
     personal_hosts: tuple[str, ...] = ()
 
 
-def login_user(paths: pathutils.Paths) -> str:
-    """Return the account on nodes: root, in virtual clusters whoever runs them."""
-    return pwd.getpwuid(os.getuid()).pw_name if paths.is_virtual else "root"
-
-
 def cluster_identity(paths: pathutils.Paths, cluster_name: str) -> Identity:
     """Return this node's identity towards other nodes of its cluster."""
     kinds = ("rsa", "ecdsa", "ed25519")
@@ -74,16 +69,6 @@ def cluster_identity(paths: pathutils.Paths, cluster_name: str) -> Identity:
         known_hosts=paths.data("known_hosts"),
         alias=cluster_name,
     )
-
-
-def node_environment(paths: pathutils.Paths, node: str) -> dict[str, str]:
-    """Return what a command on another node of a virtual cluster needs to know."""
-    if not paths.is_virtual:
-        return {}
-    return {
-        pathutils.ROOTDIR_ENV: os.path.join(os.path.dirname(paths.root), node),
-        pathutils.HOSTNAME_ENV: node,
-    }
 
 
 def _present(identity: Identity) -> list[str]:

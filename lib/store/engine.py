@@ -15,7 +15,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ganeti import errors
 from ganeti.objects import Snapshot, Update
@@ -30,8 +30,9 @@ _log = logging.getLogger(__name__)
 GROUP_BYTES: Final = 2 * 1024 * 1024
 #: Rough size of a record.
 RECORD_BYTES: Final = 1024
-#: Change-sets kept in memory for followers; older ones come from the change log.
-RECENT: Final = 256
+#: Bytes of change-sets kept in memory for followers; older ones come from the change
+#: log.
+RECENT_BYTES: Final = 4 * 1024 * 1024
 
 
 class Copies(Protocol):
@@ -65,6 +66,9 @@ class Copies(Protocol):
 
     def refresh(self, snapshot: Snapshot) -> None:
         """Take notice of nodes that became candidates or ceased to be."""
+
+    def status(self) -> dict[str, tuple[bool, int]]:
+        """Return node uuid -> (is up to date, newest revision known to be there)."""
 
     def close(self) -> None:
         """Stop sending."""
@@ -107,6 +111,14 @@ class _Request:
             self.done(self.staged.revision, error)
         except Exception:  # noqa: BLE001 - the committer must survive
             _log.exception("callback of commit %d failed", self.staged.revision)
+
+
+class _Recent(NamedTuple):
+    """A change-set for followers: what it builds on, and its size in bytes."""
+
+    base: int
+    size: int
+    change_set: ChangeSet
 
 
 class _Batch:
@@ -156,9 +168,8 @@ class Engine:
         self._deposed: errors.TermError | None = None
         # Followers:
         self._news = threading.Condition()
-        self._recent: collections.deque[tuple[int, ChangeSet]] = collections.deque(
-            maxlen=RECENT
-        )
+        self._recent: collections.deque[_Recent] = collections.deque()
+        self._recent_bytes = 0
         self._is_closed = False
         if copies is not None:
             copies.start(self._durable, self._depose)
@@ -185,6 +196,13 @@ class Engine:
         """Yield the documents of a table in the order of their keys."""
         return self._backend.scan(table, prefix)
 
+    def copies(self) -> dict[str, tuple[bool, int]]:
+        """Return the state of the other candidates' copies, for checks and metrics.
+
+        Node uuid -> (is up to date, newest revision known to be there, -1 if none).
+        """
+        return {} if self._copies is None else self._copies.status()
+
     def follow(self, from_revision: int) -> Iterator[ChangeSet]:
         """Yield durable change-sets after a revision until the store is closed."""
         seen = from_revision
@@ -200,9 +218,13 @@ class Engine:
                 yield change_set
 
     def _recent_since(self, revision: int) -> list[ChangeSet] | None:
-        if not self._recent or self._recent[0][0] > revision:
+        if not self._recent or self._recent[0].base > revision:
             return None
-        return [item for _base, item in self._recent if item.revision > revision]
+        return [
+            item.change_set
+            for item in self._recent
+            if item.change_set.revision > revision
+        ]
 
     def _logged_since(self, revision: int) -> list[ChangeSet]:
         groups = self._backend.changes_since(revision, None)
@@ -337,10 +359,16 @@ class Engine:
         with self._news:
             self._durable = staged
             change_set = ChangeSet(group.revision, group.term, changes)
-            self._recent.append((group.base, change_set))
+            self._remember(_Recent(group.base, len(group.payload), change_set))
             self._news.notify_all()
         if self._copies is not None and before.nodes is not staged.nodes:
             self._copies.refresh(staged)
+
+    def _remember(self, item: "_Recent") -> None:
+        self._recent.append(item)
+        self._recent_bytes += item.size
+        while self._recent_bytes > RECENT_BYTES:
+            self._recent_bytes -= self._recent.popleft().size
 
     def _depose(self, error: errors.TermError) -> None:
         with self._lock:

@@ -1,4 +1,4 @@
-"""Judges what one node answered."""
+"""Judges what one node answered, in the forms of `ganeti.verify.answer`."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -48,12 +48,12 @@ def judge(
 
 def _version(report: Report, node: objects.Node, answer: Mapping[str, Any]) -> bool:
     found = answer.get(nv.NV_VERSION)
-    is_pair = isinstance(found, (list, tuple)) and len(found) == len(("proto", "text"))
-    if report.error_if(
-        not is_pair, "ENODERPC", node.name, "connection to node returned invalid data"
-    ) and not (is_pair and found):
+    report.error_if(
+        found is None, "ENODERPC", node.name, "connection to node returned invalid data"
+    )
+    if found is None:
         return False
-    protocol, release = found or (None, None)
+    protocol, release = found
     wanted = versions.PROTOCOL_VERSION
     if protocol != wanted:
         report.error_if(
@@ -270,12 +270,10 @@ def volume_groups(
     if wanted is None:
         return
     found = answer.get(nv.NV_VGLIST)
-    if report.error_if(
-        not isinstance(found, Mapping),
-        "ENODELVM",
-        node.name,
-        "unable to check volume groups",
-    ) or not isinstance(found, Mapping):
+    report.error_if(
+        found is None, "ENODELVM", node.name, "unable to check volume groups"
+    )
+    if found is None:
         return
     report.error_if(
         wanted not in found, "ENODELVM", node.name, f"volume group '{wanted}' missing"
@@ -297,7 +295,7 @@ def operating_systems(
     found = {
         uuid: _by_os(answers[uuid][nv.NV_OSLIST])
         for uuid in names
-        if isinstance(answers.get(uuid, {}).get(nv.NV_OSLIST), (list, tuple))
+        if nv.NV_OSLIST in answers.get(uuid, {})
     }
     for uuid in names:
         report.error_if(

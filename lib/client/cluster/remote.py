@@ -24,14 +24,14 @@ def _nodes(ctx: Context) -> tuple[list[dict[str, Any]], str, str]:
 
 
 def _connect(ctx: Context, node: dict[str, Any], cluster: str, address: str) -> Any:
-    from ganeti.ssh import client
+    from ganeti.ssh import account, client
 
     return client.Client(
         node["name"],
         node["ndp/ssh_port"] or _DEFAULT_PORT,
         client.cluster_identity(ctx.paths, cluster),
         address=address,
-        environment=client.node_environment(ctx.paths, node["name"]),
+        environment=account.node_environment(ctx.paths, node["name"]),
     )
 
 

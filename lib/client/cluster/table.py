@@ -209,6 +209,33 @@ COMMANDS: Final = (
         run="cli.tags:list_tags",
     ),
     Command(
+        "master-failover",
+        "make this (non-master) node the master",
+        options=(
+            Option(
+                ("--no-voting",),
+                "skip asking the other nodes who is master",
+                dest="no_voting",
+            ),
+            Option(
+                ("--yes-do-it",),
+                "confirm the dangerous variant without asking",
+                dest="yes_do_it",
+            ),
+            Option(
+                ("--ignore-offline-nodes",),
+                "leave offline nodes out of the health vote; any non-empty value"
+                " means yes",
+                dest="ignore_offline_nodes",
+                kind="string",
+                default=True,
+            ),
+        ),
+        run="client.cluster.master_failover:run",
+        aliases=("masterfailover",),
+        exits=((1, "declined, majority unhealthy, or failover failed"),),
+    ),
+    Command(
         "master-ping",
         "test whether the master answers",
         run="client.cluster.version:ping",
@@ -360,7 +387,6 @@ COMMANDS: Final = (
         options=(o.DRY_RUN, o.PRIORITY),
         run="client.cluster.repair_disk_sizes:run",
         opcodes=("OP_CLUSTER_REPAIR_DISK_SIZES",),
-        offered=False,
     ),
     Command(
         "search-tags",
@@ -481,7 +507,6 @@ COMMANDS: Final = (
         ),
         run="client.cluster.verify_disks:run",
         opcodes=("OP_CLUSTER_VERIFY_DISKS", "OP_INSTANCE_ACTIVATE_DISKS"),
-        offered=False,
         exits=(
             (0, "nothing wrong or all activated"),
             (

@@ -200,7 +200,6 @@ COMMANDS: Final = (
         options=(o.PRIORITY,),
         run="client.debug.test_jobqueue:run",
         opcodes=("OP_TEST_JQUEUE", "OP_TEST_DELAY"),
-        offered=False,
         exits=((1, "test failed"),),
     ),
     Command(

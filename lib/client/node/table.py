@@ -103,7 +103,6 @@ COMMANDS: Final = (
         options=(o.PRIORITY, o.OOB_TIMEOUT, *o.TABLE, o.JSON),
         run="client.node.oob:health",
         opcodes=("OP_OOB_COMMAND",),
-        offered=False,
         exits=((1, "any node failed"),),
     ),
     Command(
@@ -161,7 +160,6 @@ COMMANDS: Final = (
         run="client.node.storage:list_storage",
         opcodes=("OP_NODE_QUERY_STORAGE",),
         fields=("node", "type", "name", "size", "used", "free", "allocatable"),
-        offered=False,
     ),
     Command(
         "list-tags",
@@ -277,7 +275,6 @@ COMMANDS: Final = (
         ),
         run="client.node.oob:power",
         opcodes=("OP_NODE_SET_PARAMS", "OP_OOB_COMMAND"),
-        offered=False,
         exits=((1, "bad verb, no node for off/cycle, declined, or any node failed"),),
     ),
     Command(
@@ -331,7 +328,6 @@ COMMANDS: Final = (
         ),
         run="client.node.restricted_command:run",
         opcodes=("OP_RESTRICTED_COMMAND",),
-        offered=False,
         exits=(
             (0, "all ok"),
             (1, "some node failed, or neither nodes nor group given"),
@@ -343,9 +339,10 @@ COMMANDS: Final = (
         arguments=(Argument("node", minimum=0, maximum=None),),
         options=(o.UNITS, o.OUTPUT, o.PRIORITY, *o.TABLE, o.JSON),
         run="client.node.storage:volumes",
+        # Offered when node daemons have the procedure node_volumes.
+        offered=False,
         opcodes=("OP_NODE_QUERYVOLS",),
         fields=("node", "phys", "vg", "name", "size", "instance"),
-        offered=False,
     ),
 )
 

@@ -15,6 +15,7 @@ from ganeti.constants import nodeverify as nv
 from ganeti.objects import params
 from ganeti.rpc import encode
 from ganeti.verify import Report, files, instances, nodes, spare
+from ganeti.verify import answer as forms
 
 Answers = Mapping[str, Mapping[str, Any]]
 
@@ -165,13 +166,21 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         answers: dict[str, Mapping[str, Any]] = {}
         for node in online:
             answer = found[node.uuid]
-            problem = answer.fail_msg
-            if problem is None and not isinstance(answer.payload, Mapping):
-                problem = "malformed answer"
-            if not self.report.error_if(
-                problem, "ENODERPC", node.name, f"while contacting node: {problem}"
-            ) or isinstance(answer.payload, Mapping):
-                answers[node.uuid] = answer.payload
+            self.report.error_if(
+                answer.failed,
+                "ENODERPC",
+                node.name,
+                f"while contacting node: {answer.fail_msg}",
+            )
+            if answer.failed:
+                continue
+            answers[node.uuid], wrong = forms.clean(answer.payload)
+            self.report.error_if(
+                wrong,
+                "ENODERPC",
+                node.name,
+                f"node returned invalid data for {', '.join(wrong)}",
+            )
         return answers, nodes.Expected(started, ended, cluster.master_ip)
 
     def _ask_disks(
@@ -197,13 +206,12 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         disks: dict[str, dict[str, Sequence[Any]]] = {}
         for uuid, owners in by_node.items():
             answer = found[uuid]
-            rows = list(answer.payload or ())
+            total = sum(len(instance.disks) for instance in owners)
+            rows = forms.disk_rows(answer.payload, total, answer.fail_msg)
             for instance in owners:
                 count = len(instance.disks)
-                mine, rows = rows[:count], rows[count:]
-                if answer.failed or len(mine) != count:
-                    mine = [(False, answer.fail_msg or "no status")] * count
-                disks.setdefault(instance.uuid, {})[uuid] = mine
+                disks.setdefault(instance.uuid, {})[uuid] = rows[:count]
+                rows = rows[count:]
         return disks
 
     # Judging
@@ -245,8 +253,8 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
             snapshot.cluster.cluster_name,
             {},
         )
-        payload = answer.payload
-        return payload.get(nv.NV_FILELIST) if isinstance(payload, Mapping) else None
+        good, _wrong = forms.clean(answer.payload)
+        return good.get(nv.NV_FILELIST)
 
     def _judge_replicas(
         self,
@@ -404,16 +412,15 @@ def _running(answers: Answers) -> dict[str, frozenset[str]]:
     return {
         uuid: frozenset(answer[nv.NV_INSTANCELIST])
         for uuid, answer in answers.items()
-        if isinstance(answer.get(nv.NV_INSTANCELIST), (list, tuple))
+        if nv.NV_INSTANCELIST in answer
     }
 
 
 def _free_memory(answers: Answers) -> dict[str, int]:
     return {
-        uuid: int(info["memory_free"])
+        uuid: int(free)
         for uuid, answer in answers.items()
-        if isinstance(info := answer.get(nv.NV_HVINFO), Mapping)
-        and "memory_free" in info
+        if isinstance(free := answer.get(nv.NV_HVINFO, {}).get("memory_free"), int)
     }
 
 

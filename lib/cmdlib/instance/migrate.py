@@ -255,6 +255,6 @@ def _share(status: dict[str, Any]) -> float:
 
     What was sent may be more than all memory, as the guest goes on writing.
     """
-    total, left = status["total_ram"], status.get("remaining_ram")
-    done = (status.get("transferred_ram") or 0) if left is None else total - left
+    total, left = float(status["total_ram"]), status.get("remaining_ram")
+    done: float = (status.get("transferred_ram") or 0) if left is None else total - left
     return min(100.0, 100.0 * done / total)

@@ -176,10 +176,7 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
             candidates.fill_pool(
                 self.ctx, ignore=(self.uuid,) if self.plan.is_demoted else ()
             )
-        if self.plan.is_demoted:
-            candidates.dismiss(self.ctx, new)
-        elif self.plan.is_promoted:
-            candidates.admit(self.ctx, new)
+        candidates.follow(self.ctx, self.node, new)
         return self._changes()
 
     def _store(self) -> objects.Node:

@@ -8,6 +8,7 @@ from ganeti.constants import hypervisors as words
 from ganeti.hypervisor.base import Console, ConsoleHost
 from ganeti.objects.filled import InstanceX
 from ganeti.objects.instance import Instance
+from ganeti.ssh import account
 
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})
 #: SPICE options that are passed on when set: parameter, option.
@@ -138,7 +139,7 @@ def console(
             kind="ssh",
             host=host.address,
             port=host.ssh_port,
-            user="root",
+            user=account.login_user(paths),
             command=_serial_command(name, paths),
         )
     vnc, spice = hvparams.get("vnc_bind_address"), hvparams.get("spice_bind")

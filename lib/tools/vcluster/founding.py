@@ -151,52 +151,45 @@ def found(
     others = layout.nodes[1:]
     if not others:
         return
-    if settings.ssh_setup or layout.isolated:
-        _join(layout, others)
-    else:
-        _set_up_daemons(layout, process, others)
-    watch.step(f"{len(others)} node daemons")
-    _add(layout, others, node_setup=settings.ssh_setup)
-    watch.step(f"{len(others)} nodes added")
+    _add_nodes(layout, process, others, settings)
+    watch.step(f"{len(others)} more nodes")
 
 
-def _join(layout: lay.Layout, nodes: Sequence[lay.Node]) -> None:
-    """Prepare nodes over SSH, as ``gnt-node add`` does."""
-    paths = layout.paths(layout.master_node)
-
-    def join(node: lay.Node) -> None:
-        request = options.JoinRequest(
-            name=node.name, ssh_key_check=False, ssh_port=layout.ssh_port
-        )
-        joining.join(paths, request, feedback=lambda _text: None)
-
-    in_parallel(join, nodes)
-
-
-def _set_up_daemons(
-    layout: lay.Layout, process: Runner, nodes: Sequence[lay.Node]
+def _add_nodes(
+    layout: lay.Layout, process: Runner, nodes: Sequence[lay.Node], settings: Settings
 ) -> None:
-    """Set up many node daemons without the way over SSH, which costs most."""
+    """Prepare nodes at the same time and add each as soon as it is ready.
+
+    The jobs themselves run one after another: each needs the whole cluster.
+    """
     paths = layout.paths(layout.master_node)
 
-    def set_up(node: lay.Node) -> None:
-        message = joining.daemon_message(paths, lay.CLUSTER_HOST, node.name)
-        node_daemon_setup.set_up(layout.paths(node), process, message, dry_run=False)
+    def add(node: lay.Node) -> int:
+        if settings.ssh_setup or layout.isolated:
+            _join(layout, node)
+        else:
+            _set_up_daemon(layout, process, node)
+        op = opcodes.NodeAdd(node_name=node.name, node_setup=settings.ssh_setup)
+        with luxi.Client.of_node(paths) as client:
+            return int(client.call("SubmitJob", [[opcodes.encode(op)]]))
 
-    in_parallel(set_up, nodes)
-
-
-def _add(layout: lay.Layout, nodes: Sequence[lay.Node], *, node_setup: bool) -> None:
-    """Add the nodes with one job each, all submitted at once."""
-    paths = layout.paths(layout.master_node)
-    ops = [
-        [opcodes.encode(opcodes.NodeAdd(node_name=node.name, node_setup=node_setup))]
-        for node in nodes
-    ]
+    numbers = in_parallel(add, nodes)
     with luxi.Client.of_node(paths) as client:
-        for node, (ok, answer) in zip(
-            nodes, client.call("SubmitManyJobs", [ops]), strict=True
-        ):
-            if not ok:
-                raise errors.OpExecError(f"node {node.name}: {answer}")
-            jobs.wait(client, int(answer), lambda _text: None)
+        for number in numbers:
+            jobs.wait(client, number, lambda _text: None)
+
+
+def _join(layout: lay.Layout, node: lay.Node) -> None:
+    """Prepare a node over SSH, as ``gnt-node add`` does."""
+    request = options.JoinRequest(
+        name=node.name, ssh_key_check=False, ssh_port=layout.ssh_port
+    )
+    paths = layout.paths(layout.master_node)
+    joining.join(paths, request, feedback=lambda _text: None)
+
+
+def _set_up_daemon(layout: lay.Layout, process: Runner, node: lay.Node) -> None:
+    """Set up a node daemon without the way over SSH, which costs most."""
+    paths = layout.paths(layout.master_node)
+    message = joining.daemon_message(paths, lay.CLUSTER_HOST, node.name)
+    node_daemon_setup.set_up(layout.paths(node), process, message, dry_run=False)

@@ -80,7 +80,7 @@ def db(opener):
 def is_current(db):
     return all(
         ok and revision == db.snapshot().revision
-        for ok, revision in db._copies.status().values()
+        for ok, revision in db.copies().values()
     )
 
 

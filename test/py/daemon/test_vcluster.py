@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from ganeti import errors
-from ganeti.ssh import client, keys, known_hosts
+from ganeti.ssh import account, client, keys, known_hosts
 
 pytestmark = pytest.mark.daemon
 needs_root = [
@@ -125,7 +125,7 @@ class TestSshClient:
             port,
             client.Identity(**fields),
             address=address,
-            environment=client.node_environment(paths, node.name),
+            environment=account.node_environment(paths, node.name),
         )
 
     def test_host_keys_input_output_and_exit_codes(self, machines):

@@ -179,3 +179,15 @@ def test_a_deprecated_option_only_warns():
     assert done.code == 0
     assert done.err.startswith("Warning: --no-ip-check: ")
     assert master.jobs
+
+
+def test_nobody_sees_a_traceback(node):
+    _, environ = node
+    master = FakeMaster()
+    master.cluster = {}  # an answer without what it must have
+    done = commands.run("gnt-cluster version", master, environ=environ)
+    assert done.code == 1
+    assert done.err.startswith("Unexpected error: KeyError: 'software_version'\n")
+    assert "Traceback" not in done.err
+    done = commands.run("gnt-cluster version -d", master, environ=environ)
+    assert "Traceback" in done.err

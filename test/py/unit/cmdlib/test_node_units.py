@@ -228,6 +228,20 @@ def test_an_offline_node_is_not_called():
     assert not engine.rpc.called("node_demote_from_mc")
 
 
+def test_a_node_that_can_no_longer_be_master_is_forgotten_and_known_again():
+    engine = engine_with()
+    modify(engine, master_capable=False)
+    ((_, args),) = engine.rpc.called("node_ssh_key_remove")
+    assert args[2] == [MASTER]
+    assert args[3] == ["node1.example.com"]
+    # From authorized and public keys; its own list of public keys is cleared.
+    assert args[4:] == (True, True, False, True, False)
+    modify(engine, master_capable=True)
+    ((_, args),) = engine.rpc.called("node_ssh_key_add")
+    assert args[3:] == (True, True, True)
+    assert node(engine, "node2.example.com").master_candidate
+
+
 def test_auto_promote_locks_all_nodes_and_finds_a_replacement():
     engine = engine_with(
         extra=[clusters.node(3, master_candidate=False)], candidate_pool_size=2

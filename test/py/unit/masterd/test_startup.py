@@ -5,9 +5,11 @@ import pytest
 from fakes import clusters
 from fakes.rpc import FakeRunner
 from ganeti.masterd import startup
-from ganeti.masterd.startup import Count, Refusal, Verdict
+from ganeti.masterd.startup import Refusal
 from ganeti.pathutils import Paths
+from ganeti.rpc import voting
 from ganeti.rpc.result import Result
+from ganeti.rpc.voting import Copy, Count, Terms, Verdict
 
 ME = "node1.example.com"
 
@@ -56,32 +58,64 @@ def test_votes_are_gathered_from_all_nodes():
         return ME if node == clusters.node_uuid(1) else "node3.example.com"
 
     runner = FakeRunner(lambda: snapshot, {"master_node_name": answer})
-    votes = startup.gather(runner, snapshot.nodes)
+    votes = voting.gather(runner, snapshot.nodes)
     assert votes == {
         clusters.node_uuid(1): ME,
         clusters.node_uuid(2): None,
         clusters.node_uuid(3): "node3.example.com",
         clusters.node_uuid(4): None,
     }
-    assert startup.count(votes, ME) == Count(1, 2, 4)
+    assert voting.count(votes, ME) == Count(1, 2, 4)
 
 
-def test_highest_term_of_those_who_answer():
+def test_terms_and_copies_of_those_who_answer():
     snapshot = clusters.snapshot(nodes=4)
     answers = {
-        clusters.node_uuid(1): {"revision": 9, "term": 4, "digest": "", "seen": 4},
+        clusters.node_uuid(1): {"revision": 9, "term": 4, "digest": "aa", "seen": 4},
         clusters.node_uuid(2): {"revision": 0, "term": 0, "digest": "", "seen": 6},
         clusters.node_uuid(3): Result("store_status", "node3", fail_msg="down"),
         clusters.node_uuid(4): "odd",
     }
     script = {"store_status": lambda node, _args: answers[node]}
     runner = FakeRunner(lambda: snapshot, script)
-    found = startup.gather_terms(runner, snapshot.nodes)
-    assert (found.seen, found.stored) == (6, 4)
-    assert startup.gather_terms(runner, []) == startup.Terms()
-    startup.check_terms(found, 4)
+    found = voting.gather_terms(runner, snapshot.nodes)
+    assert found == Terms(6, {clusters.node_uuid(1): Copy(4, 9, "aa")})
+    assert voting.gather_terms(runner, []) == Terms(0, {})
+
+
+@pytest.mark.parametrize(
+    ("other", "own", "newer"),
+    [
+        (Copy(4, 9, "aa"), Copy(4, 8, "bb"), True),
+        (Copy(4, 8, "aa"), Copy(4, 8, "bb"), False),
+        (Copy(5, 8, "aa"), Copy(4, 8, "bb"), True),
+        # A restarted master has another term, but nothing new.
+        (Copy(5, 8, "aa"), Copy(4, 8, "aa"), False),
+        (Copy(5, 8, "aa"), Copy(4, 8), False),
+        (Copy(5, 9, "aa"), Copy(4, 8), True),
+        (Copy(3, 9, "aa"), Copy(4, 8, "bb"), False),
+    ],
+)
+def test_which_copy_is_newer(other, own, newer):
+    assert other.is_newer(own) is newer
+    found = Terms(9, {"a": Copy(1, 1, "x"), "b": other})
+    assert found.newer_than(own) == (("b", other) if newer else None)
+
+
+def test_configuration_of_a_later_master_is_respected():
+    snapshot = clusters.snapshot(nodes=3).at(8, 4)
+    own, other = clusters.node_uuid(1), clusters.node_uuid(2)
+
+    def check(found):
+        startup.check_copies(Terms(9, found), snapshot)
+
+    check({})
+    check({own: Copy(4, 8, "aa"), other: Copy(4, 9, "bb")})
+    check({own: Copy(4, 8, "aa"), other: Copy(5, 8, "aa")})
     with pytest.raises(startup.NotMaster, match="outdated"):
-        startup.check_terms(found, 3)
+        check({own: Copy(4, 8, "aa"), other: Copy(5, 9, "bb")})
+    with pytest.raises(startup.NotMaster, match="outdated"):
+        check({other: Copy(5, 9, "bb")})
 
 
 def test_undecided_vote_is_repeated_and_then_given_up():

@@ -203,3 +203,13 @@ def test_a_flood_is_cut_into_groups(db, monkeypatch):
     assert sum(len(item.changes) for item in seen) == 31
     assert all(len(item.changes) <= 3 for item in seen)
     assert len(seen[-1].changes) == 1
+
+
+def test_followers_that_fall_behind_read_the_log(db, monkeypatch):
+    monkeypatch.setattr("ganeti.store.engine.RECENT_BYTES", 100)
+    for number in range(10):
+        db.commit([document(str(number), b"x" * 50)])
+    news = db.follow(0)
+    assert [next(news).revision for _ in range(10)] == list(range(1, 11))
+    db.commit([document("big", b"x" * 500)])
+    assert next(news).changes == [document("big", b"x" * 500)]

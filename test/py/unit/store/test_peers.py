@@ -77,7 +77,7 @@ def test_candidates_get_everything(db, world, tmp_path):
 
 
 def test_a_commit_does_not_wait_for_a_minority(db, world, tmp_path):
-    wait_for(lambda: all(ok for ok, _ in db._copies.status().values()), "both")
+    wait_for(lambda: all(ok for ok, _ in db.copies().values()), "both")
     world.hang(2)
     for number in range(5):
         db.commit([job(str(number))])
@@ -87,7 +87,7 @@ def test_a_commit_does_not_wait_for_a_minority(db, world, tmp_path):
 
 
 def test_without_a_majority_a_commit_warns_and_goes_on(db, world, caplog, tmp_path):
-    wait_for(lambda: all(ok for ok, _ in db._copies.status().values()), "both")
+    wait_for(lambda: all(ok for ok, _ in db.copies().values()), "both")
     world.down |= set(world.copies)
     revision = db.commit([job("1")])
     assert f"NO MAJORITY: revision {revision} is on 1 master candidates" in caplog.text
@@ -100,7 +100,7 @@ def test_without_a_majority_a_commit_warns_and_goes_on(db, world, caplog, tmp_pa
 
 
 def test_silence_costs_one_time_limit_only(db, world, monkeypatch, caplog, tmp_path):
-    wait_for(lambda: all(ok for ok, _ in db._copies.status().values()), "both")
+    wait_for(lambda: all(ok for ok, _ in db.copies().values()), "both")
     monkeypatch.setattr(peers, "ACK_TIMEOUT_S", 0.05)
     world.hang(1)
     world.hang(2)
@@ -120,7 +120,7 @@ def test_a_candidate_that_missed_some_gets_just_these(db, world, tmp_path):
     world.down.add(world.node(2))
     for number in range(5):
         db.commit([job(str(number))])
-    wait_for(lambda: not db._copies.status()[world.node(2)][0], "it to be stale")
+    wait_for(lambda: not db.copies()[world.node(2)][0], "it to be stale")
     world.calls.clear()
     world.down.clear()
     wait_for(lambda: is_same(db, world, tmp_path, 2), "the repair")
@@ -131,7 +131,7 @@ def test_a_lost_answer_is_no_lost_change(db, world, tmp_path):
     wait_for(lambda: is_same(db, world, tmp_path, 2), "the copy")
     world.losing.add(world.node(2))
     db.commit([job("1")])
-    wait_for(lambda: not db._copies.status()[world.node(2)][0], "it to be stale")
+    wait_for(lambda: not db.copies()[world.node(2)][0], "it to be stale")
     world.losing.clear()
     db.commit([job("2")])
     wait_for(lambda: is_same(db, world, tmp_path, 2), "the repair")
@@ -180,7 +180,7 @@ def test_new_candidates_join_and_old_ones_leave(db, world, tmp_path):
     node = db.snapshot().nodes[world.node(2)]
     db.commit([Update("nodes", node.uuid, node.replace(master_candidate=False))])
     db.commit([job("1")])
-    assert set(db._copies.status()) == {world.node(1)}
+    assert set(db.copies()) == {world.node(1)}
     behind = world[2].status()["revision"]
     assert behind < db.snapshot().revision
     world[2].purge()
@@ -195,7 +195,7 @@ def test_a_new_candidate_gets_the_archive_bit_by_bit(db, world, monkeypatch):
     db.commit([Document("archive", f"{n:03}", b"x" * 90) for n in range(100)])
     db.commit([Document("joblogs", f"{n:03}/1", b"y" * 90) for n in range(100)])
     db.commit([job("500"), Document("joblogs", "500/1", b"z")])
-    wait_for(lambda: db._copies.status()[world.node(2)][0], "the copy")
+    wait_for(lambda: db.copies()[world.node(2)][0], "the copy")
     node = db.snapshot().nodes[world.node(2)]
     db.commit([Update("nodes", node.uuid, node.replace(offline=True))])
     world[2].purge()
@@ -281,3 +281,18 @@ def test_a_copy_that_disappears_is_noticed_while_nothing_is_written(
     wait_for(lambda: is_same(db, world, tmp_path, 2), "the copy")
     world[2].purge()
     wait_for(lambda: is_same(db, world, tmp_path, 2), "the new copy")
+
+
+def test_what_another_cluster_left_on_a_node_deposes_nobody(world, opener, tmp_path):
+    data = cluster.example_data()
+    data["cluster"]["uuid"] = "another"
+    left = store.open_master(
+        world[2].path, replicate=None, clock=SystemClock(), seen_term=99
+    )
+    left.commit([*cluster.updates(data), Document("archive", "1", b"old")])
+    left.close()
+    db = opener()
+    db.commit(cluster.big(3, 2))
+    wait_for(lambda: is_same(db, world, tmp_path, 2), "the copy")
+    assert world[2].status()["term"] == db.term == 1
+    db.commit([job("1")])

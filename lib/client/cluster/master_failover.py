@@ -1,0 +1,31 @@
+"""``master-failover``: make this node the master."""
+
+from ganeti.cli import questions
+from ganeti.cli.context import Context
+from ganeti.constants import exitcodes
+
+_QUESTION = (
+    "This will perform the failover even if most other nodes are down, or if this node"
+    " is outdated. This is dangerous as it can lead to a non-consistent cluster. Check"
+    " the gnt-cluster(8) man page before proceeding. Continue?"
+)
+
+
+def run(ctx: Context) -> int:
+    """Move the master role here."""
+    opts = ctx.opts
+    if opts.no_voting and not opts.yes_do_it and not questions.confirm(ctx, _QUESTION):
+        return exitcodes.EXIT_FAILURE
+    from ganeti import clock
+    from ganeti.bootstrap import failover
+
+    is_clean = failover.fail_over(
+        ctx.paths,
+        clock.SystemClock(),
+        failover.FailoverOptions(
+            no_voting=bool(opts.no_voting),
+            ignore_offline_nodes=bool(opts.ignore_offline_nodes),
+        ),
+        feedback=ctx.err,
+    )
+    return exitcodes.EXIT_SUCCESS if is_clean else exitcodes.EXIT_FAILURE

@@ -1,0 +1,21 @@
+"""Which account nodes know each other by, and what its commands are told."""
+
+import os
+import pwd
+
+from ganeti import pathutils
+
+
+def login_user(paths: pathutils.Paths) -> str:
+    """Return the account on nodes: root, in virtual clusters whoever runs them."""
+    return pwd.getpwuid(os.getuid()).pw_name if paths.is_virtual else "root"
+
+
+def node_environment(paths: pathutils.Paths, node: str) -> dict[str, str]:
+    """Return what a command on another node of a virtual cluster needs to know."""
+    if not paths.is_virtual:
+        return {}
+    return {
+        pathutils.ROOTDIR_ENV: os.path.join(os.path.dirname(paths.root), node),
+        pathutils.HOSTNAME_ENV: node,
+    }

@@ -1,0 +1,88 @@
+"""The form of what nodes answer; what has another form is left out and named.
+
+Everything else in this package relies on the forms stated here, and treats a key that
+is missing as "the node did not say".
+"""
+
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from ganeti.constants import nodeverify as nv
+
+_TEXTS: Final = list[str]
+_FAILURES: Final = dict[str, str]
+#: Name, path, valid, problem, variants, parameters, API versions, trusted.
+_OsRow: TypeAlias = tuple[
+    str,
+    str,
+    bool,
+    str | None,
+    list[str] | None,
+    list[list[str]] | None,
+    list[int] | None,
+    bool,
+]
+#: Key -> type of its value.
+FORMS: Final[dict[str, Any]] = {
+    nv.NV_VERSION: tuple[int, str],
+    nv.NV_TIME: tuple[float, float],
+    nv.NV_FILELIST: _FAILURES,
+    nv.NV_CLIENT_CERT: tuple[str | None, str | None],
+    nv.NV_NODELIST: _FAILURES,
+    nv.NV_NODENETTEST: _FAILURES,
+    nv.NV_MASTERIP: bool,
+    nv.NV_HYPERVISOR: dict[str, str | None],
+    nv.NV_HVPARAMS: list[tuple[str, str, str]],
+    nv.NV_INSTANCELIST: _TEXTS,
+    nv.NV_HVINFO: dict[str, Any],
+    nv.NV_NODESETUP: _TEXTS,
+    nv.NV_OSLIST: list[_OsRow],
+    nv.NV_BRIDGES: _TEXTS,
+    nv.NV_USERSCRIPTS: _TEXTS,
+    nv.NV_OOB_PATHS: list[str | None],
+    nv.NV_ACCEPTED_STORAGE_PATHS: _TEXTS,
+    nv.NV_FILE_STORAGE_PATH: str | None,
+    nv.NV_SHARED_FILE_STORAGE_PATH: str | None,
+    nv.NV_GLUSTER_STORAGE_PATH: str | None,
+    nv.NV_SSH_SETUP: _TEXTS,
+    nv.NV_SSH_CLUTTER: _TEXTS,
+    nv.NV_VGLIST: dict[str, float],
+}
+
+
+def clean(raw: Any) -> tuple[dict[str, Any], list[str]]:
+    """Return the usable part of an answer of ``node_verify``, and the keys left out.
+
+    Keys that nobody asked about are left out silently.
+    """
+    if not isinstance(raw, dict):
+        return {}, ["everything"]
+    good: dict[str, Any] = {}
+    wrong: list[str] = []
+    for key, value in raw.items():
+        form = FORMS.get(key)
+        if form is None:
+            continue
+        try:
+            good[key] = msgspec.convert(value, form)
+        except msgspec.ValidationError:
+            wrong.append(key)
+    return good, sorted(wrong)
+
+
+def disk_rows(raw: Any, count: int, problem: str | None) -> list[tuple[bool, Any]]:
+    """Return (known, status object or text) for each disk that was asked about.
+
+    Args:
+        raw: answer of ``blockdev_getmirrorstatus_multi`` for these disks.
+        count: of disks.
+        problem: why there is no answer, if there is none.
+    """
+    try:
+        rows = msgspec.convert(raw, list[tuple[bool, dict[str, Any] | str | None]])
+    except msgspec.ValidationError:
+        rows = []
+    if problem is not None or len(rows) != count:
+        return [(False, problem or "malformed answer")] * count
+    return rows
