@@ -7,7 +7,7 @@ from typing import Final
 
 from ganeti.cli.model import Option
 
-#: Every listing and info command has it; see `ganeti.cli.jsonout`.
+#: Every listing and info command has it; see `ganeti.cli.listing`.
 JSON: Final = Option(
     ("--json",), "print one JSON document instead of text", dest="json"
 )
@@ -20,8 +20,7 @@ ACTION: Final = Option(
 )
 ALLOC_POLICY: Final = Option(
     ("--alloc-policy",),
-    "group allocation policy: preferred, last_resort or "
-    "unallocable (checked by the opcode, not by the parser)",
+    "group allocation policy: preferred, last_resort or unallocable",
     dest="alloc_policy",
     kind="string",
 )
@@ -561,7 +560,7 @@ SHUTDOWN_TIMEOUT: Final = Option(
     default=120,
 )
 SUBMIT: Final = Option(
-    ("--submit",), "submit, print the job id form and do not wait", dest="submit_only"
+    ("--submit",), "submit the job, print its id and do not wait", dest="submit_only"
 )
 TAGS: Final = Option(("--tags",), "comma list of tags", dest="tags", kind="string")
 TARGET_NODE: Final = Option(

@@ -153,9 +153,14 @@ def check_count(command: Command, arguments: list[str]) -> None:
     Raises:
         GenericError: with the documented text.
     """
-    text = _count_problem(command.arguments, len(arguments))
-    if text:
-        raise errors.GenericError(f"Error: Command {command.name} expects {text}")
+    problem = _count_problem(command.arguments, len(arguments))
+    if not problem:
+        return
+    text = f"Error: Command {command.name} expects {problem}"
+    late = [word for word in arguments if word.startswith("-") and word != "-"]
+    if late:
+        text += f"\n(options must stand before the first argument: {' '.join(late)})"
+    raise errors.GenericError(text)
 
 
 def _count_problem(rows: tuple[Argument, ...], count: int) -> str:

@@ -23,6 +23,7 @@ def ask(ctx: Context, text: str, choices: tuple[tuple[str, str], ...]) -> str:
     fallback = choices[-1][0]
     terminal = ctx.doors.open_terminal()
     if terminal is None:
+        ctx.err(f"Not confirmed, as there is no terminal to ask on: {_question(text)}")
         return fallback
     letters = "/".join(letter for letter, _ in choices[:-1])
     prompt = f"{letters}/[{fallback}]/?: "
@@ -41,6 +42,11 @@ def ask(ctx: Context, text: str, choices: tuple[tuple[str, str], ...]) -> str:
             if answer == "?":
                 for letter, meaning in choices:
                     terminal.write(f" {letter} - {meaning}\n")
+
+
+def _question(text: str) -> str:
+    """Return a question as one line, without the list that may follow it."""
+    return " ".join(text.split("\n\n", maxsplit=1)[0].split())
 
 
 def confirm(ctx: Context, text: str) -> bool:

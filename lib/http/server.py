@@ -172,7 +172,8 @@ class Server(wsgi.Server):
             _log.info("connection from %s: %s", conn.remote_addr, err)
             self._refuse(conn, sock)
         except OSError as err:
-            _log.info("connection from %s: %s", conn.remote_addr, err)
+            # Whoever only asks whether somebody listens does this all the time.
+            _log.debug("connection from %s: %s", conn.remote_addr, err)
             _close(conn)
 
     def _refuse(self, conn: Any, sock: tls.TlsSocket) -> None:

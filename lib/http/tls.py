@@ -158,11 +158,16 @@ class TlsSocket:
 
         Raises:
             ConnectionAbortedError: the peer was refused or speaks no TLS.
+            ConnectionResetError: the peer hung up.
         """
         try:
             self._connection.do_handshake()
         except (SSL.WantReadError, SSL.WantWriteError):
             return False
+        except (SSL.SysCallError, SSL.ZeroReturnError) as err:
+            raise ConnectionResetError(
+                errno.ECONNRESET, "the peer hung up in the handshake"
+            ) from err
         except SSL.Error as err:
             raise ConnectionAbortedError(
                 errno.ECONNABORTED, f"no TLS connection: {err}"

@@ -33,6 +33,8 @@ _log = logging.getLogger(__name__)
 _BACKLOG: Final = 1024
 #: Connections served at once; later ones wait in the backlog.
 MAX_CONNECTIONS: Final = 1000
+#: Bytes of unfinished requests of all clients together.
+MAX_BUFFERED_BYTES: Final = 8 * framing.MAX_MESSAGE_BYTES
 #: Connections taken per round, so that a crowd does not hold up the others.
 _ACCEPT_AT_ONCE: Final = 32
 _CHUNK: Final = 1 << 18
@@ -148,6 +150,7 @@ class Server:
         clock: Clock,
         idle_timeout_s: float = timeouts.LUXI_DEF_RWTO,
         max_message_bytes: int = framing.MAX_MESSAGE_BYTES,
+        max_buffered_bytes: int = MAX_BUFFERED_BYTES,
         max_connections: int = MAX_CONNECTIONS,
     ) -> None:
         """Bind the sockets; clients are served from `start` on.
@@ -158,15 +161,18 @@ class Server:
             clock: for deadlines.
             idle_timeout_s: for a client's next request and for reading an answer.
             max_message_bytes: longest request.
+            max_buffered_bytes: unfinished requests of all clients together.
             max_connections: clients served at once.
         """
         self._handler = handler
         self._clock = clock
         self._idle_timeout_s = idle_timeout_s
         self._max_message_bytes = max_message_bytes
+        self._max_buffered_bytes = max_buffered_bytes
         self._max_connections = max_connections
         self._paths = tuple(paths)
         self._connections: dict[int, Connection] = {}
+        self._buffered = 0
         self._todo: collections.deque[Callable[[], None]] = collections.deque()
         self._timers: list[tuple[float, int, Timer]] = []
         self._serial = itertools.count()
@@ -336,7 +342,11 @@ class Server:
             connection.deadline = self._new_deadline()
         searched = len(connection.received)
         connection.received += data
+        self._buffered += len(data)
         self._take_request(connection, searched)
+        is_over = self._buffered > self._max_buffered_bytes
+        if is_over and connection.received and connection.call is None:
+            self._refuse(connection, "too much is being sent by all clients")
 
     def _take_request(self, connection: Connection, searched: int = 0) -> None:
         """Begin to work on the next request, if one is complete."""
@@ -349,6 +359,7 @@ class Server:
             return
         message = bytes(received[:end])
         del received[: end + 1]
+        self._buffered -= end + 1
         try:
             request = _decoder.decode(message)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
@@ -366,6 +377,7 @@ class Server:
 
     def _refuse(self, connection: Connection, why: str) -> None:
         call = connection.call = Call(self, connection, Request("", []))
+        self._buffered -= len(connection.received)
         connection.received.clear()
         call.reject(f"Failed to parse request: {why}")
 
@@ -424,6 +436,8 @@ class Server:
             return
         self._epoll.unregister(connection.fd)
         connection.sock.close()
+        self._buffered -= len(connection.received)
+        connection.received.clear()
         call, connection.call = connection.call, None
         if call is not None and call.on_close is not None:
             self._guard(call.on_close)

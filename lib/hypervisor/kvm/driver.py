@@ -73,14 +73,14 @@ class KvmHypervisor(Hypervisor):
         guest = self._files(instance.name)
         if guest.alive_pid() is not None:
             raise errors.HypervisorError(f"instance {instance.name}: already running")
-        leftovers.remove(guest)
+        leftovers.remove(self._doors, guest)
         guest.make_directories()
         plan = self._plan(instance, disks, guest)
         runtime.save(guest, plan)
         try:
             launch.launch(self._doors, instance, plan, launch.Launch(paused=paused))
         except errors.GenericError:
-            leftovers.remove(guest)
+            leftovers.remove(self._doors, guest)
             raise
 
     def _plan(
@@ -143,14 +143,14 @@ class KvmHypervisor(Hypervisor):
             raise errors.HypervisorError(
                 f"instance {name}: cannot clean up, it is running"
             )
-        leftovers.remove(guest)
+        leftovers.remove(self._doors, guest)
 
     def reboot(self, instance: InstanceX) -> None:
         """Start the guest anew with what it was started with."""
         guest = self._alive(instance.name)
         plan = runtime.load(guest)
         files.end_process(self._doors, guest)
-        leftovers.remove(guest)
+        leftovers.remove(self._doors, guest)
         guest.make_directories()
         runtime.save(guest, plan)
         launch.launch(self._doors, instance, plan, launch.Launch())
@@ -268,7 +268,7 @@ class KvmHypervisor(Hypervisor):
         if isinstance(device, DiskX):
             hotplug.remove_disk(guest, device)
         else:
-            hotplug.remove_nic(guest, device)
+            hotplug.remove_nic(self._doors, guest, device)
 
     def hot_modify(self, instance: InstanceX, device: NicX, seq: int) -> None:
         """Replace a NIC of a running guest."""

@@ -201,7 +201,7 @@ def _plug_nic(
         raise
 
 
-def remove_nic(guest: Files, nic: NicX) -> None:
+def remove_nic(doors: Doors, guest: Files, nic: NicX) -> None:
     """Take a NIC from a running guest.
 
     Raises:
@@ -216,6 +216,9 @@ def remove_nic(guest: Files, nic: NicX) -> None:
     with _session(guest) as qmp:
         _remove_device(guest, qmp, name)
         qmp.execute("netdev_del", {"id": name})
+    tap = taps.read_name(guest, nic.uuid)
+    if tap is not None and nic.nicparams.get("mode") == "openvswitch":
+        taps.leave_switch(doors, tap)
     rest = tuple(item for item in plan.nics if item.uuid != nic.uuid)
     for key in (nic.uuid, str([item.uuid for item in plan.nics].index(nic.uuid))):
         with contextlib.suppress(FileNotFoundError):

@@ -5,20 +5,32 @@ import os
 import shutil
 from typing import Final
 
-from ganeti.hypervisor.kvm import security
+from ganeti import errors
+from ganeti.hypervisor.base import Doors
+from ganeti.hypervisor.kvm import runtime, security, taps
 from ganeti.hypervisor.kvm.files import Files
 
 _CONTROLS: Final = ("monitor", "serial", "qmp", "kvmd", "qga", "shutdown")
 
 
-def remove(guest: Files) -> None:
-    """Remove all files of a guest and give its user back."""
+def remove(doors: Doors, guest: Files) -> None:
+    """Remove all files of a guest, give its user back, undo its network."""
     security.release(guest)
+    _disconnect(doors, guest)
     for path in (*map(guest.control, _CONTROLS), guest.pid, guest.runtime):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
     shutil.rmtree(guest.nics, ignore_errors=True)
     _remove_chroot(guest)
+
+
+def _disconnect(doors: Doors, guest: Files) -> None:
+    """Take taps from switches; bridges and routes forget them by themselves."""
+    with contextlib.suppress(errors.HypervisorError):
+        for nic in runtime.load(guest).nics:
+            tap = taps.read_name(guest, nic.uuid)
+            if tap is not None and nic.nicparams.get("mode") == "openvswitch":
+                taps.leave_switch(doors, tap)
 
 
 def _remove_chroot(guest: Files) -> None:

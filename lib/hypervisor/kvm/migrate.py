@@ -82,7 +82,7 @@ def accept(
     if guest.alive_pid() is not None:
         raise errors.HypervisorError(f"instance {guest.name}: already running here")
     target, disks = where
-    leftovers.remove(guest)
+    leftovers.remove(doors, guest)
     guest.make_directories()
     plan = runtime.adopt(guest, info).with_links(disks)
     how = launch.Launch(incoming=_address(target, plan.hvparams))
@@ -99,7 +99,7 @@ def accept(
 def drop(doors: Doors, guest: Files) -> None:
     """End a guest's emulator here and remove what it left."""
     files.end_process(doors, guest)
-    leftovers.remove(guest)
+    leftovers.remove(doors, guest)
 
 
 def begin(guest: Files, target: str, *, live: bool) -> None:

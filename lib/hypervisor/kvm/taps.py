@@ -229,6 +229,22 @@ def _switch(doors: Doors, env: Mapping[str, str]) -> None:
         )
 
 
+def leave_switch(doors: Doors, interface: str) -> None:
+    """Take a tap from its switch; not there any more is fine.
+
+    Raises:
+        HypervisorError: the switch cannot be changed.
+    """
+    try:
+        result = doors.process.run(["ovs-vsctl", "--if-exists", "del-port", interface])
+    except errors.CommandError as err:
+        raise errors.HypervisorError(f"{interface}: {err}") from err
+    if result.failed:
+        raise errors.HypervisorError(
+            f"{interface}: ovs-vsctl {result.reason}: {result.output.strip()}"
+        )
+
+
 def vlan_options(vlan: str) -> list[str]:
     """Return switch port options for ``.N``, ``:A:B`` or ``.N:A:B``."""
     native, *trunks = vlan.split(":")

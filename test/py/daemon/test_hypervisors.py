@@ -13,6 +13,8 @@ import pytest
 
 from fakes import guests, nodes
 from ganeti import errors
+from ganeti.hypervisor.kvm.files import Files
+from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.objects.filled import InstanceX
 
 pytestmark = [
@@ -184,6 +186,36 @@ def test_the_counter_goes_on_at_the_other_node(node, other, tiny):
         assert console.wait_for_counter(above=after) > after
     kvm = f"{node.paths.run_dir}/kvm-hypervisor"
     assert os.listdir(f"{kvm}/ctrl") == os.listdir(f"{kvm}/conf") == []
+
+
+def test_a_shared_disk_is_at_hand_after_the_move(directory, node, other, boot):
+    shared = "/srv/ganeti/shared-file-storage"
+    os.mkdir(f"{directory}/shared")
+    for place in (node, other):
+        os.symlink(f"{directory}/shared", place.paths.at(shared))
+        with open(f"{place.paths.conf_dir}/file-storage-paths", "a") as out:
+            out.write(f"{shared}\n")
+    disk = nodes.disk(1, size=32, dev_type="sharedfile")
+    disk["logical_id"] = ["loop", f"{shared}/web1/disk0"]
+    params = guests.kvm_params(boot, migration_port=18106, migration_bandwidth=1000)
+    record = guests.kvm_instance("web1", params, disks_info=[disk])
+    nodes.call(node, "file_storage_dir_create", f"{shared}/web1")
+    nodes.call(node, "blockdev_create", disk, 32, "web1", True, "", False)
+    os.makedirs(node.paths.os_search_path[0])
+    os.symlink(guests.TINY, f"{node.paths.os_search_path[0]}/tiny")
+    nodes.call(node, "instance_os_add", record, False, 0)
+    start(node, record)
+    with guests.Console(node, "web1") as console:
+        console.wait_for("web1 login: ")
+        console.login()
+        console.send("echo before > /disk/proof; sync; echo done\r")
+        console.wait_for(r"\r\ndone\r")
+    migrate(node, other, record)
+    with guests.Console(other, "web1") as console:
+        console.send("echo after >> /disk/proof; sync; cat /disk/proof\r")
+        console.wait_for(r"\r\nbefore\r\nafter\r")
+        nodes.call(other, "instance_shutdown", record, 30, [])
+    assert names(other, record) == []
 
 
 def test_a_non_live_migration_goes_on_too(node, other, tiny):
@@ -417,3 +449,24 @@ def read_until(fd, wanted):
         ready, _, _ = select.select([fd], [], [], guests.BOOT_S)
         assert ready, f"no {wanted!r} in {seen!r}"
         seen += os.read(fd, 4096)
+
+
+def test_a_stopped_guest_goes_on_when_its_way_is_cut_short(node, other):
+    params = guests.kvm_params(migration_port=18107, migration_bandwidth=1)
+    record = guests.kvm_instance("web1", params)
+    start(node, record)
+    text = nodes.call(node, "migration_info", record)
+    nodes.call(other, "accept_instance", record, text, "127.0.0.1")
+
+    def state():
+        guest = Files(node.paths, "web1")
+        with Qmp(guest.control("qmp"), "web1") as qmp:
+            return qmp.execute("query-status")["status"]
+
+    assert state() == "running"
+    nodes.call(node, "instance_migrate", "cluster", record, "127.0.0.1", False)
+    assert state() in {"paused", "finish-migrate", "postmigrate"}
+    nodes.call(other, "instance_finalize_migration_dst", record, text, False)
+    nodes.call(node, "instance_finalize_migration_src", record, False, False)
+    assert state() == "running"
+    assert names(other, record) == []

@@ -97,6 +97,15 @@ def test_a_wrong_number_of_arguments_exits_1(line, text):
     assert (done.code, done.err) == (1, f"Error: {text}\n")
 
 
+def test_an_option_after_an_argument_is_pointed_out():
+    done = commands.run("gnt-node powercycle n1 -f")
+    assert done.code == 1
+    assert done.err == (
+        "Error: Command powercycle expects 1 argument(s)\n"
+        "(options must stand before the first argument: -f)\n"
+    )
+
+
 def test_an_alias_is_the_command():
     master = FakeMaster()
     master.objects["instance"] = [{"name": "a.tst", "uuid": "u"}]

@@ -44,7 +44,10 @@ DECLINED = {
 @pytest.mark.parametrize(("line", "code"), DECLINED.items())
 def test_without_a_terminal_the_answer_is_no(master, line, code):
     master.objects["job"] = [{"id": 7, "status": "queued", "summary": ["X"]}]
-    assert commands.run(line, master).code == code
+    done = commands.run(line, master)
+    assert done.code == code
+    assert done.err.startswith("Not confirmed, as there is no terminal to ask on: ")
+    assert done.err.count("\n") == 1
     assert not master.jobs
 
 

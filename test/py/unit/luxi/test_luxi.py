@@ -1,13 +1,17 @@
 """LUXI over real sockets: what clients may rely on and what they cannot break."""
 
+import contextlib
 import json
 import os
 import socket
 import stat
+import tempfile
 import threading
 import time
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ganeti import errors
 from ganeti.clock import SystemClock
@@ -262,6 +266,44 @@ def test_answering_twice_answers_once(server, paths, handler):
             handler.kept[number].succeed(number)
             handler.kept[0].succeed("again")
             assert json.loads(receive(sock)[:-1])["result"] == number
+
+
+def test_unfinished_requests_of_all_clients_are_bounded(tmp_path, clock):
+    path = str(tmp_path / "s")
+    server = Server(Handler(), [path], clock=clock, max_buffered_bytes=100_000)
+    server.start()
+    try:
+        with raw(path) as first, raw(path) as second:
+            first.sendall(b"x" * 60_000)
+            with Client(path, retries=0) as client:
+                # When this is answered, the first part has been read.
+                assert client.call("Echo", [1]) == [1]
+            second.sendall(b"x" * 60_000)
+            assert b"too much" in receive(second)
+            first.sendall(b"\x03")
+            assert json.loads(receive(first)[:-1])["success"] is False
+            with raw(path) as third:
+                third.sendall(b" " * 90_000 + b'{"method": "Echo", "args": [3]}\x03')
+                assert json.loads(receive(third)[:-1])["result"] == [3]
+    finally:
+        server.stop()
+
+
+@settings(max_examples=40, deadline=None)
+@given(parts=st.lists(st.binary(max_size=60), max_size=6))
+def test_whatever_is_sent_the_next_client_is_served(parts):
+    with tempfile.TemporaryDirectory(prefix="luxi-") as directory:
+        path = f"{directory}/s"
+        server = Server(Handler(), [path], clock=SlowClock())
+        server.start()
+        try:
+            with raw(path) as sock, contextlib.suppress(OSError):
+                for part in parts:
+                    sock.sendall(part)
+            with Client(path, retries=0) as client:
+                assert client.call("Echo", [1]) == [1]
+        finally:
+            server.stop()
 
 
 def test_more_clients_than_places_wait_their_turn(tmp_path, clock):

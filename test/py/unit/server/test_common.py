@@ -81,6 +81,21 @@ def test_detached_daemon_is_ready_when_the_command_returns(tmp_path, how):
     assert "stopping on signal 15" in log_text
 
 
+def test_detached_daemon_keeps_nothing_of_its_caller(tmp_path):
+    reader, writer = os.pipe()
+    try:
+        assert run(tmp_path, "ok", pass_fds=[writer]).returncode == 0
+        os.close(writer)
+        # The end of the pipe is seen although the daemon lives.
+        assert select.select([reader], [], [], 20)[0]
+        assert os.read(reader, 1) == b""
+        pid = pidfile.read_pid(Paths(root=str(tmp_path)).pid_file("ganeti-masterd"))
+        assert os.readlink(f"/proc/{pid}/cwd") == "/"
+        os.kill(pid, signal.SIGKILL)
+    finally:
+        os.close(reader)
+
+
 @pytest.mark.parametrize(
     ("how", "options", "code", "text"),
     [
