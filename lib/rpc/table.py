@@ -616,7 +616,7 @@ _ROWS: Final = (
     Procedure(
         "store_apply",
         ("term", "base", "data"),
-        "{revision, term, digest, applied}",
+        "{revision, term, digest, cluster, applied}",
         "urgent",
         True,
         False,
@@ -624,13 +624,15 @@ _ROWS: Final = (
     Procedure(
         "store_install",
         ("term", "data"),
-        "{revision, term, digest}",
+        "{revision, term, digest, cluster}",
         "fast",
         True,
         False,
     ),
     Procedure("store_purge", (), "null", "urgent", True, False),
-    Procedure("store_status", (), "{revision, term, digest}", "urgent", True, False),
+    Procedure(
+        "store_status", (), "{revision, term, digest, cluster}", "urgent", True, False
+    ),
     Procedure("version", (), "protocol version number", "urgent", True, True),
     Procedure("vg_list", (), "{vg: size MiB}", "urgent", True, False),
     Procedure("write_ssconf_files", ("values",), "null", "normal", True, False),

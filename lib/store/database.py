@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from ganeti import errors
-from ganeti.objects import TABLES, Snapshot, Update
+from ganeti.objects import CLUSTER_KEY, TABLES, Snapshot, Update
 from ganeti.store import wire
 from ganeti.store.backend import NO_HISTORY, Group, Row, chain
 from ganeti.store.base import DOCUMENT_TABLES
@@ -236,6 +236,10 @@ class Database:
                 values,
             ).fetchall()
 
+    def cluster(self) -> str:
+        """Return the uuid of the cluster whose file this is, empty if none yet."""
+        return wire.cluster_of(self.read("cluster", CLUSTER_KEY))
+
     def changes_since(self, revision: int, digest: bytes | None) -> list[Group] | None:
         """Return the groups after a revision; None if they are not kept.
 
@@ -363,19 +367,21 @@ class Database:
             left -= old_size
         return drop
 
-    def replace(self, copy: wire.Copy) -> None:
+    def replace(self, copy: wire.Copy, *, is_same_cluster: bool) -> None:
         """Replace all records and documents but the archive; empties the change log.
+
+        What is left of another cluster goes altogether, its terms included.
 
         Raises:
             TermError: the file has seen a later term.
         """
         with self.transaction():
             position = self.position()
-            if copy.term < position.term:
+            if is_same_cluster and copy.term < position.term:
                 raise errors.TermError(
                     f"{self.path}: term {copy.term} is over, found {position.term}"
                 )
-            for table in (*COPIED, "changelog"):
+            for table in (*(COPIED if is_same_cluster else _ALL), "changelog"):
                 self._db.execute(f"DELETE FROM {table}")
             self._put(copy.rows)
             self._db.execute(

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from ganeti import clock as clock_door
 from ganeti import errors
-from ganeti.objects import Snapshot
+from ganeti.objects import CLUSTER_KEY, Snapshot
 from ganeti.store import wire
 from ganeti.store.backend import Backend, Group, Row
 
@@ -95,6 +95,7 @@ class Peers:
         self._lock = threading.Lock()
         self._peers: dict[str, Peer] = {}
         self._term = 0
+        self._cluster = ""
         self._deposed: errors.TermError | None = None
         self._on_deposed: Callable[[errors.TermError], None] | None = None
         self._settled = threading.Event()
@@ -120,7 +121,8 @@ class Peers:
             for uuid, node in snapshot.nodes.items()
             if node.master_candidate and not node.offline
         }
-        if wanted:
+        if CLUSTER_KEY in snapshot.table("cluster"):
+            self._cluster = snapshot.cluster.uuid
             wanted.discard(self._node or snapshot.cluster.master_node)
         with self._lock:
             for uuid in self._peers.keys() - wanted:
@@ -339,11 +341,7 @@ class Peers:
             self._settle_locked()
 
     def _repair(self, peer: Peer) -> None:
-        status = self._call(peer, "store_status", ())
-        if int(status["term"]) > self._term:
-            raise errors.TermError(
-                f"term {self._term} is over: {peer.node} has seen term {status['term']}"
-            )
+        status = self._status_of(peer)
         with self._lock:
             if peer.state is not _State.STALE:
                 return
@@ -364,9 +362,13 @@ class Peers:
         _log.info("master candidate %s has revision %d", peer.node, revision)
 
     def _status_of(self, peer: Peer) -> Mapping[str, Any]:
-        """Return where a candidate stands. Raises TermError if it knows better."""
+        """Return where a candidate stands. Raises TermError if it knows better.
+
+        The terms of another cluster, of which it may have something left, say nothing.
+        """
         status = self._call(peer, "store_status", ())
-        if int(status["term"]) > self._term:
+        is_ours = status.get("cluster", "") in ("", self._cluster)
+        if is_ours and int(status["term"]) > self._term:
             raise errors.TermError(
                 f"term {self._term} is over: {peer.node} has seen term {status['term']}"
             )

@@ -8,7 +8,7 @@ thread-safe.
 import contextlib
 import os
 import threading
-from typing import Any
+from typing import Any, Final
 
 from ganeti import errors
 from ganeti.store import wire
@@ -48,16 +48,18 @@ class Replica:
             is_applied = position.revision == base and db.append(
                 groups, position, term=term, extra=extra
             )
-            return {**_describe(db.position()), "applied": is_applied}
+            return {**_describe(db), "applied": is_applied}
 
     def install(self, term: int, data: str | bytes) -> dict[str, Any]:
         """Replace everything but the archive with a copy of the master's.
+
+        A copy that is left of another cluster is replaced altogether.
 
         Returns:
             what `status` returns.
 
         Raises:
-            TermError: the copy has seen a later term.
+            TermError: the copy has seen a later term of the same cluster.
             StorageError: the disk failed, or the data is damaged.
         """
         copy = wire.decode_copy(data)
@@ -67,22 +69,26 @@ class Replica:
             except errors.ConfigurationError:
                 self._set_aside()
                 db = self._open()
-            self._check_term(db, term)
-            db.replace(wire.Copy(copy.revision, term, copy.digest, copy.rows))
-            return _describe(db.position())
+            is_same = db.cluster() in ("", copy.cluster())
+            if is_same:
+                self._check_term(db, term)
+            taken = wire.Copy(copy.revision, term, copy.digest, copy.rows)
+            db.replace(taken, is_same_cluster=is_same)
+            return _describe(db)
 
     def status(self) -> dict[str, Any]:
-        """Return ``revision``, ``term`` and ``digest`` (hexadecimal); zeros if empty.
+        """Return ``revision``, ``term``, ``digest`` (hexadecimal) and ``cluster``.
 
-        A damaged file counts as empty, so that the master sends a new copy.
+        They are zeros and an empty uuid for an empty copy. A damaged file counts as
+        empty, so that the master sends a new one.
         """
         with self._lock:
             if not os.path.exists(self.path):
-                return _describe(Position(0, 0, NO_HISTORY))
+                return dict(_EMPTY)
             try:
-                return _describe(self._open().position())
+                return _describe(self._open())
             except errors.ConfigurationError:
-                return _describe(Position(0, 0, NO_HISTORY))
+                return dict(_EMPTY)
 
     def purge(self) -> None:
         """Remove the copy from a node that is no candidate any more."""
@@ -126,9 +132,19 @@ class Replica:
         return position
 
 
-def _describe(position: Position) -> dict[str, Any]:
+_EMPTY: Final = {
+    "revision": 0,
+    "term": 0,
+    "digest": NO_HISTORY.hex(),
+    "cluster": "",
+}
+
+
+def _describe(db: Database) -> dict[str, Any]:
+    position = db.position()
     return {
         "revision": position.revision,
         "term": position.term,
         "digest": position.digest.hex(),
+        "cluster": db.cluster(),
     }

@@ -29,6 +29,11 @@ class Copy(msgspec.Struct, frozen=True, array_like=True):
     digest: bytes
     rows: list[Row]
 
+    def cluster(self) -> str:
+        """Return the uuid of the cluster, empty if there is none yet."""
+        records = [data for table, _key, data in self.rows if table == "cluster"]
+        return cluster_of(records[0] if records else None)
+
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):
     """Groups in order, each building on the one before.
@@ -38,6 +43,10 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
 
     groups: list[tuple[int, int, int, bytes, bytes, bytes]]
     extra: list[Row] = []
+
+
+class _Uuid(msgspec.Struct):
+    uuid: str
 
 
 _copy_decoder: Final = msgspec.msgpack.Decoder(Copy)
@@ -131,3 +140,11 @@ def decode_copy(text: str | bytes) -> Copy:
         )
     except (ValueError, zlib.error, msgspec.DecodeError) as err:
         raise errors.StorageError(f"copy of the store: {err}") from err
+
+
+def cluster_of(record: bytes | None) -> str:
+    """Return the uuid in a stored cluster record, empty if there is none."""
+    try:
+        return msgspec.json.decode(record, type=_Uuid).uuid if record else ""
+    except msgspec.DecodeError:
+        return ""

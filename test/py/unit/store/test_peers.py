@@ -281,3 +281,18 @@ def test_a_copy_that_disappears_is_noticed_while_nothing_is_written(
     wait_for(lambda: is_same(db, world, tmp_path, 2), "the copy")
     world[2].purge()
     wait_for(lambda: is_same(db, world, tmp_path, 2), "the new copy")
+
+
+def test_what_another_cluster_left_on_a_node_deposes_nobody(world, opener, tmp_path):
+    data = cluster.example_data()
+    data["cluster"]["uuid"] = "another"
+    left = store.open_master(
+        world[2].path, replicate=None, clock=SystemClock(), seen_term=99
+    )
+    left.commit([*cluster.updates(data), Document("archive", "1", b"old")])
+    left.close()
+    db = opener()
+    db.commit(cluster.big(3, 2))
+    wait_for(lambda: is_same(db, world, tmp_path, 2), "the copy")
+    assert world[2].status()["term"] == db.term == 1
+    db.commit([job("1")])

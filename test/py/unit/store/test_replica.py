@@ -28,7 +28,12 @@ def groups():
 
 
 def test_a_node_without_a_copy_is_at_zero_and_makes_no_file(copy, tmp_path):
-    assert copy.status() == {"revision": 0, "term": 0, "digest": "00" * 16}
+    assert copy.status() == {
+        "revision": 0,
+        "term": 0,
+        "digest": "00" * 16,
+        "cluster": "",
+    }
     assert list(tmp_path.iterdir()) == []
 
 
@@ -42,6 +47,7 @@ def test_changes_are_applied_in_order_only(copy, groups):
         "revision": 3,
         "term": 1,
         "digest": groups[2].digest.hex(),
+        "cluster": cluster.example().cluster.uuid,
         "applied": True,
     }
     assert copy.status() == {k: v for k, v in answer.items() if k != "applied"}
@@ -103,3 +109,20 @@ def test_purging_removes_all_files(copy, groups, tmp_path):
     copy.purge()
     assert list(tmp_path.iterdir()) == []
     copy.purge()
+
+
+def test_what_another_cluster_left_is_replaced_whatever_its_term(copy, groups):
+    copy.apply(50, 0, store.wire.encode_batch(groups))
+    data = cluster.example_data()
+    data["cluster"]["uuid"] = "another"
+    backend = MemoryBackend()
+    db = open_memory(backend)
+    db.commit(cluster.updates(data))
+    db.close()
+    answer = copy.install(1, store.wire.encode_copy(backend.dump()))
+    assert (answer["term"], answer["cluster"]) == (1, "another")
+    follower = store.Follower(copy.path)
+    assert follower.read("archive", "1") is None
+    follower.close()
+    with pytest.raises(errors.TermError, match="term 0 is over"):
+        copy.install(0, store.wire.encode_copy(backend.dump()))
