@@ -27,7 +27,7 @@ from ganeti.jqueue.pool import WorkerPool
 from ganeti.jqueue.records import Job, LogEntry, Timestamp
 from ganeti.jqueue.schedule import Schedule
 from ganeti.jqueue.state import Status
-from ganeti.jqueue.timers import Timers
+from ganeti.jqueue.timers import Timer, Timers
 from ganeti.jqueue.watching import Watching
 from ganeti.objects.snapshot import CLUSTER_KEY
 
@@ -37,10 +37,14 @@ _Done = Callable[[int, BaseException | None], None]
 #: Told how a commit ended: nothing, or the error.
 Told = Callable[[BaseException | None], None]
 
+#: Seconds that an attempt to get locks has at least, also when others want to start.
+_CHANCE_S = 0.1
 #: Seconds until a final state that could not be stored is tried again.
 _RETRY_S = 5.0
 #: Ended jobs kept in memory: clients ask for the result just after the end.
 _RECENT = 1000
+#: Jobs with longer logs are read from the store when somebody asks.
+_RECENT_LINES = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +88,9 @@ class Core:
         #: Jobs whose first commit is under way.
         self.arriving = 0
         self.running = 0
+        #: Jobs whose worker may be waiting for locks, by id.
+        self.lock_waiters: dict[int, Entry] = {}
+        self._room_timer: Timer | None = None
         self.is_drained = False
         self.is_started = False
         self.is_stopping = False
@@ -135,6 +142,37 @@ class Core:
             entry.place = Place.WORKING
             self.running += 1
             self.pool.put(entry, self.running)
+        self._make_room_locked(limit)
+
+    def _make_room_locked(self, limit: int) -> None:
+        """Let jobs that wait for locks make room for fresh ones that may not have to.
+
+        All workers are busy. Half of them may go on waiting for locks, those with
+        the oldest jobs; the others give up early, not counted as an attempt: at once
+        for a more urgent job, after their first moments for an equal one.
+        """
+        priority = self.schedule.fresh_priority()
+        surplus = len(self.lock_waiters) - limit // 2
+        if priority is None or surplus <= 0 or self._room_timer is not None:
+            return
+        youngest = sorted(self.lock_waiters.values(), key=_seniority, reverse=True)
+        since = self.clock.monotonic() - _CHANCE_S
+        is_early = False
+        for entry in youngest[:surplus]:
+            if entry.job.priority < priority:
+                continue
+            if entry.job.priority == priority and entry.began > since:
+                is_early = True
+                continue
+            entry.must_hurry = True
+            self.interrupt_locked(entry)
+            return
+        if is_early:
+            self._room_timer = self.timers.after(_CHANCE_S, self._room_again)
+
+    def _room_again(self) -> None:
+        with self.turn():
+            self._room_timer = None
 
     def _reject_waiting_locked(self) -> None:
         for entry in list(self.live.values()):
@@ -254,7 +292,8 @@ class Core:
             entry.shown = entry.job
             self.live.pop(job_id, None)
             self.note_ended_locked(entry.job)
-            self.recent[job_id] = entry.view()
+            if len(entry.logs) <= _RECENT_LINES:
+                self.recent[job_id] = entry.view()
             if len(self.recent) > _RECENT:
                 self.recent.popitem(last=False)
             self.watching.changed_locked(entry)
@@ -292,6 +331,7 @@ class Core:
 
     def interrupt_locked(self, entry: Entry) -> None:
         """End the waiting for locks of the worker that has a job."""
+        self.lock_waiters.pop(entry.job.id, None)
         if entry.interrupt is not None:
             self.later_locked(entry.interrupt)
             entry.interrupt = None
@@ -355,6 +395,10 @@ class Core:
         except errors.JobFileCorrupted as err:
             _log.error("%s/%d: %s", table, job_id, err)
             return None
+
+
+def _seniority(entry: Entry) -> tuple[Timestamp, int]:
+    return entry.job.start_timestamp or (0, 0), entry.job.id
 
 
 def _ignore(_error: BaseException | None) -> None:

@@ -78,6 +78,8 @@ class Entry:
         is_admitted: whether it holds its slots.
         released_by: key of the slot that woke it from being parked.
         must_cancel: somebody asked to cancel it while a worker had it.
+        was_tried: the present opcode has tried to get its locks in vain.
+        began: monotonic time at which the present attempt began.
         must_hurry: the next attempt to get its locks shall come at once.
         interrupt: ends the waiting for locks of the worker that has it.
         must_die: somebody asked to kill it while it ran.
@@ -87,6 +89,7 @@ class Entry:
     __slots__ = (
         "arrival",
         "attempt",
+        "began",
         "interrupt",
         "is_admitted",
         "job",
@@ -104,6 +107,7 @@ class Entry:
         "unsaved",
         "version",
         "waits_for",
+        "was_tried",
         "watches",
     )
 
@@ -124,6 +128,8 @@ class Entry:
         self.must_cancel = False
         self.must_die = False
         self.must_hurry = False
+        self.was_tried = False
+        self.began = 0.0
         self.interrupt: Callable[[], None] | None = None
         self.version = 0
         self.watches: list[Watch] = []

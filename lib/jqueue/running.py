@@ -60,8 +60,9 @@ class OpCallbacks:
             self.check_canceled()
             core.show_locked(entry, changes.execute(entry.job, self._index, core.now()))
             core.save_locked(entry, stored.tell if stored else None)
+            core.lock_waiters.pop(entry.job.id, None)
             entry.interrupt = None
-            entry.must_hurry = False
+            entry.must_hurry = entry.was_tried = False
             self._is_started = True
         if stored is not None:
             stored.wait()
@@ -71,6 +72,7 @@ class OpCallbacks:
         core, entry = self._core, self._entry
         with core.turn():
             entry.interrupt = call
+            core.lock_waiters[entry.job.id] = entry
             if entry.must_cancel or entry.must_hurry or core.is_stopping:
                 core.interrupt_locked(entry)
 
@@ -129,7 +131,6 @@ class _Turn:
     index: int
     limit_s: float | None
     priority: int
-    began: float
 
 
 class Runner:
@@ -191,7 +192,8 @@ class Runner:
             priority = entry.job.ops[index].priority
         attempt = attempts.Attempt(entry.attempt, priority)
         limit_s = attempt.limit_s(self._chance())
-        return _Turn(entry, index, limit_s, priority, core.clock.monotonic())
+        entry.began = core.clock.monotonic()
+        return _Turn(entry, index, limit_s, priority)
 
     def _carry_out(self, turn: _Turn) -> bool:
         """Carry out an opcode; tell whether the worker goes on with the job."""
@@ -216,7 +218,9 @@ class Runner:
             return self._failed(turn, err)
         finally:
             me.name = worker
-            entry.interrupt = None
+            with self._core.lock:
+                entry.interrupt = None
+                self._core.lock_waiters.pop(entry.job.id, None)
         return self._succeeded(turn, encoded)
 
     def _succeeded(self, turn: _Turn, result: Any) -> bool:
@@ -273,6 +277,7 @@ class Runner:
                 self._put_back_locked(entry, index)
                 return False
             core.running -= 1
+            entry.was_tried = True
             if entry.must_hurry:
                 entry.must_hurry = False
                 core.schedule.push(entry)
@@ -290,7 +295,7 @@ class Runner:
     def _rest_locked(self, turn: _Turn) -> None:
         """Queue the next attempt, not before this one's time is over."""
         core, entry = self._core, turn.entry
-        elapsed = core.clock.monotonic() - turn.began
+        elapsed = core.clock.monotonic() - entry.began
         rest_s = (_REST_S if turn.limit_s is None else turn.limit_s) - elapsed
         if rest_s <= 0:
             core.schedule.push(entry)

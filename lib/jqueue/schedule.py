@@ -1,6 +1,8 @@
 """Which job starts next. Knows no threads; guarded by the queue's lock.
 
-Jobs that may start stand in a heap by priority and arrival. A job that a rule or a
+Jobs that may start stand in two heaps by priority and arrival: fresh ones, and those
+that have tried to get their locks in vain. Fresh ones go first among equals, because
+they mostly can run, but every fourth time a tried one does. A job that a rule or a
 full slot holds is parked under that slot's key, and costs nothing until the slot is
 given back or the rules change. A started job keeps its slots until it ends.
 """
@@ -14,6 +16,8 @@ from ganeti.jqueue import filters
 from ganeti.jqueue.entry import Entry, Place
 from ganeti.objects import FilterRule
 
+#: Among jobs of one priority, one in so many that start is one that has tried before.
+_TRIED_SHARE: Final = 4
 #: Where jobs are parked that a rule pauses.
 _PAUSED: Final = "paused"
 
@@ -26,7 +30,9 @@ class Schedule:
     """The jobs that wait for a worker."""
 
     def __init__(self) -> None:
-        self._ready: list[_Item] = []
+        self._fresh: list[_Item] = []
+        self._tried: list[_Item] = []
+        self._choices = itertools.count(1)
         self._parked: dict[str, list[_Item]] = {}
         self._taken: dict[str, int] = {}
         self._arrivals = itertools.count(1)
@@ -44,7 +50,8 @@ class Schedule:
         if arrived:
             entry.arrival = next(self._arrivals)
         entry.place = Place.READY
-        heapq.heappush(self._ready, self._item(entry))
+        heap = self._tried if entry.was_tried else self._fresh
+        heapq.heappush(heap, self._item(entry))
 
     def changed_priority(self, entry: Entry) -> None:
         """Put a job where its new priority says; a parked one may try again."""
@@ -77,13 +84,8 @@ class Schedule:
         Args:
             reject: called for jobs that a rule refuses.
         """
-        while self._ready:
-            priority, arrival, _, entry = heapq.heappop(self._ready)
-            if entry.place is not Place.READY:
-                self._pass_on(entry)  # was canceled, for instance
-                continue
-            if (priority, arrival) != (entry.job.priority, entry.arrival):
-                continue  # stands elsewhere by now
+        while (heap := self._choose()) is not None:
+            entry = heapq.heappop(heap)[-1]
             if entry.is_admitted:
                 return entry
             decision = self.decide(entry)
@@ -108,6 +110,32 @@ class Schedule:
             if not self._taken[slot.key]:
                 del self._taken[slot.key]
             self._unpark(slot.key)
+
+    def fresh_priority(self) -> int | None:
+        """Return the priority of the first fresh job that is ready, None if none."""
+        self._drop_stale(self._fresh)
+        return self._fresh[0][0] if self._fresh else None
+
+    def _choose(self) -> list[_Item] | None:
+        """Return the heap that the next job comes from."""
+        self._drop_stale(self._fresh)
+        self._drop_stale(self._tried)
+        if not self._fresh or not self._tried:
+            return self._fresh or self._tried or None
+        if self._fresh[0][0] != self._tried[0][0]:
+            return min(self._fresh, self._tried, key=lambda heap: heap[0][0])
+        is_turn = next(self._choices) % _TRIED_SHARE == 0
+        return self._tried if is_turn else self._fresh
+
+    def _drop_stale(self, heap: list[_Item]) -> None:
+        while heap:
+            priority, arrival, _, entry = heap[0]
+            is_ready = entry.place is Place.READY
+            if is_ready and (priority, arrival) == (entry.job.priority, entry.arrival):
+                return
+            heapq.heappop(heap)
+            if not is_ready:
+                self._pass_on(entry)  # was canceled, for instance
 
     def _held_by(self, entry: Entry, decision: filters.Decision) -> str | None:
         if decision.action == "PAUSE":

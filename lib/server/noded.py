@@ -252,7 +252,7 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
         quit_daemon=control.ask_stop,
     )
     http = server.Server(
-        (_address(options, paths), options.port or netutils.service_port(NAME, 1811)),
+        (address(options, paths), options.port or netutils.service_port(NAME, 1811)),
         app,
         context=context,
         threads=options.max_clients + _SPARE_THREADS,
@@ -288,7 +288,12 @@ def _tls(
     return guard, context
 
 
-def _address(options: argparse.Namespace, paths: Paths) -> str:
+def address(options: argparse.Namespace, paths: Paths) -> str:
+    """Return the address to bind to: given, an interface's, or every address.
+
+    Raises:
+        GenericError: the interface has no address.
+    """
     if options.bind:
         return str(options.bind)
     family = ssconf.SimpleStore(paths).primary_ip_family()

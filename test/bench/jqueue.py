@@ -159,6 +159,40 @@ def latency(directory, queued, rounds=200):
     bench.close()
 
 
+def blocked(directory, count, rounds=100):
+    """Time to running while many jobs wait for a lock that nobody releases."""
+    bench = Bench(directory, "blocked")
+    held = [("gnt:user", "held", 0)]
+    run, over = bench.executor.execute, threading.Event()
+
+    def execute(op, callbacks, *, timeout_s, priority):
+        if op.reason[0] == held[0] and not over.is_set():
+            ended = threading.Event()
+            callbacks.on_interrupt(ended.set)
+            ended.wait(timeout_s)
+            raise jqueue.LockTimeout
+        return run(op, callbacks, timeout_s=timeout_s, priority=priority)
+
+    bench.executor.execute = execute
+    bench.queue.start()
+    bench.queue.submit_many([[OP.replace(reason=held)] for _ in range(count)])
+    waits = []
+    for _ in range(rounds):
+        asked = time.monotonic()
+        job_id = bench.queue.submit([OP.replace(priority=-10)])
+        bench.wait_all([job_id])
+        waits.append(bench.executor.started[job_id] - asked)
+    name = f"{count} waiting for a lock: submit->running"
+    show(f"{name} p50", percentile(waits, 0.5) * 1e3, "ms")
+    show(f"{name} p99", percentile(waits, 0.99) * 1e3, "ms")
+    show(f"{count} waiting for a lock: threads", threading.active_count(), "")
+    over.set()
+    for job in bench.queue.jobs(with_logs=False):
+        if not job.is_final:
+            bench.queue.cancel_later(job.id)
+    bench.close()
+
+
 def main():
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
     with tempfile.TemporaryDirectory() as directory:
@@ -168,6 +202,7 @@ def main():
         burst(directory, count)
         latency(directory, 0)
         latency(directory, 10_000)
+        blocked(directory, 5_000)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     show("peak memory", peak, "MiB")
 

@@ -1,27 +1,36 @@
-"""A process outside all isolated nodes that switches their power.
+"""A process outside all nodes that switches their power.
 
-The out-of-band helper runs on the master, inside its namespaces, from where other
-nodes cannot be seen. It asks this agent over a unix socket in the cluster's directory:
-one JSON object a line, ``{"action", "node"}`` to ``{"code", "stdout", "stderr"}``.
+It cycles nodes that ask for it, as a machine's reset does. And as the out-of-band
+helper of isolated nodes runs on the master, inside its namespaces, from where others
+cannot be seen, it asks this agent over a unix socket in the cluster's directory: one
+JSON object a line, ``{"action", "node"}`` to ``{"code", "stdout", "stderr"}``.
 """
 
 import contextlib
 import json
+import logging
 import os
 import signal
 import socket
 import socketserver
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.tools.vcluster.layout import Layout
+from ganeti.tools.vcluster import isolation
+from ganeti.tools.vcluster.layout import Layout, Node
 from ganeti.utils import files
 
+_log = logging.getLogger(__name__)
 COMMAND: Final = "power-agent"
 _READY: Final = b"ready\n"
+#: In a simple node's root; `ganeti.backend.power` writes it, but is slow to load.
+RESET_REQUEST: Final = "power-cycle"
+#: How long a node waits that asked for a reset.
+_LOOK_S: Final = 0.2
 #: A power cycle starts all daemons of a node again.
 _TIMEOUT_S: Final = 120.0
 
@@ -98,11 +107,39 @@ def serve(layout: Layout, act: Act) -> int:
 
     path = socket_path(layout)
     files.remove_file(path)
+    threading.Thread(target=_watch, args=(layout, act), daemon=True).start()
     with socketserver.ThreadingUnixStreamServer(path, Handler) as server:
         os.write(1, _READY)
         os.dup2(os.open(os.devnull, os.O_RDWR), 1)
         server.serve_forever()
     return 0
+
+
+def _watch(layout: Layout, act: Act) -> None:
+    """Cycle each node that asked to be reset."""
+    never = threading.Event()
+    while not never.wait(_LOOK_S):
+        for node in layout.nodes:
+            if not _wants_reset(layout, node):
+                continue
+            try:
+                act("cycle", node.name)
+            except (errors.GenericError, OSError):
+                _log.exception("node %s: cannot be reset", node.name)
+
+
+def _wants_reset(layout: Layout, node: Node) -> bool:
+    """Tell whether a node asked to be reset, and take the request."""
+    if not layout.isolated:
+        return files.remove_file(os.path.join(node.root, RESET_REQUEST))
+    path = isolation.reset_file(layout, node)
+    try:
+        wanted = os.path.getsize(path) > 0
+        if wanted:
+            os.truncate(path, 0)
+    except FileNotFoundError:
+        return False
+    return wanted
 
 
 def _answer(line: bytes, act: Act) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Final
 
 from ganeti import _buildconf, errors
 from ganeti.process import SystemRunner
-from ganeti.tools.vcluster import agent, isolation, life, network, serial, status
+from ganeti.tools.vcluster import agent, isolation, life, serial, status
 from ganeti.tools.vcluster import layout as lay
 from ganeti.tools.vcluster.nodes import NodeControl
 
@@ -111,7 +111,11 @@ def _add_nodes(add: Add) -> None:
     on_node("logs", "show the end of a node's log files", _logs).add_argument(
         "-n", "--lines", type=int, default=20
     )
-    add(agent.COMMAND, "internal: switch the power of isolated nodes", _agent)
+    add(
+        agent.COMMAND,
+        "internal: reset nodes, switch the power of isolated ones",
+        _agent,
+    )
     on_node(isolation.HOLD_COMMAND, "internal: be a node's first process", _hold)
 
 
@@ -326,6 +330,9 @@ def _agent(args: argparse.Namespace) -> int:
 
 
 def _partition(args: argparse.Namespace) -> int:
+    # Loading netlink takes longer than most commands.
+    from ganeti.tools.vcluster import network
+
     layout, _control = _load(args)
     _require_isolated(layout, "partition")
     left = [layout.node(name) for name in args.left.split(",")]
@@ -338,6 +345,8 @@ def _partition(args: argparse.Namespace) -> int:
 
 
 def _heal(args: argparse.Namespace) -> int:
+    from ganeti.tools.vcluster import network
+
     layout, _control = _load(args)
     _require_isolated(layout, "heal")
     addresses = [node.address for node in layout.nodes]

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ganeti import errors
-from ganeti.tools.vcluster import network, processes
+from ganeti.tools.vcluster import processes
 from ganeti.tools.vcluster.layout import Layout, Node
 from ganeti.utils import files
 
@@ -34,7 +34,6 @@ BOUND: Final = (
     "/var/log/ganeti",
     "/var/run/ganeti",
 )
-_RESET_TRIGGER: Final = "/proc/sysrq-trigger"
 _MS_BIND: Final = 4096
 _READY: Final = b"ready\n"
 HOLD_COMMAND: Final = "hold-namespaces"
@@ -46,6 +45,8 @@ def start(layout: Layout, node: Node) -> None:
     Raises:
         OpExecError: the kernel or our rights do not allow it.
     """
+    from ganeti.tools.vcluster import network
+
     if holder(layout, node) is not None:
         return
     for path in BOUND:
@@ -165,15 +166,24 @@ def hold(layout: Layout, node: Node) -> int:
     return 0
 
 
+def reset_file(layout: Layout, node: Node) -> str:
+    """Return the file that a node writes to when it wants to be reset."""
+    return os.path.join(layout.directory, "state", f"{node.name}.sysrq-trigger")
+
+
 def _disarm_reset(libc: ctypes.CDLL, layout: Layout, node: Node) -> None:
-    """Put a plain file before the kernel's reset trigger, which is the machine's own.
+    """Put plain files before the kernel's reset switch, which is the machine's own.
 
     Else a node that is power cycled would reset this machine with all nodes on it.
     """
-    if os.path.exists(_RESET_TRIGGER):
-        path = os.path.join(layout.directory, "state", f"{node.name}.sysrq")
+    enable = os.path.join(layout.directory, "state", f"{node.name}.sysrq")
+    for path, target in (
+        (reset_file(layout, node), "/proc/sysrq-trigger"),
+        (enable, "/proc/sys/kernel/sysrq"),
+    ):
         files.write_file(path, b"", mode=0o600)
-        _bind(libc, path, _RESET_TRIGGER)
+        if os.path.exists(target):
+            _bind(libc, path, target)
 
 
 def _bind(libc: ctypes.CDLL, source: str, target: str) -> None:

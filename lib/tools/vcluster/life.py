@@ -6,13 +6,14 @@ import fcntl
 import os
 import socket
 import time
+import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from ganeti import errors
 from ganeti.process import Runner
 from ganeti.ssh import keys
-from ganeti.tools.vcluster import agent, network, trees
+from ganeti.tools.vcluster import agent, trees
 from ganeti.tools.vcluster import layout as lay
 from ganeti.tools.vcluster.nodes import NodeControl
 from ganeti.utils import files
@@ -153,14 +154,23 @@ def make_machines(
     in_parallel(lambda node: trees.make_node(layout, node), layout.nodes)
     control = NodeControl(layout, process)
     if layout.isolated:
-        network.up(layout)
-        agent.start(layout)
+        _network().up(layout)
     _let_master_in(layout)
     if same_keys:
         in_parallel(lambda node: trees.copy_keys(layout, node), layout.nodes[1:])
-    in_parallel(control.boot, layout.nodes)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        started = pool.submit(agent.start, layout)
+        in_parallel(control.boot, layout.nodes)
+    started.result()
     watch.step(f"{len(layout.nodes)} machines with SSH servers")
     return control
+
+
+def _network() -> types.ModuleType:
+    """Load what isolated nodes alone need; it takes longer than most commands."""
+    from ganeti.tools.vcluster import network
+
+    return network
 
 
 def _let_master_in(layout: lay.Layout) -> None:
@@ -180,11 +190,11 @@ def down(layout: lay.Layout, process: Runner, *, keep: bool = False) -> int:
         process: for commands on nodes.
         keep: leave the directories.
     """
+    agent.stop(layout)
     control = NodeControl(layout, process)
     counts = in_parallel(control.kill, layout.nodes)
     if layout.isolated:
-        agent.stop(layout)
-        network.down(layout)
+        _network().down(layout)
     release_network(layout)
     if not keep:
         trees.remove(layout)

@@ -167,7 +167,7 @@ class NodeControl:
     # SSH server
     def start_sshd(self, node: Node) -> None:
         """Start a node's SSH server unless it runs, and wait until it listens."""
-        if self._answers(node):
+        if self.answers(node):
             return
         if os.getuid() == 0:
             os.makedirs(_SSHD_PRIVSEP, mode=0o755, exist_ok=True)
@@ -180,7 +180,7 @@ class NodeControl:
                 f"node {node.short}: sshd {result.reason}: {result.output.strip()}"
             )
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not self._answers(node):
+        while not self.answers(node):
             if time.monotonic() > deadline:
                 raise errors.OpExecError(
                     f"node {node.short}: sshd does not listen on {node.address} port"
@@ -189,7 +189,8 @@ class NodeControl:
                 )
             time.sleep(_POLL_S)
 
-    def _answers(self, node: Node) -> bool:
+    def answers(self, node: Node) -> bool:
+        """Tell whether the SSH server of a node answers."""
         try:
             address = (node.address, self._layout.ssh_port)
             socket.create_connection(address, 1.0).close()

@@ -3,13 +3,16 @@
 import fcntl
 import json
 import os
+import pathlib
 import socket
 import sys
+import time
 
 import pytest
 
 from ganeti import errors
 from ganeti.ssh import account, client, keys, known_hosts
+from ganeti.tools.vcluster import isolation
 
 pytestmark = pytest.mark.daemon
 needs_root = [
@@ -241,3 +244,22 @@ def test_partitions_need_isolation(machines, command):
     done = command(cluster.directory, "partition", "node1", "node2")
     assert done.returncode == 1
     assert "vcluster up --isolated" in done.stderr
+
+
+@pytest.mark.parametrize("mode", ["simple", pytest.param("isolated", marks=needs_root)])
+def test_a_node_that_asks_for_a_reset_gets_one(machines, mode):
+    cluster = machines(1, *(["--isolated"] if mode == "isolated" else []))
+    node = cluster.master
+    if mode == "simple":
+        request = cluster.file("/power-cycle")
+    else:
+        request = pathlib.Path(isolation.reset_file(cluster.layout, node))
+    before = {process.pid for process in cluster.control.found(node)}
+    request.write_text("b")
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        after = {process.pid for process in cluster.control.found(node)}
+        if after and not after & before and cluster.control.answers(node):
+            return
+        time.sleep(0.05)
+    pytest.fail(f"{node.name} was not reset")

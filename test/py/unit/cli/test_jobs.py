@@ -118,6 +118,11 @@ def test_a_waiting_job_is_explained_once_per_state():
     assert set(master.timeouts) == {60}
 
 
+def test_a_job_that_moves_on_needs_no_explanation():
+    done = commands.run("gnt-debug delay 0", Slow("queued", "waiting", "running"))
+    assert (done.code, done.out, done.err) == (0, "", "")
+
+
 def test_a_terminal_shows_progress_and_is_left_clean():
     clock = itertools.count(0, 5)
     master = Slow("running", "running")

@@ -535,6 +535,59 @@ def test_an_attempt_that_fails_at_once_is_not_repeated_before_its_time():
         assert live.final(1).status == "success"
 
 
+def test_jobs_that_wait_for_locks_make_room_for_fresh_ones():
+    clk = StepClock()
+    with running(workers=4, clk=clk) as live:
+        waiting = threading.Semaphore(0)
+
+        def run(_op, callbacks, *_):
+            ended = threading.Event()
+            callbacks.on_interrupt(ended.set)
+            waiting.release()
+            assert ended.wait(WAIT_S)
+            raise LockTimeout
+
+        live.executor.script["locks"] = run
+        for _ in range(6):
+            live.queue.submit([dummy("locks")])
+        for _ in range(4):
+            assert waiting.acquire(timeout=WAIT_S)
+        # Within their first moments nobody has to give up, and never for one that
+        # is less urgent.
+        assert live.queue.statistics().running == 4
+        clk.now = 0.2
+        live.queue._core.timers.run_due()
+        assert live.final(live.queue.submit([dummy()])).status == "success"
+        owners = [run[1] for run in live.executor.runs]
+        # The two oldest go on waiting.
+        assert owners.count("1/0") == owners.count("2/0") == 1
+        assert live.queue.statistics().workers == 4
+        for job_id in range(1, 7):
+            live.queue.cancel(job_id)
+            live.final(job_id)
+
+
+def test_less_urgent_jobs_do_not_make_the_waiting_ones_give_up():
+    clk = StepClock()
+    with running(workers=2, clk=clk) as live:
+        waits = interruptible(live, "locks")
+        live.queue.submit([dummy("locks")])
+        assert waits.wait(WAIT_S)
+        waits.clear()
+        live.queue.submit([dummy("locks")])
+        assert waits.wait(WAIT_S)
+        clk.now = 1.0
+        live.queue.submit([dummy(priority=10)])
+        live.queue._core.timers.run_due()
+        live.settle()
+        assert live.status(3) == "queued"
+        live.queue.submit([dummy(priority=-10)])
+        assert live.final(4).status == "success"
+        live.queue.cancel(1)
+        live.queue.cancel(2)
+        assert live.final(3).status == "success"
+
+
 # Waiting for changes
 def test_waiting_answers_at_once_when_there_is_something_to_tell(live):
     live.queue.submit([dummy(messages=["a", "b"])])

@@ -1,0 +1,182 @@
+"""The node daemon's application and its start, without network."""
+
+import io
+import json
+import os
+
+import pytest
+
+from fakes import nodes
+from ganeti import backend, errors, ssconf
+from ganeti.backend import registry, terms
+from ganeti.http import tls
+from ganeti.server import common, noded
+from ganeti.utils import x509
+
+
+class Everybody:
+    """Stands for the guard: one digest is allowed."""
+
+    def allows(self, digest):
+        return digest == "GOOD"
+
+
+@pytest.fixture
+def quits():
+    return []
+
+
+@pytest.fixture
+def app(tmp_path, quits):
+    node = nodes.make_node(tmp_path)
+    guard = terms.TermGuard(str(tmp_path / "term"), "")
+    return noded.App(
+        node,
+        guard=Everybody(),
+        term_guard=guard,
+        max_clients=2,
+        quit_daemon=lambda: quits.append(1),
+    )
+
+
+def ask(app, path="/version", body=b"[]", method="POST", **environ):
+    answers = []
+    environ = {
+        "REQUEST_METHOD": method,
+        "PATH_INFO": path,
+        "CONTENT_LENGTH": str(len(body)),
+        "wsgi.input": io.BytesIO(body),
+        tls.PEER_KEY: "GOOD",
+        **environ,
+    }
+    data = b"".join(app(environ, lambda status, headers: answers.append(status)))
+    return int(answers[0].split()[0]), json.loads(data)
+
+
+@pytest.fixture
+def offer(monkeypatch):
+    """Offer procedures for one test."""
+
+    def add(name, function):
+        monkeypatch.setitem(backend.PROCEDURES, name, registry.Entry(function, ()))
+
+    return add
+
+
+def test_a_call_is_answered(app):
+    status, answer = ask(app)
+    assert (status, answer[0]) == (200, True)
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        ({"method": "GET"}, 400),
+        ({"method": "PUT"}, 400),
+        ({"path": "/"}, 404),
+        ({"path": "/../version"}, 404),
+        ({"body": b"5"}, 400),
+        ({"CONTENT_LENGTH": ""}, 411),
+        ({"CONTENT_LENGTH": "-1"}, 411),
+        ({"HTTP_X_GANETI_TERM": "-3"}, 400),
+        ({"HTTP_X_GANETI_TERM": "x"}, 400),
+        ({tls.PEER_KEY: "BAD"}, 403),
+        ({tls.PEER_KEY: None}, 403),
+    ],
+)
+def test_what_is_no_call_is_explained(app, request_, status):
+    found, answer = ask(app, **request_)
+    assert found == status
+    assert answer["code"] == status
+    assert set(answer) == {"code", "message", "explain"}
+
+
+def test_terms_rise(app):
+    assert ask(app, HTTP_X_GANETI_TERM="7")[0] == 200
+    status, answer = ask(app, HTTP_X_GANETI_TERM="6")
+    assert status == 409
+    assert "term 6 is over" in answer["message"]
+
+
+def test_strangers_do_not_raise_the_term(app):
+    ask(app, HTTP_X_GANETI_TERM="99", **{tls.PEER_KEY: "BAD"})
+    assert ask(app, HTTP_X_GANETI_TERM="1")[0] == 200
+
+
+def test_failures_are_answers(app, offer):
+    def fail(_node):
+        raise errors.OpPrereqError("no disk", "environment_error")
+
+    def break_(_node):
+        raise RuntimeError("a bug")
+
+    offer("version", fail)
+    assert ask(app) == (200, [False, "no disk, environment_error"])
+    offer("version", break_)
+    text = "Error while executing backend function: a bug"
+    assert ask(app) == (200, [False, text])
+
+
+def test_a_value_that_is_no_json_is_a_failure(app, offer):
+    offer("version", lambda _node: object())
+    status, answer = ask(app)
+    assert (status, answer[0]) == (200, False)
+
+
+def test_quitting_answers_first(app, offer, quits):
+    def leave(_node):
+        raise errors.QuitDaemon(True, "bye")
+
+    offer("version", leave)
+    assert ask(app) == (200, [True, "bye"])
+    assert quits == [1]
+
+
+def options(*argv):
+    return common.parse(noded.build_parser(), argv)
+
+
+@pytest.fixture
+def paths(tmp_path):
+    node = nodes.make_node(tmp_path)
+    x509.write_cluster_certificate(node.paths.root + "/server.pem")
+    return node.paths
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (("--max-clients", "0"), "at least 1"),
+        ((), r"server\.pem: no certificate"),
+        (("-C", "/nowhere.pem"), r"/nowhere\.pem"),
+    ],
+)
+def test_starts_that_cannot_work(paths, argv, text):
+    with pytest.raises(common.StartError, match=text) as caught:
+        noded.check(options(*argv), paths)
+    assert caught.value.code == 1
+
+
+def test_starts_that_can(paths):
+    pem = paths.root + "/server.pem"
+    noded.check(options("-C", pem, "-K", pem), paths)
+    noded.check(options("--no-ssl"), paths)
+
+
+def test_where_it_binds(paths, tmp_path):
+    assert noded.address(options(), paths) == "0.0.0.0"
+    assert noded.address(options("-b", "127.0.0.9"), paths) == "127.0.0.9"
+    assert noded.address(options("-i", "lo"), paths) == "127.0.0.1"
+    with pytest.raises(errors.GenericError, match="nodev"):
+        noded.address(options("-i", "nodev"), paths)
+    os.makedirs(paths.data_dir)
+    ssconf.write(paths, {"primary_ip_family": "10"})
+    assert noded.address(options(), paths) == "::"
+
+
+@pytest.mark.parametrize("argv", [("word",), ("-b", "127.0.0.1", "-i", "lo")])
+def test_wrong_command_lines_exit_with_one(argv, capsys):
+    with pytest.raises(SystemExit) as caught:
+        options(*argv)
+    assert caught.value.code == 1
+    assert "ganeti-noded" in capsys.readouterr().err
