@@ -153,7 +153,7 @@ class Core:
         """
         priority = self.schedule.fresh_priority()
         surplus = len(self.lock_waiters) - limit // 2
-        if priority is None or surplus <= 0 or self._room_timer is not None:
+        if priority is None or surplus <= 0:
             return
         youngest = sorted(self.lock_waiters.values(), key=_seniority, reverse=True)
         since = self.clock.monotonic() - _CHANCE_S
@@ -167,7 +167,7 @@ class Core:
             entry.must_hurry = True
             self.interrupt_locked(entry)
             return
-        if is_early:
+        if is_early and self._room_timer is None:
             self._room_timer = self.timers.after(_CHANCE_S, self._room_again)
 
     def _room_again(self) -> None:

@@ -64,8 +64,9 @@ _RECEIVING: Final = (_State.CATCHING_UP, _State.CURRENT)
 class Peer:
     """One candidate. The fields are guarded by the lock of `Peers`."""
 
-    def __init__(self, node: str) -> None:
+    def __init__(self, node: str, name: str) -> None:
         self.node = node
+        self.name = name
         self.state = _State.STALE
         self.is_tried = False
         self.acked = -1
@@ -117,22 +118,25 @@ class Peers:
     def refresh(self, snapshot: Snapshot) -> None:
         """Take notice of nodes that became candidates or ceased to be."""
         wanted = {
-            uuid
+            uuid: node.name
             for uuid, node in snapshot.nodes.items()
             if node.master_candidate and not node.offline
         }
         if CLUSTER_KEY in snapshot.table("cluster"):
             self._cluster = snapshot.cluster.uuid
-            wanted.discard(self._node or snapshot.cluster.master_node)
+            wanted.pop(self._node or snapshot.cluster.master_node, None)
         with self._lock:
-            for uuid in self._peers.keys() - wanted:
+            for uuid in self._peers.keys() - wanted.keys():
                 peer = self._peers.pop(uuid)
                 peer.state = _State.STOPPED
                 peer.wake.set()
-            for uuid in wanted - self._peers.keys():
-                peer = self._peers[uuid] = Peer(uuid)
+            for uuid in wanted.keys() - self._peers.keys():
+                peer = self._peers[uuid] = Peer(uuid, wanted[uuid])
                 threading.Thread(
-                    target=self._run, args=(peer,), name=f"store-{uuid}", daemon=True
+                    target=self._run,
+                    args=(peer,),
+                    name=f"store-{peer.name}",
+                    daemon=True,
                 ).start()
 
     def send(self, group: Group) -> None:
@@ -234,7 +238,7 @@ class Peers:
 
     def _set_stale_locked(self, peer: Peer, why: str) -> None:
         if peer.state is _State.CURRENT:
-            _log.warning("master candidate %s is behind: %s", peer.node, why)
+            _log.warning("master candidate %s is behind: %s", peer.name, why)
         if peer.state in _RECEIVING:
             peer.state = _State.STALE
         peer.queue.clear()
@@ -273,7 +277,7 @@ class Peers:
             except errors.GenericError as err:
                 pause = self._note_failure(peer, str(err))
             except Exception as err:  # noqa: BLE001 - the copy must be kept up
-                _log.exception("master candidate %s", peer.node)
+                _log.exception("master candidate %s", peer.name)
                 pause = self._note_failure(peer, repr(err))
             if pause is not None:
                 self._clock.wait(peer.wake, pause)  # woken early only to stop
@@ -305,7 +309,7 @@ class Peers:
     def _note_failure(self, peer: Peer, why: str) -> float:
         with self._lock:
             if peer.failures == 0 and peer.state is not _State.CURRENT:
-                _log.warning("master candidate %s cannot be used: %s", peer.node, why)
+                _log.warning("master candidate %s cannot be used: %s", peer.name, why)
             peer.is_tried = True
             self._set_stale_locked(peer, why)
             if peer.state is not _State.STOPPED:
@@ -359,7 +363,7 @@ class Peers:
             while peer.queue and peer.queue[0].revision <= revision:
                 peer.queue.popleft()
         self._note_ack(peer, revision)
-        _log.info("master candidate %s has revision %d", peer.node, revision)
+        _log.info("master candidate %s has revision %d", peer.name, revision)
 
     def _status_of(self, peer: Peer) -> Mapping[str, Any]:
         """Return where a candidate stands. Raises TermError if it knows better.
@@ -370,7 +374,7 @@ class Peers:
         is_ours = status.get("cluster", "") in ("", self._cluster)
         if is_ours and int(status["term"]) > self._term:
             raise errors.TermError(
-                f"term {self._term} is over: {peer.node} has seen term {status['term']}"
+                f"term {self._term} is over: {peer.name} has seen term {status['term']}"
             )
         return status
 

@@ -4,14 +4,18 @@ Run from the top of the tree: ``PYTHONPATH=build/py:test/py python test/bench/st
 """
 
 import argparse
+import contextlib
 import os
 import shutil
+import signal
+import sys
 import tempfile
 import threading
 import time
 
 from fakes import cluster
-from ganeti import config, store
+from fakes.vnode import VirtualNode
+from ganeti import config, errors, rpc, store
 from ganeti.clock import SystemClock
 
 
@@ -36,6 +40,46 @@ def in_process(replicas, sent):
     return replicate
 
 
+@contextlib.contextmanager
+def daemons(folder, count):
+    """Give a store whose copies are kept by node daemons over TLS."""
+    nodes = {
+        cluster.make_id("node", number): VirtualNode(
+            folder, f"n{number}.tst", f"127.77.3.{number + 1}"
+        )
+        for number in range(count + 1)
+    }
+    first, *others = nodes.values()
+    first.make_cluster()
+    for node in others:
+        node.join(first)
+        node.start_noded()
+    targets = [
+        rpc.Target(uuid, node.name, node.address, 1811) for uuid, node in nodes.items()
+    ]
+    runners = []
+
+    def replicate(uuids, procedure, args):
+        if not runners:
+            raise errors.RpcError("not ready")
+        return runners[0].call(procedure, uuids, args)
+
+    db = store.open_master(
+        first.paths.store_db, replicate=replicate, clock=SystemClock()
+    )
+    runners.append(rpc.StaticRunner(targets, first.paths, db.term))
+    db.commit(cluster.big(count + 1, 3, candidates=count + 1))
+    while not all(ok for ok, _revision in db.copies().values()):
+        time.sleep(0.05)
+    try:
+        yield db
+    finally:
+        db.close()
+        runners[0].close()
+        for node in others:
+            node.stop(signal.SIGKILL)
+
+
 def open_store(folder, copies, sent):
     os.makedirs(folder)
     replicas = {
@@ -48,11 +92,8 @@ def open_store(folder, copies, sent):
     )
 
 
-def bench_jobs(folder, copies, workers, seconds, document):
+def bench_jobs(db, what, workers, seconds, document):
     """Commit job documents from many threads, four commits a job."""
-    sent = [0]
-    db = open_store(folder, copies, sent)
-    db.commit(cluster.big(copies + 1, 3))
     counts = [0] * workers
     latencies = []
     until = time.monotonic() + seconds
@@ -73,11 +114,10 @@ def bench_jobs(folder, copies, workers, seconds, document):
     for thread in threads:
         thread.join()
     elapsed, cpu = time.monotonic() - began, time.process_time() - cpu
-    db.close()
     jobs = sum(counts)
     latencies.sort()
     print(
-        f"{copies} copies, {workers:3} threads: {jobs / elapsed:7.0f} jobs/s,"
+        f"{what}, {workers:3} threads: {jobs / elapsed:7.0f} jobs/s,"
         f" {4 * jobs / elapsed:7.0f} commits/s,"
         f" CPU {cpu / (4 * jobs) * 1e6:5.0f} us/commit,"
         f" p50 {latencies[len(latencies) // 2] * 1e3:.2f} ms,"
@@ -114,13 +154,21 @@ def main():
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--dir", default=None, help="where to put databases")
     options = parser.parse_args()
+    sys.setswitchinterval(0.0005)  # as the master daemon does
     top = tempfile.mkdtemp(prefix="store-bench-", dir=options.dir)
     document = b'{"id": 1, "ops": ["%s"]}' % (b"x" * 900)
     try:
         for copies in (0, 2):
             for workers in (1, 25, 100):
-                folder = f"{top}/jobs-{copies}-{workers}"
-                bench_jobs(folder, copies, workers, options.seconds, document)
+                db = open_store(f"{top}/jobs-{copies}-{workers}", copies, [0])
+                db.commit(cluster.big(copies + 1, 3))
+                what = f"{copies} copies in this process"
+                bench_jobs(db, what, workers, options.seconds, document)
+                db.close()
+        with daemons(top, 2) as db:
+            for workers in (1, 25, 100):
+                what = "2 copies by node daemons"
+                bench_jobs(db, what, workers, options.seconds, document)
         for instances in (10, 20000):
             bench_tag(f"{top}/tag-{instances}", instances)
     finally:

@@ -12,7 +12,8 @@ pytestmark = pytest.mark.daemon
 def delay(duration, *, locks=False, **rest):
     op = {"OP_ID": "OP_TEST_DELAY", "duration": duration, "on_master": True, **rest}
     if locks:
-        op |= {"no_locks": False, "on_nodes": ["node1.vc.test"]}
+        where = {"on_nodes": ["node1.vc.test"], "on_master": False}
+        op |= {"no_locks": False, **where}
     return op
 
 
@@ -37,7 +38,7 @@ def client(vcluster):
 
 
 def test_a_job_that_waits_for_locks_is_canceled_at_once(client):
-    holder = client.call("SubmitJob", [[delay(2, locks=True)]])
+    holder = client.call("SubmitJob", [[delay(1, locks=True)]])
     wait_until(client, holder, ("running",))
     waiting = client.call("SubmitJob", [[delay(0, locks=True)]])
     wait_until(client, waiting, ("waiting",))
@@ -96,3 +97,16 @@ def submit_while_killing(vcluster):
         thread.join(60)
         assert not thread.is_alive()
     return acknowledged
+
+
+def test_jobs_that_wait_for_a_lock_do_not_stop_others(client):
+    holder = client.call("SubmitJob", [[delay(3, locks=True)]])
+    wait_until(client, holder, ("running",))
+    # More than may run at once.
+    rows = client.call("SubmitManyJobs", [[[delay(0, locks=True)]] * 40])
+    waiting = [job_id for _, job_id in rows]
+    other = client.call("SubmitJob", [[delay(0)]])
+    assert wait_until(client, other, FINAL) == "success"
+    assert status(client, holder) == "running"
+    for job_id in (holder, *waiting):
+        assert wait_until(client, job_id, FINAL) == "success"

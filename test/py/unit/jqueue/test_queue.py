@@ -190,9 +190,10 @@ def test_an_edit_of_the_configuration_may_log_while_others_submit(live):
     gate.wait()
     gate.open()
     others = []
-    while not live.queue.job(1).is_final:
+    for _ in range(300):
         others.append(live.queue.submit_later([dummy()]))
         os.sched_yield()
+    live.final(1)
     assert all(live.final(f.result(WAIT_S)).status == "success" for f in others)
     live.settle()
     assert len(list(live.store.scan("joblogs", "1/"))) == 250
