@@ -12,6 +12,7 @@ can still be reset.
 
 import argparse
 import encodings.idna  # noqa: F401 - name lookups import it late
+import importlib
 import json
 import logging
 import os
@@ -22,11 +23,8 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
-import pyroute2  # noqa: F401 - imported late by address look-ups
-import simplejson  # noqa: F401 - imported late by pretty-printing
 from OpenSSL import SSL
 
-import ganeti.ssh.client  # noqa: F401 - imported late by checks
 from ganeti import backend, clock, errors, hypervisor, process, ssconf
 from ganeti.backend import power, terms
 from ganeti.http import server, tls
@@ -39,6 +37,14 @@ from ganeti.utils import x509 as certificates
 _log = logging.getLogger(__name__)
 
 NAME: Final = "ganeti-noded"
+#: Modules that are imported late, for a quick start: checks and key distribution over
+#: SSH, addresses and links, pretty-printing.
+_LATE_MODULES: Final = (
+    "ganeti.ssh.client",
+    "pyroute2",
+    "pyroute2.netlink.exceptions",
+    "simplejson",
+)
 TERM_FILE: Final = "term"
 #: Threads beyond ``--max-clients``, for urgent calls and calls that wait their turn.
 _SPARE_THREADS: Final = 12
@@ -258,10 +264,17 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
         threads=options.max_clients + _SPARE_THREADS,
     )
     if not options.no_mlock:
+        _load_late_modules()
         memlock.lock_memory()
     port = http.start_serving()
     _log.info("serving on port %d", port)
     return Noded(http)
+
+
+def _load_late_modules() -> None:
+    """Load what is loaded at its first use otherwise, while the disk can be read."""
+    for name in _LATE_MODULES:
+        importlib.import_module(name)
 
 
 def _digest(options: argparse.Namespace, paths: Paths) -> str:

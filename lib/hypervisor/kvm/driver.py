@@ -14,8 +14,6 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-import pyroute2
-
 from ganeti import errors
 from ganeti.hypervisor.base import (
     MIB,
@@ -44,6 +42,7 @@ from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.objects.filled import DiskX, InstanceX, NicX
 from ganeti.objects.instance import Instance
+from ganeti.utils import netlink
 
 #: Seconds for an emulator to end after ``quit``.
 _QUIT_WAIT_S = 5.0
@@ -354,7 +353,7 @@ def _interface_addresses(hvp: Mapping[str, Any]) -> dict[str, str]:
         index = socket.if_nametoindex(name)
     except OSError as err:
         raise errors.HypervisorError(f"display: no interface {name}") from err
-    with pyroute2.IPRoute() as ip:
+    with netlink.route() as ip:
         for family in families:
             for row in ip.get_addr(index=index, family=family):
                 return {name: str(row.get_attr("IFA_ADDRESS"))}

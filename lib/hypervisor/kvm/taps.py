@@ -13,13 +13,11 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import pyroute2
-from pyroute2.netlink.exceptions import NetlinkError
-
 from ganeti import errors, process
 from ganeti.hypervisor.base import Doors
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.objects.filled import InstanceX, NicX
+from ganeti.utils import netlink
 
 # From linux/if_tun.h.
 _TUNSETIFF: Final = 0x400454CA
@@ -171,7 +169,7 @@ def _translated(env: Mapping[str, str]) -> Iterator[None]:
         raise errors.HypervisorError(
             f"{env['INTERFACE']}: unknown mode or missing {err}"
         ) from err
-    except (NetlinkError, OSError) as err:
+    except OSError as err:
         raise errors.HypervisorError(
             f"{env['INTERFACE']}: cannot connect in mode {env['MODE']} to"
             f" {env.get('LINK')}: {err}"
@@ -180,7 +178,7 @@ def _translated(env: Mapping[str, str]) -> Iterator[None]:
 
 def _bridge(doors: Doors, env: Mapping[str, str]) -> None:
     del doors
-    with pyroute2.IPRoute() as ip:
+    with netlink.route() as ip:
         tap = socket.if_nametoindex(env["INTERFACE"])
         bridge = socket.if_nametoindex(env["BRIDGE"])
         mtu = ip.get_links(bridge)[0].get_attr("IFLA_MTU")
@@ -195,7 +193,7 @@ def _route(doors: Doors, env: Mapping[str, str]) -> None:
         base = f"/proc/sys/net/{family}/conf/{interface}"
         for name in ("proxy_arp", "proxy_ndp", "forwarding"):
             _set_if_there(f"{base}/{name}", "1")
-    with pyroute2.IPRoute() as ip:
+    with netlink.route() as ip:
         tap = socket.if_nametoindex(interface)
         ip.link("set", index=tap, state="up")
         table = {"table": int(env["LINK"])} if env.get("LINK", "").isdigit() else {}
@@ -214,7 +212,7 @@ def _set_if_there(path: str, value: str) -> None:
 
 def _switch(doors: Doors, env: Mapping[str, str]) -> None:
     interface = env["INTERFACE"]
-    with pyroute2.IPRoute() as ip:
+    with netlink.route() as ip:
         ip.link("set", index=socket.if_nametoindex(interface), state="up")
     result = doors.process.run(
         [

@@ -263,3 +263,40 @@ def test_a_node_that_asks_for_a_reset_gets_one(machines, mode):
             return
         time.sleep(0.05)
     pytest.fail(f"{node.name} was not reset")
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.getuid() != 0, reason="namespaces need root")
+def test_an_isolated_cluster_feels_partitions_and_power(directory, command):
+    done = command(directory, "up", "-n", "3", "--isolated", "--hypervisors", "fake")
+    assert done.returncode == 0, done.stderr
+    try:
+        status = json.loads(command(directory, "status", "--json").stdout)
+        assert status["master"] == "node1.vc.test"
+
+        def run(*words):
+            return command(directory, "exec", "node1", *words)
+
+        assert "ERROR" not in run("gnt-cluster", "verify").stdout
+        # The master's address really moves onto the first node's interface.
+        assert status["cluster"]["address"] in run("ip", "addr").stdout
+        command(directory, "partition", "node1,node2", "node3")
+        listing = run("gnt-node", "list", "--no-headers", "-o", "name,bootid").stdout
+        boot_ids = dict(line.split() for line in listing.splitlines())
+        assert boot_ids["node3.vc.test"] == "?"
+        assert boot_ids["node2.vc.test"] != "?"
+        command(directory, "heal")
+        listing = run("gnt-node", "list", "--no-headers", "-o", "name,bootid").stdout
+        assert "?" not in listing
+        # The helper that the cluster calls on the master cuts real power.
+        helper = os.path.join(directory, "power")
+        assert json.loads(run(helper, "power-status", "node2").stdout) == {
+            "powered": True
+        }
+        assert run(helper, "power-off", "node2.vc.test").returncode == 0
+        status = json.loads(command(directory, "status", "--json").stdout)
+        assert [node["powered"] for node in status["nodes"]] == [True, False, True]
+    finally:
+        assert command(directory, "down").returncode == 0
+    with open("/proc/mounts") as stream:
+        assert directory not in stream.read()
