@@ -1,4 +1,7 @@
-"""Many clients at once: whatever they do, everything ends and nothing is left over."""
+"""Many clients at once: whatever they do, everything ends and nothing is left over.
+
+The executor takes real locks, as the engine does.
+"""
 
 import random
 import threading
@@ -6,8 +9,9 @@ import threading
 import pytest
 
 from fakes.jobs_run import WAIT_S, Harness, dummy
-from ganeti import errors, jqueue
+from ganeti import clock, errors, jqueue
 from ganeti.jqueue import LockTimeout
+from ganeti.locking import BGL, Level, LockManager, Request
 
 CLIENTS = 5
 ROUNDS = 40
@@ -20,13 +24,30 @@ class Moody:
         self.chance = random.Random(seed)
         self.begun = []
         self.guard = threading.Lock()
-        self.queue = None
+        nodes = ["n1", "n2", "n3"]
+        self.locks = LockManager(clock.SystemClock(), {Level.NODE: nodes})
 
     def execute(self, op, callbacks, *, timeout_s, priority):
         mood = self.chance.random()
+        locks, worker = self.locks, threading.current_thread()
+        locks.resume()
+        callbacks.on_interrupt(lambda: locks.interrupt(worker))
         callbacks.check_canceled()
-        if mood < 0.15:
-            raise LockTimeout
+        names = self.chance.choice([None, ["n1"], ["n2", "n3"]])
+        try:
+            for request in (
+                Request(Level.CLUSTER, [BGL], shared=mood > 0.1, priority=priority),
+                Request(Level.NODE, names, shared=mood > 0.5, priority=priority),
+            ):
+                callbacks.check_canceled()
+                # Without a limit: only an interruption ends the waiting.
+                if locks.acquire(request, self.chance.choice([0.001, None])) is None:
+                    raise LockTimeout
+            return self.work(mood, callbacks)
+        finally:
+            locks.release_all()
+
+    def work(self, mood, callbacks):
         callbacks.started(durable=mood < 0.6)
         with self.guard:
             self.begun.append(callbacks.owner)
@@ -112,3 +133,4 @@ def test_everything_ends_and_nothing_is_left_over(seed):
     assert core.dependents == {}
     harness.close()
     assert not harness.failures
+    assert harness.executor.locks.lock_info() == []
