@@ -254,7 +254,9 @@ def _start(args: argparse.Namespace) -> int:
     layout, control = _load(args)
     node = layout.node(args.node)
     if args.daemon is None:
-        control.power_on(node)
+        warning = control.power_on(node)
+        if warning:
+            sys.stderr.write(f"vcluster: warning: {warning}\n")
     else:
         control.start_daemon(node, args.daemon)
     return 0
