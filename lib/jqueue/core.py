@@ -109,19 +109,20 @@ class Core:
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
         """Change something: holds the lock; then starts jobs and tells the world."""
-        with self.lock:
-            try:
-                yield
-            finally:
-                if self.is_started and not self.is_stopping:
-                    self._dispatch_locked()
-                outbox, self._outbox = self._outbox, []
-        self._send()
-        for call in outbox:
-            try:
-                call()
-            except Exception:  # noqa: BLE001 - the others must be told
-                _log.exception("job queue: somebody could not be told")
+        outbox: list[Callable[[], None]] = []
+        try:
+            with self.lock:
+                try:
+                    yield
+                finally:
+                    if self.is_started and not self.is_stopping:
+                        self._dispatch_locked()
+                    outbox, self._outbox = self._outbox, outbox
+        finally:
+            # Also after a refusal: others may have been served by the dispatch.
+            self._send()
+            for call in outbox:
+                _call_safely(call)
 
     def later_locked(self, call: Callable[[], None]) -> None:
         """Have something called when the lock is free again."""
@@ -399,6 +400,14 @@ class Core:
 
 def _seniority(entry: Entry) -> tuple[Timestamp, int]:
     return entry.job.start_timestamp or (0, 0), entry.job.id
+
+
+def _call_safely(call: Callable[[], None]) -> None:
+    """Call something whose failure must not keep others from being told."""
+    try:
+        call()
+    except Exception:  # noqa: BLE001 - whatever it is
+        _log.exception("job queue: somebody could not be told")
 
 
 def _ignore(_error: BaseException | None) -> None:

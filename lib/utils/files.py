@@ -9,6 +9,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import shutil
 import stat
 import tempfile
 import time
@@ -45,6 +46,9 @@ def write_file(
 ) -> None:
     """Replace a file atomically and durably.
 
+    A file that is a mount point, as containers have them in /etc, cannot be replaced
+    and is overwritten in place.
+
     Args:
         path: a symbolic link there is replaced, not followed.
         data: text is written as UTF-8.
@@ -68,12 +72,27 @@ def write_file(
             if times is not None:
                 os.utime(fd, times)
             os.fsync(fd)
-        os.rename(temporary, path)
+        _put_in_place(temporary, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
     sync_dir(directory or ".")
+
+
+def _put_in_place(temporary: str, path: str) -> None:
+    """Rename a file onto its target, or copy it where that is a mount point."""
+    try:
+        os.rename(temporary, path)
+    except OSError as err:
+        if err.errno != errno.EBUSY:
+            raise
+        with open(path, "wb") as stream:
+            stream.write(read_file(temporary))
+            stream.flush()
+            os.fsync(stream.fileno())
+        shutil.copystat(temporary, path)
+        os.unlink(temporary)
 
 
 def sync_dir(path: str) -> None:

@@ -1,5 +1,6 @@
 """Files are replaced whole or not at all; locks keep others out."""
 
+import errno
 import os
 import stat
 
@@ -86,3 +87,19 @@ def test_a_backup_keeps_content_and_mode(tmp_path):
     copy = files.backup_file(path, str(tmp_path / "backups"))
     assert files.read_file(copy) == b"data"
     assert stat.S_IMODE(os.stat(copy).st_mode) == 0o640
+
+
+def test_a_mount_point_is_overwritten_in_place(tmp_path, monkeypatch):
+    path = tmp_path / "hosts"
+    path.write_text("old")
+    inode = path.stat().st_ino
+
+    def refuse(source, target):
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), source, None, target)
+
+    monkeypatch.setattr(os, "rename", refuse)
+    files.write_file(str(path), "new", mode=0o640)
+    assert path.read_text() == "new"
+    assert path.stat().st_ino == inode
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert os.listdir(tmp_path) == ["hosts"]
