@@ -3,13 +3,15 @@
 import glob
 import os
 import shutil
+from typing import Final
 
 from ganeti import _buildconf
 from ganeti.ssh import authorized, keys
 from ganeti.tools.vcluster import layout as lay
 from ganeti.utils import files
 
-_DIRECTORIES = (
+#: Directories of a node with their modes.
+DIRECTORIES: Final = (
     ("/etc/default", 0o755),
     ("/etc/ganeti/hooks", 0o755),
     ("/etc/ganeti/restricted-commands", 0o755),
@@ -35,7 +37,7 @@ def make_cluster(layout: lay.Layout) -> None:
 
 def make_node(layout: lay.Layout, node: lay.Node) -> None:
     """Make a node's tree, as that of a machine that is in no cluster yet."""
-    for path, mode in _DIRECTORIES:
+    for path, mode in DIRECTORIES:
         files.make_dir(layout.host_path(node, path), mode)
     shared = layout.host_path(node, "/srv/ganeti/shared-file-storage")
     if layout.isolated:
@@ -45,7 +47,7 @@ def make_node(layout: lay.Layout, node: lay.Node) -> None:
     for path, text, mode in (
         ("/etc/hosts", lay.hosts_text(layout), 0o644),
         ("/etc/default/ganeti", lay.defaults_text(node), 0o644),
-        ("/etc/ganeti/file-storage-paths", _storage_paths(), 0o600),
+        ("/etc/ganeti/file-storage-paths", storage_paths(), 0o600),
         ("/etc/ssh/sshd_config", sshd_config(layout, node), 0o600),
     ):
         files.write_file(layout.host_path(node, path), text, mode=mode)
@@ -73,7 +75,8 @@ def copy_keys(layout: lay.Layout, node: lay.Node) -> None:
         keys.save(keys.load(source), place(layout.host_path(node, directory), "rsa"))
 
 
-def _storage_paths() -> str:
+def storage_paths() -> str:
+    """Return the directories below which file disks may be."""
     return (
         f"{_buildconf.FILE_STORAGE_DIR}\n{_buildconf.SHARED_FILE_STORAGE_DIR}\n"
         "/srv/ganeti/gluster\n"
