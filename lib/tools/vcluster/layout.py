@@ -107,7 +107,8 @@ class Layout:
 
     def environment(self, node: Node) -> dict[str, str]:
         """Return the environment of programs on a node."""
-        path = f"{self.bindir}:{_buildconf.SBINDIR}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
+        system = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
+        path = f"{self.bindir}:{_buildconf.SBINDIR}:{system}"
         env = {"PATH": path, "LC_ALL": "C.UTF-8", "HOME": node.root}
         if self.isolated:
             return env | {"HOME": "/root"}
