@@ -1,6 +1,5 @@
 """Making the directory tree of a node: what an administrator finds on a machine."""
 
-import glob
 import os
 import shutil
 from typing import Final
@@ -97,9 +96,9 @@ def _make_host_keys(layout: lay.Layout, node: lay.Node) -> None:
 
 def _link_os(layout: lay.Layout, node: lay.Node) -> None:
     """Offer the operating systems that come with the source or the package."""
-    for source in sorted(glob.glob(os.path.join(_buildconf.DATADIR, "tools/os/*"))):
+    for source in lay.os_definitions():
         target = layout.host_path(node, f"/srv/ganeti/os/{os.path.basename(source)}")
-        if os.path.isdir(source) and not os.path.lexists(target):
+        if not os.path.lexists(target):
             os.symlink(source, target)
 
 
