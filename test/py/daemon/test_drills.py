@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -19,17 +20,10 @@ KVM = (
 
 
 @pytest.fixture(scope="module")
-def cluster(new_directory):
+def cluster(cluster_of):
     if shutil.which("qemu-system-x86_64") is None:
         pytest.skip("no QEMU on this machine")
-    # Imported here: conftest's classes are not a module's.
-    from conftest import VirtualCluster, vcluster_command
-
-    directory = new_directory()
-    done = vcluster_command(directory, "up", "-n", "3", "--hypervisors", "kvm,fake")
-    assert done.returncode == 0, done.stderr
-    yield VirtualCluster(directory)
-    vcluster_command(directory, "down")
+    return cluster_of(3, "kvm,fake")
 
 
 @pytest.fixture
@@ -52,7 +46,7 @@ def emulators(cluster, name=GUEST):
         path = cluster.file(f"/var/run/ganeti/kvm-hypervisor/pid/{name}", node.short)
         with contextlib.suppress(OSError, ValueError):
             pid = int(path.read_text())
-            if b"qemu" in open(f"/proc/{pid}/cmdline", "rb").read():
+            if b"qemu" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
                 found[node.short] = pid
     return found
 
