@@ -59,6 +59,7 @@ class Doors:
     rpc_at: Callable[[Sequence[Target]], Runner]
     on_deposed: Callable[[], None]
 
+
 #: Unfinished jobs beyond which submissions are refused. The documented limit of 5,000
 #: was for job files; here a queued job is a row and 2 KiB of memory.
 MAX_UNFINISHED_JOBS: Final = 50_000
