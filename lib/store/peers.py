@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 #: How long a commit waits for candidates before it goes on without them.
 ACK_TIMEOUT_S: Final = 5.0
 #: Pauses between attempts to reach a stale candidate.
-RETRY_S: Final = (0.2, 1.0, 2.0, 5.0, 10.0, 30.0)
+RETRY_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 #: Time between two warnings that commits have no majority.
 WARN_EVERY_S: Final = 60.0
 #: How often a candidate is asked where it stands while nothing is written: so an idle
