@@ -92,14 +92,26 @@ def _undo_create(
         disk = encode.disk(ctx.snapshot, disks[index], instance)
         result = ctx.rpc.call_one("blockdev_remove", node, disk)
         common.warn_failed(ctx, result, f"cannot remove {label(index)} again")
-    remove_directories(ctx, instance, disks)
+    _remove_directories(ctx, instance, disks, gone=frozenset())
 
 
-def remove_directories(
-    ctx: base.Context, instance: objects.Instance, disks: Sequence[objects.Disk]
+def _remove_directories(
+    ctx: base.Context,
+    instance: objects.Instance,
+    disks: Sequence[objects.Disk],
+    *,
+    gone: frozenset[str],
 ) -> None:
-    """Remove the directories of file disks if empty; failures are logged."""
-    for directory, node in sorted(_directories(instance, disks)):
+    """Remove the directories of file disks, but those that other disks use.
+
+    Args:
+        ctx: of the unit.
+        instance: whose disks.
+        disks: whose directories.
+        gone: UUIDs of recorded disks that exist no more.
+    """
+    kept = _recorded_directories(ctx.snapshot, instance.uuid, gone)
+    for directory, node in sorted(_directories(instance, disks) - kept):
         result = ctx.rpc.call_one("file_storage_dir_remove", node, directory)
         common.warn_failed(ctx, result, f"cannot remove directory {directory}")
 
@@ -108,6 +120,16 @@ def announce_removal(ctx: base.Context, disks: Sequence[objects.Disk]) -> None:
     """Name disks whose records go before they do, in case they are left behind."""
     for disk in disks:
         ctx.log.message(f"* going to remove {disk.iv_name}: {place(disk)}")
+
+
+def _recorded_directories(
+    snapshot: objects.Snapshot, uuid: str, gone: frozenset[str]
+) -> set[tuple[str, str]]:
+    recorded = snapshot.instances.get(uuid)
+    if recorded is None:
+        return set()
+    others = [snapshot.disks[disk] for disk in recorded.disks if disk not in gone]
+    return _directories(recorded, others)
 
 
 def remove_all(
@@ -130,7 +152,8 @@ def remove_all(
             if common.warn_failed(ctx, result, what) and not result.offline:
                 fine = False
     if disks and fine:
-        remove_directories(ctx, instance, disks)
+        gone = frozenset(disk.uuid for disk in disks)
+        _remove_directories(ctx, instance, disks, gone=gone)
     return fine
 
 

@@ -144,7 +144,7 @@ def _up(args: argparse.Namespace) -> int:
             count=args.nodes,
             isolated=args.isolated,
             network=chosen,
-            bindir=_buildconf.SBINDIR,
+            bindir=_buildconf.TOOLSDIR,
             prefix=args.nodes_prefix,
         )
         watch = life.Stopwatch(_say)
@@ -254,7 +254,9 @@ def _start(args: argparse.Namespace) -> int:
     layout, control = _load(args)
     node = layout.node(args.node)
     if args.daemon is None:
-        control.power_on(node)
+        warning = control.power_on(node)
+        if warning:
+            sys.stderr.write(f"vcluster: warning: {warning}\n")
     else:
         control.start_daemon(node, args.daemon)
     return 0

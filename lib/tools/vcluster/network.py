@@ -24,6 +24,16 @@ def host_interface(layout: Layout, node: Node) -> str:
     return f"{layout.bridge[:9]}n{layout.nodes.index(node) + 1}"
 
 
+def hardware_address(layout: Layout, node: Node) -> str:
+    """Return a node's own MAC address.
+
+    It is the same after a power cycle: neighbours would send to the old one for long.
+    """
+    second = int(layout.network.split(".")[1])
+    high, low = divmod(layout.nodes.index(node) + 1, 256)
+    return f"02:67:76:{second:02x}:{high:02x}:{low:02x}"
+
+
 @contextlib.contextmanager
 def _route(pid: int | None = None) -> Iterator[Any]:
     """Open a netlink socket here, or in the network namespace of a process."""
@@ -71,7 +81,8 @@ def plug_in(layout: Layout, node: Node, pid: int) -> None:
     with _route(pid) as route:
         route.link("set", index=route.link_lookup(ifname="lo")[0], state="up")
         index = route.link_lookup(ifname="eth0")[0]
-        route.link("set", index=index, state="up")
+        address = hardware_address(layout, node)
+        route.link("set", index=index, address=address, state="up")
         route.addr("add", index=index, address=node.address, prefixlen=PREFIX)
 
 

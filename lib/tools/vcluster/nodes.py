@@ -83,11 +83,28 @@ class NodeControl:
             isolation.start(self._layout, node)
         self.start_sshd(node)
 
-    def power_on(self, node: Node) -> None:
-        """Boot a node and start what a machine's init would start."""
+    def power_on(self, node: Node) -> str:
+        """Boot a node and start what a machine's init would start.
+
+        Returns:
+            what daemons said that did not start, empty if all did: a master that was
+            replaced while it was off, for example, is right not to start its daemons.
+
+        Raises:
+            OpExecError: not even the node daemon runs.
+        """
         self.boot(node)
-        if os.path.exists(self._layout.host_path(node, "/var/lib/ganeti/server.pem")):
+        if not os.path.exists(
+            self._layout.host_path(node, "/var/lib/ganeti/server.pem")
+        ):
+            return ""
+        try:
             self.start_daemons(node)
+        except errors.OpExecError as err:
+            if "ganeti-noded" not in {process.name for process in self.found(node)}:
+                raise
+            return str(err)
+        return ""
 
     def power_off(self, node: Node) -> int:
         """Cut a node's power: everything is gone at once, /run is empty after it.

@@ -1,15 +1,16 @@
 """Making the directory tree of a node: what an administrator finds on a machine."""
 
-import glob
 import os
 import shutil
+from typing import Final
 
 from ganeti import _buildconf
 from ganeti.ssh import authorized, keys
 from ganeti.tools.vcluster import layout as lay
 from ganeti.utils import files
 
-_DIRECTORIES = (
+#: Directories of a node with their modes.
+DIRECTORIES: Final = (
     ("/etc/default", 0o755),
     ("/etc/ganeti/hooks", 0o755),
     ("/etc/ganeti/restricted-commands", 0o755),
@@ -24,6 +25,9 @@ _DIRECTORIES = (
     ("/var/log/ganeti", 0o755),
     ("/var/run/ganeti", 0o755),
 )
+#: Who may log in besides those that the cluster lets in: a removed node lets no
+#: other one in any more, so without this nobody could add it again.
+_ADMINISTRATORS: Final = "/etc/ssh/administrators"
 
 
 def make_cluster(layout: lay.Layout) -> None:
@@ -35,7 +39,7 @@ def make_cluster(layout: lay.Layout) -> None:
 
 def make_node(layout: lay.Layout, node: lay.Node) -> None:
     """Make a node's tree, as that of a machine that is in no cluster yet."""
-    for path, mode in _DIRECTORIES:
+    for path, mode in DIRECTORIES:
         files.make_dir(layout.host_path(node, path), mode)
     shared = layout.host_path(node, "/srv/ganeti/shared-file-storage")
     if layout.isolated:
@@ -45,7 +49,7 @@ def make_node(layout: lay.Layout, node: lay.Node) -> None:
     for path, text, mode in (
         ("/etc/hosts", lay.hosts_text(layout), 0o644),
         ("/etc/default/ganeti", lay.defaults_text(node), 0o644),
-        ("/etc/ganeti/file-storage-paths", _storage_paths(), 0o600),
+        ("/etc/ganeti/file-storage-paths", storage_paths(), 0o600),
         ("/etc/ssh/sshd_config", sshd_config(layout, node), 0o600),
     ):
         files.write_file(layout.host_path(node, path), text, mode=mode)
@@ -58,8 +62,8 @@ def make_node(layout: lay.Layout, node: lay.Node) -> None:
 def let_in(layout: lay.Layout, public_key: str) -> None:
     """Authorise a key on all nodes, as the administrator does before adding them."""
     for node in layout.nodes:
-        path = layout.host_path(node, "/root/.ssh/authorized_keys")
-        authorized.add(path, [public_key])
+        for path in ("/root/.ssh/authorized_keys", _ADMINISTRATORS):
+            authorized.add(layout.host_path(node, path), [public_key])
 
 
 def copy_keys(layout: lay.Layout, node: lay.Node) -> None:
@@ -73,7 +77,8 @@ def copy_keys(layout: lay.Layout, node: lay.Node) -> None:
         keys.save(keys.load(source), place(layout.host_path(node, directory), "rsa"))
 
 
-def _storage_paths() -> str:
+def storage_paths() -> str:
+    """Return the directories below which file disks may be."""
     return (
         f"{_buildconf.FILE_STORAGE_DIR}\n{_buildconf.SHARED_FILE_STORAGE_DIR}\n"
         "/srv/ganeti/gluster\n"
@@ -91,9 +96,9 @@ def _make_host_keys(layout: lay.Layout, node: lay.Node) -> None:
 
 def _link_os(layout: lay.Layout, node: lay.Node) -> None:
     """Offer the operating systems that come with the source or the package."""
-    for source in sorted(glob.glob(os.path.join(_buildconf.DATADIR, "tools/os/*"))):
+    for source in lay.os_definitions():
         target = layout.host_path(node, f"/srv/ganeti/os/{os.path.basename(source)}")
-        if os.path.isdir(source) and not os.path.lexists(target):
+        if not os.path.lexists(target):
             os.symlink(source, target)
 
 
@@ -112,7 +117,7 @@ def sshd_config(layout: lay.Layout, node: lay.Node) -> str:
             for kind in ("rsa", "ecdsa", "ed25519")
         ),
         f"PidFile {root}/var/run/ganeti/sshd.pid",
-        f"AuthorizedKeysFile {root}/root/.ssh/authorized_keys",
+        f"AuthorizedKeysFile {root}/root/.ssh/authorized_keys {root}{_ADMINISTRATORS}",
         "StrictModes no",
         "UsePAM no",
         "UseDNS no",

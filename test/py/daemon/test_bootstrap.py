@@ -211,3 +211,23 @@ def test_new_ssh_keys_for_all_nodes(vcluster):
         assert before.strip() not in present
         assert {line for lines in renewed.values() for line in lines} <= set(present)
     assert "ERROR" not in vcluster.run("gnt-cluster", "verify").output
+
+
+def test_a_master_that_was_replaced_comes_back_as_a_node(machines, command):
+    cluster = machines(3)
+    cluster.check(*INIT)
+    for name in ("node2", "node3"):
+        cluster.check(*ADD, name)
+    command(cluster.directory, "power", "off", "node1")
+    result = cluster.run("gnt-cluster", "master-failover", node="node2")
+    assert not result.failed, result.output
+    done = command(cluster.directory, "start", "node1")
+    assert done.returncode == 0
+    assert "node1.vc.test master, more than half are needed" in done.stderr
+    assert daemons(cluster) == ["ganeti-noded"]
+    command(cluster.directory, "power", "cycle", "node2")
+    assert "ganeti-masterd" in daemons(cluster, "node2")
+    roles = cluster.check(
+        "gnt-node", "list", "--no-headers", "-o", "name,role", node="node2"
+    )
+    assert dict(line.split() for line in roles.splitlines())["node2.vc.test"] == "M"

@@ -13,6 +13,8 @@ import pytest
 
 pytestmark = pytest.mark.daemon
 GUEST = "drill.vc.test"
+#: Guests that have not booted do not hear the power button.
+NOW = ("--shutdown-timeout=0",)
 KVM = (
     *("-H", "kvm", "-t", "sharedfile", "-s", "32M", "-B", "memory=64M"),
     *("-o", "tiny+default", "--no-nics"),
@@ -31,7 +33,7 @@ def guest(cluster):
     """A guest that runs on node2; it is gone after the test."""
     cluster.check("gnt-instance", "add", *KVM, "-n", "node2", GUEST)
     yield GUEST
-    cluster.run("gnt-instance", "remove", "-f", "--ignore-failures", GUEST)
+    cluster.run("gnt-instance", "remove", "-f", *NOW, "--ignore-failures", GUEST)
 
 
 def field(cluster, names):
