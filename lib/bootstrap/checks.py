@@ -132,6 +132,10 @@ def canonical_name(name: str, paths: Paths) -> str:
             f"{name}: its address cannot be found: {err.strerror}",
             ecodes.ECODE_RESOLVER,
         ) from err
+    except UnicodeError as err:  # empty or overlong labels
+        raise errors.OpPrereqError(
+            f"{name}: is no host name", ecodes.ECODE_RESOLVER
+        ) from err
     return rows[0][3] or name
 
 

@@ -57,6 +57,8 @@ def lookup(name: str, paths: Paths, *, want: int = socket.AF_UNSPEC) -> str:
         found = socket.getaddrinfo(name, None, want, socket.SOCK_STREAM)
     except socket.gaierror as err:
         raise errors.ResolverError(name, err.errno, err.strerror) from err
+    except UnicodeError as err:  # empty or overlong labels
+        raise errors.ResolverError(name, socket.EAI_NONAME, "no host name") from err
     return str(found[0][4][0])
 
 
