@@ -12,12 +12,10 @@ from ganeti import config, errors, jqueue, locking, mcpu, query
 from ganeti.clock import Clock
 from ganeti.cmdlib.units import UNITS
 from ganeti.jqueue.documents import Documents
-from ganeti.locking import Level
 from ganeti.luxi.server import Server
 from ganeti.masterd import calls, jobs, queries, settings
 from ganeti.masterd.deposed import WatchedRunner
 from ganeti.masterd.distributor import Distributor
-from ganeti.objects import Snapshot
 from ganeti.pathutils import Paths
 from ganeti.rpc import Runner, Target
 from ganeti.store import Store
@@ -30,6 +28,8 @@ _log = logging.getLogger(__name__)
 _QUICK_THREADS: Final = 2
 #: Threads for queries that wait for nodes.
 _SLOW_THREADS: Final = 16
+#: Plans made at the same time; each is as much work as the job would be to the master.
+_PLANNING_THREADS: Final = 2
 
 #: Modules whose import registers the methods.
 METHOD_MODULES: Final = (jobs, queries, settings)
@@ -58,6 +58,7 @@ class Doors:
     tcp_ping: Callable[[str, int, str | None], bool]
     rpc_at: Callable[[Sequence[Target]], Runner]
     on_deposed: Callable[[], None]
+
 
 #: Unfinished jobs beyond which submissions are refused. The documented limit of 5,000
 #: was for job files; here a queued job is a row and 2 KiB of memory.
@@ -96,6 +97,7 @@ class Service:
         self._server.stop()
         self.world.quick.shutdown(wait=True, cancel_futures=True)
         self.world.slow.shutdown(wait=False, cancel_futures=True)
+        self.world.planning.shutdown(wait=False, cancel_futures=True)
         self._doors.store.close()
         self._distributor.stop()
 
@@ -111,18 +113,18 @@ def build(doors: Doors) -> Service:
     runner = WatchedRunner(doors.rpc, doors.on_deposed)
     doors = dataclasses.replace(doors, rpc=runner)
     cfg = config.Config(doors.store, doors.clock)
-    locks = locking.LockManager(doors.clock, lock_members(cfg.snapshot()))
+    locks = locking.LockManager(doors.clock, mcpu.members(cfg.snapshot()))
     # Opcodes may ask queries, whose sources include the queue that runs opcodes.
     made: list[calls.World] = []
 
     def sources() -> query.Sources:
         return made[0].sources()
 
-    processor = mcpu.Processor(_engine_doors(doors, cfg, locks, sources), UNITS)
+    engine = _engine_doors(doors, cfg, locks, sources)
     queue = jqueue.JobQueue(
         # The queue's documents are the store's, known to it by their own name.
         cast("Documents", doors.store),
-        processor,
+        mcpu.Processor(engine, UNITS),
         doors.clock,
         jqueue.Settings(
             hard_limit=MAX_UNFINISHED_JOBS,
@@ -140,6 +142,8 @@ def build(doors: Doors) -> Service:
         locks=locks,
         quick=ThreadPoolExecutor(_QUICK_THREADS, "query"),
         slow=ThreadPoolExecutor(_SLOW_THREADS, "live-query"),
+        planning=ThreadPoolExecutor(_PLANNING_THREADS, "plan"),
+        planner=mcpu.Planner(engine, UNITS),
     )
     made.append(world)
     distributor = Distributor(
@@ -172,16 +176,6 @@ def _on_failure(doors: Doors, err: BaseException) -> None:
         doors.on_deposed()
 
 
-def lock_members(snapshot: Snapshot) -> dict[Level, list[str]]:
-    """Return the names of the locks that a configuration needs, by level."""
-    return {
-        Level.INSTANCE: list(snapshot.names("instances")),
-        Level.NODEGROUP: list(snapshot.nodegroups),
-        Level.NODE: list(snapshot.nodes),
-        Level.NETWORK: list(snapshot.networks),
-    }
-
-
 def lookup_host(paths: Paths, name: str) -> tuple[str, list[str]]:
     """Return the full name and the addresses of a host.
 
@@ -204,4 +198,6 @@ def lookup_host(paths: Paths, name: str) -> tuple[str, list[str]]:
         )
     except socket.gaierror as err:
         raise errors.ResolverError(name, err.errno, err.strerror) from err
+    except UnicodeError as err:  # empty or overlong labels
+        raise errors.ResolverError(name, socket.EAI_NONAME, "no host name") from err
     return found[0][3] or name, [str(row[4][0]) for row in found]
