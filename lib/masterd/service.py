@@ -198,4 +198,6 @@ def lookup_host(paths: Paths, name: str) -> tuple[str, list[str]]:
         )
     except socket.gaierror as err:
         raise errors.ResolverError(name, err.errno, err.strerror) from err
+    except UnicodeError as err:  # empty or overlong labels
+        raise errors.ResolverError(name, socket.EAI_NONAME, "no host name") from err
     return found[0][3] or name, [str(row[4][0]) for row in found]
