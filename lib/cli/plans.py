@@ -39,6 +39,9 @@ _GENERIC: Final = frozenset(
     ("OP_ID", "comment", "debug_level", "depends", "dry_run", "priority", "reason")
 )
 
+#: Values that a new record need not mention.
+_EMPTY: Final = (None, "", [], {})
+
 Plan = Mapping[str, Any]
 
 
@@ -146,7 +149,7 @@ def _changes(op: Plan, paint: Painter) -> Iterator[str]:
             after = _value(field["after"], op["names"])
             if action == "change":
                 yield f"    {field['name']}: {before} -> {after}"
-            elif field["after"] not in (None, "", [], {}):
+            elif field["name"] != "uuid" and field["after"] not in _EMPTY:
                 yield f"    {field['name']}: {after}"
 
 
