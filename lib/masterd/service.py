@@ -2,7 +2,6 @@
 
 import dataclasses
 import logging
-import socket
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,6 @@ from ganeti.objects import Snapshot
 from ganeti.pathutils import Paths
 from ganeti.rpc import Runner, Target
 from ganeti.store import Store
-from ganeti.utils import netutils
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +56,7 @@ class Doors:
     tcp_ping: Callable[[str, int, str | None], bool]
     rpc_at: Callable[[Sequence[Target]], Runner]
     on_deposed: Callable[[], None]
+
 
 #: Unfinished jobs beyond which submissions are refused. The documented limit of 5,000
 #: was for job files; here a queued job is a row and 2 KiB of memory.
@@ -180,28 +179,3 @@ def lock_members(snapshot: Snapshot) -> dict[Level, list[str]]:
         Level.NODE: list(snapshot.nodes),
         Level.NETWORK: list(snapshot.networks),
     }
-
-
-def lookup_host(paths: Paths, name: str) -> tuple[str, list[str]]:
-    """Return the full name and the addresses of a host.
-
-    A virtual node's own hosts file is asked before the system's resolver.
-
-    Raises:
-        ResolverError: name, number and text of the failure.
-    """
-    if paths.is_virtual:
-        rows = [
-            (address, names)
-            for address, names in netutils.read_hosts(paths.at(netutils.HOSTS_FILE))
-            if name in names
-        ]
-        if rows:
-            return rows[0][1][0], [address for address, _names in rows]
-    try:
-        found = socket.getaddrinfo(
-            name, None, type=socket.SOCK_STREAM, flags=socket.AI_CANONNAME
-        )
-    except socket.gaierror as err:
-        raise errors.ResolverError(name, err.errno, err.strerror) from err
-    return found[0][3] or name, [str(row[4][0]) for row in found]
