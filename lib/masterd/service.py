@@ -11,12 +11,10 @@ from ganeti import config, errors, jqueue, locking, mcpu, query
 from ganeti.clock import Clock
 from ganeti.cmdlib.units import UNITS
 from ganeti.jqueue.documents import Documents
-from ganeti.locking import Level
 from ganeti.luxi.server import Server
 from ganeti.masterd import calls, jobs, queries, settings
 from ganeti.masterd.deposed import WatchedRunner
 from ganeti.masterd.distributor import Distributor
-from ganeti.objects import Snapshot
 from ganeti.pathutils import Paths
 from ganeti.rpc import Runner, Target
 from ganeti.store import Store
@@ -28,6 +26,8 @@ _log = logging.getLogger(__name__)
 _QUICK_THREADS: Final = 2
 #: Threads for queries that wait for nodes.
 _SLOW_THREADS: Final = 16
+#: Plans made at the same time; each is as much work as the job would be to the master.
+_PLANNING_THREADS: Final = 2
 
 #: Modules whose import registers the methods.
 METHOD_MODULES: Final = (jobs, queries, settings)
@@ -95,6 +95,7 @@ class Service:
         self._server.stop()
         self.world.quick.shutdown(wait=True, cancel_futures=True)
         self.world.slow.shutdown(wait=False, cancel_futures=True)
+        self.world.planning.shutdown(wait=False, cancel_futures=True)
         self._doors.store.close()
         self._distributor.stop()
 
@@ -110,18 +111,18 @@ def build(doors: Doors) -> Service:
     runner = WatchedRunner(doors.rpc, doors.on_deposed)
     doors = dataclasses.replace(doors, rpc=runner)
     cfg = config.Config(doors.store, doors.clock)
-    locks = locking.LockManager(doors.clock, lock_members(cfg.snapshot()))
+    locks = locking.LockManager(doors.clock, mcpu.members(cfg.snapshot()))
     # Opcodes may ask queries, whose sources include the queue that runs opcodes.
     made: list[calls.World] = []
 
     def sources() -> query.Sources:
         return made[0].sources()
 
-    processor = mcpu.Processor(_engine_doors(doors, cfg, locks, sources), UNITS)
+    engine = _engine_doors(doors, cfg, locks, sources)
     queue = jqueue.JobQueue(
         # The queue's documents are the store's, known to it by their own name.
         cast("Documents", doors.store),
-        processor,
+        mcpu.Processor(engine, UNITS),
         doors.clock,
         jqueue.Settings(
             hard_limit=MAX_UNFINISHED_JOBS,
@@ -139,6 +140,8 @@ def build(doors: Doors) -> Service:
         locks=locks,
         quick=ThreadPoolExecutor(_QUICK_THREADS, "query"),
         slow=ThreadPoolExecutor(_SLOW_THREADS, "live-query"),
+        planning=ThreadPoolExecutor(_PLANNING_THREADS, "plan"),
+        planner=mcpu.Planner(engine, UNITS),
     )
     made.append(world)
     distributor = Distributor(
@@ -169,13 +172,3 @@ def _engine_doors(
 def _on_failure(doors: Doors, err: BaseException) -> None:
     if isinstance(err, errors.TermError):
         doors.on_deposed()
-
-
-def lock_members(snapshot: Snapshot) -> dict[Level, list[str]]:
-    """Return the names of the locks that a configuration needs, by level."""
-    return {
-        Level.INSTANCE: list(snapshot.names("instances")),
-        Level.NODEGROUP: list(snapshot.nodegroups),
-        Level.NODE: list(snapshot.nodes),
-        Level.NETWORK: list(snapshot.networks),
-    }

@@ -1,6 +1,5 @@
 """How verification talks to the user: steps, findings, notes."""
 
-
 from ganeti.cmdlib.base import Feedback
 from ganeti.verify import Report
 

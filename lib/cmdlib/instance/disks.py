@@ -28,6 +28,11 @@ def label(index: int) -> str:
     return f"disk/{index}"
 
 
+def place(disk: objects.Disk) -> str:
+    """Return where a disk is on its nodes, for messages."""
+    return "/".join(str(part) for part in disk.logical_id[1:]) or disk.uuid
+
+
 def create_all(
     ctx: base.Context, instance: objects.Instance, disks: Sequence[objects.Disk]
 ) -> None:
@@ -43,6 +48,12 @@ def create_all(
         )
     for index, disk in enumerate(disks):
         for node in nodes_of(disk, instance):
+            # Said before it is done: whoever finds a disk without a record after the
+            # daemon was killed finds it here.
+            ctx.log.message(
+                f"* creating {label(index)} on {common.node_name(ctx, node)}:"
+                f" {place(disk)}"
+            )
             result = ctx.rpc.call_one(
                 "blockdev_create",
                 node,
@@ -105,6 +116,12 @@ def _remove_directories(
         common.warn_failed(ctx, result, f"cannot remove directory {directory}")
 
 
+def announce_removal(ctx: base.Context, disks: Sequence[objects.Disk]) -> None:
+    """Name disks whose records go before they do, in case they are left behind."""
+    for disk in disks:
+        ctx.log.message(f"* going to remove {disk.iv_name}: {place(disk)}")
+
+
 def _recorded_directories(
     snapshot: objects.Snapshot, uuid: str, gone: frozenset[str]
 ) -> set[tuple[str, str]]:
@@ -125,6 +142,10 @@ def remove_all(
     fine = True
     for index, disk in enumerate(disks):
         for node in nodes_of(disk, instance):
+            ctx.log.message(
+                f"* removing {label(index)} on {common.node_name(ctx, node)}:"
+                f" {place(disk)}"
+            )
             wire = encode.disk(ctx.snapshot, disk, instance)
             result = ctx.rpc.call_one("blockdev_remove", node, wire)
             what = f"cannot remove {label(index)} of instance {instance.name}"
