@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli.app import SubmittedError
+from ganeti.cli.app import CommandError, PlannedError, SubmittedError
 from ganeti.cli.context import Context
 from ganeti.cli.model import PRIORITIES
+from ganeti.cli.options import PLAN_JSON
 from ganeti.cli.text import safe
 
 Op = dict[str, Any]
@@ -25,6 +26,8 @@ _NOTE_AFTER_S: Final = 60
 _TICK_S: Final = 2
 #: Kind of log entries that say how far a step has come; see ``constants.jobqueue``.
 _PROGRESS: Final = "progress"
+#: What commands ask before they know what they are to do; done in spite of ``--plan``.
+_QUESTIONS: Final = frozenset(("OP_OS_DIAGNOSE",))
 _NOTES: Final = {
     "queued": "Job {} is waiting in queue",
     "waiting": "Job {} is trying to acquire all necessary locks",
@@ -79,7 +82,26 @@ def submit(ctx: Context, ops: list[Op], *, drained: bool = False) -> int:
 def explained(
     ctx: Context, method: str, argument: list[Any], jobs: list[list[Op]]
 ) -> Any:
-    """Return the result of a submitting call; say which opcode is malformed."""
+    """Return the result of a submitting call; say which opcode is malformed.
+
+    Raises:
+        PlannedError: with ``--plan``, after the plan was printed.
+    """
+    if ctx.option("plan") and not all(
+        operation["OP_ID"] in _QUESTIONS for ops in jobs for operation in ops
+    ):
+        from ganeti.cli import plans
+
+        raise PlannedError(plans.show(ctx, jobs))
+    if ctx.option("json") and PLAN_JSON in ctx.command.options:
+        raise CommandError("--json goes with --plan only")
+    return explained_call(ctx, method, argument, jobs)
+
+
+def explained_call(
+    ctx: Context, method: str, argument: list[Any], jobs: list[list[Op]]
+) -> Any:
+    """Return the result of a call with opcodes; say which one is malformed."""
     try:
         return ctx.call(method, argument)
     except errors.RequestError:
