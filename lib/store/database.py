@@ -214,7 +214,7 @@ class Database:
 
     def _decode(self, table: str, key: Any, data: Any) -> Change:
         """Return a row as a change; raises ConfigurationError that says which."""
-        if not isinstance(key, str) or not isinstance(data, bytes):
+        if not isinstance(key, str) or not isinstance(data, bytes | str):
             raise errors.ConfigurationError(
                 f"{self.path}: damaged: {table}: a row without key or data"
             )
