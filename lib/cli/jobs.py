@@ -24,6 +24,8 @@ _FINAL: Final = frozenset(("canceled", "success", "error"))
 _NOTE_AFTER_S: Final = 60
 #: With a terminal: how often the last line says how long it takes, in seconds.
 _TICK_S: Final = 2
+#: Kind of log entries that say how far a step has come; see ``constants.jobqueue``.
+_PROGRESS: Final = "progress"
 #: What commands ask before they know what they are to do; done in spite of ``--plan``.
 _QUESTIONS: Final = frozenset(("OP_OS_DIAGNOSE",))
 _NOTES: Final = {
@@ -182,6 +184,10 @@ def _follow(ctx: Context, job_id: int, on_log: OnLog | None) -> str:
             raise errors.JobLost(f"Job with id {job_id} lost")
         for entry in entries or ():
             serial = entry[0] if serial is None else max(serial, entry[0])
+            if entry[2] == _PROGRESS:
+                waiter.note = safe(str(entry[3]))
+                continue
+            waiter.note = ""
             if on_log is not None:
                 on_log(entry)
         if status in _FINAL:
@@ -202,6 +208,8 @@ class _Waiter:
         self.timeout_s = _TICK_S if ctx.shows_progress else _NOTE_AFTER_S
         self.started = ctx.doors.now()
         self.changed_at = self.started
+        #: How far the present step has come, as the job says.
+        self.note = ""
         self._noted: set[str] = set()
 
     def changed(self, status: str) -> None:
@@ -227,7 +235,7 @@ class _Waiter:
     def _show(self, status: str) -> None:
         elapsed = self.ctx.doors.now() - self.started
         if self.ctx.shows_progress and elapsed >= _TICK_S:
-            doing = _DOING.get(status, status)
+            doing = self.note or _DOING.get(status, status)
             self.ctx.progress(f"job {self.job_id}: {doing}, {elapsed:.0f} s")
 
 
