@@ -75,6 +75,9 @@ def _command(program: Program, command: Command) -> list[str]:
         lines += _option(option)
     if command.fields:
         lines += [f"Default fields: {', '.join(command.fields)}.", ""]
+    for example in usage.examples(program, command):
+        text = f"{example.text[:1].upper()}{example.text[1:]}"
+        lines += [f"Example: {_escape(text)}::", "", f"    {example.line}", ""]
     for code, meaning in command.exits:
         lines += [f"Exit code {code}: {_escape(meaning)}.", ""]
     return lines

@@ -24,7 +24,7 @@ class ClusterRedistConf(LogicalUnit[opcodes.ClusterRedistConf]):
 
     def _write_ssconf(self) -> None:
         snapshot = self.ctx.snapshot
-        online = [node.uuid for node in snapshot.nodes.values() if not node.offline]
+        online = sorted(n.uuid for n in snapshot.nodes.values() if not n.offline)
         values = config.ssconf_values(snapshot)
         for answer in self.ctx.rpc.call(
             "write_ssconf_files", online, [values]
