@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from ganeti.cli import manual, parser, usage
+from ganeti.server import masterd, noded
 
 TOP = pathlib.Path(__file__).parents[3]
 ROWS = (TOP / "autotools" / "programs").read_text().splitlines()
@@ -88,3 +89,27 @@ def test_completion_is_valid_shell_and_completes_commands_and_options():
     )
     assert done.stderr == ""
     assert done.stdout.splitlines() == ["start startup", "--force-multiple"]
+
+
+def _spellings(text):
+    return set(re.findall(r"(?<![\w-])--?[A-Za-z][\w-]*", text))
+
+
+@pytest.mark.parametrize(
+    ("name", "parser"),
+    [
+        ("ganeti-noded", noded.build_parser()),
+        ("ganeti-masterd", masterd.build_parser()),
+    ],
+)
+def test_the_page_of_a_daemon_has_its_options_and_no_others(name, parser):
+    page = (TOP / "man" / f"{name}.rst").read_text()
+    options = page.partition("\nOPTIONS\n")[2].partition("\n\n")[2]
+    options = re.split(r"\n[A-Z ]+\n=+\n", options)[0]
+    entries = "\n".join(re.findall(r"^-.*", options, re.MULTILINE))
+    known = {
+        spelling for action in parser._actions for spelling in action.option_strings
+    }
+    assert _spellings(entries) == known
+    synopsis = page.partition("\nSYNOPSIS\n")[2].partition("\nDESCRIPTION\n")[0]
+    assert _spellings(synopsis) <= known | set(re.findall(r"-ganeti-\w+", synopsis))
