@@ -112,7 +112,9 @@ def test_a_plan_is_printed_and_nothing_is_submitted():
 
 
 def test_a_plan_is_one_json_document():
-    result = commands.run("gnt-instance migrate --plan --json -f web1", PlanningMaster())
+    result = commands.run(
+        "gnt-instance migrate --plan --json -f web1", PlanningMaster()
+    )
     plan = {"revision": 7, "opcodes": [PLAN]}
     assert json.loads(result.out) == {"jobs": [plan]}
 
