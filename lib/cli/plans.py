@@ -40,7 +40,7 @@ _GENERIC: Final = frozenset(
 )
 
 #: Values that a new record need not mention.
-_EMPTY: Final = (None, "", [], {})
+_EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 
 Plan = Mapping[str, Any]
 
