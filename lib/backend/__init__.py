@@ -25,6 +25,7 @@ _MODULES = (
     "scripts",
     "ssh_keys",
     "storage_units",
+    "transfers",
     "uploads",
     "verify",
 )

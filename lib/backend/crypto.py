@@ -84,9 +84,8 @@ def x509_cert_create(node: Node, validity: int) -> tuple[str, str]:
     return name, pair.certificate_pem.decode()
 
 
-@procedure("x509_cert_remove")
-def x509_cert_remove(node: Node, name: str) -> None:
-    """Remove what `x509_cert_create` made.
+def transfer_certificate(node: Node, name: str) -> tuple[str, str]:
+    """Return the files with key and certificate of what `x509_cert_create` made.
 
     Raises:
         X509CertError: there is nothing of that name.
@@ -94,4 +93,15 @@ def x509_cert_remove(node: Node, name: str) -> None:
     directory = f"{_transfers(node)}/{name}"
     if not _TRANSFER_NAME.fullmatch(name) or not os.path.isdir(directory):
         raise errors.X509CertError(f"no transfer certificate {name!r}")
-    shutil.rmtree(directory)
+    return f"{directory}/key", f"{directory}/cert"
+
+
+@procedure("x509_cert_remove")
+def x509_cert_remove(node: Node, name: str) -> None:
+    """Remove what `x509_cert_create` made.
+
+    Raises:
+        X509CertError: there is nothing of that name.
+    """
+    key, _certificate = transfer_certificate(node, name)
+    shutil.rmtree(os.path.dirname(key))

@@ -106,8 +106,14 @@ def _own_name(paths: Paths, family: socket.AddressFamily) -> tuple[str, str]:
 
 
 def _resolve(name: str, paths: Paths, family: socket.AddressFamily) -> str:
+    return _host(name, paths, family)[1][0]
+
+
+def _host(
+    name: str, paths: Paths, family: int = socket.AF_UNSPEC
+) -> tuple[str, list[str]]:
     try:
-        return netutils.lookup(name, paths, want=family)
+        return netutils.lookup_host(name, paths, want=family)
     except errors.ResolverError as err:
         raise errors.OpPrereqError(
             f"{name}: its address cannot be found: {err.args[-1]}",
@@ -121,18 +127,7 @@ def canonical_name(name: str, paths: Paths) -> str:
     Raises:
         OpPrereqError: the name is not known.
     """
-    if paths.is_virtual:
-        for _address, names in netutils.read_hosts(paths.at(netutils.HOSTS_FILE)):
-            if name in names:
-                return names[0]
-    try:
-        rows = socket.getaddrinfo(name, None, flags=socket.AI_CANONNAME)
-    except socket.gaierror as err:
-        raise errors.OpPrereqError(
-            f"{name}: its address cannot be found: {err.strerror}",
-            ecodes.ECODE_RESOLVER,
-        ) from err
-    return rows[0][3] or name
+    return _host(name, paths)[0]
 
 
 def _master_ip(paths: Paths, name: str, family: socket.AddressFamily) -> str:

@@ -40,6 +40,14 @@ class Services:
         """Stop the daemons of the master role."""
         self._run("stop-master")
 
+    def start_all(self) -> None:
+        """Start all daemons that belong on this node.
+
+        Raises:
+            OpExecError: one does not start.
+        """
+        self._run("start-all")
+
     def stop_all(self) -> None:
         """Stop all daemons."""
         self._run("stop-all")

@@ -79,6 +79,7 @@ class Context:
         args: positional arguments.
         doors: ways to the world.
         progress_text: what is shown on the terminal's last line just now.
+        hints_shown: hints that the user has seen.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Context:
         self.opts = Values()
         self.args: list[str] = []
         self.progress_text = ""
+        self.hints_shown: set[str] = set()
         self._master: Master | None = None
 
     @functools.cached_property

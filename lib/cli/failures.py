@@ -88,6 +88,8 @@ _TEXTS: Final[tuple[tuple[type[errors.GenericError], _Describe], ...]] = (
             f"{_plain(err)}"
         ),
     ),
+    # Says itself what was not understood, and shows the place.
+    (errors.QueryFilterParseError, str),
     (errors.JobLost, lambda err: f"Error checking job status: {err}"),
 )
 

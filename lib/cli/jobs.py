@@ -90,11 +90,12 @@ def explained(
 
 
 def print_log(ctx: Context) -> OnLog:
-    """Return what prints a job's messages on stdout."""
+    """Return what prints a job's messages on stdout, or beside a JSON document."""
+    write = ctx.err if ctx.option("json") else ctx.out
 
     def show(entry: list[Any]) -> None:
         _, (seconds, _), _, content = entry
-        ctx.out(f"{time.ctime(seconds)} {safe(str(content))}")
+        write(f"{time.ctime(seconds)} {safe(str(content))}")
 
     return show
 
@@ -195,6 +196,10 @@ class _Waiter:
         if quiet and status in _NOTES and status not in self._noted:
             self._noted.add(status)
             self.ctx.err(_NOTES[status].format(self.job_id))
+            if status == "waiting":
+                from ganeti.cli import hints
+
+                hints.show(self.ctx, hints.WAITING)
         self._show(status)
 
     def _show(self, status: str) -> None:

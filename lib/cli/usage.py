@@ -54,6 +54,11 @@ def synopsis(program: Program, command: Command) -> str:
     return " ".join(words)
 
 
+def more_help(program: Program, command: Command) -> str:
+    """Return where a user who called a command wrongly reads on."""
+    return f"'{program.name} {command.name} --help' shows options and examples"
+
+
 def _argument(row: Argument) -> list[str]:
     name = "|".join(row.choices) if row.choices else row.kind
     word = f"<{'value' if name == 'unknown' else name}>"

@@ -46,14 +46,14 @@ def parse_bool(text: str) -> bool:
     """Return the truth of yes, no, true or false.
 
     Raises:
-        ParameterError: any other text.
+        TypeEnforcementError: any other text.
     """
     word = text.lower()
     if word in _TRUE:
         return True
     if word in _FALSE:
         return False
-    raise errors.ParameterError(f"wanted yes or no, found '{text}'")
+    raise errors.TypeEnforcementError(f"wanted yes or no, found '{text}'")
 
 
 def parse_keyval(text: str, *, prefixes: bool = True) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from typing import Final
 from ganeti import objects, pathutils
 from ganeti.cmdlib.base import Context
 from ganeti.rpc import wire
-from ganeti.ssh import known_hosts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +72,7 @@ def write_known_hosts(ctx: Context) -> None:
     cluster = ctx.snapshot.cluster
     found = {"ssh-rsa": cluster.rsahostkeypub, "ssh-dss": cluster.dsahostkeypub}
     lines = [f"{kind} {body}" for kind, body in found.items() if body]
-    known_hosts.write(path, cluster.cluster_name, lines)
+    ctx.write_known_hosts(path, cluster.cluster_name, lines)
 
 
 def redistribute(ctx: Context, only: Sequence[str] | None = None) -> None:

@@ -124,6 +124,8 @@ class Context:
         query_sources: what queries are answered from, as it is now.
         tcp_ping: (address, port, own address to come from or None) -> does a machine
             accept connections there.
+        write_known_hosts: (path, cluster name, lines ``type key``) writes the file
+            with the cluster's host keys.
     """
 
     config: "config.Config"
@@ -137,6 +139,7 @@ class Context:
     tcp_ping: Callable[[str, int, str | None], bool]
     rpc_at: Callable[[Sequence[Target]], Runner]
     query_sources: Callable[[], query.Sources]
+    write_known_hosts: Callable[[str, str, Sequence[str]], None]
 
     @property
     def snapshot(self) -> objects.Snapshot:
@@ -162,6 +165,15 @@ class LogicalUnit(Generic[O]):
         self.op = op
         self.ctx = context
         self.locks = LockRequest()
+
+    @classmethod
+    def can_plan(cls, op: opcodes.Opcode) -> bool:
+        """Tell whether all that an opcode does goes through the context.
+
+        Only then can be said in advance what it would do, see `ganeti.mcpu.planning`.
+        """
+        del op
+        return True
 
     def check_arguments(self) -> None:
         """Check the opcode alone, without the cluster. Raises OpPrereqError."""

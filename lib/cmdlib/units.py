@@ -13,6 +13,7 @@ from ganeti.cmdlib.cluster.post_init import ClusterPostInit
 from ganeti.cmdlib.cluster.query import ClusterQuery
 from ganeti.cmdlib.cluster.redist import ClusterRedistConf
 from ganeti.cmdlib.cluster.rename import ClusterRename
+from ganeti.cmdlib.cluster.renew_crypto import ClusterRenewCrypto
 from ganeti.cmdlib.cluster.repair_sizes import ClusterRepairDiskSizes
 from ganeti.cmdlib.cluster.set_params import ClusterSetParams
 from ganeti.cmdlib.cluster.verify import ClusterVerify
@@ -59,6 +60,7 @@ UNITS: Final[dict[str, type[LogicalUnit[Any]]]] = {
     "OP_CLUSTER_QUERY": ClusterQuery,
     "OP_CLUSTER_REDIST_CONF": ClusterRedistConf,
     "OP_CLUSTER_RENAME": ClusterRename,
+    "OP_CLUSTER_RENEW_CRYPTO": ClusterRenewCrypto,
     "OP_CLUSTER_REPAIR_DISK_SIZES": ClusterRepairDiskSizes,
     "OP_CLUSTER_SET_PARAMS": ClusterSetParams,
     "OP_CLUSTER_VERIFY": ClusterVerify,

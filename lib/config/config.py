@@ -14,7 +14,7 @@ from ganeti.config.edit import Edit
 from ganeti.config.pool import AddressPool
 from ganeti.config.reservations import Reservations
 from ganeti.objects import Snapshot
-from ganeti.store import Document, Store
+from ganeti.store import Document, Fork, Store
 
 #: Random addresses to try before giving up.
 MAC_ATTEMPTS = 128
@@ -102,6 +102,19 @@ class Config:
         except (errors.StorageError, errors.TermError):
             self._header = None  # what was counted is lost; read it again
             raise
+
+    def fork(self, clock: clock.Clock) -> tuple["Config", Fork]:
+        """Return a configuration that begins as this one is, and its store.
+
+        Changes of the fork stay in it. What is reserved here cannot be had there.
+
+        Args:
+            clock: gives the fork's times of change.
+        """
+        store = Fork(self._store)
+        forked = Config(store, clock, entropy=self._entropy)
+        forked._reservations = self._reservations.copy()
+        return forked, store
 
     # Reservations
     def reserve(self, owner: str, kind: str, value: str) -> None:

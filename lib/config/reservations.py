@@ -20,6 +20,13 @@ class Reservations:
         self._lock = threading.Lock()
         self._owners: dict[tuple[str, Hashable], str] = {}
 
+    def copy(self) -> "Reservations":
+        """Return the same reservations, which go their own way from then on."""
+        copied = Reservations()
+        with self._lock:
+            copied._owners = self._owners.copy()
+        return copied
+
     def reserve(self, owner: str, kind: str, value: Hashable) -> None:
         """Take a value; taking it twice is no error for the same owner.
 

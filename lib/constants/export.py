@@ -22,6 +22,8 @@ IEC_GZIP_SLOW: Final = "gzip-slow"
 IEC_LZOP: Final = "lzop"
 IEC_ALL: Final = ("gzip", "gzip-fast", "gzip-slow", "lzop", "none")
 IEC_DEFAULT_TOOLS: Final = ("gzip", "gzip-fast", "gzip-slow")
+#: Version of the hand-over between transfer programs.
+RIE_VERSION: Final = 0
 #: Text that is HMACed in the handshake.
 RIE_HANDSHAKE: Final = "Hi, I'm Ganeti"
 #: Seconds.

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ganeti import config, errors, jqueue, locking, query, rpc
+from ganeti import config, errors, jqueue, locking, mcpu, query, rpc
 from ganeti.clock import Clock
 from ganeti.luxi.server import Call
 from ganeti.pathutils import Paths
@@ -47,6 +47,8 @@ class World:
         locks: for lists of locks.
         quick: threads for work that takes milliseconds.
         slow: threads for work that waits for nodes.
+        planning: threads for making plans.
+        planner: says what opcodes would do.
     """
 
     store: Store
@@ -58,6 +60,8 @@ class World:
     locks: locking.LockManager
     quick: Executor
     slow: Executor
+    planning: Executor
+    planner: mcpu.Planner
 
     def sources(self) -> query.Sources:
         """Return what queries are answered from now."""

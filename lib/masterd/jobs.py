@@ -2,6 +2,8 @@
 
 from typing import Any, Final
 
+import msgspec
+
 from ganeti import errors, opcodes, query
 from ganeti.constants import timeouts
 from ganeti.masterd.calls import JobId, Later, Malformed, World, method
@@ -46,6 +48,17 @@ def submit_many_jobs(world: World, jobs: list[list[Any]]) -> Later:
         world.quick.submit(
             lambda: world.queue.submit_many([_decode(ops) for ops in jobs])
         )
+    )
+
+
+@method("PlanJob")
+def plan_job(world: World, ops: list[Any]) -> Later:
+    """Tell what a job of these opcodes would do, without doing it; not in Ganeti."""
+    decoded = _decode(ops)
+    return Later(
+        world.planning.submit(world.planner.plan, decoded),
+        msgspec.to_builtins,
+        can_cancel=True,
     )
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import logging
-import socket
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,16 +11,13 @@ from ganeti import config, errors, jqueue, locking, mcpu, query
 from ganeti.clock import Clock
 from ganeti.cmdlib.units import UNITS
 from ganeti.jqueue.documents import Documents
-from ganeti.locking import Level
 from ganeti.luxi.server import Server
 from ganeti.masterd import calls, jobs, queries, settings
 from ganeti.masterd.deposed import WatchedRunner
 from ganeti.masterd.distributor import Distributor
-from ganeti.objects import Snapshot
 from ganeti.pathutils import Paths
 from ganeti.rpc import Runner, Target
 from ganeti.store import Store
-from ganeti.utils import netutils
 
 _log = logging.getLogger(__name__)
 
@@ -30,6 +26,8 @@ _log = logging.getLogger(__name__)
 _QUICK_THREADS: Final = 2
 #: Threads for queries that wait for nodes.
 _SLOW_THREADS: Final = 16
+#: Plans made at the same time; each is as much work as the job would be to the master.
+_PLANNING_THREADS: Final = 2
 
 #: Modules whose import registers the methods.
 METHOD_MODULES: Final = (jobs, queries, settings)
@@ -58,6 +56,11 @@ class Doors:
     tcp_ping: Callable[[str, int, str | None], bool]
     rpc_at: Callable[[Sequence[Target]], Runner]
     on_deposed: Callable[[], None]
+
+
+#: Unfinished jobs beyond which submissions are refused. The documented limit of 5,000
+#: was for job files; here a queued job is a row and 2 KiB of memory.
+MAX_UNFINISHED_JOBS: Final = 50_000
 
 
 class Service:
@@ -92,6 +95,7 @@ class Service:
         self._server.stop()
         self.world.quick.shutdown(wait=True, cancel_futures=True)
         self.world.slow.shutdown(wait=False, cancel_futures=True)
+        self.world.planning.shutdown(wait=False, cancel_futures=True)
         self._doors.store.close()
         self._distributor.stop()
 
@@ -107,20 +111,23 @@ def build(doors: Doors) -> Service:
     runner = WatchedRunner(doors.rpc, doors.on_deposed)
     doors = dataclasses.replace(doors, rpc=runner)
     cfg = config.Config(doors.store, doors.clock)
-    locks = locking.LockManager(doors.clock, lock_members(cfg.snapshot()))
+    locks = locking.LockManager(doors.clock, mcpu.members(cfg.snapshot()))
     # Opcodes may ask queries, whose sources include the queue that runs opcodes.
     made: list[calls.World] = []
 
     def sources() -> query.Sources:
         return made[0].sources()
 
-    processor = mcpu.Processor(_engine_doors(doors, cfg, locks, sources), UNITS)
+    engine = _engine_doors(doors, cfg, locks, sources)
     queue = jqueue.JobQueue(
         # The queue's documents are the store's, known to it by their own name.
         cast("Documents", doors.store),
-        processor,
+        mcpu.Processor(engine, UNITS),
         doors.clock,
-        jqueue.Settings(on_failure=lambda err: _on_failure(doors, err)),
+        jqueue.Settings(
+            hard_limit=MAX_UNFINISHED_JOBS,
+            on_failure=lambda err: _on_failure(doors, err),
+        ),
     )
     queue.recover()
     world = calls.World(
@@ -133,6 +140,8 @@ def build(doors: Doors) -> Service:
         locks=locks,
         quick=ThreadPoolExecutor(_QUICK_THREADS, "query"),
         slow=ThreadPoolExecutor(_SLOW_THREADS, "live-query"),
+        planning=ThreadPoolExecutor(_PLANNING_THREADS, "plan"),
+        planner=mcpu.Planner(engine, UNITS),
     )
     made.append(world)
     distributor = Distributor(
@@ -163,38 +172,3 @@ def _engine_doors(
 def _on_failure(doors: Doors, err: BaseException) -> None:
     if isinstance(err, errors.TermError):
         doors.on_deposed()
-
-
-def lock_members(snapshot: Snapshot) -> dict[Level, list[str]]:
-    """Return the names of the locks that a configuration needs, by level."""
-    return {
-        Level.INSTANCE: list(snapshot.names("instances")),
-        Level.NODEGROUP: list(snapshot.nodegroups),
-        Level.NODE: list(snapshot.nodes),
-        Level.NETWORK: list(snapshot.networks),
-    }
-
-
-def lookup_host(paths: Paths, name: str) -> tuple[str, list[str]]:
-    """Return the full name and the addresses of a host.
-
-    A virtual node's own hosts file is asked before the system's resolver.
-
-    Raises:
-        ResolverError: name, number and text of the failure.
-    """
-    if paths.is_virtual:
-        rows = [
-            (address, names)
-            for address, names in netutils.read_hosts(paths.at(netutils.HOSTS_FILE))
-            if name in names
-        ]
-        if rows:
-            return rows[0][1][0], [address for address, _names in rows]
-    try:
-        found = socket.getaddrinfo(
-            name, None, type=socket.SOCK_STREAM, flags=socket.AI_CANONNAME
-        )
-    except socket.gaierror as err:
-        raise errors.ResolverError(name, err.errno, err.strerror) from err
-    return found[0][3] or name, [str(row[4][0]) for row in found]

@@ -155,6 +155,16 @@ class HeldLocks:
                 self._manager.remove(level, sorted(gone))
 
 
+def members(snapshot: objects.Snapshot) -> dict[Level, list[str]]:
+    """Return the names of the locks that a configuration needs, by level."""
+    return {
+        Level.INSTANCE: list(snapshot.names("instances")),
+        Level.NODEGROUP: list(snapshot.nodegroups),
+        Level.NODE: list(snapshot.nodes),
+        Level.NETWORK: list(snapshot.networks),
+    }
+
+
 def exists(snapshot: objects.Snapshot, level: Level, name: str) -> bool:
     """Tell whether the object that a lock stands for is in the configuration."""
     if level is Level.INSTANCE:

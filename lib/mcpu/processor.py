@@ -34,6 +34,7 @@ from ganeti.locking import Level, LockManager
 from ganeti.mcpu.feedback import JobLog
 from ganeti.mcpu.locks import HeldLocks
 from ganeti.rpc import Runner, Target
+from ganeti.ssh import known_hosts
 
 _log: Final = logging.getLogger(__name__)
 #: Levels a logical unit may declare, in the order in which they are taken.
@@ -53,6 +54,7 @@ class Doors:
     tcp_ping: Callable[[str, int, str | None], bool]
     rpc_at: Callable[[Sequence[Target]], Runner]
     query_sources: Callable[[], query.Sources]
+    write_known_hosts: Callable[[str, str, Sequence[str]], None] = known_hosts.write
 
 
 class _WatchedConfig:
@@ -155,6 +157,7 @@ class _Run:
                 tcp_ping=doors.tcp_ping,
                 rpc_at=doors.rpc_at,
                 query_sources=doors.query_sources,
+                write_known_hosts=doors.write_known_hosts,
             ),
         )
         self._operation = hooksmaster.Operation(

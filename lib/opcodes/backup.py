@@ -4,6 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from ganeti import ht
 from ganeti.ht import Doc
+from ganeti.opcodes import common
 from ganeti.opcodes.base import Opcode
 
 
@@ -13,32 +14,25 @@ class BackupExport(Opcode, tag="OP_BACKUP_EXPORT", frozen=True, kw_only=True):
     SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
     RESULT: ClassVar[Any] = tuple[bool, list[bool]]
 
-    compress: Annotated[str, Doc("compression tool for the transfer")] = "none"
+    compress: common.Compress = "none"
     destination_x509_ca: Annotated[
         ht.NonEmptyStr | None, Doc("signed CA of the receiver, PEM (remote export)")
     ] = None
     ignore_remove_failures: Annotated[
         bool, Doc("do not fail if removing the instance fails")
     ] = False
-    instance_name: Annotated[str, Doc("instance name")]
-    instance_uuid: Annotated[
-        ht.NonEmptyStr | None,
-        Doc("instance uuid; filled in by the server, may be omitted"),
-    ] = None
+    instance_name: common.InstanceName
+    instance_uuid: common.InstanceUuid = None
     long_sleep: Annotated[bool, Doc("allow long downtimes while exporting")] = False
     mode: Annotated[ht.ExportMode, Doc("local or remote export")] = "local"
     remove_instance: Annotated[bool, Doc("remove the instance after export")] = False
     shutdown: Annotated[bool, Doc("stop the instance before exporting")] = True
-    shutdown_timeout: Annotated[
-        ht.NonNegInt, Doc("seconds to wait for a clean stop")
-    ] = 120
+    shutdown_timeout: common.ShutdownTimeout = 120
     target_node: Annotated[
         ht.NonEmptyStr | list[Any],
         Doc("node name (local) or per-disk receiver list (remote)"),
     ]
-    target_node_uuid: Annotated[
-        ht.NonEmptyStr | None, Doc("uuid of the target node, server filled")
-    ] = None
+    target_node_uuid: common.TargetNodeUuid = None
     x509_key_name: Annotated[
         list[Any] | None,
         Doc("[name, hmac, salt] from the prepare step (remote export)"),
@@ -60,11 +54,8 @@ class BackupPrepare(Opcode, tag="OP_BACKUP_PREPARE", frozen=True, kw_only=True):
     SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
     RESULT: ClassVar[Any] = dict[str, Any] | None
 
-    instance_name: Annotated[str, Doc("instance name")]
-    instance_uuid: Annotated[
-        ht.NonEmptyStr | None,
-        Doc("instance uuid; filled in by the server, may be omitted"),
-    ] = None
+    instance_name: common.InstanceName
+    instance_uuid: common.InstanceUuid = None
     mode: Annotated[ht.ExportMode, Doc("local or remote export")]
 
 
@@ -74,8 +65,5 @@ class BackupRemove(Opcode, tag="OP_BACKUP_REMOVE", frozen=True, kw_only=True):
     SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
     RESULT: ClassVar[Any] = None
 
-    instance_name: Annotated[str, Doc("instance name")]
-    instance_uuid: Annotated[
-        ht.NonEmptyStr | None,
-        Doc("instance uuid; filled in by the server, may be omitted"),
-    ] = None
+    instance_name: common.InstanceName
+    instance_uuid: common.InstanceUuid = None

@@ -4,6 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from ganeti import ht
 from ganeti.ht import Doc
+from ganeti.opcodes import common
 from ganeti.opcodes.base import Opcode
 
 
@@ -22,7 +23,7 @@ class ClusterConfigQuery(
 
     RESULT: ClassVar[Any] = list[Any]
 
-    output_fields: Annotated[list[ht.NonEmptyStr], Doc("wanted fields")]
+    output_fields: common.OutputFields
 
 
 class ClusterDeactivateMasterIp(
@@ -86,7 +87,7 @@ class ClusterRenewCrypto(
     ssh_key_type: Annotated[
         ht.SshKeyType | None, Doc("key type; null keeps the current one")
     ] = None
-    verbose: Annotated[bool, Doc("more progress messages")] = False
+    verbose: common.Verbose = False
 
 
 class ClusterRepairDiskSizes(
@@ -134,13 +135,8 @@ class ClusterSetParams(Opcode, tag="OP_CLUSTER_SET_PARAMS", frozen=True, kw_only
     default_iallocator_params: Annotated[
         dict[str, Any] | None, Doc("default allocator options")
     ] = None
-    disk_state: Annotated[
-        dict[str, Any] | None, Doc("per storage type disk state overrides")
-    ] = None
-    diskparams: Annotated[
-        dict[ht.DiskTemplate, dict[str, Any]] | None,
-        Doc("per-template disk parameters"),
-    ] = None
+    disk_state: common.DiskState = None
+    diskparams: common.Diskparams = None
     drbd_helper: Annotated[
         str | None, Doc("usermode helper path; empty string disables DRBD helper")
     ] = None
@@ -159,7 +155,7 @@ class ClusterSetParams(Opcode, tag="OP_CLUSTER_SET_PARAMS", frozen=True, kw_only
     file_storage_dir: Annotated[str | None, Doc("cluster base dir of file disks")] = (
         None
     )
-    force: Annotated[bool, Doc("skip some safety checks")] = False
+    force: common.Force = False
     gluster_storage_dir: Annotated[
         str | None, Doc("cluster base dir of gluster mounts")
     ] = None
@@ -167,9 +163,7 @@ class ClusterSetParams(Opcode, tag="OP_CLUSTER_SET_PARAMS", frozen=True, kw_only
         list[tuple[ht.DdmSimple, ht.NonEmptyStr]] | None,
         Doc("list edits [add|remove, os name] on the hidden list"),
     ] = None
-    hv_state: Annotated[
-        dict[str, Any] | None, Doc("per hypervisor state overrides")
-    ] = None
+    hv_state: common.HvState = None
     hvparams: Annotated[
         dict[str, dict[str, Any]] | None, Doc("hypervisor name to parameter defaults")
     ] = None
@@ -179,7 +173,7 @@ class ClusterSetParams(Opcode, tag="OP_CLUSTER_SET_PARAMS", frozen=True, kw_only
     instance_communication_network: Annotated[
         str | None, Doc("network name, empty string disables")
     ] = None
-    ipolicy: Annotated[dict[str, Any] | None, Doc("instance policy changes")] = None
+    ipolicy: common.Ipolicy = None
     mac_prefix: Annotated[
         ht.NonEmptyStr | None, Doc("first three octets for generated MACs")
     ] = None
@@ -199,7 +193,7 @@ class ClusterSetParams(Opcode, tag="OP_CLUSTER_SET_PARAMS", frozen=True, kw_only
     modify_etc_hosts: Annotated[
         bool | None, Doc("keep /etc/hosts of the nodes in sync")
     ] = None
-    ndparams: Annotated[dict[str, Any] | None, Doc("node parameters")] = None
+    ndparams: common.Ndparams = None
     nicparams: Annotated[ht.NicSpec | None, Doc("cluster default NIC params")] = None
     os_hvp: Annotated[
         dict[str, dict[str, Any]] | None, Doc("OS name to hypervisor to params")
@@ -250,18 +244,14 @@ class ClusterVerify(Opcode, tag="OP_CLUSTER_VERIFY", frozen=True, kw_only=True):
     RESULT: ClassVar[Any] = ht.JobList
     SUBMITS_JOBS: ClassVar[bool] = True
 
-    debug_simulate_errors: Annotated[
-        bool, Doc("pretend every check failed, for testing")
-    ] = False
-    error_codes: Annotated[bool, Doc("machine readable message format")] = False
+    debug_simulate_errors: common.DebugSimulateErrors = False
+    error_codes: common.ErrorCodes = False
     group_name: Annotated[ht.NonEmptyStr | None, Doc("node group, name or uuid")] = None
-    ignore_errors: Annotated[
-        list[ht.VerifyEcode], Doc("verify codes to downgrade to warnings")
-    ] = []
+    ignore_errors: common.IgnoreErrors = []
     skip_checks: Annotated[
         list[ht.VerifyOptionalCheck], Doc("optional checks to leave out")
     ] = []
-    verbose: Annotated[bool, Doc("more progress messages")] = False
+    verbose: common.Verbose = False
     verify_clutter: Annotated[bool, Doc("look for stray keys in authorized_keys")] = (
         False
     )
@@ -274,14 +264,10 @@ class ClusterVerifyConfig(
 
     RESULT: ClassVar[Any] = bool
 
-    debug_simulate_errors: Annotated[
-        bool, Doc("pretend every check failed, for testing")
-    ] = False
-    error_codes: Annotated[bool, Doc("machine readable message format")] = False
-    ignore_errors: Annotated[
-        list[ht.VerifyEcode], Doc("verify codes to downgrade to warnings")
-    ] = []
-    verbose: Annotated[bool, Doc("more progress messages")] = False
+    debug_simulate_errors: common.DebugSimulateErrors = False
+    error_codes: common.ErrorCodes = False
+    ignore_errors: common.IgnoreErrors = []
+    verbose: common.Verbose = False
 
 
 class ClusterVerifyDisks(
@@ -304,18 +290,14 @@ class ClusterVerifyGroup(
     SUMMARY_FIELD: ClassVar[str | None] = "group_name"
     RESULT: ClassVar[Any] = bool
 
-    debug_simulate_errors: Annotated[
-        bool, Doc("pretend every check failed, for testing")
-    ] = False
-    error_codes: Annotated[bool, Doc("machine readable message format")] = False
-    group_name: Annotated[ht.NonEmptyStr, Doc("node group, name or uuid")]
-    ignore_errors: Annotated[
-        list[ht.VerifyEcode], Doc("verify codes to downgrade to warnings")
-    ] = []
+    debug_simulate_errors: common.DebugSimulateErrors = False
+    error_codes: common.ErrorCodes = False
+    group_name: common.GroupName
+    ignore_errors: common.IgnoreErrors = []
     skip_checks: Annotated[
         list[ht.VerifyOptionalCheck], Doc("optional checks to leave out")
     ] = []
-    verbose: Annotated[bool, Doc("more progress messages")] = False
+    verbose: common.Verbose = False
     verify_clutter: Annotated[bool, Doc("look for stray keys in authorized_keys")] = (
         False
     )

@@ -4,6 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from ganeti import ht
 from ganeti.ht import Doc
+from ganeti.opcodes import common
 from ganeti.opcodes.base import Opcode
 
 
@@ -17,19 +18,12 @@ class GroupAdd(Opcode, tag="OP_GROUP_ADD", frozen=True, kw_only=True):
     alloc_policy: Annotated[
         ht.AllocPolicy | None, Doc("allocation policy of the group")
     ] = None
-    disk_state: Annotated[
-        dict[str, Any] | None, Doc("per storage type disk state overrides")
-    ] = None
-    diskparams: Annotated[
-        dict[ht.DiskTemplate, dict[str, Any]] | None,
-        Doc("per-template disk parameters"),
-    ] = None
-    group_name: Annotated[ht.NonEmptyStr, Doc("node group, name or uuid")]
-    hv_state: Annotated[
-        dict[str, Any] | None, Doc("per hypervisor state overrides")
-    ] = None
-    ipolicy: Annotated[dict[str, Any] | None, Doc("instance policy changes")] = None
-    ndparams: Annotated[dict[str, Any] | None, Doc("node parameters")] = None
+    disk_state: common.DiskState = None
+    diskparams: common.Diskparams = None
+    group_name: common.GroupName
+    hv_state: common.HvState = None
+    ipolicy: common.Ipolicy = None
+    ndparams: common.Ndparams = None
 
 
 class GroupAssignNodes(Opcode, tag="OP_GROUP_ASSIGN_NODES", frozen=True, kw_only=True):
@@ -38,12 +32,9 @@ class GroupAssignNodes(Opcode, tag="OP_GROUP_ASSIGN_NODES", frozen=True, kw_only
     SUMMARY_FIELD: ClassVar[str | None] = "group_name"
     RESULT: ClassVar[Any] = None
 
-    force: Annotated[bool, Doc("skip some safety checks")] = False
-    group_name: Annotated[ht.NonEmptyStr, Doc("node group, name or uuid")]
-    node_uuids: Annotated[
-        list[ht.NonEmptyStr] | None,
-        Doc("node uuids, server side counterpart of the name list"),
-    ] = None
+    force: common.Force = False
+    group_name: common.GroupName
+    node_uuids: common.NodeUuids = None
     nodes: Annotated[list[ht.NonEmptyStr], Doc("nodes to move into the group")]
 
 
@@ -54,20 +45,16 @@ class GroupEvacuate(Opcode, tag="OP_GROUP_EVACUATE", frozen=True, kw_only=True):
     RESULT: ClassVar[Any] = ht.JobList
     SUBMITS_JOBS: ClassVar[bool] = True
 
-    early_release: Annotated[
-        bool, Doc("drop locks on old storage before it is removed")
-    ] = False
+    early_release: common.EarlyRelease = False
     force_failover: Annotated[bool, Doc("always fail over instead of migrating")] = (
         False
     )
-    group_name: Annotated[ht.NonEmptyStr, Doc("node group, name or uuid")]
-    iallocator: Annotated[ht.NonEmptyStr | None, Doc("allocator plugin name")] = None
+    group_name: common.GroupName
+    iallocator: common.Iallocator = None
     sequential: Annotated[bool, Doc("run the resulting jobs one after the other")] = (
         False
     )
-    target_groups: Annotated[
-        list[ht.NonEmptyStr] | None, Doc("allowed target groups; null means all others")
-    ] = None
+    target_groups: common.TargetGroups = None
 
 
 class GroupRemove(Opcode, tag="OP_GROUP_REMOVE", frozen=True, kw_only=True):
@@ -76,7 +63,7 @@ class GroupRemove(Opcode, tag="OP_GROUP_REMOVE", frozen=True, kw_only=True):
     SUMMARY_FIELD: ClassVar[str | None] = "group_name"
     RESULT: ClassVar[Any] = None
 
-    group_name: Annotated[ht.NonEmptyStr, Doc("node group, name or uuid")]
+    group_name: common.GroupName
 
 
 class GroupRename(Opcode, tag="OP_GROUP_RENAME", frozen=True, kw_only=True):
@@ -84,8 +71,8 @@ class GroupRename(Opcode, tag="OP_GROUP_RENAME", frozen=True, kw_only=True):
 
     RESULT: ClassVar[Any] = ht.NonEmptyStr
 
-    group_name: Annotated[ht.NonEmptyStr, Doc("node group, name or uuid")]
-    new_name: Annotated[ht.NonEmptyStr, Doc("new name")]
+    group_name: common.GroupName
+    new_name: common.NewName
 
 
 class GroupSetParams(Opcode, tag="OP_GROUP_SET_PARAMS", frozen=True, kw_only=True):
@@ -97,19 +84,12 @@ class GroupSetParams(Opcode, tag="OP_GROUP_SET_PARAMS", frozen=True, kw_only=Tru
     alloc_policy: Annotated[
         ht.AllocPolicy | None, Doc("allocation policy of the group")
     ] = None
-    disk_state: Annotated[
-        dict[str, Any] | None, Doc("per storage type disk state overrides")
-    ] = None
-    diskparams: Annotated[
-        dict[ht.DiskTemplate, dict[str, Any]] | None,
-        Doc("per-template disk parameters"),
-    ] = None
-    group_name: Annotated[ht.NonEmptyStr, Doc("node group, name or uuid")]
-    hv_state: Annotated[
-        dict[str, Any] | None, Doc("per hypervisor state overrides")
-    ] = None
-    ipolicy: Annotated[dict[str, Any] | None, Doc("instance policy changes")] = None
-    ndparams: Annotated[dict[str, Any] | None, Doc("node parameters")] = None
+    disk_state: common.DiskState = None
+    diskparams: common.Diskparams = None
+    group_name: common.GroupName
+    hv_state: common.HvState = None
+    ipolicy: common.Ipolicy = None
+    ndparams: common.Ndparams = None
 
 
 class GroupVerifyDisks(Opcode, tag="OP_GROUP_VERIFY_DISKS", frozen=True, kw_only=True):
@@ -122,5 +102,5 @@ class GroupVerifyDisks(Opcode, tag="OP_GROUP_VERIFY_DISKS", frozen=True, kw_only
     SUMMARY_FIELD: ClassVar[str | None] = "group_name"
     RESULT: ClassVar[Any] = tuple[dict[str, str], list[str], dict[str, list[list[str]]]]
 
-    group_name: Annotated[ht.NonEmptyStr, Doc("node group, name or uuid")]
+    group_name: common.GroupName
     is_strict: Annotated[bool, Doc("fail on errors instead of skipping")] = True

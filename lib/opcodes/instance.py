@@ -4,6 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from ganeti import ht
 from ganeti.ht import Doc
+from ganeti.opcodes import common
 from ganeti.opcodes.base import Opcode
 
 
@@ -13,11 +14,8 @@ class InstanceConsole(Opcode, tag="OP_INSTANCE_CONSOLE", frozen=True, kw_only=Tr
     SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
     RESULT: ClassVar[Any] = dict[str, Any]
 
-    instance_name: Annotated[str, Doc("instance name")]
-    instance_uuid: Annotated[
-        ht.NonEmptyStr | None,
-        Doc("instance uuid; filled in by the server, may be omitted"),
-    ] = None
+    instance_name: common.InstanceName
+    instance_uuid: common.InstanceUuid = None
 
 
 class InstanceQueryData(
@@ -29,7 +27,7 @@ class InstanceQueryData(
 
     instances: Annotated[list[ht.NonEmptyStr], Doc("instances, empty for all")] = []
     static: Annotated[bool, Doc("answer from configuration only")] = False
-    use_locking: Annotated[bool, Doc("take locks while querying")] = False
+    use_locking: common.UseLocking = False
 
 
 class InstanceReboot(Opcode, tag="OP_INSTANCE_REBOOT", frozen=True, kw_only=True):
@@ -41,15 +39,10 @@ class InstanceReboot(Opcode, tag="OP_INSTANCE_REBOOT", frozen=True, kw_only=True
     ignore_secondaries: Annotated[bool, Doc("go on if only secondary disks fail")] = (
         False
     )
-    instance_name: Annotated[str, Doc("instance name")]
-    instance_uuid: Annotated[
-        ht.NonEmptyStr | None,
-        Doc("instance uuid; filled in by the server, may be omitted"),
-    ] = None
+    instance_name: common.InstanceName
+    instance_uuid: common.InstanceUuid = None
     reboot_type: Annotated[ht.RebootType, Doc("soft, hard or full")]
-    shutdown_timeout: Annotated[
-        ht.NonNegInt, Doc("seconds to wait for a clean stop")
-    ] = 120
+    shutdown_timeout: common.ShutdownTimeout = 120
 
 
 class InstanceSetParams(
@@ -63,10 +56,8 @@ class InstanceSetParams(
     beparams: Annotated[
         dict[str, Any], Doc("backend params to change; value 'default' resets")
     ] = {}
-    conflicts_check: Annotated[
-        bool, Doc("refuse IPs that clash with known networks/nodes")
-    ] = True
-    disk_template: Annotated[ht.DiskTemplate | None, Doc("disk template")] = None
+    conflicts_check: common.ConflictsCheck = True
+    disk_template: common.DiskTemplate = None
     disks: Annotated[ht.DiskMods, Doc("disk modifications")] = []
     ext_params: Annotated[
         dict[str, Any], Doc("parameters for an external storage provider on conversion")
@@ -75,24 +66,19 @@ class InstanceSetParams(
     file_storage_dir: Annotated[
         ht.NonEmptyStr | None, Doc("sub directory below the cluster's base dir")
     ] = None
-    force: Annotated[bool, Doc("skip some safety checks")] = False
-    force_variant: Annotated[
-        bool, Doc("accept an OS variant the OS does not declare")
-    ] = False
+    force: common.Force = False
+    force_variant: common.ForceVariant = False
     hotplug: Annotated[
         bool, Doc("try to apply device changes to the running instance")
     ] = True
     hvparams: Annotated[dict[str, Any], Doc("hypervisor parameters")] = {}
-    iallocator: Annotated[ht.NonEmptyStr | None, Doc("allocator plugin name")] = None
-    ignore_ipolicy: Annotated[bool, Doc("do not enforce the instance policy")] = False
+    iallocator: common.Iallocator = None
+    ignore_ipolicy: common.IgnoreIpolicy = False
     instance_communication: Annotated[
         bool | None, Doc("give the instance a communication NIC")
     ] = None
-    instance_name: Annotated[str, Doc("instance name")]
-    instance_uuid: Annotated[
-        ht.NonEmptyStr | None,
-        Doc("instance uuid; filled in by the server, may be omitted"),
-    ] = None
+    instance_name: common.InstanceName
+    instance_uuid: common.InstanceUuid = None
     nics: Annotated[ht.NicMods, Doc("NIC modifications")] = []
     offline: Annotated[bool | None, Doc("mark or unmark the instance as offline")] = (
         None
@@ -101,9 +87,7 @@ class InstanceSetParams(
         None
     )
     osparams: Annotated[dict[str, Any], Doc("OS parameters")] = {}
-    osparams_private: Annotated[
-        dict[str, ht.Private] | None, Doc("OS params hidden from logs and queries")
-    ] = None
+    osparams_private: common.OsparamsPrivate = None
     pnode: Annotated[ht.NonEmptyStr | None, Doc("primary node")] = None
     pnode_uuid: Annotated[
         ht.NonEmptyStr | None, Doc("uuid of the primary node, server filled")
@@ -111,13 +95,11 @@ class InstanceSetParams(
     remote_node: Annotated[
         ht.NonEmptyStr | None, Doc("secondary node for the new template")
     ] = None
-    remote_node_uuid: Annotated[
-        ht.NonEmptyStr | None, Doc("uuid of that node, server filled")
-    ] = None
+    remote_node_uuid: common.RemoteNodeUuid = None
     runtime_mem: Annotated[
         ht.PosInt | None, Doc("balloon the running instance to this MiB")
     ] = None
-    wait_for_sync: Annotated[bool, Doc("wait until mirrors are in sync")] = True
+    wait_for_sync: common.WaitForSync = True
 
 
 class InstanceShutdown(Opcode, tag="OP_INSTANCE_SHUTDOWN", frozen=True, kw_only=True):
@@ -130,15 +112,12 @@ class InstanceShutdown(Opcode, tag="OP_INSTANCE_SHUTDOWN", frozen=True, kw_only=
         ht.AdminStateSource | None,
         Doc("who asked for the admin-state change; null means admin"),
     ] = None
-    force: Annotated[bool, Doc("skip some safety checks")] = False
+    force: common.Force = False
     ignore_offline_nodes: Annotated[
         bool, Doc("only change the recorded state if the node is offline")
     ] = False
-    instance_name: Annotated[str, Doc("instance name")]
-    instance_uuid: Annotated[
-        ht.NonEmptyStr | None,
-        Doc("instance uuid; filled in by the server, may be omitted"),
-    ] = None
+    instance_name: common.InstanceName
+    instance_uuid: common.InstanceUuid = None
     no_remember: Annotated[bool, Doc("do not record the new admin state")] = False
     timeout: Annotated[ht.NonNegInt, Doc("seconds to wait for a clean stop")] = 120
 
@@ -150,20 +129,15 @@ class InstanceStartup(Opcode, tag="OP_INSTANCE_STARTUP", frozen=True, kw_only=Tr
     RESULT: ClassVar[Any] = None
 
     beparams: Annotated[dict[str, Any], Doc("backend params for this start only")] = {}
-    force: Annotated[bool, Doc("skip some safety checks")] = False
+    force: common.Force = False
     hvparams: Annotated[
         dict[str, Any], Doc("hypervisor params for this start only")
     ] = {}
     ignore_offline_nodes: Annotated[
         bool, Doc("only change the recorded state if the node is offline")
     ] = False
-    instance_name: Annotated[str, Doc("instance name")]
-    instance_uuid: Annotated[
-        ht.NonEmptyStr | None,
-        Doc("instance uuid; filled in by the server, may be omitted"),
-    ] = None
+    instance_name: common.InstanceName
+    instance_uuid: common.InstanceUuid = None
     no_remember: Annotated[bool, Doc("do not record the new admin state")] = False
-    shutdown_timeout: Annotated[
-        ht.NonNegInt, Doc("seconds to wait for a clean stop")
-    ] = 120
+    shutdown_timeout: common.ShutdownTimeout = 120
     startup_paused: Annotated[bool, Doc("leave the guest paused after start")] = False

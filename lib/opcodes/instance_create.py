@@ -4,6 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from ganeti import ht
 from ganeti.ht import Doc
+from ganeti.opcodes import common
 from ganeti.opcodes.base import Opcode
 
 
@@ -17,19 +18,15 @@ class InstanceCreate(Opcode, tag="OP_INSTANCE_CREATE", frozen=True, kw_only=True
     commit: Annotated[
         bool, Doc("turn an earlier forthcoming instance into a real one")
     ] = False
-    compress: Annotated[str, Doc("compression tool for the transfer")] = "none"
-    conflicts_check: Annotated[
-        bool, Doc("refuse IPs that clash with known networks/nodes")
-    ] = True
-    disk_template: Annotated[ht.DiskTemplate | None, Doc("disk template")] = None
+    compress: common.Compress = "none"
+    conflicts_check: common.ConflictsCheck = True
+    disk_template: common.DiskTemplate = None
     disks: Annotated[list[ht.DiskSpec], Doc("disks to create")]
     file_driver: Annotated[ht.FileDriver | None, Doc("driver for file disks")] = None
     file_storage_dir: Annotated[
         ht.NonEmptyStr | None, Doc("sub directory below the cluster's base dir")
     ] = None
-    force_variant: Annotated[
-        bool, Doc("accept an OS variant the OS does not declare")
-    ] = False
+    force_variant: common.ForceVariant = False
     forthcoming: Annotated[
         bool, Doc("only reserve resources, create nothing on nodes")
     ] = False
@@ -44,15 +41,15 @@ class InstanceCreate(Opcode, tag="OP_INSTANCE_CREATE", frozen=True, kw_only=True
     hypervisor: Annotated[
         ht.Hypervisor | None, Doc("hypervisor; null takes the cluster default")
     ] = None
-    iallocator: Annotated[ht.NonEmptyStr | None, Doc("allocator plugin name")] = None
+    iallocator: common.Iallocator = None
     identify_defaults: Annotated[
         bool, Doc("store params equal to cluster defaults as defaults")
     ] = False
-    ignore_ipolicy: Annotated[bool, Doc("do not enforce the instance policy")] = False
+    ignore_ipolicy: common.IgnoreIpolicy = False
     instance_communication: Annotated[
         bool, Doc("give the instance a communication NIC")
     ] = False
-    instance_name: Annotated[str, Doc("instance name")]
+    instance_name: common.InstanceName
     ip_check: Annotated[bool, Doc("ping to see the IP is unused; needs name_check")] = (
         False
     )
@@ -69,12 +66,8 @@ class InstanceCreate(Opcode, tag="OP_INSTANCE_CREATE", frozen=True, kw_only=True
         ht.NonEmptyStr | None, Doc("OS to install, may carry +variant")
     ] = None
     osparams: Annotated[dict[str, Any], Doc("OS parameters")] = {}
-    osparams_private: Annotated[
-        dict[str, ht.Private] | None, Doc("OS params hidden from logs and queries")
-    ] = None
-    osparams_secret: Annotated[
-        dict[str, ht.Secret] | None, Doc("OS params never written to disk")
-    ] = None
+    osparams_private: common.OsparamsPrivate = None
+    osparams_secret: common.OsparamsSecret = None
     pnode: Annotated[ht.NonEmptyStr | None, Doc("primary node")] = None
     pnode_uuid: Annotated[
         ht.NonEmptyStr | None, Doc("uuid of the primary node, server filled")
@@ -106,7 +99,7 @@ class InstanceCreate(Opcode, tag="OP_INSTANCE_CREATE", frozen=True, kw_only=True
     ] = None
     start: Annotated[bool, Doc("start after creation")] = True
     tags: Annotated[list[ht.NonEmptyStr], Doc("initial tags")] = []
-    wait_for_sync: Annotated[bool, Doc("wait until mirrors are in sync")] = True
+    wait_for_sync: common.WaitForSync = True
 
 
 class InstanceMultiAlloc(
@@ -117,7 +110,7 @@ class InstanceMultiAlloc(
     RESULT: ClassVar[Any] = ht.MultiAllocResult
     SUBMITS_JOBS: ClassVar[bool] = True
 
-    iallocator: Annotated[ht.NonEmptyStr | None, Doc("allocator plugin name")] = None
+    iallocator: common.Iallocator = None
     instances: Annotated[
         list[Any], Doc("list of serialised OP_INSTANCE_CREATE objects")
     ] = []
@@ -132,26 +125,17 @@ class InstanceReinstall(Opcode, tag="OP_INSTANCE_REINSTALL", frozen=True, kw_onl
     SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
     RESULT: ClassVar[Any] = None
 
-    force_variant: Annotated[
-        bool, Doc("accept an OS variant the OS does not declare")
-    ] = False
-    instance_name: Annotated[str, Doc("instance name")]
-    instance_uuid: Annotated[
-        ht.NonEmptyStr | None,
-        Doc("instance uuid; filled in by the server, may be omitted"),
-    ] = None
+    force_variant: common.ForceVariant = False
+    instance_name: common.InstanceName
+    instance_uuid: common.InstanceUuid = None
     os_type: Annotated[
         ht.NonEmptyStr | None, Doc("OS to install, may carry +variant")
     ] = None
     osparams: Annotated[
         dict[str, Any] | None, Doc("OS params for this reinstall only")
     ] = None
-    osparams_private: Annotated[
-        dict[str, ht.Private] | None, Doc("OS params hidden from logs and queries")
-    ] = None
-    osparams_secret: Annotated[
-        dict[str, ht.Secret] | None, Doc("OS params never written to disk")
-    ] = None
+    osparams_private: common.OsparamsPrivate = None
+    osparams_secret: common.OsparamsSecret = None
 
 
 class InstanceRemove(Opcode, tag="OP_INSTANCE_REMOVE", frozen=True, kw_only=True):
@@ -163,14 +147,9 @@ class InstanceRemove(Opcode, tag="OP_INSTANCE_REMOVE", frozen=True, kw_only=True
     ignore_failures: Annotated[
         bool, Doc("go on even if shutdown or disk removal fails")
     ] = False
-    instance_name: Annotated[str, Doc("instance name")]
-    instance_uuid: Annotated[
-        ht.NonEmptyStr | None,
-        Doc("instance uuid; filled in by the server, may be omitted"),
-    ] = None
-    shutdown_timeout: Annotated[
-        ht.NonNegInt, Doc("seconds to wait for a clean stop")
-    ] = 120
+    instance_name: common.InstanceName
+    instance_uuid: common.InstanceUuid = None
+    shutdown_timeout: common.ShutdownTimeout = 120
 
 
 class InstanceRename(Opcode, tag="OP_INSTANCE_RENAME", frozen=True, kw_only=True):
@@ -178,13 +157,10 @@ class InstanceRename(Opcode, tag="OP_INSTANCE_RENAME", frozen=True, kw_only=True
 
     RESULT: ClassVar[Any] = ht.NonEmptyStr
 
-    instance_name: Annotated[str, Doc("instance name")]
-    instance_uuid: Annotated[
-        ht.NonEmptyStr | None,
-        Doc("instance uuid; filled in by the server, may be omitted"),
-    ] = None
+    instance_name: common.InstanceName
+    instance_uuid: common.InstanceUuid = None
     ip_check: Annotated[bool, Doc("ping to see the IP is unused; needs name_check")] = (
         False
     )
     name_check: Annotated[bool, Doc("resolve the name and use the FQDN")] = False
-    new_name: Annotated[ht.NonEmptyStr, Doc("new name")]
+    new_name: common.NewName

@@ -4,6 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from ganeti import ht
 from ganeti.ht import Doc
+from ganeti.opcodes import common
 from ganeti.opcodes.base import Opcode
 
 
@@ -20,12 +21,9 @@ class InstanceActivateDisks(
     ignore_size: Annotated[
         bool, Doc("activate disks without checking recorded size")
     ] = False
-    instance_name: Annotated[str, Doc("instance name")]
-    instance_uuid: Annotated[
-        ht.NonEmptyStr | None,
-        Doc("instance uuid; filled in by the server, may be omitted"),
-    ] = None
-    wait_for_sync: Annotated[bool, Doc("wait until mirrors are in sync")] = False
+    instance_name: common.InstanceName
+    instance_uuid: common.InstanceUuid = None
+    wait_for_sync: common.WaitForSync = False
 
 
 class InstanceDeactivateDisks(
@@ -36,12 +34,9 @@ class InstanceDeactivateDisks(
     SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
     RESULT: ClassVar[Any] = None
 
-    force: Annotated[bool, Doc("skip some safety checks")] = False
-    instance_name: Annotated[str, Doc("instance name")]
-    instance_uuid: Annotated[
-        ht.NonEmptyStr | None,
-        Doc("instance uuid; filled in by the server, may be omitted"),
-    ] = None
+    force: common.Force = False
+    instance_name: common.InstanceName
+    instance_uuid: common.InstanceUuid = None
 
 
 class InstanceGrowDisk(Opcode, tag="OP_INSTANCE_GROW_DISK", frozen=True, kw_only=True):
@@ -55,13 +50,10 @@ class InstanceGrowDisk(Opcode, tag="OP_INSTANCE_GROW_DISK", frozen=True, kw_only
     ] = False
     amount: Annotated[ht.NonNegInt, Doc("MiB to add, or final MiB when absolute")]
     disk: Annotated[ht.DiskIndex, Doc("index of the disk")]
-    ignore_ipolicy: Annotated[bool, Doc("do not enforce the instance policy")] = False
-    instance_name: Annotated[str, Doc("instance name")]
-    instance_uuid: Annotated[
-        ht.NonEmptyStr | None,
-        Doc("instance uuid; filled in by the server, may be omitted"),
-    ] = None
-    wait_for_sync: Annotated[bool, Doc("wait until mirrors are in sync")] = True
+    ignore_ipolicy: common.IgnoreIpolicy = False
+    instance_name: common.InstanceName
+    instance_uuid: common.InstanceUuid = None
+    wait_for_sync: common.WaitForSync = True
 
 
 class InstanceRecreateDisks(
@@ -75,16 +67,10 @@ class InstanceRecreateDisks(
     disks: Annotated[
         ht.RecreateDisks, Doc("indices, or [index, changes] pairs; empty means all")
     ] = []
-    iallocator: Annotated[ht.NonEmptyStr | None, Doc("allocator plugin name")] = None
-    instance_name: Annotated[str, Doc("instance name")]
-    instance_uuid: Annotated[
-        ht.NonEmptyStr | None,
-        Doc("instance uuid; filled in by the server, may be omitted"),
-    ] = None
-    node_uuids: Annotated[
-        list[ht.NonEmptyStr] | None,
-        Doc("node uuids, server side counterpart of the name list"),
-    ] = None
+    iallocator: common.Iallocator = None
+    instance_name: common.InstanceName
+    instance_uuid: common.InstanceUuid = None
+    node_uuids: common.NodeUuids = None
     nodes: Annotated[list[ht.NonEmptyStr], Doc("new nodes if disks should move")] = []
 
 
@@ -99,18 +85,11 @@ class InstanceReplaceDisks(
     disks: Annotated[
         list[ht.DiskIndex], Doc("indices to replace; empty means all")
     ] = []
-    early_release: Annotated[
-        bool, Doc("drop locks on old storage before it is removed")
-    ] = False
-    iallocator: Annotated[ht.NonEmptyStr | None, Doc("allocator plugin name")] = None
-    ignore_ipolicy: Annotated[bool, Doc("do not enforce the instance policy")] = False
-    instance_name: Annotated[str, Doc("instance name")]
-    instance_uuid: Annotated[
-        ht.NonEmptyStr | None,
-        Doc("instance uuid; filled in by the server, may be omitted"),
-    ] = None
+    early_release: common.EarlyRelease = False
+    iallocator: common.Iallocator = None
+    ignore_ipolicy: common.IgnoreIpolicy = False
+    instance_name: common.InstanceName
+    instance_uuid: common.InstanceUuid = None
     mode: Annotated[ht.ReplaceDisksMode, Doc("which side to replace")]
     remote_node: Annotated[ht.NonEmptyStr | None, Doc("new secondary node")] = None
-    remote_node_uuid: Annotated[
-        ht.NonEmptyStr | None, Doc("uuid of that node, server filled")
-    ] = None
+    remote_node_uuid: common.RemoteNodeUuid = None

@@ -4,6 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from ganeti import ht
 from ganeti.ht import Doc
+from ganeti.opcodes import common
 from ganeti.opcodes.base import Opcode
 
 
@@ -16,18 +17,11 @@ class InstanceChangeGroup(
     RESULT: ClassVar[Any] = ht.JobList
     SUBMITS_JOBS: ClassVar[bool] = True
 
-    early_release: Annotated[
-        bool, Doc("drop locks on old storage before it is removed")
-    ] = False
-    iallocator: Annotated[ht.NonEmptyStr | None, Doc("allocator plugin name")] = None
-    instance_name: Annotated[str, Doc("instance name")]
-    instance_uuid: Annotated[
-        ht.NonEmptyStr | None,
-        Doc("instance uuid; filled in by the server, may be omitted"),
-    ] = None
-    target_groups: Annotated[
-        list[ht.NonEmptyStr] | None, Doc("allowed target groups; null means all others")
-    ] = None
+    early_release: common.EarlyRelease = False
+    iallocator: common.Iallocator = None
+    instance_name: common.InstanceName
+    instance_uuid: common.InstanceUuid = None
+    target_groups: common.TargetGroups = None
 
 
 class InstanceFailover(Opcode, tag="OP_INSTANCE_FAILOVER", frozen=True, kw_only=True):
@@ -39,23 +33,14 @@ class InstanceFailover(Opcode, tag="OP_INSTANCE_FAILOVER", frozen=True, kw_only=
     cleanup: Annotated[bool, Doc("tidy up after an earlier migration that failed")] = (
         False
     )
-    iallocator: Annotated[ht.NonEmptyStr | None, Doc("allocator plugin name")] = None
-    ignore_consistency: Annotated[
-        bool, Doc("go on even if disks are not consistent")
-    ] = False
-    ignore_ipolicy: Annotated[bool, Doc("do not enforce the instance policy")] = False
-    instance_name: Annotated[str, Doc("instance name")]
-    instance_uuid: Annotated[
-        ht.NonEmptyStr | None,
-        Doc("instance uuid; filled in by the server, may be omitted"),
-    ] = None
-    shutdown_timeout: Annotated[
-        ht.NonNegInt, Doc("seconds to wait for a clean stop")
-    ] = 120
-    target_node: Annotated[ht.NonEmptyStr | None, Doc("target node")] = None
-    target_node_uuid: Annotated[
-        ht.NonEmptyStr | None, Doc("uuid of the target node, server filled")
-    ] = None
+    iallocator: common.Iallocator = None
+    ignore_consistency: common.IgnoreConsistency = False
+    ignore_ipolicy: common.IgnoreIpolicy = False
+    instance_name: common.InstanceName
+    instance_uuid: common.InstanceUuid = None
+    shutdown_timeout: common.ShutdownTimeout = 120
+    target_node: common.TargetNode = None
+    target_node_uuid: common.TargetNodeUuid = None
 
 
 class InstanceMigrate(Opcode, tag="OP_INSTANCE_MIGRATE", frozen=True, kw_only=True):
@@ -73,25 +58,20 @@ class InstanceMigrate(Opcode, tag="OP_INSTANCE_MIGRATE", frozen=True, kw_only=Tr
     cleanup: Annotated[bool, Doc("tidy up after an earlier migration that failed")] = (
         False
     )
-    iallocator: Annotated[ht.NonEmptyStr | None, Doc("allocator plugin name")] = None
+    iallocator: common.Iallocator = None
     ignore_hvversions: Annotated[bool, Doc("do not compare hypervisor versions")] = (
         False
     )
-    ignore_ipolicy: Annotated[bool, Doc("do not enforce the instance policy")] = False
-    instance_name: Annotated[str, Doc("instance name")]
-    instance_uuid: Annotated[
-        ht.NonEmptyStr | None,
-        Doc("instance uuid; filled in by the server, may be omitted"),
-    ] = None
+    ignore_ipolicy: common.IgnoreIpolicy = False
+    instance_name: common.InstanceName
+    instance_uuid: common.InstanceUuid = None
     live: Annotated[bool | None, Doc("deprecated form of mode")] = None
     mode: Annotated[
         ht.MigrationMode | None,
         Doc("live or non-live; null takes the hypervisor default"),
     ] = None
-    target_node: Annotated[ht.NonEmptyStr | None, Doc("target node")] = None
-    target_node_uuid: Annotated[
-        ht.NonEmptyStr | None, Doc("uuid of the target node, server filled")
-    ] = None
+    target_node: common.TargetNode = None
+    target_node_uuid: common.TargetNodeUuid = None
 
 
 class InstanceMove(Opcode, tag="OP_INSTANCE_MOVE", frozen=True, kw_only=True):
@@ -100,20 +80,11 @@ class InstanceMove(Opcode, tag="OP_INSTANCE_MOVE", frozen=True, kw_only=True):
     SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
     RESULT: ClassVar[Any] = None
 
-    compress: Annotated[str, Doc("compression tool for the transfer")] = "none"
-    ignore_consistency: Annotated[
-        bool, Doc("go on even if disks are not consistent")
-    ] = False
-    ignore_ipolicy: Annotated[bool, Doc("do not enforce the instance policy")] = False
-    instance_name: Annotated[str, Doc("instance name")]
-    instance_uuid: Annotated[
-        ht.NonEmptyStr | None,
-        Doc("instance uuid; filled in by the server, may be omitted"),
-    ] = None
-    shutdown_timeout: Annotated[
-        ht.NonNegInt, Doc("seconds to wait for a clean stop")
-    ] = 120
+    compress: common.Compress = "none"
+    ignore_consistency: common.IgnoreConsistency = False
+    ignore_ipolicy: common.IgnoreIpolicy = False
+    instance_name: common.InstanceName
+    instance_uuid: common.InstanceUuid = None
+    shutdown_timeout: common.ShutdownTimeout = 120
     target_node: Annotated[ht.NonEmptyStr, Doc("target node")]
-    target_node_uuid: Annotated[
-        ht.NonEmptyStr | None, Doc("uuid of the target node, server filled")
-    ] = None
+    target_node_uuid: common.TargetNodeUuid = None

@@ -4,6 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from ganeti import ht
 from ganeti.ht import Doc
+from ganeti.opcodes import common
 from ganeti.opcodes.base import Opcode
 
 
@@ -15,7 +16,7 @@ class ExtStorageDiagnose(
     RESULT: ClassVar[Any] = list[list[Any]]
 
     names: Annotated[list[ht.NonEmptyStr], Doc("names to look at, empty for all")] = []
-    output_fields: Annotated[list[ht.NonEmptyStr], Doc("wanted fields")]
+    output_fields: common.OutputFields
 
 
 class OsDiagnose(Opcode, tag="OP_OS_DIAGNOSE", frozen=True, kw_only=True):
@@ -24,4 +25,4 @@ class OsDiagnose(Opcode, tag="OP_OS_DIAGNOSE", frozen=True, kw_only=True):
     RESULT: ClassVar[Any] = list[list[Any]]
 
     names: Annotated[list[ht.NonEmptyStr], Doc("names to look at, empty for all")] = []
-    output_fields: Annotated[list[ht.NonEmptyStr], Doc("wanted fields")]
+    output_fields: common.OutputFields

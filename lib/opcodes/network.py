@@ -4,6 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from ganeti import ht
 from ganeti.ht import Doc
+from ganeti.opcodes import common
 from ganeti.opcodes.base import Opcode
 
 
@@ -17,9 +18,7 @@ class NetworkAdd(Opcode, tag="OP_NETWORK_ADD", frozen=True, kw_only=True):
         list[ht.IPv4Address] | None,
         Doc("addresses to mark as externally reserved in the pool"),
     ] = None
-    conflicts_check: Annotated[
-        bool, Doc("refuse IPs that clash with known networks/nodes")
-    ] = True
+    conflicts_check: common.ConflictsCheck = True
     gateway: Annotated[
         ht.IPv4Address | None,
         Doc("IPv4 gateway; 'none' handling is done by the client"),
@@ -40,15 +39,13 @@ class NetworkConnect(Opcode, tag="OP_NETWORK_CONNECT", frozen=True, kw_only=True
     SUMMARY_FIELD: ClassVar[str | None] = "network_name"
     RESULT: ClassVar[Any] = None
 
-    conflicts_check: Annotated[
-        bool, Doc("refuse IPs that clash with known networks/nodes")
-    ] = True
-    group_name: Annotated[ht.NonEmptyStr, Doc("node group, name or uuid")]
+    conflicts_check: common.ConflictsCheck = True
+    group_name: common.GroupName
     network_link: Annotated[
         ht.NonEmptyStr, Doc("link used by NICs of the network in that group")
     ]
     network_mode: Annotated[ht.NicMode, Doc("NIC mode used in that group")]
-    network_name: Annotated[ht.NonEmptyStr, Doc("network, name or uuid")]
+    network_name: common.NetworkName
     network_vlan: Annotated[str, Doc("VLAN used in that group")] = ""
 
 
@@ -58,8 +55,8 @@ class NetworkDisconnect(Opcode, tag="OP_NETWORK_DISCONNECT", frozen=True, kw_onl
     SUMMARY_FIELD: ClassVar[str | None] = "network_name"
     RESULT: ClassVar[Any] = None
 
-    group_name: Annotated[ht.NonEmptyStr, Doc("node group, name or uuid")]
-    network_name: Annotated[ht.NonEmptyStr, Doc("network, name or uuid")]
+    group_name: common.GroupName
+    network_name: common.NetworkName
 
 
 class NetworkRemove(Opcode, tag="OP_NETWORK_REMOVE", frozen=True, kw_only=True):
@@ -68,8 +65,8 @@ class NetworkRemove(Opcode, tag="OP_NETWORK_REMOVE", frozen=True, kw_only=True):
     SUMMARY_FIELD: ClassVar[str | None] = "network_name"
     RESULT: ClassVar[Any] = None
 
-    force: Annotated[bool, Doc("skip some safety checks")] = False
-    network_name: Annotated[ht.NonEmptyStr, Doc("network, name or uuid")]
+    force: common.Force = False
+    network_name: common.NetworkName
 
 
 class NetworkRename(Opcode, tag="OP_NETWORK_RENAME", frozen=True, kw_only=True):
@@ -77,8 +74,8 @@ class NetworkRename(Opcode, tag="OP_NETWORK_RENAME", frozen=True, kw_only=True):
 
     RESULT: ClassVar[Any] = ht.NonEmptyStr
 
-    network_name: Annotated[ht.NonEmptyStr, Doc("network, name or uuid")]
-    new_name: Annotated[ht.NonEmptyStr, Doc("new name")]
+    network_name: common.NetworkName
+    new_name: common.NewName
 
 
 class NetworkSetParams(Opcode, tag="OP_NETWORK_SET_PARAMS", frozen=True, kw_only=True):
@@ -100,7 +97,7 @@ class NetworkSetParams(Opcode, tag="OP_NETWORK_SET_PARAMS", frozen=True, kw_only
         None
     )
     network6: Annotated[ht.IPv6Network | None, Doc("IPv6 subnet in CIDR form")] = None
-    network_name: Annotated[ht.NonEmptyStr, Doc("network, name or uuid")]
+    network_name: common.NetworkName
     remove_reserved_ips: Annotated[
         list[ht.IPv4Address] | None, Doc("external reservations to drop")
     ] = None

@@ -4,6 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from ganeti import ht
 from ganeti.ht import Doc
+from ganeti.opcodes import common
 from ganeti.opcodes.base import Opcode
 
 
@@ -13,20 +14,16 @@ class NodeAdd(Opcode, tag="OP_NODE_ADD", frozen=True, kw_only=True):
     SUMMARY_FIELD: ClassVar[str | None] = "node_name"
     RESULT: ClassVar[Any] = None
 
-    disk_state: Annotated[
-        dict[str, Any] | None, Doc("per storage type disk state overrides")
-    ] = None
+    disk_state: common.DiskState = None
     group: Annotated[ht.NonEmptyStr | None, Doc("initial node group, name or uuid")] = (
         None
     )
-    hv_state: Annotated[
-        dict[str, Any] | None, Doc("per hypervisor state overrides")
-    ] = None
+    hv_state: common.HvState = None
     master_capable: Annotated[
         bool | None, Doc("may the node become master/candidate")
     ] = None
-    ndparams: Annotated[dict[str, Any] | None, Doc("node parameters")] = None
-    node_name: Annotated[ht.NonEmptyStr, Doc("node name")]
+    ndparams: common.Ndparams = None
+    node_name: common.NodeName
     node_setup: Annotated[bool, Doc("copy SSH/daemon credentials to the new node")] = (
         False
     )
@@ -47,22 +44,16 @@ class NodeEvacuate(Opcode, tag="OP_NODE_EVACUATE", frozen=True, kw_only=True):
     RESULT: ClassVar[Any] = ht.JobList
     SUBMITS_JOBS: ClassVar[bool] = True
 
-    early_release: Annotated[
-        bool, Doc("drop locks on old storage before it is removed")
-    ] = False
-    iallocator: Annotated[ht.NonEmptyStr | None, Doc("allocator plugin name")] = None
+    early_release: common.EarlyRelease = False
+    iallocator: common.Iallocator = None
     ignore_soft_errors: Annotated[
         bool | None, Doc("let the allocator ignore soft errors")
     ] = None
     mode: Annotated[ht.EvacuateMode, Doc("which instances to move away")]
-    node_name: Annotated[ht.NonEmptyStr, Doc("node name")]
-    node_uuid: Annotated[
-        ht.NonEmptyStr | None, Doc("node uuid; filled in by the server, may be omitted")
-    ] = None
+    node_name: common.NodeName
+    node_uuid: common.NodeUuid = None
     remote_node: Annotated[ht.NonEmptyStr | None, Doc("new secondary node")] = None
-    remote_node_uuid: Annotated[
-        ht.NonEmptyStr | None, Doc("uuid of that node, server filled")
-    ] = None
+    remote_node_uuid: common.RemoteNodeUuid = None
 
 
 class NodeMigrate(Opcode, tag="OP_NODE_MIGRATE", frozen=True, kw_only=True):
@@ -75,21 +66,17 @@ class NodeMigrate(Opcode, tag="OP_NODE_MIGRATE", frozen=True, kw_only=True):
     allow_runtime_changes: Annotated[
         bool, Doc("permit memory ballooning to fit the target")
     ] = True
-    iallocator: Annotated[ht.NonEmptyStr | None, Doc("allocator plugin name")] = None
-    ignore_ipolicy: Annotated[bool, Doc("do not enforce the instance policy")] = False
+    iallocator: common.Iallocator = None
+    ignore_ipolicy: common.IgnoreIpolicy = False
     live: Annotated[bool | None, Doc("deprecated form of mode")] = None
     mode: Annotated[
         ht.MigrationMode | None,
         Doc("live or non-live; null takes the hypervisor default"),
     ] = None
-    node_name: Annotated[ht.NonEmptyStr, Doc("node name")]
-    node_uuid: Annotated[
-        ht.NonEmptyStr | None, Doc("node uuid; filled in by the server, may be omitted")
-    ] = None
-    target_node: Annotated[ht.NonEmptyStr | None, Doc("target node")] = None
-    target_node_uuid: Annotated[
-        ht.NonEmptyStr | None, Doc("uuid of the target node, server filled")
-    ] = None
+    node_name: common.NodeName
+    node_uuid: common.NodeUuid = None
+    target_node: common.TargetNode = None
+    target_node_uuid: common.TargetNodeUuid = None
 
 
 class NodeModifyStorage(
@@ -104,10 +91,8 @@ class NodeModifyStorage(
         dict[str, Any], Doc("storage fields to change, e.g. allocatable for lvm-pv")
     ]
     name: Annotated[ht.NonEmptyStr | None, Doc("name of the storage unit")] = None
-    node_name: Annotated[ht.NonEmptyStr, Doc("node name")]
-    node_uuid: Annotated[
-        ht.NonEmptyStr | None, Doc("node uuid; filled in by the server, may be omitted")
-    ] = None
+    node_name: common.NodeName
+    node_uuid: common.NodeUuid = None
     storage_type: Annotated[ht.StorageType, Doc("storage type")]
 
 
@@ -117,11 +102,9 @@ class NodePowercycle(Opcode, tag="OP_NODE_POWERCYCLE", frozen=True, kw_only=True
     SUMMARY_FIELD: ClassVar[str | None] = "node_name"
     RESULT: ClassVar[Any] = ht.NonEmptyStr | None
 
-    force: Annotated[bool, Doc("skip some safety checks")] = False
-    node_name: Annotated[ht.NonEmptyStr, Doc("node name")]
-    node_uuid: Annotated[
-        ht.NonEmptyStr | None, Doc("node uuid; filled in by the server, may be omitted")
-    ] = None
+    force: common.Force = False
+    node_name: common.NodeName
+    node_uuid: common.NodeUuid = None
 
 
 class NodeQueryvols(Opcode, tag="OP_NODE_QUERYVOLS", frozen=True, kw_only=True):
@@ -130,7 +113,7 @@ class NodeQueryvols(Opcode, tag="OP_NODE_QUERYVOLS", frozen=True, kw_only=True):
     RESULT: ClassVar[Any] = list[Any]
 
     nodes: Annotated[list[ht.NonEmptyStr], Doc("node names, empty for all")] = []
-    output_fields: Annotated[list[ht.NonEmptyStr], Doc("wanted fields")]
+    output_fields: common.OutputFields
 
 
 class NodeQueryStorage(Opcode, tag="OP_NODE_QUERY_STORAGE", frozen=True, kw_only=True):
@@ -140,7 +123,7 @@ class NodeQueryStorage(Opcode, tag="OP_NODE_QUERY_STORAGE", frozen=True, kw_only
 
     name: Annotated[ht.NonEmptyStr | None, Doc("name of the storage unit")] = None
     nodes: Annotated[list[ht.NonEmptyStr], Doc("node names, empty for all")] = []
-    output_fields: Annotated[list[ht.NonEmptyStr], Doc("wanted fields")]
+    output_fields: common.OutputFields
     storage_type: Annotated[ht.StorageType | None, Doc("storage type")] = None
 
 
@@ -150,10 +133,8 @@ class NodeRemove(Opcode, tag="OP_NODE_REMOVE", frozen=True, kw_only=True):
     SUMMARY_FIELD: ClassVar[str | None] = "node_name"
     RESULT: ClassVar[Any] = None
 
-    node_name: Annotated[ht.NonEmptyStr, Doc("node name")]
-    node_uuid: Annotated[
-        ht.NonEmptyStr | None, Doc("node uuid; filled in by the server, may be omitted")
-    ] = None
+    node_name: common.NodeName
+    node_uuid: common.NodeUuid = None
 
 
 class NodeSetParams(Opcode, tag="OP_NODE_SET_PARAMS", frozen=True, kw_only=True):
@@ -165,25 +146,19 @@ class NodeSetParams(Opcode, tag="OP_NODE_SET_PARAMS", frozen=True, kw_only=True)
     auto_promote: Annotated[
         bool, Doc("promote other nodes when the candidate pool would be too small")
     ] = False
-    disk_state: Annotated[
-        dict[str, Any] | None, Doc("per storage type disk state overrides")
-    ] = None
+    disk_state: common.DiskState = None
     drained: Annotated[bool | None, Doc("set or clear the drained flag")] = None
-    force: Annotated[bool, Doc("skip some safety checks")] = False
-    hv_state: Annotated[
-        dict[str, Any] | None, Doc("per hypervisor state overrides")
-    ] = None
+    force: common.Force = False
+    hv_state: common.HvState = None
     master_candidate: Annotated[bool | None, Doc("set or clear the candidate flag")] = (
         None
     )
     master_capable: Annotated[
         bool | None, Doc("may the node become master/candidate")
     ] = None
-    ndparams: Annotated[dict[str, Any] | None, Doc("node parameters")] = None
-    node_name: Annotated[ht.NonEmptyStr, Doc("node name")]
-    node_uuid: Annotated[
-        ht.NonEmptyStr | None, Doc("node uuid; filled in by the server, may be omitted")
-    ] = None
+    ndparams: common.Ndparams = None
+    node_name: common.NodeName
+    node_uuid: common.NodeUuid = None
     offline: Annotated[bool | None, Doc("set or clear the offline flag")] = None
     powered: Annotated[bool | None, Doc("record the node as powered on/off")] = None
     secondary_ip: Annotated[
@@ -208,10 +183,7 @@ class OobCommand(Opcode, tag="OP_OOB_COMMAND", frozen=True, kw_only=True):
     node_names: Annotated[
         list[ht.NonEmptyStr], Doc("nodes to act on, empty for all")
     ] = []
-    node_uuids: Annotated[
-        list[ht.NonEmptyStr] | None,
-        Doc("node uuids, server side counterpart of the name list"),
-    ] = None
+    node_uuids: common.NodeUuids = None
     power_delay: Annotated[float, Doc("seconds between power-on of two nodes")] = 2.0
     timeout: Annotated[int, Doc("seconds until the helper is killed")] = 60
 
@@ -234,14 +206,10 @@ class RepairNodeStorage(
     SUMMARY_FIELD: ClassVar[str | None] = "node_name"
     RESULT: ClassVar[Any] = None
 
-    ignore_consistency: Annotated[
-        bool, Doc("go on even if disks are not consistent")
-    ] = False
+    ignore_consistency: common.IgnoreConsistency = False
     name: Annotated[ht.NonEmptyStr | None, Doc("name of the storage unit")] = None
-    node_name: Annotated[ht.NonEmptyStr, Doc("node name")]
-    node_uuid: Annotated[
-        ht.NonEmptyStr | None, Doc("node uuid; filled in by the server, may be omitted")
-    ] = None
+    node_name: common.NodeName
+    node_uuid: common.NodeUuid = None
     storage_type: Annotated[ht.StorageType, Doc("storage type")]
 
 
@@ -251,9 +219,6 @@ class RestrictedCommand(Opcode, tag="OP_RESTRICTED_COMMAND", frozen=True, kw_onl
     RESULT: ClassVar[Any] = list[tuple[bool, str]]
 
     command: Annotated[ht.NonEmptyStr, Doc("name of the restricted command")]
-    node_uuids: Annotated[
-        list[ht.NonEmptyStr] | None,
-        Doc("node uuids, server side counterpart of the name list"),
-    ] = None
+    node_uuids: common.NodeUuids = None
     nodes: Annotated[list[ht.NonEmptyStr], Doc("nodes to run on")]
-    use_locking: Annotated[bool, Doc("take locks while querying")] = False
+    use_locking: common.UseLocking = False

@@ -4,6 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from ganeti import ht
 from ganeti.ht import Doc
+from ganeti.opcodes import common
 from ganeti.opcodes.base import Opcode
 
 
@@ -15,7 +16,7 @@ class Query(Opcode, tag="OP_QUERY", frozen=True, kw_only=True):
 
     fields: Annotated[list[ht.NonEmptyStr], Doc("wanted fields")]
     qfilter: Annotated[list[Any] | None, Doc("query2 filter")] = None
-    use_locking: Annotated[bool, Doc("take locks while querying")] = False
+    use_locking: common.UseLocking = False
     what: Annotated[ht.QueryResource, Doc("resource to query")]
 
 

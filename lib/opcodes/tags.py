@@ -4,6 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from ganeti import ht
 from ganeti.ht import Doc
+from ganeti.opcodes import common
 from ganeti.opcodes.base import Opcode
 
 
@@ -12,8 +13,8 @@ class TagsDel(Opcode, tag="OP_TAGS_DEL", frozen=True, kw_only=True):
 
     RESULT: ClassVar[Any] = None
 
-    kind: Annotated[ht.TagKind, Doc("kind of the tagged object")]
-    name: Annotated[str | None, Doc("object name; must be null for the cluster")] = None
+    kind: common.Kind
+    name: common.Name = None
     tags: Annotated[list[str], Doc("tags to add or remove")]
 
 
@@ -23,9 +24,9 @@ class TagsGet(Opcode, tag="OP_TAGS_GET", frozen=True, kw_only=True):
     SUMMARY_FIELD: ClassVar[str | None] = "name"
     RESULT: ClassVar[Any] = list[ht.NonEmptyStr]
 
-    kind: Annotated[ht.TagKind, Doc("kind of the tagged object")]
-    name: Annotated[str | None, Doc("object name; must be null for the cluster")] = None
-    use_locking: Annotated[bool, Doc("take locks while querying")] = False
+    kind: common.Kind
+    name: common.Name = None
+    use_locking: common.UseLocking = False
 
 
 class TagsSearch(Opcode, tag="OP_TAGS_SEARCH", frozen=True, kw_only=True):
@@ -42,6 +43,6 @@ class TagsSet(Opcode, tag="OP_TAGS_SET", frozen=True, kw_only=True):
 
     RESULT: ClassVar[Any] = None
 
-    kind: Annotated[ht.TagKind, Doc("kind of the tagged object")]
-    name: Annotated[str | None, Doc("object name; must be null for the cluster")] = None
+    kind: common.Kind
+    name: common.Name = None
     tags: Annotated[list[str], Doc("tags to add or remove")]

@@ -4,6 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from ganeti import ht
 from ganeti.ht import Doc
+from ganeti.opcodes import common
 from ganeti.opcodes.base import Opcode
 
 
@@ -17,7 +18,7 @@ class TestAllocator(Opcode, tag="OP_TEST_ALLOCATOR", frozen=True, kw_only=True):
     direction: Annotated[
         ht.IallocatorDirection, Doc("'in' shows the request, 'out' runs the allocator")
     ]
-    disk_template: Annotated[ht.DiskTemplate | None, Doc("disk template")] = None
+    disk_template: common.DiskTemplate = None
     disks: Annotated[list[Any] | None, Doc("disks of the imaginary instance")] = None
     evac_mode: Annotated[ht.EvacuateMode | None, Doc("which instances to evacuate")] = (
         None
@@ -26,7 +27,7 @@ class TestAllocator(Opcode, tag="OP_TEST_ALLOCATOR", frozen=True, kw_only=True):
     hypervisor: Annotated[
         ht.Hypervisor | None, Doc("hypervisor; null takes the cluster default")
     ] = None
-    iallocator: Annotated[ht.NonEmptyStr | None, Doc("allocator plugin name")] = None
+    iallocator: common.Iallocator = None
     instances: Annotated[
         list[ht.NonEmptyStr] | None, Doc("instances for evacuation requests")
     ] = None
@@ -41,9 +42,7 @@ class TestAllocator(Opcode, tag="OP_TEST_ALLOCATOR", frozen=True, kw_only=True):
     os: Annotated[ht.NonEmptyStr | None, Doc("OS of the imaginary instance")] = None
     spindle_use: Annotated[ht.NonNegInt, Doc("spindles of the imaginary instance")] = 1
     tags: Annotated[list[ht.NonEmptyStr], Doc("tags of the imaginary instance")] = []
-    target_groups: Annotated[
-        list[ht.NonEmptyStr] | None, Doc("allowed target groups; null means all others")
-    ] = None
+    target_groups: common.TargetGroups = None
     vcpus: Annotated[
         ht.NonNegInt | None, Doc("virtual CPUs of the imaginary instance")
     ] = None
@@ -99,6 +98,4 @@ class TestOsParams(Opcode, tag="OP_TEST_OS_PARAMS", frozen=True, kw_only=True):
 
     RESULT: ClassVar[Any] = None
 
-    osparams_secret: Annotated[
-        dict[str, ht.Secret] | None, Doc("OS params never written to disk")
-    ] = None
+    osparams_secret: common.OsparamsSecret = None

@@ -176,7 +176,7 @@ def _start(
                 rpc=runner,
                 clock=time,
                 paths=paths,
-                lookup_host=functools.partial(service.lookup_host, paths),
+                lookup_host=functools.partial(netutils.lookup_host, paths=paths),
                 tcp_ping=_tcp_ping,
                 rpc_at=runner.at,
                 on_deposed=on_deposed,

@@ -19,3 +19,11 @@ def node_environment(paths: pathutils.Paths, node: str) -> dict[str, str]:
         pathutils.ROOTDIR_ENV: os.path.join(os.path.dirname(paths.root), node),
         pathutils.HOSTNAME_ENV: node,
     }
+
+
+def path_on(paths: pathutils.Paths, node: str, path: str) -> str:
+    """Return where another node of a virtual cluster keeps what we keep there."""
+    root = paths.root
+    if not root or not path.startswith(f"{root}/"):
+        return path
+    return f"{os.path.dirname(root)}/{node}{path.removeprefix(root)}"

@@ -10,6 +10,7 @@ from ganeti.store.base import (
     Store,
 )
 from ganeti.store.follower import Follower
+from ganeti.store.fork import Fork
 from ganeti.store.replica import Replica
 from ganeti.store.sqlite import open_master
 
@@ -21,6 +22,7 @@ __all__ = [
     "Document",
     "Done",
     "Follower",
+    "Fork",
     "Replica",
     "Store",
     "open_master",

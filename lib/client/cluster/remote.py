@@ -76,6 +76,8 @@ def run_copyfile(ctx: Context) -> int:
         raise errors.OpPrereqError(
             f"cannot read {path}: {err.strerror}", ecodes.ECODE_INVAL
         ) from err
+    from ganeti.ssh import account
+
     nodes, cluster, master = _nodes(ctx)
     field = "sip" if ctx.opts.use_replication_network else "pip"
     for node in nodes:
@@ -83,7 +85,9 @@ def run_copyfile(ctx: Context) -> int:
             continue
         try:
             with _connect(ctx, node, cluster, node[field]) as shell:
-                shell.put_file(_place_on(ctx, node["name"], path), data, mode=mode)
+                shell.put_file(
+                    account.path_on(ctx.paths, node["name"], path), data, mode=mode
+                )
         except errors.GenericError as err:
             port = node["ndp/ssh_port"] or _DEFAULT_PORT
             ctx.err(
@@ -91,11 +95,3 @@ def run_copyfile(ctx: Context) -> int:
             )
             ctx.err(f"  {err}")
     return exitcodes.EXIT_SUCCESS
-
-
-def _place_on(ctx: Context, node: str, path: str) -> str:
-    """Return where another node of a virtual cluster keeps what we keep there."""
-    root = ctx.paths.root
-    if not root or not path.startswith(f"{root}/"):
-        return path
-    return f"{os.path.dirname(root)}/{node}{path.removeprefix(root)}"

@@ -4,6 +4,7 @@ from typing import Final
 
 from ganeti.cli import options as o
 from ganeti.cli.model import Argument, Command, Option, Program
+from ganeti.client.cluster.renew_table import RENEW_CRYPTO
 
 COMMANDS: Final = (
     Command(
@@ -380,6 +381,7 @@ COMMANDS: Final = (
         opcodes=("OP_CLUSTER_RENAME",),
         exits=((1, "declined or failure"),),
     ),
+    RENEW_CRYPTO,
     Command(
         "repair-disk-sizes",
         "correct recorded disk sizes",

@@ -1,5 +1,6 @@
 """``watcher``: pause, continue, or show the pause."""
 
+import math
 import time
 
 from ganeti import errors
@@ -16,7 +17,7 @@ def run(ctx: Context) -> None:
             raise errors.OpPrereqError(
                 "watcher pause: for how long is missing", ecodes.ECODE_INVAL
             )
-        _set(ctx, ctx.doors.now() + parse_duration(rest[0]))
+        _set(ctx, math.floor(ctx.doors.now()) + parse_duration(rest[0]))
     elif verb == "continue":
         _set(ctx, None)
     elif verb == "info":

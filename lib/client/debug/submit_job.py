@@ -16,8 +16,9 @@ def _read(path: str) -> list[jobs.Op]:
         with open(path, encoding="utf-8") as stream:
             ops: Any = json.load(stream)
     except (OSError, ValueError) as err:
+        why = err.strerror if isinstance(err, OSError) else err
         raise errors.OpPrereqError(
-            f"cannot read opcodes from {path}: {err}", ecodes.ECODE_INVAL
+            f"cannot read opcodes from {path}: {why}", ecodes.ECODE_INVAL
         ) from err
     if not isinstance(ops, list) or not all(isinstance(op, dict) for op in ops):
         raise errors.OpPrereqError(

@@ -2,8 +2,10 @@
 
 from typing import Final
 
+from ganeti import errors
 from ganeti.cli import listing
 from ganeti.cli.context import Context
+from ganeti.constants import ecodes
 
 _FIELDS: Final = [
     "uuid",
@@ -45,6 +47,11 @@ def delete(ctx: Context) -> None:
 def info(ctx: Context) -> None:
     """Show rules."""
     rows = ctx.call("QueryFilters", ctx.args or None, _FIELDS)
+    missing = sorted(set(ctx.args) - {row[0] for row in rows})
+    if missing:
+        raise errors.OpPrereqError(
+            f"there is no job filter {missing[0]}", ecodes.ECODE_NOENT
+        )
     if ctx.opts.json:
         objects = [dict(zip(_FIELDS, row, strict=True)) for row in rows]
         listing.print_json(ctx, objects)

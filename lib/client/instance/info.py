@@ -6,9 +6,10 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.cli import jobs, listing, roman, tree
 from ganeti.cli.context import Context
-from ganeti.cli.text import natural_key, timestamp
+from ganeti.cli.text import timestamp
 from ganeti.client.instance.disk_info import disk_tree
 from ganeti.constants import ecodes, exitcodes
+from ganeti.utils import nicesort
 
 _VNC_BASE_PORT: Final = 5900
 _ANY_ADDRESS: Final = "0.0.0.0"
@@ -32,7 +33,7 @@ def run(ctx: Context) -> int:
     if not found:
         ctx.out("No instances.")
         return exitcodes.EXIT_FAILURE
-    names = sorted(found, key=natural_key)
+    names = sorted(found, key=nicesort.key)
     if opts.json:
         listing.print_json(ctx, [found[name] for name in names])
         return exitcodes.EXIT_SUCCESS

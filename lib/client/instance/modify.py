@@ -92,7 +92,8 @@ def run(ctx: Context) -> int:
     """Change an instance."""
     opts = ctx.opts
     changes = _changes(ctx)
-    if not any(changes.values()) and opts.instance_communication is None:
+    is_change = any(value or value is False for value in changes.values())
+    if not is_change and opts.instance_communication is None:
         raise devices.refusal("nothing to change: please give at least one parameter")
     _check(opts)
     if _touches_nics(changes["nics"]) and opts.hotplug and not opts.force:
@@ -120,7 +121,7 @@ def run(ctx: Context) -> int:
 
 
 def _changes(ctx: Context) -> dict[str, Any]:
-    """Return what is to be changed; all values false when nothing is."""
+    """Return what is to be changed; all None or empty when nothing is."""
     opts = ctx.opts
     disks = modifications(opts.disks, "disk")
     return {

@@ -375,7 +375,6 @@ COMMANDS: Final = (
         ),
         run="client.instance.move:run",
         opcodes=("OP_INSTANCE_MOVE",),
-        offered=False,
         exits=((1, "declined or failure"),),
     ),
     Command(

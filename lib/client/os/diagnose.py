@@ -4,9 +4,9 @@ from typing import Any, Final
 
 from ganeti.cli import listing
 from ganeti.cli.context import Context
-from ganeti.cli.text import natural_key
 from ganeti.client.os.names import diagnose
 from ganeti.constants import exitcodes
+from ganeti.utils import nicesort
 
 _FIELDS: Final = ["name", "valid", "variants", "node_status", "hidden", "blacklisted"]
 _API_VARIANTS: Final = 15
@@ -31,7 +31,7 @@ def _report(ctx: Context, os: dict[str, Any], names: dict[str, str]) -> bool:
     good: list[str] = []
     bad: list[str] = []
     statuses: dict[str, list[list[Any]]] = os["node_status"]
-    for uuid in sorted(statuses, key=lambda u: natural_key(str(names.get(u, u)))):
+    for uuid in sorted(statuses, key=lambda u: nicesort.key(str(names.get(u, u)))):
         node = names.get(uuid, uuid)
         copies = statuses[uuid]
         status = _status(copies[0]) if copies else "OS not found"

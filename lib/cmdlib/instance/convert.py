@@ -75,6 +75,7 @@ def execute(
     except errors.OpExecError:
         disks.remove_all(ctx, instance, new)
         raise
+    disks.announce_removal(ctx, old)
     with ctx.config.edit(ctx.owner) as edit:
         for disk in new:
             edit.add_disk(disk)

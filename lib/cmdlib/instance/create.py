@@ -59,11 +59,6 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
                 f"instance {op.instance_name}: checking the address needs"
                 " the name to be checked too"
             )
-        if op.no_install and op.start:
-            raise self.prereq(
-                f"instance {op.instance_name}: without installation it"
-                " cannot be started"
-            )
         if op.instance_communication:
             raise self.prereq(
                 f"instance {op.instance_name}: instance communication is"
@@ -252,7 +247,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
                 force_variant=self.op.force_variant,
             )
         nic_specs.check_bridges(self.ctx, instance.nics, self.primary, self.name)
-        if self.op.start:
+        if self._starts:
             checks.require_memory(
                 self.ctx,
                 self.primary,
@@ -261,6 +256,11 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
                 hypervisor=instance.hypervisor,
                 hv=filled,
             )
+
+    @property
+    def _starts(self) -> bool:
+        """Whether it is started at the end: never without an operating system."""
+        return self.op.start and not self.op.no_install
 
     def _os_parameters(self, instance: objects.Instance) -> dict[str, Any]:
         snapshot = self.ctx.snapshot
@@ -275,7 +275,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         return {"ADD_MODE": self.op.mode} | env.instance_env(
             self.ctx.snapshot,
             self.plan.instance,
-            status=self.op.start,
+            status=self._starts,
             disks=self.plan.disks,
             is_new=True,
         )
@@ -300,7 +300,9 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             disks.remove_all(self.ctx, self.plan.instance, self.plan.disks)
             raise
         self._install()
-        if self.op.start:
+        if self.op.start and self.op.no_install:
+            self.ctx.log.info("nothing is installed, so the instance is not started")
+        if self._starts:
             self._start()
         return self.dry_run_result()
 

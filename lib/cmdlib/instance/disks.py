@@ -28,6 +28,11 @@ def label(index: int) -> str:
     return f"disk/{index}"
 
 
+def place(disk: objects.Disk) -> str:
+    """Return where a disk is on its nodes, for messages."""
+    return "/".join(str(part) for part in disk.logical_id[1:]) or disk.uuid
+
+
 def create_all(
     ctx: base.Context, instance: objects.Instance, disks: Sequence[objects.Disk]
 ) -> None:
@@ -43,6 +48,12 @@ def create_all(
         )
     for index, disk in enumerate(disks):
         for node in nodes_of(disk, instance):
+            # Said before it is done: whoever finds a disk without a record after the
+            # daemon was killed finds it here.
+            ctx.log.message(
+                f"* creating {label(index)} on {common.node_name(ctx, node)}:"
+                f" {place(disk)}"
+            )
             result = ctx.rpc.call_one(
                 "blockdev_create",
                 node,
@@ -81,16 +92,44 @@ def _undo_create(
         disk = encode.disk(ctx.snapshot, disks[index], instance)
         result = ctx.rpc.call_one("blockdev_remove", node, disk)
         common.warn_failed(ctx, result, f"cannot remove {label(index)} again")
-    remove_directories(ctx, instance, disks)
+    _remove_directories(ctx, instance, disks, gone=frozenset())
 
 
-def remove_directories(
-    ctx: base.Context, instance: objects.Instance, disks: Sequence[objects.Disk]
+def _remove_directories(
+    ctx: base.Context,
+    instance: objects.Instance,
+    disks: Sequence[objects.Disk],
+    *,
+    gone: frozenset[str],
 ) -> None:
-    """Remove the directories of file disks if empty; failures are logged."""
-    for directory, node in sorted(_directories(instance, disks)):
+    """Remove the directories of file disks, but those that other disks use.
+
+    Args:
+        ctx: of the unit.
+        instance: whose disks.
+        disks: whose directories.
+        gone: UUIDs of recorded disks that exist no more.
+    """
+    kept = _recorded_directories(ctx.snapshot, instance.uuid, gone)
+    for directory, node in sorted(_directories(instance, disks) - kept):
         result = ctx.rpc.call_one("file_storage_dir_remove", node, directory)
         common.warn_failed(ctx, result, f"cannot remove directory {directory}")
+
+
+def announce_removal(ctx: base.Context, disks: Sequence[objects.Disk]) -> None:
+    """Name disks whose records go before they do, in case they are left behind."""
+    for disk in disks:
+        ctx.log.message(f"* going to remove {disk.iv_name}: {place(disk)}")
+
+
+def _recorded_directories(
+    snapshot: objects.Snapshot, uuid: str, gone: frozenset[str]
+) -> set[tuple[str, str]]:
+    recorded = snapshot.instances.get(uuid)
+    if recorded is None:
+        return set()
+    others = [snapshot.disks[disk] for disk in recorded.disks if disk not in gone]
+    return _directories(recorded, others)
 
 
 def remove_all(
@@ -103,13 +142,18 @@ def remove_all(
     fine = True
     for index, disk in enumerate(disks):
         for node in nodes_of(disk, instance):
+            ctx.log.message(
+                f"* removing {label(index)} on {common.node_name(ctx, node)}:"
+                f" {place(disk)}"
+            )
             wire = encode.disk(ctx.snapshot, disk, instance)
             result = ctx.rpc.call_one("blockdev_remove", node, wire)
             what = f"cannot remove {label(index)} of instance {instance.name}"
             if common.warn_failed(ctx, result, what) and not result.offline:
                 fine = False
     if disks and fine:
-        remove_directories(ctx, instance, disks)
+        gone = frozenset(disk.uuid for disk in disks)
+        _remove_directories(ctx, instance, disks, gone=gone)
     return fine
 
 

@@ -229,6 +229,10 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             names = result.unwrap("cannot find out where the instance runs")
             if instance.name in names:
                 places.append(uuid)
+        others = [uuid for uuid in places if uuid != instance.primary_node]
+        if len(others) == 1 and len(places) > 1:
+            self._end_interrupted(others[0])
+            return
         if len(places) > 1:
             where = ", ".join(sorted(snapshot.nodes[uuid].name for uuid in places))
             raise errors.OpExecError(
@@ -244,10 +248,33 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             self.ctx.log.message(
                 "* instance confirmed to be running on its primary node"
             )
+        else:
+            name = snapshot.nodes[places[0]].name
+            self.ctx.log.message(f"* instance running on node {name}, updating config")
+            self.commit_primary(places[0])
+        # It may have arrived there without ever being told so.
+        self.ctx.rpc.call_one(
+            "instance_finalize_migration_dst", places[0], self.encode(), "", True
+        ).unwrap(f"instance {instance.name}: cannot be adopted")
+
+    def _end_interrupted(self, other: str) -> None:
+        """Bring a migration to its end that nobody looks after any more.
+
+        The emulators go on by themselves. The nodes refuse to end a guest that runs at
+        the target, and to go on with one that has left the source.
+        """
+        name = self.ctx.snapshot.nodes[other].name
+        self.ctx.log.message(f"* the instance is on its way to node {name}")
+        self.source, self.target = self.instance.primary_node, other
+        self.is_live = True
+        what = f"instance {self.instance.name}: interrupted migration"
+        wire = self.encode()
+        try:
+            self._wait(wire, "", what)
+        except errors.OpExecError as err:
+            self.ctx.log.message(f"* {err}; it stays on its primary node")
             return
-        name = snapshot.nodes[places[0]].name
-        self.ctx.log.message(f"* instance running on node {name}, updating config")
-        self.commit_primary(places[0])
+        self._finish(wire, "", what)
 
 
 def _share(status: dict[str, Any]) -> float:

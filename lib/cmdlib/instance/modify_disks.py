@@ -141,6 +141,8 @@ def apply_before_commit(
     ctx: base.Context, instance: objects.Instance, steps: Sequence[Step]
 ) -> None:
     """Create added disks on the nodes. Raises OpExecError, with all undone."""
+    removed = [step.device for step in steps if step.action == "remove"]
+    disks.announce_removal(ctx, removed)
     added = [step.device for step in steps if step.action == "add"]
     if added:
         disks.create_on_nodes_and_wipe(ctx, instance, added)

@@ -68,6 +68,7 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
         }
         for old in sorted(found):
             new = os.path.join(os.path.dirname(old), self.new_name)
+            self.ctx.log.message(f"* renaming directory {old} to {new}")
             self.ctx.rpc.call_one(
                 "file_storage_dir_rename", instance.primary_node, old, new
             ).unwrap(f"instance {instance.name}: cannot rename directory {old}")

@@ -1,5 +1,6 @@
 """OP_NODE_QUERY_STORAGE: storage units of nodes."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ganeti import objects, opcodes
@@ -17,6 +18,12 @@ _DIRECTORIES: Final = {
 }
 #: LVM units belong to these templates.
 _TEMPLATES: Final = {"lvm-vg": ("plain", "drbd"), "lvm-pv": ("plain", "drbd")}
+
+
+def _first_listable(enabled: Sequence[str]) -> str:
+    kinds = [disks.MAP_DISK_TEMPLATE_STORAGE_TYPE[template] for template in enabled]
+    listable = [kind for kind in kinds if kind in storage.STS_REPORT_NODE_STORAGE]
+    return (listable or kinds)[0]
 
 
 class NodeQueryStorage(LogicalUnit[opcodes.NodeQueryStorage]):
@@ -40,9 +47,7 @@ class NodeQueryStorage(LogicalUnit[opcodes.NodeQueryStorage]):
         """Choose the storage type and check that it is in use and can be listed."""
         cluster = self.ctx.snapshot.cluster
         enabled = cluster.enabled_disk_templates
-        self.kind: str = (
-            self.op.storage_type or disks.MAP_DISK_TEMPLATE_STORAGE_TYPE[enabled[0]]
-        )
+        self.kind: str = self.op.storage_type or _first_listable(enabled)
         if self.kind not in storage.STS_REPORT_NODE_STORAGE:
             raise self.prereq(f"storage of type {self.kind} cannot be listed")
         if not _is_used(self.kind, enabled):

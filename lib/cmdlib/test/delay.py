@@ -17,6 +17,11 @@ class TestDelay(LogicalUnit[opcodes.TestDelay]):
     __test__ = False
     READS_ONLY = True
 
+    @classmethod
+    def can_plan(cls, op: opcodes.Opcode) -> bool:
+        """Tell whether nobody has to come to the socket."""
+        return not (isinstance(op, opcodes.TestDelay) and op.interruptible)
+
     def check_arguments(self) -> None:
         """Check the duration and that only the master's sleep is interruptible."""
         if self.op.duration < 0:

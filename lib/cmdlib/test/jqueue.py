@@ -22,6 +22,13 @@ class TestJqueue(LogicalUnit[opcodes.TestJqueue]):
     __test__ = False
     READS_ONLY = True
 
+    @classmethod
+    def can_plan(cls, op: opcodes.Opcode) -> bool:
+        """Tell whether no test client has to come."""
+        return isinstance(op, opcodes.TestJqueue) and not (
+            op.notify_waitlock or op.notify_exec
+        )
+
     def expand_names(self) -> None:
         """Pause before the locks if wanted."""
         if self.op.notify_waitlock and not self._pause("expandnames", None):

@@ -167,7 +167,8 @@ def finalize_source(doors: Doors, guest: Files, *, success: bool) -> None:
     """End the emulator that a guest has left, or go on with the guest.
 
     Raises:
-        HypervisorError: it cannot be ended, or the guest cannot go on.
+        HypervisorError: it cannot be ended, or the guest cannot go on, perhaps because
+            it has left: two of it must never run.
     """
     if success:
         pid = guest.alive_pid()
@@ -178,9 +179,16 @@ def finalize_source(doors: Doors, guest: Files, *, success: bool) -> None:
     if guest.alive_pid() is None:
         return
     with Qmp(guest.control("qmp"), guest.name) as qmp:
-        if qmp.execute("query-migrate").get("status") in _UNDER_WAY:
+        word = qmp.execute("query-migrate").get("status")
+        if word in _UNDER_WAY:
             qmp.execute("migrate_cancel")
-        if not qmp.execute("query-status")["running"]:
+            word = qmp.execute("query-migrate").get("status")
+        is_running = qmp.execute("query-status")["running"]
+        if word == "completed" and not is_running:
+            raise errors.HypervisorError(
+                f"instance {guest.name}: has left for the target node"
+            )
+        if not is_running:
             qmp.execute("cont")
 
 
@@ -199,10 +207,12 @@ def finalize_destination(
     """Adopt a guest that has arrived, or end the waiting emulator.
 
     Raises:
-        HypervisorError: the guest is not here or does not run.
+        HypervisorError: the guest is not here or does not run; or it runs, though it
+            should not have arrived.
     """
     del info  # its adapted form was saved when the emulator was started
     if not success:
+        _refuse_running(guest)
         drop(doors, guest)
         return
     if guest.alive_pid() is None:
@@ -213,6 +223,21 @@ def finalize_destination(
         tap = taps.read_name(guest, nic.uuid)
         if nic.nicparams.get("mode") == "routed" and tap is not None:
             taps.connect(doors, taps.environment(instance, nic, index, tap))
+
+
+def _refuse_running(guest: Files) -> None:
+    """Raise HypervisorError if the guest runs here; a dead emulator does not."""
+    if guest.alive_pid() is None:
+        return
+    try:
+        with Qmp(guest.control("qmp"), guest.name) as qmp:
+            is_running = qmp.execute("query-status")["running"]
+    except errors.HypervisorError:
+        return  # it cannot be asked: nothing that could be saved
+    if is_running:
+        raise errors.HypervisorError(
+            f"instance {guest.name}: has arrived and runs here, it is not ended"
+        )
 
 
 def _go_on(doors: Doors, guest: Files) -> None:

@@ -22,15 +22,13 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.tools.vcluster import isolation
 from ganeti.tools.vcluster.layout import Layout, Node
-from ganeti.utils import files
+from ganeti.utils import files, filewatch
 
 _log = logging.getLogger(__name__)
 COMMAND: Final = "power-agent"
 _READY: Final = b"ready\n"
 #: In a simple node's root; `ganeti.backend.power` writes it, but is slow to load.
 RESET_REQUEST: Final = "power-cycle"
-#: How long a node waits that asked for a reset.
-_LOOK_S: Final = 0.2
 #: A power cycle starts all daemons of a node again.
 _TIMEOUT_S: Final = 120.0
 
@@ -117,8 +115,8 @@ def serve(layout: Layout, act: Act) -> int:
 
 def _watch(layout: Layout, act: Act) -> None:
     """Cycle each node that asked to be reset."""
-    never = threading.Event()
-    while not never.wait(_LOOK_S):
+    places = {os.path.dirname(_request(layout, node)) for node in layout.nodes}
+    for _path in filewatch.changes(sorted(places)):
         for node in layout.nodes:
             if not _wants_reset(layout, node):
                 continue
@@ -128,11 +126,18 @@ def _watch(layout: Layout, act: Act) -> None:
                 _log.exception("node %s: cannot be reset", node.name)
 
 
+def _request(layout: Layout, node: Node) -> str:
+    """Return the file that a node writes to be reset."""
+    if layout.isolated:
+        return isolation.reset_file(layout, node)
+    return os.path.join(node.root, RESET_REQUEST)
+
+
 def _wants_reset(layout: Layout, node: Node) -> bool:
     """Tell whether a node asked to be reset, and take the request."""
+    path = _request(layout, node)
     if not layout.isolated:
-        return files.remove_file(os.path.join(node.root, RESET_REQUEST))
-    path = isolation.reset_file(layout, node)
+        return files.remove_file(path)
     try:
         wanted = os.path.getsize(path) > 0
         if wanted:

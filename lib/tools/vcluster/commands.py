@@ -144,7 +144,7 @@ def _up(args: argparse.Namespace) -> int:
             count=args.nodes,
             isolated=args.isolated,
             network=chosen,
-            bindir=_buildconf.SBINDIR,
+            bindir=_buildconf.TOOLSDIR,
             prefix=args.nodes_prefix,
         )
         watch = life.Stopwatch(_say)

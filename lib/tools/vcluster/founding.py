@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ganeti import _buildconf, errors, luxi, opcodes
+from ganeti import errors, luxi, opcodes
 from ganeti.bootstrap import initialise, jobs, joining, options
 from ganeti.clock import SystemClock
 from ganeti.process import Runner
@@ -94,7 +94,16 @@ def make_boot_files(layout: lay.Layout, process: Runner) -> None:
     Raises:
         OpExecError: there is no kernel, or no busybox.
     """
-    program = os.path.join(_buildconf.DATADIR, "tools/os/tiny/make-boot")
+    program = next(
+        (
+            path
+            for directory in lay.os_definitions()
+            if os.access(path := os.path.join(directory, "make-boot"), os.X_OK)
+        ),
+        None,
+    )
+    if program is None:
+        raise errors.OpExecError("boot files of guests: OS definition tiny is missing")
     result = process.run([program, _boot_directory(layout)], timeout_s=60)
     if result.failed:
         raise errors.OpExecError(

@@ -10,7 +10,7 @@ import json
 import os
 from typing import Any, Final, Self
 
-from ganeti import errors
+from ganeti import _buildconf, errors
 from ganeti.constants import daemons
 from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV, Paths
 from ganeti.utils import files
@@ -50,7 +50,7 @@ class Layout:
         network: first two octets of all addresses, such as ``127.93``.
         master: name of the node that the cluster was made on.
         nodes: all of them.
-        bindir: where the programs are.
+        bindir: where the helper programs are.
     """
 
     directory: str
@@ -107,7 +107,8 @@ class Layout:
 
     def environment(self, node: Node) -> dict[str, str]:
         """Return the environment of programs on a node."""
-        path = f"{self.bindir}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
+        system = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
+        path = f"{self.bindir}:{_buildconf.SBINDIR}:{system}"
         env = {"PATH": path, "LC_ALL": "C.UTF-8", "HOME": node.root}
         if self.isolated:
             return env | {"HOME": "/root"}
@@ -178,6 +179,20 @@ def candidate_networks(directory: str, *, isolated: bool) -> list[str]:
     start = int.from_bytes(hashlib.sha256(directory.encode()).digest()[:4], "big")
     first = "10" if isolated else "127"
     return [f"{first}.{1 + (start + step) % 254}" for step in range(254)]
+
+
+def os_definitions() -> list[str]:
+    """Return the directories of operating systems that the source or package has."""
+    places = (
+        os.path.join(_buildconf.DATADIR, "tools/os"),
+        os.path.join(_buildconf.DATADIR, "os"),
+        *_buildconf.OS_SEARCH_PATH,
+    )
+    found = []
+    for place in places:
+        if os.path.isdir(place):
+            found += [os.path.join(place, name) for name in sorted(os.listdir(place))]
+    return [path for path in found if os.path.isdir(path)]
 
 
 def hosts_text(layout: Layout) -> str:

@@ -1,6 +1,5 @@
 """Making the directory tree of a node: what an administrator finds on a machine."""
 
-import glob
 import os
 import shutil
 from typing import Final
@@ -26,6 +25,9 @@ DIRECTORIES: Final = (
     ("/var/log/ganeti", 0o755),
     ("/var/run/ganeti", 0o755),
 )
+#: Who may log in besides those that the cluster lets in: a removed node lets no
+#: other one in any more, so without this nobody could add it again.
+_ADMINISTRATORS: Final = "/etc/ssh/administrators"
 
 
 def make_cluster(layout: lay.Layout) -> None:
@@ -60,8 +62,8 @@ def make_node(layout: lay.Layout, node: lay.Node) -> None:
 def let_in(layout: lay.Layout, public_key: str) -> None:
     """Authorise a key on all nodes, as the administrator does before adding them."""
     for node in layout.nodes:
-        path = layout.host_path(node, "/root/.ssh/authorized_keys")
-        authorized.add(path, [public_key])
+        for path in ("/root/.ssh/authorized_keys", _ADMINISTRATORS):
+            authorized.add(layout.host_path(node, path), [public_key])
 
 
 def copy_keys(layout: lay.Layout, node: lay.Node) -> None:
@@ -94,9 +96,9 @@ def _make_host_keys(layout: lay.Layout, node: lay.Node) -> None:
 
 def _link_os(layout: lay.Layout, node: lay.Node) -> None:
     """Offer the operating systems that come with the source or the package."""
-    for source in sorted(glob.glob(os.path.join(_buildconf.DATADIR, "tools/os/*"))):
+    for source in lay.os_definitions():
         target = layout.host_path(node, f"/srv/ganeti/os/{os.path.basename(source)}")
-        if os.path.isdir(source) and not os.path.lexists(target):
+        if not os.path.lexists(target):
             os.symlink(source, target)
 
 
@@ -115,7 +117,7 @@ def sshd_config(layout: lay.Layout, node: lay.Node) -> str:
             for kind in ("rsa", "ecdsa", "ed25519")
         ),
         f"PidFile {root}/var/run/ganeti/sshd.pid",
-        f"AuthorizedKeysFile {root}/root/.ssh/authorized_keys",
+        f"AuthorizedKeysFile {root}/root/.ssh/authorized_keys {root}{_ADMINISTRATORS}",
         "StrictModes no",
         "UsePAM no",
         "UseDNS no",

@@ -121,10 +121,10 @@ def machines(directory):
 def cluster_of(new_directory):
     """Make a cluster of N nodes for one module: ``cluster_of(2)``."""
 
-    def make(count):
+    def make(count, hypervisors="fake"):
         directory = new_directory()
         done = vcluster_command(
-            directory, "up", "-n", str(count), "--hypervisors", "fake"
+            directory, "up", "-n", str(count), "--hypervisors", hypervisors
         )
         assert done.returncode == 0, done.stderr
         return VirtualCluster(directory)

@@ -1,11 +1,13 @@
 """A processor over fakes: the whole engine without threads, nodes or files."""
 
+import os
+
 from fakes.clocks import FakeClock
 from fakes.clusters import snapshot
 from fakes.jobs import FakeCallbacks
 from fakes.locks import RecordingLocks
 from fakes.rpc import FakeRunner
-from fakes.stores import FakeStore
+from fakes.store import FakeStore
 from ganeti import config, errors, mcpu, opcodes, pathutils, query
 from ganeti.cmdlib.units import UNITS
 
@@ -13,10 +15,17 @@ from ganeti.cmdlib.units import UNITS
 class Engine:
     """Executes opcodes on a small cluster."""
 
-    def __init__(self, start=None, script=None, units=UNITS, root="/nonexistent/n1"):
+    def __init__(
+        self,
+        start=None,
+        script=None,
+        units=UNITS,
+        root="/nonexistent/n1",
+        entropy=os.urandom,
+    ):
         self.clock = FakeClock()
         self.store = FakeStore(start or snapshot())
-        self.config = config.Config(self.store, self.clock)
+        self.config = config.Config(self.store, self.clock, entropy=entropy)
         self.rpc = FakeRunner(self.config.snapshot, script)
         self.hosts = {}
         self.dead = set()
@@ -42,7 +51,13 @@ class Engine:
         self.locks.requests.clear()
         self.locks.removed.clear()
         self.rpc.calls.clear()
-        doors = mcpu.Doors(
+        return mcpu.Processor(self.doors(), self.units).execute(
+            op, self.callbacks, timeout_s=timeout_s, priority=priority
+        )
+
+    def doors(self):
+        """Return what the processor works on."""
+        return mcpu.Doors(
             config=self.config,
             rpc=self.rpc,
             clock=self.clock,
@@ -56,7 +71,4 @@ class Engine:
             ),
             rpc_at=lambda targets: self.rpc,
             tcp_ping=lambda address, port, source: address not in self.dead,
-        )
-        return mcpu.Processor(doors, self.units).execute(
-            op, self.callbacks, timeout_s=timeout_s, priority=priority
         )

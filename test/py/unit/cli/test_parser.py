@@ -171,4 +171,4 @@ def test_alternatives_of_specs():
 def test_a_bad_truth_value_is_a_parameter_error():
     done = commands.run("gnt-node modify -O maybe n1")
     assert done.code == 1
-    assert done.err.startswith("Failure: unknown/wrong parameter name '")
+    assert done.err == "Parameter Error: wanted yes or no, found 'maybe'\n"

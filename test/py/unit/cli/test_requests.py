@@ -348,3 +348,15 @@ def test_batch_create_checks_its_file(master, tmp_path):
     done = commands.run(f"gnt-instance batch-create {source}", master)
     assert done.code == 1
     assert "entry 0: unknown parameters flavour" in done.err
+
+
+def test_a_filter_rule_that_is_not_there_is_named():
+    done = commands.run("gnt-filter info no-such-rule", FakeMaster())
+    assert (done.code, done.out) == (1, "")
+    assert "there is no job filter no-such-rule" in done.err
+
+
+def test_an_offline_instance_goes_online(master):
+    assert commands.run("gnt-instance modify --online w1", master).code == 0
+    _, args = next(call for call in master.calls if call[0].startswith("Submit"))
+    assert args[0][0]["offline"] is False

@@ -132,6 +132,14 @@ def test_storage_rows_are_sorted_by_node_and_unit():
     assert args == ("file", [["/srv/ganeti/file-storage"]], None, ["name", "free"])
 
 
+def test_storage_of_no_named_type_is_the_first_that_can_be_listed():
+    engine = Engine(
+        clusters.snapshot(nodes=1, enabled_disk_templates=["diskless", "sharedfile"]),
+        {"storage_list": [["/shared", 5]]},
+    )
+    assert [row[1] for row in storage(engine)] == ["sharedfile"]
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

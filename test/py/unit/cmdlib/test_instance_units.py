@@ -377,6 +377,29 @@ def test_disks_are_added_renamed_detached_attached_and_removed():
     assert list(eng.snapshot.disks) == [other]
 
 
+def test_a_directory_goes_with_its_last_disk_only():
+    eng = engine(instances=0)
+    eng.run(create(start=False, disks=[{"size": 1024}, {"size": 2048}]))
+    for left in (1, 0):
+        removal = op(
+            "OP_INSTANCE_SET_PARAMS",
+            instance_name="web1",
+            disks=[["remove", -1, {}]],
+            ignore_ipolicy=True,
+        )
+        eng.run(removal)
+        assert len(eng.rpc.called("file_storage_dir_remove")) == (0 if left else 1)
+
+
+def test_without_installation_it_is_not_started():
+    eng = engine(instances=0)
+    eng.run(create(no_install=True))
+    assert only_instance(eng).admin_state == "down"
+    assert not eng.rpc.called("instance_os_add")
+    assert not eng.rpc.called("instance_start")
+    assert "not started" in eng.callbacks.text()
+
+
 def test_modify_refuses_wrong_devices():
     for mods, text in [
         ({"nics": [["remove", 3, {}]]}, "has no nic 3, it has 0"),

@@ -11,12 +11,14 @@ from ganeti.masterd import calls, service
 SPEC = json.loads(
     (pathlib.Path(__file__).parents[3] / "data" / "spec" / "luxi.json").read_text()
 )
+#: Methods that Ganeti does not have.
+OURS = {"PlanJob"}
 ROWS = {row["method"]: row for row in SPEC["methods"]}
 
 
 def test_all_documented_methods_are_there():
     assert service.METHOD_MODULES
-    assert set(calls.METHODS) == set(ROWS)
+    assert set(calls.METHODS) == set(ROWS) | OURS
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))

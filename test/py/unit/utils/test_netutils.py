@@ -25,6 +25,9 @@ def test_a_virtual_nodes_hosts_file_comes_first(tmp_path):
     with pytest.raises(errors.ResolverError) as caught:
         netutils.lookup("no-such-name.invalid", paths)
     assert caught.value.args[0] == "no-such-name.invalid"
+    for wrong in ("bogus..", "x" * 70 + ".tst"):
+        with pytest.raises(errors.ResolverError):
+            netutils.lookup(wrong, paths)
 
 
 def test_ping_needs_somebody_who_listens(listening):

@@ -1,0 +1,255 @@
+"""Procedures that move the content of disks between nodes: import and export.
+
+Each transfer is an ``import-export`` program with a directory of its own, which has
+its status, its pid and the certificate of the other side. The programs outlive the
+node daemon.
+"""
+
+import dataclasses
+import json
+import os
+import re
+import secrets
+import shlex
+import shutil
+import signal
+import time
+from typing import Any, Final
+
+import msgspec
+
+from ganeti import errors, storage
+from ganeti.backend import os_scripts
+from ganeti.backend.crypto import transfer_certificate
+from ganeti.backend.registry import Node, procedure
+from ganeti.constants import export as words
+from ganeti.objects.filled import DiskX, InstanceX
+from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV
+from ganeti.process import SAFE_PATH
+from ganeti.storage.base import MIB
+from ganeti.utils import files, pidfile
+
+_NAME: Final = re.compile(r"(import|export)-[A-Za-z0-9._-]+")
+_COMPONENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_STATUS: Final = "status"
+_PID: Final = "pid"
+_PEER: Final = "ca"
+#: Seconds that a program may take to go into the background, or to end.
+_START_S: Final = 30.0
+_END_S: Final = 10.0
+_POLL_S: Final = 0.05
+
+
+class TransferOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How to move: the wire form of import and export options.
+
+    ``key_name`` names what ``x509_cert_create`` made, ``ca_pem`` is the certificate
+    of the other side, ``connect_timeout`` is in seconds.
+    """
+
+    key_name: str
+    ca_pem: str
+    compress: str = words.IEC_NONE
+    magic: str | None = None
+    ipv6: bool = False
+    connect_timeout: int = 60
+    connect_retries: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class _End:
+    """Where data come from or go to on this node: program arguments and environment."""
+
+    arguments: tuple[str, ...]
+    environment: dict[str, str] = dataclasses.field(default_factory=dict, repr=False)
+
+
+@procedure("import_start")
+def import_start(
+    node: Node,
+    opts: TransferOptions,
+    instance: InstanceX,
+    component: str,
+    dest: tuple[str, list[Any]],
+) -> str:
+    """Begin to listen for the content of a disk; return the transfer's name."""
+    end = _end(node, instance, words.IEM_IMPORT, dest)
+    return _start(node, words.IEM_IMPORT, opts, component, end)
+
+
+@procedure("export_start")
+def export_start(
+    node: Node,
+    opts: TransferOptions,
+    host: str,
+    port: int,
+    instance: InstanceX,
+    component: str,
+    source: tuple[str, list[Any]],
+) -> str:
+    """Begin to send the content of a disk; return the transfer's name."""
+    end = _end(node, instance, words.IEM_EXPORT, source)
+    where = ("--host", host, "--port", str(port))
+    end = dataclasses.replace(end, arguments=(*end.arguments, *where))
+    return _start(node, words.IEM_EXPORT, opts, component, end)
+
+
+@procedure("impexp_status")
+def impexp_status(node: Node, names: list[str]) -> list[dict[str, Any] | None]:
+    """Return the status of transfers, null for those that have none yet."""
+    return [_status(_directory(node, name)) for name in names]
+
+
+@procedure("impexp_abort")
+def impexp_abort(node: Node, name: str) -> None:
+    """Ask a transfer to end."""
+    _signal(_directory(node, name), signal.SIGTERM)
+
+
+@procedure("impexp_cleanup")
+def impexp_cleanup(node: Node, name: str) -> None:
+    """End a transfer and remove what it left; gone already is fine."""
+    directory = _directory(node, name, needed=False)
+    if not os.path.isdir(directory):
+        return
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if not _signal(directory, number) or _ended(directory):
+            break
+    shutil.rmtree(directory)
+
+
+# Starting
+def _start(
+    node: Node, mode: str, opts: TransferOptions, component: str, end: _End
+) -> str:
+    if not _COMPONENT.fullmatch(component):
+        raise errors.OpExecError(f"transfer: {component!r} is no component name")
+    key, certificate = transfer_certificate(node, opts.key_name)
+    name = f"{mode}-{component}-{secrets.token_hex(6)}"
+    directory = f"{_top(node)}/{name}"
+    os.makedirs(_top(node), mode=0o755, exist_ok=True)
+    os.mkdir(directory, 0o700)
+    files.write_file(f"{directory}/{_PEER}", opts.ca_pem, mode=0o400)
+    argv = [
+        os.path.join(node.paths.tools_dir, "import-export"),
+        f"{directory}/{_STATUS}",
+        mode,
+        f"--key={key}",
+        f"--cert={certificate}",
+        f"--ca={directory}/{_PEER}",
+        f"--pid-file={directory}/{_PID}",
+        f"--compress={opts.compress}",
+        f"--connect-timeout={opts.connect_timeout}",
+        f"--connect-retries={opts.connect_retries}",
+        "--ipv6" if opts.ipv6 else "--ipv4",
+        *end.arguments,
+    ]
+    if opts.magic is not None:
+        argv.append(f"--magic={opts.magic}")
+    result = node.process.run(
+        argv, env=_environment(node) | end.environment, timeout_s=_START_S
+    )
+    if result.failed:
+        shutil.rmtree(directory)
+        raise errors.OpExecError(
+            f"{mode} of {component}: {result.reason}: {result.output.strip()}"
+        )
+    return name
+
+
+def _environment(node: Node) -> dict[str, str]:
+    env = {"PATH": SAFE_PATH, "LC_ALL": "C"}
+    if node.paths.is_virtual:
+        env |= {ROOTDIR_ENV: node.paths.root, HOSTNAME_ENV: node.paths.hostname}
+    return env
+
+
+def _end(
+    node: Node, instance: InstanceX, mode: str, where: tuple[str, list[Any]]
+) -> _End:
+    """Return how the program reaches what the caller named.
+
+    Raises:
+        OpExecError: no such kind of place, or wrong arguments for it.
+    """
+    kind, args = where
+    if kind == words.IEIO_RAW_DISK and len(args) == 1:
+        return _disk_end(node, mode, msgspec.convert(args[0], DiskX))
+    if kind == words.IEIO_SCRIPT and len(args) == 2:
+        disk = msgspec.convert(args[0], DiskX)
+        return _script_end(node, instance, mode, disk, int(args[1]))
+    raise errors.OpExecError(
+        f"transfer: wanted [raw, [disk]] or [script, [disk, index]], found"
+        f" {kind!r} with {len(args)} arguments"
+    )
+
+
+def _disk_end(node: Node, mode: str, disk: DiskX) -> _End:
+    device = storage.device(node.paths, disk)
+    size_mib = -(-device.size_bytes() // MIB)
+    expected = f"--expected-size={size_mib}"
+    if mode == words.IEM_IMPORT:
+        expected = f"--expected-size={disk.size or size_mib}"
+    return _End((f"--file={device.path}", expected))
+
+
+def _script_end(
+    node: Node, instance: InstanceX, mode: str, disk: DiskX, index: int
+) -> _End:
+    command = os_scripts.transfer_command(node, instance, mode, index)
+    text = f"cd {shlex.quote(command.cwd)} && exec {shlex.join(command.argv)}"
+    option = "--cmd-suffix" if mode == words.IEM_IMPORT else "--cmd-prefix"
+    # Parameters of the OS may be secret: they are in the environment alone.
+    return _End((f"{option}={text}", f"--expected-size={disk.size}"), command.env)
+
+
+# Looking after
+def _top(node: Node) -> str:
+    return f"{node.paths.run_dir}/import-export"
+
+
+def _directory(node: Node, name: str, *, needed: bool = True) -> str:
+    """Return a transfer's directory.
+
+    Raises:
+        OpExecError: there is none of that name.
+    """
+    directory = f"{_top(node)}/{name}"
+    if not _NAME.fullmatch(name) or (needed and not os.path.isdir(directory)):
+        raise errors.OpExecError(f"transfer {name!r}: there is none of that name")
+    return directory
+
+
+def _status(directory: str) -> dict[str, Any] | None:
+    # Asked before reading: a program that ends meanwhile has written its last word.
+    is_running = pidfile.is_locked(f"{directory}/{_PID}")
+    try:
+        found: dict[str, Any] = json.loads(files.read_file(f"{directory}/{_STATUS}"))
+    except FileNotFoundError:
+        return None
+    begun_s = time.time() - float(found.get("mtime") or 0)
+    if found["exit_status"] is None and not is_running and begun_s > _START_S:
+        found |= {"exit_status": 1, "error_message": "the program died"}
+    return found
+
+
+def _signal(directory: str, number: signal.Signals) -> bool:
+    """Send a signal to a transfer's program; return whether it runs."""
+    path = f"{directory}/{_PID}"
+    pid = pidfile.read_pid(path)
+    if pid is None or not pidfile.is_locked(path):
+        return False
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _ended(directory: str) -> bool:
+    deadline = time.monotonic() + _END_S
+    while pidfile.is_locked(f"{directory}/{_PID}"):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True

@@ -1,0 +1,148 @@
+"""``renew-crypto``: replace certificates, keys and secrets of the whole cluster."""
+
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.cli import jobs, local, questions
+from ganeti.cli.context import Context
+from ganeti.constants import ecodes, exitcodes
+
+_QUESTION: Final = (
+    "This requires all daemons on all nodes to be restarted and may take some time."
+    " Continue?"
+)
+_NOTICE: Final = (
+    "Updating certificates and keys. The daemons of all nodes are stopped meanwhile; if"
+    " this is interrupted, run the same command again."
+)
+#: Options that make something new, and those that bring it, which exclude each other.
+_EITHER: Final = (
+    (
+        "RAPI certificate",
+        ("new_rapi_cert", "--new-rapi-certificate"),
+        (("rapi_cert", "--rapi-certificate"),),
+    ),
+    (
+        "cluster domain secret",
+        ("new_cluster_domain_secret", "--new-cluster-domain-secret"),
+        (("cluster_domain_secret", "--cluster-domain-secret"),),
+    ),
+    (
+        "SPICE certificate",
+        ("new_spice_cert", "--new-spice-certificate"),
+        (
+            ("spice_cert", "--spice-certificate"),
+            ("spice_cacert", "--spice-ca-certificate"),
+        ),
+    ),
+)
+
+
+def run(ctx: Context) -> int:
+    """Replace what was asked for: files first, then by a job the rest."""
+    opts = ctx.opts
+    local.check_is_master(ctx.paths)
+    _check(opts)
+    contents = _contents(opts)
+    has_files = bool(contents) or opts.new_cluster_cert
+    has_job = opts.new_cluster_cert or opts.new_node_cert or opts.new_ssh_keys
+    if not has_files and not has_job:
+        raise errors.OpPrereqError(
+            "nothing to renew: name at least one certificate, key or secret; see"
+            " gnt-cluster renew-crypto --help",
+            ecodes.ECODE_INVAL,
+        )
+    if not opts.force and not questions.confirm(ctx, _QUESTION):
+        return exitcodes.EXIT_FAILURE
+    troubles = _replace_files(ctx, contents) if has_files else []
+    if has_job:
+        jobs.run(ctx, jobs.op("OP_CLUSTER_RENEW_CRYPTO", **_parameters(opts)))
+    for line in troubles:
+        ctx.err(f"Warning: {line}")
+    if troubles:
+        ctx.err(
+            "These nodes do not have the new files: mark them offline and add them"
+            " again with gnt-node add --readd, or run the same command again."
+        )
+        return exitcodes.EXIT_FAILURE
+    ctx.out("All requested certificates and keys have been replaced.")
+    return exitcodes.EXIT_SUCCESS
+
+
+def _parameters(opts: Any) -> dict[str, Any]:
+    return {
+        "node_certificates": bool(opts.new_cluster_cert or opts.new_node_cert),
+        "renew_ssh_keys": bool(opts.new_ssh_keys),
+        "ssh_key_type": opts.ssh_key_type,
+        "ssh_key_bits": opts.ssh_key_bits,
+        "verbose": bool(opts.verbose),
+    }
+
+
+def _check(opts: Any) -> None:
+    """Refuse options that contradict each other."""
+    for what, (new, new_word), given in _EITHER:
+        for dest, word in given:
+            if getattr(opts, new) and getattr(opts, dest):
+                raise errors.OpPrereqError(
+                    f"{what}: only one of {new_word} and {word} can be used",
+                    ecodes.ECODE_INVAL,
+                )
+    if bool(opts.spice_cert) != bool(opts.spice_cacert):
+        raise errors.OpPrereqError(
+            "SPICE certificate: --spice-certificate and --spice-ca-certificate must be"
+            " given together",
+            ecodes.ECODE_INVAL,
+        )
+    if (opts.ssh_key_type or opts.ssh_key_bits) and not opts.new_ssh_keys:
+        raise errors.OpPrereqError(
+            "--ssh-key-type and --ssh-key-bits need --new-ssh-keys", ecodes.ECODE_INVAL
+        )
+
+
+def _contents(opts: Any) -> dict[str, bytes]:
+    """Return the new content by name of a file in the state directory."""
+    from ganeti.bootstrap import crypto, renewing
+    from ganeti.utils import x509
+
+    found: dict[str, bytes] = {}
+    if opts.new_rapi_cert:
+        found[crypto.RAPI_PEM] = x509.create_self_signed().pem
+    elif opts.rapi_cert:
+        found[crypto.RAPI_PEM] = renewing.read_pem(opts.rapi_cert)
+    if opts.new_spice_cert:
+        pair = x509.create_self_signed()
+        found[crypto.SPICE_PEM] = pair.pem
+        found[crypto.SPICE_CA_PEM] = pair.certificate_pem
+    elif opts.spice_cert:
+        found[crypto.SPICE_PEM] = renewing.read_pem(opts.spice_cert)
+        found[crypto.SPICE_CA_PEM] = renewing.read_pem(
+            opts.spice_cacert, with_key=False
+        )
+    if opts.new_confd_hmac_key:
+        found[crypto.HMAC_KEY] = x509.new_secret().encode()
+    if opts.new_cluster_domain_secret:
+        found[crypto.DOMAIN_SECRET_FILE] = x509.new_secret().encode()
+    elif opts.cluster_domain_secret:
+        found[crypto.DOMAIN_SECRET_FILE] = renewing.read_secret(
+            opts.cluster_domain_secret
+        )
+    return found
+
+
+def _replace_files(ctx: Context, contents: dict[str, bytes]) -> list[str]:
+    from ganeti import clock, process
+    from ganeti.bootstrap import renewing
+
+    ctx.out(_NOTICE)
+    return renewing.renew(
+        ctx.paths,
+        process.SystemRunner(),
+        clock.SystemClock(),
+        renewing.RenewOptions(
+            cluster_certificate=bool(ctx.opts.new_cluster_cert),
+            contents=contents,
+            check_host_keys=bool(ctx.opts.ssh_key_check),
+        ),
+        feedback=ctx.out,
+    )

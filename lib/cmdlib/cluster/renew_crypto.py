@@ -1,0 +1,179 @@
+"""OP_CLUSTER_RENEW_CRYPTO: new certificates or SSH keys of the nodes."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ganeti import config, errors, objects, opcodes
+from ganeti.cmdlib import candidates
+from ganeti.cmdlib.base import ALL, LogicalUnit
+from ganeti.constants import ecodes
+from ganeti.constants import ssh as words
+from ganeti.locking import Level
+from ganeti.ssh import keys
+from ganeti.utils import files
+
+#: Stands behind the master's uuid while its present and its next certificate are good.
+_NEXT: Final = "-next"
+_LISTED: Final = "master_candidates_certs"
+_AGAIN: Final = "run gnt-cluster renew-crypto --new-node-certificates again"
+
+
+class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
+    """Each node makes its own; private keys never travel.
+
+    The master is last with either: it keeps its way to the nodes until they know
+    the new one.
+    """
+
+    def expand_names(self) -> None:
+        """Lock all nodes."""
+        self.locks.names[Level.NODE] = ALL
+
+    def check_prereq(self) -> None:
+        """Check that the SSH keys that are wanted can be made."""
+        cluster = self.ctx.snapshot.cluster
+        if not self.op.renew_ssh_keys:
+            return
+        if not cluster.modify_ssh_setup:
+            raise self.prereq(
+                f"cluster {cluster.cluster_name}: its SSH keys are not managed here, it"
+                " was made with --no-ssh-init",
+                ecodes.ECODE_STATE,
+            )
+        self.key_type = self.op.ssh_key_type or cluster.ssh_key_type
+        is_same = self.key_type == cluster.ssh_key_type
+        kept = cluster.ssh_key_bits if is_same else None
+        self.key_bits = keys.check_type(self.key_type, self.op.ssh_key_bits or kept)
+
+    def execute(self) -> None:
+        """Renew certificates, then SSH keys."""
+        if self.op.node_certificates:
+            self._renew_certificates()
+        if self.op.renew_ssh_keys:
+            self._renew_ssh_keys()
+
+    # Certificates
+    def _renew_certificates(self) -> None:
+        snapshot = self.ctx.snapshot
+        master = snapshot.cluster.master_node
+        others = [
+            node
+            for uuid, node in sorted(snapshot.nodes.items())
+            if uuid != master and not node.offline
+        ]
+        self._say(f"Making new certificates on {len(others) + 1} nodes")
+        digests, failed = self._make_elsewhere(others)
+        candidate_digests = {
+            uuid: digest
+            for uuid, digest in digests.items()
+            if snapshot.nodes[uuid].master_candidate
+        }
+        failed |= self._renew_own(snapshot.nodes[master], candidate_digests)
+        if failed:
+            text = "; ".join(f"node {name}: {why}" for name, why in failed.items())
+            raise errors.OpExecError(f"certificates not renewed: {text}; {_AGAIN}")
+
+    def _make_elsewhere(
+        self, nodes: list[objects.Node]
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        """Return digests by uuid, and name -> trouble."""
+        digests, failed = {}, {}
+        request = [["ssl", "create", {}]]
+        answers = self.ctx.rpc.call(
+            "node_crypto_tokens", [node.uuid for node in nodes], [request]
+        )
+        for node in nodes:
+            digest = _digest(answers[node.uuid])
+            if digest:
+                digests[node.uuid] = digest
+            else:
+                failed[node.name] = answers[node.uuid].fail_msg or "empty answer"
+        return digests, failed
+
+    def _renew_own(
+        self, master: objects.Node, digests: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Replace the master's certificate; it is used from the next connection on.
+
+        The nodes get to know it before, beside the present one. When one of them
+        cannot be told, the present one stays.
+
+        Returns:
+            name -> trouble.
+        """
+        path = self.ctx.paths.client_pem
+        new_path = f"{path}.tmp"
+        options = {words.CRYPTO_OPTION_CERT_FILE: self.ctx.paths.virtualize(new_path)}
+        answer = self.ctx.rpc.call_one(
+            "node_crypto_tokens", master.uuid, [["ssl", "create", options]]
+        )
+        digest = _digest(answer)
+        if not digest:
+            self._record(digests)
+            return {master.name: answer.fail_msg or "empty answer"}
+        key = master.uuid + _NEXT
+        self._record({**digests, key: digest})
+        failed = self._tell_nodes()
+        if failed:
+            self._record({}, drop=key)
+            files.remove_file(new_path)
+            return failed
+        _keep_and_replace(path, new_path, self.ctx.paths.backup_dir)
+        self._record({master.uuid: digest}, drop=key)
+        self._say(f"The master {master.name} uses its new certificate")
+        return {}
+
+    def _record(self, digests: Mapping[str, str], drop: str = "") -> None:
+        with self.ctx.config.edit(self.ctx.owner) as edit:
+            found = {**edit.snapshot.cluster.candidate_certs, **digests}
+            found.pop(drop, None)
+            edit.update_cluster(candidate_certs=found)
+
+    def _tell_nodes(self) -> dict[str, str]:
+        """Write the list of callers on all online nodes; return name -> trouble."""
+        snapshot = self.ctx.snapshot
+        online = sorted(u for u, node in snapshot.nodes.items() if not node.offline)
+        listed = config.ssconf_values(snapshot)[_LISTED]
+        answers = self.ctx.rpc.call("write_ssconf_files", online, [{_LISTED: listed}])
+        return {
+            snapshot.nodes[uuid].name: str(answer.fail_msg)
+            for uuid, answer in answers.items()
+            if answer.failed
+        }
+
+    # SSH keys
+    def _renew_ssh_keys(self) -> None:
+        snapshot = self.ctx.snapshot
+        nodes = sorted(snapshot.nodes.values(), key=lambda node: node.name)
+        self._say(f"Making new SSH keys on {len(nodes)} nodes")
+        self.ctx.rpc.call_one(
+            "node_ssh_keys_renew",
+            snapshot.cluster.master_node,
+            [node.uuid for node in nodes],
+            [node.name for node in nodes],
+            [node.uuid for node in nodes if node.master_candidate],
+            candidates.potential(snapshot),
+            snapshot.cluster.ssh_key_type,
+            self.key_type,
+            self.key_bits,
+        ).unwrap("SSH keys were not renewed everywhere")
+        with self.ctx.config.edit(self.ctx.owner) as edit:
+            edit.update_cluster(ssh_key_type=self.key_type, ssh_key_bits=self.key_bits)
+
+    def _say(self, text: str) -> None:
+        if self.op.verbose:
+            self.ctx.log.message(text)
+
+
+def _digest(answer: Any) -> str:
+    """Return the digest that a node answered with, empty when it failed."""
+    if answer.failed:
+        return ""
+    return str(dict(answer.payload or ()).get("ssl", ""))
+
+
+def _keep_and_replace(path: str, new_path: str, backups: str) -> None:
+    if os.path.exists(path):
+        files.backup_file(path, backups)
+    os.replace(new_path, path)

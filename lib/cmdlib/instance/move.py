@@ -1,0 +1,213 @@
+"""OP_INSTANCE_MOVE: copy an instance whose data are on one node to another node."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from ganeti import errors, objects, opcodes
+from ganeti.cmdlib.instance import checks, common, disks, nic_specs, transfer
+from ganeti.constants import ecodes
+from ganeti.constants import export as words
+from ganeti.objects import lookup, params
+from ganeti.rpc import encode
+
+#: Templates whose disks are on the primary node alone and can be made anywhere.
+COPYABLE: Final = ("plain", "file")
+_TOOL: Final = re.compile(r"[A-Za-z0-9][-_.A-Za-z0-9]*")
+
+
+class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
+    """Stops it, copies its disks, switches the primary node, removes the old disks."""
+
+    HOOKS_PATH: ClassVar[str | None] = "instance-move"
+    LOCK_NODES = True
+
+    def expand_names(self) -> None:
+        """Look instance and target up."""
+        super().expand_names()
+        self.target = lookup.expand_node(self.ctx.snapshot, self.op.target_node)
+        self.source = self.instance.primary_node
+
+    def nodes_to_lock(self) -> Sequence[str]:
+        """Return source and target."""
+        return sorted({self.instance.primary_node, self.target})
+
+    def check_prereq(self) -> None:
+        """Check template, target, policy, memory and tool."""
+        instance, snapshot = self.instance, self.ctx.snapshot
+        self.source = instance.primary_node
+        template = snapshot.disk_template(instance)
+        if template not in COPYABLE:
+            raise self.prereq(
+                f"instance {instance.name}: disk template {template} cannot be copied"
+                f" to another node, only {' and '.join(COPYABLE)}",
+                ecodes.ECODE_STATE,
+            )
+        if self.target == self.source:
+            raise self.prereq(
+                f"instance {instance.name}: is on node {self.primary.name} already",
+                ecodes.ECODE_STATE,
+            )
+        self._check_tool(snapshot.cluster)
+        self.require_online_primary()
+        node = checks.node_takes_instances(snapshot, self.target, instance.name)
+        if not self.op.ignore_ipolicy:
+            self._check_policy(node)
+        nic_specs.check_bridges(self.ctx, instance.nics, self.target, instance.name)
+        if instance.admin_state == "up":
+            checks.require_memory(
+                self.ctx,
+                self.target,
+                instance.name,
+                params.fill_beparams(snapshot, instance)["maxmem"],
+                hypervisor=instance.hypervisor,
+                hv=params.fill_hvparams(snapshot, instance),
+            )
+
+    def _check_tool(self, cluster: objects.Cluster) -> None:
+        allowed = (words.IEC_NONE, *cluster.compression_tools)
+        if self.op.compress not in allowed or not _TOOL.fullmatch(self.op.compress):
+            raise self.prereq(
+                f"compression tool: wanted one of {', '.join(allowed)}, found"
+                f" {self.op.compress!r}"
+            )
+
+    def _check_policy(self, node: objects.Node) -> None:
+        instance, snapshot = self.instance, self.ctx.snapshot
+        problems = checks.policy_problems(
+            snapshot,
+            node.group,
+            backend=params.fill_beparams(snapshot, instance),
+            nic_count=len(instance.nics),
+            disk_sizes=[disk.size for disk in snapshot.instance_disks(instance)],
+            template=snapshot.disk_template(instance),
+        )
+        checks.require_policy(problems, snapshot, node.group, instance.name)
+
+    def hooks_env(self) -> dict[str, Any]:
+        """Return the variables of the instance and of the move."""
+        return super().hooks_env() | {
+            "TARGET_NODE": self.ctx.snapshot.nodes[self.target].name,
+            "SHUTDOWN_TIMEOUT": self.op.shutdown_timeout,
+        }
+
+    def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Return master, source and target, for both phases."""
+        nodes = self.with_master([self.source, self.target])
+        return nodes, nodes
+
+    def execute(self) -> None:
+        """Stop, copy, switch, remove the old disks, start."""
+        ctx, instance = self.ctx, self.instance
+        self._stop()
+        copied = ctx.snapshot.instance_disks(instance)
+        moved = instance.replace(primary_node=self.target)
+        ctx.log.message(
+            f"* creating disks on target node {common.node_name(ctx, self.target)}"
+        )
+        new = [self._at_target(disk) for disk in copied]
+        disks.create_all(ctx, moved, new)
+        try:
+            self._copy(instance, moved, new)
+        except BaseException:
+            self._undo(moved, new)
+            raise
+        with ctx.config.edit(ctx.owner) as edit:
+            for disk in new:
+                if disk != edit.snapshot.disks[disk.uuid]:
+                    edit.update(disk)
+            edit.set_primary_node(self.uuid, self.target)
+        ctx.log.message(
+            f"* removing the old disks on {common.node_name(ctx, self.source)}"
+        )
+        if not disks.remove_all(ctx, instance, copied):
+            ctx.log.warn("some old disks could not be removed, remove them by hand")
+        self._restart(f"* starting the instance on {self.primary.name}")
+
+    def _at_target(self, disk: objects.Disk) -> objects.Disk:
+        return disk.replace(nodes=(self.target,)) if disk.nodes else disk
+
+    def _undo(self, moved: objects.Instance, new: Sequence[objects.Disk]) -> None:
+        """Leave nothing at the target, and let the instance run where it was."""
+        self.ctx.log.message("* removing the new disks")
+        self._shut(moved, new)
+        disks.remove_all(self.ctx, moved, new)
+        try:
+            self._restart(f"* starting the instance again on {self.primary.name}")
+        except errors.GenericError as err:
+            self.ctx.log.warn(str(err))
+
+    def _stop(self) -> None:
+        ctx, instance = self.ctx, self.instance
+        ctx.log.message(f"* shutting down instance on source node {self.primary.name}")
+        result = ctx.rpc.call_one(
+            "instance_shutdown",
+            self.source,
+            self.encode(),
+            self.op.shutdown_timeout,
+            self.op.reason,
+            timeout_s=self.op.shutdown_timeout + common.STOP_GRACE_S,
+        )
+        what = f"instance {instance.name}: could not be stopped"
+        if result.failed and not self.op.ignore_consistency:
+            raise errors.OpExecError(result.describe(what))
+        common.warn_failed(ctx, result, what)
+        if not disks.shutdown(ctx, instance):
+            raise errors.OpExecError(
+                f"instance {instance.name}: its disks could not be shut down on node"
+                f" {self.primary.name}"
+            )
+
+    def _copy(
+        self,
+        instance: objects.Instance,
+        moved: objects.Instance,
+        new: Sequence[objects.Disk],
+    ) -> None:
+        old = self.ctx.snapshot.instance_disks(instance)
+        self._assemble(instance, old)
+        try:
+            self._assemble(moved, new)
+            plan = transfer.Plan(
+                instance, moved, self.source, self.target, self.op.compress
+            )
+            transfer.copy_all(self.ctx, plan, new)
+            self._shut(moved, new)
+        finally:
+            self._shut(instance, old)
+
+    def _assemble(
+        self, instance: objects.Instance, chosen: Sequence[objects.Disk]
+    ) -> None:
+        wire = encode.instance(self.ctx.snapshot, instance)
+        for index, disk in enumerate(chosen):
+            self.ctx.rpc.call_one(
+                "blockdev_assemble",
+                instance.primary_node,
+                encode.disk(self.ctx.snapshot, disk, instance),
+                wire,
+                True,
+                index,
+            ).unwrap(f"instance {instance.name}: cannot assemble disk/{index}")
+
+    def _shut(self, instance: objects.Instance, chosen: Sequence[objects.Disk]) -> None:
+        disks.shutdown(
+            self.ctx, instance, disks=chosen, ignore_primary=True, mark=False
+        )
+
+    def _restart(self, text: str) -> None:
+        """Start the instance where it is recorded, if it is to run."""
+        if self.instance.admin_state != "up":
+            return
+        self.ctx.log.message(text)
+        disks.assemble(self.ctx, self.instance)
+        result = self.ctx.rpc.call_one(
+            "instance_start",
+            self.instance.primary_node,
+            self.encode(),
+            False,
+            self.op.reason,
+        )
+        if result.failed:
+            disks.shutdown(self.ctx, self.instance)
+        result.unwrap(f"instance {self.instance.name}: could not be started")

@@ -1,0 +1,277 @@
+"""Values that describe a cluster to the placement tools.
+
+Everything here is as it was loaded; what follows from it (memory in use, score) is
+in ``state`` and ``score``. Nodes, instances and groups are known by their position.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+#: Templates in the order of the built-in policy.
+TEMPLATES: Final = (
+    "diskless",
+    "file",
+    "sharedfile",
+    "plain",
+    "blockdev",
+    "drbd",
+    "rbd",
+    "ext",
+    "gluster",
+)
+#: Templates whose space is part of the node's disk.
+LOCAL_TEMPLATES: Final = frozenset({"drbd", "plain"})
+#: Templates that balancing may move.
+MOVABLE_TEMPLATES: Final = frozenset(
+    {"drbd", "blockdev", "sharedfile", "gluster", "rbd", "ext"}
+)
+#: Templates whose disks every node of the group reaches.
+EXTERNAL_TEMPLATES: Final = frozenset(
+    {"diskless", "sharedfile", "blockdev", "rbd", "ext", "gluster"}
+)
+#: States in which an instance runs.
+RUNNING: Final = frozenset({"running", "ERROR_up"})
+#: All states of an instance.
+STATES: Final = (
+    "running",
+    "ADMIN_down",
+    "ADMIN_offline",
+    "ERROR_up",
+    "ERROR_down",
+    "ERROR_nodedown",
+    "ERROR_nodeoffline",
+    "ERROR_wrongnode",
+    "USER_down",
+)
+#: States in which an instance takes memory of its node.
+_USING_MEMORY: Final = frozenset(
+    {"running", "ERROR_up", "ERROR_nodedown", "ERROR_nodeoffline", "ERROR_wrongnode"}
+)
+#: Position of a node that is not there.
+NONE: Final = -1
+
+
+class AllocPolicy(enum.StrEnum):
+    """How willingly a group takes new instances."""
+
+    PREFERRED = "preferred"
+    LAST_RESORT = "last_resort"
+    UNALLOCABLE = "unallocable"
+
+
+class DataError(Exception):
+    """Data that cannot be understood; the text names place, field and value."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Spec:
+    """Size of an instance in a policy; memory and disk in MiB."""
+
+    memory: int
+    cpus: int
+    disk: int
+    disks: int
+    nics: int
+    spindles: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Policy:
+    """What instances a group or cluster accepts."""
+
+    std: Spec
+    ranges: tuple[tuple[Spec, Spec], ...]
+    templates: tuple[str, ...]
+    vcpu_ratio: float
+    spindle_ratio: float
+
+
+_SMALLEST: Final = Spec(128, 1, 1024, 1, 1, 1)
+#: Policy of a cluster that says nothing.
+DEFAULT_POLICY: Final = Policy(
+    std=_SMALLEST,
+    ranges=((_SMALLEST, Spec(32768, 8, 1048576, 16, 8, 12)),),
+    templates=TEMPLATES,
+    vcpu_ratio=4.0,
+    spindle_ratio=32.0,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Group:
+    """A node group."""
+
+    name: str
+    uuid: str
+    alloc_policy: AllocPolicy = AllocPolicy.PREFERRED
+    tags: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
+    policy: Policy = DEFAULT_POLICY
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Node:
+    """A node as it reports itself; memory and disk in MiB."""
+
+    name: str
+    group: int
+    total_memory: float
+    node_memory: int
+    free_memory: int
+    total_disk: float
+    free_disk: int
+    cpus: float
+    offline: bool = False
+    master: bool = False
+    spindles: int = 1
+    tags: tuple[str, ...] = ()
+    exclusive: bool = False
+    free_spindles: int = 0
+    node_cpus: int = 1
+    cpu_speed: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Instance:
+    """An instance; ``spindles`` is None when a disk does not say how many it has.
+
+    ``utilisation`` is the share of a node it uses: cpu, memory, disk, network.
+    """
+
+    name: str
+    memory: int
+    disk: int
+    vcpus: int
+    primary: int
+    secondary: int = NONE
+    status: str = "running"
+    auto_balance: bool = True
+    template: str = "drbd"
+    tags: tuple[str, ...] = ()
+    spindle_use: int = 1
+    spindles: int | None = None
+    forthcoming: bool = False
+    disks: tuple[int, ...] = ()
+    utilisation: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
+    movable: bool = True
+    networks: tuple[str, ...] = ()
+
+    @property
+    def running(self) -> bool:
+        """Whether it runs now."""
+        return self.status in RUNNING
+
+    @property
+    def online(self) -> bool:
+        """Whether its owner did not take it off the cluster's books."""
+        return self.status != "ADMIN_offline"
+
+    @property
+    def uses_memory(self) -> bool:
+        """Whether its primary node's free memory is lower because of it."""
+        return not self.forthcoming and self.status in _USING_MEMORY
+
+    @property
+    def reserved_memory(self) -> int:
+        """Memory its secondary node must keep free, in MiB."""
+        return self.memory if self.online and self.auto_balance else 0
+
+    @property
+    def local(self) -> bool:
+        """Whether its disks take space on its nodes."""
+        return self.template in LOCAL_TEMPLATES
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """Positions of its nodes, primary first."""
+        both = (self.primary, self.secondary)
+        return tuple(node for node in both if node != NONE)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cluster:
+    """All of a cluster the tools know; positions index these tuples."""
+
+    groups: tuple[Group, ...]
+    nodes: tuple[Node, ...]
+    instances: tuple[Instance, ...]
+    tags: tuple[str, ...] = ()
+    policy: Policy = DEFAULT_POLICY
+    #: Position printed for the first node, instance and group (1 when simulated).
+    first_index: int = 0
+
+    def policy_of(self, node: int) -> Policy:
+        """Give the policy of the group of the node at a position."""
+        return self.groups[self.nodes[node].group].policy
+
+    def members(self, group: int) -> list[int]:
+        """List positions of the nodes of a group."""
+        return [n for n, node in enumerate(self.nodes) if node.group == group]
+
+    def split(self) -> tuple[int, ...]:
+        """List positions of instances whose nodes are in two groups."""
+        return tuple(
+            i
+            for i, instance in enumerate(self.instances)
+            if len({self.nodes[n].group for n in instance.nodes}) > 1
+        )
+
+    def only_group(self, group: int) -> "Cluster":
+        """Cut out one group: its nodes, and the instances with their primary there.
+
+        A secondary in another group is dropped and such an instance does not move.
+        """
+        kept = self.members(group)
+        place = {old: new for new, old in enumerate(kept)}
+        place[NONE] = NONE
+        nodes = tuple(dataclasses.replace(self.nodes[n], group=0) for n in kept)
+        instances = tuple(
+            dataclasses.replace(
+                inst,
+                primary=place[inst.primary],
+                secondary=place.get(inst.secondary, NONE),
+                movable=inst.movable and inst.secondary in place,
+            )
+            for inst in self.instances
+            if inst.primary in place
+        )
+        return dataclasses.replace(
+            self, groups=(self.groups[group],), nodes=nodes, instances=instances
+        )
+
+    def common_suffix(self) -> str:
+        """Find the longest common end, from a dot on, of all names."""
+        names = [node.name for node in self.nodes]
+        return common_suffix([*names, *(inst.name for inst in self.instances)])
+
+
+def common_suffix(names: Iterable[str]) -> str:
+    """Find the longest end beginning with a dot that all names share."""
+    parts = iter(names)
+    first = next(parts, None)
+    if first is None:
+        return ""
+    common = first
+    for name in parts:
+        while common and not name.endswith(common):
+            common = common[1:]
+    ends = [common[k:] for k, char in enumerate(common) if char == "."]
+    return ends[0] if ends else ""
+
+
+def lookup(names: Iterable[str], wanted: str) -> int | None:
+    """Find a name: the same, or the only one that goes on with a dot after it."""
+    listed = list(names)
+    if wanted in listed:
+        return listed.index(wanted)
+    hits = [k for k, name in enumerate(listed) if name.startswith(f"{wanted}.")]
+    return hits[0] if len(hits) == 1 else None
+
+
+def cluster_tag_values(cluster: Cluster, prefix: str) -> Iterator[str]:
+    """Give what follows a prefix in the cluster's tags."""
+    for tag in cluster.tags:
+        if tag.startswith(prefix):
+            yield tag[len(prefix) :]

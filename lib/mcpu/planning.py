@@ -1,0 +1,326 @@
+"""What opcodes would do: the engine run over doors that note instead of act.
+
+The same `Processor` and the same logical units as for a job run on a fork of the
+configuration. Nodes are asked what only reads, so that checks see the cluster as it
+is; calls that act are noted and answered as if all went well. Nothing is left behind:
+no job, no lock of the cluster, no reservation, no change. Values that are made up
+while an opcode runs (uuids, MAC addresses, secrets) are others when it runs in
+earnest; a plan lists them.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+
+import msgspec
+
+from ganeti import config, errors, objects, opcodes, query, store
+from ganeti.cmdlib import base
+from ganeti.constants import ecodes
+from ganeti.constants.misc import REDACTED
+from ganeti.jqueue.executor import Canceled, LockTimeout
+from ganeti.mcpu.conduct import Beliefs
+from ganeti.mcpu.processor import Doors, Processor
+from ganeti.mcpu.rehearsal import (
+    Callbacks,
+    Lock,
+    Notebook,
+    NotedLocks,
+    RehearsedRunner,
+    Step,
+    VirtualClock,
+)
+
+#: Fields that change with every change and say nothing.
+_BOOKKEEPING: Final = frozenset(("ctime", "mtime", "serial_no"))
+#: Fields whose values are nobody's business.
+_PRIVATE: Final = frozenset(("osparams_private", "osparams_private_cluster"))
+
+
+class Field(msgspec.Struct, frozen=True):
+    """One changed field; ``name`` is dotted inside of objects, ``a.b``.
+
+    A value that was not or is no longer there is null.
+    """
+
+    name: str
+    before: Any
+    after: Any
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One changed record: ``action`` is ``add``, ``change`` or ``remove``."""
+
+    table: str
+    uuid: str
+    name: str
+    action: str
+    fields: Sequence[Field]
+
+
+class OpPlan(msgspec.Struct, frozen=True):
+    """What one opcode would do.
+
+    Attributes:
+        op_id: such as ``OP_INSTANCE_MIGRATE``.
+        summary: such as ``INSTANCE_MIGRATE(web1)``.
+        locks: in the order in which they would be taken.
+        steps: in order.
+        changes: of the configuration, together.
+        jobs: wire forms of the opcodes of jobs that it would submit, without secrets.
+        generated: values made up for this plan; the run makes up others.
+        error: ``[class, arguments]`` of the error that would end it, or null.
+    """
+
+    op_id: str
+    summary: str
+    locks: Sequence[Lock]
+    steps: Sequence[Step]
+    changes: Sequence[Change]
+    jobs: Sequence[Sequence[Mapping[str, Any]]]
+    generated: Sequence[str]
+    error: Sequence[Any] | None
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a job would do; opcodes after one that fails are not in it.
+
+    Attributes:
+        revision: of the configuration that it is about. A run from the same one does
+            what is planned, if the nodes are as they were, too.
+        opcodes: one plan per opcode.
+    """
+
+    revision: int
+    opcodes: Sequence[OpPlan]
+
+
+class _NotedConfig:
+    """A configuration that notes what it makes up."""
+
+    def __init__(self, inner: config.Config) -> None:
+        self._inner = inner
+        self.generated: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def reserve_uuid(self, owner: str) -> str:
+        return self._note(self._inner.reserve_uuid(owner))
+
+    def reserve_mac(self, owner: str, network_uuid: str | None = None) -> str:
+        return self._note(self._inner.reserve_mac(owner, network_uuid))
+
+    def _note(self, value: str) -> str:
+        self.generated.append(value)
+        return value
+
+
+class Planner:
+    """Makes plans; thread-safe, one for the whole master.
+
+    Args:
+        doors: those of the engine that would do the work.
+        units: opcode id -> logical unit.
+    """
+
+    def __init__(
+        self, doors: Doors, units: Mapping[str, type[base.LogicalUnit[Any]]]
+    ) -> None:
+        self._doors = doors
+        self._units = units
+        self._serial = itertools.count(1)
+
+    def plan(self, ops: Sequence[opcodes.Opcode]) -> Plan:
+        """Return what a job of these opcodes would do; one sees the changes of another.
+
+        Blocks while nodes answer questions.
+        """
+        fork = Rehearsal(self._doors, self._units, f"plan-{next(self._serial)}")
+        plans = []
+        for op in ops:
+            plans.append(fork.plan(op))
+            if plans[-1].error is not None:
+                break
+        return Plan(fork.configured.revision, plans)
+
+
+class Rehearsal:
+    """One plan being made: a fork of the cluster that opcodes change in turn.
+
+    Args:
+        doors: those of the engine that would do the work.
+        units: opcode id -> logical unit.
+        name: begins the owner of reservations and locks.
+
+    Attributes:
+        configured: the configuration that the fork began with.
+        runner: has noted all acts.
+    """
+
+    def __init__(
+        self,
+        doors: Doors,
+        units: Mapping[str, type[base.LogicalUnit[Any]]],
+        name: str,
+    ) -> None:
+        self._units = units
+        self._name = name
+        self._count = 0
+        self._clock = VirtualClock(doors.clock)
+        forked, self._store = doors.config.fork(self._clock)
+        self.configured = self._store.start
+        self._config = _NotedConfig(forked)
+        self._locks = NotedLocks(self._clock, self.configured)
+        self.runner = RehearsedRunner(
+            doors.rpc,
+            self.configured,
+            self._store.snapshot,
+            rpc_at=doors.rpc_at,
+            beliefs=Beliefs(),
+        )
+        self._notebook = Notebook()
+        self._processor = Processor(self._forked(doors), units)
+
+    def _forked(self, doors: Doors) -> Doors:
+        def sources() -> query.Sources:
+            return dataclasses.replace(
+                doors.query_sources(), snapshot=self.snapshot, rpc=self.runner
+            )
+
+        def write_known_hosts(path: str, _name: str, _lines: Sequence[str]) -> None:
+            self._notebook.steps.append(Step("file", text=path))
+
+        return dataclasses.replace(
+            doors,
+            config=cast("config.Config", self._config),
+            rpc=self.runner,
+            clock=self._clock,
+            locks=self._locks,
+            rpc_at=self.runner.at,
+            query_sources=sources,
+            write_known_hosts=write_known_hosts,
+        )
+
+    @property
+    def snapshot(self) -> objects.Snapshot:
+        """The configuration after the opcodes so far."""
+        return self._store.snapshot()
+
+    def plan(self, op: opcodes.Opcode) -> OpPlan:
+        """Return what an opcode would do after those before it."""
+        before, notebook = self.snapshot, Notebook()
+        self._notebook = notebook
+        self._clock.notebook = self._locks.notebook = self.runner.notebook = notebook
+        self._locks.snapshot = before
+        self._config.generated = []
+        callbacks = Callbacks(f"{self._name}/{self._count}", notebook)
+        self._count += 1
+        error: Sequence[Any] | None = None
+        try:
+            self._check_plannable(op)
+            self._processor.execute(op, callbacks, timeout_s=None, priority=0)
+        except errors.GenericError as err:
+            error = errors.encode(err)
+        except (LockTimeout, Canceled) as err:
+            error = errors.encode(errors.OpExecError(str(err)))
+        changed = self._store.follow(before.revision)
+        return OpPlan(
+            op_id=op.op_id(),
+            summary=op.summary(),
+            locks=notebook.locks,
+            steps=notebook.steps,
+            changes=differences(before, self.snapshot, changed),
+            jobs=[
+                [opcodes.redact(opcodes.encode(child)) for child in job]
+                for job in notebook.jobs
+            ],
+            generated=self._config.generated,
+            error=error,
+        )
+
+    def _check_plannable(self, op: opcodes.Opcode) -> None:
+        unit = self._units.get(op.op_id())
+        if unit is not None and not unit.can_plan(op):
+            raise errors.OpPrereqError(
+                f"{op.summary()}: cannot be planned, as it waits for somebody outside",
+                ecodes.ECODE_INVAL,
+            )
+
+
+def differences(
+    before: objects.Snapshot,
+    after: objects.Snapshot,
+    changed: Iterator[store.ChangeSet],
+) -> list[Change]:
+    """Return what became of the records that change-sets name; costs what changed."""
+    keys = dict.fromkeys(
+        (item.table, item.key)
+        for change_set in changed
+        for item in change_set.changes
+        if isinstance(item, objects.Update)
+    )
+    found = (
+        _difference(
+            table, key, before.table(table).get(key), after.table(table).get(key)
+        )
+        for table, key in keys
+    )
+    return [change for change in found if change is not None]
+
+
+def _difference(table: str, key: str, old: Any, new: Any) -> Change | None:
+    if old is None and new is None:
+        return None
+    action = "add" if old is None else ("remove" if new is None else "change")
+    fields = list(_fields("", _plain(old), _plain(new)))
+    if action == "change" and not fields:
+        return None
+    return Change(table, key, _name(table, old if new is None else new), action, fields)
+
+
+def _name(table: str, record: Any) -> str:
+    if table == "cluster":
+        return str(record.cluster_name)
+    return str(getattr(record, "name", None) or getattr(record, "iv_name", "") or "")
+
+
+def _plain(record: Any) -> dict[str, Any]:
+    if record is None:
+        return {}
+    plain = msgspec.to_builtins(objects.to_dict(record))
+    return {key: value for key, value in plain.items() if key not in _BOOKKEEPING}
+
+
+def _fields(prefix: str, old: Any, new: Any) -> Iterator[Field]:
+    for key in sorted(old.keys() | new.keys()):
+        before, after = old.get(key), new.get(key)
+        if before == after:
+            continue
+        name = f"{prefix}{key}"
+        if key in _PRIVATE:
+            yield Field(name, _hidden(before), _hidden(after))
+        elif isinstance(before, dict) and isinstance(after, dict):
+            yield from _fields(f"{name}.", before, after)
+        else:
+            yield Field(name, _shown(key, before, old), _shown(key, after, new))
+
+
+def _hidden(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _hidden(item) for key, item in value.items()}
+    return REDACTED if value else value
+
+
+def _shown(key: str, value: Any, record: Mapping[str, Any]) -> Any:
+    """Return a value without the secret in the address of a mirrored disk."""
+    if key == "logical_id" and record.get("dev_type") == "drbd" and value:
+        return [*value[:-1], REDACTED]
+    if key == "children" and value:
+        return [_clean_disk(child) for child in value]
+    return value
+
+
+def _clean_disk(disk: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _shown(key, value, disk) for key, value in disk.items()}

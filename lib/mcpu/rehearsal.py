@@ -1,0 +1,394 @@
+"""The doors of a plan: node calls, time, locks and jobs that are noted, not done.
+
+Everything is noted in one `Notebook`, in the order in which it would happen. Which
+calls act, and what they are answered with, is said by `ganeti.mcpu.conduct`.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ganeti import clock, errors, objects, rpc
+from ganeti.constants import jobqueue
+from ganeti.locking import Level, LockManager, Request
+from ganeti.mcpu.conduct import CONDUCT, Args, Beliefs
+from ganeti.mcpu.locks import members
+from ganeti.opcodes import Opcode
+from ganeti.rpc import PROCEDURES, Result, Runner, Target, wire
+from ganeti.rpc.result import OFFLINE_TEXT
+
+#: Longest text of an argument in a step.
+_TEXT_CHARS: Final = 60
+#: Shorter pauses are not worth a step, in seconds.
+_PAUSE_S: Final = 1.0
+#: Arguments that are shown, where all others may hold secrets or whole files.
+_SHOWN: Final = frozenset(
+    (
+        "action",
+        "amount",
+        "bdev",
+        "bdev_dest",
+        "bdev_src",
+        "cf_bdev",
+        "cluster_name",
+        "command",
+        "daemon",
+        "dev_type",
+        "device",
+        "disk",
+        "disks",
+        "duration",
+        "file_name",
+        "file_storage_dir",
+        "hpath",
+        "idx",
+        "inst",
+        "instance",
+        "instance_hvp_bep",
+        "instance_name",
+        "instance_osp",
+        "ip",
+        "live",
+        "memory",
+        "mode",
+        "name",
+        "netmask",
+        "new_file_storage_dir",
+        "new_size",
+        "node_name",
+        "offset",
+        "old_file_storage_dir",
+        "old_name",
+        "on_primary",
+        "op",
+        "phase",
+        "reboot_type",
+        "reinstall",
+        "remote_node",
+        "seq",
+        "shutdown_timeout",
+        "size",
+        "snap_name",
+        "success",
+        "target",
+        "timeout",
+    )
+)
+
+
+class Lock(msgspec.Struct, frozen=True):
+    """Locks of one level that an opcode would take, in one request.
+
+    Attributes:
+        level: such as ``node``.
+        names: of objects where they have one; None for all of the level.
+        shared: others may share them.
+        created: of the names, those that come into being with their objects.
+    """
+
+    level: str
+    names: Sequence[str] | None
+    shared: bool
+    created: Sequence[str] = ()
+
+
+class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that would happen.
+
+    Attributes:
+        kind: ``log`` (a line of the job's log), ``call`` (of nodes), ``file`` (written
+            on the master) or ``pause``.
+        text: the line, or the file's path.
+        procedure: of a call.
+        nodes: names of the nodes called, all with the same arguments.
+        arguments: of a call by name, shortened; without secrets.
+        seconds: length of a pause.
+    """
+
+    kind: str
+    text: str = ""
+    procedure: str = ""
+    nodes: Sequence[str] = ()
+    arguments: Mapping[str, str] = {}
+    seconds: float = 0.0
+
+
+class Notebook:
+    """What one opcode would do, as it comes to light."""
+
+    def __init__(self) -> None:
+        self.locks: list[Lock] = []
+        self.steps: list[Step] = []
+        self.jobs: list[Sequence[Opcode]] = []
+
+
+class Callbacks:
+    """The queue's side of an opcode that is only planned."""
+
+    def __init__(self, owner: str, notebook: Notebook) -> None:
+        self.owner = owner
+        self._notebook = notebook
+
+    def check_canceled(self) -> None:
+        """Go on: nobody can cancel a plan."""
+
+    def started(self, *, durable: bool = True) -> None:
+        """Go on."""
+
+    def on_interrupt(self, call: Callable[[], None]) -> None:
+        """Forget it: no lock of a plan is waited for."""
+
+    def log(self, kind: str, payload: Any) -> None:
+        """Note a line of the job's log."""
+        if kind == jobqueue.ELOG_MESSAGE:
+            self._notebook.steps.append(Step("log", text=str(payload)))
+
+    def submit_jobs(
+        self, jobs: Sequence[Sequence[Opcode]]
+    ) -> list[tuple[bool, int | str]]:
+        """Note jobs; their ids count from 1 and mean nothing."""
+        first = len(self._notebook.jobs) + 1
+        self._notebook.jobs.extend(jobs)
+        return [(True, first + index) for index in range(len(jobs))]
+
+
+class VirtualClock:
+    """The real time plus the pauses of the plan, none of which is waited for."""
+
+    def __init__(self, real: clock.Clock) -> None:
+        self._real = real
+        self._ahead_s = 0.0
+        self.notebook = Notebook()
+
+    def time(self) -> float:
+        """Return seconds since 1970."""
+        return self._real.time() + self._ahead_s
+
+    def monotonic(self) -> float:
+        """Return seconds since an arbitrary moment."""
+        return self._real.monotonic() + self._ahead_s
+
+    def wait(self, event: threading.Event, timeout_s: float | None) -> bool:
+        """Let the time pass at once.
+
+        Raises:
+            OpExecError: there is no limit, and nothing in a plan would set the event.
+        """
+        if event.is_set():
+            return True
+        if timeout_s is None:
+            raise errors.OpExecError("plan: would wait for an event without limit")
+        self._ahead_s += timeout_s
+        if timeout_s >= _PAUSE_S:
+            self.notebook.steps.append(Step("pause", seconds=timeout_s))
+        return False
+
+
+class NotedLocks(LockManager):
+    """Locks of their own, all free, that note what is asked for."""
+
+    def __init__(self, clk: clock.Clock, snapshot: objects.Snapshot) -> None:
+        super().__init__(clk, members(snapshot))
+        self.notebook = Notebook()
+        self.snapshot = snapshot
+
+    def acquire(
+        self, request: Request, timeout_s: float | None = None
+    ) -> frozenset[str] | None:
+        """Take locks, see `LockManager`."""
+        names = request.names
+        created = sorted(request.adding)
+        self.notebook.locks.append(
+            Lock(
+                level=request.level.label,
+                names=None
+                if names is None
+                else sorted(self._label(request.level, n) for n in (*names, *created)),
+                shared=request.shared,
+                created=[self._label(request.level, name) for name in created],
+            )
+        )
+        return super().acquire(request, timeout_s)
+
+    def _label(self, level: Level, name: str) -> str:
+        tables = {
+            Level.NODEGROUP: self.snapshot.nodegroups,
+            Level.NODE: self.snapshot.nodes,
+            Level.NODE_RES: self.snapshot.nodes,
+            Level.NETWORK: self.snapshot.networks,
+        }
+        record: Any = tables.get(level, {}).get(name)
+        return name if record is None else str(record.name)
+
+
+class RehearsedRunner:
+    """A runner that asks the real nodes what only reads, and notes what acts.
+
+    Args:
+        real: reaches the nodes as they are configured now.
+        configured: the configuration that ``real`` knows.
+        snapshot: returns the configuration of the plan.
+        rpc_at: reaches nodes that the plan has added or moved.
+        beliefs: shared by all runners of a plan.
+
+    Attributes:
+        notebook: where acts are noted.
+        acts: every act as (procedure, node uuid, arguments), in order.
+    """
+
+    def __init__(
+        self,
+        real: Runner,
+        configured: objects.Snapshot,
+        snapshot: Callable[[], objects.Snapshot],
+        *,
+        rpc_at: Callable[[Sequence[Target]], Runner],
+        beliefs: Beliefs,
+    ) -> None:
+        self._real = real
+        self._configured = configured
+        self._snapshot = snapshot
+        self._rpc_at = rpc_at
+        self._beliefs = beliefs
+        self._strangers: dict[str, Target] = {}
+        self.notebook = Notebook()
+        self.acts: list[tuple[str, str, tuple[Any, ...]]] = []
+
+    def at(self, targets: Sequence[Target]) -> Runner:
+        """Return this runner, which can then reach the targets too."""
+        self._strangers |= {target.uuid: target for target in targets}
+        return self
+
+    def call(
+        self,
+        procedure: str,
+        nodes: Sequence[str],
+        args: Args | Callable[[str], Args] = (),
+        *,
+        timeout_s: float | None = None,
+    ) -> Mapping[str, Result]:
+        """Ask or note, see `Runner`."""
+        if procedure not in CONDUCT:
+            raise errors.ProgrammerError(f"RPC has no procedure {procedure!r}")
+        given = {
+            node: tuple(
+                wire.resolve(value, node)
+                for value in (args(node) if callable(args) else args)
+            )
+            for node in nodes
+        }
+        reads = [node for node in nodes if CONDUCT[procedure].only_reads(given[node])]
+        results = self._read(procedure, reads, args, timeout_s=timeout_s)
+        found = {
+            node: self._beliefs.adjust(node, given[node], result)
+            for node, result in results.items()
+        }
+        steps: dict[str, Step] = {}
+        for node in nodes:
+            if node not in found:
+                found[node] = self._act(procedure, node, given[node], steps)
+        self.notebook.steps.extend(steps.values())
+        return {node: found[node] for node in nodes}
+
+    def call_one(
+        self, procedure: str, node: str, *args: Any, timeout_s: float | None = None
+    ) -> Result:
+        """Ask or note for one node, see `Runner`."""
+        return self.call(procedure, [node], args, timeout_s=timeout_s)[node]
+
+    # Reads
+    def _read(
+        self,
+        procedure: str,
+        nodes: Sequence[str],
+        args: Args | Callable[[str], Args],
+        *,
+        timeout_s: float | None,
+    ) -> dict[str, Result]:
+        moved = {node: self._moved(node) for node in nodes}
+        same = [node for node in nodes if moved[node] is None]
+        targets = [target for target in moved.values() if target is not None]
+        found: dict[str, Result] = {}
+        if same:
+            found |= self._real.call(procedure, same, args, timeout_s=timeout_s)
+        if targets:
+            other = self._rpc_at(targets)
+            uuids = [target.uuid for target in targets]
+            found |= other.call(procedure, uuids, args, timeout_s=timeout_s)
+        return found
+
+    def _moved(self, uuid: str) -> Target | None:
+        """Return where a node is if the real runner knows it otherwise."""
+        old = self._configured.nodes.get(uuid)
+        new = self._snapshot().nodes.get(uuid)
+        if new is None:
+            return self._strangers.get(uuid)
+        if old is not None and (old.primary_ip, old.offline) == (
+            new.primary_ip,
+            new.offline,
+        ):
+            return None
+        return Target(
+            uuid, new.name, new.primary_ip, rpc.node_port(), offline=new.offline
+        )
+
+    # Acts
+    def _act(
+        self,
+        procedure: str,
+        uuid: str,
+        args: tuple[Any, ...],
+        steps: dict[str, Step],
+    ) -> Result:
+        node = self._snapshot().nodes.get(uuid)
+        stranger = self._strangers.get(uuid)
+        if node is None and stranger is None:
+            text = "not a node of this cluster"
+            return Result(procedure, uuid, fail_msg=text)
+        name = node.name if node is not None else str(stranger and stranger.name)
+        is_offline = node is not None and node.offline
+        if is_offline and not PROCEDURES[procedure].accept_offline:
+            return Result(procedure, name, fail_msg=OFFLINE_TEXT, offline=True)
+        shown = describe(procedure, args)
+        # Nodes that get the same arguments share a step.
+        known = steps.get(str(shown))
+        names = [name] if known is None else [*known.nodes, name]
+        steps[str(shown)] = Step(
+            "call", procedure=procedure, nodes=names, arguments=shown
+        )
+        self.acts.append((procedure, uuid, args))
+        self._beliefs.note(procedure, uuid, args)
+        return Result(procedure, name, CONDUCT[procedure].answer(uuid, args))
+
+
+def describe(procedure: str, args: Args) -> dict[str, str]:
+    """Return the arguments of a call as short texts by name; secrets are left out."""
+    if procedure in ("upload_file", "upload_file_single"):
+        path = args[0][0] if isinstance(args[0], (list, tuple)) else args[0]
+        return {"file_name": str(path)}
+    return {
+        name: text
+        for name, value in zip(PROCEDURES[procedure].args, args, strict=False)
+        if name in _SHOWN and (text := _short(value))
+    }
+
+
+def _short(value: Any) -> str:
+    """Return a value in a few words, empty if there are none."""
+    if isinstance(value, Mapping):
+        if "dev_type" in value:
+            address = list(value.get("logical_id") or ())
+            return str(value.get("iv_name") or (address[1] if address[1:] else ""))
+        return str(value.get("name") or value.get("mac") or "")
+    if isinstance(value, (list, tuple)):
+        parts = [_short(item) for item in value]
+        # The first part of a list says what it is about: an instance with its
+        # parameters, a disk with its owner.
+        text = ", ".join(part for part in parts if part)
+    elif isinstance(value, bool):
+        text = "yes" if value else "no"
+    else:
+        text = "" if value is None else str(value)
+    return text if len(text) <= _TEXT_CHARS else f"{text[:_TEXT_CHARS]}…"

@@ -1,0 +1,68 @@
+"""Parameters that several opcodes share, said once."""
+
+from typing import Annotated, Any
+
+from ganeti import ht
+from ganeti.ht import Doc
+
+Compress = Annotated[str, Doc("compression tool for the transfer")]
+ConflictsCheck = Annotated[bool, Doc("refuse IPs that clash with known networks/nodes")]
+DebugSimulateErrors = Annotated[bool, Doc("pretend every check failed, for testing")]
+DiskState = Annotated[
+    dict[str, Any] | None, Doc("per storage type disk state overrides")
+]
+DiskTemplate = Annotated[ht.DiskTemplate | None, Doc("disk template")]
+Diskparams = Annotated[
+    dict[ht.DiskTemplate, dict[str, Any]] | None, Doc("per-template disk parameters")
+]
+EarlyRelease = Annotated[bool, Doc("drop locks on old storage before it is removed")]
+ErrorCodes = Annotated[bool, Doc("machine readable message format")]
+Force = Annotated[bool, Doc("skip some safety checks")]
+ForceVariant = Annotated[bool, Doc("accept an OS variant the OS does not declare")]
+GroupName = Annotated[ht.NonEmptyStr, Doc("node group, name or uuid")]
+HvState = Annotated[dict[str, Any] | None, Doc("per hypervisor state overrides")]
+Iallocator = Annotated[ht.NonEmptyStr | None, Doc("allocator plugin name")]
+IgnoreConsistency = Annotated[bool, Doc("go on even if disks are not consistent")]
+IgnoreErrors = Annotated[
+    list[ht.VerifyEcode], Doc("verify codes to downgrade to warnings")
+]
+IgnoreIpolicy = Annotated[bool, Doc("do not enforce the instance policy")]
+InstanceName = Annotated[str, Doc("instance name")]
+InstanceUuid = Annotated[
+    ht.NonEmptyStr | None, Doc("instance uuid; filled in by the server, may be omitted")
+]
+Ipolicy = Annotated[dict[str, Any] | None, Doc("instance policy changes")]
+Kind = Annotated[ht.TagKind, Doc("kind of the tagged object")]
+Name = Annotated[str | None, Doc("object name; must be null for the cluster")]
+Ndparams = Annotated[dict[str, Any] | None, Doc("node parameters")]
+NetworkName = Annotated[ht.NonEmptyStr, Doc("network, name or uuid")]
+NewName = Annotated[ht.NonEmptyStr, Doc("new name")]
+NodeName = Annotated[ht.NonEmptyStr, Doc("node name")]
+NodeUuid = Annotated[
+    ht.NonEmptyStr | None, Doc("node uuid; filled in by the server, may be omitted")
+]
+NodeUuids = Annotated[
+    list[ht.NonEmptyStr] | None,
+    Doc("node uuids, server side counterpart of the name list"),
+]
+OsparamsPrivate = Annotated[
+    dict[str, ht.Private] | None, Doc("OS params hidden from logs and queries")
+]
+OsparamsSecret = Annotated[
+    dict[str, ht.Secret] | None, Doc("OS params never written to disk")
+]
+OutputFields = Annotated[list[ht.NonEmptyStr], Doc("wanted fields")]
+RemoteNodeUuid = Annotated[
+    ht.NonEmptyStr | None, Doc("uuid of that node, server filled")
+]
+ShutdownTimeout = Annotated[ht.NonNegInt, Doc("seconds to wait for a clean stop")]
+TargetGroups = Annotated[
+    list[ht.NonEmptyStr] | None, Doc("allowed target groups; null means all others")
+]
+TargetNode = Annotated[ht.NonEmptyStr | None, Doc("target node")]
+TargetNodeUuid = Annotated[
+    ht.NonEmptyStr | None, Doc("uuid of the target node, server filled")
+]
+UseLocking = Annotated[bool, Doc("take locks while querying")]
+Verbose = Annotated[bool, Doc("more progress messages")]
+WaitForSync = Annotated[bool, Doc("wait until mirrors are in sync")]

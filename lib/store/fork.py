@@ -1,0 +1,119 @@
+"""A store on top of another one: reads what is there, keeps changes to itself.
+
+For finding out what operations would do. Nothing reaches the store below, nothing is
+durable, and no thread or file belongs to a fork: dropping it is enough. One thread
+uses a fork.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from ganeti import errors
+from ganeti.objects import Snapshot, Update
+from ganeti.store.base import Change, ChangeSet, Done, Store
+
+
+class ForkBatch:
+    """See `ganeti.store.base.Batch`."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self.changes: list[Change] = []
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The newest state with the batch's own changes."""
+        return self._snapshot
+
+    def put(self, *changes: Change) -> None:
+        """Add changes to the batch."""
+        records = [change for change in changes if isinstance(change, Update)]
+        if records:
+            self._snapshot = self._snapshot.apply(records)
+        self.changes.extend(changes)
+
+
+class Fork:
+    """A `ganeti.store.Store` that begins as another one is now.
+
+    Attributes:
+        start: the snapshot that it began with.
+    """
+
+    def __init__(self, below: Store) -> None:
+        self._below = below
+        self.start = self._snapshot = below.snapshot()
+        self._documents: dict[tuple[str, str], bytes | None] = {}
+        self._log: list[ChangeSet] = []
+
+    @property
+    def term(self) -> int:
+        """The term of the store below."""
+        return self._below.term
+
+    def snapshot(self) -> Snapshot:
+        """Return the newest state of the fork."""
+        return self._snapshot
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[ForkBatch]:
+        """Change records; an exception in the body drops the batch."""
+        batch = ForkBatch(self._snapshot)
+        yield batch
+        self._take(batch.changes, batch.snapshot)
+
+    def commit(self, changes: Sequence[Change]) -> int:
+        """Take changes over and return their revision."""
+        batch = ForkBatch(self._snapshot)
+        batch.put(*changes)
+        self._take(batch.changes, batch.snapshot)
+        return self._snapshot.revision
+
+    def commit_soon(self, changes: Sequence[Change], done: Done | None = None) -> None:
+        """Take changes over and tell so at once."""
+        revision = self.commit(changes)
+        if done is not None:
+            done(revision, None)
+
+    def _take(self, changes: Sequence[Change], snapshot: Snapshot) -> None:
+        if not changes:
+            return
+        for change in changes:
+            if not isinstance(change, Update):
+                self._documents[change.table, change.key] = change.data
+        revision = self._snapshot.revision + 1
+        self._snapshot = snapshot.at(revision, snapshot.term)
+        self._log.append(ChangeSet(revision, self.term, tuple(changes)))
+
+    def read(self, table: str, key: str) -> bytes | None:
+        """Return one document."""
+        if (table, key) in self._documents:
+            return self._documents[table, key]
+        return self._below.read(table, key)
+
+    def scan(self, table: str, prefix: str = "") -> Iterator[tuple[str, bytes]]:
+        """Yield the documents of a table in the order of their keys."""
+        own = {
+            key: data
+            for (name, key), data in self._documents.items()
+            if name == table and key.startswith(prefix)
+        }
+        below = {k: v for k, v in self._below.scan(table, prefix) if k not in own}
+        both = below | {key: data for key, data in own.items() if data is not None}
+        return iter(sorted(both.items()))
+
+    def follow(self, from_revision: int) -> Iterator[ChangeSet]:
+        """Yield the fork's own change-sets after a revision; never waits.
+
+        Raises:
+            StorageError: that revision is older than the fork.
+        """
+        if from_revision < self.start.revision:
+            raise errors.StorageError(
+                f"fork: begins at revision {self.start.revision}, wanted what came"
+                f" after {from_revision}"
+            )
+        return iter([item for item in self._log if item.revision > from_revision])
+
+    def close(self) -> None:
+        """Leave the store below as it is."""

@@ -1,0 +1,364 @@
+"""``import-export``: moves one disk's content from or to another node.
+
+``export`` reads a file, a device or a script's output, compresses it and sends it;
+``import`` does the reverse. Started by the node daemon, once a disk and side, and
+watched by its status file; SIGTERM ends it.
+"""
+
+import argparse
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import IO, Any, Final, NoReturn
+
+from ganeti.constants import export as words
+from ganeti.tools import common, transfer_channel
+from ganeti.tools.transfer_channel import TransferError
+from ganeti.tools.transfer_status import Status
+from ganeti.utils import pidfile
+
+NAME: Final = "import-export"
+_CHUNK: Final = 1 << 20
+#: Compressor by name, where it is not just the program of that name.
+_COMPRESSORS: Final = {
+    words.IEC_GZIP: ("gzip",),
+    words.IEC_GZIP_FAST: ("gzip", "-1"),
+    words.IEC_GZIP_SLOW: ("gzip", "-9"),
+}
+_TOOL: Final = re.compile(r"[A-Za-z0-9][-_.A-Za-z0-9]*")
+_SHELL: Final = ("/bin/sh", "-c")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the program's options."""
+    parser = common.parser(NAME, "Moves the content of a disk between nodes.")
+    parser.add_argument("status_file")
+    parser.add_argument("mode", choices=(words.IEM_IMPORT, words.IEM_EXPORT))
+    for name in ("--key", "--cert", "--ca"):
+        parser.add_argument(name, required=True, metavar="FILE")
+    parser.add_argument("--bind", metavar="ADDRESS", help="where an import listens")
+    family = parser.add_mutually_exclusive_group()
+    family.add_argument("--ipv4", action="store_true", help="the default")
+    family.add_argument("--ipv6", action="store_true")
+    parser.add_argument("--host", metavar="ADDRESS", help="where an export connects")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--connect-retries", type=int, default=0)
+    parser.add_argument("--connect-timeout", type=int, default=60, metavar="SECONDS")
+    parser.add_argument("--compress", default=words.IEC_GZIP, metavar="TOOL")
+    parser.add_argument("--expected-size", type=int, metavar="MIB")
+    parser.add_argument("--magic", help="text that an import wants to see first")
+    parser.add_argument("--cmd-prefix", metavar="SHELL", help="makes an export's data")
+    parser.add_argument("--cmd-suffix", metavar="SHELL", help="eats an import's data")
+    parser.add_argument("--file", help="file or device instead of a command")
+    parser.add_argument(
+        "--pid-file", metavar="FILE", help="go into the background and write it"
+    )
+    return parser
+
+
+def check(options: argparse.Namespace) -> None:
+    """Refuse options that do not fit together.
+
+    Raises:
+        TransferError: says which.
+    """
+    is_import = options.mode == words.IEM_IMPORT
+    command = options.cmd_suffix if is_import else options.cmd_prefix
+    if bool(command) == bool(options.file):
+        raise TransferError("wanted either --file or a command")
+    if not is_import and not (options.host and options.port):
+        raise TransferError("an export needs --host and --port")
+    if options.magic is not None and not re.match(words.IE_MAGIC_RE, options.magic):
+        raise TransferError(f"--magic: not of the wanted form: {options.magic!r}")
+    if not _TOOL.fullmatch(options.compress):
+        raise TransferError(f"--compress: no tool name: {options.compress!r}")
+
+
+class Transfer:
+    """One run: the children, the connection and the threads between them."""
+
+    def __init__(self, options: argparse.Namespace, status: Status) -> None:
+        self._options = options
+        self._status = status
+        self._children: list[subprocess.Popen[bytes]] = []
+        self._threads: list[threading.Thread] = []
+        self._streams: list[IO[bytes]] = []
+        self._failures: list[BaseException] = []
+        self._magic = f"{options.magic}\n".encode() if options.magic else b""
+
+    def run(self) -> None:
+        """Move everything.
+
+        Raises:
+            TransferError: it is not all there.
+        """
+        options = self._options
+        made = transfer_channel.context(options.key, options.cert, options.ca)
+        channel = self._connect(made)
+        try:
+            self._status.update(connected=True)
+            if options.mode == words.IEM_IMPORT:
+                self._import(channel)
+            else:
+                self._export(channel)
+        finally:
+            channel.close()
+            self._clear_up()
+
+    def _connect(self, made: Any) -> transfer_channel.Channel:
+        options = self._options
+        timeout_s = float(options.connect_timeout)
+        if options.mode == words.IEM_EXPORT:
+            return transfer_channel.connect(
+                (options.host, options.port),
+                made,
+                ipv6=options.ipv6,
+                retries=options.connect_retries,
+                timeout_s=timeout_s,
+            )
+        anywhere = "::" if options.ipv6 else "0.0.0.0"
+        listener = transfer_channel.bind(
+            options.bind or anywhere, options.port, ipv6=options.ipv6
+        )
+        try:
+            self._status.update(listen_port=listener.getsockname()[1])
+            return transfer_channel.accept(listener, made, timeout_s)
+        finally:
+            listener.close()
+
+    # Export
+    def _export(self, channel: transfer_channel.Channel) -> None:
+        source, producer = self._source()
+        if self._options.compress == words.IEC_NONE:
+            with source:
+                for data in self._counted(source, self._magic):
+                    channel.send(data)
+        else:
+            packer = self._child(self._compressor(), stdin=subprocess.PIPE)
+            feeder = self._thread(lambda: self._feed(source, _pipe(packer.stdin)))
+            for data in _pieces(_pipe(packer.stdout)):
+                channel.send(data)
+            feeder.join()
+            self._require(packer)
+        if producer is not None:
+            self._require(producer)
+        self._raise_failure()
+        channel.finish(wait=True)
+
+    def _source(self) -> tuple[IO[bytes], "subprocess.Popen[bytes] | None"]:
+        options = self._options
+        if options.file:
+            return self._open("rb"), None
+        child = self._child((*_SHELL, options.cmd_prefix))
+        return _pipe(child.stdout), child
+
+    def _open(self, mode: str) -> IO[bytes]:
+        stream: IO[bytes] = open(self._options.file, mode, buffering=0)  # noqa: SIM115
+        self._streams.append(stream)
+        return stream
+
+    def _feed(self, source: IO[bytes], sink: IO[bytes]) -> None:
+        with source, sink:
+            for data in self._counted(source, self._magic):
+                _write_all(sink, data)
+
+    def _counted(self, source: IO[bytes], first: bytes) -> Iterator[bytes]:
+        if first:
+            yield first
+        for data in _pieces(source):
+            self._status.count(len(data))
+            yield data
+
+    # Import
+    def _import(self, channel: transfer_channel.Channel) -> None:
+        sink, consumer = self._sink()
+        received = iter(lambda: channel.receive(_CHUNK), b"")
+        if self._options.compress == words.IEC_NONE:
+            self._store(received, sink)
+        else:
+            unpacker = self._child((*self._compressor(), "-d"), stdin=subprocess.PIPE)
+            out = _pipe(unpacker.stdout)
+            writer = self._thread(lambda: self._unpack(out, sink))
+            with _pipe(unpacker.stdin) as into:
+                self._unless_failed(received, into)
+            writer.join()
+            self._raise_failure()
+            self._require(unpacker)
+        if consumer is not None:
+            self._require(consumer)
+        self._raise_failure()
+        channel.finish(wait=False)
+
+    def _unpack(self, out: IO[bytes], sink: IO[bytes]) -> None:
+        # Closed on failure too, so that the other end of the pipe notices.
+        with out:
+            self._store(_pieces(out), sink)
+
+    def _unless_failed(self, received: Iterator[bytes], into: IO[bytes]) -> None:
+        try:
+            for data in received:
+                _write_all(into, data)
+        except BrokenPipeError as err:
+            self._raise_failure()
+            raise TransferError("the decompression ended early") from err
+
+    def _sink(self) -> tuple[IO[bytes], "subprocess.Popen[bytes] | None"]:
+        options = self._options
+        if options.file:
+            return self._open("r+b"), None
+        child = self._child((*_SHELL, options.cmd_suffix), stdin=subprocess.PIPE)
+        return _pipe(child.stdin), child
+
+    def _store(self, pieces: Iterator[bytes], sink: IO[bytes]) -> None:
+        """Check the magic, then write everything to its end, and to the disk."""
+        with sink:
+            for data in self._without_magic(pieces):
+                self._status.count(len(data))
+                _write_all(sink, data)
+            if self._options.file:
+                os.fsync(sink.fileno())
+
+    def _without_magic(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        head = b""
+        while len(head) < len(self._magic):
+            data = next(pieces, b"")
+            if not data:
+                break
+            head += data
+        if not head.startswith(self._magic):
+            raise TransferError("the data do not begin with the magic that was agreed")
+        if len(head) > len(self._magic):
+            yield head[len(self._magic) :]
+        yield from pieces
+
+    # Children and threads
+    def _compressor(self) -> tuple[str, ...]:
+        tool = self._options.compress
+        return (*_COMPRESSORS.get(tool, (tool,)), "-c")
+
+    def _child(
+        self, argv: tuple[str, ...], *, stdin: int = subprocess.DEVNULL
+    ) -> "subprocess.Popen[bytes]":
+        is_last = argv[:2] == _SHELL and self._options.mode == words.IEM_IMPORT
+        try:
+            child = subprocess.Popen(
+                argv,
+                stdin=stdin,
+                stdout=subprocess.DEVNULL if is_last else subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as err:
+            raise TransferError(f"{argv[0]}: cannot be run: {err.strerror}") from err
+        self._children.append(child)
+        pipes = (child.stdin, child.stdout, child.stderr)
+        self._streams += [pipe for pipe in pipes if pipe is not None]
+        self._thread(lambda: self._listen(_pipe(child.stderr)))
+        return child
+
+    def _listen(self, stream: IO[bytes]) -> None:
+        with stream:
+            for line in stream:
+                self._status.note(line.decode(errors="replace").rstrip())
+
+    def _thread(self, work: Callable[[], None]) -> threading.Thread:
+        def run() -> None:
+            try:
+                work()
+            except (TransferError, OSError, ValueError) as err:
+                self._failures.append(err)
+
+        thread = threading.Thread(target=run, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+        return thread
+
+    def _raise_failure(self) -> None:
+        for err in self._failures:
+            raise TransferError(str(err)) from err
+
+    def _require(self, child: "subprocess.Popen[bytes]") -> None:
+        code = child.wait()
+        if code:
+            how = f"exited with code {code}" if code > 0 else f"died of signal {-code}"
+            raise TransferError(f"{child.args[0]!s} {how}")  # type: ignore[index]
+
+    def _clear_up(self) -> None:
+        for child in self._children:
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+        for thread in self._threads:
+            thread.join()
+        for stream in self._streams:
+            with contextlib.suppress(OSError):
+                stream.close()
+
+
+def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    if stream is None:
+        raise TransferError("a child has no pipe")
+    return stream
+
+
+def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
+    return iter(lambda: stream.read(_CHUNK), b"")
+
+
+def _write_all(sink: IO[bytes], data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[sink.write(rest) :]
+
+
+def move(options: argparse.Namespace, status: Status) -> int:
+    """Run a transfer, note in the status how it ended, and return the exit code."""
+
+    def terminate(_number: int, _frame: Any) -> NoReturn:
+        raise TransferError("terminated by a signal")
+
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        Transfer(options, status).run()
+    except (TransferError, OSError) as err:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        status.note(f"{NAME}: {err}")
+        status.update(exit_status=1, error_message=str(err))
+        return 1
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    status.update(exit_status=0)
+    return 0
+
+
+def _into_background() -> None:
+    """Go on as a child of nobody, without a terminal; the caller's process ends."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(null, number)
+    os.close(null)
+
+
+def main() -> int:
+    """Run the tool."""
+    options = build_parser().parse_args()
+    try:
+        check(options)
+    except TransferError as err:
+        sys.stderr.write(f"{NAME}: {err}\n")
+        return 1
+    os.umask(0o077)
+    status = Status(options.status_file, options.expected_size)
+    status.update()
+    if not options.pid_file:
+        return move(options, status)
+    _into_background()
+    with pidfile.PidFile(options.pid_file):
+        return move(options, status)

@@ -1,0 +1,230 @@
+"""The connection of two ``import-export`` programs: TLS with pinned certificates.
+
+Each side has a certificate of its own and knows the other's. The end of the data is
+an orderly goodbye of TLS, so that a broken connection is never taken for it.
+"""
+
+import contextlib
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from OpenSSL import SSL
+
+from ganeti.constants import ssh
+from ganeti.utils import x509
+
+#: A dead peer is noticed after about two minutes.
+_KEEPALIVE: Final = (
+    (socket.TCP_KEEPIDLE, 60),
+    (socket.TCP_KEEPINTVL, 10),
+    (socket.TCP_KEEPCNT, 5),
+)
+_RETRY_S: Final = 1.0
+
+
+class TransferError(Exception):
+    """The transfer failed; the text says why."""
+
+
+def context(key: str, certificate: str, peer: str) -> SSL.Context:
+    """Return a context that knows one peer.
+
+    Args:
+        key: PEM file.
+        certificate: PEM file.
+        peer: PEM file with the certificate that the other side must have.
+
+    Raises:
+        TransferError: a file cannot be used.
+    """
+    try:
+        wanted = x509.digest(x509.load_certificate(peer))
+        made = SSL.Context(SSL.TLS_METHOD)
+        made.set_min_proto_version(SSL.TLS1_2_VERSION)
+        made.set_cipher_list(ssh.OPENSSL_CIPHERS.encode())
+        made.use_certificate_file(certificate)
+        made.use_privatekey_file(key)
+        made.check_privatekey()
+        made.load_verify_locations(peer)
+    except Exception as err:
+        raise TransferError(f"{certificate}, {peer}: not usable: {err}") from err
+
+    def verify(_conn: Any, found: Any, _error: int, _depth: int, ok: int) -> bool:
+        return bool(ok) and x509.digest(found.to_cryptography()) == wanted
+
+    made.set_verify(SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT, verify)
+    return made
+
+
+def bind(address: str, port: int, *, ipv6: bool) -> socket.socket:
+    """Return a socket that listens.
+
+    Raises:
+        TransferError: the address cannot be used.
+    """
+    family = socket.AF_INET6 if ipv6 else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((address, port))
+        sock.listen(1)
+    except OSError as err:
+        sock.close()
+        raise TransferError(f"cannot listen on {address} port {port}: {err}") from err
+    return sock
+
+
+def accept(listener: socket.socket, made: SSL.Context, timeout_s: float) -> "Channel":
+    """Wait for the peer.
+
+    Raises:
+        TransferError: it did not come in time, or is somebody else.
+    """
+    deadline = time.monotonic() + timeout_s
+    listener.settimeout(timeout_s)
+    try:
+        sock, _where = listener.accept()
+    except TimeoutError as err:
+        raise TransferError(f"nobody connected within {timeout_s:g} seconds") from err
+    connection = SSL.Connection(made, sock)
+    connection.set_accept_state()
+    return _established(connection, sock, deadline)
+
+
+def connect(
+    where: tuple[str, int],
+    made: SSL.Context,
+    *,
+    ipv6: bool,
+    retries: int,
+    timeout_s: float,
+) -> "Channel":
+    """Connect to the peer, with more tries when it does not answer.
+
+    Raises:
+        TransferError: it cannot be reached in time, or is somebody else.
+    """
+    family = socket.AF_INET6 if ipv6 else socket.AF_INET
+    for left in range(retries, -1, -1):
+        deadline = time.monotonic() + timeout_s
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.settimeout(timeout_s)
+        try:
+            sock.connect(where)
+        except OSError as err:
+            sock.close()
+            if left:
+                time.sleep(_RETRY_S)
+                continue
+            raise TransferError(
+                f"cannot connect to {where[0]}:{where[1]}: {err}"
+            ) from err
+        connection = SSL.Connection(made, sock)
+        connection.set_connect_state()
+        return _established(connection, sock, deadline)
+    raise TransferError("no try was left")
+
+
+def _established(
+    connection: SSL.Connection, sock: socket.socket, deadline: float
+) -> "Channel":
+    sock.setblocking(False)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE:
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    channel = Channel(connection, sock)
+    try:
+        channel.handshake(deadline)
+    except BaseException:
+        channel.close()
+        raise
+    return channel
+
+
+class Channel:
+    """One direction of data; the other carries the goodbye alone."""
+
+    def __init__(self, connection: SSL.Connection, sock: socket.socket) -> None:
+        self._connection = connection
+        self._sock = sock
+
+    def handshake(self, deadline: float) -> None:
+        """Agree with the peer, and look at its certificate.
+
+        Raises:
+            TransferError: that failed.
+        """
+        self._repeat(self._connection.do_handshake, "TLS handshake", deadline)
+
+    def receive(self, size: int) -> bytes:
+        """Return some data, empty at the orderly end.
+
+        Raises:
+            TransferError: the connection broke.
+        """
+        try:
+            data: bytes = self._repeat(
+                lambda: self._connection.recv(size), "receiving data"
+            )
+        except SSL.ZeroReturnError:
+            return b""
+        return data
+
+    def send(self, data: bytes) -> None:
+        """Send all of some data.
+
+        Raises:
+            TransferError: the connection broke.
+        """
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self._send_some(rest[:_RECORD]) :]
+
+    def _send_some(self, part: memoryview) -> int:
+        return int(self._repeat(lambda: self._connection.send(part), "sending"))
+
+    def finish(self, *, wait: bool) -> None:
+        """Say goodbye; with ``wait`` until the peer has done so too.
+
+        Raises:
+            TransferError: the peer went without, so that it cannot have all.
+        """
+        is_over = self._repeat(self._connection.shutdown, "the end of the transfer")
+        if not wait or is_over:
+            return
+        with contextlib.suppress(SSL.ZeroReturnError):
+            self._repeat(lambda: self._connection.recv(1), "the end of the transfer")
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._sock.close()
+
+    def _repeat(
+        self, call: Callable[[], Any], doing: str, deadline: float | None = None
+    ) -> Any:
+        while True:
+            try:
+                return call()
+            except SSL.WantReadError:
+                self._wait(select.POLLIN, doing, deadline)
+            except SSL.WantWriteError:
+                self._wait(select.POLLOUT, doing, deadline)
+            except SSL.ZeroReturnError:
+                raise
+            except (SSL.Error, OSError) as err:
+                text = str(err) if err.args and err.args != ([],) else "connection lost"
+                raise TransferError(f"{doing}: {text}") from err
+
+    def _wait(self, event: int, doing: str, deadline: float | None) -> None:
+        poll = select.poll()
+        poll.register(self._sock, event)
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        if not poll.poll(None if left is None else left * 1000):
+            raise TransferError(f"{doing}: timed out")
+
+
+#: OpenSSL makes records of at most this size anyway.
+_RECORD: Final = 1 << 20

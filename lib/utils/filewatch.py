@@ -1,0 +1,58 @@
+"""Waiting for changes below directories, by inotify; the caller decides what then."""
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ganeti import errors
+
+
+def changes(directories: Sequence[str]) -> Iterator[str]:
+    """Yield the path of each entry that appears or changes in some directories.
+
+    Blocks between changes. An empty text comes first, when all watches are set: what
+    changed before that is for the caller to look at. After an overflow of the
+    kernel's queue an empty text comes again.
+
+    Raises:
+        InotifyError: a directory cannot be watched.
+    """
+    pyinotify = _module()
+    manager = pyinotify.WatchManager()
+    seen: list[str] = []
+    notifier = pyinotify.Notifier(manager, lambda event: seen.append(_path(event)))
+    mask = (
+        pyinotify.IN_CREATE
+        | pyinotify.IN_MOVED_TO
+        | pyinotify.IN_CLOSE_WRITE
+        | pyinotify.IN_MODIFY
+        | pyinotify.IN_Q_OVERFLOW
+    )
+    try:
+        for directory in directories:
+            found = manager.add_watch(directory, mask, quiet=True)
+            if found.get(directory, -1) < 0:
+                raise errors.InotifyError(f"{directory}: cannot be watched")
+        yield ""
+        while True:
+            if notifier.check_events(None):
+                notifier.read_events()
+                notifier.process_events()
+            while seen:
+                yield seen.pop(0)
+    finally:
+        notifier.stop()
+
+
+def _path(event: Any) -> str:
+    name = getattr(event, "name", "")
+    return os.path.join(event.path, name) if name else ""
+
+
+def _module() -> Any:
+    with warnings.catch_warnings():
+        # It imports asyncore, which Python 3.11 warns about; we do not use that part.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import pyinotify
+    return pyinotify

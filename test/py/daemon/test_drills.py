@@ -1,0 +1,279 @@
+"""Emergencies under running guests: emulators, daemons and nodes die at a bad moment."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+pytestmark = pytest.mark.daemon
+GUEST = "drill.vc.test"
+#: Guests that have not booted do not hear the power button.
+NOW = ("--shutdown-timeout=0",)
+KVM = (
+    *("-H", "kvm", "-t", "sharedfile", "-s", "32M", "-B", "memory=64M"),
+    *("-o", "tiny+default", "--no-nics"),
+)
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster_of):
+    if shutil.which("qemu-system-x86_64") is None:
+        pytest.skip("no QEMU on this machine")
+    return cluster_of(3, "kvm,fake")
+
+
+@pytest.fixture
+def guest(cluster):
+    """A guest that runs on node2; it is gone after the test."""
+    cluster.check("gnt-instance", "add", *KVM, "-n", "node2", GUEST)
+    yield GUEST
+    cluster.run("gnt-instance", "remove", "-f", *NOW, "--ignore-failures", GUEST)
+
+
+def field(cluster, names):
+    text = cluster.check("gnt-instance", "list", "--no-headers", "-o", names, GUEST)
+    return text.split()
+
+
+def emulators(cluster, name=GUEST):
+    """Return {node's short name: pid} of a guest's emulators."""
+    found = {}
+    for node in cluster.layout.nodes:
+        path = cluster.file(f"/var/run/ganeti/kvm-hypervisor/pid/{name}", node.short)
+        with contextlib.suppress(OSError, ValueError):
+            pid = int(path.read_text())
+            if b"qemu" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
+                found[node.short] = pid
+    return found
+
+
+def until(what, condition, timeout_s=30.0):
+    end = time.monotonic() + timeout_s
+    while True:
+        found = condition()
+        if found:
+            return found
+        assert time.monotonic() < end, f"{what}: not within {timeout_s} s"
+        time.sleep(0.05)
+
+
+def gone(pid):
+    return not os.path.exists(f"/proc/{pid}")
+
+
+def fine(result, *texts):
+    """A refusal of a command: one clear error."""
+    assert result.code == 1, result.output
+    assert "Traceback" not in result.output
+    for text in texts:
+        assert text in result.output
+    return result
+
+
+def test_a_killed_emulator_is_seen_and_started_again(cluster, guest):
+    (pid,) = emulators(cluster).values()
+    os.kill(pid, signal.SIGKILL)
+    until("emulator gone", lambda: gone(pid))
+    assert field(cluster, "status") == ["ERROR_down"]
+    fine(cluster.run("gnt-instance", "migrate", "-f", "-n", "node3", guest), guest)
+    cluster.check("gnt-instance", "startup", guest)
+    assert field(cluster, "status") == ["running"]
+
+
+def background(cluster, *words):
+    """Run a command in a thread; its result is in the list."""
+    results = []
+    worker = threading.Thread(target=lambda: results.append(cluster.run(*words)))
+    worker.start()
+    return worker, results
+
+
+def slow_down(cluster):
+    """Make the migration take long enough to be hit."""
+    cluster.check(
+        "gnt-cluster", "modify", "-H", "kvm:migration_bandwidth=1,migration_downtime=1"
+    )
+
+
+def speed_up(cluster):
+    cluster.check(
+        "gnt-cluster",
+        "modify",
+        "-H",
+        "kvm:migration_bandwidth=32,migration_downtime=30",
+    )
+
+
+@pytest.fixture
+def slow(cluster):
+    slow_down(cluster)
+    yield
+    speed_up(cluster)
+
+
+def both(cluster):
+    found = emulators(cluster)
+    return found if len(found) == 2 else None
+
+
+def sending(cluster):
+    """Return the emulators once the transfer has begun."""
+    found = both(cluster)
+    if found is None:
+        return None
+    jobs = cluster.check("gnt-job", "list", "--no-headers", "-o", "id", "--running")
+    if not jobs.split():
+        return None
+    info = cluster.check("gnt-job", "info", jobs.split()[-1])
+    return found if "* migrating instance to" in info else None
+
+
+def migrate(cluster):
+    return background(cluster, "gnt-instance", "migrate", "-f", "-n", "node3", GUEST)
+
+
+@pytest.mark.usefixtures("slow")
+def test_an_emulator_killed_during_migration_at_the_target(cluster, guest):
+    worker, results = migrate(cluster)
+    found = until("transfer", lambda: sending(cluster))
+    os.kill(found["node3"], signal.SIGKILL)
+    worker.join(60)
+    fine(results[0], "migration failed")
+    assert field(cluster, "pnode,status") == ["node2.vc.test", "running"]
+    assert list(emulators(cluster)) == ["node2"]
+
+
+@pytest.mark.usefixtures("slow")
+def test_an_emulator_killed_during_migration_at_the_source(cluster, guest):
+    worker, results = migrate(cluster)
+    found = until("transfer", lambda: sending(cluster))
+    os.kill(found["node2"], signal.SIGKILL)
+    worker.join(60)
+    fine(results[0], "migration failed")
+    until("no emulator", lambda: not emulators(cluster))
+    assert field(cluster, "pnode,status") == ["node2.vc.test", "ERROR_down"]
+    cluster.check("gnt-instance", "startup", guest)
+
+
+@pytest.mark.usefixtures("slow")
+def test_a_node_daemon_killed_at_the_target_of_a_migration(cluster, guest):
+    worker, results = migrate(cluster)
+    until("transfer", lambda: sending(cluster))
+    cluster.command("kill", "node3", "ganeti-noded")
+    try:
+        speed = cluster.run("gnt-instance", "list")
+        assert not speed.failed
+        # The transfer itself needs no daemon at the target; adopting the guest does.
+        os.kill(emulators(cluster)["node3"], signal.SIGKILL)
+        worker.join(60)
+    finally:
+        cluster.command("start", "node3", "ganeti-noded")
+    fine(results[0], "migration failed")
+    assert field(cluster, "pnode,status") == ["node2.vc.test", "running"]
+    cluster.check("gnt-instance", "migrate", "-f", "--cleanup", guest)
+
+
+@pytest.mark.usefixtures("slow")
+def test_a_master_killed_during_migration_is_tidied_up_after(cluster, guest):
+    worker, results = migrate(cluster)
+    until("transfer", lambda: sending(cluster))
+    cluster.command("kill", "node1", "ganeti-masterd")
+    cluster.command("start", "node1", "ganeti-masterd")
+    worker.join(60)
+    assert results[0].failed
+    assert "Traceback" not in results[0].output
+    # The emulators know nothing of it and go on; give them room to end.
+    cancel_limit(emulators(cluster)["node2"], cluster)
+    cluster.check("gnt-instance", "migrate", "-f", "--cleanup", guest)
+    (place,) = emulators(cluster)
+    assert field(cluster, "pnode,status") == [f"{place}.vc.test", "running"]
+
+
+def cancel_limit(_pid, cluster):
+    """Raise the bandwidth of the transfer under way, as an administrator can."""
+    from ganeti.hypervisor.kvm.qmp import Qmp
+
+    path = cluster.file(f"/var/run/ganeti/kvm-hypervisor/ctrl/{GUEST}.qmp", "node2")
+    with Qmp(str(path), GUEST) as qmp:
+        values = {"max-bandwidth": 256 << 20, "downtime-limit": 500}
+        qmp.execute("migrate-set-parameters", values)
+
+
+def test_a_master_killed_while_it_creates_leaves_nothing_nameless(cluster):
+    name = "cut.vc.test"
+    words = ("-t", "file", "--disk", "0:size=8m", "--disk", "1:size=8m", "-H", "fake")
+    words += ("-o", "tiny+default", "--no-nics", "-n", "node2", "--no-install")
+    add = ("gnt-instance", "add", *words, "--no-start", name)
+    folder = cluster.file(f"/srv/ganeti/file-storage/{name}", node="node2")
+    worker, results = background(cluster, *add)
+    until("directory", folder.exists)
+    cluster.command("kill", "node1", "ganeti-masterd")
+    cluster.command("start", "node1", "ganeti-masterd")
+    worker.join(60)
+    assert results
+    known = cluster.check("gnt-instance", "list", "--no-headers", "-o", "name")
+    if name not in known:
+        cluster.check(*add)
+    cluster.check("gnt-instance", "remove", "-f", name)
+    left = list(folder.iterdir()) if folder.exists() else []
+    jobs = cluster.check("gnt-job", "list", "--no-headers", "-o", "id").split()
+    logs = "".join(cluster.check("gnt-job", "info", job) for job in jobs[-8:])
+    for path in left:
+        assert path.name in logs
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def small_disk(cluster):
+    """A file system of 4 MiB where node2 keeps disk files."""
+    place = cluster.file("/srv/ganeti/file-storage", node="node2")
+    if os.getuid() != 0:
+        pytest.skip("mounting needs root")
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", place]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"cannot mount: {done.stderr}")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def test_a_full_disk_fails_the_job_and_leaves_nothing(cluster, small_disk):
+    cluster.check("gnt-cluster", "modify", "--prealloc-wipe-disks", "yes")
+    try:
+        found = cluster.run(
+            "gnt-instance",
+            *("add", "-t", "file", "-s", "16m", "-H", "fake", "-o", "tiny+default"),
+            *("--no-nics", "-n", "node2", "--no-install", "--no-start", "full.vc.test"),
+        )
+    finally:
+        cluster.check("gnt-cluster", "modify", "--prealloc-wipe-disks", "no")
+    fine(found, "node2", "No space left")
+    assert "full.vc.test" not in cluster.check("gnt-instance", "list")
+    assert list(small_disk.iterdir()) == []
+
+
+def test_a_paused_node_fails_the_job_in_time(cluster, guest):
+    cluster.command("pause", "node2")
+    try:
+        began = time.monotonic()
+        found = cluster.run("gnt-instance", "shutdown", "--timeout=1", guest)
+        took = time.monotonic() - began
+    finally:
+        cluster.command("resume", "node2")
+    fine(found, "node2")
+    assert took < 100
+    assert field(cluster, "status") != []
+
+
+def test_verify_is_clean_after_all_of_it(cluster):
+    def verified():
+        return not cluster.run("gnt-cluster", "verify").failed
+
+    until("verify", verified, timeout_s=60)

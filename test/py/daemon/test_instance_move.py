@@ -1,0 +1,76 @@
+"""``gnt-instance move`` with real transfers between node daemons."""
+
+import hashlib
+
+import pytest
+
+NAME = "moving.vc.test"
+ADD = ("gnt-instance", "add", "-t", "file", "-s", "8M", "-H", "fake", "--no-nics")
+ADD += ("-o", "tiny+default", "--no-install", "--no-start", "-n", "node1", NAME)
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster_of):
+    made = cluster_of(2)
+    made.check(
+        "gnt-cluster", "modify", "--enabled-disk-templates=file,sharedfile,diskless"
+    )
+    made.check(*ADD)
+    (disk,) = contents(made, "node1")
+    path = made.file("/srv/ganeti/file-storage", "node1") / NAME / disk
+    path.write_bytes(bytes(range(256)) * 32768)
+    made.check("gnt-instance", "start", NAME)
+    return made
+
+
+def contents(cluster, node):
+    """Return digest by file name of the instance's disks on a node."""
+    directory = cluster.file("/srv/ganeti/file-storage", node) / NAME
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in directory.glob("*")
+    }
+
+
+def state(cluster):
+    line = cluster.check(
+        "gnt-instance", "list", "--no-headers", "-o", "pnode,status", NAME
+    )
+    return line.split()
+
+
+def leftovers(cluster):
+    return [
+        path
+        for node in ("node1", "node2")
+        for directory in ("import-export", "crypto")
+        for path in cluster.file(f"/var/run/ganeti/{directory}", node).glob("*")
+    ]
+
+
+@pytest.mark.timeout(120)
+def test_failed_move_leaves_everything_as_it_was(cluster):
+    before = contents(cluster, "node1")
+    cluster.check("gnt-cluster", "modify", "--compression-tools=no-such-tool,gzip")
+    moved = cluster.run(
+        "gnt-instance", "move", "-f", "-n", "node2", "--compress=no-such-tool", NAME
+    )
+    assert moved.code == 1
+    assert "no-such-tool: cannot be run" in moved.output
+    assert state(cluster) == ["node1.vc.test", "running"]
+    assert contents(cluster, "node1") == before
+    assert contents(cluster, "node2") == {}
+    assert leftovers(cluster) == []
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("tool", ["none", "gzip"])
+def test_disks_arrive_and_the_instance_runs_there(cluster, tool):
+    source = state(cluster)[0].split(".")[0]
+    target = {"node1": "node2", "node2": "node1"}[source]
+    before = contents(cluster, source)
+    cluster.check("gnt-instance", "move", "-f", "-n", target, "--compress", tool, NAME)
+    assert state(cluster) == [f"{target}.vc.test", "running"]
+    assert contents(cluster, target) == before
+    assert contents(cluster, source) == {}
+    assert leftovers(cluster) == []

@@ -1,0 +1,77 @@
+"""``gnt-cluster renew-crypto``: everything new, and everything works afterwards."""
+
+import subprocess
+
+import pytest
+
+from ganeti.utils import x509
+
+EVERYTHING = (
+    "--new-cluster-certificate",
+    "--new-rapi-certificate",
+    "--new-spice-certificate",
+    "--new-confd-hmac-key",
+    "--new-cluster-domain-secret",
+)
+NAMES = ("server.pem", "rapi.pem", "spice.pem", "hmac.key", "cluster-domain-secret")
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster_of):
+    return cluster_of(2)
+
+
+def content(cluster, name, node="node1"):
+    return cluster.file(f"/var/lib/ganeti/{name}", node).read_bytes()
+
+
+def assert_clean(cluster):
+    verified = cluster.check("gnt-cluster", "verify", "--error-codes")
+    assert "ERROR" not in verified
+    for node in ("node1", "node2"):
+        server = cluster.file("/var/lib/ganeti/server.pem", node)
+        own = x509.load_certificate(str(cluster.paths(node).client_pem))
+        own.verify_directly_issued_by(x509.load_certificate(str(server)))
+
+
+@pytest.mark.timeout(120)
+def test_everything_is_new_on_all_nodes_and_the_old_is_kept(cluster):
+    old = {name: content(cluster, name) for name in NAMES}
+    cluster.check("gnt-cluster", "renew-crypto", "-f", *EVERYTHING)
+    for name in NAMES:
+        assert content(cluster, name) != old[name]
+        assert content(cluster, name, "node2") == content(cluster, name)
+        kept = cluster.file("/var/backups").glob(f"{name}.backup-*")
+        assert old[name] in [path.read_bytes() for path in kept]
+    assert_clean(cluster)
+
+
+@pytest.mark.timeout(120)
+def test_node_certificates_alone_need_no_restart(cluster):
+    pid = cluster.file("/var/run/ganeti/ganeti-masterd.pid").read_text()
+    old = {node: content(cluster, "client.pem", node) for node in ("node1", "node2")}
+    cluster.check("gnt-cluster", "renew-crypto", "-f", "--new-node-certificates")
+    assert cluster.file("/var/run/ganeti/ganeti-masterd.pid").read_text() == pid
+    assert all(content(cluster, "client.pem", node) != old[node] for node in old)
+    assert "-next" not in content(cluster, "ssconf_master_candidates_certs").decode()
+    assert_clean(cluster)
+
+
+@pytest.mark.timeout(120)
+def test_killed_half_way_it_can_be_run_again(cluster):
+    argv = ["gnt-cluster", "renew-crypto", "-f", *EVERYTHING]
+    node = cluster.node("node1")
+    with subprocess.Popen(
+        cluster.control.argv(node, argv),
+        env=cluster.control.environment(node),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as running:
+        for line in running.stdout:
+            if line.startswith("Copying"):
+                running.kill()
+                break
+    assert cluster.run("gnt-cluster", "master-ping").failed
+    cluster.check(*argv)
+    assert_clean(cluster)
+    assert content(cluster, "hmac.key", "node2") == content(cluster, "hmac.key")

@@ -1,0 +1,135 @@
+"""Nodes that remember what they did: files of disks and guests, without processes."""
+
+import os.path
+
+from fakes.rpc import failure
+
+
+class World:
+    """Answers node calls from a state, as careful nodes would."""
+
+    def __init__(self):
+        self.files = {}  # path -> MiB
+        self.directories = set()
+        self.guests = {}  # instance name -> nodes where its emulator is
+        self.leaving = {}  # instance name -> (source, target)
+        self.waiting = {}  # instance name -> node with an emulator that waits for it
+
+    def script(self):
+        """Return the script of a `fakes.rpc.FakeRunner`."""
+        fixed = {
+            "node_info": ["boot", [], [{"memory_free": 8192, "hv_version": "7.2"}]],
+            "hooks_runner": [],
+            "migration_info": "opaque",
+            "blockdev_assemble": ["/dev/x", "/link", None],
+        }
+        own = {
+            name.removeprefix("do_"): getattr(self, name)
+            for name in dir(self)
+            if name.startswith("do_")
+        }
+        return fixed | own
+
+    def runs_on(self, name):
+        return self.guests.get(name, set())
+
+    # Disks
+    def do_file_storage_dir_create(self, _node, args):
+        self.directories.add(args[0])
+
+    def do_file_storage_dir_remove(self, _node, args):
+        if any(os.path.dirname(path) == args[0] for path in self.files):
+            return failure(f"{args[0]}: not empty")
+        return self.directories.discard(args[0])
+
+    def do_file_storage_dir_rename(self, _node, args):
+        old, new = args
+        if new in self.directories:
+            return failure("both exist") if old in self.directories else None
+        self.directories.remove(old)
+        self.directories.add(new)
+        for path in [p for p in self.files if os.path.dirname(p) == old]:
+            self.files[f"{new}/{os.path.basename(path)}"] = self.files.pop(path)
+        return None
+
+    def do_blockdev_create(self, _node, args):
+        path = args[0]["logical_id"][1]
+        if path in self.files:
+            return failure(f"{path}: exists")
+        if os.path.dirname(path) not in self.directories:
+            return failure(f"{path}: no directory")
+        self.files[path] = args[1]
+        return None
+
+    def do_blockdev_remove(self, _node, args):
+        self.files.pop(args[0]["logical_id"][1], None)
+
+    def do_blockdev_grow(self, _node, args):
+        if not args[2]:
+            self.files[args[0]["logical_id"][1]] += args[1]
+
+    def do_blockdev_convert(self, _node, args):
+        if args[0]["logical_id"][1] not in self.files:
+            return failure("the source is missing")
+        return None
+
+    # Guests
+    def do_instance_info(self, node, args):
+        if node in self.runs_on(args[0]):
+            return {"memory": 128, "vcpus": 1, "state": 0, "time": 1.0}
+        return {}
+
+    def do_instance_list(self, node, _args):
+        return [
+            name
+            for name in {*self.guests, *self.waiting}
+            if node in self.runs_on(name) or self.waiting.get(name) == node
+        ]
+
+    def do_instance_start(self, node, args):
+        self.guests.setdefault(args[0]["name"], set()).add(node)
+
+    def do_instance_shutdown(self, node, args):
+        self.runs_on(args[0]["name"]).discard(node)
+
+    def do_accept_instance(self, node, args):
+        name = args[0]["name"]
+        if node in self.runs_on(name) or self.waiting.get(name) == node:
+            return failure("already running here")
+        self.waiting[name] = node
+        return None
+
+    def do_instance_migrate(self, node, args):
+        name = args[1]["name"]
+        if name not in self.waiting:
+            return failure("nobody waits")
+        self.leaving[name] = (node, self.waiting[name])
+        return None
+
+    def do_instance_get_migration_status(self, node, args):
+        if args[0]["name"] in self.leaving and node in self.runs_on(args[0]["name"]):
+            return {"status": "completed"}
+        return {"status": "failed"}
+
+    def do_instance_finalize_migration_src(self, node, args):
+        name = args[0]["name"]
+        if args[1]:
+            self.runs_on(name).discard(node)
+        elif name in self.leaving:
+            return failure("the guest has left")
+        return None
+
+    def do_instance_finalize_migration_dst(self, node, args):
+        name = args[0]["name"]
+        if args[2]:
+            if self.waiting.get(name) == node:
+                del self.waiting[name]
+            elif node not in self.runs_on(name):
+                return failure("did not arrive")
+            self.guests.setdefault(name, set()).add(node)
+            self.leaving.pop(name, None)
+        elif node in self.runs_on(name):
+            return failure("runs here")
+        else:
+            self.waiting.pop(name, None)
+        return None

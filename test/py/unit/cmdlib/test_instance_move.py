@@ -1,0 +1,145 @@
+"""OP_INSTANCE_MOVE over fakes: what is copied, recorded, and left after failures."""
+
+import copy
+
+import pytest
+
+from fakes import clusters
+from fakes.engine import Engine
+from fakes.rpc import failure
+from ganeti import errors, objects
+from ganeti.cmdlib.instance import transfer
+
+NODE1, NODE2 = clusters.node_uuid(1), clusters.node_uuid(2)
+DONE = {"exit_status": 0, "listen_port": 4711, "progress_mbytes": 1024.0}
+MOVE = {
+    "OP_ID": "OP_INSTANCE_MOVE",
+    "instance_name": "inst1",
+    "target_node": "node2.example.com",
+}
+
+
+def small(template):
+    policy = copy.deepcopy(clusters.EXAMPLE["cluster"]["ipolicy"])
+    policy["minmax"][0]["min"]["nic-count"] = 0
+    policy["disk-templates"] = ["diskless", "file", "sharedfile"]
+    disk = objects.Disk(
+        dev_type=template,
+        logical_id=("loop", "/srv/ganeti/file-storage/inst1.example.com/d1"),
+        size=1024,
+        uuid="d1",
+        serial_no=1,
+        iv_name="disk/0",
+    )
+    instance = clusters.instance(1, disks=["d1"])
+    return clusters.snapshot(extra=[disk, instance], ipolicy=policy)
+
+
+def engine(template="file", **answers):
+    script = {
+        "node_info": ["boot", [], [{"memory_free": 4096, "hv_version": "7.2"}]],
+        "instance_info": {},
+        "blockdev_assemble": ["/dev/x", "/link", None],
+        "hooks_runner": [],
+        "x509_cert_create": ["x509-1-aa", "PEM"],
+        "import_start": "import-disk0-aa",
+        "export_start": "export-disk0-bb",
+        "impexp_status": [DONE],
+    }
+    return Engine(small(template), script | answers)
+
+
+def instance_of(eng):
+    return next(iter(eng.snapshot.instances.values()))
+
+
+def set_up(eng, state="up"):
+    with eng.config.edit("test") as edit:
+        edit.update(instance_of(eng).replace(admin_state=state))
+
+
+def names(eng):
+    return [(name, node) for name, node, _args in eng.rpc.calls]
+
+
+def test_disks_are_copied_and_the_instance_runs_at_the_target():
+    eng = engine()
+    set_up(eng)
+    assert eng.run(MOVE) is None
+    assert instance_of(eng).primary_node == NODE2
+    ((_, started),) = eng.rpc.called("import_start")
+    assert started[0]["magic"] == transfer.magic("x509-1-aa", instance_of(eng).name, 0)
+    ((_, sent),) = eng.rpc.called("export_start")
+    assert sent[1:3] == (eng.snapshot.nodes[NODE2].secondary_ip, 4711)
+    assert eng.rpc.called("instance_start")[0][0] == NODE2
+    order = [name for name, _ in names(eng)]
+    assert order.index("instance_shutdown") < order.index("export_start")
+    assert order.index("export_start") < order.index("blockdev_remove")
+    assert [node for node, _ in eng.rpc.called("blockdev_remove")] == [NODE1]
+    assert len(eng.rpc.called("impexp_cleanup")) == 2
+    assert len(eng.rpc.called("x509_cert_remove")) == 2
+
+
+def test_a_stopped_instance_is_not_started():
+    eng = engine()
+    set_up(eng, "down")
+    eng.run(MOVE)
+    assert not eng.rpc.called("instance_start")
+
+
+def test_after_a_failure_only_the_new_disks_are_gone():
+    broken = {"exit_status": 1, "error_message": "disk full", "recent_output": ["x"]}
+    eng = engine(
+        impexp_status=lambda node, _args: [
+            broken | {"listen_port": 4711} if node == NODE1 else DONE
+        ]
+    )
+    set_up(eng)
+    with pytest.raises(errors.OpExecError, match=r"node1.*disk full \(x\)"):
+        eng.run(MOVE)
+    assert instance_of(eng).primary_node == NODE1
+    assert [node for node, _ in eng.rpc.called("blockdev_remove")] == [NODE2]
+    assert eng.rpc.called("instance_start")[0][0] == NODE1
+    assert len(eng.rpc.called("impexp_cleanup")) == 2
+
+
+def test_an_import_that_never_listens_is_given_up():
+    eng = engine(impexp_status=[None])
+    with pytest.raises(errors.OpExecError, match="does not listen"):
+        eng.run(MOVE)
+    assert not eng.rpc.called("export_start")
+
+
+def test_silent_source_needs_consistency_to_be_ignored():
+    eng = engine(instance_shutdown=failure("timeout"))
+    with pytest.raises(errors.OpExecError, match="could not be stopped"):
+        eng.run(MOVE)
+    assert not eng.rpc.called("blockdev_create")
+
+
+@pytest.mark.parametrize(
+    ("template", "changes", "text"),
+    [
+        ("sharedfile", {}, "cannot be copied"),
+        ("file", {"target_node": "node1.example.com"}, "already"),
+        ("file", {"compress": "7z"}, "compression tool: wanted one of none"),
+    ],
+)
+def test_wrong_moves_are_refused(template, changes, text):
+    eng = engine(template)
+    with pytest.raises(errors.OpPrereqError, match=text):
+        eng.run(MOVE | changes)
+    assert not eng.rpc.called("instance_shutdown")
+
+
+def test_progress_tells_rate_and_remaining_time():
+    status = {
+        "progress_mbytes": 512.4,
+        "progress_percent": 50.04,
+        "progress_throughput": 51.2,
+        "progress_eta": 3723.0,
+    }
+    line = transfer.progress_line("disk/0", status)
+    assert line == "* disk/0: 512 MiB, 50 %, 51.2 MiB/s, 1:02:03 left"
+    assert transfer.duration(9.7) == "10 s"
+    assert transfer.duration(64) == "1:04 min"

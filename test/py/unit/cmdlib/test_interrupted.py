@@ -1,0 +1,214 @@
+"""Operations cut off after each node call and each commit, as by kill -9.
+
+After each cut the configuration is consistent, what nodes have beyond it is named in
+the job's log, and the operation, or what the documentation says to run next, ends well.
+"""
+
+import copy
+
+import pytest
+
+from fakes import clusters
+from fakes.engine import Engine
+from fakes.world import World
+from ganeti import config, errors
+
+NODE1, NODE2 = clusters.node_uuid(1), clusters.node_uuid(2)
+NAME = "web1.example.com"
+
+
+class Killed(BaseException):
+    """The master daemon is gone."""
+
+
+class Cutter:
+    """Counts steps and ends the process after one of them."""
+
+    def __init__(self, after=None):
+        self.after = after
+        self.steps = 0
+
+    def step(self):
+        self.steps += 1
+        if self.steps == self.after:
+            raise Killed
+
+
+class Master:
+    """An engine over a world that outlives it."""
+
+    def __init__(self, start, world, cutter):
+        self.world, self.cutter = world, cutter
+        self.engine = Engine(start, world.script())
+        self._wrap(self.engine.rpc, "_ask")
+        self._wrap(self.engine.store, "_take")
+
+    def _wrap(self, owner, name):
+        inner = getattr(owner, name)
+
+        def cut(*args):
+            answer = inner(*args)
+            self.cutter.step()
+            return answer
+
+        setattr(owner, name, cut)
+
+    def run(self, request):
+        return self.engine.run(request)
+
+    @property
+    def snapshot(self):
+        return self.engine.snapshot
+
+
+def cluster():
+    policy = copy.deepcopy(clusters.EXAMPLE["cluster"]["ipolicy"])
+    policy["minmax"][0]["min"]["nic-count"] = 0
+    policy["disk-templates"] = ["diskless", "file", "sharedfile"]
+    return clusters.snapshot(ipolicy=policy)
+
+
+def create(template="sharedfile", **changes):
+    op = {
+        "OP_ID": "OP_INSTANCE_CREATE",
+        "instance_name": NAME,
+        "mode": "create",
+        "disk_template": template,
+        "disks": [{"size": 1024}, {"size": 1024}],
+        "nics": [],
+        "os_type": "tiny",
+        "pnode": "node1.example.com",
+        "hypervisor": "kvm",
+        "hvparams": {"kernel_path": "", "vnc_bind_address": ""},
+    }
+    return op | changes
+
+
+def op(name, **changes):
+    return {"OP_ID": f"OP_INSTANCE_{name}", "instance_name": NAME} | changes
+
+
+def modify(**changes):
+    return op("SET_PARAMS", **changes)
+
+
+ADD_DISK = modify(disks=[["add", -1, {"size": 1024}]], hotplug=False)
+REMOVE_DISK = modify(disks=[["remove", -1, {}]], hotplug=False)
+REMOVE = op("REMOVE", shutdown_timeout=5, ignore_failures=False)
+MIGRATE = op("MIGRATE", target_node="node2.example.com")
+CLEAN_UP = op("MIGRATE", cleanup=True)
+FAILOVER = op("FAILOVER", target_node="node2.example.com")
+START = op("STARTUP")
+STOP = op("SHUTDOWN", timeout=5)
+RENAME = op("RENAME", new_name="web2.example.com", name_check=False, ip_check=False)
+GROW = op("GROW_DISK", disk=0, amount=512)
+CONVERT = modify(disk_template="file")
+RECREATE = op("RECREATE_DISKS")
+RECREATE_SECOND = op("RECREATE_DISKS", disks=[1])
+REINSTALL = op("REINSTALL")
+
+#: name: (steps before, the operation, what may be run afterwards; one must do).
+CASES = {
+    "create": ([], create(), [create(), START]),
+    "create-file": ([], create("file"), [create("file"), START]),
+    "remove": ([create()], REMOVE, [REMOVE, None]),
+    "migrate": ([create()], MIGRATE, [CLEAN_UP]),
+    "failover": ([create()], FAILOVER, [FAILOVER, START]),
+    "start": ([create(start=False)], START, [START]),
+    "stop": ([create()], STOP, [STOP]),
+    "add-disk": ([create()], ADD_DISK, [ADD_DISK]),
+    "remove-disk": ([create(start=False)], REMOVE_DISK, [REMOVE_DISK, None]),
+    "rename": ([create(start=False)], RENAME, [RENAME, None]),
+    "grow": ([create()], GROW, [GROW]),
+    "convert": ([create(start=False)], CONVERT, [CONVERT, None]),
+    "recreate": ([create(start=False)], RECREATE, [RECREATE, RECREATE_SECOND, None]),
+    "reinstall": ([create(start=False)], REINSTALL, [REINSTALL]),
+}
+
+
+def prepared(before):
+    """Return the state in which an operation begins."""
+    world, start = World(), cluster()
+    for request in before:
+        master = Master(start, world, Cutter())
+        master.run(request)
+        start = master.snapshot
+    return start, world
+
+
+def known_strays(case, world, start):
+    """Let the disks of a case be lost before it begins; return their paths."""
+    if case != "recreate":
+        return set()
+    world.files.clear()
+    return recorded_paths(start)
+
+
+def recorded_paths(snapshot):
+    return {disk.logical_id[1] for disk in snapshot.disks.values()}
+
+
+def is_named(path, log):
+    directory = path.rpartition("/")[0]
+    return path in log or ("renaming directory" in log and directory in log)
+
+
+def check_invariants(snapshot, world, log, known):
+    assert config.verify(snapshot) == []
+    # A file without a record, and a record without its file, are named in the log.
+    strays = (set(world.files) ^ recorded_paths(snapshot)) - known
+    unnamed = [path for path in strays if not is_named(path, log)]
+    assert not unnamed, f"{unnamed} is not in the log:\n{log}"
+
+
+def run_next(snapshot, world, choices):
+    """Run the first that is not refused; return the state after it."""
+    refusals = []
+    for request in choices:
+        if request is None:
+            return snapshot
+        master = Master(snapshot, world, Cutter())
+        try:
+            master.run(request)
+        except errors.GenericError as err:
+            assert config.verify(master.snapshot) == []
+            refusals.append(str(err))
+            snapshot = master.snapshot
+            continue
+        return master.snapshot
+    raise AssertionError(refusals)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_operation_can_be_cut_off_anywhere(case):
+    before, request, choices = CASES[case]
+    cut = 0
+    while True:
+        cut += 1
+        start, world = prepared(before)
+        known = known_strays(case, world, start)
+        cutter = Cutter(cut)
+        master = Master(start, world, cutter)
+        try:
+            master.run(request)
+        except Killed:
+            is_cut = True
+        else:
+            is_cut = False
+        log = master.engine.callbacks.text()
+        check_invariants(master.snapshot, world, log, known)
+        if not is_cut:
+            break
+        after = run_next(master.snapshot, world, choices)
+        assert config.verify(after) == []
+        assert recorded_paths(after) <= set(world.files)
+        assert_one_place(after, world)
+    assert cut > 3
+
+
+def assert_one_place(snapshot, world):
+    """A guest runs at most once, and where its record says."""
+    for instance in snapshot.instances.values():
+        places = world.runs_on(instance.name)
+        assert places <= {instance.primary_node}
+        assert instance.name not in world.waiting

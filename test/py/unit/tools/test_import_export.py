@@ -1,0 +1,178 @@
+"""The program that moves a disk's content: both ends, over a real connection."""
+
+import json
+import threading
+
+import pytest
+
+from ganeti.tools import import_export
+from ganeti.tools.transfer_channel import TransferError
+from ganeti.tools.transfer_status import Status
+from ganeti.utils import x509
+
+MAGIC = "abcdef0123456789"
+DATA = b"content of a disk\0" * 100_000
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("certificates")
+    for name in ("import", "export", "stranger"):
+        pair = x509.create_self_signed(name, validity_s=3600)
+        (directory / f"{name}.key").write_bytes(pair.key_pem)
+        (directory / f"{name}.cert").write_bytes(pair.certificate_pem)
+    return directory
+
+
+class End:
+    """One of the two programs, in a thread."""
+
+    def __init__(self, directory, certificates, mode, *words, peer=None):
+        self.status_file = directory / f"{mode}.status"
+        other = "export" if mode == "import" else "import"
+        argv = [str(self.status_file), mode, *map(str, words)]
+        argv += [f"--key={certificates}/{mode}.key", "--connect-timeout=20"]
+        argv += [f"--cert={certificates}/{mode}.cert"]
+        argv += [f"--ca={certificates}/{peer or other}.cert"]
+        options = import_export.build_parser().parse_args(argv)
+        import_export.check(options)
+        self.error = None
+        status = Status(str(self.status_file), options.expected_size)
+        transfer = import_export.Transfer(options, status)
+
+        def run():
+            try:
+                transfer.run()
+            except (TransferError, OSError) as err:
+                self.error = str(err)
+            status.update()
+
+        self.thread = threading.Thread(target=run, daemon=True)
+        self.thread.start()
+
+    @property
+    def status(self):
+        try:
+            return json.loads(self.status_file.read_text())
+        except FileNotFoundError:
+            return {}
+
+    def port(self):
+        while not self.status.get("listen_port"):
+            self.thread.join(0.005)
+            assert self.thread.is_alive(), self.error
+        return self.status["listen_port"]
+
+
+@pytest.fixture
+def move(tmp_path, certificates):
+    """Run an import and an export; returns both once they have ended."""
+
+    def run(importer, exporter, **options):
+        receiver = End(tmp_path, certificates, "import", "--bind=127.0.0.1", *importer)
+        where = ("--host=127.0.0.1", f"--port={receiver.port()}")
+        sender = End(tmp_path, certificates, "export", *where, *exporter, **options)
+        for end in (receiver, sender):
+            end.thread.join(30)
+            assert not end.thread.is_alive()
+        return receiver, sender
+
+    return run
+
+
+@pytest.fixture
+def disks(tmp_path):
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(DATA)
+    target.write_bytes(bytes(len(DATA)))
+    return source, target
+
+
+@pytest.mark.parametrize("tool", ["none", "gzip-fast"])
+def test_the_content_arrives_and_is_counted(move, disks, tool):
+    source, target = disks
+    common = (f"--compress={tool}", f"--magic={MAGIC}", "--expected-size=2")
+    ends = move((f"--file={target}", *common), (f"--file={source}", *common))
+    assert [end.error for end in ends] == [None, None]
+    assert target.read_bytes() == DATA
+    for end in ends:
+        assert end.status["progress_mbytes"] == pytest.approx(len(DATA) / 2**20)
+        assert end.status["progress_percent"] == pytest.approx(85.8, abs=0.1)
+        assert end.status["connected"] is True
+
+
+def test_scripts_give_and_take_the_data(move, tmp_path):
+    got = tmp_path / "got"
+    ends = move(
+        (f"--cmd-suffix=cat > {got}", "--compress=none"),
+        ("--cmd-prefix=echo noise >&2; printf hello", "--compress=none"),
+    )
+    assert [end.error for end in ends] == [None, None]
+    assert got.read_bytes() == b"hello"
+
+
+@pytest.mark.parametrize("tool", ["none", "gzip-fast"])
+def test_a_script_that_fails_fails_both_ends(move, disks, tool):
+    receiver, sender = move(
+        (f"--file={disks[1]}", f"--compress={tool}"),
+        ("--cmd-prefix=echo no such thing >&2; exit 3", f"--compress={tool}"),
+    )
+    assert "exited with code 3" in sender.error
+    assert receiver.error is not None
+    assert receiver.status["exit_status"] is None
+
+
+@pytest.mark.parametrize("tool", ["none", "gzip-fast"])
+def test_other_magic_is_refused(move, disks, tool):
+    source, target = disks
+    receiver, sender = move(
+        (f"--file={target}", f"--magic={MAGIC}", f"--compress={tool}"),
+        (f"--file={source}", "--magic=something-else", f"--compress={tool}"),
+    )
+    assert "magic" in receiver.error
+    assert sender.error is not None
+    assert target.read_bytes() == bytes(len(DATA))
+
+
+@pytest.mark.parametrize("tool", ["none", "gzip-fast"])
+def test_a_full_disk_fails_both_ends(move, disks, tool):
+    receiver, sender = move(
+        ("--file=/dev/full", f"--compress={tool}"),
+        (f"--file={disks[0]}", f"--compress={tool}"),
+    )
+    assert "No space left" in receiver.error
+    assert sender.error is not None
+
+
+def test_a_stranger_is_refused(move, disks):
+    receiver, sender = move(
+        (f"--file={disks[1]}", "--compress=none"),
+        (f"--file={disks[0]}", "--compress=none"),
+        peer="stranger",
+    )
+    assert receiver.error is not None
+    assert "TLS handshake" in sender.error
+
+
+def test_a_missing_tool_is_named(move, disks):
+    receiver, _sender = move(
+        (f"--file={disks[1]}", "--compress=no-such-tool"),
+        (f"--file={disks[0]}", "--compress=none"),
+    )
+    assert receiver.error == "no-such-tool: cannot be run: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("export", "--cmd-prefix=true"), "needs --host"),
+        (("import",), "either --file or a command"),
+        (("import", "--file=x", "--compress=../x"), "no tool name"),
+        (("import", "--file=x", "--magic=a b"), "--magic"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(words, text):
+    parser = import_export.build_parser()
+    options = parser.parse_args(["s", *words, "--key=k", "--cert=c", "--ca=a"])
+    with pytest.raises(TransferError, match=text):
+        import_export.check(options)

@@ -1,0 +1,41 @@
+"""Watching directories: every change is told, a wrong directory is named."""
+
+import os
+import threading
+
+import pytest
+
+from ganeti import errors
+from ganeti.utils import filewatch
+
+
+@pytest.fixture
+def watched(tmp_path):
+    """Return (directory, iterator) with the watch set."""
+    found = filewatch.changes([str(tmp_path)])
+    assert next(found) == ""
+    yield tmp_path, found
+    found.close()
+
+
+def test_new_changed_and_moved_files_are_told(watched):
+    directory, found = watched
+    (directory / "new").write_text("x")
+    assert next(found) == str(directory / "new")
+    other = directory / "moved"
+    os.replace(directory / "new", other)
+    while (path := next(found)) != str(other):
+        assert path == str(directory / "new")
+
+
+def test_waiting_ends_when_something_happens(watched):
+    directory, found = watched
+    thread = threading.Thread(target=(directory / "later").touch)
+    thread.start()
+    assert next(found) == str(directory / "later")
+    thread.join()
+
+
+def test_a_missing_directory_is_named(tmp_path):
+    with pytest.raises(errors.InotifyError, match="nowhere: cannot be watched"):
+        next(filewatch.changes([str(tmp_path / "nowhere")]))
