@@ -116,7 +116,9 @@ def _by_metric(
 ) -> Outcome:
     own = _primary_codes(state, item, usable, strict=True)
     if count == 1:
-        trials = [((int(n),), int(code)) for n, code in zip(usable, own, strict=True)]
+        trials: list[tuple[tuple[int, ...], int]] = [
+            ((int(n),), int(code)) for n, code in zip(usable, own, strict=True)
+        ]
     else:
         codes = _pair_codes(state, item, usable, usable, own)
         same = _partners(state, usable)
@@ -229,7 +231,8 @@ def _pair(
         codes[~same[rows]] = -1
         best.failures += _count(codes[codes >= 0])
         values = np.where(codes == 0, scorer.scores(firsts, usable), np.inf)
-        _take_rows(best, item, values, codes == 0, firsts, usable, capacity)
+        rows_found = _Rows(values, codes == 0, firsts, usable)
+        _take_rows(best, item, rows_found, capacity)
     found = None if best.nodes is None else best.score
     return Outcome(
         best.nodes,
@@ -252,33 +255,40 @@ def _pair_codes(
     return np.where(own[:, None] != 0, own[:, None], codes)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """Scores of pairs: [primary, secondary], where they are possible, and nodes."""
+
+    values: Floats
+    fine: npt.NDArray[np.bool_]
+    firsts: Places
+    seconds: Places
+
+
 def _take_rows(
     best: _Best,
     item: model.Instance,
-    values: Floats,
-    fine: npt.NDArray[np.bool_],
-    firsts: Places,
-    usable: Places,
+    rows: _Rows,
     capacity: redundancy.Capacity | None,
 ) -> None:
     """Offer the best pair of each primary that keeps the cluster redundant."""
-    best.successes += int(fine.sum())
-    safe = fine
+    best.successes += int(rows.fine.sum())
+    safe = rows.fine
     if capacity is not None:
-        safe = fine & capacity.pairs(item, firsts, usable)
+        safe = rows.fine & capacity.pairs(item, rows.firsts, rows.seconds)
     is_simple = capacity is None or not capacity.has_others
-    for row, first in enumerate(firsts):
+    for row, first in enumerate(rows.firsts):
         while safe[row].any():
-            kept = np.where(safe[row], values[row], np.inf)
+            kept = np.where(safe[row], rows.values[row], np.inf)
             column = len(kept) - 1 - int(np.argmin(kept[::-1]))
-            nodes = (int(first), int(usable[column]))
+            nodes = (int(first), int(rows.seconds[column]))
             if is_simple or (capacity and capacity.others_hold(item, *nodes)):
-                _drop_better(best, values[row], fine[row], column)
+                _drop_better(best, rows.values[row], rows.fine[row], column)
                 best.offer(float(kept[column]), nodes)
                 break
             safe[row, column] = False
         else:
-            dropped = int(fine[row].sum())
+            dropped = int(rows.fine[row].sum())
             best.failures[checks.N1 - 1] += dropped
             best.successes -= dropped
 

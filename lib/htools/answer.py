@@ -269,8 +269,9 @@ class _Solver:
         wanted = ask.groups or range(len(self.cluster.groups))
         targets = [group for group in wanted if group not in sources]
         if not targets:
-            names = ", ".join(self.cluster.groups[g].name for g in sorted(sources))
-            return _failed(f"No target groups beside the present ones ({names})")
+            names = ", ".join(group.name for group in self.cluster.groups)
+            why = f"no groups for evacuation: beside the present ones, of {names}"
+            return self._moved([(n, evacuate.Refused(why)) for n in ask.instances])
         mover = evacuate.Evacuation(
             state,
             ignore_soft=self.options.ignore_soft,
@@ -306,15 +307,23 @@ class _Solver:
         target = self.cluster.nodes[move.target].name if move.target >= 0 else None
         if move.kind == "replace_secondary":
             return out | {
+                "early_release": False,
+                "ignore_ipolicy": False,
                 "mode": "replace_new_secondary",
                 "disks": [],
                 "remote_node": target,
             }
+        if target is not None:
+            out["target_node"] = target
         if item.forthcoming:
-            out["OP_ID"] = "OP_INSTANCE_FAILOVER"
-        else:
-            out |= {"allow_failover": True, "ignore_hvversions": True}
-        return out | ({"target_node": target} if target else {})
+            return out | {"OP_ID": "OP_INSTANCE_FAILOVER"}
+        return out | {
+            "allow_runtime_changes": False,
+            "ignore_ipolicy": False,
+            "cleanup": False,
+            "allow_failover": True,
+            "ignore_hvversions": True,
+        }
 
 
 def _done(text: str, result: Any) -> dict[str, Any]:

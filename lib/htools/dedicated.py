@@ -1,10 +1,10 @@
 """Allocation where instances have disks for themselves: keep room for the sizes sold.
 
-With exclusive storage everywhere, evenness means little; the best place is the one after
-which the fewest instances of the policy's least sizes are lost.
+With exclusive storage everywhere evenness means little: the best place is the one
+after which the fewest instances of the policy's least sizes are lost.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ganeti.htools import alloc, model
 from ganeti.htools import grid_checks as checks
@@ -26,7 +26,7 @@ def applies(cluster: model.Cluster, group: int | None) -> bool:
     return bool(asked) and all(node.exclusive for node in asked)
 
 
-def metric(item: model.Instance) -> Callable[[State, tuple[int, ...]], alloc.Score]:
+def metric(item: model.Instance) -> alloc.Metric:
     """Return the function that says what placing an instance on nodes costs."""
 
     def lost(state: State, nodes: tuple[int, ...]) -> alloc.Score:

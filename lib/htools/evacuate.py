@@ -69,11 +69,14 @@ def _one(found: Sequence[checks.Check], state: State, node: int) -> int:
 
 
 def _secondary_codes(state: State, index: int, *, strict: bool) -> checks.Codes:
-    item = state.instances[index]
-    found = checks.secondary(
-        state, item, state.peers[:, state.pri[index]], strict=strict
-    )
-    return checks.verdict(found, state.size)
+    """Return the codes of every node; the primary must hold the instance by itself."""
+    item, primary = state.instances[index], state.pri[index]
+    found = checks.secondary(state, item, state.peers[:, primary], strict=strict)
+    codes = checks.verdict(found, state.size)
+    state.remove(index)
+    own = _one(checks.primary(state, item, strict=False), state, primary)
+    state.place(index, primary)
+    return np.where(codes != 0, codes, np.int8(own))
 
 
 def replace_secondary(
@@ -197,7 +200,10 @@ class Evacuation:
     def _failover(self, index: int) -> Found:
         target = self.state.sec[index]
         code = failover(self.state, index, force=self.force)
-        return refused(self.state, [(target, code)]) if code else [Move("failover")]
+        if code:
+            kind = checks.KINDS[code - 1]
+            return Refused(kind, [(target, kind)])
+        return [Move("failover")]
 
     def _secondary(self, index: int, usable: Places, places: Places) -> Found:
         node, _score, against = best_secondary(
@@ -232,7 +238,7 @@ class Evacuation:
         state = self.state
         start = (state.pri[index], state.sec[index])
         best: tuple[float, list[Move]] | None = None
-        failure = checks.INTERNAL
+        failure = 0
         for first in usable:
             found = self._through(index, int(first), usable, places)
             if isinstance(found, int):
@@ -241,10 +247,10 @@ class Evacuation:
                 best = found
             self._back(index, start)
         if best is None:
+            why = checks.KINDS[failure - 1] if failure else "no nodes available"
             return Refused(
-                "Can't find any good nodes for relocation:"
-                f" {checks.KINDS[failure - 1]}",
-                [(int(node), checks.KINDS[failure - 1]) for node in usable],
+                f"Can't find any good nodes for relocation: {why}",
+                [(int(node), why) for node in usable],
             )
         targets = [move.target for move in best[1] if move.target >= 0]
         state.remove(index)
@@ -277,7 +283,7 @@ class Evacuation:
             state, index, others, places, force=self.force
         )
         if node is None:
-            return against[-1][1] if against else checks.INTERNAL
+            return against[-1][1] if against else 0
         moves += [
             Move("replace_secondary", first),
             Move("failover"),

@@ -5,6 +5,7 @@ is for `htools.grid_checks`, what the result is worth for `htools.grid_score`.
 """
 
 import copy
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any, Final
@@ -75,6 +76,7 @@ class State:
     u_cpu_later: Floats
     location: Floats
     held: Floats
+    rows: Floats
 
     def __init__(
         self,
@@ -102,15 +104,10 @@ class State:
         self.primaries: list[list[int]] = [[] for _ in cluster.nodes]
         self.secondaries: list[list[int]] = [[] for _ in cluster.nodes]
         self.peers: Floats = np.zeros((self.size, self.size))
-        self._use(np.zeros((len(_ROWS), self.size)))
+        _use(self, np.zeros((len(_ROWS), self.size)))
         self._fixed(min_disk, max_cpu)
         self._tags([*self.instances, *newcomers], exclusion)
         self._load()
-
-    def _use(self, rows: Floats) -> None:
-        self._rows = rows
-        for position, name in enumerate(_ROWS):
-            setattr(self, name, rows[position])
 
     def _fixed(self, min_disk: float, max_cpu: float | None) -> None:
         cluster = self.cluster
@@ -146,7 +143,8 @@ class State:
             for tag in item.tags
             if prefixes and tag.startswith(prefixes)
         }
-        self._tag_at = {tag: place for place, tag in enumerate(sorted(names))}
+        self.exclusion_tags = sorted(names)
+        self._tag_at = {tag: n for n, tag in enumerate(self.exclusion_tags)}
         self.pri_tags = np.zeros((self.size, len(names)), np.int64)
         self._desired = tuple(_cut(tags, _DESIRED))
         self._node_locations(tuple(f"{word}:" for word in _cut(tags, _LOCATION)))
@@ -244,7 +242,7 @@ class State:
     def copy(self) -> "State":
         """Return an independent state with the same numbers."""
         out = copy.copy(self)
-        out._use(self._rows.copy())
+        _use(out, self.rows.copy())
         out.instances = list(self.instances)
         out.pri, out.sec = list(self.pri), list(self.sec)
         out.primaries = [list(items) for items in self.primaries]
@@ -259,7 +257,7 @@ class State:
         return (
             index,
             places,
-            self._rows[:, places],
+            self.rows[:, places],
             self.peers[places],
             self.pri_tags[places],
             [list(self.primaries[node]) for node in places],
@@ -270,13 +268,25 @@ class State:
     def restore(self, mark: Any) -> None:
         """Undo everything since a mark, on the marked nodes."""
         index, places, rows, peers, tags, primaries, secondaries, pair = mark
-        self._rows[:, places] = rows
+        self.rows[:, places] = rows
         self.peers[places] = peers
         self.pri_tags[places] = tags
         for place, mine, theirs in zip(places, primaries, secondaries, strict=True):
             self.primaries[place] = mine
             self.secondaries[place] = theirs
         self.pri[index], self.sec[index] = pair
+
+    def as_cluster(self) -> model.Cluster:
+        """Return records of the present state; free memory stays as reported."""
+        nodes = tuple(
+            dataclasses.replace(node, free_disk=int(free))
+            for node, free in zip(self.cluster.nodes, self.f_dsk, strict=True)
+        )
+        instances = tuple(
+            dataclasses.replace(item, primary=pri, secondary=sec)
+            for item, pri, sec in zip(self.instances, self.pri, self.sec, strict=True)
+        )
+        return dataclasses.replace(self.cluster, nodes=nodes, instances=instances)
 
     # Instances
     def new(self, item: model.Instance) -> int:
@@ -384,7 +394,7 @@ class State:
         places = self.tag_places(item)
         if not places:
             return np.zeros(self.size)
-        return self.pri_tags[:, places].max(axis=1).astype(np.float64)
+        return np.asarray(self.pri_tags[:, places].max(axis=1), np.float64)
 
     def location_at(self, item: model.Instance, node: int, secondary: int) -> int:
         """Return what an instance adds to the location score of its primary."""
@@ -410,7 +420,7 @@ class State:
         """Return the free spindles of each node with an instance's disks."""
         if item.spindles is None:
             return np.full(self.size, -1.0)
-        return free - item.spindles
+        return np.asarray(free - item.spindles)
 
     @property
     def fails_n1(self) -> npt.NDArray[np.bool_]:
@@ -427,6 +437,13 @@ class State:
                 if item.uses_memory:
                     memory[pri, sec] += item.memory
         return memory, exists
+
+
+def _use(state: State, rows: Floats) -> None:
+    """Give a state its rows, each under its name too."""
+    state.rows = rows
+    for position, name in enumerate(_ROWS):
+        setattr(state, name, rows[position])
 
 
 def _put(items: list[int], index: int, sign: int) -> None:

@@ -73,25 +73,30 @@ class _Table:
     ) -> None:
         """Add: found > limit."""
         failed = where & (found <= limit)
-        self._add(kind, rule, failed, ">", limit, found)
+        self._add(kind, rule, failed, relation=">", limit=limit, found=found)
 
     def at_least(
         self, kind: int, rule: str, found: Floats, limit: Floats | float, where: Flags
     ) -> None:
         """Add: found >= limit."""
-        self._add(kind, rule, where & (found < limit), ">=", limit, found)
+        self._add(
+            kind, rule, where & (found < limit), relation=">=", limit=limit, found=found
+        )
 
     def at_most(
         self, kind: int, rule: str, found: Floats, limit: Floats | float, where: Flags
     ) -> None:
         """Add: found <= limit."""
-        self._add(kind, rule, where & (found > limit), "<=", limit, found)
+        self._add(
+            kind, rule, where & (found > limit), relation="<=", limit=limit, found=found
+        )
 
     def _add(
         self,
         kind: int,
         rule: str,
         failed: Flags,
+        *,
         relation: str,
         limit: Floats | float,
         found: Floats,

@@ -262,7 +262,7 @@ def as_primary(
     up = places[state.online[places]]
     after = extra.primary()
     pairs = _new_pairs(state, item, up)
-    return _each(state, extra.base, after, pairs, targets, places)
+    return _each(state, extra.base, after, pairs=pairs, targets=targets, places=places)
 
 
 def as_secondary(
@@ -291,13 +291,16 @@ def as_secondary(
         reserved,
     )
     places = np.arange(state.size) if nodes is None else nodes
-    return _each(state, base, after, np.zeros(state.size), targets, places)
+    return _each(
+        state, base, after, pairs=np.zeros(state.size), targets=targets, places=places
+    )
 
 
 def _each(
     state: State,
     base: Numbers,
     after: Numbers,
+    *,
     pairs: Floats,
     targets: Places,
     places: Places,
@@ -309,7 +312,14 @@ def _each(
     fixed = components(state, places)
     step = max(1, _CHUNK // len(up))
     parts = [
-        _chunk(base, after, pairs, targets[at : at + step], up, fixed)
+        _chunk(
+            base,
+            after,
+            pairs,
+            targets=targets[at : at + step],
+            up=up,
+            fixed=fixed,
+        )
         for at in range(0, len(targets), step)
     ]
     return np.concatenate(parts) if parts else np.zeros(0)
@@ -319,6 +329,7 @@ def _chunk(
     base: Numbers,
     after: Numbers,
     pairs: Floats,
+    *,
     targets: Places,
     up: Places,
     fixed: dict[str, float],
@@ -363,7 +374,7 @@ def _new_pairs(state: State, item: model.Instance, up: Places) -> Floats:
         return np.zeros(state.size)
     pairs = state.node_places[up].T @ state.pri_tags[up]
     doubled = (pairs[:, places] > 0).astype(np.int64).sum(axis=1)
-    return (state.node_places @ doubled).astype(np.float64)
+    return np.asarray(state.node_places @ doubled, np.float64)
 
 
 class Pairs:
@@ -426,8 +437,8 @@ class Pairs:
         state, base = self.state, self.extra.base
         held = state.held[secondaries] + (0 if self.item.forthcoming else 1)
         after = np.where(state.unallocated[secondaries] <= kept, held, 0.0)
-        change: Floats = (self.first.n1 - base.n1)[primaries][:, None]
-        return change + (after - base.n1[secondaries])
+        change = (self.first.n1 - base.n1)[primaries][:, None]
+        return np.asarray(change + (after - base.n1[secondaries]))
 
     def _location(self, primaries: Places, secondaries: Places) -> Floats:
         change = (self.first.location - self.extra.base.location)[primaries][:, None]
@@ -443,17 +454,16 @@ class Pairs:
         base = self.extra.base.spreads[name]
         n = len(self.up)
         values = base[self.up]
-        total = _total(values)
-        variance = _variance(values)
+        total: Floats | float = _total(values)
+        variance: Floats | float = _variance(values)
         old = base[primaries]
         mine = self.first.spreads[name][primaries]
         if not np.array_equal(old, mine):
-            variance, total = _moved(n, total, variance, old, mine)
-            variance, total = variance[:, None], total[:, None]
+            moved, sums = _moved(n, total, variance, old, mine)
+            variance, total = moved[:, None], sums[:, None]
         theirs = base[secondaries]
         if np.array_equal(np.broadcast_to(theirs, new.shape), new):
-            out: Floats = np.sqrt(variance)
-            return out
+            return np.asarray(np.sqrt(variance))
         if new.strides[0] == 0:
             new = new[:1]
         variance, _total_now = _moved(n, total, variance, theirs, new)

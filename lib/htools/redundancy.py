@@ -5,6 +5,7 @@ nodes of the group, then those whose data would be lost are placed anew. Quick b
 decide nearly always; what they leave open is simulated.
 """
 
+import copy
 from collections.abc import Collection
 from typing import Final
 
@@ -77,7 +78,7 @@ class Capacity:
 
     def failing(self) -> list[int]:
         """Return the nodes that are not evacuable."""
-        bad = ~self._failovers().all(axis=1)
+        bad = np.logical_not(self._failovers().all(axis=1))
         return [
             int(node)
             for node in np.nonzero(self.tested)[0]
@@ -112,22 +113,32 @@ class Capacity:
             return False
         if secondary >= 0 and not self.has_others:
             return True
-        state = self.state.copy()
-        state.place(state.new(item), primary, secondary)
-        after = Capacity.__new__(Capacity)
-        after.state, after.tested = state, self.tested
-        after.memory, after.exists = self.memory, self.exists
-        after.others = self.others
-        if secondary >= 0:
-            after.memory, after.exists = self.memory.copy(), self.exists.copy()
-            after.exists[primary, secondary] = True
-            after.memory[primary, secondary] += item.memory if item.uses_memory else 0
-        else:
-            after.others = list(self.others)
-            after.others[primary] = [len(state.instances) - 1, *self.others[primary]]
-            if not after._failovers()[:, primary].all():
-                return False
-        return all(after._evacuable(state, node) for node in after._nodes())
+        return self._with(item, primary, secondary).others_fit(primary)
+
+    def others_fit(self, changed: int) -> bool:
+        """Return whether what has no secondary fits elsewhere, from every node.
+
+        Args:
+            changed: the one node to which failovers are not known to be possible.
+        """
+        return bool(self._failovers()[:, changed].all()) and all(
+            self._evacuable(self.state, node) for node in self._nodes()
+        )
+
+    def _with(self, item: model.Instance, primary: int, secondary: int) -> "Capacity":
+        """Return the test with a newcomer in its place."""
+        out = copy.copy(self)
+        out.state = self.state.copy()
+        index = out.state.new(item)
+        out.state.place(index, primary, secondary)
+        if secondary < 0:
+            out.others = list(self.others)
+            out.others[primary] = [index, *self.others[primary]]
+            return out
+        out.memory, out.exists = self.memory.copy(), self.exists.copy()
+        out.exists[primary, secondary] = True
+        out.memory[primary, secondary] += item.memory if item.uses_memory else 0
+        return out
 
     def _evacuable(self, state: State, node: int) -> bool:
         """Return whether the instances of a node without secondary fit elsewhere."""
@@ -163,7 +174,7 @@ class Capacity:
 
 def _targets(state: State, node: int) -> Places:
     """Return the other nodes of a group that instances may move to."""
-    fine = state.group == state.group[node]
+    fine = np.array(state.group == state.group[node])
     fine[node] = False
     if state.may_migrate is not None:
         fine &= state.may_migrate[node]

@@ -4,7 +4,7 @@ Every error names the path of the key, what was wanted and what was found.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ganeti.htools import model
@@ -108,7 +108,7 @@ class _Part:
             raise _wrong(self.at(key), f"one of {', '.join(choices)}", value)
         return value
 
-    def flag(self, key: str, default: bool) -> bool:  # noqa: FBT001
+    def flag(self, key: str, default: bool) -> bool:
         value = self.data.get(key, default)
         if not isinstance(value, bool):
             raise _wrong(self.at(key), "true or false", value)
@@ -341,7 +341,7 @@ def read_ask(
     part = _Part(data, "").part("request")
     reader = _Reader(cluster, restrict_to)
     kind = part.text("type")
-    known = {
+    known: dict[str, Callable[[_Part], Ask]] = {
         "allocate": reader.allocate,
         "multi-allocate": reader.multi_allocate,
         "relocate": reader.relocate,
@@ -375,7 +375,7 @@ class _Reader:
         if count not in (1, 2):
             raise _wrong(part.at("required_nodes"), "1 or 2", count)
         item = _instance(part.text("name"), part)
-        if (count == 2) != (item.template == "drbd"):  # noqa: PLR2004
+        if (count == 2) != (item.template == "drbd"):
             wanted = 2 if item.template == "drbd" else 1
             raise _wrong(
                 part.at("required_nodes"), f"{wanted} for {item.template}", count
