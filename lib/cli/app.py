@@ -21,6 +21,10 @@ class SubmittedError(Exception):
     """A job was submitted and is not waited for; the argument is its id."""
 
 
+class PlannedError(Exception):
+    """The plan of a command was printed; the argument is the exit code."""
+
+
 class CommandError(Exception):
     """The command refuses or failed: text for stderr (may be empty), exit code."""
 
@@ -107,6 +111,8 @@ def _run_command(ctx: Context, words: list[str]) -> int:
     except SubmittedError as err:
         ctx.err(f"JobID: {err}")
         return exitcodes.EXIT_SUCCESS
+    except PlannedError as err:
+        return int(err.args[0])
     except CommandError as err:
         if err.text:
             _complain(ctx, err.text)

@@ -60,7 +60,7 @@ class Executor:
             each: one call per job instead of one for all.
         """
         all_ops = [ops for _, ops in self._queue]
-        if each:
+        if each and not self._ctx.option("plan"):
             answers = [self._submit_one(ops) for ops in all_ops]
         elif all_ops:
             answers = jobs.explained(self._ctx, "SubmitManyJobs", all_ops, all_ops)

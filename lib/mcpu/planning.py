@@ -69,6 +69,7 @@ class OpPlan(msgspec.Struct, frozen=True):
         steps: in order.
         changes: of the configuration, together.
         jobs: wire forms of the opcodes of jobs that it would submit, without secrets.
+        names: uuid -> name of the objects that the changes mention.
         generated: values made up for this plan; the run makes up others.
         error: ``[class, arguments]`` of the error that would end it, or null.
     """
@@ -79,6 +80,7 @@ class OpPlan(msgspec.Struct, frozen=True):
     steps: Sequence[Step]
     changes: Sequence[Change]
     jobs: Sequence[Sequence[Mapping[str, Any]]]
+    names: Mapping[str, str]
     generated: Sequence[str]
     error: Sequence[Any] | None
 
@@ -225,17 +227,20 @@ class Rehearsal:
             error = errors.encode(err)
         except (LockTimeout, Canceled) as err:
             error = errors.encode(errors.OpExecError(str(err)))
-        changed = self._store.follow(before.revision)
+        changes = differences(
+            before, self.snapshot, self._store.follow(before.revision)
+        )
         return OpPlan(
             op_id=op.op_id(),
             summary=op.summary(),
             locks=notebook.locks,
             steps=notebook.steps,
-            changes=differences(before, self.snapshot, changed),
+            changes=changes,
             jobs=[
                 [opcodes.redact(opcodes.encode(child)) for child in job]
                 for job in notebook.jobs
             ],
+            names=mentioned(changes, before, self.snapshot),
             generated=self._config.generated,
             error=error,
         )
@@ -268,6 +273,32 @@ def differences(
         for table, key in keys
     )
     return [change for change in found if change is not None]
+
+
+def mentioned(
+    changes: Sequence[Change], *snapshots: objects.Snapshot
+) -> dict[str, str]:
+    """Return uuid -> name of the named objects whose uuid is a value of a change."""
+    found: dict[str, str] = {}
+    for value in _texts([[row.before, row.after] for c in changes for row in c.fields]):
+        for snapshot in snapshots:
+            for table in ("nodes", "nodegroups", "instances", "networks"):
+                record: Any = snapshot.table(table).get(value)
+                if record is not None:
+                    found[value] = str(record.name)
+    return found
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from _texts(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _texts(item)
 
 
 def _difference(table: str, key: str, old: Any, new: Any) -> Change | None:

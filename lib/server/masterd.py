@@ -41,7 +41,8 @@ The master daemon is about to start without asking the other nodes who is master
 If another master still runs, this can damage the cluster. Type YES to go on: """
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the daemon's options."""
     parser = common.parser(NAME)
     parser.add_argument(
         "--no-voting", action="store_true", help="do not ask the other nodes"
@@ -219,7 +220,7 @@ def _raise_address(snapshot: Snapshot, runner: rpc.Runner) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the master daemon and return its exit code."""
-    options = common.parse(_parser(), sys.argv[1:] if argv is None else argv)
+    options = common.parse(build_parser(), sys.argv[1:] if argv is None else argv)
     try:
         paths = pathutils.from_environ(os.environ)
         _confirm(options)

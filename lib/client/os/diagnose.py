@@ -9,6 +9,15 @@ from ganeti.constants import exitcodes
 from ganeti.utils import nicesort
 
 _FIELDS: Final = ["name", "valid", "variants", "node_status", "hidden", "blacklisted"]
+_COPY_FIELDS: Final = (
+    "path",
+    "valid",
+    "message",
+    "variants",
+    "parameters",
+    "api_versions",
+    "trusted",
+)
 _API_VARIANTS: Final = 15
 _API_PARAMETERS: Final = 20
 
@@ -18,13 +27,27 @@ def run(ctx: Context) -> int:
     found = diagnose(ctx, _FIELDS, generic=True)
     names = dict(ctx.call("QueryNodes", [], ["uuid", "name"], False))
     if ctx.opts.json:
-        listing.print_json(ctx, found)
+        listing.print_json(ctx, [_json(os, names) for os in found])
     code = exitcodes.EXIT_SUCCESS
     for os in found:
         valid = _report(ctx, os, names)
         if not valid:
             code = exitcodes.EXIT_FAILURE
     return code
+
+
+def _json(os: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """Return the JSON form: copies by node name, best first, with named columns."""
+    nodes = {
+        names.get(uuid, uuid): [_copy_json(copy) for copy in copies]
+        for uuid, copies in os["node_status"].items()
+    }
+    return {**os, "node_status": nodes}
+
+
+def _copy_json(copy: list[Any]) -> dict[str, Any]:
+    fields = dict(zip(_COPY_FIELDS, copy, strict=True))
+    return {**fields, "parameters": dict(fields["parameters"] or ())}
 
 
 def _report(ctx: Context, os: dict[str, Any], names: dict[str, str]) -> bool:

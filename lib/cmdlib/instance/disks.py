@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ganeti import errors, objects
-from ganeti.cmdlib import base
+from ganeti.cmdlib import base, progress
 from ganeti.cmdlib.instance import common
 from ganeti.rpc import encode
 
@@ -279,6 +279,7 @@ def wipe(
         chunk = max(1, int(min(WIPE_CHUNK_MIB, disk.size * WIPE_CHUNK_SHARE)))
         ctx.log.message(f"* Wiping {label(index)}")
         offset, last = start, ctx.clock.monotonic()
+        shown = progress.Progress(ctx, f"wiping {label(index)}", disk.size - start)
         while offset < disk.size:
             piece = min(chunk, disk.size - offset)
             wire = encode.disk(ctx.snapshot, disk, instance)
@@ -286,6 +287,7 @@ def wipe(
                 f"instance {instance.name}: cannot wipe {label(index)}"
             )
             offset += piece
+            shown.at(offset - start)
             now = ctx.clock.monotonic()
             if now - last >= WIPE_REPORT_S:
                 share = 100.0 * offset / disk.size

@@ -229,6 +229,30 @@ JOBS = {
     ),
     "master address": ([op("CLUSTER_ACTIVATE_MASTER_IP")], {}),
     "redistribution": ([op("CLUSTER_REDIST_CONF")], {}),
+    "removed and created again": (
+        [inst("REMOVE"), CREATE | {"instance_name": INST, "start": False}],
+        {},
+    ),
+    "node removed and added again": (
+        [
+            op("NODE_REMOVE", node_name="node3"),
+            op(
+                "NODE_ADD",
+                node_name="node3.example.com",
+                node_setup=True,
+                group="default",
+            ),
+        ],
+        {},
+    ),
+    "group removed and added again": (
+        [
+            op("GROUP_ADD", group_name="rack"),
+            op("GROUP_REMOVE", group_name="rack"),
+            op("GROUP_ADD", group_name="rack"),
+        ],
+        {},
+    ),
     "several": (
         [
             op("TAGS_SET", kind="node", name="node3", tags=["a"]),
@@ -240,6 +264,7 @@ JOBS = {
 }
 #: The same for jobs that fail.
 FAILING = {
+    "instance that exists": ([CREATE | {"instance_name": INST}], {}),
     "unknown instance": ([op("INSTANCE_STARTUP", instance_name="nowhere")], {}),
     "migration of a stopped guest": ([inst("MIGRATE", target_node="node2")], {}),
     "silent node": ([inst("STARTUP")], {"instance_info": failure("silent")}),
