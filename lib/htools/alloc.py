@@ -52,6 +52,21 @@ class Metric(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
+class Rules:
+    """How to choose.
+
+    Attributes:
+        capacity: the N+1 test of the present state; None for no test.
+        ignore_soft: of a single node; a secondary's rules are always kept.
+        metric: used instead of the score, then without N+1 test.
+    """
+
+    capacity: redundancy.Capacity | None = None
+    ignore_soft: bool = False
+    metric: Metric | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Refusal:
     """Why an instance cannot be on some nodes.
 
@@ -75,10 +90,7 @@ def allocate(
     item: model.Instance,
     candidates: Sequence[int],
     count: int,
-    *,
-    capacity: redundancy.Capacity | None = None,
-    ignore_soft: bool = False,
-    metric: Metric | None = None,
+    rules: Rules = Rules(),
 ) -> Outcome:
     """Return the best nodes for a newcomer.
 
@@ -87,24 +99,23 @@ def allocate(
         item: the newcomer.
         candidates: nodes that may be used, offline ones are left out.
         count: 1 or 2 nodes.
-        capacity: the N+1 test of this state; None for no test.
-        ignore_soft: of a single node; the secondary's rules are always kept.
-        metric: used instead of the score, then without N+1 test.
+        rules: how to choose.
     """
+    metric, capacity, strict = rules.metric, rules.capacity, not rules.ignore_soft
     usable = score.choose([node for node in candidates if state.online[node]])
     if count == 1:
         if not len(usable):
             return _nothing("No online nodes")
         if metric is not None:
             return _by_metric(state, item, usable, count, metric)
-        return _single(state, item, usable, capacity, strict=not ignore_soft)
+        return _single(state, item, usable, capacity, strict=strict)
     partners = _partners(state, usable)
     has = partners.any(axis=1)
     if not has.any():
         return _nothing("Not enough online nodes")
     if metric is not None:
         return _by_metric(state, item, usable, count, metric)
-    return _pair(state, item, usable, capacity, strict=not ignore_soft)
+    return _pair(state, item, usable, capacity, strict=strict)
 
 
 def _nothing(problem: str) -> Outcome:
@@ -333,9 +344,7 @@ def over_groups(
     *,
     candidates: Sequence[int] | None = None,
     groups: Sequence[int] | None = None,
-    capacity: redundancy.Capacity | None = None,
-    ignore_soft: bool = False,
-    metric: Metric | None = None,
+    rules: Rules = Rules(),
 ) -> Choice:
     """Return the best group and nodes for a newcomer.
 
@@ -345,9 +354,7 @@ def over_groups(
         count: 1 or 2 nodes.
         candidates: nodes that may be used; all by default.
         groups: that may be used; all with nodes by default.
-        capacity: the N+1 test; None for no test.
-        ignore_soft: see `allocate`.
-        metric: the same.
+        rules: how to choose.
     """
     allowed = None if candidates is None else set(candidates)
     tried = []
@@ -366,15 +373,7 @@ def over_groups(
             for node in np.nonzero(state.group == group)[0]
             if allowed is None or int(node) in allowed
         ]
-        outcome = allocate(
-            state,
-            item,
-            nodes,
-            count,
-            capacity=capacity,
-            ignore_soft=ignore_soft,
-            metric=metric,
-        )
+        outcome = allocate(state, item, nodes, count, rules)
         tried.append(GroupOutcome(group, outcome))
     return Choice(_best_group(state, tried), tried)
 
@@ -454,7 +453,7 @@ def refusals(
             kind, rule, wanted, value = found
             relation = ">=" if rule.startswith("least") else "<="
             name = (nodes[node].name,)
-            text = f"{relation} {wanted:g}"
+            text = f"{relation} {wanted:.10g}"
             out.append(Refusal(name, checks.KINDS[kind - 1], rule, text, value))
     out += _refused(state, checks.primary(state, item), candidates, "")
     if count > 1:
@@ -472,7 +471,7 @@ def _refused(
             (state.cluster.nodes[node].name,),
             checks.KINDS[check.kind - 1],
             word + check.rule,
-            f"{check.relation} {check.wanted[node]:g}",
+            f"{check.relation} {check.wanted[node]:.10g}",
             float(check.found[node]),
         )
         for node in candidates

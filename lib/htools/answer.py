@@ -133,6 +133,10 @@ class _Solver:
             return None
         return redundancy.Capacity(state)
 
+    def _rules(self, state: State, metric: alloc.Metric | None) -> alloc.Rules:
+        capacity = None if metric else self._capacity(state)
+        return alloc.Rules(capacity, self.options.ignore_soft, metric)
+
     def _allowed(self, place: request.Place) -> Sequence[int] | None:
         if place.group is None:
             return place.restrict_to
@@ -154,9 +158,7 @@ class _Solver:
             place.item,
             place.count,
             candidates=place.restrict_to,
-            capacity=None if metric else self._capacity(self.state),
-            ignore_soft=self.options.ignore_soft,
-            metric=metric,
+            rules=self._rules(self.state, metric),
         )
         words = alloc.words(self.state, choice)
         return (choice.best.outcome.nodes if choice.best else None), words
@@ -174,9 +176,7 @@ class _Solver:
             place.item,
             [positions[node] for node in (members if allowed is None else allowed)],
             place.count,
-            capacity=None if metric else self._capacity(state),
-            ignore_soft=self.options.ignore_soft,
-            metric=metric,
+            self._rules(state, metric),
         )
         text = alloc.log(state, outcome)
         if outcome.nodes is None:

@@ -302,7 +302,7 @@ class Evacuation:
         count = 2 if item.template == "drbd" else 1
         capacity = self.capacity(state) if self.capacity else None
         choice = alloc.over_groups(
-            state, item, count, groups=targets, capacity=capacity
+            state, item, count, groups=targets, rules=alloc.Rules(capacity)
         )
         if choice.best is None:
             return model.NONE, Refused(alloc.words(state, choice))

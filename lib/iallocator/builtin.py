@@ -77,7 +77,7 @@ def _reasons(found: "answer.Solution") -> str:
     rows = [row for rows in found.refusals().values() for row in rows]
     words = [
         f"node {'/'.join(row.nodes)}: {row.check}: wanted {row.wanted},"
-        f" found {row.found:g}"
+        f" found {row.found:.10g}"
         for row in rows[:_MOST_REASONS]
     ]
     if len(rows) > _MOST_REASONS:
