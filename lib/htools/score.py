@@ -76,14 +76,11 @@ def share(fixed: Fixed, name: str, amounts: Floats) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):
             by_disk = np.where(fixed.total_disk == 0, 1.0, found / fixed.total_disk)
             by_spindle = spindles / fixed.spindle_count
-        ratio = np.where(fixed.exclusive, by_spindle, by_disk)
-        return ratio
+        return np.where(fixed.exclusive, by_spindle, by_disk)
     if row in {Row.CPU, Row.ALL_CPU}:
-        ratio = found / fixed.cpus / fixed.cpu_speed
-        return ratio
+        return found / fixed.cpus / fixed.cpu_speed
     if row in {Row.SPINDLES, Row.ALL_SPINDLES}:
-        ratio = found / fixed.high_spindles
-        return ratio
+        return found / fixed.high_spindles
     return found
 
 

@@ -219,7 +219,8 @@ class Database:
                 f"{self.path}: damaged: {table}: a row without key or data"
             )
         try:
-            return wire.to_change(table, key, data)
+            raw = data.encode() if isinstance(data, str) else data
+            return wire.to_change(table, key, raw)
         except errors.ConfigurationError as err:
             raise errors.ConfigurationError(
                 f"{self.path}: damaged: {table} {key}: {err}"

@@ -410,6 +410,21 @@ def test_later_opcodes_see_what_earlier_ones_would_have_done():
     ]
 
 
+def test_submitted_jobs_are_planned_too():
+    ops, script = JOBS["evacuation"]
+    eng = engine(script | RUNNING)
+    result = planned(ops, eng=eng)
+    ((said,),) = result.followers
+    assert result.left_out == 0
+    assert (said.summary, said.error) == (f"INSTANCE_MIGRATE({INST})", None)
+    eng.run(ops[0])
+    (job,) = eng.callbacks.submitted
+    eng.run(job[0])
+    moved = eng.snapshot.instances[clusters.instance_uuid(1)]
+    (change,) = [row for row in said.changes if row.table == "instances"]
+    assert [field.after for field in change.fields] == [moved.primary_node] == [NODE2]
+
+
 def test_a_plan_gives_the_revision_that_it_is_about():
     eng = engine()
     assert planned([CREATE], eng=eng).revision == eng.snapshot.revision
