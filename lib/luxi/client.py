@@ -83,11 +83,12 @@ class Client:
         self._socket: socket.socket | None = None
 
     @classmethod
-    def of_node(cls, paths: Paths, **options: Any) -> Self:
+    def of_node(cls, paths: Paths, *, override: str = "", **options: Any) -> Self:
         """Return a client of the master daemon on this node.
 
         Args:
             paths: of the node.
+            override: another socket: ``master``, ``query`` or a path.
             options: as for the class.
         """
 
@@ -99,7 +100,13 @@ class Client:
                 return False
             return master not in {"", paths.hostname}
 
-        return cls(paths.query_socket, is_elsewhere=is_elsewhere, **options)
+        named = {
+            "": paths.query_socket,
+            "query": paths.query_socket,
+            "master": paths.master_socket,
+        }
+        path = named.get(override, override)
+        return cls(path, is_elsewhere=is_elsewhere, **options)
 
     def call(
         self, method: str, args: Sequence[Any] = (), *, timeout_s: float | None = None
