@@ -53,7 +53,12 @@ def show(ctx: Context, job_list: list[list[jobs.Op]]) -> int:
         GenericError: the master cannot plan.
     """
     plans = [jobs.explained_call(ctx, "PlanJob", ops, [ops]) for ops in job_list]
-    failed = any(op["error"] is not None for plan in plans for op in plan["opcodes"])
+    failed = any(
+        op["error"] is not None
+        for plan in plans
+        for ops in (plan["opcodes"], *plan["followers"])
+        for op in ops
+    )
     if ctx.option("json"):
         ctx.out(json.dumps({"jobs": plans}, indent=2, sort_keys=True))
     else:
@@ -82,27 +87,38 @@ class Painter:
 
 
 def lines(plan: Plan, paint: Painter) -> Iterator[str]:
-    """Yield the lines of one job's plan."""
+    """Yield the lines of one job's plan, and of the jobs that it would submit."""
     for number, op in enumerate(plan["opcodes"]):
         if number:
             yield ""
         title = f"Plan of {safe(op['summary'])} at revision {plan['revision']}"
         yield paint("title", title)
-        for name, section in (
-            ("Locks", _locks(op)),
-            ("Steps", _steps(op)),
-            ("Configuration", _changes(op, paint)),
-            ("Jobs", _jobs(op)),
-        ):
-            body = list(section)
-            if body or name != "Jobs":
-                yield paint("title", name)
-                yield from (f"  {line}" for line in body or ["none"])
-        if op["generated"]:
-            yield "The run makes up values of its own instead of these:"
-            yield from (f"  {value}" for value in op["generated"])
-        if op["error"] is not None:
-            yield paint("error", f"It would fail: {_error(op['error'])}")
+        yield from _op_lines(op, paint)
+    for number, ops in enumerate(plan["followers"], 1):
+        for op in ops:
+            yield ""
+            yield paint("title", f"Then job {number}: {safe(op['summary'])}")
+            yield from _op_lines(op, paint)
+    if plan["left_out"]:
+        yield f"{plan['left_out']} more jobs would follow."
+
+
+def _op_lines(op: Plan, paint: Painter) -> Iterator[str]:
+    for name, section in (
+        ("Locks", _locks(op)),
+        ("Steps", _steps(op)),
+        ("Configuration", _changes(op, paint)),
+        ("Jobs", _jobs(op)),
+    ):
+        body = list(section)
+        if body or name != "Jobs":
+            yield paint("title", name)
+            yield from (f"  {line}" for line in body or ["none"])
+    if op["generated"]:
+        yield "The run makes up values of its own instead of these:"
+        yield from (f"  {value}" for value in op["generated"])
+    if op["error"] is not None:
+        yield paint("error", f"It would fail: {_error(op['error'])}")
 
 
 def _error(value: Any) -> str:

@@ -89,6 +89,15 @@ The run makes up values of its own instead of these:
 """
 
 
+def whole(ops, followers=(), left_out=0):
+    return {
+        "revision": 7,
+        "opcodes": ops,
+        "followers": list(followers),
+        "left_out": left_out,
+    }
+
+
 class PlanningMaster(FakeMaster):
     """Answers every opcode with the same plan, but for its error."""
 
@@ -99,7 +108,7 @@ class PlanningMaster(FakeMaster):
 
     def _PlanJob(self, ops):
         self.planned.append([opcodes.decode(op) for op in ops])
-        return {"revision": 7, "opcodes": [{**PLAN, "error": self.error} for _ in ops]}
+        return whole([{**PLAN, "error": self.error} for _ in ops])
 
 
 def test_a_plan_is_printed_and_nothing_is_submitted():
@@ -115,8 +124,7 @@ def test_a_plan_is_one_json_document():
     result = commands.run(
         "gnt-instance migrate --plan --json -f web1", PlanningMaster()
     )
-    plan = {"revision": 7, "opcodes": [PLAN]}
-    assert json.loads(result.out) == {"jobs": [plan]}
+    assert json.loads(result.out) == {"jobs": [whole([PLAN])]}
 
 
 def test_json_without_plan_is_refused():
@@ -155,11 +163,19 @@ def test_several_jobs_are_planned_each_on_its_own():
 
 
 def test_plans_are_coloured_where_wanted():
-    plain = list(plans.lines({"revision": 7, "opcodes": [PLAN]}, _painter(False)))
-    coloured = list(plans.lines({"revision": 7, "opcodes": [PLAN]}, _painter(True)))
+    plain = list(plans.lines(whole([PLAN]), _painter(False)))
+    coloured = list(plans.lines(whole([PLAN]), _painter(True)))
     assert "\n".join(plain) + "\n" == TEXT
     assert "  \033[32m+ group rack\033[0m" in coloured
     assert "  \033[31m- disk uuid-of-disk\033[0m" in coloured
+
+
+def test_submitted_jobs_are_shown_after_the_one_that_submits_them():
+    follower = PLAN | {"summary": "GROUP_ADD(rack)", "error": ["OpExecError", ["no"]]}
+    text = list(plans.lines(whole([PLAN], [[follower]], 3), _painter(False)))
+    assert "Then job 1: GROUP_ADD(rack)" in text
+    assert text.index("Then job 1: GROUP_ADD(rack)") > text.index("Jobs")
+    assert text[-1] == "3 more jobs would follow."
 
 
 def _painter(is_coloured):
