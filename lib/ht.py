@@ -42,7 +42,6 @@ JobDependId = Annotated[int, Meta()] | Annotated[str, Meta(pattern=r"^\d+$")]
 FinalStatus = Literal["canceled", "success", "error"]
 Depends = list[tuple[JobDependId, list[FinalStatus]]]
 ReasonEntry = tuple[str, str, int]
-Priority = Literal[-10, 0, 10]
 
 NicKey = Literal["bridge", "ip", "link", "mac", "mode", "name", "network", "vlan"]
 NicSpec = dict[NicKey, str | None]

@@ -148,8 +148,10 @@ class Paths(NamedTuple):
 
     @property
     def iallocator_search_path(self) -> tuple[str, ...]:
-        """Directories with allocator scripts."""
-        return tuple(_buildconf.IALLOCATOR_SEARCH_PATH)
+        """Directories with allocators; a virtual node has its own before all."""
+        installed = tuple(_buildconf.IALLOCATOR_SEARCH_PATH)
+        own = tuple(self.at(path) for path in installed) if self.is_virtual else ()
+        return own + installed
 
     def pid_file(self, daemon: str) -> str:
         """Return a daemon's pid file."""

@@ -21,6 +21,8 @@ from ganeti.utils import netutils
 
 #: How long to wait for an answer from the cluster's address, which nobody should have.
 _PING_TIMEOUT_S: Final = 5.0
+#: Needs no script: the master daemon has it built in.
+_BUILTIN_ALLOCATOR: Final = "hail"
 _FAMILIES: Final = {4: socket.AF_INET, 6: socket.AF_INET6}
 _FULL_PREFIX: Final = {socket.AF_INET: 32, socket.AF_INET6: 128}
 #: Files of which one shows that this node is in a cluster.
@@ -106,8 +108,14 @@ def _own_name(paths: Paths, family: socket.AddressFamily) -> tuple[str, str]:
 
 
 def _resolve(name: str, paths: Paths, family: socket.AddressFamily) -> str:
+    return _host(name, paths, family)[1][0]
+
+
+def _host(
+    name: str, paths: Paths, family: int = socket.AF_UNSPEC
+) -> tuple[str, list[str]]:
     try:
-        return netutils.lookup(name, paths, want=family)
+        return netutils.lookup_host(name, paths, want=family)
     except errors.ResolverError as err:
         raise errors.OpPrereqError(
             f"{name}: its address cannot be found: {err.args[-1]}",
@@ -121,22 +129,7 @@ def canonical_name(name: str, paths: Paths) -> str:
     Raises:
         OpPrereqError: the name is not known.
     """
-    if paths.is_virtual:
-        for _address, names in netutils.read_hosts(paths.at(netutils.HOSTS_FILE)):
-            if name in names:
-                return names[0]
-    try:
-        rows = socket.getaddrinfo(name, None, flags=socket.AI_CANONNAME)
-    except socket.gaierror as err:
-        raise errors.OpPrereqError(
-            f"{name}: its address cannot be found: {err.strerror}",
-            ecodes.ECODE_RESOLVER,
-        ) from err
-    except UnicodeError as err:  # empty or overlong labels
-        raise errors.OpPrereqError(
-            f"{name}: is no host name", ecodes.ECODE_RESOLVER
-        ) from err
-    return rows[0][3] or name
+    return _host(name, paths)[0]
 
 
 def _master_ip(paths: Paths, name: str, family: socket.AddressFamily) -> str:
@@ -303,8 +296,8 @@ def _iallocator(paths: Paths, options: InitOptions) -> str:
 
     name = options.default_iallocator
     if name is None:
-        return "hail" if is_there("hail") else ""
-    if name and not is_there(name):
+        return _BUILTIN_ALLOCATOR
+    if name and name != _BUILTIN_ALLOCATOR and not is_there(name):
         raise errors.OpPrereqError(
             f"default instance allocator {name}: no such script in"
             f" {', '.join(paths.iallocator_search_path)}",

@@ -21,6 +21,10 @@ class SubmittedError(Exception):
     """A job was submitted and is not waited for; the argument is its id."""
 
 
+class PlannedError(Exception):
+    """The plan of a command was printed; the argument is the exit code."""
+
+
 class CommandError(Exception):
     """The command refuses or failed: text for stderr (may be empty), exit code."""
 
@@ -102,10 +106,13 @@ def _run_command(ctx: Context, words: list[str]) -> int:
 
         ctx.err(f"Usage: {usage.synopsis(ctx.program, ctx.command)}\n")
         ctx.err(f"{ctx.program.name}: error: {err}")
+        _hint(ctx, usage.more_help(ctx.program, ctx.command))
         return _EXIT_USAGE
     except SubmittedError as err:
         ctx.err(f"JobID: {err}")
         return exitcodes.EXIT_SUCCESS
+    except PlannedError as err:
+        return int(err.args[0])
     except CommandError as err:
         if err.text:
             _complain(ctx, err.text)
@@ -132,7 +139,11 @@ def _checked_run(ctx: Context, words: list[str]) -> int:
     try:
         parser.check_count(ctx.command, ctx.args)
     except errors.GenericError as err:
-        raise CommandError(str(err)) from err
+        from ganeti.cli import usage
+
+        _complain(ctx, str(err))
+        _hint(ctx, usage.more_help(ctx.program, ctx.command))
+        return exitcodes.EXIT_FAILURE
     log(ctx, f"started by uid {os.getuid()}")
     module, _, function = ctx.command.run.partition(":")
     run = getattr(importlib.import_module(f"ganeti.{module}"), function)
@@ -141,14 +152,21 @@ def _checked_run(ctx: Context, words: list[str]) -> int:
 
 
 def _report(ctx: Context, err: errors.GenericError) -> int:
-    from ganeti.cli import failures
+    from ganeti.cli import failures, hints
 
     if isinstance(err, errors.NoMasterError):
         text, code = failures.describe_unreachable(err, ctx.paths)
     else:
         text, code = failures.describe(err)
     _complain(ctx, text)
+    hints.show(ctx, hints.find(text))
     return code
+
+
+def _hint(ctx: Context, text: str) -> None:
+    from ganeti.cli import hints
+
+    hints.show(ctx, hints.Hint("", hints.YOU, text))
 
 
 def _report_unexpected(ctx: Context, err: Exception) -> int:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, TextIO
 from ganeti import pathutils
 from ganeti.cli.model import Command, Program
 from ganeti.cli.parser import Values
+from ganeti.constants.misc import LUXI_OVERRIDE
 
 
 class Master(Protocol):
@@ -36,11 +37,16 @@ class Doors(NamedTuple):
     now: Callable[[], float]
 
 
-def connect(paths: pathutils.Paths) -> Master:
-    """Return a connection to this node's master daemon; made at the first call."""
+def connect(paths: pathutils.Paths, *, override: str = "") -> Master:
+    """Return a connection to this node's master daemon; made at the first call.
+
+    Args:
+        paths: of this node.
+        override: another socket: ``master``, ``query`` or a path.
+    """
     from ganeti import luxi
 
-    client: Master = luxi.Client.of_node(paths)
+    client: Master = luxi.Client.of_node(paths, override=override)
     return client
 
 
@@ -59,7 +65,7 @@ def real_doors() -> Doors:
     """Return the doors of this process."""
     return Doors(
         environ=os.environ,
-        connect=connect,
+        connect=functools.partial(connect, override=os.environ.get(LUXI_OVERRIDE, "")),
         stdout=sys.stdout,
         stderr=sys.stderr,
         stdin=sys.stdin,
@@ -79,6 +85,7 @@ class Context:
         args: positional arguments.
         doors: ways to the world.
         progress_text: what is shown on the terminal's last line just now.
+        hints_shown: hints that the user has seen.
     """
 
     def __init__(
@@ -91,6 +98,7 @@ class Context:
         self.opts = Values()
         self.args: list[str] = []
         self.progress_text = ""
+        self.hints_shown: set[str] = set()
         self._master: Master | None = None
 
     @functools.cached_property

@@ -3,7 +3,7 @@
 from typing import Any, Final, NamedTuple
 
 from ganeti import errors
-from ganeti.cli import failures, jobs
+from ganeti.cli import failures, hints, jobs
 from ganeti.cli.context import Context
 
 #: Of so many jobs the next one to watch is chosen.
@@ -60,7 +60,7 @@ class Executor:
             each: one call per job instead of one for all.
         """
         all_ops = [ops for _, ops in self._queue]
-        if each:
+        if each and not self._ctx.option("plan"):
             answers = [self._submit_one(ops) for ops in all_ops]
         elif all_ops:
             answers = jobs.explained(self._ctx, "SubmitManyJobs", all_ops, all_ops)
@@ -133,6 +133,7 @@ class Executor:
                 raise  # the connection is gone, not the job
             text, _ = failures.describe(err)
             ctx.err(f"Job {job_id}{_for(label)} has failed: {text}")
+            hints.show(ctx, hints.find(text))
             return Outcome(label, success=False, result=text, job_id=job_id)
         return Outcome(label, success=True, result=result, job_id=job_id)
 

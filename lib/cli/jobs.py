@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli.app import SubmittedError
+from ganeti.cli.app import CommandError, PlannedError, SubmittedError
 from ganeti.cli.context import Context
 from ganeti.cli.model import PRIORITIES
+from ganeti.cli.options import PLAN_JSON
 from ganeti.cli.text import safe
 
 Op = dict[str, Any]
@@ -23,6 +24,10 @@ _FINAL: Final = frozenset(("canceled", "success", "error"))
 _NOTE_AFTER_S: Final = 60
 #: With a terminal: how often the last line says how long it takes, in seconds.
 _TICK_S: Final = 2
+#: Kind of log entries that say how far a step has come; see ``constants.jobqueue``.
+_PROGRESS: Final = "progress"
+#: What commands ask before they know what they are to do; done in spite of ``--plan``.
+_QUESTIONS: Final = frozenset(("OP_OS_DIAGNOSE",))
 _NOTES: Final = {
     "queued": "Job {} is waiting in queue",
     "waiting": "Job {} is trying to acquire all necessary locks",
@@ -77,7 +82,26 @@ def submit(ctx: Context, ops: list[Op], *, drained: bool = False) -> int:
 def explained(
     ctx: Context, method: str, argument: list[Any], jobs: list[list[Op]]
 ) -> Any:
-    """Return the result of a submitting call; say which opcode is malformed."""
+    """Return the result of a submitting call; say which opcode is malformed.
+
+    Raises:
+        PlannedError: with ``--plan``, after the plan was printed.
+    """
+    if ctx.option("plan") and not all(
+        operation["OP_ID"] in _QUESTIONS for ops in jobs for operation in ops
+    ):
+        from ganeti.cli import plans
+
+        raise PlannedError(plans.show(ctx, jobs))
+    if ctx.option("json") and PLAN_JSON in ctx.command.options:
+        raise CommandError("--json goes with --plan only")
+    return explained_call(ctx, method, argument, jobs)
+
+
+def explained_call(
+    ctx: Context, method: str, argument: list[Any], jobs: list[list[Op]]
+) -> Any:
+    """Return the result of a call with opcodes; say which one is malformed."""
     try:
         return ctx.call(method, argument)
     except errors.RequestError:
@@ -90,11 +114,12 @@ def explained(
 
 
 def print_log(ctx: Context) -> OnLog:
-    """Return what prints a job's messages on stdout."""
+    """Return what prints a job's messages on stdout, or beside a JSON document."""
+    write = ctx.err if ctx.option("json") else ctx.out
 
     def show(entry: list[Any]) -> None:
         _, (seconds, _), _, content = entry
-        ctx.out(f"{time.ctime(seconds)} {safe(str(content))}")
+        write(f"{time.ctime(seconds)} {safe(str(content))}")
 
     return show
 
@@ -159,6 +184,10 @@ def _follow(ctx: Context, job_id: int, on_log: OnLog | None) -> str:
             raise errors.JobLost(f"Job with id {job_id} lost")
         for entry in entries or ():
             serial = entry[0] if serial is None else max(serial, entry[0])
+            if entry[2] == _PROGRESS:
+                waiter.note = safe(str(entry[3]))
+                continue
+            waiter.note = ""
             if on_log is not None:
                 on_log(entry)
         if status in _FINAL:
@@ -179,6 +208,8 @@ class _Waiter:
         self.timeout_s = _TICK_S if ctx.shows_progress else _NOTE_AFTER_S
         self.started = ctx.doors.now()
         self.changed_at = self.started
+        #: How far the present step has come, as the job says.
+        self.note = ""
         self._noted: set[str] = set()
 
     def changed(self, status: str) -> None:
@@ -195,12 +226,16 @@ class _Waiter:
         if quiet and status in _NOTES and status not in self._noted:
             self._noted.add(status)
             self.ctx.err(_NOTES[status].format(self.job_id))
+            if status == "waiting":
+                from ganeti.cli import hints
+
+                hints.show(self.ctx, hints.WAITING)
         self._show(status)
 
     def _show(self, status: str) -> None:
         elapsed = self.ctx.doors.now() - self.started
         if self.ctx.shows_progress and elapsed >= _TICK_S:
-            doing = _DOING.get(status, status)
+            doing = self.note or _DOING.get(status, status)
             self.ctx.progress(f"job {self.job_id}: {doing}, {elapsed:.0f} s")
 
 

@@ -6,7 +6,7 @@ offline by field.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ganeti.cli import filters, table
@@ -31,6 +31,11 @@ _KIND_WORDS: Final = {
     q.QFT_TIMESTAMP: "Timestamp",
     q.QFT_OTHER: "Custom",
 }
+
+#: Kinds whose values have one type each, so that equal values have equal texts.
+_TYPED: Final = frozenset(
+    (q.QFT_TEXT, q.QFT_BOOL, q.QFT_NUMBER, q.QFT_UNIT, q.QFT_TIMESTAMP)
+)
 
 
 class Listing(NamedTuple):
@@ -135,13 +140,29 @@ def _cells(
     cells = []
     for column, pairs in zip(columns, columns_of_pairs, strict=True):
         show_value = table.format_of(column, unit)
-        cells.append(
-            [
-                status_text[status] if status else show_value(value)
-                for status, value in pairs
-            ]
-        )
+
+        def text_of(pair: Any, show: table.Format = show_value) -> str:
+            return status_text[pair[0]] if pair[0] else show(pair[1])
+
+        cells.append(_texts(pairs, text_of, is_typed=column.kind in _TYPED))
     return cells
+
+
+def _texts(
+    pairs: Sequence[Any], text_of: Callable[[Any], str], *, is_typed: bool
+) -> list[str]:
+    """Return the texts of a column, working out each distinct one once.
+
+    Values of one type are told apart by comparison; those of several are not, as true
+    equals one.
+    """
+    if is_typed and pairs and isinstance(pairs[0], tuple):
+        try:
+            by_pair = {pair: text_of(pair) for pair in set(pairs)}
+        except TypeError:  # a value that cannot be hashed
+            return list(map(text_of, pairs))
+        return list(map(by_pair.__getitem__, pairs))
+    return list(map(text_of, pairs))
 
 
 def to_objects(

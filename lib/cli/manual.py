@@ -75,6 +75,9 @@ def _command(program: Program, command: Command) -> list[str]:
         lines += _option(option)
     if command.fields:
         lines += [f"Default fields: {', '.join(command.fields)}.", ""]
+    for example in usage.examples(program, command):
+        text = f"{example.text[:1].upper()}{example.text[1:]}"
+        lines += [f"Example: {_escape(text)}::", "", f"    {example.line}", ""]
     for code, meaning in command.exits:
         lines += [f"Exit code {code}: {_escape(meaning)}.", ""]
     return lines
@@ -95,7 +98,10 @@ def _escape(text: str) -> str:
 
 
 def bash_completion(programs: Sequence[Program]) -> str:
-    """Return a completion script for bash, which zsh reads with bashcompinit."""
+    """Return a completion script for bash, which zsh reads with bashcompinit.
+
+    zsh has neither ``mapfile`` nor a free variable ``options``.
+    """
     lines = [
         "# Completion of the gnt-* commands; made from their tables.",
         "# In zsh: autoload -U +X bashcompinit && bashcompinit, then source this file.",
@@ -111,23 +117,23 @@ def _bash_function(program: Program) -> list[str]:
     lines = [
         f"{name}() {{",
         "  local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]}",
-        f'  local options="" names="" all="{" ".join(known)}"',
+        f'  local flags="" names="" all="{" ".join(known)}"',
         '  if [ "$COMP_CWORD" = 1 ]; then',
-        '    mapfile -t COMPREPLY < <(compgen -W "$all" -- "$word")',
+        '    COMPREPLY=($(compgen -W "$all" -- "$word"))',
         "    return",
         "  fi",
         '  case "$command" in',
     ]
     for row in program.offered():
         words = "|".join((row.name, *row.aliases))
-        values = f'options="{_option_words(row)}" names="{_names(row)}"'
+        values = f'flags="{_option_words(row)}" names="{_names(row)}"'
         lines.append(f"    {words}) {values} ;;")
     lines += [
         "  esac",
         '  if [[ "$word" != -* && -n "$names" ]]; then',
-        "    options=$($names 2> /dev/null)",
+        "    flags=$($names 2> /dev/null)",
         "  fi",
-        '  mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")',
+        '  COMPREPLY=($(compgen -W "$flags" -- "$word"))',
         "}",
         f"complete -F {name} {program.name}",
     ]

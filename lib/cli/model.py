@@ -57,6 +57,18 @@ class Argument(NamedTuple):
     choices: tuple[str, ...] = ()
 
 
+class Example(NamedTuple):
+    """One call to copy; see the ``examples`` module of each program.
+
+    Attributes:
+        line: as typed into a shell.
+        text: what it is for.
+    """
+
+    line: str
+    text: str
+
+
 class Command(NamedTuple):
     """One subcommand.
 

@@ -454,6 +454,14 @@ PLAIN_HYPERVISOR_PARAMETERS: Final = Option(
     kind="keyval",
     default={},
 )
+PLAN: Final = Option(
+    ("--plan",),
+    "show locks, steps and changes of the configuration, and do nothing",
+    dest="plan",
+)
+PLAN_JSON: Final = Option(
+    ("--json",), "with --plan: print one JSON document", dest="json"
+)
 PREALLOC_WIPE_DISKS: Final = Option(
     ("--prealloc-wipe-disks",),
     "wipe new disk space before use",
@@ -625,7 +633,9 @@ ZEROING_IMAGE: Final = Option(
 )
 
 # Groups that come together
-JOB: Final = (SUBMIT, PRINT_JOBID, PRIORITY)
+#: For commands that change something by jobs and by nothing else.
+PLANNED: Final = (PLAN, PLAN_JSON)
+JOB: Final = (SUBMIT, PRINT_JOBID, PRIORITY, *PLANNED)
 TABLE: Final = (NO_HEADERS, SEPARATOR)
 QUERY: Final = (OUTPUT, VERBOSE)
 SELECTION: Final = (

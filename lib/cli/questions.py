@@ -50,7 +50,9 @@ def _question(text: str) -> str:
 
 
 def confirm(ctx: Context, text: str) -> bool:
-    """Ask whether to go on."""
+    """Ask whether to go on; a plan does no harm and goes on."""
+    if ctx.option("plan"):
+        return True
     return ask(ctx, text, (YES, NO)) == "y"
 
 
@@ -66,6 +68,8 @@ def confirm_operation(
         operation: verb, such as ``shutdown``.
         extra: one more sentence.
     """
+    if ctx.option("plan"):
+        return True
     question = f"The {operation} will operate on {len(items)} {kind}.\n"
     question += f"{extra}Do you want to continue?"
     listing = f"\n\nAffected {kind}:\n" + "\n".join(f"  {name}" for name in items)

@@ -80,22 +80,27 @@ def render(
         headers: begin with the titles.
         pad_header: fill the last title up to the width of its column.
     """
-    rows = list(zip(*cells, strict=True))
     titles = tuple(column.title for column in columns)
     if separator is not None:
-        lines = [separator.join(row) for row in rows]
+        lines = list(map(separator.join, zip(*cells, strict=True)))
         return "\n".join([separator.join(titles), *lines] if headers else lines)
-    formats = []
-    for column, texts in zip(columns, cells, strict=True):
-        width = max(map(len, texts), default=0)
+    last = len(columns) - 1
+    header, padded = [], []
+    for number, (column, texts) in enumerate(zip(columns, cells, strict=True)):
+        distinct = set(texts)
+        width = max(map(len, distinct), default=0)
         if headers:
             width = max(width, len(column.title))
-        formats.append(f"{{:{'>' if column.kind in _RIGHT else '<'}{width}}}")
-    header_line = " ".join(formats).format(*titles)
-    if formats and columns[-1].kind not in _RIGHT:
-        formats[-1] = "{}"
-        if not pad_header:
-            header_line = " ".join(formats).format(*titles)
-    template = " ".join(formats)
-    lines = [template.format(*row) for row in rows]
-    return "\n".join([header_line, *lines] if headers else lines)
+        is_right = column.kind in _RIGHT
+        is_open = number == last and not is_right
+        pad = str.rjust if is_right else str.ljust
+        open_title = is_open and not pad_header
+        header.append(column.title if open_title else pad(column.title, width))
+        if is_open:
+            padded.append(texts)
+        else:
+            # Most columns repeat a few values: each is padded once.
+            by_text = {text: pad(text, width) for text in distinct}
+            padded.append(list(map(by_text.__getitem__, texts)))
+    lines = list(map(" ".join, zip(*padded, strict=True)))
+    return "\n".join([" ".join(header), *lines] if headers else lines)

@@ -1,22 +1,9 @@
 """Small text helpers of the command line."""
 
-import re
 import time
 from typing import Any, Final
 
-_DIGITS: Final = re.compile(r"(\d+)")
 _ESCAPES: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
-
-
-def natural_key(text: str) -> list[Any]:
-    """Return a sort key that puts node2 before node10."""
-    parts = _DIGITS.split(text)
-    return [int(part) if index % 2 else part for index, part in enumerate(parts)]
-
-
-def natural_sorted(names: list[str]) -> list[str]:
-    """Return names as people order them."""
-    return sorted(names, key=natural_key)
 
 
 def safe(text: str) -> str:

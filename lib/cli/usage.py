@@ -1,9 +1,17 @@
 """Help texts: the list of commands of a program, and everything about one command."""
 
+import importlib
 import textwrap
 from typing import Final
 
-from ganeti.cli.model import COMMON_OPTIONS, Argument, Command, Option, Program
+from ganeti.cli.model import (
+    COMMON_OPTIONS,
+    Argument,
+    Command,
+    Example,
+    Option,
+    Program,
+)
 
 _WIDTH: Final = 79
 #: Names longer than this do not widen the column of all others.
@@ -52,6 +60,22 @@ def synopsis(program: Program, command: Command) -> str:
     words = [program.name, command.name, "[options]"]
     words += [word for row in command.arguments for word in _argument(row)]
     return " ".join(words)
+
+
+def examples(program: Program, command: Command) -> tuple[Example, ...]:
+    """Return the examples of a command, which stand in a module of their own."""
+    name = program.name.removeprefix("gnt-")
+    try:
+        module = importlib.import_module(f"ganeti.client.{name}.examples")
+    except ModuleNotFoundError:
+        return ()
+    found: dict[str, tuple[Example, ...]] = module.EXAMPLES
+    return found.get(command.name, ())
+
+
+def more_help(program: Program, command: Command) -> str:
+    """Return where a user who called a command wrongly reads on."""
+    return f"'{program.name} {command.name} --help' shows all options"
 
 
 def _argument(row: Argument) -> list[str]:
@@ -112,6 +136,11 @@ def command_help(program: Program, command: Command) -> str:
             else ", ".join(command.fields),
             _WIDTH,
         )
+    found = examples(program, command)
+    if found:
+        lines += _heading("Examples")
+    for example in found:
+        lines += [f"  {example.line}", f"      {example.text}"]
     lines += _heading("Exit codes")
     lines += _exit_codes(command)
     return "\n".join(lines)

@@ -46,12 +46,3 @@ def promotable(snapshot: Snapshot, ignore: Collection[str] = ()) -> list[str]:
         for uuid, node in snapshot.nodes.items()
         if uuid not in ignore and not node.master_candidate and is_eligible(node)
     )
-
-
-def online_candidates(snapshot: Snapshot) -> list[str]:
-    """Return the uuids of the candidates that are not offline, sorted."""
-    return sorted(
-        uuid
-        for uuid, node in snapshot.nodes.items()
-        if node.master_candidate and not node.offline
-    )

@@ -90,10 +90,6 @@ class AddressPool:
         """Tell whether an address is reserved. Raises AddressPoolError."""
         return bool(self._external[self._index(address)])
 
-    def is_free(self, address: str) -> bool:
-        """Tell whether nobody has an address. Raises AddressPoolError."""
-        return not self.is_used(address) and not self.is_external(address)
-
     def _index(self, address: str) -> int:
         if not self.contains(address):
             raise errors.AddressPoolError(

@@ -91,6 +91,8 @@ ELOG_MESSAGE_LIST: Final = "message-list"
 ELOG_REMOTE_IMPORT: Final = "remote-import"
 #: Log entry kind: queue test.
 ELOG_JQUEUE_TEST: Final = "jqueue-test"
+#: Log entry kind: one line about how far a step has come; for terminals alone.
+ELOG_PROGRESS: Final = "progress"
 #: Log entry kind: delay test socket.
 ELOG_DELAY_TEST: Final = "delay-test"
 #: Seconds.

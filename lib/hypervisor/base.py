@@ -108,7 +108,6 @@ class Hypervisor(abc.ABC):
     """One hypervisor on this node."""
 
     name: ClassVar[str]
-    can_hotplug: ClassVar[bool] = False
 
     def __init__(self, doors: Doors) -> None:
         self._doors = doors

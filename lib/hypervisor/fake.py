@@ -26,7 +26,6 @@ class FakeHypervisor(Hypervisor):
     """Guests that are but files."""
 
     name = "fake"
-    can_hotplug = False
 
     @property
     def _dir(self) -> str:

@@ -10,11 +10,9 @@ from typing import Any, Final
 import msgspec
 
 from ganeti import errors, opcodes
-from ganeti.constants.misc import REDACTED
 from ganeti.jqueue import state
 from ganeti.jqueue.records import Job, JobOp, Timestamp, encode_value
 from ganeti.jqueue.state import Event, Status
-from ganeti.opcodes.codec import HIDDEN
 
 _replace = msgspec.structs.replace
 
@@ -144,7 +142,11 @@ def recover(job: Job, now: Timestamp) -> Job:
     index = next_index(job)
     if index is not None and job.ops[index].status is Status.WAITING:
         job = requeue(job, index)
-    if any(_lost_secret(op) for op in job.ops if op.status is Status.QUEUED):
+    if any(
+        opcodes.lost_secrets(op.decoded_input())
+        for op in job.ops
+        if op.status is Status.QUEUED
+    ):
         text = (
             "secret parameters are not stored and were lost when the master daemon"
             " ended; submit the job again"
@@ -160,21 +162,6 @@ def encode_error(error: BaseException) -> msgspec.Raw:
         return encode_value([name, args])
     except errors.OpResultError:
         return encode_value([name, [str(arg) for arg in args]])
-
-
-def _lost_secret(op: JobOp) -> bool:
-    data = op.decoded_input()
-    hidden = HIDDEN.get(str(data.get("OP_ID")), {})
-    return any(
-        not stored and REDACTED in _leaves(data.get(name))
-        for name, stored in hidden.items()
-    )
-
-
-def _leaves(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return [leaf for item in value.values() for leaf in _leaves(item)]
-    return [value]
 
 
 def _step(op: JobOp, event: Event, **changes: Any) -> JobOp:

@@ -24,6 +24,8 @@ RETRY_STEP_S: Final = 5.0
 #: Seconds between attempts to connect.
 CONNECT_STEP_S: Final = 1.0
 _CHUNK: Final = 1 << 20
+#: The method whose answers are tables.
+_QUERY: Final = "Query"
 #: From this size on, an answer is worth the import of the faster codec.
 _LARGE: Final = 1 << 18
 #: Repeating one of these after it was sent could do the work twice.
@@ -81,11 +83,12 @@ class Client:
         self._socket: socket.socket | None = None
 
     @classmethod
-    def of_node(cls, paths: Paths, **options: Any) -> Self:
+    def of_node(cls, paths: Paths, *, override: str = "", **options: Any) -> Self:
         """Return a client of the master daemon on this node.
 
         Args:
             paths: of the node.
+            override: another socket: ``master``, ``query`` or a path.
             options: as for the class.
         """
 
@@ -97,7 +100,13 @@ class Client:
                 return False
             return master not in {"", paths.hostname}
 
-        return cls(paths.query_socket, is_elsewhere=is_elsewhere, **options)
+        named = {
+            "": paths.query_socket,
+            "query": paths.query_socket,
+            "master": paths.master_socket,
+        }
+        path = named.get(override, override)
+        return cls(path, is_elsewhere=is_elsewhere, **options)
 
     def call(
         self, method: str, args: Sequence[Any] = (), *, timeout_s: float | None = None
@@ -132,7 +141,7 @@ class Client:
                 sock.settimeout(limit)
                 sock.sendall(request)
                 sent = True
-                return _result(self._receive(sock))
+                return _result(self._receive(sock), is_table=method == _QUERY)
             except TimeoutError as err:
                 self.close()
                 raise errors.LuxiTimeoutError(
@@ -224,9 +233,17 @@ def _decode(data: bytes) -> Any:
         raise errors.ProtocolError(f"the answer is not JSON: {err}") from err
 
 
-def _result(data: bytes) -> Any:
+def _decode_table(data: bytes) -> Any:
+    from ganeti.luxi import tables
+
+    found = tables.decode(data)
+    return _decode(data) if found is None else found
+
+
+def _result(data: bytes, *, is_table: bool = False) -> Any:
     """Return the result that an answer carries, or raise its error."""
-    answer = _decode(data)
+    is_large = is_table and len(data) >= _LARGE
+    answer = _decode_table(data) if is_large else _decode(data)
     if not isinstance(answer, dict) or framing.KEY_SUCCESS not in answer:
         raise errors.ProtocolError(f"wanted an answer, found {data[:200]!r}")
     version = answer.get(framing.KEY_VERSION)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import logging
-import socket
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +18,6 @@ from ganeti.masterd.distributor import Distributor
 from ganeti.pathutils import Paths
 from ganeti.rpc import Runner, Target
 from ganeti.store import Store
-from ganeti.utils import netutils
 
 _log = logging.getLogger(__name__)
 
@@ -174,28 +172,3 @@ def _engine_doors(
 def _on_failure(doors: Doors, err: BaseException) -> None:
     if isinstance(err, errors.TermError):
         doors.on_deposed()
-
-
-def lookup_host(paths: Paths, name: str) -> tuple[str, list[str]]:
-    """Return the full name and the addresses of a host.
-
-    A virtual node's own hosts file is asked before the system's resolver.
-
-    Raises:
-        ResolverError: name, number and text of the failure.
-    """
-    if paths.is_virtual:
-        rows = [
-            (address, names)
-            for address, names in netutils.read_hosts(paths.at(netutils.HOSTS_FILE))
-            if name in names
-        ]
-        if rows:
-            return rows[0][1][0], [address for address, _names in rows]
-    try:
-        found = socket.getaddrinfo(
-            name, None, type=socket.SOCK_STREAM, flags=socket.AI_CANONNAME
-        )
-    except socket.gaierror as err:
-        raise errors.ResolverError(name, err.errno, err.strerror) from err
-    return found[0][3] or name, [str(row[4][0]) for row in found]

@@ -8,6 +8,7 @@ while an opcode runs (uuids, MAC addresses, secrets) are others when it runs in
 earnest; a plan lists them.
 """
 
+import collections
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,6 +35,8 @@ from ganeti.mcpu.rehearsal import (
 
 #: Fields that change with every change and say nothing.
 _BOOKKEEPING: Final = frozenset(("ctime", "mtime", "serial_no"))
+#: Jobs that are planned because others would submit them; a node has fewer instances.
+_MOST_FOLLOWERS: Final = 200
 #: Fields whose values are nobody's business.
 _PRIVATE: Final = frozenset(("osparams_private", "osparams_private_cluster"))
 
@@ -69,6 +72,7 @@ class OpPlan(msgspec.Struct, frozen=True):
         steps: in order.
         changes: of the configuration, together.
         jobs: wire forms of the opcodes of jobs that it would submit, without secrets.
+        names: uuid -> name of the objects that the changes mention.
         generated: values made up for this plan; the run makes up others.
         error: ``[class, arguments]`` of the error that would end it, or null.
     """
@@ -79,6 +83,7 @@ class OpPlan(msgspec.Struct, frozen=True):
     steps: Sequence[Step]
     changes: Sequence[Change]
     jobs: Sequence[Sequence[Mapping[str, Any]]]
+    names: Mapping[str, str]
     generated: Sequence[str]
     error: Sequence[Any] | None
 
@@ -90,10 +95,15 @@ class Plan(msgspec.Struct, frozen=True):
         revision: of the configuration that it is about. A run from the same one does
             what is planned, if the nodes are as they were, too.
         opcodes: one plan per opcode.
+        followers: the same for the jobs that opcodes would submit, as if each began
+            when those before it had ended.
+        left_out: how many such jobs were not planned, as there are too many.
     """
 
     revision: int
     opcodes: Sequence[OpPlan]
+    followers: Sequence[Sequence[OpPlan]] = ()
+    left_out: int = 0
 
 
 class _NotedConfig:
@@ -138,12 +148,13 @@ class Planner:
         Blocks while nodes answer questions.
         """
         fork = Rehearsal(self._doors, self._units, f"plan-{next(self._serial)}")
-        plans = []
-        for op in ops:
-            plans.append(fork.plan(op))
-            if plans[-1].error is not None:
-                break
-        return Plan(fork.configured.revision, plans)
+        plans = fork.plan_job(ops)
+        followers: list[Sequence[OpPlan]] = []
+        while fork.submitted and len(followers) < _MOST_FOLLOWERS:
+            followers.append(fork.plan_job(fork.submitted.popleft()))
+        return Plan(
+            fork.configured.revision, plans, followers, left_out=len(fork.submitted)
+        )
 
 
 class Rehearsal:
@@ -157,6 +168,7 @@ class Rehearsal:
     Attributes:
         configured: the configuration that the fork began with.
         runner: has noted all acts.
+        submitted: jobs that opcodes would have submitted so far, in order.
     """
 
     def __init__(
@@ -181,6 +193,8 @@ class Rehearsal:
             beliefs=Beliefs(),
         )
         self._notebook = Notebook()
+        self.submitted: collections.deque[Sequence[opcodes.Opcode]]
+        self.submitted = collections.deque()
         self._processor = Processor(self._forked(doors), units)
 
     def _forked(self, doors: Doors) -> Doors:
@@ -208,6 +222,15 @@ class Rehearsal:
         """The configuration after the opcodes so far."""
         return self._store.snapshot()
 
+    def plan_job(self, ops: Sequence[opcodes.Opcode]) -> list[OpPlan]:
+        """Return what the opcodes of a job would do, up to one that fails."""
+        plans: list[OpPlan] = []
+        for op in ops:
+            plans.append(self.plan(op))
+            if plans[-1].error is not None:
+                break
+        return plans
+
     def plan(self, op: opcodes.Opcode) -> OpPlan:
         """Return what an opcode would do after those before it."""
         before, notebook = self.snapshot, Notebook()
@@ -225,17 +248,21 @@ class Rehearsal:
             error = errors.encode(err)
         except (LockTimeout, Canceled) as err:
             error = errors.encode(errors.OpExecError(str(err)))
-        changed = self._store.follow(before.revision)
+        self.submitted.extend(notebook.jobs)
+        changes = differences(
+            before, self.snapshot, self._store.follow(before.revision)
+        )
         return OpPlan(
             op_id=op.op_id(),
             summary=op.summary(),
             locks=notebook.locks,
             steps=notebook.steps,
-            changes=differences(before, self.snapshot, changed),
+            changes=changes,
             jobs=[
                 [opcodes.redact(opcodes.encode(child)) for child in job]
                 for job in notebook.jobs
             ],
+            names=mentioned(changes, before, self.snapshot),
             generated=self._config.generated,
             error=error,
         )
@@ -244,7 +271,8 @@ class Rehearsal:
         unit = self._units.get(op.op_id())
         if unit is not None and not unit.can_plan(op):
             raise errors.OpPrereqError(
-                f"{op.summary()}: cannot be planned, as it waits for somebody outside",
+                f"{op.summary()}: cannot be planned, as not all that it does are node"
+                " calls and changes of the configuration",
                 ecodes.ECODE_INVAL,
             )
 
@@ -268,6 +296,32 @@ def differences(
         for table, key in keys
     )
     return [change for change in found if change is not None]
+
+
+def mentioned(
+    changes: Sequence[Change], *snapshots: objects.Snapshot
+) -> dict[str, str]:
+    """Return uuid -> name of the named objects whose uuid is a value of a change."""
+    found: dict[str, str] = {}
+    for value in _texts([[row.before, row.after] for c in changes for row in c.fields]):
+        for snapshot in snapshots:
+            for table in ("nodes", "nodegroups", "instances", "networks"):
+                record: Any = snapshot.table(table).get(value)
+                if record is not None:
+                    found[value] = str(record.name)
+    return found
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from _texts(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _texts(item)
 
 
 def _difference(table: str, key: str, old: Any, new: Any) -> Change | None:

@@ -14,7 +14,6 @@ from ganeti import clock, errors, objects, rpc
 from ganeti.constants import jobqueue
 from ganeti.locking import Level, LockManager, Request
 from ganeti.mcpu.conduct import CONDUCT, Args, Beliefs
-from ganeti.mcpu.locks import members
 from ganeti.opcodes import Opcode
 from ganeti.rpc import PROCEDURES, Result, Runner, Target, wire
 from ganeti.rpc.result import OFFLINE_TEXT
@@ -187,10 +186,18 @@ class VirtualClock:
 
 
 class NotedLocks(LockManager):
-    """Locks of their own, all free, that note what is asked for."""
+    """Locks of their own, all free, that note what is asked for.
+
+    A lock is made when it is first asked for, so that a plan on a large cluster costs
+    no more than on a small one.
+
+    Attributes:
+        notebook: where requests are noted.
+        snapshot: has the objects that there are locks for.
+    """
 
     def __init__(self, clk: clock.Clock, snapshot: objects.Snapshot) -> None:
-        super().__init__(clk, members(snapshot))
+        super().__init__(clk)
         self.notebook = Notebook()
         self.snapshot = snapshot
 
@@ -210,7 +217,25 @@ class NotedLocks(LockManager):
                 created=[self._label(request.level, name) for name in created],
             )
         )
+        if request.level is not Level.CLUSTER:
+            self._make(request)
         return super().acquire(request, timeout_s)
+
+    def _make(self, request: Request) -> None:
+        """Make the locks of existing objects that a request needs."""
+        level, named = request.level, {*(request.names or ()), *request.adding}
+        there: Mapping[str, Any] = {
+            Level.INSTANCE: self.snapshot.names("instances"),
+            Level.NODEGROUP: self.snapshot.nodegroups,
+            Level.NETWORK: self.snapshot.networks,
+        }.get(level, self.snapshot.nodes)
+        wanted = (
+            set(there)
+            if request.names is None
+            else {name for name in named if name in there}
+        )
+        if new := wanted - self._sets[level].names():
+            self._sets[level].add(sorted(new))
 
     def _label(self, level: Level, name: str) -> str:
         tables = {

@@ -67,11 +67,6 @@ def expand_network(snapshot: Snapshot, name: str) -> str:
     return expand(snapshot, "networks", name)
 
 
-def expand_filter(snapshot: Snapshot, uuid: str) -> str:
-    """Return the uuid of a job filter. Raises OpPrereqError, see `expand`."""
-    return expand(snapshot, "filters", uuid)
-
-
 def _candidates(snapshot: Snapshot, table: str, name: str) -> list[str]:
     exact = snapshot.uuid_of(table, name)
     if exact is not None:

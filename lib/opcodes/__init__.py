@@ -23,7 +23,14 @@ from ganeti.opcodes.cluster import (
     ClusterVerifyDisks,
     ClusterVerifyGroup,
 )
-from ganeti.opcodes.codec import OPCODES, decode, encode, redact, short_summary
+from ganeti.opcodes.codec import (
+    OPCODES,
+    decode,
+    encode,
+    lost_secrets,
+    redact,
+    short_summary,
+)
 from ganeti.opcodes.group import (
     GroupAdd,
     GroupAssignNodes,
@@ -177,6 +184,7 @@ __all__ = [
     "TestOsParams",
     "decode",
     "encode",
+    "lost_secrets",
     "redact",
     "short_summary",
 ]

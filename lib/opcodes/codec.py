@@ -68,6 +68,9 @@ def _hidden_fields() -> dict[str, dict[str, bool]]:
 #: Parameters that logs never show: op id -> {name: may be written to disk}.
 HIDDEN: Final = _hidden_fields()
 
+#: Parameters that hold requests of another kind: op id -> (name, op id of those).
+_CHILDREN: Final = {"OP_INSTANCE_MULTI_ALLOC": ("instances", "OP_INSTANCE_CREATE")}
+
 
 def decode(data: Any) -> Opcode:
     """Return the opcode for its wire form.
@@ -110,14 +113,47 @@ def redact(data: dict[str, Any], *, for_disk: bool = False) -> dict[str, Any]:
         data: wire form of one opcode.
         for_disk: keep private values, which may be stored; secret ones never are.
     """
-    hidden = HIDDEN.get(str(data.get("OP_ID")))
-    if not hidden:
+    op_id = str(data.get("OP_ID"))
+    hidden, children = HIDDEN.get(op_id, {}), _CHILDREN.get(op_id)
+    if not hidden and children is None:
         return data
     out = dict(data)
     for name, stored in hidden.items():
         if out.get(name) and not (stored and for_disk):
             out[name] = _redact_leaves(out[name])
+    if children is not None:
+        name, child_id = children
+        out[name] = [
+            _redact_child(child, child_id, for_disk=for_disk)
+            for child in out.get(name) or ()
+        ]
     return out
+
+
+def _redact_child(child: Any, op_id: str, *, for_disk: bool) -> Any:
+    """Redact a request inside another one, whatever it says it is."""
+    if not isinstance(child, dict):
+        return REDACTED
+    clean = redact({**child, "OP_ID": op_id}, for_disk=for_disk)
+    return {**clean, "OP_ID": child.get("OP_ID")}
+
+
+def lost_secrets(data: dict[str, Any]) -> bool:
+    """Tell whether a wire form was stored without its secret values."""
+    op_id = str(data.get("OP_ID"))
+    own = any(
+        not stored and REDACTED in _leaves(data.get(name))
+        for name, stored in HIDDEN.get(op_id, {}).items()
+    )
+    name, child_id = _CHILDREN.get(op_id, ("", ""))
+    children = [child for child in data.get(name) or () if isinstance(child, dict)]
+    return own or any(lost_secrets({**child, "OP_ID": child_id}) for child in children)
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [leaf for item in value.values() for leaf in _leaves(item)]
+    return [value]
 
 
 def _redact_leaves(value: Any) -> Any:

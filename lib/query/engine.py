@@ -1,6 +1,7 @@
 """Answering: names, filter on configuration, live data, filter again, values."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypedDict
 
 from ganeti import errors, qlang
@@ -8,6 +9,9 @@ from ganeti.constants import ecodes
 from ganeti.constants import query as c
 from ganeti.query import cluster, config, instance, jobs, node, osdiagnose
 from ganeti.query.model import UNKNOWN, Cell, Context, Field, Getter, Resource, Sources
+
+#: Fewer shared fields than this are not worth the search for equal rows.
+_WORTH_SHARING: Final = 2
 
 RESOURCES: Final[Mapping[str, Resource]] = {
     resource.name: resource
@@ -40,7 +44,7 @@ class Answer(NamedTuple):
     """Fields as asked for, and one cell per field and row."""
 
     fields: list[FieldDefinition]
-    data: list[list[Cell]]
+    data: list[Sequence[Cell]]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the wire form."""
@@ -111,7 +115,7 @@ def query(sources: Sources, what: str, names: Sequence[str], qfilter: Any) -> An
     rows = _load(resource, context, rows, names, qfilter)
     return Answer(
         [_definition(resource, name) for name in names],
-        _cells(_getters(resource, context, names), rows),
+        _cells(resource, context, names, rows),
     )
 
 
@@ -173,8 +177,37 @@ def _getters(
     return [_never if field is None else field.bind(context) for field in fields]
 
 
-def _cells(getters: Sequence[Getter], rows: Sequence[Any]) -> list[list[Cell]]:
-    return [[get(row) for get in getters] for row in rows]
+def _cells(
+    resource: Resource, context: Context, names: Sequence[str], rows: Sequence[Any]
+) -> list[Sequence[Cell]]:
+    """Return a cell per row and name.
+
+    Of fields that many rows share, the cells are worked out once for all of these.
+    """
+    getters = _getters(resource, context, names)
+    keys = [_shared_key(resource, name) for name in names]
+    common = [number for number, key in enumerate(keys) if key is not None]
+    key_of = keys[common[0]] if common else None
+    if key_of is None or len(common) < _WORTH_SHARING:
+        return [[get(row) for get in getters] for row in rows]
+    own = [number for number, key in enumerate(keys) if key is None]
+    own_getters = [getters[number] for number in own]
+    places = {number: place for place, number in enumerate((*own, *common))}
+    in_order = operator.itemgetter(*(places[number] for number in range(len(names))))
+    known: dict[Hashable, list[Cell]] = {}
+    found: list[Sequence[Cell]] = []
+    for row in rows:
+        key = key_of(row)
+        tail = known.get(key)
+        if tail is None:
+            tail = known[key] = [getters[number](row) for number in common]
+        found.append(in_order([get(row) for get in own_getters] + tail))
+    return found
+
+
+def _shared_key(resource: Resource, name: str) -> Callable[[Any], Hashable] | None:
+    field = resource.fields.get(name)
+    return None if field is None else field.shared
 
 
 def legacy(
@@ -210,7 +243,7 @@ def legacy(
             rows = [row for row in rows if fits(row)]
     rows = _load(resource, context, rows, names, None)
     getters = _getters(resource, context, names)
-    return [[value for _status, value in row] for row in _cells(getters, rows)]
+    return [[get(row)[1] for get in getters] for row in rows]
 
 
 def _matcher(

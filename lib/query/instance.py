@@ -1,6 +1,7 @@
 """Instances as queries show them: what the configuration says."""
 
-from collections.abc import Callable, Iterable, Sequence
+import functools
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Final
 
 from ganeti.constants import hypervisors, params
@@ -10,6 +11,7 @@ from ganeti.objects import Instance, lookup
 from ganeti.objects import params as fill
 from ganeti.query import instance_live, instance_parts
 from ganeti.query.model import (
+    Cell,
     Context,
     Field,
     Getter,
@@ -56,7 +58,13 @@ def _beparams(context: Context) -> Callable[[Instance], dict[str, Any]]:
     return lambda instance: {**base, **instance.beparams}
 
 
-def _hvparams(context: Context) -> Callable[[Instance], dict[str, Any]]:
+def _beparam(context: Context, key: str) -> Getter:
+    base = fill.beparams_for(context.snapshot.cluster, {}).get(key)
+    return lambda instance: maybe(instance.beparams.get(key, base))
+
+
+def _inherited_hvparams(context: Context) -> Callable[[Instance], dict[str, Any]]:
+    """Return what tells the parameters of an instance without its own ones."""
     cluster = context.snapshot.cluster
 
     def base(hypervisor: str, os: str) -> dict[str, Any]:
@@ -70,32 +78,36 @@ def _hvparams(context: Context) -> Callable[[Instance], dict[str, Any]]:
     def get(instance: Instance) -> dict[str, Any]:
         hypervisor, os = instance.hypervisor, instance.os
         key = ("hvparams", hypervisor, os)
-        filled = context.once(key, lambda: base(hypervisor, os))
-        return {**filled, **instance.hvparams}
+        return context.once(key, lambda: base(hypervisor, os))
 
     return get
 
 
-def _param(
-    name: str,
-    title: str,
-    kind: str,
-    doc: str,
-    *,
-    key: str,
-    filled: Callable[[Context], Callable[[Instance], dict[str, Any]]],
-) -> Field:
-    def bind(context: Context) -> Getter:
-        get = filled(context)
-        return lambda instance: maybe(get(instance).get(key))
+def _hvparams(context: Context) -> Callable[[Instance], dict[str, Any]]:
+    inherited = _inherited_hvparams(context)
+    return lambda instance: {**inherited(instance), **instance.hvparams}
 
-    return Field(name, title, kind, doc, bind)
+
+def _hvparam(context: Context, key: str) -> Getter:
+    inherited = _inherited_hvparams(context)
+
+    def get(instance: Instance) -> Cell:
+        own = instance.hvparams
+        return maybe(own[key] if key in own else inherited(instance).get(key))
+
+    return get
+
+
+def _hv_class(instance: Instance) -> Hashable:
+    """Return what decides all hypervisor parameters in force."""
+    own = instance.hvparams
+    return instance.hypervisor, instance.os, repr(own) if own else ""
 
 
 def _be_field(name: str, key: str, doc: str) -> Field:
     title = _BE_TITLES.get(key, name)
     kind = _KIND_OF_TYPE[params.BACKEND[key].type]
-    return _param(name, title, kind, doc, key=key, filled=_beparams)
+    return Field(name, title, kind, doc, lambda context: _beparam(context, key))
 
 
 def _be_fields() -> Iterable[Field]:
@@ -114,13 +126,13 @@ def _hv_fields() -> Iterable[Field]:
             if name in seen:
                 continue
             seen.add(name)
-            yield _param(
+            yield Field(
                 f"hv/{name}",
                 _HV_TITLES.get(name, f"hv/{name}"),
                 _KIND_OF_TYPE.get(param.type, c.QFT_OTHER),
                 f"Hypervisor parameter {name} in force: {param.meaning}",
-                key=name,
-                filled=_hvparams,
+                functools.partial(_hvparam, key=name),
+                shared=_hv_class,
             )
 
 

@@ -161,6 +161,8 @@ class Field:
         bind: makes the getter for one query.
         live: name of the live data that it needs, empty for none.
         match: how filters compare it, see `ganeti.qlang.Leaf`.
+        shared: tells of a row what alone decides the value; rows that agree in it
+            have the same cell. All fields of a resource that have it have the same.
     """
 
     name: str
@@ -170,6 +172,7 @@ class Field:
     bind: Callable[[Context], Getter]
     live: str = ""
     match: str = ""
+    shared: Callable[[Any], Hashable] | None = None
 
 
 def plain(

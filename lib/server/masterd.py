@@ -41,7 +41,8 @@ The master daemon is about to start without asking the other nodes who is master
 If another master still runs, this can damage the cluster. Type YES to go on: """
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the daemon's options."""
     parser = common.parser(NAME)
     parser.add_argument(
         "--no-voting", action="store_true", help="do not ask the other nodes"
@@ -176,7 +177,7 @@ def _start(
                 rpc=runner,
                 clock=time,
                 paths=paths,
-                lookup_host=functools.partial(service.lookup_host, paths),
+                lookup_host=functools.partial(netutils.lookup_host, paths=paths),
                 tcp_ping=_tcp_ping,
                 rpc_at=runner.at,
                 on_deposed=on_deposed,
@@ -190,6 +191,9 @@ def _start(
     # 20,000 instances, would only hold up everybody.
     gc.collect()
     gc.freeze()
+    # An answer about thousands of instances makes a million tuples and no garbage:
+    # looking for it as often as usual takes longer than the answer.
+    gc.set_threshold(*_GC_THRESHOLDS)
     built.start()
     threading.Thread(
         target=_raise_address,
@@ -217,9 +221,14 @@ def _raise_address(snapshot: Snapshot, runner: rpc.Runner) -> None:
         _log.error("%s", result.describe("the master's address is not up"))
 
 
+#: Containers that are made between two looks for garbage, and how often those look
+#: at older ones too.
+_GC_THRESHOLDS: Final = (100_000, 20, 50)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the master daemon and return its exit code."""
-    options = common.parse(_parser(), sys.argv[1:] if argv is None else argv)
+    options = common.parse(build_parser(), sys.argv[1:] if argv is None else argv)
     try:
         paths = pathutils.from_environ(os.environ)
         _confirm(options)

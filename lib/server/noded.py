@@ -57,6 +57,10 @@ _WILDCARDS: Final = {2: "0.0.0.0", 10: "::"}
 Start = Callable[[str, list[tuple[str, str]]], Any]
 
 
+#: More than any counter reaches.
+_TERM_DIGITS: Final = 18
+
+
 class HttpError(Exception):
     """A request that is no call; carries the HTTP status and the explanation."""
 
@@ -125,8 +129,8 @@ class App:
         return name
 
     def _check_term(self, text: str) -> None:
-        if not (text.isascii() and text.isdigit()):
-            raise HttpError(HTTPStatus.BAD_REQUEST, f"{text!r} is no master term")
+        if not (text.isascii() and text.isdigit() and len(text) <= _TERM_DIGITS):
+            raise HttpError(HTTPStatus.BAD_REQUEST, f"{text[:30]!r} is no master term")
         try:
             self._terms.check(int(text))
         except errors.TermError as err:

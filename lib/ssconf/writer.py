@@ -26,7 +26,7 @@ def write(paths: Paths, values: Mapping[str, str], *, dry_run: bool = False) -> 
         ConfigurationError: a key is unknown or a value too long; nothing was written.
         LockError: another writer holds the lock for too long.
     """
-    texts = {key: _checked(key, value) for key, value in values.items()}
+    texts = {key: encode(key, value) for key, value in values.items()}
     if dry_run:
         return
     os.makedirs(paths.lock_dir, exist_ok=True)
@@ -35,7 +35,12 @@ def write(paths: Paths, values: Mapping[str, str], *, dry_run: bool = False) -> 
             files.write_file(paths.data(words.FILEPREFIX + key), data, mode=_MODE)
 
 
-def _checked(key: str, value: str) -> bytes:
+def encode(key: str, value: str) -> bytes:
+    """Return what the file of a key holds.
+
+    Raises:
+        ConfigurationError: the key is unknown or the value too long.
+    """
     if key not in words.KEYS:
         raise errors.ConfigurationError(f"ssconf has no key {key!r}")
     text = value if not value or value.endswith("\n") else f"{value}\n"

@@ -1,4 +1,8 @@
-"""Durability: configuration snapshots, jobs, and their copies on master candidates."""
+"""Durability: configuration snapshots, jobs, and their copies on master candidates.
+
+`open_master` is the writing end, `Replica` a candidate's copy, `Follower` reads only.
+What records mean, and how to reach a candidate, does not belong here.
+"""
 
 from ganeti.store.base import (
     DOCUMENT_TABLES,

@@ -10,13 +10,13 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ganeti import errors
 from ganeti.objects import CLUSTER_KEY, TABLES, Snapshot, Update
 from ganeti.store import wire
 from ganeti.store.backend import NO_HISTORY, Group, Row, chain
-from ganeti.store.base import DOCUMENT_TABLES
+from ganeti.store.base import DOCUMENT_TABLES, Change
 
 #: Layout of the tables; a file of another version is refused.
 SCHEMA_VERSION: Final = 1
@@ -54,7 +54,7 @@ def translated(path: str) -> Iterator[None]:
     """Turn SQLite's errors into StorageError, those of damage included."""
     try:
         yield
-    except (sqlite3.Error, OSError) as err:
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as err:
         raise errors.StorageError(f"{path}: {err}") from err
 
 
@@ -95,6 +95,9 @@ class Database:
             self._db.close()
             if isinstance(err, sqlite3.OperationalError):
                 raise errors.StorageError(f"{path}: {err}") from err
+            raise errors.ConfigurationError(f"{path}: damaged: {err}") from err
+        except UnicodeDecodeError as err:
+            self._db.close()
             raise errors.ConfigurationError(f"{path}: damaged: {err}") from err
         except BaseException:
             self._db.close()
@@ -202,12 +205,26 @@ class Database:
                 change
                 for table in TABLES
                 for row in self._db.execute(f"SELECT key, data FROM {table}")
-                if isinstance(change := wire.to_change(table, *row), Update)
+                if isinstance(change := self._decode(table, *row), Update)
             ]
         snapshot = Snapshot().apply(
             updates, revision=position.revision, term=position.term
         )
         return snapshot, position
+
+    def _decode(self, table: str, key: Any, data: Any) -> Change:
+        """Return a row as a change; raises ConfigurationError that says which."""
+        if not isinstance(key, str) or not isinstance(data, bytes | str):
+            raise errors.ConfigurationError(
+                f"{self.path}: damaged: {table}: a row without key or data"
+            )
+        try:
+            raw = data.encode() if isinstance(data, str) else data
+            return wire.to_change(table, key, raw)
+        except errors.ConfigurationError as err:
+            raise errors.ConfigurationError(
+                f"{self.path}: damaged: {table} {key}: {err}"
+            ) from err
 
     def read(self, table: str, key: str) -> bytes | None:
         """Return one row."""

@@ -40,26 +40,44 @@ def is_loopback(address: str) -> bool:
 
 
 def lookup(name: str, paths: Paths, *, want: int = socket.AF_UNSPEC) -> str:
-    """Return the first address of a host name.
+    """Return the first address of a host name, see `lookup_host`."""
+    if is_address(name):
+        return name
+    return lookup_host(name, paths, want=want)[1][0]
+
+
+def lookup_host(
+    name: str, paths: Paths, *, want: int = socket.AF_UNSPEC
+) -> tuple[str, list[str]]:
+    """Return the full name and the addresses of a host.
 
     A virtual node's own hosts file is asked before the system's resolver.
+
+    Args:
+        name: as a user wrote it, or an address.
+        paths: of this node.
+        want: family of the addresses.
 
     Raises:
         ResolverError: name, number and text of the failure.
     """
-    if is_address(name):
-        return name
     if paths.is_virtual:
-        for address, names in read_hosts(paths.at(HOSTS_FILE)):
-            if name in names and want in (socket.AF_UNSPEC, family(address)):
-                return address
+        rows = [
+            (address, names)
+            for address, names in read_hosts(paths.at(HOSTS_FILE))
+            if name in names and want in (socket.AF_UNSPEC, family(address))
+        ]
+        if rows:
+            return rows[0][1][0], [address for address, _names in rows]
     try:
-        found = socket.getaddrinfo(name, None, want, socket.SOCK_STREAM)
+        found = socket.getaddrinfo(
+            name, None, want, socket.SOCK_STREAM, flags=socket.AI_CANONNAME
+        )
     except socket.gaierror as err:
         raise errors.ResolverError(name, err.errno, err.strerror) from err
     except UnicodeError as err:  # empty or overlong labels
         raise errors.ResolverError(name, socket.EAI_NONAME, "no host name") from err
-    return str(found[0][4][0])
+    return found[0][3] or name, [str(row[4][0]) for row in found]
 
 
 def read_hosts(path: str) -> Iterator[tuple[str, list[str]]]:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from ganeti import objects
+from ganeti.constants.misc import V_CLUSTER_VIRT_PATH_PREFIX
 from ganeti.verify.report import Report
 
 
@@ -57,8 +58,16 @@ def missing_everywhere(
     found = {path for sums in answers.values() for path in sums}
     for path in sorted(set(wanted) - found):
         report.error_if(
-            True, "ECLUSTERFILECHECK", None, f"file {path} is missing on all nodes"
+            True,
+            "ECLUSTERFILECHECK",
+            None,
+            f"file {_plain(path)} is missing on all nodes",
         )
+
+
+def _plain(path: str) -> str:
+    """Return a path as people know it."""
+    return path.removeprefix(V_CLUSTER_VIRT_PATH_PREFIX)
 
 
 def _one_file(
@@ -73,6 +82,7 @@ def _one_file(
     def names(uuids: Collection[str]) -> str:
         return ", ".join(sorted(snapshot.nodes[uuid].name for uuid in uuids))
 
+    path = _plain(path)
     without = [uuid for uuid, checksum in sums.items() if checksum is None]
     if is_optional:
         report.error_if(

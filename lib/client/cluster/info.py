@@ -5,7 +5,8 @@ from typing import Any, Final
 
 from ganeti.cli import ipolicy, listing, roman, tree
 from ganeti.cli.context import Context
-from ganeti.cli.text import natural_sorted, timestamp
+from ganeti.cli.text import timestamp
+from ganeti.utils import nicesort
 
 #: Title and key of the block of cluster parameters, in the order shown.
 _PARAMETERS: Final = (
@@ -76,7 +77,7 @@ def _tree(ctx: Context, info: Mapping[str, Any]) -> tree.Pairs:
             ("Modification time", timestamp(info["mtime"])),
             ("Master node", info["master"]),
             ("Architecture (this node)", f"{bits} ({machine})"),
-            ("Tags", _words(natural_sorted(info["tags"]))),
+            ("Tags", _words(nicesort.nice_names(info["tags"]))),
             ("Default hypervisor", info["default_hypervisor"]),
             ("Enabled hypervisors", _plain(enabled)),
             ("Hypervisor parameters", hvparams),

@@ -5,8 +5,8 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.cli import executor, failures, jobs
 from ganeti.cli.context import Context
-from ganeti.cli.text import natural_sorted
 from ganeti.constants import exitcodes
+from ganeti.utils import nicesort
 
 #: Error texts of nodes can be long; the end is what matters.
 _ERROR_TAIL: Final = 400
@@ -45,7 +45,7 @@ def _report_nodes(ctx: Context, bad_nodes: dict[str, str]) -> int:
 
 def _activate(ctx: Context, names: list[str]) -> int:
     code = exitcodes.EXIT_SUCCESS
-    for name in natural_sorted(names):
+    for name in nicesort.nice_names(names):
         ctx.out(f"Activating disks for instance '{name}'")
         operation = jobs.op("OP_INSTANCE_ACTIVATE_DISKS", instance_name=name)
         try:

@@ -59,6 +59,7 @@ COMMANDS: Final = (
             ),
             o.SUBMIT,
             o.PRINT_JOBID,
+            *o.PLANNED,
         ),
         run="client.group.evacuate:run",
         opcodes=("OP_GROUP_EVACUATE",),

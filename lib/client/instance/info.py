@@ -6,9 +6,11 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.cli import jobs, listing, roman, tree
 from ganeti.cli.context import Context
-from ganeti.cli.text import natural_key, timestamp
+from ganeti.cli.text import timestamp
+from ganeti.client.instance import info_json
 from ganeti.client.instance.disk_info import disk_tree
 from ganeti.constants import ecodes, exitcodes
+from ganeti.utils import nicesort
 
 _VNC_BASE_PORT: Final = 5900
 _ANY_ADDRESS: Final = "0.0.0.0"
@@ -30,11 +32,14 @@ def run(ctx: Context) -> int:
     )
     found = jobs.run(ctx, operation)
     if not found:
-        ctx.out("No instances.")
+        if opts.json:
+            listing.print_json(ctx, [])
+        else:
+            ctx.out("No instances.")
         return exitcodes.EXIT_FAILURE
-    names = sorted(found, key=natural_key)
+    names = sorted(found, key=nicesort.key)
     if opts.json:
-        listing.print_json(ctx, [found[name] for name in names])
+        listing.print_json(ctx, [info_json.instance(found[name]) for name in names])
         return exitcodes.EXIT_SUCCESS
     shown: Any = [instance_tree(found[name], static=opts.static) for name in names]
     ctx.out(tree.render(roman.convert(shown) if opts.roman_integers else shown))

@@ -5,8 +5,8 @@ from typing import Final
 from ganeti.cli import jobs, listing, questions
 from ganeti.cli.context import Context
 from ganeti.cli.executor import Executor
-from ganeti.cli.text import natural_sorted
 from ganeti.constants import exitcodes
+from ganeti.utils import nicesort
 
 _EXIT_DECLINED: Final = 2
 
@@ -15,7 +15,7 @@ def run(ctx: Context) -> int:
     """Fail over the primary instances of a node."""
     opts = ctx.opts
     (node,) = listing.named(ctx, "node", ["name", "pinst_list"], ctx.args)
-    instances = natural_sorted(node["pinst_list"])
+    instances = nicesort.nice_names(node["pinst_list"])
     if not instances:
         ctx.err(f"No primary instances on node {node['name']}, exiting.")
         return exitcodes.EXIT_SUCCESS

@@ -4,9 +4,9 @@ from typing import Any, Final
 
 from ganeti.cli import listing, tree
 from ganeti.cli.context import Context
-from ganeti.cli.text import natural_sorted
+from ganeti.utils import nicesort
 
-_FIELDS: Final = [
+FIELDS: Final = [
     "name",
     "pip",
     "sip",
@@ -25,7 +25,7 @@ _FIELDS: Final = [
 
 def run(ctx: Context) -> None:
     """Show nodes."""
-    nodes = listing.named(ctx, "node", _FIELDS, ctx.args)
+    nodes = listing.named(ctx, "node", FIELDS, ctx.args)
     if ctx.opts.json:
         listing.print_json(ctx, nodes)
         return
@@ -49,8 +49,10 @@ def _node(node: dict[str, Any]) -> tree.Pairs:
     pairs.append(("master_capable", node["master_capable"]))
     pairs.append(("vm_capable", node["vm_capable"]))
     if node["vm_capable"]:
-        pairs.append(("primary for instances", natural_sorted(node["pinst_list"])))
-        pairs.append(("secondary for instances", natural_sorted(node["sinst_list"])))
+        pairs.append(("primary for instances", nicesort.nice_names(node["pinst_list"])))
+        pairs.append(
+            ("secondary for instances", nicesort.nice_names(node["sinst_list"]))
+        )
     own = node["custom_ndparams"] or {}
     pairs.append(("node parameters", tree.with_defaults(node["ndparams"] or {}, own)))
     return pairs

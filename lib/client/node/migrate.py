@@ -5,8 +5,8 @@ from ganeti.cli import executor, jobs, listing, questions
 from ganeti.cli.context import Context
 from ganeti.cli.migration import migration_mode
 from ganeti.cli.outcomes import report
-from ganeti.cli.text import natural_sorted
 from ganeti.constants import ecodes, exitcodes
+from ganeti.utils import nicesort
 
 
 def run(ctx: Context) -> int:
@@ -20,7 +20,7 @@ def run(ctx: Context) -> int:
     if not node["pinst_list"]:
         ctx.out(f"No primary instances on node {node['name']}, exiting.")
         return exitcodes.EXIT_SUCCESS
-    listed = ", ".join(natural_sorted(node["pinst_list"]))
+    listed = ", ".join(nicesort.nice_names(node["pinst_list"]))
     question = f"Migrate instance(s) {listed} from node {node['name']}?"
     if not opts.force and not questions.confirm(ctx, question):
         return exitcodes.EXIT_CONFIRMATION

@@ -82,12 +82,19 @@ def _health_lines(data: Any) -> list[str]:
     return [f"{item}={status}" for item, status in data]
 
 
+def _status_json(data: Any, status: int) -> Any:
+    """Return the JSON form: ``powered`` yes or no, or state by part of the machine."""
+    if status != q.RS_NORMAL:
+        return None
+    return dict(data) if isinstance(data, list) else data
+
+
 def _show(ctx: Context, result: list[Any], lines_of: Any) -> int:
     """Print a table of nodes and lines; fail if a node failed."""
     names, texts, objects = [], [], []
     failed = False
     for (_, node), (status, data) in result:
-        objects.append({"node": node, "status": data if status == 0 else None})
+        objects.append({"node": node, "status": _status_json(data, status)})
         if status != q.RS_NORMAL:
             failed = True
             verbose, _ = q.RSS_DESCRIPTION[status]

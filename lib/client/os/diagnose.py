@@ -4,11 +4,20 @@ from typing import Any, Final
 
 from ganeti.cli import listing
 from ganeti.cli.context import Context
-from ganeti.cli.text import natural_key
 from ganeti.client.os.names import diagnose
 from ganeti.constants import exitcodes
+from ganeti.utils import nicesort
 
 _FIELDS: Final = ["name", "valid", "variants", "node_status", "hidden", "blacklisted"]
+_COPY_FIELDS: Final = (
+    "path",
+    "valid",
+    "message",
+    "variants",
+    "parameters",
+    "api_versions",
+    "trusted",
+)
 _API_VARIANTS: Final = 15
 _API_PARAMETERS: Final = 20
 
@@ -18,7 +27,7 @@ def run(ctx: Context) -> int:
     found = diagnose(ctx, _FIELDS, generic=True)
     names = dict(ctx.call("QueryNodes", [], ["uuid", "name"], False))
     if ctx.opts.json:
-        listing.print_json(ctx, found)
+        listing.print_json(ctx, [_json(os, names) for os in found])
     code = exitcodes.EXIT_SUCCESS
     for os in found:
         valid = _report(ctx, os, names)
@@ -27,11 +36,25 @@ def run(ctx: Context) -> int:
     return code
 
 
+def _json(os: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """Return the JSON form: copies by node name, best first, with named columns."""
+    nodes = {
+        names.get(uuid, uuid): [_copy_json(copy) for copy in copies]
+        for uuid, copies in os["node_status"].items()
+    }
+    return {**os, "node_status": nodes}
+
+
+def _copy_json(copy: list[Any]) -> dict[str, Any]:
+    fields = dict(zip(_COPY_FIELDS, copy, strict=True))
+    return {**fields, "parameters": dict(fields["parameters"] or ())}
+
+
 def _report(ctx: Context, os: dict[str, Any], names: dict[str, str]) -> bool:
     good: list[str] = []
     bad: list[str] = []
     statuses: dict[str, list[list[Any]]] = os["node_status"]
-    for uuid in sorted(statuses, key=lambda u: natural_key(str(names.get(u, u)))):
+    for uuid in sorted(statuses, key=lambda u: nicesort.key(str(names.get(u, u)))):
         node = names.get(uuid, uuid)
         copies = statuses[uuid]
         status = _status(copies[0]) if copies else "OS not found"

@@ -25,7 +25,7 @@ def run(ctx: Context) -> None:
     found = {os["name"]: os for os in diagnose(ctx, _FIELDS, generic=True)}
     wanted = ctx.args or list(found)
     if ctx.opts.json:
-        listing.print_json(ctx, [found.get(name) for name in wanted])
+        listing.print_json(ctx, [_json(found.get(name)) for name in wanted])
         return
     for name in wanted:
         if name in found:
@@ -33,6 +33,11 @@ def run(ctx: Context) -> None:
         else:
             _show_cluster_only(ctx, name, found)
         ctx.out()
+
+
+def _json(os: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the JSON form: parameters as name to description."""
+    return os and {**os, "parameters": dict(os["parameters"] or ())}
 
 
 def _show(ctx: Context, os: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """OP_CLUSTER_REDIST_CONF: send the configuration and shared files to all nodes."""
 
-from ganeti import opcodes
+from ganeti import config, opcodes
 from ganeti.cmdlib import ancillary
 from ganeti.cmdlib.base import ALL, LogicalUnit
 from ganeti.locking import Level
@@ -16,7 +16,18 @@ class ClusterRedistConf(LogicalUnit[opcodes.ClusterRedistConf]):
             self.locks.shared.add(level)
 
     def execute(self) -> None:
-        """Push both."""
+        """Push all, also to nodes that should have it already."""
         with self.ctx.config.edit(self.ctx.owner) as edit:
             edit.update_cluster()
         ancillary.redistribute(self.ctx)
+        self._write_ssconf()
+
+    def _write_ssconf(self) -> None:
+        snapshot = self.ctx.snapshot
+        online = sorted(n.uuid for n in snapshot.nodes.values() if not n.offline)
+        values = config.ssconf_values(snapshot)
+        for answer in self.ctx.rpc.call(
+            "write_ssconf_files", online, [values]
+        ).values():
+            if answer.failed and not answer.offline:
+                self.ctx.log.warn(answer.describe("ssconf files were not written"))

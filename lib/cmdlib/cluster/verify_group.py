@@ -6,7 +6,7 @@ from typing import Any
 from ganeti import hooksmaster, objects, opcodes
 from ganeti.cmdlib import ancillary
 from ganeti.cmdlib.base import LogicalUnit
-from ganeti.cmdlib.cluster import verify_request
+from ganeti.cmdlib.cluster import verify_request, verify_ssconf
 from ganeti.cmdlib.cluster.verify_output import Output
 from ganeti.cmdlib.group.locks import GroupLocks
 from ganeti.cmdlib.instance import checks as instance_checks
@@ -240,6 +240,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
             [paths.virtualize(path) for path in (*required, paths.server_pem)],
             {uuid: found for uuid, found in sums.items() if found is not None},
         )
+        verify_ssconf.judge(self.ctx, self.report, answers)
         self._judge_replicas(snapshot, online, answers)
 
     def _master_files(self, snapshot: objects.Snapshot) -> Any:

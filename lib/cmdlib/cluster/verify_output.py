@@ -1,16 +1,7 @@
 """How verification talks to the user: steps, findings, notes."""
 
-from typing import Protocol
-
 from ganeti.cmdlib.base import Feedback
 from ganeti.verify import Report
-
-
-class Options(Protocol):
-    """The options that all verifications share."""
-
-    verbose: bool
-    error_codes: bool
 
 
 class Output:

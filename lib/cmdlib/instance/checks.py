@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from ganeti import errors, objects
 from ganeti.cmdlib import base, typed
-from ganeti.constants import ecodes, hvparams
+from ganeti.constants import ecodes
 from ganeti.objects import params
 
 _SPEC_OF: Final = {
@@ -204,10 +204,3 @@ def hypervisor_enabled(snapshot: objects.Snapshot, name: str, instance: str) -> 
             f" enabled are {', '.join(enabled)}",
             ecodes.ECODE_STATE,
         )
-
-
-def cluster_hvparams(snapshot: objects.Snapshot, name: str) -> dict[str, Any]:
-    """Return the cluster's parameters of a hypervisor, filled with the defaults."""
-    defaults = {key: row.default for key, row in hvparams.HYPERVISOR[name].items()}
-    stored: Mapping[str, Any] = snapshot.cluster.hvparams.get(name, {})
-    return {**defaults, **stored}

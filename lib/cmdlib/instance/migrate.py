@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from ganeti import errors, opcodes
+from ganeti.cmdlib import progress
 from ganeti.cmdlib.instance import common, failover, relocation
 from ganeti.constants import ecodes
 from ganeti.objects import params
@@ -14,6 +15,7 @@ from ganeti.rpc import encode
 POLL_S: Final = 1.0
 FIRST_POLL_S: Final = 0.1
 REPORT_S: Final = 10.0
+_MIB: Final = 1024 * 1024
 
 
 class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
@@ -163,6 +165,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         ctx = self.ctx
         pause, last = threading.Event(), ctx.clock.monotonic()
         wait_s = FIRST_POLL_S
+        shown: progress.Progress | None = None
         while True:
             result = ctx.rpc.call_one(
                 "instance_get_migration_status", self.source, wire
@@ -175,6 +178,10 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             if status.get("status") == "completed":
                 ctx.log.message("* memory transfer complete")
                 return
+            if status.get("total_ram"):
+                total_mib = float(status["total_ram"]) / _MIB
+                shown = shown or progress.Progress(ctx, "memory transfer", total_mib)
+                shown.at(_share(status) * total_mib / 100)
             now = ctx.clock.monotonic()
             if now - last >= REPORT_S and status.get("total_ram"):
                 ctx.log.message(f"* memory transfer progress: {_share(status):.2f} %")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ganeti import errors, objects
-from ganeti.cmdlib import base
+from ganeti.cmdlib import base, progress
 from ganeti.cmdlib.instance import common
 from ganeti.constants import export as words
 from ganeti.rpc import encode
@@ -21,8 +21,7 @@ LISTEN_S: Final = 30.0
 _FIRST_POLL_S: Final = 0.05
 _POLL_S: Final = 2.0
 #: Seconds between two lines about the progress.
-REPORT_S: Final = 10.0
-_HOUR_S: Final = 3600
+REPORT_S: Final = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,8 +166,8 @@ class _Transfer:
     def _watch(self) -> None:
         """Wait until both ends are done, with lines about the progress."""
         plan, ctx = self._plan, self._ctx
-        last = ctx.clock.monotonic()
         self._wait_s = _FIRST_POLL_S
+        report = _Report(ctx, f"disk/{self._index}", self._disk.size)
         while True:
             done = 0
             for node in (plan.target, plan.source):
@@ -177,10 +176,8 @@ class _Transfer:
                     continue
                 self._raise_failure(node, status)
                 done += status["exit_status"] == 0
-                now = ctx.clock.monotonic()
-                if node == plan.target and now - last >= REPORT_S:
-                    ctx.log.message(progress_line(f"disk/{self._index}", status))
-                    last = now
+                if node == plan.target:
+                    report.tell(status)
             if done == 2:
                 return
             self._pause()
@@ -211,23 +208,23 @@ class _Transfer:
             common.warn_failed(self._ctx, result, "cannot clean up after the transfer")
 
 
-def progress_line(what: str, status: dict[str, Any]) -> str:
-    """Return what people read about a transfer that is under way."""
-    parts = [f"{status.get('progress_mbytes') or 0:.0f} MiB"]
-    if status.get("progress_percent") is not None:
-        parts.append(f"{status['progress_percent']:.0f} %")
-    if status.get("progress_throughput"):
-        parts.append(f"{status['progress_throughput']:.1f} MiB/s")
-    if status.get("progress_eta") is not None:
-        parts.append(f"{duration(status['progress_eta'])} left")
-    return f"* {what}: {', '.join(parts)}"
+class _Report:
+    """Lines about a transfer: for everybody now and then, for terminals often."""
 
+    def __init__(self, ctx: base.Context, what: str, size_mib: int) -> None:
+        self._ctx = ctx
+        self._what = what
+        self._size_mib = size_mib
+        self._last = ctx.clock.monotonic()
+        self._progress = progress.Progress(ctx, f"copying {what}", size_mib)
 
-def duration(seconds: float) -> str:
-    """Return a time span as people read it, such as ``1:04:09`` or ``12 s``."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole % _HOUR_S, 60)
-    hours = whole // _HOUR_S
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02} min"
+    def tell(self, status: dict[str, Any]) -> None:
+        """Tell what the receiving program says of itself."""
+        done = float(status.get("progress_mbytes") or 0)
+        rate, left_s = status.get("progress_throughput"), status.get("progress_eta")
+        self._progress.at(done, rate=rate, left_s=left_s)
+        now = self._ctx.clock.monotonic()
+        if now - self._last >= REPORT_S:
+            text = progress.line(self._what, done, self._size_mib, rate, left_s)
+            self._ctx.log.message(f"* {text}")
+            self._last = now

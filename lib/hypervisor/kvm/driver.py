@@ -52,7 +52,6 @@ class KvmHypervisor(Hypervisor):
     """Guests under QEMU, accelerated where the node can."""
 
     name: ClassVar[str] = "kvm"
-    can_hotplug: ClassVar[bool] = True
 
     def _files(self, name: str) -> Files:
         return Files(self._doors.paths, name)

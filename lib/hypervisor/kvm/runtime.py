@@ -11,7 +11,7 @@ import msgspec
 from ganeti import errors
 from ganeti.hypervisor.base import AttachedDisk
 from ganeti.hypervisor.kvm.files import Files
-from ganeti.objects.filled import DiskX, InstanceX, NicX
+from ganeti.objects.filled import DiskX, NicX
 from ganeti.pathutils import VIRTUAL_PREFIX
 from ganeti.utils import files as file_utils
 
@@ -137,8 +137,3 @@ def adopt(files: Files, text: str) -> Runtime:
     if root:
         text = text.replace(f"{VIRTUAL_PREFIX}/", f"{root}/")
     return parse(files.name, text)
-
-
-def instance_of(instance: InstanceX, runtime: Runtime) -> InstanceX:
-    """Return an instance with the parameters that its guest was started with."""
-    return instance.replace(hvparams=runtime.hvparams)

@@ -227,7 +227,12 @@ def test_the_daemon_is_locked_into_memory(node):
     with open(f"/proc/{node.process.pid}/status") as stream:
         sizes = dict(line.split(":", 1) for line in stream)
     locked = int(sizes["VmLck"].split()[0])
-    assert locked == 0 or locked >= int(sizes["VmRSS"].split()[0]) * 0.9
+    if locked == 0:
+        # Neither the capability IPC_LOCK nor the one to raise limits.
+        may = int(sizes["CapEff"], 16)
+        assert not may >> 14 & 1
+        pytest.skip("this machine does not let root lock memory")
+    assert locked >= int(sizes["VmRSS"].split()[0]) * 0.9
     assert ask(node).payload == versions.PROTOCOL_VERSION
 
 

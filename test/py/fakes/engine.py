@@ -7,7 +7,7 @@ from fakes.clusters import snapshot
 from fakes.jobs import FakeCallbacks
 from fakes.locks import RecordingLocks
 from fakes.rpc import FakeRunner
-from fakes.stores import FakeStore
+from fakes.store import FakeStore
 from ganeti import config, errors, mcpu, opcodes, pathutils, query
 from ganeti.cmdlib.units import UNITS
 

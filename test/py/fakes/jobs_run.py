@@ -5,8 +5,8 @@ import os
 import threading
 import time
 
+from fakes.store import MemoryBackend, open_memory
 from ganeti import clock, errors, jqueue, opcodes
-from ganeti.store.memory import MemoryBackend, open_memory
 
 WAIT_S = 10
 

@@ -114,3 +114,15 @@ def test_hypervisor_parameters_and_ssconf_keys_are_the_documented_ones():
             == row["default"]
         )
     assert list(ssconf.KEYS) == [row["name"] for row in table("ssconf")["files"]]
+
+
+@pytest.mark.parametrize("for_disk", [False, True])
+def test_secrets_of_requests_inside_a_request_are_hidden_too(for_disk):
+    child = {"OP_ID": "OP_INSTANCE_CREATE", "osparams_secret": {"root": "x-secret"}}
+    child |= {"osparams_private": {"key": "x-private"}}
+    wire = {"OP_ID": "OP_INSTANCE_MULTI_ALLOC", "instances": [child]}
+    clean = opcodes.redact(wire, for_disk=for_disk)
+    assert "x-secret" not in str(clean)
+    assert ("x-private" in str(clean)) == for_disk
+    assert opcodes.lost_secrets(clean)
+    assert not opcodes.lost_secrets(wire)

@@ -133,6 +133,40 @@ def test_a_terminal_shows_progress_and_is_left_clean():
     assert done.err.split("\r")[-1] == ""
 
 
+class Telling(Slow):
+    """A job that logs a line, then how far it has come, then another line."""
+
+    KINDS = ("message", "progress", "message")
+
+    def _WaitForJobChange(self, job_id, fields, previous, serial, timeout):
+        [info], _ = super()._WaitForJobChange(job_id, fields, previous, serial, timeout)
+        number = (serial or 0) + 1
+        if number > len(self.KINDS):
+            return [["success"], []]
+        kind = self.KINDS[number - 1]
+        return [[info], [[number, [0, 0], kind, f"{kind} {number}"]]]
+
+
+def test_how_far_a_job_has_come_is_for_terminals_alone():
+    master = Telling(*["running"] * 9)
+    piped = commands.run("gnt-debug delay 0", master)
+    assert [line.split(" 1970 ")[1] for line in piped.out.splitlines()] == [
+        "message 1",
+        "message 3",
+    ]
+    assert piped.err == ""
+    clock = itertools.count(0, 5)
+    shown = commands.run(
+        "gnt-debug delay 0",
+        Telling(*["running"] * 9),
+        tty=True,
+        now=lambda: float(next(clock)),
+    )
+    assert shown.out == piped.out
+    assert "job 1: progress 2, " in shown.err
+    assert "job 1: running, " in shown.err.split("progress 2")[-1]
+
+
 def test_several_instances_have_a_job_each(master):
     done = commands.run("gnt-instance shutdown --force-multiple --all", master)
     assert done.code == 0

@@ -6,7 +6,7 @@ import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti.cli import roman, table, tree
+from ganeti.cli import listing, roman, table, tree
 
 
 @pytest.fixture
@@ -173,3 +173,13 @@ def test_roman_numerals():
     ]
     shown = roman.convert(tree.Pairs([("a", [4, True, {"b": 9}])]))
     assert shown == [("a", ["IV", True, {"b": "IX"}])]
+
+
+def test_equal_values_of_columns_with_several_types_are_told_apart():
+    pairs = [(0, 1), (0, True), (2, None), (0, [1])]
+    text_of = lambda pair: "-" if pair[0] else str(pair[1])  # noqa: E731
+    found = listing._texts(pairs, text_of, is_typed=False)
+    assert found == ["1", "True", "-", "[1]"]
+    assert listing._texts(pairs[2:], text_of, is_typed=True) == ["-", "[1]"]
+    assert listing._texts([(0, "a"), (0, "a")], text_of, is_typed=True) == ["a", "a"]
+    assert listing._texts([], text_of, is_typed=True) == []

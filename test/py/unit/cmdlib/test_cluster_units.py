@@ -133,6 +133,9 @@ def test_redistribution_sends_the_masters_files_to_online_nodes_only(tmp_path):
     assert sent[prefix + "hmac.key"][1][1] == [0, "secret\n"]
     kind, text = sent[prefix + "rapi/users"][1][1]
     assert (kind, zlib.decompress(base64.b64decode(text))) == (1, b"user\n" * 500)
+    written = engine.rpc.called("write_ssconf_files")
+    assert [node for node, _ in written] == [clusters.node_uuid(i) for i in (1, 2)]
+    assert written[0][1][0]["node_list"].startswith("node1.example.com")
     assert engine.snapshot.cluster.serial_no == serial + 1
     assert engine.locks.modes() == {
         Level.NODEGROUP: (None, True),

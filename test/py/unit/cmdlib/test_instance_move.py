@@ -132,14 +132,31 @@ def test_wrong_moves_are_refused(template, changes, text):
     assert not eng.rpc.called("instance_shutdown")
 
 
-def test_progress_tells_rate_and_remaining_time():
-    status = {
-        "progress_mbytes": 512.4,
-        "progress_percent": 50.04,
-        "progress_throughput": 51.2,
-        "progress_eta": 3723.0,
-    }
-    line = transfer.progress_line("disk/0", status)
-    assert line == "* disk/0: 512 MiB, 50 %, 51.2 MiB/s, 1:02:03 left"
-    assert transfer.duration(9.7) == "10 s"
-    assert transfer.duration(64) == "1:04 min"
+def test_a_long_copy_tells_how_far_it_has_come():
+    looks = iter(range(1, 1000))
+
+    def status(node, _args):
+        if node == NODE1:
+            return [DONE]
+        done = 10.0 * next(looks)
+        over = done >= 1024
+        return [
+            {
+                "exit_status": 0 if over else None,
+                "listen_port": 4711,
+                "progress_mbytes": done,
+                "progress_throughput": 5.0,
+                "progress_eta": (1024 - done) / 5,
+            }
+        ]
+
+    eng = engine(impexp_status=status)
+    eng.run(MOVE)
+    told = [text for kind, text in eng.callbacks.entries if kind == "progress"]
+    assert told
+    assert told[0].startswith("copying disk/0: ")
+    assert " of 1024 MiB, " in told[0]
+    assert "5.0 MiB/s" in told[0]
+    assert told[0].endswith(" left")
+    assert 5 < len(told) < 40
+    assert "* disk/0: " in eng.callbacks.text()

@@ -1,11 +1,13 @@
 """Verification: what is asked, what is judged, what the user reads."""
 
+import hashlib
+
 import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import failure
-from ganeti import objects
+from ganeti import config, objects
 from ganeti.constants import versions
 from ganeti.locking import Level
 
@@ -43,6 +45,16 @@ def report(uuid, now, **changes):
     }
 
 
+def ssconf_sums(engine, wrong):
+    sums = {}
+    if isinstance(wrong, dict):
+        for key, value in config.ssconf_values(engine.snapshot).items():
+            text = wrong.get(f"ssconf_{key}", f"{value}\n" if value else "")
+            path = f"/###-VIRTUAL-PATH-###,/var/lib/ganeti/ssconf_{key}"
+            sums[path] = hashlib.sha1(text.encode()).hexdigest()
+    return sums
+
+
 def engine_with(changes=None, start=None, **script):
     start = start or clusters.snapshot(
         nodes=2,
@@ -54,6 +66,8 @@ def engine_with(changes=None, start=None, **script):
 
     def verify(uuid, args):
         wrong = (changes or {}).get(uuid, {})
+        if isinstance(args[0].get("filelist"), list) and len(args[0]) == 1:
+            return {"filelist": ssconf_sums(engine, wrong)}
         if not isinstance(wrong, dict):
             return wrong
         return report(uuid, engine.clock.now, **wrong)
@@ -132,9 +146,35 @@ def test_only_candidates_are_asked_whom_they_can_log_in_to():
     engine = engine_with(start=start)
     run(engine)
     asked = {
-        node: args[0]["nodelist"] for node, args in engine.rpc.called("node_verify")
+        node: args[0]["nodelist"]
+        for node, args in engine.rpc.called("node_verify")
+        if "nodelist" in args[0]
     }
     assert asked == {MASTER: {"node1.example.com": 22, "node2.example.com": 22}, N2: {}}
+
+
+def test_in_large_groups_candidates_take_turns_in_logging_in():
+    engine = engine_with(start=clusters.snapshot(nodes=10))
+    rounds = []
+    for _round in range(3):
+        run(engine)
+        rounds.append(
+            {
+                engine.snapshot.nodes[node].name: set(args[0]["nodelist"])
+                for node, args in engine.rpc.called("node_verify")
+                if "nodelist" in args[0]
+            }
+        )
+        with engine.config.edit("test") as edit:
+            edit.update_cluster()
+    everybody = {node.name for node in engine.snapshot.nodes.values()}
+    for asked in rounds:
+        assert asked.pop("node1.example.com") == everybody
+        assert all(len(peers) == 3 for peers in asked.values())
+        assert all(name not in peers for name, peers in asked.items())
+        assert set().union(*asked.values()) == everybody
+    for name in rounds[0]:
+        assert set().union(*(asked[name] for asked in rounds)) == everybody - {name}
 
 
 def test_all_documented_requests_are_sent_with_their_arguments():
@@ -270,14 +310,14 @@ WRONG = [
     (
         {"filelist": FILES | {"/###-VIRTUAL-PATH-###,/etc/hosts": "cc"}},
         (
-            "ERROR:ECLUSTERFILECHECK:cluster:None:file /###-VIRTUAL-PATH-###,/etc/hosts"
+            "ERROR:ECLUSTERFILECHECK:cluster:None:file /etc/hosts"
             " found with 2 different checksums (variant 1 on node2.example.com)"
         ),
     ),
     (
         {"filelist": {}},
         (
-            "ERROR:ECLUSTERFILECHECK:cluster:None:file /###-VIRTUAL-PATH-###,/etc/hosts is"
+            "ERROR:ECLUSTERFILECHECK:cluster:None:file /etc/hosts is"
             " missing from node(s) node2.example.com"
         ),
     ),
@@ -307,6 +347,17 @@ def test_an_instance_that_is_down_has_a_finding_and_codes_can_be_ignored():
     assert any(line.startswith(f"  - ERROR{down}") for line in findings(engine))
     assert run(engine, error_codes=True, ignore_errors=["EINSTANCEDOWN"]) is True
     assert any(line.startswith(f"  - WARNING{down}") for line in findings(engine))
+
+
+def test_a_changed_value_of_the_simple_configuration_is_found():
+    engine = engine_with({N2: {"ssconf_master_node": "node9\n"}})
+    assert run(engine, error_codes=True) is False
+    line = findings(engine)[0]
+    assert line.startswith("  - ERROR:ECLUSTERFILECHECK:cluster:None:file ")
+    assert line.endswith(
+        "/ssconf_master_node is not what the configuration says on node(s)"
+        " node2.example.com"
+    )
 
 
 def test_a_stale_configuration_copy_is_found():
@@ -364,7 +415,7 @@ def test_offline_nodes_are_skipped_and_instances_on_them_are_not_well():
     assert "* Verifying node node1.example.com (master)" in text
     assert "lives on offline node node2.example.com" in text
     assert "  - NOTICE: 1 offline node(s) found." in text
-    assert [node for node, _ in engine.rpc.called("node_verify")] == [MASTER]
+    assert {node for node, _ in engine.rpc.called("node_verify")} == {MASTER}
 
 
 def test_failing_hooks_count_as_errors():

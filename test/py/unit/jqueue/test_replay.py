@@ -7,7 +7,7 @@ way has failed; what had not begun runs; nothing is executed twice; no id comes 
 import pytest
 
 from fakes.jobs_run import WAIT_S, Gate, Harness, ScriptedExecutor, dummy
-from fakes.jobs_store import StepStore, backend_with
+from fakes.store import StepStore, backend_with
 from ganeti import clock, errors, jqueue
 from ganeti.jqueue import LockTimeout
 

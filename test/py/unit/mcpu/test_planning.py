@@ -229,6 +229,30 @@ JOBS = {
     ),
     "master address": ([op("CLUSTER_ACTIVATE_MASTER_IP")], {}),
     "redistribution": ([op("CLUSTER_REDIST_CONF")], {}),
+    "removed and created again": (
+        [inst("REMOVE"), CREATE | {"instance_name": INST, "start": False}],
+        {},
+    ),
+    "node removed and added again": (
+        [
+            op("NODE_REMOVE", node_name="node3"),
+            op(
+                "NODE_ADD",
+                node_name="node3.example.com",
+                node_setup=True,
+                group="default",
+            ),
+        ],
+        {},
+    ),
+    "group removed and added again": (
+        [
+            op("GROUP_ADD", group_name="rack"),
+            op("GROUP_REMOVE", group_name="rack"),
+            op("GROUP_ADD", group_name="rack"),
+        ],
+        {},
+    ),
     "several": (
         [
             op("TAGS_SET", kind="node", name="node3", tags=["a"]),
@@ -240,6 +264,7 @@ JOBS = {
 }
 #: The same for jobs that fail.
 FAILING = {
+    "instance that exists": ([CREATE | {"instance_name": INST}], {}),
     "unknown instance": ([op("INSTANCE_STARTUP", instance_name="nowhere")], {}),
     "migration of a stopped guest": ([inst("MIGRATE", target_node="node2")], {}),
     "silent node": ([inst("STARTUP")], {"instance_info": failure("silent")}),
@@ -385,6 +410,21 @@ def test_later_opcodes_see_what_earlier_ones_would_have_done():
     ]
 
 
+def test_submitted_jobs_are_planned_too():
+    ops, script = JOBS["evacuation"]
+    eng = engine(script | RUNNING)
+    result = planned(ops, eng=eng)
+    ((said,),) = result.followers
+    assert result.left_out == 0
+    assert (said.summary, said.error) == (f"INSTANCE_MIGRATE({INST})", None)
+    eng.run(ops[0])
+    (job,) = eng.callbacks.submitted
+    eng.run(job[0])
+    moved = eng.snapshot.instances[clusters.instance_uuid(1)]
+    (change,) = [row for row in said.changes if row.table == "instances"]
+    assert [field.after for field in change.fields] == [moved.primary_node] == [NODE2]
+
+
 def test_a_plan_gives_the_revision_that_it_is_about():
     eng = engine()
     assert planned([CREATE], eng=eng).revision == eng.snapshot.revision
@@ -475,8 +515,16 @@ def test_waiting_without_limit_is_refused():
         VirtualClock(eng.clock).wait(threading.Event(), None)
 
 
-def test_what_waits_for_a_client_cannot_be_planned():
-    wire = op("TEST_DELAY", duration=1.0, interruptible=True)
+@pytest.mark.parametrize(
+    "wire",
+    [
+        op("TEST_DELAY", duration=1.0, interruptible=True),
+        op("TEST_JQUEUE", notify_exec=True),
+        op("TEST_JQUEUE", notify_waitlock=True),
+        op("CLUSTER_RENEW_CRYPTO", node_certificates=True),
+    ],
+)
+def test_what_acts_around_the_doors_cannot_be_planned(wire):
     (said,) = planned([wire]).opcodes
     assert "cannot be planned" in str(said.error)
 

@@ -89,3 +89,31 @@ def test_unknown_fields_are_described_as_such():
     assert [row["kind"] for row in found] == ["text", "unknown"]
     assert found[1]["title"] == "nonsense"
     assert engine.field_of("node", "name").title == "Node"
+
+
+def test_rows_that_share_cells_have_the_values_of_each_alone():
+    from fakes import clusters
+    from ganeti import query
+
+    snapshot = clusters.snapshot(
+        nodes=2,
+        extra=[
+            clusters.instance(1),
+            clusters.instance(2),
+            clusters.instance(3, hvparams={"acpi": False}),
+            clusters.instance(4, hvparams={"acpi": True}, os="other"),
+        ],
+    )
+    sources = query.Sources(snapshot)
+    names = ["hv/acpi", "name", "hv/boot_order", "be/maxmem", "nonsense", "hv/acpi"]
+    together = query.query(sources, "instance", names, None).data
+    assert [list(row) for row in together] == [
+        [
+            query.query(sources, "instance", [name], ["==", "name", row[1][1]]).data[0][
+                0
+            ]
+            for name in names
+        ]
+        for row in together
+    ]
+    assert [row[0][1] for row in together] == [True, True, False, True]

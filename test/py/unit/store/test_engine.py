@@ -3,10 +3,10 @@
 import pytest
 
 from fakes import cluster
+from fakes.store import MemoryBackend, open_memory
 from ganeti import errors
 from ganeti.objects import Update
 from ganeti.store import Document
-from ganeti.store.memory import MemoryBackend, open_memory
 
 
 @pytest.fixture

@@ -1,0 +1,191 @@
+"""``--plan``: what a command's jobs would do, as the master tells it.
+
+The master plans (LUXI ``PlanJob``), nothing is submitted; here plans are only printed:
+for people, with colours on a terminal, or as one JSON document with ``--json``.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.cli import failures, jobs
+from ganeti.cli.context import Context
+from ganeti.cli.text import safe
+from ganeti.constants import exitcodes
+
+#: ANSI sequences of a terminal by role.
+_COLOURS: Final = {
+    "title": "\033[1m",
+    "add": "\033[32m",
+    "remove": "\033[31m",
+    "change": "\033[33m",
+    "error": "\033[1;31m",
+}
+_PLAIN: Final = "\033[0m"
+_SIGNS: Final = {"add": "+", "change": "~", "remove": "-"}
+#: Names of tables as people know them.
+_KINDS: Final = {
+    "cluster": "cluster",
+    "disks": "disk",
+    "filters": "filter",
+    "instances": "instance",
+    "networks": "network",
+    "nodegroups": "group",
+    "nodes": "node",
+}
+#: Parameters that every opcode has; they say nothing about what a job does.
+_GENERIC: Final = frozenset(
+    ("OP_ID", "comment", "debug_level", "depends", "dry_run", "priority", "reason")
+)
+
+#: Values that a new record need not mention.
+_EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
+
+Plan = Mapping[str, Any]
+
+
+def show(ctx: Context, job_list: list[list[jobs.Op]]) -> int:
+    """Have jobs planned, each on its own, and print the plans; return the exit code.
+
+    Raises:
+        OpPrereqError: an opcode is malformed.
+        GenericError: the master cannot plan.
+    """
+    plans = [jobs.explained_call(ctx, "PlanJob", ops, [ops]) for ops in job_list]
+    failed = any(
+        op["error"] is not None
+        for plan in plans
+        for ops in (plan["opcodes"], *plan["followers"])
+        for op in ops
+    )
+    if ctx.option("json"):
+        ctx.out(json.dumps({"jobs": plans}, indent=2, sort_keys=True))
+    else:
+        paint = Painter(is_coloured=_is_coloured(ctx))
+        for number, plan in enumerate(plans):
+            if number:
+                ctx.out()
+            for line in lines(plan, paint):
+                ctx.out(line)
+    return exitcodes.EXIT_FAILURE if failed else exitcodes.EXIT_SUCCESS
+
+
+def _is_coloured(ctx: Context) -> bool:
+    return ctx.doors.stdout.isatty() and not ctx.doors.environ.get("NO_COLOR")
+
+
+class Painter:
+    """Puts colours around texts, or does not."""
+
+    def __init__(self, *, is_coloured: bool) -> None:
+        self._is_coloured = is_coloured
+
+    def __call__(self, role: str, text: str) -> str:
+        """Return the text in the colour of a role."""
+        return f"{_COLOURS[role]}{text}{_PLAIN}" if self._is_coloured else text
+
+
+def lines(plan: Plan, paint: Painter) -> Iterator[str]:
+    """Yield the lines of one job's plan, and of the jobs that it would submit."""
+    for number, op in enumerate(plan["opcodes"]):
+        if number:
+            yield ""
+        title = f"Plan of {safe(op['summary'])} at revision {plan['revision']}"
+        yield paint("title", title)
+        yield from _op_lines(op, paint)
+    for number, ops in enumerate(plan["followers"], 1):
+        for op in ops:
+            yield ""
+            yield paint("title", f"Then job {number}: {safe(op['summary'])}")
+            yield from _op_lines(op, paint)
+    if plan["left_out"]:
+        yield f"{plan['left_out']} more jobs would follow."
+
+
+def _op_lines(op: Plan, paint: Painter) -> Iterator[str]:
+    for name, section in (
+        ("Locks", _locks(op)),
+        ("Steps", _steps(op)),
+        ("Configuration", _changes(op, paint)),
+        ("Jobs", _jobs(op)),
+    ):
+        body = list(section)
+        if body or name != "Jobs":
+            yield paint("title", name)
+            yield from (f"  {line}" for line in body or ["none"])
+    if op["generated"]:
+        yield "The run makes up values of its own instead of these:"
+        yield from (f"  {value}" for value in op["generated"])
+    if op["error"] is not None:
+        yield paint("error", f"It would fail: {_error(op['error'])}")
+
+
+def _error(value: Any) -> str:
+    known = errors.decode(value)
+    return safe(str(value)) if known is None else failures.describe(known)[0]
+
+
+def _locks(op: Plan) -> Iterator[str]:
+    for lock in op["locks"]:
+        names = "all" if lock["names"] is None else ", ".join(lock["names"])
+        notes = ["shared"] if lock["shared"] else []
+        if lock["created"]:
+            notes.append(f"new: {', '.join(lock['created'])}")
+        note = f" ({'; '.join(notes)})" if notes else ""
+        yield f"{lock['level']:<10} {safe(names)}{note}"
+
+
+def _steps(op: Plan) -> Iterator[str]:
+    width = len(str(len(op["steps"])))
+    for number, step in enumerate(op["steps"], 1):
+        yield f"{number:>{width}}. {safe(_step(step))}"
+
+
+def _step(step: Plan) -> str:
+    if step["kind"] == "log":
+        return f"say: {step['text']}"
+    if step["kind"] == "file":
+        return f"write file {step['text']}"
+    if step["kind"] == "pause":
+        return f"wait {step['seconds']:g} s"
+    given = ", ".join(f"{k}={v}" for k, v in step.get("arguments", {}).items())
+    return f"call {step['procedure']}({given}) on {', '.join(step['nodes'])}"
+
+
+def _changes(op: Plan, paint: Painter) -> Iterator[str]:
+    for change in op["changes"]:
+        action, kind = change["action"], _KINDS.get(change["table"], change["table"])
+        label = change["name"] or change["uuid"]
+        yield paint(action, f"{_SIGNS[action]} {kind} {safe(label)}")
+        if action == "remove":
+            continue
+        for field in change["fields"]:
+            before = _value(field["before"], op["names"])
+            after = _value(field["after"], op["names"])
+            if action == "change":
+                yield f"    {field['name']}: {before} -> {after}"
+            elif field["name"] != "uuid" and field["after"] not in _EMPTY:
+                yield f"    {field['name']}: {after}"
+
+
+def _value(value: Any, names: Mapping[str, str]) -> str:
+    """Return a value on one line, with names for uuids that are values themselves."""
+    if value is None:
+        return "-"
+    if isinstance(value, str):
+        return safe(names.get(value, value)) or "''"
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return f"[{', '.join(_value(item, names) for item in value)}]"
+    return safe(json.dumps(value, sort_keys=True))
+
+
+def _jobs(op: Plan) -> Iterator[str]:
+    for number, job in enumerate(op["jobs"], 1):
+        for child in job:
+            given = ", ".join(
+                f"{key}={_value(value, {})}"
+                for key, value in sorted(child.items())
+                if key not in _GENERIC and value not in (None, "", [], {}, False)
+            )
+            yield f"{number}. {child['OP_ID']}({given})"

@@ -1,0 +1,45 @@
+"""Examples of ``gnt-filter`` for its help and its manual page."""
+
+from typing import Final
+
+from ganeti.cli.model import Example
+
+#: By name of the command.
+EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
+    "add": (
+        Example(
+            "gnt-filter add --action PAUSE --priority 0 --reason maintenance",
+            "start no more jobs",
+        ),
+        Example(
+            (
+                'gnt-filter add --action REJECT --predicates \'[["opcode", ["=", '
+                '"OP_ID", "OP_INSTANCE_CREATE"]]]\''
+            ),
+            "no new instances",
+        ),
+        Example(
+            (
+                "gnt-filter add --action 'RATE_LIMIT 2' --predicates '[[\"opcode\", "
+                '["=", "OP_ID", "OP_INSTANCE_MIGRATE"]]]\''
+            ),
+            "two migrations at a time",
+        ),
+    ),
+    "list": (Example("gnt-filter list", "all rules"),),
+    "info": (Example("gnt-filter info", "all rules, one value a line"),),
+    "delete": (
+        Example(
+            "gnt-filter delete 8b53f7de-f8e2-4470-99bd-1efe746e434f", "take a rule away"
+        ),
+    ),
+    "replace": (
+        Example(
+            (
+                "gnt-filter replace --priority 5 --action ACCEPT "
+                "8b53f7de-f8e2-4470-99bd-1efe746e434f"
+            ),
+            "another rule under the same UUID",
+        ),
+    ),
+}

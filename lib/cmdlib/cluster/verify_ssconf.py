@@ -1,0 +1,81 @@
+"""Compares the nodes' ssconf files with what the configuration says."""
+
+import hashlib
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+from ganeti import config
+from ganeti.cmdlib.base import Context
+from ganeti.constants import nodeverify as nv
+from ganeti.ssconf import SimpleStore, writer
+from ganeti.verify import Report
+from ganeti.verify import answer as forms
+
+#: Files are written a moment after the configuration changed: nodes that differ are
+#: looked at again this often, after so long.
+_ATTEMPTS: Final = 10
+_PAUSE_S: Final = 0.3
+
+
+def judge(ctx: Context, report: Report, nodes: Collection[str]) -> None:
+    """Report ssconf files that are missing or differ, once per file.
+
+    Args:
+        ctx: of the unit.
+        report: takes the findings.
+        nodes: UUIDs of those to ask; who does not answer is passed over.
+    """
+    names = ctx.snapshot.nodes
+    for path, uuids in sorted(_settled(ctx, nodes).items()):
+        where = ", ".join(sorted(names[uuid].name for uuid in uuids))
+        report.error_if(
+            True,
+            "ECLUSTERFILECHECK",
+            None,
+            f"file {path} is not what the configuration says on node(s) {where}",
+        )
+
+
+def _settled(ctx: Context, nodes: Collection[str]) -> Mapping[str, list[str]]:
+    """Return file -> nodes where it still differs after a while."""
+    never = threading.Event()
+    for attempt in range(_ATTEMPTS):
+        found = _differing(ctx, sorted(nodes))
+        if not found or attempt == _ATTEMPTS - 1:
+            break
+        nodes = {uuid for uuids in found.values() for uuid in uuids}
+        ctx.clock.wait(never, _PAUSE_S)
+    return found
+
+
+def _differing(ctx: Context, nodes: Sequence[str]) -> dict[str, list[str]]:
+    if not nodes:
+        return {}
+    wanted = _checksums(ctx)
+    asked = {nv.NV_FILELIST: [ctx.paths.virtualize(path) for path in wanted]}
+    answers = ctx.rpc.call(
+        "node_verify", nodes, [asked, ctx.snapshot.cluster.cluster_name, {}]
+    )
+    found: dict[str, list[str]] = {}
+    for uuid, answer in answers.items():
+        good: Mapping[str, Any] = forms.clean(answer.payload)[0]
+        sums = good.get(nv.NV_FILELIST)
+        if sums is None:
+            continue
+        for path, checksum in wanted.items():
+            if sums.get(ctx.paths.virtualize(path)) != checksum:
+                plain = path.removeprefix(ctx.paths.root)
+                found.setdefault(plain, []).append(uuid)
+    return found
+
+
+def _checksums(ctx: Context) -> dict[str, str]:
+    """Return what the master's files should be: path -> checksum."""
+    store = SimpleStore(ctx.paths)
+    return {
+        store.path(key): hashlib.sha1(
+            writer.encode(key, value), usedforsecurity=False
+        ).hexdigest()
+        for key, value in config.ssconf_values(ctx.snapshot).items()
+    }

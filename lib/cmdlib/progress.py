@@ -1,0 +1,93 @@
+"""How far a long step has come, for whoever watches the job on a terminal.
+
+Told as log entries of a kind of their own, often at first and then less, so that
+long jobs do not fill the store with them. Lines for everybody are the unit's
+business.
+"""
+
+from typing import Final
+
+from ganeti.cmdlib import base
+from ganeti.constants import jobqueue
+
+#: Seconds until the first entry, and between the first ones.
+FIRST_S: Final = 2.0
+#: Each pause is longer than the one before, up to this.
+LONGEST_S: Final = 10.0
+_GROWTH: Final = 1.1
+_MINUTE_S: Final = 60
+_HOUR_S: Final = 3600
+
+
+class Progress:
+    """One step of a known amount, such as the wiping of one disk."""
+
+    def __init__(
+        self, ctx: base.Context, what: str, total: float, *, unit: str = "MiB"
+    ) -> None:
+        """Begin now.
+
+        Args:
+            ctx: the operation.
+            what: names the step, such as ``wiping disk/0``.
+            total: amount of work in units.
+            unit: name of the unit.
+        """
+        self._ctx = ctx
+        self._what = what
+        self._total = total
+        self._unit = unit
+        self._begun = self._last = ctx.clock.monotonic()
+        self._pause_s = FIRST_S
+
+    def at(
+        self, done: float, *, rate: float | None = None, left_s: float | None = None
+    ) -> None:
+        """Tell how much is done, if it is time for that.
+
+        Args:
+            done: units.
+            rate: units a second, where somebody knows better than the average.
+            left_s: seconds, where somebody knows better than the rate tells.
+        """
+        now = self._ctx.clock.monotonic()
+        if now - self._last < self._pause_s:
+            return
+        if rate is None and now > self._begun:
+            rate = done / (now - self._begun)
+        if left_s is None and rate:
+            left_s = max(0.0, self._total - done) / rate
+        text = line(self._what, done, self._total, rate, left_s, unit=self._unit)
+        self._ctx.log.entry(jobqueue.ELOG_PROGRESS, text)
+        self._last = now
+        self._pause_s = min(LONGEST_S, self._pause_s * _GROWTH)
+
+
+def line(
+    what: str,
+    done: float,
+    total: float,
+    rate: float | None,
+    left_s: float | None,
+    *,
+    unit: str = "MiB",
+) -> str:
+    """Return what people read about a step that is under way."""
+    parts = [f"{done:.0f} of {total:.0f} {unit}"]
+    if total:
+        parts.append(f"{min(100.0, 100.0 * done / total):.0f} %")
+    if rate:
+        parts.append(f"{rate:.1f} {unit}/s")
+    if left_s is not None:
+        parts.append(f"{duration(left_s)} left")
+    return f"{what}: {', '.join(parts)}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time span as people read it: ``12 s``, ``1:04 min``, ``1:02:03``."""
+    whole = round(seconds)
+    if whole < _MINUTE_S:
+        return f"{whole} s"
+    minutes, rest = divmod(whole % _HOUR_S, _MINUTE_S)
+    hours = whole // _HOUR_S
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02} min"

@@ -1,0 +1,82 @@
+"""Why something was done: from the command line to the job and to the node."""
+
+import json
+import subprocess
+
+import pytest
+
+NAME = "reasons.vc.test"
+ADD = ("gnt-instance", "add", "-t", "diskless", "-H", "fake", "--no-nics")
+ADD += ("-o", "tiny+default", "--no-install", "--no-start", "-n", "node2", NAME)
+
+
+@pytest.fixture(scope="module")
+def instance(vcluster):
+    vcluster.check(*ADD)
+    yield vcluster
+    vcluster.check("gnt-instance", "remove", "-f", NAME)
+
+
+@pytest.mark.timeout(120)
+def test_a_reason_goes_from_the_command_to_the_node(instance):
+    instance.check("gnt-instance", "startup", "--reason", "after maintenance", NAME)
+    path = instance.file(f"/var/run/ganeti/instance-reason/{NAME}", "node2")
+    trail = json.loads(path.read_text())
+    assert [entry[:2] for entry in trail[:2]] == [
+        ["gnt:user", "after maintenance"],
+        ["gnt:client:gnt-instance", "startup"],
+    ]
+    source, text, when = trail[2]
+    assert source == "gnt:opcode:instance_startup"
+    job, index = text.split(";")
+    assert index == "index=0"
+    assert trail[0][2] <= trail[1][2] <= when
+    with instance.luxi() as client:
+        number = int(job.removeprefix("job="))
+        ((ops,),) = client.call("QueryJobs", [[number], ["ops"]])
+    assert ops[0]["reason"] == trail[:-1]
+    assert trail[-1][0] == "gnt:daemon:noded:start"
+
+
+@pytest.mark.timeout(120)
+def test_jobs_made_by_jobs_inherit_the_reason(instance):
+    instance.check("gnt-cluster", "verify", "--reason", "every night")
+    with instance.luxi() as client:
+        rows = client.call("QueryJobs", [None, ["id", "ops"]])
+    trails = [
+        [entry[:2] for entry in ops[0]["reason"]]
+        for _job, ops in sorted(rows, key=lambda row: int(row[0]))
+        if ops[0]["OP_ID"] == "OP_CLUSTER_VERIFY_GROUP"
+    ]
+    sources = [source for source, _ in trails[-1]]
+    assert trails[-1][0] == ["gnt:user", "every night"]
+    assert sources[1:] == [
+        "gnt:client:gnt-cluster",
+        "gnt:opcode:cluster_verify",
+        "gnt:opcode:cluster_verify_group",
+    ]
+
+
+@pytest.mark.timeout(120)
+def test_watch_shows_lines_as_they_are_logged_and_ends_with_the_job(instance):
+    delay = ("gnt-debug", "delay", "--submit", "--print-jobid", "-r", "20", "0.2")
+    job = instance.check(*delay).split()[0]
+    node = instance.node("node1")
+    with (
+        subprocess.Popen(
+            instance.control.argv(node, ["gnt-job", "watch", job]),
+            env=instance.control.environment(node),
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as watching,
+        instance.luxi() as client,
+    ):
+        assert watching.stdout.readline() == f"Output from job {job} follows\n"
+        watching.stdout.readline()
+        first = watching.stdout.readline()
+        ((status,),) = client.call("QueryJobs", [[int(job)], ["status"]])
+        assert status == "running"
+        rest = watching.stdout.read().splitlines()
+    assert watching.returncode == 0
+    assert "iteration 1/21" in first
+    assert "iteration 21/21" in rest[-1]

@@ -1,0 +1,148 @@
+"""Secrets stay where they belong: never in logs, job files, command lines or errors."""
+
+import contextlib
+import pathlib
+import threading
+
+import pytest
+
+pytestmark = pytest.mark.daemon
+PRIVATE, SECRET = "hidden-private-4711", "hidden-secret-4712"
+#: Takes a while, so that command lines can be looked at, and fails with a long tail.
+SCRIPT = """#!/bin/sh
+test -n "$OSP_OWNER" || exit 3
+sleep 0.5
+echo "$0 fails on purpose" >&2
+exit 1
+"""
+
+
+@pytest.fixture
+def os_definition(vcluster):
+    """An operating system on node1 that takes parameters."""
+    place = vcluster.file("/srv/ganeti/os/vault")
+    place.mkdir()
+    for name in ("create", "import", "export", "rename"):
+        (place / name).write_text(SCRIPT)
+    (place / "verify").write_text("#!/bin/sh\nexit 0\n")
+    for name in ("create", "import", "export", "rename", "verify"):
+        (place / name).chmod(0o755)
+    (place / "ganeti_api_version").write_text("20\n")
+    (place / "variants.list").write_text("default\n")
+    (place / "parameters.list").write_text("owner who\ntoken what\n")
+    yield "vault+default"
+    for path in place.iterdir():
+        path.unlink()
+    place.rmdir()
+
+
+def create(os_name):
+    return {
+        "OP_ID": "OP_INSTANCE_CREATE",
+        "instance_name": "vault.vc.test",
+        "mode": "create",
+        "disk_template": "file",
+        "disks": [{"size": 4}],
+        "nics": [],
+        "os_type": os_name,
+        "pnode": "node1.vc.test",
+        "hypervisor": "fake",
+        "osparams_private": {"owner": PRIVATE},
+        "osparams_secret": {"token": SECRET},
+        "start": False,
+        "reason": [],
+    }
+
+
+class CommandLines(threading.Thread):
+    """Watches the arguments of all processes for some words."""
+
+    def __init__(self, words):
+        super().__init__()
+        self.words = [word.encode() for word in words]
+        self.found = set()
+        self.looks = 0
+        self.end = threading.Event()
+
+    def run(self):
+        while not self.end.wait(0.02):
+            self.looks += 1
+            for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+                with contextlib.suppress(OSError):
+                    line = path.read_bytes()
+                    if any(word in line for word in self.words):
+                        self.found.add(line)
+
+
+def files_with(vcluster, directory, word):
+    """Return the files below a directory of any node that hold a word."""
+    return [
+        path
+        for node in vcluster.layout.nodes
+        for path in vcluster.file(directory, node.short).rglob("*")
+        if path.is_file() and word in path.read_bytes()
+    ]
+
+
+@pytest.fixture
+def failed_job(vcluster, os_definition):
+    """A creation with secrets that failed; (job id, watched command lines)."""
+    watcher = CommandLines([PRIVATE, SECRET])
+    watcher.start()
+    try:
+        with contextlib.closing(vcluster.luxi()) as client:
+            job = client.call("SubmitJob", [[create(os_definition)]])
+            values = None
+            while values is None or values[0] not in {"error", "success"}:
+                values, _log = client.call(
+                    "WaitForJobChange", [job, ["status"], values, None, 30]
+                )
+    finally:
+        watcher.end.set()
+        watcher.join()
+    yield job, watcher
+    vcluster.run("gnt-instance", "remove", "-f", "--ignore-failures", "vault.vc.test")
+
+
+def test_secret_parameters_are_nowhere_to_be_read(vcluster, failed_job):
+    job, watcher = failed_job
+    info = vcluster.check("gnt-job", "info", str(job))
+    assert "fails on purpose" in info
+    assert watcher.looks > 5
+    assert not watcher.found
+    shown = [
+        info,
+        vcluster.check("gnt-job", "list", "-o", "id,ops,opresult,oplog,summary"),
+        vcluster.run("gnt-instance", "info", "vault.vc.test").output,
+        vcluster.run("gnt-instance", "list", "-o", "+osparams,custom_osparams").output,
+    ]
+    for word in (PRIVATE, SECRET):
+        assert all(word not in text for text in shown)
+        for place in ("/var/log/ganeti", "/var/run/ganeti"):
+            assert files_with(vcluster, place, word.encode()) == []
+    # Private values are part of the configuration; secret ones are stored nowhere.
+    assert files_with(vcluster, "/var/lib/ganeti", SECRET.encode()) == []
+
+
+def test_a_refused_opcode_does_not_repeat_its_secrets(vcluster, os_definition):
+    wrong = create(os_definition)
+    wrong["osparams_secret"] = [SECRET]
+    wrong["osparams_private"] = {"nonsense": PRIVATE}
+    with contextlib.closing(vcluster.luxi()) as client:
+        with pytest.raises(Exception) as caught:
+            client.call("SubmitJob", [[wrong]])
+        assert SECRET not in str(caught.value)
+        assert PRIVATE not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["hmac.key", "cluster-domain-secret", "server.pem", "rapi.pem"]
+)
+def test_keys_of_the_cluster_are_not_logged(vcluster, name):
+    path = vcluster.file(f"/var/lib/ganeti/{name}")
+    if not path.exists():
+        pytest.skip(f"this cluster has no {name}")
+    lines = [line for line in path.read_bytes().splitlines() if b"-----" not in line]
+    assert files_with(vcluster, "/var/log/ganeti", lines[0]) == []
+    if name != "rapi.pem":
+        assert path.stat().st_mode & 0o007 == 0

@@ -1,0 +1,295 @@
+"""Everything that can break on nodes is found by ``gnt-cluster verify``.
+
+Each test breaks one thing on real nodes, finds its code, sees it become a warning when
+asked to, repairs it, and finds the cluster clean again.
+"""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import time
+
+import pytest
+
+pytestmark = pytest.mark.daemon
+FAKE_STATE = "/var/run/ganeti/fake-hypervisor"
+INSTANCE = "db1.vc.test"
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster_of):
+    """Three nodes, and a running instance with a disk on the second one."""
+    found = cluster_of(3)
+    found.check(
+        *("gnt-instance", "add", "-t", "file", "-s", "4m", "-o", "tiny+default"),
+        *("--no-nics", "-n", "node2", INSTANCE),
+    )
+    return found
+
+
+@contextlib.contextmanager
+def stopped_daemon(cluster):
+    cluster.command("kill", "node3", "ganeti-noded")
+    try:
+        yield
+    finally:
+        cluster.command("start", "node3", "ganeti-noded")
+
+
+@contextlib.contextmanager
+def changed(path, text="changed\n"):
+    """Give a file other contents, and later its own again."""
+    before = path.read_bytes()
+    mode = path.stat().st_mode
+    try:
+        # Written in place: a reader of the name sees old or new, never nothing.
+        path.with_suffix(".new").write_text(text)
+        path.with_suffix(".new").replace(path)
+        yield
+    finally:
+        path.write_bytes(before)
+        path.chmod(mode)
+
+
+@contextlib.contextmanager
+def gone(path):
+    """Take a file or directory away, and bring it back."""
+    away = path.parent.with_name(f"{path.parent.name}.away") / path.name
+    away.parent.mkdir()
+    path.rename(away)
+    try:
+        yield
+    finally:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        away.replace(path)
+        away.parent.rmdir()
+
+
+@contextlib.contextmanager
+def added(path, text="", mode=0o644):
+    """Make a file, and the directories it needs, for a while."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def elsewhere(cluster):
+    """The instance runs on another node than the recorded one."""
+    state = cluster.file(f"{FAKE_STATE}/{INSTANCE}", node="node2")
+    other = cluster.file(f"{FAKE_STATE}/{INSTANCE}", node="node3")
+    with added(other, state.read_text()):
+        yield
+
+
+@contextlib.contextmanager
+def other_os(cluster):
+    """The operating system is another one on one node."""
+    place = cluster.file("/srv/ganeti/os/tiny", node="node3")
+    with gone(place):
+        shutil.copytree(place.parent.with_name("os.away") / "tiny", place)
+        (place / "ganeti_api_version").write_text("15\n")
+        yield
+
+
+@contextlib.contextmanager
+def other_certificate(cluster):
+    """A node shows the certificate of another one."""
+    mine = cluster.file("/var/lib/ganeti/client.pem", node="node3")
+    others = cluster.file("/var/lib/ganeti/client.pem", node="node2")
+    with changed(mine, others.read_text()):
+        yield
+
+
+def disk_of(cluster):
+    folder = cluster.file(f"/srv/ganeti/file-storage/{INSTANCE}", node="node2")
+    (found,) = folder.iterdir()
+    return found
+
+
+def data(cluster, name, node="node3"):
+    return cluster.file(f"/var/lib/ganeti/{name}", node=node)
+
+
+#: what breaks -> the way to break it, the codes expected, words of the finding
+BREAKS = {
+    "the node daemon is dead": (
+        stopped_daemon,
+        {"ENODERPC", "ENODENET", "ENODEHOOKS"},
+        "node3",
+    ),
+    "a distributed file differs": (
+        lambda cluster: changed(data(cluster, "spice-ca.pem")),
+        {"ECLUSTERFILECHECK"},
+        "spice-ca.pem",
+    ),
+    "a distributed file is missing": (
+        lambda cluster: gone(data(cluster, "rapi.pem")),
+        {"ECLUSTERFILECHECK"},
+        "rapi.pem",
+    ),
+    "a value of the simple configuration differs": (
+        lambda cluster: changed(data(cluster, "ssconf_master_node"), "node9.vc.test\n"),
+        {"ECLUSTERFILECHECK"},
+        "ssconf_master_node",
+    ),
+    "the operating system differs": (other_os, {"ENODEOS"}, "tiny"),
+    "the operating system is missing": (
+        lambda cluster: gone(cluster.file("/srv/ganeti/os/tiny", node="node3")),
+        {"ENODEOS"},
+        "tiny",
+    ),
+    "the instance does not run": (
+        lambda cluster: gone(cluster.file(f"{FAKE_STATE}/{INSTANCE}", node="node2")),
+        {"EINSTANCEDOWN"},
+        INSTANCE,
+    ),
+    "the instance runs on the wrong node, too": (
+        elsewhere,
+        {"EINSTANCEWRONGNODE"},
+        INSTANCE,
+    ),
+    "somebody else's instance runs": (
+        lambda cluster: added(
+            cluster.file(f"{FAKE_STATE}/stray.vc.test", node="node1"), "0\n128\n1\n"
+        ),
+        {"ENODEORPHANINSTANCE"},
+        "stray.vc.test",
+    ),
+    "a disk is missing": (
+        lambda cluster: gone(disk_of(cluster)),
+        {"EINSTANCEFAULTYDISK"},
+        INSTANCE,
+    ),
+    "the client certificate is another node's": (
+        other_certificate,
+        {"ECLUSTERCLIENTCERT"},
+        "node3",
+    ),
+    "the client certificate is missing": (
+        lambda cluster: gone(data(cluster, "client.pem")),
+        {"ECLUSTERCLIENTCERT"},
+        "node3",
+    ),
+    "the storage directory is missing": (
+        lambda cluster: gone(cluster.file("/srv/ganeti/file-storage", node="node3")),
+        {"ENODEFILESTORAGEPATHUNUSABLE"},
+        "/srv/ganeti/file-storage",
+    ),
+    "a verification hook fails": (
+        lambda cluster: added(
+            cluster.file("/etc/ganeti/hooks/cluster-verify-post.d/10-no", node="node3"),
+            "#!/bin/sh\necho not amused\nexit 1\n",
+            0o755,
+        ),
+        {"ENODEHOOKS"},
+        "not amused",
+    ),
+}
+
+
+def findings(cluster, *options):
+    """Run verify; returns exit code, and lines of findings by type."""
+    done = cluster.run("gnt-cluster", "verify", "--error-codes", *options)
+    assert "Traceback" not in done.output
+    found = {"ERROR": [], "WARNING": []}
+    kind = ""
+    for line in done.stdout.splitlines():
+        if "   " in line and kind:  # what a script of the last finding said
+            found[kind][-1] += line.strip()
+        kind, _, rest = line.partition("  - ")[2].partition(":")
+        if kind in found:
+            found[kind].append(rest)
+        else:
+            kind = ""
+    return done.code, found
+
+
+def codes(lines):
+    return {line.partition(":")[0] for line in lines}
+
+
+def digest(cluster):
+    """Return a fingerprint of what the nodes' configuration files say."""
+    total = hashlib.sha256()
+    for node in ("node1", "node2", "node3"):
+        for path in sorted(cluster.file("/var/lib/ganeti", node=node).glob("ssconf_*")):
+            total.update(path.name.encode() + path.read_bytes())
+    return total.hexdigest()
+
+
+def wait_for_copies(cluster):
+    """A node that was away gets what it missed as soon as the master sees it."""
+    deadline = time.monotonic() + 20
+    while any("ENODEFILECHECK" in line for line in findings(cluster)[1]["ERROR"]):
+        assert time.monotonic() < deadline
+
+
+def test_redistribution_repairs_files(cluster):
+    """What an administrator does about files that differ."""
+    for name in ("ssconf_node_list", "spice-ca.pem"):
+        path = data(cluster, name)
+        path.chmod(0o600)
+        path.write_text("changed\n")
+    code, found = findings(cluster)
+    assert (code, codes(found["ERROR"])) == (1, {"ECLUSTERFILECHECK"})
+    assert len(found["ERROR"]) == 2
+    cluster.check("gnt-cluster", "redist-conf")
+    assert findings(cluster) == (0, {"ERROR": [], "WARNING": []})
+
+
+def test_a_healthy_cluster_is_clean(cluster):
+    assert findings(cluster) == (0, {"ERROR": [], "WARNING": []})
+
+
+@pytest.mark.parametrize("what", BREAKS)
+def test_what_is_broken_is_found_and_can_be_ignored(cluster, what):
+    breaks, expected, text = BREAKS[what]
+    before = digest(cluster)
+    with breaks(cluster):
+        code, found = findings(cluster)
+        assert (code, codes(found["ERROR"])) == (1, expected), found
+        assert any(text in line for line in found["ERROR"])
+        ignored = [word for name in sorted(expected) for word in ("-I", name)]
+        code, found = findings(cluster, *ignored)
+        assert (code, found["ERROR"]) == (0, []), found
+        assert codes(found["WARNING"]) >= expected
+    wait_for_copies(cluster)
+    assert findings(cluster) == (0, {"ERROR": [], "WARNING": []})
+    assert digest(cluster) == before
+
+
+def test_a_hook_that_cannot_be_run_is_no_hook(cluster):
+    hook = cluster.file("/etc/ganeti/hooks/cluster-verify-post.d/10-no", node="node2")
+    with added(hook, "#!/bin/sh\nexit 1\n", 0o644):
+        assert findings(cluster)[0] == 0
+
+
+def test_an_offline_node_is_not_asked(cluster):
+    cluster.check("gnt-node", "modify", "-O", "yes", "node3")
+    try:
+        with stopped_daemon(cluster):
+            done = cluster.run("gnt-cluster", "verify", "-v")
+    finally:
+        cluster.check("gnt-node", "modify", "-f", "-O", "no", "node3")
+    assert done.code == 0, done.output
+    assert "* Skipping offline node node3.vc.test" in done.stdout
+    assert "  - NOTICE: 1 offline node(s) found." in done.stdout
+    assert findings(cluster)[0] == 0
+
+
+def test_nothing_is_left_behind(cluster):
+    stray = [
+        name
+        for node in ("node1", "node2", "node3")
+        for _, folders, names in os.walk(cluster.file("/", node=node))
+        for name in (*folders, *names)
+        if name.endswith((".away", ".new"))
+    ]
+    assert stray == []

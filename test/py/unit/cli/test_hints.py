@@ -1,0 +1,136 @@
+"""Hints after errors: people on a terminal see them, scripts see documented text."""
+
+import importlib
+import os
+import pty
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from fakes import commands
+from fakes.luxi_master import FakeMaster
+from ganeti import errors
+from ganeti.cli import hints, parser
+
+PREREQ = [
+    ("Instance 'web9' not known", "unknown_entity", "'gnt-instance list'"),
+    ("Node 'n9' not known", "unknown_entity", "'gnt-node list'"),
+    ("Node group 'g' not known", "unknown_entity", "'gnt-group list'"),
+    (
+        "instance a.tst: its primary node n2.tst is marked offline",
+        "wrong_state",
+        "'gnt-node modify -O no n2.tst'",
+    ),
+    (
+        "instance a.tst: node n3.tst is marked drained",
+        "wrong_state",
+        "'gnt-node modify -D no n3.tst'",
+    ),
+    (
+        "a.tst: name a node or an allocator; the cluster has no default one",
+        "wrong_input",
+        "'gnt-cluster modify -I hail'",
+    ),
+    (
+        "instance a.tst: needs 512 MiB on node n1.tst, which has 3 MiB free",
+        "insufficient_resources",
+        "'gnt-node list -o name,mfree'",
+    ),
+    (
+        "instance a.tst: is marked up, must be down to be renamed",
+        "wrong_state",
+        "'gnt-instance shutdown a.tst'",
+    ),
+    (
+        "instance a.tst: is not running (marked down), so it has no console",
+        "wrong_state",
+        "'gnt-instance startup a.tst'",
+    ),
+]
+
+
+def refused(text, code):
+    master = FakeMaster()
+    master.down = errors.OpPrereqError(text, code)
+    return master
+
+
+@pytest.mark.parametrize(("text", "code", "wanted"), PREREQ)
+def test_a_refusal_is_followed_by_the_command_that_helps(text, code, wanted):
+    line = "gnt-cluster version"
+    piped = commands.run(line, refused(text, code))
+    shown = commands.run(line, refused(text, code), tty=True, environ={"NO_COLOR": "1"})
+    assert piped.err.endswith(f"error details:\n{text}\n")
+    assert shown.err.startswith(piped.err)
+    added = shown.err.removeprefix(piped.err)
+    assert added.startswith("Hint for ")
+    assert added.count("\n") == 1
+    assert wanted in added
+    assert shown.code == piped.code == 1
+
+
+def test_a_drained_queue_says_who_opens_it():
+    master = FakeMaster()
+    master.down = errors.JobQueueDrainError("x")
+    done = commands.run("gnt-cluster version", master, tty=True)
+    assert "Hint for the cluster's administrator" in done.err
+    assert "'gnt-cluster queue undrain'" in done.err
+
+
+def test_errors_without_a_remedy_and_success_give_no_hint():
+    master = FakeMaster()
+    master.down = errors.LockError("text")
+    assert "Hint" not in commands.run("gnt-cluster version", master, tty=True).err
+    assert hints.find("it works") is None
+
+
+def test_wrong_calls_point_to_the_help():
+    for line in ("gnt-node info --colour", "gnt-node add"):
+        assert "--help" in commands.run(line, tty=True).err.splitlines()[-1]
+        assert "Hint" not in commands.run(line).err
+
+
+def quoted_commands():
+    rows = (*hints.HINTS, hints.WAITING)
+    texts = (re.sub(r"\{\w+\}", "name", row.text) for row in rows)
+    return sorted({c for text in texts for c in re.findall(r"'(gnt-[^']+)'", text)})
+
+
+@pytest.mark.parametrize("line", quoted_commands())
+def test_commands_in_hints_are_offered_and_parse(line):
+    name, word, *rest = shlex.split(line)
+    module = importlib.import_module(f"ganeti.client.{name[4:]}.table")
+    command = module.PROGRAM.find(word)
+    assert command is not None
+    parser.check_count(command, parser.parse(command, rest)[1])
+
+
+def run_program(root, stderr):
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    environ |= {"GANETI_ROOTDIR": str(root), "GANETI_HOSTNAME": "n1.tst"}
+    code = "import sys; from ganeti.client.cluster import main; sys.exit(main())"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, "getmaster"],
+        env=environ,
+        stdout=subprocess.DEVNULL,
+        stderr=stderr,
+    )
+
+
+def test_on_a_real_terminal_but_not_in_a_pipe(tmp_path):
+    root = tmp_path / "n1.tst"
+    root.mkdir()
+    child = run_program(root, subprocess.PIPE)
+    _, piped = child.communicate(timeout=20)
+    assert b"cluster not initialized" in piped
+    assert b"Hint" not in piped
+    ours, theirs = pty.openpty()
+    child = run_program(root, theirs)
+    assert child.wait(timeout=20) == 1
+    os.close(theirs)
+    shown = os.read(ours, 4096)
+    os.close(ours)
+    assert b"gnt-cluster init NAME" in shown
