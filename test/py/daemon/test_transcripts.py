@@ -3,7 +3,8 @@
 The files below ``test/data/transcripts`` hold commands, what they print, and their exit
 codes. All are played in the order of their names on one new cluster, so that even job
 numbers are the same each time. What differs between two machines or two days is masked.
-With ``RECORD_TRANSCRIPTS=1`` in the environment the files are written anew.
+Which of several running jobs is watched first depends on the moment, so no command here
+starts two that run at once. With ``RECORD_TRANSCRIPTS=1`` in the environment the files are written anew.
 """
 
 import os
