@@ -13,6 +13,7 @@ from ganeti.htools import model
 STATIC_KVM_MIB: Final = 4096
 _LIVE: Final = ("total_memory", "free_memory", "total_disk", "free_disk", "total_cpus")
 _STATUS: Final = {"up": "running", "down": "ADMIN_down", "offline": "ADMIN_offline"}
+_TOO_LARGE: Final = 1 << 62
 EVAC_MODES: Final = ("primary-only", "secondary-only", "all")
 
 
@@ -123,7 +124,9 @@ class _Part:
         value = self.get(key) if default is None else self.data.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise _wrong(self.at(key), "a number", value)
-        if least is not None and not least <= value < 1 << 62:
+        if not abs(value) < _TOO_LARGE:
+            raise _wrong(self.at(key), "a number of ordinary size", value)
+        if least is not None and value < least:
             raise _wrong(self.at(key), f"a number from {least:g}", value)
         return value
 
@@ -313,6 +316,8 @@ def _with_nodes(
     if not places:
         raise _wrong(part.at("nodes"), "a primary node", [])
     secondary = places[1] if len(places) > 1 else model.NONE
+    if secondary == places[0]:
+        raise _wrong(part.at("nodes"), "different nodes", list(names))
     return dataclasses.replace(item, primary=places[0], secondary=secondary)
 
 
