@@ -57,7 +57,8 @@ def _answer(options: Mapping[str, Any], arguments: list[str]) -> int:
     if cluster is None:
         cluster = request.read_cluster(data, static_memory=how.static_memory)
     if options["verbose"] >= _VERBOSE_REQUEST:
-        sys.stderr.write(f"Received request: {json.dumps(data['request'])}\n")
+        asked = data.get("request") if isinstance(data, dict) else None
+        sys.stderr.write(f"Received request: {json.dumps(asked)}\n")
     _show(options, grid.State(cluster), "pre-ialloc", "Initial cluster")
     found = answer.solve(data, how, cluster=cluster)
     _show(options, found.after, "post-ialloc", "Final cluster")
