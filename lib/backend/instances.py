@@ -111,13 +111,17 @@ def _stop_politely(
 
 
 def _ask_to_stop(driver: Hypervisor, instance: InstanceX, *, retry: bool) -> bool:
-    """Ask once; return false if the guest was gone before."""
+    """Ask once; return false if the guest was gone before.
+
+    A guest that cannot be asked, such as one too busy to take requests, is asked again
+    later, and ended when its time is over.
+    """
     try:
         driver.stop(instance.name, hvparams=instance.hvparams, force=False, retry=retry)
-    except errors.HypervisorError:
-        if _runs(driver, instance):
-            raise
-        return False
+    except errors.HypervisorError as err:
+        if not _runs(driver, instance):
+            return False
+        logger.warning("instance %s: cannot be asked to stop: %s", instance.name, err)
     return True
 
 

@@ -21,6 +21,8 @@ from ganeti.utils import netutils
 
 #: How long to wait for an answer from the cluster's address, which nobody should have.
 _PING_TIMEOUT_S: Final = 5.0
+#: Needs no script: the master daemon has it built in.
+_BUILTIN_ALLOCATOR: Final = "hail"
 _FAMILIES: Final = {4: socket.AF_INET, 6: socket.AF_INET6}
 _FULL_PREFIX: Final = {socket.AF_INET: 32, socket.AF_INET6: 128}
 #: Files of which one shows that this node is in a cluster.
@@ -294,8 +296,8 @@ def _iallocator(paths: Paths, options: InitOptions) -> str:
 
     name = options.default_iallocator
     if name is None:
-        return "hail" if is_there("hail") else ""
-    if name and not is_there(name):
+        return _BUILTIN_ALLOCATOR
+    if name and name != _BUILTIN_ALLOCATOR and not is_there(name):
         raise errors.OpPrereqError(
             f"default instance allocator {name}: no such script in"
             f" {', '.join(paths.iallocator_search_path)}",

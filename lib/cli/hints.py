@@ -142,6 +142,22 @@ HINTS: Final = (
         "'gnt-instance startup {name}' first",
     ),
     Hint(
+        r"node (?P<node>[\w.-]*\w): is the (primary|secondary) node of",
+        YOU,
+        "'gnt-node migrate {node}' moves running instances away, 'gnt-node evacuate"
+        " -p {node}' all, 'gnt-node evacuate -s {node}' mirrors",
+    ),
+    Hint(
+        r"node group (?P<group>[\w.-]*\w): not empty",
+        YOU,
+        "'gnt-group assign-nodes OTHER NODE' moves nodes to another group",
+    ),
+    Hint(
+        r"-F wants exactly one filter",
+        YOU,
+        "put the whole filter into quotes",
+    ),
+    Hint(
         r"violates the policy of node group (?P<group>[\w.-]*\w)",
         YOU,
         "'gnt-group info {group}' shows the limits; --ignore-ipolicy overrides them",

@@ -1,8 +1,11 @@
 """Moves of one instance: where it ends, whether that is allowed, and doing it."""
 
+import contextlib
 import dataclasses
 import enum
 import itertools
+from collections.abc import Iterator
+from typing import Any
 
 from ganeti.htools import rules
 from ganeti.htools.model import NONE
@@ -51,6 +54,42 @@ def outcome(state: State, inst: int, move: Move) -> tuple[int, int]:
             return secondary, move.target
 
 
+@contextlib.contextmanager
+def trial(state: State, inst: int, *others: int) -> Iterator[None]:
+    """Let a block move an instance, then put everything back as it was.
+
+    ``others`` are the nodes besides the instance's own that the block may touch.
+    """
+    before = (int(state.primary[inst]), int(state.secondary[inst]))
+    nodes = sorted({node for node in (*before, *others) if node != NONE})
+    tables: tuple[Any, ...] = (
+        state.amounts,
+        state.tag_count,
+        state.peers.T,
+    )
+    rows: tuple[Any, ...] = (
+        state.reserved,
+        state.failing,
+        state.count_primary,
+        state.count_secondary,
+    )
+    saved = [table[:, nodes] for table in tables]
+    saved_rows = [row[nodes] for row in rows]
+    lists = [(state.primaries[n][:], state.secondaries[n][:]) for n in nodes]
+    common = state.common[inst]
+    try:
+        yield
+    finally:
+        state.primary[inst], state.secondary[inst] = before
+        for table, old in zip(tables, saved, strict=True):
+            table[:, nodes] = old
+        for row, old in zip(rows, saved_rows, strict=True):
+            row[nodes] = old
+        for node, (primaries, secondaries) in zip(nodes, lists, strict=True):
+            state.primaries[node], state.secondaries[node] = primaries, secondaries
+        state.common[inst] = common
+
+
 def failure(state: State, inst: int, move: Move, *, force: bool = False) -> Fail | None:
     """Tell why a move is not allowed; ``force`` ignores soft errors.
 
@@ -60,22 +99,11 @@ def failure(state: State, inst: int, move: Move, *, force: bool = False) -> Fail
     found = _migrations(state, before, move)
     if found is not None:
         return found
-    there = [node for node in before if node != NONE]
-    amounts = state.amounts[:, there]
-    listed = list(state.primaries[before[0]])
-    listed_secondary = list(state.secondaries[before[1]])
-    _take_off(state, inst, before)
-    try:
-        return _additions(state, inst, before, move, force=force)
-    finally:
-        _clear(state, inst)
-        state.add_primary(inst, before[0])
-        state.primaries[before[0]] = listed
+    with trial(state, inst, move.target):
         if before[1] != NONE:
-            state.add_secondary(inst, before[1], before[0])
-            state.secondaries[before[1]] = listed_secondary
-        # Sums of utilisation would differ in the last digit.
-        state.amounts[:, there] = amounts
+            state.remove_secondary(inst, before[0])
+        state.remove_primary(inst)
+        return _additions(state, inst, before, move, force=force)
 
 
 def apply(state: State, inst: int, move: Move) -> None:
@@ -140,14 +168,3 @@ def _additions(
     return rules.secondary(
         state, inst, after[1], after[0], strict=second, need_disk=need_disk
     )
-
-
-def _take_off(state: State, inst: int, before: tuple[int, int]) -> None:
-    if before[1] != NONE:
-        state.remove_secondary(inst, before[0])
-    state.remove_primary(inst)
-
-
-def _clear(state: State, inst: int) -> None:
-    if state.primary[inst] != NONE:
-        state.remove_primary(inst)

@@ -65,22 +65,19 @@ WEIGHTS: Final = {part.name: part.weight for part in COMPONENTS}
 def share(fixed: Fixed, name: str, amounts: Floats) -> Floats:
     """Relate amounts (rows x ... x nodes) of a spread component to nodes' capacity."""
     row = SPREAD_ROWS[name]
-    found = amounts[row]
+    found: Floats = amounts[row]
     if row in {Row.MEMORY, Row.ALL_MEMORY}:
-        ratio: Floats = found / fixed.total_memory
-        return ratio
-    if row in {Row.DISK, Row.ALL_DISK}:
-        spindles = amounts[
-            Row.FREE_SPINDLES if row == Row.DISK else Row.ALL_FREE_SPINDLES
-        ]
+        found = found / fixed.total_memory
+    elif row in {Row.DISK, Row.ALL_DISK}:
+        free = Row.FREE_SPINDLES if row == Row.DISK else Row.ALL_FREE_SPINDLES
         with np.errstate(divide="ignore", invalid="ignore"):
             by_disk = np.where(fixed.total_disk == 0, 1.0, found / fixed.total_disk)
-            by_spindle = spindles / fixed.spindle_count
-        return np.where(fixed.exclusive, by_spindle, by_disk)
-    if row in {Row.CPU, Row.ALL_CPU}:
-        return found / fixed.cpus / fixed.cpu_speed
-    if row in {Row.SPINDLES, Row.ALL_SPINDLES}:
-        return found / fixed.high_spindles
+            by_spindle = amounts[free] / fixed.spindle_count
+        found = np.where(fixed.exclusive, by_spindle, by_disk)
+    elif row in {Row.CPU, Row.ALL_CPU}:
+        found = found / fixed.cpus / fixed.cpu_speed
+    elif row in {Row.SPINDLES, Row.ALL_SPINDLES}:
+        found = found / fixed.high_spindles
     return found
 
 

@@ -12,7 +12,15 @@ _POLICIES: Final = {
     "u": AllocPolicy.UNALLOCABLE,
 }
 _SIZE: Final = re.compile(r"^(\d+)\s*([A-Za-z]*)$")
-_BINARY: Final = {"": 0, "m": 0, "mib": 0, "g": 1, "gib": 1, "t": 2, "tib": 2}
+_BINARY: Final[dict[str, int]] = {
+    "": 0,
+    "m": 0,
+    "mib": 0,
+    "g": 1,
+    "gib": 1,
+    "t": 2,
+    "tib": 2,
+}
 _DECIMAL: Final = {"M": 2, "MB": 2, "G": 3, "GB": 3, "T": 4, "TB": 4}
 _MIB: Final = 1024 * 1024
 
@@ -29,11 +37,10 @@ def size_mib(text: str) -> int:
     amount, unit = int(match.group(1)), match.group(2)
     for known in (unit, unit.upper()):
         if known in _DECIMAL and (known == unit or len(unit) == len("MB")):
-            return amount * 1000 ** _DECIMAL[known] // _MIB
+            return int(amount * 1000 ** _DECIMAL[known] // _MIB)
     if unit.lower() not in _BINARY:
         raise ValueError(f"unknown unit {unit!r} in {text!r}")
-    scale: int = 1024 ** _BINARY[unit.lower()]
-    return amount * scale
+    return amount << (10 * _BINARY[unit.lower()])
 
 
 def load(specs: list[str]) -> Cluster:

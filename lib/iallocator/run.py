@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from ganeti import errors, objects, rpc, serializer
 from ganeti.constants import ecodes
-from ganeti.iallocator import answers, requests
+from ganeti.iallocator import answers, builtin, requests
 from ganeti.objects import params
 
 #: Storage whose space is reported for a template: (type, does it have a key).
@@ -20,7 +20,7 @@ def run(
     *,
     options: Mapping[str, Any] | None = None,
 ) -> answers.Answer:
-    """Ask an allocator.
+    """Ask an allocator: the built-in one here, any other as a script on the master.
 
     Args:
         runner: calls nodes: all of them for their means, the master for the script.
@@ -34,10 +34,12 @@ def run(
         ResultValidationError: its answer is malformed.
     """
     data = question(runner, snapshot, request)
-    extra = dict(snapshot.cluster.default_iallocator_params) | dict(options or {})
+    chosen = dict(snapshot.cluster.default_iallocator_params) | dict(options or {})
+    if name == builtin.NAME and builtin.knows(chosen):
+        return answers.parse(name, builtin.solve(data, chosen), request, snapshot)
     text = serializer.dump(data).decode()
     result = runner.call_one(
-        "iallocator_runner", snapshot.cluster.master_node, name, text, extra
+        "iallocator_runner", snapshot.cluster.master_node, name, text, chosen
     )
     output = result.require(f"allocator {name}", ecodes.ECODE_ENVIRON)
     try:

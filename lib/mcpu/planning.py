@@ -271,7 +271,8 @@ class Rehearsal:
         unit = self._units.get(op.op_id())
         if unit is not None and not unit.can_plan(op):
             raise errors.OpPrereqError(
-                f"{op.summary()}: cannot be planned, as it waits for somebody outside",
+                f"{op.summary()}: cannot be planned, as not all that it does are node"
+                " calls and changes of the configuration",
                 ecodes.ECODE_INVAL,
             )
 

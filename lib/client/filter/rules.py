@@ -7,7 +7,7 @@ from ganeti.cli import listing
 from ganeti.cli.context import Context
 from ganeti.constants import ecodes
 
-_FIELDS: Final = [
+FIELDS: Final = [
     "uuid",
     "watermark",
     "priority",
@@ -46,14 +46,14 @@ def delete(ctx: Context) -> None:
 
 def info(ctx: Context) -> None:
     """Show rules."""
-    rows = ctx.call("QueryFilters", ctx.args or None, _FIELDS)
+    rows = ctx.call("QueryFilters", ctx.args or None, FIELDS)
     missing = sorted(set(ctx.args) - {row[0] for row in rows})
     if missing:
         raise errors.OpPrereqError(
             f"there is no job filter {missing[0]}", ecodes.ECODE_NOENT
         )
     if ctx.opts.json:
-        objects = [dict(zip(_FIELDS, row, strict=True)) for row in rows]
+        objects = [dict(zip(FIELDS, row, strict=True)) for row in rows]
         listing.print_json(ctx, objects)
         return
     for uuid, *values in rows:

@@ -5,7 +5,7 @@ from typing import Any, Final
 from ganeti.cli import ipolicy, listing, tree
 from ganeti.cli.context import Context
 
-_FIELDS: Final = [
+FIELDS: Final = [
     "name",
     "ndparams",
     "custom_ndparams",
@@ -18,7 +18,7 @@ _FIELDS: Final = [
 
 def run(ctx: Context) -> None:
     """Show node groups."""
-    groups = listing.named(ctx, "group", _FIELDS, ctx.args)
+    groups = listing.named(ctx, "group", FIELDS, ctx.args)
     if ctx.opts.json:
         listing.print_json(ctx, groups)
         return

@@ -7,7 +7,7 @@ from ganeti.cli.context import Context
 from ganeti.cli.text import timestamp
 from ganeti.client.job.ids import parse_id
 
-_FIELDS: Final = [
+FIELDS: Final = [
     "id",
     "status",
     "ops",
@@ -41,8 +41,8 @@ def run(ctx: Context) -> None:
 
 
 def _query(ctx: Context, ids: list[int]) -> list[dict[str, Any]]:
-    rows = ctx.call("QueryJobs", ids, _FIELDS)
-    jobs = [dict(zip(_FIELDS, row, strict=True)) for row in rows if row is not None]
+    rows = ctx.call("QueryJobs", ids, FIELDS)
+    jobs = [dict(zip(FIELDS, row, strict=True)) for row in rows if row is not None]
     return [job for job in jobs if job["ops"] is not None]
 
 

@@ -6,7 +6,7 @@ from ganeti.cli import listing, tree
 from ganeti.cli.context import Context
 from ganeti.utils import nicesort
 
-_FIELDS: Final = [
+FIELDS: Final = [
     "name",
     "pip",
     "sip",
@@ -25,7 +25,7 @@ _FIELDS: Final = [
 
 def run(ctx: Context) -> None:
     """Show nodes."""
-    nodes = listing.named(ctx, "node", _FIELDS, ctx.args)
+    nodes = listing.named(ctx, "node", FIELDS, ctx.args)
     if ctx.opts.json:
         listing.print_json(ctx, nodes)
         return

@@ -1,7 +1,7 @@
 """What verification asks a node; answers are judged in `ganeti.verify`."""
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ganeti import objects, pathutils
 from ganeti.cmdlib import ancillary
@@ -9,6 +9,9 @@ from ganeti.constants import nodeverify as nv
 from ganeti.objects import params
 from ganeti.rpc import wire
 from ganeti.verify import cluster
+
+#: Nodes that each candidate but the master tries to log in to, in large groups.
+SSH_PEERS: Final = 3
 
 
 def checks(
@@ -79,8 +82,10 @@ def _ssh_checks(
 ) -> wire.PerNode:
     """Return who is to be reached: name -> SSH port.
 
-    That is the whole group, and one node of each other group. Only candidates can log
-    in elsewhere, so that others are asked about nobody.
+    For the master that is the whole group, and one node of each other group. Another
+    candidate tries a few nodes of the group, others with each revision, as logging in
+    from everywhere to everywhere takes long. Only candidates can log in elsewhere, so
+    that others are asked about nobody.
     """
     targets = list(members)
     for other in sorted(snapshot.nodegroups):
@@ -89,8 +94,20 @@ def _ssh_checks(
     ports = {
         node.name: params.fill_ndparams(snapshot, node)["ssh_port"] for node in targets
     }
+
+    def chosen(place: int, node: objects.Node) -> dict[str, int]:
+        if not node.master_candidate:
+            return {}
+        if node.uuid == snapshot.cluster.master_node or len(members) <= SSH_PEERS + 1:
+            return ports
+        # Never itself: steps go from 1 to one less than the size of the group.
+        first = snapshot.revision * SSH_PEERS
+        steps = ((first + step) % (len(members) - 1) + 1 for step in range(SSH_PEERS))
+        peers = [members[(place + step) % len(members)] for step in steps]
+        return {peer.name: ports[peer.name] for peer in peers}
+
     return wire.PerNode(
-        {node.uuid: ports if node.master_candidate else {} for node in members}
+        {node.uuid: chosen(place, node) for place, node in enumerate(members)}
     )
 
 

@@ -28,6 +28,11 @@ def label(index: int) -> str:
     return f"disk/{index}"
 
 
+def _called(disk: objects.Disk, index: int) -> str:
+    """Return a disk's recorded name; its place among those given if it has none."""
+    return disk.iv_name or label(index)
+
+
 def place(disk: objects.Disk) -> str:
     """Return where a disk is on its nodes, for messages."""
     return "/".join(str(part) for part in disk.logical_id[1:]) or disk.uuid
@@ -51,7 +56,7 @@ def create_all(
             # Said before it is done: whoever finds a disk without a record after the
             # daemon was killed finds it here.
             ctx.log.message(
-                f"* creating {label(index)} on {common.node_name(ctx, node)}:"
+                f"* creating {_called(disk, index)} on {common.node_name(ctx, node)}:"
                 f" {place(disk)}"
             )
             result = ctx.rpc.call_one(
@@ -66,7 +71,7 @@ def create_all(
             )
             if result.failed:
                 _undo_create(ctx, instance, disks, made)
-                what = f"instance {instance.name}: cannot create {label(index)}"
+                what = f"instance {instance.name}: cannot create {_called(disk, index)}"
                 raise errors.OpExecError(result.describe(what))
             made.append((index, node))
 
@@ -91,7 +96,9 @@ def _undo_create(
     for index, node in reversed(made):
         disk = encode.disk(ctx.snapshot, disks[index], instance)
         result = ctx.rpc.call_one("blockdev_remove", node, disk)
-        common.warn_failed(ctx, result, f"cannot remove {label(index)} again")
+        common.warn_failed(
+            ctx, result, f"cannot remove {_called(disks[index], index)} again"
+        )
     _remove_directories(ctx, instance, disks, gone=frozenset())
 
 
@@ -143,12 +150,12 @@ def remove_all(
     for index, disk in enumerate(disks):
         for node in nodes_of(disk, instance):
             ctx.log.message(
-                f"* removing {label(index)} on {common.node_name(ctx, node)}:"
+                f"* removing {_called(disk, index)} on {common.node_name(ctx, node)}:"
                 f" {place(disk)}"
             )
             wire = encode.disk(ctx.snapshot, disk, instance)
             result = ctx.rpc.call_one("blockdev_remove", node, wire)
-            what = f"cannot remove {label(index)} of instance {instance.name}"
+            what = f"cannot remove {_called(disk, index)} of instance {instance.name}"
             if common.warn_failed(ctx, result, what) and not result.offline:
                 fine = False
     if disks and fine:
@@ -191,10 +198,14 @@ def assemble(
                 not is_primary and (ignore_secondaries or offline_secondary)
             ):
                 _undo_assemble(ctx, instance, chosen, mark=everything)
-                what = f"instance {instance.name}: cannot assemble {label(index)}"
+                what = (
+                    f"instance {instance.name}: cannot assemble {_called(disk, index)}"
+                )
                 raise errors.OpExecError(result.describe(what))
             if result.failed:
-                common.warn_failed(ctx, result, f"cannot assemble {label(index)}")
+                common.warn_failed(
+                    ctx, result, f"cannot assemble {_called(disk, index)}"
+                )
             elif is_primary:
                 device = result.payload[0] if result.payload else None
                 rows.append((common.node_name(ctx, node), disk.iv_name, device))
@@ -249,7 +260,9 @@ def shutdown(
         for node in reversed(nodes_of(disk, instance)):
             wire = encode.disk(ctx.snapshot, disk, instance)
             result = ctx.rpc.call_one("blockdev_shutdown", node, wire)
-            what = f"cannot shut down {label(index)} of instance {instance.name}"
+            what = (
+                f"cannot shut down {_called(disk, index)} of instance {instance.name}"
+            )
             if common.warn_failed(ctx, result, what):
                 is_primary = node == instance.primary_node
                 excused = ignore_primary if is_primary else result.offline

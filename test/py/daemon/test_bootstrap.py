@@ -137,11 +137,7 @@ class TestNodes:
         assert not cluster.file("/var/lib/ganeti/server.pem", "node2").exists()
         present = authorized.read(str(cluster.file("/root/.ssh/authorized_keys")))
         assert not set(known[uuid]) & set(present)
-        # The administrator lets the master in again, as before the first time.
-        authorized.add(
-            str(cluster.file("/root/.ssh/authorized_keys", "node2")),
-            [cluster.file("/root/.ssh/id_rsa.pub").read_text()],
-        )
+        # The administrator's own list of keys still lets the master in.
         cluster.check(*ADD, "node2")
         assert daemons(cluster, "node2") == ["ganeti-noded"]
 
@@ -158,10 +154,15 @@ class TestNodes:
         cluster.check("node-cleanup", "--yes-do-it", node="node2")
         assert state_files(cluster, "node2") == []
 
-        mine = cluster.file("/root/.ssh/authorized_keys", "node2")
-        mine.rename(f"{mine}.away")
+        lists = [
+            cluster.file(path, "node2")
+            for path in ("/root/.ssh/authorized_keys", "/etc/ssh/administrators")
+        ]
+        for path in lists:
+            path.rename(f"{path}.away")
         assert "no key was accepted" in refusal(cluster, *ADD, "node2")
-        os.rename(f"{mine}.away", mine)
+        for path in lists:
+            os.rename(f"{path}.away", path)
 
         command(cluster.directory, "kill", "node2")
         text = refusal(cluster, *ADD, "node2")

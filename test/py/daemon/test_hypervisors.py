@@ -17,6 +17,9 @@ from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.objects.filled import InstanceX
 
+#: Guests migrate to fixed ports; an address for each run keeps runs apart.
+LOCAL = f"127.88.{os.getpid() // 250 % 250}.{os.getpid() % 250 + 1}"
+
 pytestmark = [
     pytest.mark.daemon,
     pytest.mark.skipif(
@@ -95,7 +98,7 @@ def test_starting_a_running_guest_is_an_error_of_the_driver(node, record):
     with pytest.raises(errors.HypervisorError, match="already running"):
         driver(node, record).start(instance, [], paused=False)
     with pytest.raises(errors.HypervisorError, match="already running"):
-        driver(node, record).accept(instance, "", "127.0.0.1", [])
+        driver(node, record).accept(instance, "", LOCAL, [])
 
 
 def test_a_guest_that_does_not_run_refuses_everything(node, record):
@@ -107,7 +110,7 @@ def test_a_guest_that_does_not_run_refuses_everything(node, record):
         lambda: hypervisor.balloon(instance, 64),
         lambda: hypervisor.migratable(instance),
         lambda: hypervisor.migration_info(instance),
-        lambda: hypervisor.migrate(instance, "127.0.0.1", cluster_name="", live=True),
+        lambda: hypervisor.migrate(instance, LOCAL, cluster_name="", live=True),
         lambda: hypervisor.hotplug_check(instance),
     ):
         with pytest.raises(errors.HypervisorError, match="web1"):
@@ -141,7 +144,7 @@ def test_an_aborted_migration_changes_nothing(node, other, record):
     record["hvparams"]["migration_port"] = 18103
     start(node, record)
     text = nodes.call(node, "migration_info", record)
-    nodes.call(other, "accept_instance", record, text, "127.0.0.1")
+    nodes.call(other, "accept_instance", record, text, LOCAL)
     nodes.call(node, "instance_finalize_migration_src", record, False, True)
     nodes.call(other, "instance_finalize_migration_dst", record, text, False)
     assert (names(node, record), names(other, record)) == (["web1"], [])
@@ -151,8 +154,8 @@ def test_an_aborted_migration_changes_nothing(node, other, record):
 def migrate(node, other, record, *, live=True):
     nodes.call(node, "instance_migratable", record)
     text = nodes.call(node, "migration_info", record)
-    nodes.call(other, "accept_instance", record, text, "127.0.0.1")
-    nodes.call(node, "instance_migrate", "cluster", record, "127.0.0.1", live)
+    nodes.call(other, "accept_instance", record, text, LOCAL)
+    nodes.call(node, "instance_migrate", "cluster", record, LOCAL, live)
 
     def ended():
         status = nodes.call(node, "instance_get_migration_status", record)
@@ -456,7 +459,7 @@ def test_a_stopped_guest_goes_on_when_its_way_is_cut_short(node, other):
     record = guests.kvm_instance("web1", params)
     start(node, record)
     text = nodes.call(node, "migration_info", record)
-    nodes.call(other, "accept_instance", record, text, "127.0.0.1")
+    nodes.call(other, "accept_instance", record, text, LOCAL)
 
     def state():
         guest = Files(node.paths, "web1")
@@ -464,7 +467,7 @@ def test_a_stopped_guest_goes_on_when_its_way_is_cut_short(node, other):
             return qmp.execute("query-status")["status"]
 
     assert state() == "running"
-    nodes.call(node, "instance_migrate", "cluster", record, "127.0.0.1", False)
+    nodes.call(node, "instance_migrate", "cluster", record, LOCAL, False)
     assert state() in {"paused", "finish-migrate", "postmigrate"}
     nodes.call(other, "instance_finalize_migration_dst", record, text, False)
     nodes.call(node, "instance_finalize_migration_src", record, False, False)

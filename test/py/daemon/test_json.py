@@ -8,6 +8,8 @@ import pytest
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
 SCHEMAS = {path.stem: path for path in (TOP / "doc" / "schema").iterdir()}
+#: Of single commands; all others share the schema of plans.
+COMMANDS = sorted(stem for stem in SCHEMAS if stem != "plan")
 NAME = "json1.vc.test"
 #: Words after the options, for the commands that need some.
 ARGUMENTS = {
@@ -75,7 +77,7 @@ def errors_of(stem, value):
     return [f"{error.json_path}: {error.message[:200]}" for error in found]
 
 
-@pytest.mark.parametrize("stem", sorted(SCHEMAS))
+@pytest.mark.parametrize("stem", COMMANDS)
 def test_the_document_is_the_promised_one(busy, stem):
     value = document(busy, stem)
     assert errors_of(stem, value) == []
@@ -109,3 +111,19 @@ def test_numbers_stay_numbers_with_roman(busy):
     (value,) = json.loads(done.stdout)
     assert value["be_actual"]["vcpus"] == 2
     assert errors_of("gnt-instance-info", [value]) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"gnt-instance startup --plan --json {NAME}",
+        f"gnt-instance remove --plan --json -f {NAME}",
+        "gnt-group add --plan --json other",
+    ],
+)
+def test_plans_have_one_schema(busy, line):
+    done = busy.run(*line.split())
+    assert done.stdout.startswith("{"), done.output
+    plan = json.loads(done.stdout)
+    assert errors_of("plan", plan) == []
+    assert plan["jobs"]

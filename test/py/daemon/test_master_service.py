@@ -336,3 +336,43 @@ def test_deposed_master_says_so(tmp_path):
         assert made.deposed.wait(20)
     finally:
         made.stop()
+
+
+def test_plans_hold_up_nobody(tmp_path):
+    asked, gate = threading.Semaphore(0), threading.Event()
+
+    def slow(_node, _args):
+        asked.release()
+        gate.wait(30)
+        return {}
+
+    free = ["boot", [], [{"memory_free": 65536}]]
+    one = Master(tmp_path, script={"instance_info": slow, "node_info": free}).start()
+    op = {"OP_ID": "OP_INSTANCE_STARTUP", "instance_name": "inst1.example.com"}
+    plans = []
+
+    def ask():
+        with one.client() as own:
+            plans.append(own.call("PlanJob", [[op]]))
+
+    threads = [threading.Thread(target=ask) for _ in range(5)]
+    try:
+        revision = one.store.snapshot().revision
+        for thread in threads:
+            thread.start()
+        assert asked.acquire(timeout=10)
+        with one.client() as other:
+            # The others are served, also where plans wait, and no plan holds a lock.
+            assert other.call("QueryConfigValues", [["cluster_name"]])
+            assert other.call("Query", ["lock", ["name"], None])["data"] == []
+        gate.set()
+        for thread in threads:
+            thread.join(30)
+        assert len(plans) == len(threads)
+        assert [plan["opcodes"][0]["error"] for plan in plans] == [None] * 5
+        assert one.store.snapshot().revision == revision
+        assert one.service.world.queue.jobs() == []
+        assert not [row for row in one.rpc.calls if row[0] == "instance_start"]
+    finally:
+        gate.set()
+        one.stop()

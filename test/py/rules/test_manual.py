@@ -5,6 +5,7 @@ import pathlib
 import re
 import shlex
 import subprocess
+import sys
 
 import pytest
 
@@ -113,3 +114,50 @@ def test_the_page_of_a_daemon_has_its_options_and_no_others(name, parser):
     assert _spellings(entries) == known
     synopsis = page.partition("\nSYNOPSIS\n")[2].partition("\nDESCRIPTION\n")[0]
     assert _spellings(synopsis) <= known | set(re.findall(r"-ganeti-\w+", synopsis))
+
+
+@pytest.mark.parametrize("name", ["cfgupgrade", "vcluster"])
+def test_the_page_of_a_tool_has_what_its_help_has(name):
+    rows = dict(row.split() for row in ROWS if not row.startswith("#"))
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {rows[name]} as m; m.main()", "--help"],
+        env={"PYTHONPATH": str(TOP / "build" / "py"), "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    page = (TOP / "man" / f"{name}.rst").read_text()
+    options = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", done.stdout, re.MULTILINE))
+    assert options - {"--help", "--directory"} <= _spellings(page)
+    lines = re.findall(r"^    (\w[\w-]*) +(?!internal)\w", done.stdout, re.MULTILINE)
+    assert set(lines) <= set(re.findall(r"[\w-]+", page))
+
+
+def test_the_page_of_daemon_util_has_its_verbs():
+    script = (TOP / "daemons" / "daemon-util.in").read_text()
+    page = (TOP / "man" / "daemon-util.rst").read_text()
+    verbs = {
+        verb.replace("_", "-")
+        for verb in re.findall(r"^cmd_(\w+)", script, re.MULTILINE)
+    }
+    assert verbs <= set(re.findall(r"[\w-]+", page))
+    section = page.partition("\nVERBS\n")[2].partition("\nFILES\n")[0]
+    named = re.findall(r"^([a-z][a-z, -]+[a-z])", section, re.MULTILINE)
+    assert {word.strip() for line in named for word in line.split(",")} <= verbs
+
+
+def test_see_also_names_every_page():
+    pages = {
+        f"{path.stem}({number[1]})"
+        for path in (TOP / "man").glob("*.rst")
+        if (
+            number := re.search(
+                r"^:Manual section: (\d)$", path.read_text(), re.MULTILINE
+            )
+        )
+    }
+    footer = (TOP / "man" / "footer.rst").read_text()
+    assert pages | {f"{name}(8)" for name in NAMES} == set(
+        re.findall(r"[\w-]+\(\d\)", footer)
+    )

@@ -28,5 +28,7 @@ def test_schemas_are_current(tmp_path):
 def test_schemas_are_valid(path):
     schema = json.loads(path.read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
+    if path.stem == "plan":
+        return
     program, _, command = path.stem.removeprefix("gnt-").partition("-")
     assert schema["title"] == f"gnt-{program} {command} --json"

@@ -43,6 +43,25 @@ def test_starting_twice_and_stopping_twice_is_fine(node):
     nodes.call(node, "instance_shutdown", record, 120, [])
 
 
+def test_a_guest_that_cannot_be_asked_is_ended_when_its_time_is_over(node, monkeypatch):
+    driver = node.hypervisor("fake")
+    stop, asked = driver.stop, []
+
+    def busy(name, *, hvparams, force, retry=False):
+        asked.append(force)
+        if not force:
+            raise errors.HypervisorError("too busy")
+        stop(name, hvparams=hvparams, force=force)
+
+    monkeypatch.setattr(driver, "stop", busy)
+    record = nodes.instance()
+    start(node, record)
+    nodes.call(node, "instance_shutdown", record, 30, [])
+    assert names(node) == []
+    assert len(asked) > 2
+    assert asked[-2:] == [False, True]
+
+
 def test_missing_disk_refuses_the_start_and_leaves_no_link(node):
     with pytest.raises(errors.BlockDeviceError, match=r"disk/0.*not found"):
         start(node, nodes.instance(disks=1))

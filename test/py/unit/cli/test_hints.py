@@ -45,6 +45,16 @@ PREREQ = [
         "'gnt-instance shutdown a.tst'",
     ),
     (
+        "node n2.tst: is the primary node of a.tst, b.tst",
+        "wrong_input",
+        "'gnt-node migrate n2.tst'",
+    ),
+    (
+        "node group default: not empty, found n1.tst",
+        "wrong_state",
+        "'gnt-group assign-nodes OTHER NODE'",
+    ),
+    (
         "instance a.tst: is not running (marked down), so it has no console",
         "wrong_state",
         "'gnt-instance startup a.tst'",

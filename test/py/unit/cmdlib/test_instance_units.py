@@ -388,6 +388,7 @@ def test_a_directory_goes_with_its_last_disk_only():
             ignore_ipolicy=True,
         )
         eng.run(removal)
+        assert f"* removing disk/{left} on " in eng.callbacks.text()
         assert len(eng.rpc.called("file_storage_dir_remove")) == (0 if left else 1)
 
 

@@ -153,6 +153,30 @@ def test_only_candidates_are_asked_whom_they_can_log_in_to():
     assert asked == {MASTER: {"node1.example.com": 22, "node2.example.com": 22}, N2: {}}
 
 
+def test_in_large_groups_candidates_take_turns_in_logging_in():
+    engine = engine_with(start=clusters.snapshot(nodes=10))
+    rounds = []
+    for _round in range(3):
+        run(engine)
+        rounds.append(
+            {
+                engine.snapshot.nodes[node].name: set(args[0]["nodelist"])
+                for node, args in engine.rpc.called("node_verify")
+                if "nodelist" in args[0]
+            }
+        )
+        with engine.config.edit("test") as edit:
+            edit.update_cluster()
+    everybody = {node.name for node in engine.snapshot.nodes.values()}
+    for asked in rounds:
+        assert asked.pop("node1.example.com") == everybody
+        assert all(len(peers) == 3 for peers in asked.values())
+        assert all(name not in peers for name, peers in asked.items())
+        assert set().union(*asked.values()) == everybody
+    for name in rounds[0]:
+        assert set().union(*(asked[name] for asked in rounds)) == everybody - {name}
+
+
 def test_all_documented_requests_are_sent_with_their_arguments():
     engine = engine_with()
     run(engine, verify_clutter=True)

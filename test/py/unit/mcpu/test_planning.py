@@ -515,8 +515,16 @@ def test_waiting_without_limit_is_refused():
         VirtualClock(eng.clock).wait(threading.Event(), None)
 
 
-def test_what_waits_for_a_client_cannot_be_planned():
-    wire = op("TEST_DELAY", duration=1.0, interruptible=True)
+@pytest.mark.parametrize(
+    "wire",
+    [
+        op("TEST_DELAY", duration=1.0, interruptible=True),
+        op("TEST_JQUEUE", notify_exec=True),
+        op("TEST_JQUEUE", notify_waitlock=True),
+        op("CLUSTER_RENEW_CRYPTO", node_certificates=True),
+    ],
+)
+def test_what_acts_around_the_doors_cannot_be_planned(wire):
     (said,) = planned([wire]).opcodes
     assert "cannot be planned" in str(said.error)
 

@@ -1,0 +1,481 @@
+"""Where a new instance goes: one allocation, in one group or in the best of several.
+
+The state stays as it is; callers place the instance themselves. Every refusal is kept
+as data; words are made in `htools.answer`.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ganeti.htools import grid_checks as checks
+from ganeti.htools import grid_score as score
+from ganeti.htools import model, numbers, redundancy
+from ganeti.htools.grid import State
+
+Places = npt.NDArray[np.intp]
+Floats = npt.NDArray[np.float64]
+
+#: What a place costs: the cluster's score, or what would be lost for others.
+Score = float | tuple[tuple[int, ...], float]
+#: Most entries of one matrix (16 MiB).
+_CHUNK: Final = 1 << 21
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What one allocation found.
+
+    Attributes:
+        nodes: positions, primary first; None without a solution.
+        score: of the cluster with the instance there.
+        failures: refused candidates by kind, in the order of `checks.KINDS`.
+        successes: candidates that were possible.
+        problem: why there was nothing to try, else empty.
+    """
+
+    nodes: tuple[int, ...] | None
+    score: Score
+    failures: Sequence[int]
+    successes: int
+    problem: str = ""
+
+
+class Metric(Protocol):
+    """Says what an instance on some nodes costs."""
+
+    def __call__(self, state: State, nodes: tuple[int, ...]) -> Score:
+        """Return the cost; less is better."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """How to choose.
+
+    Attributes:
+        capacity: the N+1 test of the present state; None for no test.
+        ignore_soft: of a single node; a secondary's rules are always kept.
+        metric: used instead of the score, then without N+1 test.
+    """
+
+    capacity: redundancy.Capacity | None = None
+    ignore_soft: bool = False
+    metric: Metric | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """Why an instance cannot be on some nodes.
+
+    Attributes:
+        nodes: names, primary first.
+        kind: of `checks.KINDS`.
+        check: what the rule is about.
+        wanted: the limit, with how the found value must relate to it.
+        found: the value there would be.
+    """
+
+    nodes: tuple[str, ...]
+    kind: str
+    check: str
+    wanted: str
+    found: float
+
+
+def allocate(
+    state: State,
+    item: model.Instance,
+    candidates: Sequence[int],
+    count: int,
+    rules: Rules = Rules(),
+) -> Outcome:
+    """Return the best nodes for a newcomer.
+
+    Args:
+        state: without it.
+        item: the newcomer.
+        candidates: nodes that may be used, offline ones are left out.
+        count: 1 or 2 nodes.
+        rules: how to choose.
+    """
+    metric, capacity, strict = rules.metric, rules.capacity, not rules.ignore_soft
+    usable = score.choose([node for node in candidates if state.online[node]])
+    if count == 1:
+        if not len(usable):
+            return _nothing("No online nodes")
+        if metric is not None:
+            return _by_metric(state, item, usable, count, metric)
+        return _single(state, item, usable, capacity, strict=strict)
+    partners = _partners(state, usable)
+    has = partners.any(axis=1)
+    if not has.any():
+        return _nothing("Not enough online nodes")
+    if metric is not None:
+        return _by_metric(state, item, usable, count, metric)
+    return _pair(state, item, usable, capacity, strict=strict)
+
+
+def _nothing(problem: str) -> Outcome:
+    return Outcome(None, 0.0, [0] * len(checks.KINDS), 0, problem)
+
+
+def _by_metric(
+    state: State, item: model.Instance, usable: Places, count: int, metric: Metric
+) -> Outcome:
+    own = _primary_codes(state, item, usable, strict=True)
+    if count == 1:
+        trials: list[tuple[tuple[int, ...], int]] = [
+            ((int(n),), int(code)) for n, code in zip(usable, own, strict=True)
+        ]
+    else:
+        codes = _pair_codes(state, item, usable, usable, own)
+        same = _partners(state, usable)
+        trials = [
+            ((int(one), int(two)), int(codes[row, column]))
+            for row, one in enumerate(usable)
+            for column, two in enumerate(usable)
+            if same[row, column]
+        ]
+    failures = _count(np.array([code for _nodes, code in trials], np.int8))
+    fine = [nodes for nodes, code in trials if code == 0]
+    costs = [(metric(state, nodes), nodes) for nodes in fine]
+    if not costs:
+        return Outcome(None, 0.0, failures, 0)
+    cost, nodes = min(reversed(costs), key=lambda pair: pair[0])
+    return Outcome(nodes, cost, failures, len(fine))
+
+
+def _partners(state: State, usable: Places) -> npt.NDArray[np.bool_]:
+    groups = state.group[usable]
+    out = groups[:, None] == groups[None, :]
+    np.fill_diagonal(out, val=False)
+    return np.asarray(out)
+
+
+def _policy_codes(state: State, item: model.Instance, usable: Places) -> checks.Codes:
+    known: dict[tuple[int, bool], int] = {}
+    for node in usable:
+        key = (int(state.group[node]), bool(state.exclusive[node]))
+        if key not in known:
+            rules = state.cluster.groups[key[0]].policy
+            found = checks.policy(item, rules, exclusive=key[1])
+            known[key] = found[0] if found else 0
+    return np.array(
+        [known[int(state.group[n]), bool(state.exclusive[n])] for n in usable], np.int8
+    )
+
+
+def _primary_codes(
+    state: State, item: model.Instance, usable: Places, *, strict: bool
+) -> checks.Codes:
+    rules = _policy_codes(state, item, usable)
+    own = checks.verdict(checks.primary(state, item, strict=strict), state.size)
+    return np.where(rules != 0, rules, own[usable])
+
+
+def _count(codes: checks.Codes) -> list[int]:
+    found = np.bincount(codes.ravel(), minlength=len(checks.KINDS) + 1)
+    return [int(number) for number in found[1:]]
+
+
+def _single(
+    state: State,
+    item: model.Instance,
+    usable: Places,
+    capacity: redundancy.Capacity | None,
+    *,
+    strict: bool,
+) -> Outcome:
+    codes = _primary_codes(state, item, usable, strict=strict)
+    failures = _count(codes)
+    fine = usable[codes == 0]
+    if not len(fine):
+        return Outcome(None, 0.0, failures, 0)
+    scores = score.as_primary(state, item, fine)
+    order = np.argsort(scores[::-1], kind="stable")
+    dropped = 0
+    for position in len(fine) - 1 - order:
+        node = int(fine[position])
+        if capacity is None or capacity.others_hold(item, node, -1):
+            failures[checks.N1 - 1] += dropped
+            left = len(fine) - dropped
+            return Outcome((node,), float(scores[position]), failures, left)
+        dropped += 1
+    failures[checks.N1 - 1] += dropped
+    return Outcome(None, 0.0, failures, 0)
+
+
+class _Best:
+    """The best pair so far; the later one wins ties."""
+
+    def __init__(self) -> None:
+        self.nodes: tuple[int, int] | None = None
+        self.score = float("inf")
+        self.failures = np.zeros(len(checks.KINDS), np.int64)
+        self.successes = 0
+
+    def offer(self, value: float, nodes: tuple[int, int]) -> None:
+        if not self.score < value:
+            self.score, self.nodes = value, nodes
+
+
+def _pair(
+    state: State,
+    item: model.Instance,
+    usable: Places,
+    capacity: redundancy.Capacity | None,
+    *,
+    strict: bool,
+) -> Outcome:
+    own = _primary_codes(state, item, usable, strict=strict)
+    scorer = score.Pairs(state, item)
+    best = _Best()
+    step = max(1, _CHUNK // max(1, len(usable)))
+    same = _partners(state, usable)
+    for at in range(0, len(usable), step):
+        rows = slice(at, at + step)
+        firsts = usable[rows]
+        codes = _pair_codes(state, item, usable, firsts, own[rows])
+        codes[~same[rows]] = -1
+        best.failures += _count(codes[codes >= 0])
+        values = np.where(codes == 0, scorer.scores(firsts, usable), np.inf)
+        rows_found = _Rows(values, codes == 0, firsts, usable)
+        _take_rows(best, item, rows_found, capacity)
+    found = None if best.nodes is None else best.score
+    return Outcome(
+        best.nodes,
+        0.0 if found is None else found,
+        [int(number) for number in best.failures],
+        best.successes,
+    )
+
+
+def _pair_codes(
+    state: State,
+    item: model.Instance,
+    usable: Places,
+    firsts: Places,
+    own: checks.Codes,
+) -> checks.Codes:
+    peers = state.peers[:, firsts].T
+    found = checks.secondary(state, item, peers)
+    codes = checks.verdict(found, (len(firsts), state.size))[:, usable]
+    return np.where(own[:, None] != 0, own[:, None], codes)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """Scores of pairs: [primary, secondary], where they are possible, and nodes."""
+
+    values: Floats
+    fine: npt.NDArray[np.bool_]
+    firsts: Places
+    seconds: Places
+
+
+def _take_rows(
+    best: _Best,
+    item: model.Instance,
+    rows: _Rows,
+    capacity: redundancy.Capacity | None,
+) -> None:
+    """Offer the best pair of each primary that keeps the cluster redundant."""
+    best.successes += int(rows.fine.sum())
+    safe = rows.fine
+    if capacity is not None:
+        safe = rows.fine & capacity.pairs(item, rows.firsts, rows.seconds)
+    is_simple = capacity is None or not capacity.has_others
+    for row, first in enumerate(rows.firsts):
+        while safe[row].any():
+            kept = np.where(safe[row], rows.values[row], np.inf)
+            column = len(kept) - 1 - int(np.argmin(kept[::-1]))
+            nodes = (int(first), int(rows.seconds[column]))
+            if is_simple or (capacity and capacity.others_hold(item, *nodes)):
+                _drop_better(best, rows.values[row], rows.fine[row], column)
+                best.offer(float(kept[column]), nodes)
+                break
+            safe[row, column] = False
+        else:
+            dropped = int(rows.fine[row].sum())
+            best.failures[checks.N1 - 1] += dropped
+            best.successes -= dropped
+
+
+def _drop_better(
+    best: _Best, values: Floats, fine: npt.NDArray[np.bool_], column: int
+) -> None:
+    """Count the candidates before the chosen one as failures of the N+1 test."""
+    later = np.arange(len(values)) > column
+    before = fine & ((values < values[column]) | ((values == values[column]) & later))
+    dropped = int(before.sum())
+    best.failures[checks.N1 - 1] += dropped
+    best.successes -= dropped
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupOutcome:
+    """What an allocation found in one group; ``left_out`` if it was not tried."""
+
+    group: int
+    outcome: Outcome
+    left_out: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """The allocation over all groups.
+
+    Attributes:
+        best: the selected group's outcome, None without a solution.
+        groups: all outcomes, by group.
+    """
+
+    best: GroupOutcome | None
+    groups: Sequence[GroupOutcome]
+
+
+def over_groups(
+    state: State,
+    item: model.Instance,
+    count: int,
+    *,
+    candidates: Sequence[int] | None = None,
+    groups: Sequence[int] | None = None,
+    rules: Rules = Rules(),
+) -> Choice:
+    """Return the best group and nodes for a newcomer.
+
+    Args:
+        state: without it.
+        item: the newcomer.
+        count: 1 or 2 nodes.
+        candidates: nodes that may be used; all by default.
+        groups: that may be used; all with nodes by default.
+        rules: how to choose.
+    """
+    allowed = None if candidates is None else set(candidates)
+    tried = []
+    for group in sorted(set(state.group.tolist()) if groups is None else groups):
+        record = state.cluster.groups[group]
+        missing = [net for net in item.networks if net not in record.networks]
+        if missing:
+            text = (
+                f"group {record.name} is not connected to a network"
+                f" required by instance {item.name}"
+            )
+            tried.append(GroupOutcome(group, _nothing(""), text))
+            continue
+        nodes = [
+            int(node)
+            for node in np.nonzero(state.group == group)[0]
+            if allowed is None or int(node) in allowed
+        ]
+        outcome = allocate(state, item, nodes, count, rules)
+        tried.append(GroupOutcome(group, outcome))
+    return Choice(_best_group(state, tried), tried)
+
+
+def _best_group(state: State, tried: Sequence[GroupOutcome]) -> GroupOutcome | None:
+    def rank(found: GroupOutcome) -> tuple[int, Any]:
+        policy = state.cluster.groups[found.group].alloc_policy
+        return list(model.AllocPolicy).index(policy), found.outcome.score
+
+    fine = [
+        found
+        for found in tried
+        if found.outcome.nodes is not None
+        and state.cluster.groups[found.group].alloc_policy != "unallocable"
+    ]
+    return min(reversed(fine), key=rank, default=None)
+
+
+def log(state: State, outcome: Outcome) -> str:
+    """Return one group's outcome in words."""
+    if outcome.problem:
+        return outcome.problem
+    failed = ", ".join(
+        f"{kind}: {number}"
+        for kind, number in zip(checks.KINDS, outcome.failures, strict=True)
+        if number
+    )
+    if outcome.nodes is None:
+        return f"No valid allocation solutions, failure reasons: {failed}"
+    names = "/".join(state.cluster.nodes[node].name for node in outcome.nodes)
+    return (
+        f"score: {_cost_text(outcome.score)}, successes {outcome.successes},"
+        f" failures {sum(outcome.failures)} ({failed}) for node(s) {names}"
+    )
+
+
+def _cost_text(cost: Score) -> str:
+    if isinstance(cost, float):
+        return numbers.fixed(cost, 8)
+    fewer, free = cost
+    return f"([{','.join(map(str, fewer))}],{free:g})"
+
+
+def words(state: State, choice: Choice) -> str:
+    """Return all groups' outcomes in words, the selected group first."""
+    groups = state.cluster.groups
+    out = []
+    if choice.best is not None:
+        out.append(f"Selected group: {groups[choice.best.group].name}")
+    for found in choice.groups:
+        group = groups[found.group]
+        text = f"Group {group.name} ({group.alloc_policy}): {log(state, found.outcome)}"
+        out.append(found.left_out or text)
+    return ", ".join(out)
+
+
+def refusals(
+    state: State,
+    item: model.Instance,
+    candidates: Sequence[int],
+    count: int,
+) -> list[Refusal]:
+    """Return every reason against each candidate as primary, or as secondary.
+
+    A node that is refused as secondary for one primary alone is named with it.
+    """
+    out = []
+    nodes = state.cluster.nodes
+    for node in candidates:
+        if state.offline[node]:
+            name = (nodes[node].name,)
+            out.append(Refusal(name, "offline", "online or not", "online", 0.0))
+            continue
+        rules = state.cluster.groups[state.group[node]].policy
+        found = checks.policy(item, rules, exclusive=bool(state.exclusive[node]))
+        if found is not None:
+            kind, rule, wanted, value = found
+            relation = ">=" if rule.startswith("least") else "<="
+            name = (nodes[node].name,)
+            text = f"{relation} {wanted:.10g}"
+            out.append(Refusal(name, checks.KINDS[kind - 1], rule, text, value))
+    out += _refused(state, checks.primary(state, item), candidates, "")
+    if count > 1:
+        peers = np.zeros(state.size)
+        found_second = checks.secondary(state, item, peers)
+        out += _refused(state, found_second, candidates, "as secondary: ")
+    return out
+
+
+def _refused(
+    state: State, found: Sequence[checks.Check], candidates: Sequence[int], word: str
+) -> list[Refusal]:
+    return [
+        Refusal(
+            (state.cluster.nodes[node].name,),
+            checks.KINDS[check.kind - 1],
+            word + check.rule,
+            f"{check.relation} {check.wanted[node]:.10g}",
+            float(check.found[node]),
+        )
+        for node in candidates
+        if state.online[node]
+        for check in found
+        if check.failed[node]
+    ]

@@ -1,0 +1,334 @@
+"""The allocator's answers: from requests to results, words and opcodes.
+
+`solve` is all of an allocator but reading and printing; the master calls it directly.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from ganeti.htools import alloc, dedicated, evacuate, model, redundancy, request
+from ganeti.htools.grid import State
+
+_OPS: Final = {
+    "failover": "OP_INSTANCE_MIGRATE",
+    "failover_to": "OP_INSTANCE_MIGRATE",
+    "replace_secondary": "OP_INSTANCE_REPLACE_DISKS",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How to solve.
+
+    Attributes:
+        capacity_checks: test that the cluster survives the loss of any node.
+        ignore_soft: soft rules of target nodes do not count.
+        restrict_to: names of the only nodes for new instances.
+        busy: whether instances count as using their nodes' means.
+        static_memory: MiB taken as used by a KVM node itself.
+    """
+
+    capacity_checks: bool = True
+    ignore_soft: bool = False
+    restrict_to: Sequence[str] | None = None
+    busy: bool = True
+    static_memory: int = request.STATIC_KVM_MIB
+
+
+@dataclasses.dataclass(frozen=True)
+class Solution:
+    """An answer, and how it came about.
+
+    Attributes:
+        answer: success, info, result.
+        before: the cluster as it was.
+        after: with all that was found.
+        refusals: why nodes were not possible, for each asked instance.
+    """
+
+    answer: dict[str, Any]
+    before: model.Cluster
+    after: State
+    refusals: Callable[[], dict[str, list[alloc.Refusal]]]
+
+
+def solve(
+    data: Any, options: Options, *, cluster: model.Cluster | None = None
+) -> Solution:
+    """Answer an allocator's request.
+
+    Args:
+        data: the decoded request.
+        options: how.
+        cluster: another source's cluster data, instead of the request's.
+
+    Raises:
+        DataError: the request is malformed; names the key.
+    """
+    if cluster is None:
+        cluster = request.read_cluster(data, static_memory=options.static_memory)
+    if not options.busy:
+        cluster = _idle(cluster)
+    ask = request.read_ask(data, cluster, restrict_to=options.restrict_to)
+    return _Solver(cluster, ask, options).solve()
+
+
+def _idle(cluster: model.Cluster) -> model.Cluster:
+    none = (0.0, 0.0, 0.0, 0.0)
+    return dataclasses.replace(
+        cluster,
+        instances=tuple(
+            dataclasses.replace(item, utilisation=none) for item in cluster.instances
+        ),
+    )
+
+
+class _Solver:
+    """Answers one request."""
+
+    def __init__(
+        self, cluster: model.Cluster, ask: request.Ask, options: Options
+    ) -> None:
+        self.cluster, self.ask, self.options = cluster, ask, options
+        self.state = State(cluster, newcomers=[place.item for place in self._places()])
+
+    def _places(self) -> Sequence[request.Place]:
+        if isinstance(self.ask, request.Place):
+            return [self.ask]
+        if isinstance(self.ask, request.MultiPlace):
+            return self.ask.places
+        return []
+
+    def solve(self) -> Solution:
+        """Answer."""
+        ask = self.ask
+        if isinstance(ask, request.Place):
+            answer = self._allocate(ask)
+        elif isinstance(ask, request.MultiPlace):
+            answer = self._multi(ask)
+        elif isinstance(ask, request.Relocate):
+            answer = self._relocate(ask)
+        elif isinstance(ask, request.AddSecondary):
+            answer = self._add_secondary(ask)
+        elif isinstance(ask, request.Evacuate):
+            answer = self._evacuate(ask)
+        else:
+            answer = self._change_group(ask)
+        return Solution(answer, self.cluster, self.state, self._refusals)
+
+    def _refusals(self) -> dict[str, list[alloc.Refusal]]:
+        state = State(self.cluster, newcomers=[p.item for p in self._places()])
+        out = {}
+        for place in self._places():
+            allowed = self._allowed(place)
+            nodes = range(state.size) if allowed is None else allowed
+            out[place.item.name] = alloc.refusals(state, place.item, nodes, place.count)
+        return out
+
+    def _capacity(self, state: State) -> redundancy.Capacity | None:
+        if not self.options.capacity_checks:
+            return None
+        return redundancy.Capacity(state)
+
+    def _rules(self, state: State, metric: alloc.Metric | None) -> alloc.Rules:
+        capacity = None if metric else self._capacity(state)
+        return alloc.Rules(capacity, self.options.ignore_soft, metric)
+
+    def _allowed(self, place: request.Place) -> Sequence[int] | None:
+        if place.group is None:
+            return place.restrict_to
+        members = self.cluster.members(place.group)
+        if place.restrict_to is None:
+            return members
+        return [node for node in members if node in place.restrict_to]
+
+    # New instances
+    def _place(self, place: request.Place) -> tuple[tuple[int, ...] | None, str]:
+        """Return the nodes for one instance, and words."""
+        metric = None
+        if dedicated.applies(self.cluster, place.group):
+            metric = dedicated.metric(place.item)
+        if place.group is not None:
+            return self._in_group(place, place.group, metric)
+        choice = alloc.over_groups(
+            self.state,
+            place.item,
+            place.count,
+            candidates=place.restrict_to,
+            rules=self._rules(self.state, metric),
+        )
+        words = alloc.words(self.state, choice)
+        return (choice.best.outcome.nodes if choice.best else None), words
+
+    def _in_group(
+        self, place: request.Place, group: int, metric: alloc.Metric | None
+    ) -> tuple[tuple[int, ...] | None, str]:
+        """Allocate where only one group and its instances count."""
+        members = self.cluster.members(group)
+        positions = {node: at for at, node in enumerate(members)}
+        state = self._only(group, positions)
+        allowed = self._allowed(place)
+        outcome = alloc.allocate(
+            state,
+            place.item,
+            [positions[node] for node in (members if allowed is None else allowed)],
+            place.count,
+            self._rules(state, metric),
+        )
+        text = alloc.log(state, outcome)
+        if outcome.nodes is None:
+            return None, text
+        return tuple(members[node] for node in outcome.nodes), text
+
+    def _only(self, group: int, positions: dict[int, int]) -> State:
+        """Return one group's part of the present state."""
+        now, known = self.state, len(self.cluster.instances)
+        newcomers = [item.item for item in self._places()]
+        state = State(self.cluster.only_group(group), newcomers=newcomers)
+        for index in range(known, len(now.instances)):
+            if now.pri[index] in positions:
+                secondary = positions.get(now.sec[index], model.NONE)
+                new = state.new(now.instances[index])
+                state.place(new, positions[now.pri[index]], secondary)
+        return state
+
+    def _names(self, nodes: Sequence[int]) -> list[str]:
+        return [self.cluster.nodes[node].name for node in nodes]
+
+    def _settle(self, item: model.Instance, nodes: Sequence[int]) -> None:
+        self.state.place(self.state.new(item), *nodes)
+
+    def _allocate(self, ask: request.Place) -> dict[str, Any]:
+        nodes, words = self._place(ask)
+        if nodes is None:
+            return _failed(words)
+        self._settle(ask.item, nodes)
+        return _done(words, self._names(nodes))
+
+    def _multi(self, ask: request.MultiPlace) -> dict[str, Any]:
+        """Place one instance after the other; those without a place are named."""
+        placed: list[Any] = []
+        failed = []
+        for place in ask.places:
+            nodes, _words = self._place(place)
+            if nodes is None:
+                failed.append(place.item.name)
+                continue
+            self._settle(place.item, nodes)
+            placed.append([place.item.name, self._names(nodes)])
+        text = (
+            f"{len(failed)} instances failed to allocate and"
+            f" {len(placed)} were allocated successfully"
+        )
+        return _done(text, [placed, failed])
+
+    # Instances that exist
+    def _relocate(self, ask: request.Relocate) -> dict[str, Any]:
+        is_drbd = self.state.instances[ask.instance].template == "drbd"
+        mode = "secondary-only" if is_drbd else "primary-only"
+        mover = evacuate.Evacuation(self.state, ignore_soft=self.options.ignore_soft)
+        found = mover.evacuate(ask.instance, mode, set(ask.leave))
+        if isinstance(found, evacuate.Refused):
+            return _failed(found.text)
+        return _done("success", self._names([found[-1].target]))
+
+    def _add_secondary(self, ask: request.AddSecondary) -> dict[str, Any]:
+        state, index = self.state, ask.instance
+        item = state.instances[index]
+        primary = state.pri[index]
+        # DRBD keeps data of its own beside each disk.
+        extra = 0 if item.template == "drbd" else 128 * len(item.disks)
+        state.remove(index)
+        state.instances[index] = dataclasses.replace(
+            item, template="drbd", disk=item.disk + extra
+        )
+        state.place(index, primary)
+        usable = evacuate.Evacuation(state).usable(index, {primary})
+        places = np.nonzero(state.group == state.group[primary])[0]
+        node, _value, against = evacuate.best_secondary(
+            state, index, usable, places, force=self.options.ignore_soft
+        )
+        if node is None:
+            return _failed(evacuate.refused(state, against).text)
+        return _done("success", self._names([node])[0])
+
+    def _evacuate(self, ask: request.Evacuate) -> dict[str, Any]:
+        mover = evacuate.Evacuation(self.state, ignore_soft=self.options.ignore_soft)
+        leave = mover.forbidden(ask.instances, ask.mode)
+        found = [
+            (index, mover.evacuate(index, ask.mode, leave)) for index in ask.instances
+        ]
+        return self._moved(found)
+
+    def _change_group(self, ask: request.ChangeGroup) -> dict[str, Any]:
+        state = self.state
+        sources = {int(state.group[state.pri[index]]) for index in ask.instances}
+        wanted = ask.groups or range(len(self.cluster.groups))
+        targets = [group for group in wanted if group not in sources]
+        if not targets:
+            names = ", ".join(group.name for group in self.cluster.groups)
+            why = f"no groups for evacuation: beside the present ones, of {names}"
+            return self._moved([(n, evacuate.Refused(why)) for n in ask.instances])
+        mover = evacuate.Evacuation(
+            state,
+            ignore_soft=self.options.ignore_soft,
+            capacity=redundancy.Capacity if self.options.capacity_checks else None,
+        )
+        found = [
+            (index, mover.change_group(index, targets)[1]) for index in ask.instances
+        ]
+        return self._moved(found)
+
+    def _moved(self, found: Sequence[tuple[int, evacuate.Found]]) -> dict[str, Any]:
+        moved, failed, jobs = [], [], []
+        for index, moves in found:
+            name = self.state.instances[index].name
+            if isinstance(moves, evacuate.Refused):
+                failed.append([name, moves.text])
+                continue
+            group = self.cluster.groups[self.state.group[self.state.pri[index]]].name
+            nodes = [
+                n for n in (self.state.pri[index], self.state.sec[index]) if n >= 0
+            ]
+            moved.append([name, group, self._names(nodes)])
+            jobs.append([self._opcode(index, move) for move in moves])
+        text = (
+            f"{len(failed)} instances failed to move and"
+            f" {len(moved)} were moved successfully"
+        )
+        return _done(text, [moved, failed, jobs])
+
+    def _opcode(self, index: int, move: evacuate.Move) -> dict[str, Any]:
+        item = self.state.instances[index]
+        out: dict[str, Any] = {"OP_ID": _OPS[move.kind], "instance_name": item.name}
+        target = self.cluster.nodes[move.target].name if move.target >= 0 else None
+        if move.kind == "replace_secondary":
+            return out | {
+                "early_release": False,
+                "ignore_ipolicy": False,
+                "mode": "replace_new_secondary",
+                "disks": [],
+                "remote_node": target,
+            }
+        if target is not None:
+            out["target_node"] = target
+        if item.forthcoming:
+            return out | {"OP_ID": "OP_INSTANCE_FAILOVER"}
+        return out | {
+            "allow_runtime_changes": False,
+            "ignore_ipolicy": False,
+            "cleanup": False,
+            "allow_failover": True,
+            "ignore_hvversions": True,
+        }
+
+
+def _done(text: str, result: Any) -> dict[str, Any]:
+    return {"success": True, "info": f"Request successful: {text}", "result": result}
+
+
+def _failed(text: str) -> dict[str, Any]:
+    return {"success": False, "info": f"Request failed: {text}", "result": []}

@@ -1,0 +1,85 @@
+"""The built-in allocator ``hail``, called without a process of its own.
+
+Its rules are in `ganeti.htools`; here are only the parameters that a cluster may set
+for it, and the words of a refusal.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from ganeti import errors
+from ganeti.constants import ecodes
+
+if TYPE_CHECKING:
+    from ganeti.htools import answer
+
+NAME: Final = "hail"
+_FLAGS: Final = frozenset(
+    {"ignore-soft-errors", "no-capacity-checks", "ignore-dynu", "verbose"}
+)
+_VALUES: Final = frozenset({"restrict-allocation-to", "static-kvm-node-memory"})
+#: Reasons shown when nothing was found.
+_MOST_REASONS: Final = 8
+
+
+def knows(params: Mapping[str, Any]) -> bool:
+    """Return whether all of a cluster's parameters are understood in-process."""
+    return all(
+        (key in _FLAGS and value in (None, "")) or (key in _VALUES and bool(value))
+        for key, value in params.items()
+    )
+
+
+def solve(data: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer to a request; a refusal tells the reasons of some nodes.
+
+    Args:
+        data: the complete input of an allocator.
+        params: the cluster's parameters for allocators.
+
+    Raises:
+        OpPrereqError: a parameter or the request is wrong.
+    """
+    # Loaded at the first allocation: the numeric library is large.
+    from ganeti.htools import answer, model
+
+    try:
+        found = answer.solve(data, _options(params))
+    except model.DataError as err:
+        raise errors.OpPrereqError(
+            f"allocator {NAME}: {err}", ecodes.ECODE_INVAL
+        ) from err
+    if found.answer["success"]:
+        return found.answer
+    return found.answer | {"info": f"{found.answer['info']}{_reasons(found)}"}
+
+
+def _options(params: Mapping[str, Any]) -> "answer.Options":
+    from ganeti.htools import answer, request
+
+    memory = str(params.get("static-kvm-node-memory", request.STATIC_KVM_MIB))
+    if not memory.isdecimal():
+        raise errors.OpPrereqError(
+            f"allocator {NAME}: static-kvm-node-memory: wanted MiB, found {memory!r}",
+            ecodes.ECODE_INVAL,
+        )
+    names = params.get("restrict-allocation-to")
+    return answer.Options(
+        capacity_checks="no-capacity-checks" not in params,
+        ignore_soft="ignore-soft-errors" in params,
+        restrict_to=str(names).split(",") if names else None,
+        busy="ignore-dynu" not in params,
+        static_memory=int(memory),
+    )
+
+
+def _reasons(found: "answer.Solution") -> str:
+    rows = [row for rows in found.refusals().values() for row in rows]
+    words = [
+        f"node {'/'.join(row.nodes)}: {row.check}: wanted {row.wanted},"
+        f" found {row.found:.10g}"
+        for row in rows[:_MOST_REASONS]
+    ]
+    if len(rows) > _MOST_REASONS:
+        words.append(f"and {len(rows) - _MOST_REASONS} more")
+    return f" [{'; '.join(words)}]" if words else ""

@@ -1,0 +1,235 @@
+"""``hbal``: find the moves that balance a node group."""
+
+import sys
+from collections.abc import Callable
+from typing import Final
+
+from ganeti.htools import balance, jobs, numbers, score, state, tables
+from ganeti.htools.candidates import Options
+from ganeti.htools.model import NONE, Cluster
+from ganeti.tools.htools import loading
+from ganeti.tools.htools.loading import Problem
+from ganeti.tools.htools.options import Parsed
+
+NAME: Final = "hbal"
+_OPTIONS: Final = (
+    "p pi C t E rm fjg G l v q O e maxcpu mindisk g mgl ndm sel nim ise U nodyn ext"
+    " exi S"
+)
+
+
+def main() -> int:
+    """Run the program."""
+    return loading.main(NAME, _OPTIONS.split(), _run, sys.argv[1:])
+
+
+def _run(parsed: Parsed) -> int:
+    cluster = loading.load(parsed)
+    limits = loading.limits(parsed)
+    print(f"Loaded {len(cluster.nodes)} nodes, {len(cluster.instances)} instances")
+    suffix = cluster.common_suffix()
+    if parsed.verbosity > 1 and suffix:
+        print(f"Note: Stripping common suffix of '{suffix}' from names")
+    loading.warn_inconsistent(state.derive(cluster, limits, parsed["ext"]), parsed)
+    group = _group(cluster, parsed["G"])
+    part = cluster.only_group(group)
+    now = state.derive(part, limits, parsed["ext"])
+    print(f"Group size {len(part.nodes)} nodes, {len(part.instances)} instances")
+    print(f"Selected node group: {cluster.groups[group].name}")
+    if not part.instances:
+        print("Cluster is empty, exiting.")
+        return 0
+    _report(now, parsed)
+    loading.save(parsed, part, "original", "before balancing")
+    _show(now, parsed, "Initial")
+    first, lowest = score.of(now), score.ideal(now)
+    _coefficients(now, parsed, "Initial", first)
+    if first - lowest < parsed["e"]:
+        print(
+            f"Cluster is already well balanced (initial score"
+            f" {numbers.general(first)},\noptimum score due to N+1 reservations"
+            f" {numbers.general(lowest)},\nminimum score"
+            f" {numbers.general(parsed['e'])}).\nNothing to do, exiting"
+        )
+        return 0
+    steps = _plan(now, parsed, lowest, suffix)
+    _conclude(now, parsed, first, steps)
+    _commands(part, parsed, steps, suffix)
+    loading.save(parsed, now.cluster(), "balanced", "after balancing")
+    _show(now, parsed, "Final")
+    if parsed.verbosity > 3:
+        _totals("Original:", state.derive(part, limits, parsed["ext"]))
+        _totals("Final:   ", now)
+    return 0
+
+
+def _group(cluster: Cluster, wanted: str | None) -> int:
+    """Choose the node group to balance."""
+    if wanted is None:
+        if len(cluster.groups) == 1:
+            return 0
+        told = "Found multiple node groups:"
+    else:
+        found = [
+            k
+            for k, group in enumerate(cluster.groups)
+            if wanted in {group.name, group.uuid}
+        ]
+        if len(found) == 1:
+            return found[0]
+        told = f"Node group {wanted} not found. Node group list is:"
+    names = "\n".join(f"  {group.name}" for group in cluster.groups)
+    sys.stderr.write(f"{told}\n{names}\n")
+    raise Problem("Aborting.")
+
+
+def _report(now: state.State, parsed: Parsed) -> None:
+    """Tell about nodes that fail N+1 and instances on nodes offline."""
+    online = now.fixed.online
+    bad = [n for n in range(len(online)) if online[n] and now.failing[n]]
+    instances = {i for n in bad for i in (*now.primaries[n], *now.secondaries[n])}
+    if parsed.verbosity >= 1:
+        print(
+            f"Initial check done: {len(bad)} bad nodes, {len(instances)} bad instances."
+        )
+    if bad:
+        print(
+            "Cluster is not N+1 happy, continuing but no guarantee that the cluster"
+            " will end N+1 happy."
+        )
+    over = [n for n in range(len(online)) if online[n] and _over_policy(now, n)]
+    if over:
+        print(
+            f"The cluster contains {len(over)} policy-violating nodes.\nContinuing, but"
+            " the set of moves might be too restricted; consider using the"
+            " --ignore-soft-errors option."
+        )
+
+
+def _over_policy(now: state.State, node: int) -> bool:
+    fixed, amounts = now.fixed, now.amounts[:, node]
+    ratio = fixed.cpu_ratio[node]
+    many = ratio >= 0 and amounts[state.Row.CPU] / fixed.cpus[node] > ratio
+    return bool(many or amounts[state.Row.SPINDLES] > fixed.high_spindles[node])
+
+
+def _show(now: state.State, parsed: Parsed, when: str) -> None:
+    """Print the tables that options ask for, on standard error."""
+    err = sys.stderr
+    if parsed["pi"]:
+        told = "\n".join(tables.instances(now))
+        err.write(f"\n{when} instance map:\n{told}\n")
+    if parsed["p"] is not None:
+        told = "\n".join(tables.nodes(now, tables.node_fields(parsed["p"])))
+        err.write(f"\n{when} cluster status:\n{told}\n\n")
+
+
+def _coefficients(now: state.State, parsed: Parsed, when: str, value: float) -> None:
+    if parsed.verbosity > 2:
+        gap = " " if when == "Initial" else "   "
+        print(f"{when} coefficients:{gap}overall {numbers.fixed(value, 8)}")
+        print("\n".join(tables.metrics(now)))
+    elif when == "Initial":
+        print(f"Initial score: {numbers.fixed(value, 8)}")
+
+
+def _plan(
+    now: state.State, parsed: Parsed, lowest: float, suffix: str
+) -> list[balance.Step]:
+    """Find the moves and print each."""
+    print("Trying to minimize the CV...")
+    cluster = now.fixed.cluster
+    node = _namer([node.name for node in cluster.nodes], suffix)
+    names = [inst.name.removesuffix(suffix) for inst in cluster.instances]
+    wide = max(len(name) for name in names)
+    pair = 2 * max(len(node(n)) for n in range(len(cluster.nodes))) + 1
+
+    def places(nodes: tuple[int, int]) -> str:
+        return ":".join(node(n) for n in nodes if n != NONE).ljust(pair)
+
+    options = Options(
+        disk_moves=not parsed["ndm"],
+        instance_moves=not parsed["nim"],
+        restricted=bool(parsed["rm"]),
+        force=bool(parsed["ise"]),
+        evacuate=bool(parsed["E"]),
+    )
+    goal = balance.Goal(
+        min_score=parsed["e"],
+        min_gain=parsed["g"],
+        min_gain_limit=parsed["mgl"],
+        max_length=parsed["l"],
+    )
+    steps = []
+    for step in balance.plan(now, goal, options, lowest):
+        steps.append(step)
+        print(
+            f"  {len(steps):3d}. {names[step.inst]:{wide}s} {places(step.before)} =>"
+            f" {places(step.after)} {numbers.fixed(step.score, 8):>12s}"
+            f" a={jobs.letters(step, node)}",
+            flush=True,
+        )
+    return steps
+
+
+def _namer(names: list[str], suffix: str) -> Callable[[int], str]:
+    short = [name.removesuffix(suffix) for name in names]
+    return short.__getitem__
+
+
+def _conclude(
+    now: state.State, parsed: Parsed, first: float, steps: list[balance.Step]
+) -> None:
+    last = steps[-1].score if steps else first
+    if parsed.verbosity > 2:
+        _coefficients(now, parsed, "Final", last)
+    elif not steps:
+        print("No solution found")
+    else:
+        print(
+            f"Cluster score improved from {numbers.fixed(first, 8)} to"
+            f" {numbers.fixed(last, 8)}"
+        )
+    if parsed.verbosity >= 1:
+        print(f"Solution length={len(steps)}")
+
+
+def _commands(
+    part: Cluster, parsed: Parsed, steps: list[balance.Step], suffix: str
+) -> None:
+    """Print or write the commands that do the moves."""
+    if parsed["C"] is None:
+        return
+    node = _namer([node.name for node in part.nodes], suffix)
+    sets = jobs.job_sets(steps)
+    if parsed["fjg"]:
+        sets = sets[:1]
+
+    def work(step: balance.Step) -> list[str]:
+        inst = part.instances[step.inst]
+        name = inst.name.removesuffix(suffix)
+        return jobs.commands(step, name, node, running=inst.running)
+
+    lines = jobs.listing([[work(step) for step in members] for members in sets])
+    if parsed["C"]:
+        with open(parsed["C"], "w", encoding="utf-8") as stream:
+            stream.write(jobs.script(lines))
+        print(f"The commands have been written to file '{parsed['C']}'")
+        return
+    print()
+    if parsed["fjg"]:
+        print("First set of jobs:")
+    else:
+        print("Commands to run to reach the above solution:")
+    print("\n".join(jobs.on_screen(lines)))
+
+
+def _totals(title: str, now: state.State) -> None:
+    amounts = now.amounts[:, now.fixed.online]
+    memory = numbers.fixed(float(amounts[state.Row.MEMORY].sum()), 0)
+    disk = numbers.fixed(float(amounts[state.Row.DISK].sum()), 0)
+    print(f"{title} mem={memory} disk={disk}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

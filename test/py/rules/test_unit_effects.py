@@ -1,0 +1,52 @@
+"""Logical units act through their context alone, or plans would not be harmless."""
+
+import ast
+import pathlib
+
+import pytest
+
+LIB = pathlib.Path(__file__).parents[3] / "lib"
+#: Units that use these refuse to be planned, see `LogicalUnit.can_plan`.
+EXCEPTIONS = {"cmdlib/cluster/renew_crypto.py", "cmdlib/test/waker.py"}
+EFFECTS = {
+    *("backup_file", "mkdtemp", "open", "remove_file", "sleep", "write_bytes"),
+    *("write_file", "write_text"),
+}
+#: Of these modules nothing but the named functions may be called.
+WATCHED = {"os": {"access", "stat"}, "shutil": set()}
+MODULES = {"subprocess", "socket", "requests", "ganeti.process", "ganeti.http"}
+UNITS = sorted(
+    str(path.relative_to(LIB))
+    for package in ("cmdlib", "hooksmaster", "iallocator")
+    for path in (LIB / package).rglob("*.py")
+)
+
+
+def effects(text):
+    """Return what a module calls or imports that reaches around the doors."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call):
+            called = node.func
+            name = getattr(called, "attr", None) or getattr(called, "id", None)
+            found |= {name} & EFFECTS
+            owner = getattr(getattr(called, "value", None), "id", None)
+            if owner in WATCHED and name not in WATCHED[owner]:
+                found.add(f"{owner}.{name}")
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names} & MODULES
+        elif isinstance(node, ast.ImportFrom):
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= (names | {node.module}) & MODULES
+    return found
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_units_reach_the_world_through_their_context(name):
+    if name not in EXCEPTIONS:
+        assert effects((LIB / name).read_text()) == set()
+
+
+def test_effects_would_be_found():
+    text = "import subprocess\nfrom ganeti import process\nopen('x')\nos.unlink('x')\n"
+    assert effects(text) == {"subprocess", "ganeti.process", "open", "os.unlink"}
