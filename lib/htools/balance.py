@@ -226,7 +226,7 @@ class Search:
             ]
         return [(i, Move(Kind(kind), t)) for i, t, kind in sorted(found)]
 
-    def _exact(self, listed: list[tuple[int, Move]]) -> tuple[int, Move, float]:
+    def _exact(self, listed: list[tuple[int, Move]]) -> tuple[int, Move, float] | None:
         """Compute scores exactly; the first of the lowest wins."""
         best: tuple[int, Move, float] | None = None
         for start in range(0, len(listed), _EXACT_BLOCK):
@@ -236,7 +236,6 @@ class Search:
             ):
                 if best is None or found < best[2]:
                     best = (inst, move, found)
-        assert best is not None, "a limit without candidates"
         return best
 
     def moved(self, nodes: set[int]) -> None:

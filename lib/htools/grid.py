@@ -157,6 +157,7 @@ class State:
             for node in nodes
         ]
         names = sorted(frozenset().union(*self.places))
+        self._has_places = bool(names or self._desired)
         self.node_places = np.array(
             [[name in mine for name in names] for mine in self.places], np.int64
         ).reshape(self.size, len(names))
@@ -398,6 +399,8 @@ class State:
 
     def location_at(self, item: model.Instance, node: int, secondary: int) -> int:
         """Return what an instance adds to the location score of its primary."""
+        if not self._has_places:
+            return 0
         return int(self.wanted_places(item)[node]) + (
             int(self.common_places[node, secondary]) if secondary >= 0 else 0
         )

@@ -7,8 +7,6 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-import numpy.typing as npt
-
 from ganeti.htools import rules
 from ganeti.htools.model import NONE
 from ganeti.htools.rules import Fail
@@ -64,12 +62,12 @@ def trial(state: State, inst: int, *others: int) -> Iterator[None]:
     """
     before = (int(state.primary[inst]), int(state.secondary[inst]))
     nodes = sorted({node for node in (*before, *others) if node != NONE})
-    tables: tuple[npt.NDArray[Any], ...] = (
+    tables: tuple[Any, ...] = (
         state.amounts,
         state.tag_count,
         state.peers.T,
     )
-    rows: tuple[npt.NDArray[Any], ...] = (
+    rows: tuple[Any, ...] = (
         state.reserved,
         state.failing,
         state.count_primary,

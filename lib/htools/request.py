@@ -173,7 +173,7 @@ def read_cluster(data: Any, *, static_memory: int = STATIC_KVM_MIB) -> model.Clu
     ]
     at = {node.name: place for place, node in enumerate(nodes)}
     instances = [
-        _with_nodes(_instance(name, part), part, at)
+        _instance(name, part, _nodes_of(part, at))
         for name, part in root.part("instances").members()
     ]
     cluster = model.Cluster(
@@ -184,6 +184,8 @@ def read_cluster(data: Any, *, static_memory: int = STATIC_KVM_MIB) -> model.Clu
         policy or model.DEFAULT_POLICY,
     )
     split = frozenset(cluster.split())
+    if not split:
+        return cluster
     return dataclasses.replace(
         cluster,
         instances=tuple(
@@ -283,7 +285,9 @@ def _live(node: model.Node, part: _Part, static_memory: int) -> model.Node:
     )
 
 
-def _instance(name: str, part: _Part) -> model.Instance:
+def _instance(
+    name: str, part: _Part, nodes: tuple[int, int] = (model.NONE, model.NONE)
+) -> model.Instance:
     disks = part.parts("disks")
     spindles = [disk.size("spindles") for disk in disks if disk.has("spindles")]
     template = part.text("disk_template")
@@ -293,7 +297,8 @@ def _instance(name: str, part: _Part) -> model.Instance:
         memory=part.size("memory"),
         disk=part.size("disk_space_total"),
         vcpus=part.size("vcpus"),
-        primary=model.NONE,
+        primary=nodes[0],
+        secondary=nodes[1],
         status=_STATUS[part.text("admin_state", list(_STATUS))]
         if "admin_state" in part.data
         else "running",
@@ -308,9 +313,8 @@ def _instance(name: str, part: _Part) -> model.Instance:
     )
 
 
-def _with_nodes(
-    item: model.Instance, part: _Part, nodes: Mapping[str, int]
-) -> model.Instance:
+def _nodes_of(part: _Part, nodes: Mapping[str, int]) -> tuple[int, int]:
+    """Return primary and secondary of an instance that exists."""
     names = part.texts("nodes")
     places = _known(names, nodes, part.at("nodes"), "node")
     if not places:
@@ -318,7 +322,7 @@ def _with_nodes(
     secondary = places[1] if len(places) > 1 else model.NONE
     if secondary == places[0]:
         raise _wrong(part.at("nodes"), "different nodes", list(names))
-    return dataclasses.replace(item, primary=places[0], secondary=secondary)
+    return places[0], secondary
 
 
 def _known(

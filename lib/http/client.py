@@ -33,6 +33,8 @@ _KEEPALIVE_IDLE_S: Final = 30
 _KEEPALIVE_INTERVAL_S: Final = 10
 #: Milliseconds that sent data may stay unacknowledged before a connection is given up.
 _UNACKNOWLEDGED_MS: Final = 10_000
+#: How the library words that a connection broke while it was sending.
+_SEND_FAILURE: Final = "Send failure:"
 _FORBIDDEN: Final = 403
 _EVENTS: Final = {
     pycurl.POLL_IN: selectors.EVENT_READ,
@@ -344,8 +346,11 @@ class _Loop:
         reused = curl.getinfo(pycurl.NUM_CONNECTS) == 0
         self._multi.remove_handle(curl)
         self._spare.append(curl)
-        if response.status == _FORBIDDEN and reused:
-            # The connection was made with a certificate that is no longer listed.
+        # A kept connection was made with a certificate that is no longer listed; or it
+        # broke before all was sent, as the server was started anew. What was cut off
+        # was not carried out, but a request that was sent must never be sent again.
+        is_cut = error is not None and _SEND_FAILURE in error
+        if reused and (response.status == _FORBIDDEN or is_cut):
             self._add(_Transfer(transfer.request, transfer.done), fresh=True)
             return
         transfer.done(response)

@@ -19,8 +19,11 @@ from ganeti.store import Change, Store
 
 _log = logging.getLogger(__name__)
 
-#: Seconds until nodes that failed are tried again, and between greetings.
+#: Seconds between greetings, and at most until nodes that failed are tried again.
 RETRY_S: Final = 30.0
+#: Seconds until the first such try, in case a daemon was just started anew; then twice
+#: as long each time.
+FIRST_RETRY_S: Final = 1.0
 _PROCEDURE: Final = "write_ssconf_files"
 #: Any call will do, as every one carries the term; this one asks for nothing.
 _GREETING: Final = "version"
@@ -83,7 +86,7 @@ class Distributor:
             runner: reaches the nodes.
             values: gives file contents by name.
             wake_queue: called when other jobs may start now.
-            retry_s: seconds until nodes that failed are tried again.
+            retry_s: longest time until nodes that failed are tried again.
         """
         self._store = store
         self._rpc = runner
@@ -140,9 +143,10 @@ class Distributor:
     def _write(self) -> None:
         failed: set[str] = set()
         snapshot: Snapshot | None = None
+        wait_s = self._retry_s
         while True:
             try:
-                news = self._news.get(timeout=self._retry_s)
+                news = self._news.get(timeout=wait_s)
                 while not self._news.empty() and news is not None:
                     news = self._news.get()
                 if news is None:
@@ -154,7 +158,16 @@ class Distributor:
                     continue
                 _log.info("ssconf: %d nodes are tried again", len(failed))
             if snapshot is not None:
-                failed = self._push(snapshot)
+                before, failed = failed, self._push(snapshot)
+                wait_s = self._next_wait(wait_s, before, failed)
+
+    def _next_wait(self, last_s: float, before: set[str], failed: set[str]) -> float:
+        """Return how long to wait for news before failed nodes are tried again."""
+        if not failed:
+            return self._retry_s
+        if failed - before:
+            return min(FIRST_RETRY_S, self._retry_s)
+        return min(2 * last_s, self._retry_s)
 
     def _greet(self, snapshot: Snapshot) -> None:
         """Show our term to the other candidates; answers do not matter here."""

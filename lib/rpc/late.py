@@ -7,7 +7,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ganeti import errors
 from ganeti.rpc.base import Runner
 from ganeti.rpc.result import Result
 
@@ -15,8 +14,9 @@ from ganeti.rpc.result import Result
 class LateRunner:
     """The ``replicate`` of a store: calls wait until there is a runner."""
 
+    _runner: Runner
+
     def __init__(self) -> None:
-        self._runner: Runner | None = None
         self._is_there = threading.Event()
 
     def set(self, runner: Runner) -> None:
@@ -24,19 +24,9 @@ class LateRunner:
         self._runner = runner
         self._is_there.set()
 
-    def give_up(self) -> None:
-        """Let calls fail: there will be no runner."""
-        self._is_there.set()
-
     def __call__(
         self, nodes: Sequence[str], procedure: str, args: Sequence[Any]
     ) -> Mapping[str, Result]:
-        """Ask nodes, see `Runner.call`.
-
-        Raises:
-            RpcError: there is no runner and will be none.
-        """
+        """Ask nodes, see `Runner.call`."""
         self._is_there.wait()
-        if self._runner is None:
-            raise errors.RpcError(f"{procedure}: nodes cannot be reached")
         return self._runner.call(procedure, nodes, args)

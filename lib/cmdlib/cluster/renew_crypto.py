@@ -127,6 +127,9 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
             return failed
         _keep_and_replace(path, new_path, self.ctx.paths.backup_dir)
         self._record({master.uuid: digest}, drop=key)
+        # The daemon pushes ssconf anyway; who must not call any more is told at once.
+        for name, text in self._tell_nodes().items():
+            self.ctx.log.warn(f"node {name}: still knows the old certificate: {text}")
         self._say(f"The master {master.name} uses its new certificate")
         return {}
 

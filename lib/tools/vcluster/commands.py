@@ -6,7 +6,7 @@ import os
 import pwd
 import sys
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from ganeti import _buildconf, errors
 from ganeti.process import SystemRunner
@@ -28,11 +28,15 @@ def default_directory() -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="vcluster", description=_DESCRIPTION)
-    parser.add_argument("-C", "--directory", default=default_directory())
+    parser.add_argument(
+        "-C", "--directory", default=default_directory(), help="default %(default)s"
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def add(name: str, text: str, work: Work) -> argparse.ArgumentParser:
-        child = commands.add_parser(name, help=text, description=text)
+        # Those that vcluster calls itself are not listed for people.
+        listed: dict[str, Any] = {} if text.startswith("internal: ") else {"help": text}
+        child = commands.add_parser(name, description=text, **listed)
         child.set_defaults(work=work)
         return child
 
@@ -60,12 +64,17 @@ def _add_life(add: Add) -> None:
     up = add("up", "make machines, a cluster, and start everything", _up)
     inside = add(_FOUND, "internal: make the cluster", _found_inside)
     up.add_argument("-n", "--nodes", type=int, default=3, help="how many, default 3")
-    up.add_argument("--isolated", action="store_true", help="namespaces; needs root")
+    up.add_argument(
+        "--isolated",
+        action="store_true",
+        help="a network, mounts and processes of each node's own; needs root",
+    )
     up.add_argument("--nodes-prefix", default="node", help="names: PREFIX1, PREFIX2 …")
     up.add_argument("--machines-only", action="store_true", help="make no cluster")
     for parser in (up, inside):
         parser.add_argument(
-            "--hypervisors", help="comma list, default kvm,fake or fake"
+            "--hypervisors",
+            help="comma list; default kvm,fake where QEMU is installed, else fake",
         )
         parser.add_argument(
             "--ssh-setup",

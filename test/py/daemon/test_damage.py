@@ -140,3 +140,17 @@ def test_a_second_quickstart_is_one_clear_error():
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "another quickstart is at work" in done.stderr
+
+
+def test_a_call_after_a_restart_of_the_node_daemon_is_not_lost(node):
+    node.start_noded()
+    target = rpc.Target("u1", node.name, node.address, 1811)
+    caller = rpc.StaticRunner([target], node.paths, None)
+    try:
+        for _round in range(4):
+            assert not caller.call_one("version", "u1").failed
+            node.stop(9)
+            node.start_noded()
+            assert caller.call_one("version", "u1").payload == versions.PROTOCOL_VERSION
+    finally:
+        caller.close()

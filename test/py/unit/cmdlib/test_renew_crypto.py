@@ -40,9 +40,9 @@ def test_nodes_know_the_masters_next_certificate_before_it_is_used(machine):
 
     engine.rpc.script["write_ssconf_files"] = write
     assert run(engine, node_certificates=True) is None
-    assert all(own == "old" for own, _ in seen)
-    assert all(f"{MASTER}-next=AA:BB" in listed for _, listed in seen)
-    assert len(seen) == 2
+    assert [own for own, _ in seen] == ["old", "old", "new", "new"]
+    assert all(f"{MASTER}-next=AA:BB" in listed for _, listed in seen[:2])
+    assert all("-next" not in listed for _, listed in seen[2:])
     assert (machine / "var/lib/ganeti/client.pem").read_text() == "new"
     certs = engine.snapshot.cluster.candidate_certs
     assert certs[MASTER] == "AA:BB"
