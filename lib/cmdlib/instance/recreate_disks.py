@@ -32,7 +32,7 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
                 )
         if self.op.iallocator:
             raise self.prereq(
-                "this release has no allocator to choose nodes, name them"
+                "nodes for recreated disks are not allocated yet, name them with -n"
             )
         if self.op.nodes and self.op.disks:
             raise self.prereq("on new nodes all disks are recreated, do not name some")
