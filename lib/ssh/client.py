@@ -8,6 +8,7 @@ a password from anywhere but the function it was given.
 import base64
 import dataclasses
 import hashlib
+import logging
 import os
 import secrets
 import shlex
@@ -26,12 +27,23 @@ from ganeti.ssh.account import login_user
 
 #: Seconds for each of: TCP connection, banner, authentication.
 CONNECT_TIMEOUT_S: Final = 10.0
+#: An SSH server that reads its keys anew drops who has just come; come again.
+GREETINGS: Final = 5
+GREETING_PAUSE_S: Final = 0.3
 #: Bytes of a command's output that are kept.
 _CHUNK: Final = 65536
 #: A caller's decision about an unknown host key: (host, key type, fingerprint).
 AskHostKey = Callable[[str, str, str], bool]
 #: Asks a person for the password of "user@host"; None gives up.
 AskPassword = Callable[[str], str | None]
+
+
+# Its tracebacks would reach the user's terminal; every trouble comes as an error too.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+
+class _NoGreeting(errors.SshError):
+    """The other side dropped the connection before it said who it is."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,11 +191,20 @@ class Client:
         self.host = host
         self._environment = dict(environment or {})
         self._client = paramiko.SSHClient()
-        try:
-            self._connect((address or host, port), identity)
-        except BaseException:
-            self._client.close()
-            raise
+        for attempt in range(GREETINGS):
+            try:
+                self._connect((address or host, port), identity)
+            except _NoGreeting as err:
+                self._client.close()
+                if attempt == GREETINGS - 1:
+                    raise errors.SshError(*err.args) from err
+                threading.Event().wait(GREETING_PAUSE_S)
+                self._client = paramiko.SSHClient()
+            except BaseException:
+                self._client.close()
+                raise
+            else:
+                return
 
     def _connect(self, address: tuple[str, int], identity: Identity) -> None:
         where = f"{self.host} ({address[0]} port {address[1]})"
@@ -214,7 +235,10 @@ class Client:
         except paramiko.BadHostKeyException as err:
             raise _changed(self.host, err.key) from err
         except (paramiko.SSHException, OSError, EOFError) as err:
-            raise errors.SshError(f"{where}: no SSH connection: {err}") from err
+            text = f"{where}: no SSH connection: {err}"
+            if "banner" in str(err) or isinstance(err, (ConnectionError, EOFError)):
+                raise _NoGreeting(text) from err
+            raise errors.SshError(text) from err
 
     def _pin(self, identity: Identity) -> None:
         if identity.check_host_key and os.path.exists(identity.known_hosts):

@@ -1,0 +1,32 @@
+"""A server that drops callers before its greeting is called again, but not for ever."""
+
+import socket
+import threading
+
+import pytest
+
+from ganeti import errors
+from ganeti.ssh import client
+
+
+def test_a_dropped_connection_is_tried_again_and_then_named(monkeypatch):
+    monkeypatch.setattr(client, "GREETING_PAUSE_S", 0.0)
+    met = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drop():
+            while len(met) < client.GREETINGS:
+                sock, _peer = server.accept()
+                met.append(sock)
+                sock.close()
+
+        thread = threading.Thread(target=drop)
+        thread.start()
+        with pytest.raises(errors.SshError, match="no SSH connection"):
+            client.Client(
+                "127.0.0.1",
+                server.getsockname()[1],
+                client.Identity(user="root", key_files=()),
+            )
+        thread.join()
+    assert len(met) == client.GREETINGS
