@@ -51,6 +51,22 @@ def test_a_separator_switches_alignment_and_units_off(master):
     )
 
 
+def test_volumes_are_texts_from_the_job_and_sizes_on_the_screen(master):
+    row = ["heron.lab.test", "/dev/sda", "vgx", "abc.disk0_data", "20480"]
+    master.results["OP_NODE_QUERYVOLS"] = [[*row, "web2.lab.test"]]
+    # The title of the last column is padded, as scripts know it.
+    assert run("gnt-node volumes", master) == (
+        "Node           PhysDev  VG  Name            Size Instance     \n"
+        "heron.lab.test /dev/sda vgx abc.disk0_data 20.0G web2.lab.test\n"
+    )
+    master.results["OP_NODE_QUERYVOLS"] = [["20480", "vgx"]]
+    line = "gnt-node volumes -o size,vg --no-headers --units m --separator ,"
+    assert run(line, master) == "20480,vgx\n"
+    assert json.loads(run("gnt-node volumes --json -o size,vg", master)) == [
+        {"size": 20480, "vg": "vgx"}
+    ]
+
+
 def test_without_headers_the_titles_do_not_widen_columns(master):
     assert run("gnt-node list --no-headers -o name,dtotal", master) == (
         "heron.lab.test 1.5G\nibis.lab.test     *\n"
