@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ganeti.htools import balance, jobs, numbers, score, state, tables
-from ganeti.htools.candidates import Options
+from ganeti.htools.legality import Options
 from ganeti.htools.model import NONE, Cluster
 from ganeti.tools.htools import loading
 from ganeti.tools.htools.loading import Problem

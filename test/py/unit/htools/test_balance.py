@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from ganeti.htools import balance, moves, score, simulate, state, text
-from ganeti.htools.candidates import Options
+from ganeti.htools.legality import Options
 from ganeti.htools.model import DataError, Group, Instance, Node
 from ganeti.htools.moves import Kind, Move
 from ganeti.tools.htools import hbal
