@@ -26,12 +26,22 @@ _NOWHERE: Final = -2
 _RISE: Final = score.WEIGHTS["reserved_mem_rtotal"]
 
 
+Numbers = Floats | Ints
+
+
 @dataclasses.dataclass(slots=True)
 class Chords:
-    """Lines below roots: ``offset + slope * change`` for each size of instances."""
+    """Lines below a root, for each size of instances.
 
-    offset: Floats
+    ``slope`` is theirs; ``low`` and ``high`` are the least and the largest that one
+    target in a role can add to the sum of squares.
+    """
+
+    variance: float
+    weight: float
     slope: Floats
+    low: dict[str, Floats]
+    high: dict[str, Floats]
 
 
 class Bounds:
@@ -132,35 +142,69 @@ class Bounds:
 
     # Chords
     def _chords(self, part: Part) -> Chords:
-        """Find the chords of a spread component, its weight included."""
-        largest = np.zeros(len(self._sample))
-        for row, inverse in _scales(part):
-            gains = [
-                np.abs(self._evaluator.legality.gain[roles][row][self._sample])
-                for roles in (("", "p"), ("", "s"), ("s", "p"))
-            ]
-            largest += np.max(gains, axis=0) * inverse.max(initial=0.0)
-        return self._chord(part.variance, part.weight, part.deviation, largest)
+        """Find the chords of a spread component."""
+        zero = np.zeros(len(self._sample))
+        low, high = {"p": zero, "s": zero}, {"p": zero, "s": zero}
+        for role in _ROLES:
+            for row, inverse in _scales(part):
+                scale = inverse[self._target]
+                gain = self._evaluator.legality.gain["", role][row][self._sample]
+                linear = 2.0 * scale * part.deviation[self._target]
+                ends = gain * linear.min(), gain * linear.max()
+                square = (gain * scale.min()) ** 2, (gain * scale.max()) ** 2
+                low[role] = low[role] + np.minimum(*ends) + square[0]
+                high[role] = high[role] + np.maximum(*ends) + square[1]
+        return self._chord(part.variance, part.weight, low, high)
 
     def _reserved_chords(self) -> Chords:
         found, rules = self._evaluator, self._evaluator.legality
-        largest = rules.own_reserve[self._sample] * found.inverse_memory.max()
+        step = rules.own_reserve[self._sample] * found.inverse_memory.max()
+        far = found.reserved_deviation[self._target]
+        best = np.clip(-far.min(), 0.0, step)
+        low = best * (best + 2.0 * far.min())
+        high = np.maximum(step * (step + 2.0 * far.max()), 0.0)
+        zero = np.zeros(len(self._sample))
         return self._chord(
-            found.reserved_variance, 1.0, found.reserved_deviation, largest
+            found.reserved_variance, 1.0, {"p": zero, "s": low}, {"p": zero, "s": high}
         )
 
     def _chord(
-        self, variance: float, weight: float, deviation: Floats, largest: Floats
+        self,
+        variance: float,
+        weight: float,
+        low: dict[str, Floats],
+        high: dict[str, Floats],
     ) -> Chords:
-        """Draw chords over what three nodes can change by a largest step each."""
-        far = np.abs(deviation).max(initial=0.0)
-        reach = 3.0 * largest * (2.0 * far + largest) / self._evaluator.count
-        low = np.maximum(-reach, -variance)
-        start, end = np.sqrt(variance + low), np.sqrt(variance + reach)
-        wide = reach - low > 0
-        slope = np.where(wide, (end - start) / np.where(wide, reach - low, 1.0), 0.0)
-        offset = start - variance**0.5 - slope * low
-        return Chords(weight * offset, weight * slope)
+        """Choose slopes that suit what moves to the best targets change."""
+        start = np.minimum(low["p"], low["s"]) / self._evaluator.count
+        end = np.maximum(high["p"], high["s"]) / self._evaluator.count
+        start = np.maximum(start, -variance)
+        end = np.maximum(end, start)
+        rise = np.sqrt(variance + end) - np.sqrt(variance + start)
+        wide = end > start
+        slope = np.where(wide, rise / np.where(wide, end - start, 1.0), 0.0)
+        return Chords(variance, weight, slope * weight, low, high)
+
+    def _offset(
+        self, chord: Chords, role: str, squares: Floats, more: Floats
+    ) -> Floats:
+        """Give where lines begin that are below the roots of instances.
+
+        ``squares`` is the least that their old nodes add, ``more`` by how much more
+        that can be.
+        """
+        size, count = self._size, self._evaluator.count
+        slope = chord.slope[size]
+        ends = []
+        for value in (
+            squares + chord.low[role][size],
+            squares + more + chord.high[role][size],
+        ):
+            change = np.maximum(value / count, -chord.variance)
+            root = np.sqrt(chord.variance + change) - chord.variance**0.5
+            ends.append(chord.weight * root - slope * change)
+        result: Floats = np.minimum(ends[0], ends[1])
+        return result
 
     # What targets and instances add
     def _at_targets(self, role: str, chords: list[Chords], kept: Chords) -> Floats:
@@ -188,7 +232,9 @@ class Bounds:
             at + self._reserve(kept.slope[:, None], target[None, :], least, own)
         )
 
-    def _reserve(self, slope: Floats, node: Ints, least: Ints, most: Ints) -> Floats:
+    def _reserve(
+        self, slope: Floats, node: Ints, least: Numbers, most: Numbers
+    ) -> Floats:
         """Give the least that keeping some more memory on nodes can change."""
         found = self._evaluator
         inverse, far = found.inverse_memory[node], found.reserved_deviation[node]
@@ -237,8 +283,9 @@ class Bounds:
             ends = own * inverse[self._target].min(), own * inverse[self._target].max()
             low, high = low + np.minimum(*ends), high + np.maximum(*ends)
         mean = np.maximum(low * low, high * high) / count
-        slope, offset = chord.slope[self._size], chord.offset[self._size]
-        result: Floats = offset + slope * (squares - mean) / count
+        squares = squares - mean
+        offset = self._offset(chord, move.ends.target, squares, mean)
+        result: Floats = offset + chord.slope[self._size] * squares / count
         return result
 
     def _kept(
@@ -248,15 +295,25 @@ class Bounds:
         found, state = self._evaluator, self._state
         own = found.legality.own_reserve[move.inst]
         slope = chord.slope[self._size]
-        change: Floats = chord.offset[self._size]
+        change: Floats = np.zeros(1)
+        low: Floats = np.zeros(1)
+        high: Floats = np.zeros(1)
         for node, least in zip((move.primary, move.secondary), reserved, strict=True):
             before = state.reserved[node]
             rises = node is move.primary and move.kind == Kind.REPLACE_FAILOVER
             stays = node is move.secondary and move.kind == Kind.REPLACE_PRIMARY
             most = np.maximum(least, before + own) if rises or stays else least
             change = change + self._reserve(slope, node, least - before, most - before)
+            far, inverse = found.reserved_deviation[node], found.inverse_memory[node]
+            ends = (least - before) * inverse, (most - before) * inverse
+            best = np.clip(-far, *ends)
+            low = low + best * (best + 2.0 * far)
+            high = high + np.maximum(*(step * (step + 2.0 * far) for step in ends))
         mean = own * found.inverse_memory.max()
-        return change - slope * mean * mean / (found.count * found.count)
+        mean = mean * mean / found.count
+        offset = self._offset(chord, move.ends.target, low - mean, high - low + mean)
+        result: Floats = change + offset - slope * mean / found.count
+        return result
 
     def _tags_left(self, move: Move) -> Floats:
         """Count what leaving the primary can gain of tags at most."""

@@ -204,7 +204,8 @@ class Legality:
         if move.kind == Kind.REPLACE_FAILOVER:
             return np.full(move.inst.shape, not force)
         if move.kind == Kind.REPLACE_SECONDARY:
-            return (move.secondary != NONE) & online[move.secondary] & (not force)
+            kept: Bools = (move.secondary != NONE) & online[move.secondary]
+            return kept & (not force)
         result: Bools = online[move.primary] & (not force)
         return result
 
