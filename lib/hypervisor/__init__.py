@@ -4,17 +4,26 @@
 parameters of the others are known to `ganeti.constants.hvparams` alone.
 """
 
+from typing import Final
+
 from ganeti.hypervisor.base import AttachedDisk, Doors, Hypervisor, InstanceInfo, State
 from ganeti.hypervisor.fake import FakeHypervisor
 from ganeti.hypervisor.kvm import KvmHypervisor
 
+#: Driver by name.
+DRIVERS: Final[dict[str, type[FakeHypervisor] | type[KvmHypervisor]]] = {
+    "fake": FakeHypervisor,
+    "kvm": KvmHypervisor,
+}
+
 
 def drivers(doors: Doors) -> dict[str, Hypervisor]:
     """Return a driver for each hypervisor, by name."""
-    return {"fake": FakeHypervisor(doors), "kvm": KvmHypervisor(doors)}
+    return {name: driver(doors) for name, driver in DRIVERS.items()}
 
 
 __all__ = [
+    "DRIVERS",
     "AttachedDisk",
     "Doors",
     "Hypervisor",

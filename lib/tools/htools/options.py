@@ -141,6 +141,15 @@ OPTIONS: Final = {
             "TAG,...",
             default=(),
         ),
+        Option("offm", ("--offline-maintenance",), "instances will be shut down"),
+        Option("nh", ("--no-headers",), "no header line"),
+        Option("nt", ("--node-tags",), "only nodes with a tag", _names, "TAG,..."),
+        Option("pm", ("--print-moves",), "show where instances go"),
+        Option("fe", ("--full-evacuation",), "move secondaries off too"),
+        Option("snr", ("--skip-non-redundant",), "no nodes of instances without copy"),
+        Option("inr", ("--ignore-non-redundant",), "forget instances without copy"),
+        Option("f", ("-f", "--force"), "go on despite warnings"),
+        Option("oso", ("--one-step-only",), "only the first group"),
         Option("S", ("-S", "--save"), "save states", str, "FILE"),
     )
 }

@@ -1,10 +1,14 @@
 """The status page says exactly what is missing."""
 
 import pathlib
+import runpy
 import subprocess
 import sys
 
+import pytest
+
 TOP = pathlib.Path(__file__).parents[3]
+by_subject = runpy.run_path(str(TOP / "autotools" / "status"))["by_subject"]
 
 
 def test_the_status_page_is_the_one_that_the_tables_give():
@@ -17,3 +21,21 @@ def test_the_status_page_is_the_one_that_the_tables_give():
     )
     page = (TOP / "doc" / "status.rst").read_text()
     assert done.stdout == page, "run autotools/status > doc/status.rst"
+
+
+def test_missing_things_stand_under_the_first_subject_that_fits():
+    rows = [("OP_A_*", "First"), ("OP_*", "Second"), ("b", "First")]
+    assert by_subject(["b", "OP_B", "OP_A_C"], rows) == {
+        "First": ["b", "OP_A_C"],
+        "Second": ["OP_B"],
+    }
+
+
+def test_a_missing_thing_without_a_subject_fails():
+    with pytest.raises(SystemExit, match="OP_B is not offered: give it a subject"):
+        by_subject(["OP_A", "OP_B"], [("OP_A", "First")])
+
+
+def test_a_subject_that_waits_for_nothing_fails():
+    with pytest.raises(SystemExit, match="not missing any more: OP_B"):
+        by_subject(["OP_A"], [("OP_A", "First"), ("OP_B", "First")])

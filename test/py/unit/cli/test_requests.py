@@ -191,7 +191,7 @@ def _offered(line):
 )
 def test_a_command_submits_its_opcode(master, line, wanted):
     if not _offered(line):
-        return  # see test/py/rules/not_offered.txt
+        return  # see doc/status.rst
     done = commands.run(line, master)
     assert (done.code, done.err) == (0, "")
     (ops,) = master.jobs.values()
