@@ -1,0 +1,1 @@
+"""Running placement programs beside another implementation of them."""
