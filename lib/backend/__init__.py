@@ -28,6 +28,7 @@ _MODULES = (
     "transfers",
     "uploads",
     "verify",
+    "volumes",
 )
 
 

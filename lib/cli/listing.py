@@ -32,11 +32,6 @@ _KIND_WORDS: Final = {
     q.QFT_OTHER: "Custom",
 }
 
-#: Kinds whose values have one type each, so that equal values have equal texts.
-_TYPED: Final = frozenset(
-    (q.QFT_TEXT, q.QFT_BOOL, q.QFT_NUMBER, q.QFT_UNIT, q.QFT_TIMESTAMP)
-)
-
 
 class Listing(NamedTuple):
     """What a list command asks for.
@@ -128,45 +123,50 @@ def _warn_unknown(ctx: Context, definitions: list[dict[str, Any]]) -> int:
 
 
 def _cells(
-    ctx: Context, columns: list[table.Column], data: list[Any]
-) -> list[list[str]]:
+    ctx: Context, columns: list[table.Column], data: Any
+) -> Sequence[table.Texts]:
     unit = table.default_unit(ctx.option("units"), ctx.opts.separator)
     verbose = ctx.option("verbose", False)
     status_text = {
         status: texts[0] if verbose else texts[1]
         for status, texts in q.RSS_DESCRIPTION.items()
     }
-    columns_of_pairs = list(zip(*data, strict=True)) or [()] * len(columns)
-    cells = []
-    for column, pairs in zip(columns, columns_of_pairs, strict=True):
-        show_value = table.format_of(column, unit)
+    shows = [_text_of(status_text, table.format_of(column, unit)) for column in columns]
+    # Large answers come as rows that can tell their distinct cells.
+    by_column = None if isinstance(data, list) else data.columns(len(columns))
+    if by_column is None:
+        pairs = list(zip(*data, strict=True)) or [()] * len(columns)
+        return [
+            list(map(text_of, cells))
+            for text_of, cells in zip(shows, pairs, strict=True)
+        ]
+    return [
+        _texts(cells, keys, text_of, len(data))
+        for text_of, (cells, keys) in zip(shows, by_column, strict=True)
+    ]
 
-        def text_of(pair: Any, show: table.Format = show_value) -> str:
-            return status_text[pair[0]] if pair[0] else show(pair[1])
 
-        cells.append(_texts(pairs, text_of, is_typed=column.kind in _TYPED))
-    return cells
+def _text_of(
+    status_text: Mapping[int, str], show_value: table.Format
+) -> Callable[[Any], str]:
+    return lambda pair: status_text[pair[0]] if pair[0] else show_value(pair[1])
 
 
 def _texts(
-    pairs: Sequence[Any], text_of: Callable[[Any], str], *, is_typed: bool
-) -> list[str]:
-    """Return the texts of a column, working out each distinct one once.
-
-    Values of one type are told apart by comparison; those of several are not, as true
-    equals one.
-    """
-    if is_typed and pairs and isinstance(pairs[0], tuple):
-        try:
-            by_pair = {pair: text_of(pair) for pair in set(pairs)}
-        except TypeError:  # a value that cannot be hashed
-            return list(map(text_of, pairs))
-        return list(map(by_pair.__getitem__, pairs))
-    return list(map(text_of, pairs))
+    cells: Mapping[bytes, Any],
+    keys: Sequence[bytes] | None,
+    text_of: Callable[[Any], str],
+    rows: int,
+) -> table.Texts:
+    """Return the texts of a column, working out each distinct one once."""
+    texts = {key: text_of(cell) for key, cell in cells.items()}
+    if keys is None:
+        return table.Same(next(iter(texts.values())), rows)
+    return list(map(texts.__getitem__, keys))
 
 
 def to_objects(
-    definitions: list[dict[str, Any]], data: list[Any]
+    definitions: list[dict[str, Any]], data: Sequence[Any]
 ) -> list[dict[str, Any]]:
     """Return the JSON form of an answer."""
     names = [field["name"] for field in definitions]

@@ -4,7 +4,8 @@
 themselves; the two differ in how the header ends.
 """
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from ganeti.cli.text import timestamp
@@ -12,6 +13,17 @@ from ganeti.cli.text import timestamp
 #: A cell's text from its value.
 Format = Callable[[Any], str]
 _RIGHT: Final = frozenset(("number", "float", "unit"))
+
+
+class Same(NamedTuple):
+    """The texts of a column that has the same one in every row."""
+
+    text: str
+    rows: int
+
+
+#: The texts of one column, from top to bottom.
+Texts = Sequence[str] | Same
 
 
 class Column(NamedTuple):
@@ -65,7 +77,7 @@ def default_unit(units: str | None, separator: str | None) -> str:
 
 def render(
     columns: Sequence[Column],
-    cells: Sequence[Sequence[str]],
+    cells: Sequence[Texts],
     *,
     separator: str | None,
     headers: bool,
@@ -75,19 +87,20 @@ def render(
 
     Args:
         columns: titles and kinds.
-        cells: texts by column, not by row.
+        cells: texts by column, not by row; all columns are of one length.
         separator: between cells, which are then not aligned.
         headers: begin with the titles.
         pad_header: fill the last title up to the width of its column.
     """
     titles = tuple(column.title for column in columns)
     if separator is not None:
-        lines = list(map(separator.join, zip(*cells, strict=True)))
+        lines = _lines(cells, separator)
         return "\n".join([separator.join(titles), *lines] if headers else lines)
     last = len(columns) - 1
-    header, padded = [], []
+    header: list[str] = []
+    padded: list[Texts] = []
     for number, (column, texts) in enumerate(zip(columns, cells, strict=True)):
-        distinct = set(texts)
+        distinct = {texts.text} if isinstance(texts, Same) else set(texts)
         width = max(map(len, distinct), default=0)
         if headers:
             width = max(width, len(column.title))
@@ -96,11 +109,32 @@ def render(
         pad = str.rjust if is_right else str.ljust
         open_title = is_open and not pad_header
         header.append(column.title if open_title else pad(column.title, width))
-        if is_open:
-            padded.append(texts)
-        else:
-            # Most columns repeat a few values: each is padded once.
-            by_text = {text: pad(text, width) for text in distinct}
-            padded.append(list(map(by_text.__getitem__, texts)))
-    lines = list(map(" ".join, zip(*padded, strict=True)))
+        padded.append(texts if is_open else _padded(texts, distinct, pad, width))
+    lines = _lines(padded, " ")
     return "\n".join([" ".join(header), *lines] if headers else lines)
+
+
+def _padded(
+    texts: Texts, distinct: set[str], pad: Callable[[str, int], str], width: int
+) -> Texts:
+    if isinstance(texts, Same):
+        return Same(pad(texts.text, width), texts.rows)
+    # Most columns repeat a few values: each is padded once.
+    by_text = {text: pad(text, width) for text in distinct}
+    return list(map(by_text.__getitem__, texts))
+
+
+def _lines(columns: Iterable[Texts], separator: str) -> list[str]:
+    """Return the texts of each row, joined; what all rows share is joined once."""
+    merged: list[Texts] = []
+    for texts in columns:
+        if merged and isinstance(texts, Same) and isinstance(merged[-1], Same):
+            text = f"{merged[-1].text}{separator}{texts.text}"
+            merged[-1] = Same(text, texts.rows)
+        else:
+            merged.append(texts)
+    columns_of_texts = (
+        itertools.repeat(*texts) if isinstance(texts, Same) else texts
+        for texts in merged
+    )
+    return list(map(separator.join, zip(*columns_of_texts, strict=True)))

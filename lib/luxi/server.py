@@ -439,8 +439,10 @@ class Server:
         self._buffered -= len(connection.received)
         connection.received.clear()
         call, connection.call = connection.call, None
-        if call is not None and call.on_close is not None:
-            self._guard(call.on_close)
+        # The thread that answers may take it away at any moment.
+        on_close = None if call is None else call.on_close
+        if on_close is not None:
+            self._guard(on_close)
         self._resume_accepting()
 
     # The end

@@ -141,14 +141,18 @@ def answer(world: World, call: Call) -> None:
 
 
 def _answer_later(call: Call, later: Later) -> None:
+    # An answer can be large: what keeps it must not refer to itself, or it would stay
+    # until somebody looks for such garbage.
+    convert = later.convert
     if later.can_cancel:
         call.on_close = later.future.cancel  # type: ignore[assignment]
-    later.future.add_done_callback(lambda future: _done(call, later, future))
+    later.future.add_done_callback(lambda future: _done(call, convert, future))
 
 
-def _done(call: Call, later: Later, future: "Future[Any]") -> None:
+def _done(call: Call, convert: Callable[[Any], Any], future: "Future[Any]") -> None:
+    call.on_close = None
     try:
-        call.succeed(later.convert(future.result()))
+        call.succeed(convert(future.result()))
     except CancelledError:
         return
     except Malformed as err:

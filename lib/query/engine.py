@@ -1,7 +1,7 @@
 """Answering: names, filter on configuration, live data, filter again, values."""
 
-import operator
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypedDict
 
 from ganeti import errors, qlang
@@ -9,9 +9,6 @@ from ganeti.constants import ecodes
 from ganeti.constants import query as c
 from ganeti.query import cluster, config, instance, jobs, node, osdiagnose
 from ganeti.query.model import UNKNOWN, Cell, Context, Field, Getter, Resource, Sources
-
-#: Fewer shared fields than this are not worth the search for equal rows.
-_WORTH_SHARING: Final = 2
 
 RESOURCES: Final[Mapping[str, Resource]] = {
     resource.name: resource
@@ -180,34 +177,20 @@ def _getters(
 def _cells(
     resource: Resource, context: Context, names: Sequence[str], rows: Sequence[Any]
 ) -> list[Sequence[Cell]]:
-    """Return a cell per row and name.
-
-    Of fields that many rows share, the cells are worked out once for all of these.
-    """
-    getters = _getters(resource, context, names)
-    keys = [_shared_key(resource, name) for name in names]
-    common = [number for number, key in enumerate(keys) if key is not None]
-    key_of = keys[common[0]] if common else None
-    if key_of is None or len(common) < _WORTH_SHARING:
-        return [[get(row) for get in getters] for row in rows]
-    own = [number for number, key in enumerate(keys) if key is None]
-    own_getters = [getters[number] for number in own]
-    places = {number: place for place, number in enumerate((*own, *common))}
-    in_order = operator.itemgetter(*(places[number] for number in range(len(names))))
-    known: dict[Hashable, list[Cell]] = {}
-    found: list[Sequence[Cell]] = []
-    for row in rows:
-        key = key_of(row)
-        tail = known.get(key)
-        if tail is None:
-            tail = known[key] = [getters[number](row) for number in common]
-        found.append(in_order([get(row) for get in own_getters] + tail))
-    return found
+    """Return a cell per row and name; made by column, as many columns are cheap."""
+    columns = [_column(resource, context, name, rows) for name in names]
+    return list(map(list, zip(*columns, strict=True) if columns else [()] * len(rows)))
 
 
-def _shared_key(resource: Resource, name: str) -> Callable[[Any], Hashable] | None:
+def _column(
+    resource: Resource, context: Context, name: str, rows: Sequence[Any]
+) -> Iterable[Cell]:
     field = resource.fields.get(name)
-    return None if field is None else field.shared
+    if field is None:
+        return itertools.repeat(UNKNOWN, len(rows))
+    if field.column is not None:
+        return field.column(context, rows)
+    return map(field.bind(context), rows)
 
 
 def legacy(

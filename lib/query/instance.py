@@ -1,7 +1,7 @@
 """Instances as queries show them: what the configuration says."""
 
 import functools
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ganeti.constants import hypervisors, params
@@ -22,6 +22,7 @@ from ganeti.query.model import (
     normal,
     optional,
     plain,
+    shared_column,
 )
 from ganeti.utils import nicesort
 
@@ -55,7 +56,11 @@ _HV_TITLES: Final = {
 # Parameters in force: the part below the instance is worked out once per query.
 def _beparams(context: Context) -> Callable[[Instance], dict[str, Any]]:
     base = fill.beparams_for(context.snapshot.cluster, {})
-    return lambda instance: {**base, **instance.beparams}
+    return lambda instance: _over(base, instance.beparams)
+
+
+def _over(base: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    return {**base, **own} if own else base
 
 
 def _beparam(context: Context, key: str) -> Getter:
@@ -85,7 +90,7 @@ def _inherited_hvparams(context: Context) -> Callable[[Instance], dict[str, Any]
 
 def _hvparams(context: Context) -> Callable[[Instance], dict[str, Any]]:
     inherited = _inherited_hvparams(context)
-    return lambda instance: {**inherited(instance), **instance.hvparams}
+    return lambda instance: _over(inherited(instance), instance.hvparams)
 
 
 def _hvparam(context: Context, key: str) -> Getter:
@@ -126,13 +131,14 @@ def _hv_fields() -> Iterable[Field]:
             if name in seen:
                 continue
             seen.add(name)
+            bind = functools.partial(_hvparam, key=name)
             yield Field(
                 f"hv/{name}",
                 _HV_TITLES.get(name, f"hv/{name}"),
                 _KIND_OF_TYPE.get(param.type, c.QFT_OTHER),
                 f"Hypervisor parameter {name} in force: {param.meaning}",
-                functools.partial(_hvparam, key=name),
-                shared=_hv_class,
+                bind,
+                column=shared_column(bind, _hv_class),
             )
 
 

@@ -15,6 +15,7 @@ from ganeti.query.model import (
     Getter,
     maybe,
     normal,
+    sparse_column,
 )
 
 #: Fields are made for this many disks and NICs, the most that an instance can have.
@@ -42,7 +43,12 @@ def _disk_field(
 
         return cell
 
-    return Field(name, title, kind, doc, bind)
+    column = sparse_column(bind, _disk_count, index)
+    return Field(name, title, kind, doc, bind, column=column)
+
+
+def _disk_count(instance: Instance) -> int:
+    return len(instance.disks)
 
 
 def _disk_list(name: str, title: str, doc: str, get: Callable[[Disk], Any]) -> Field:
@@ -170,7 +176,12 @@ def _nic_field(
 
         return cell
 
-    return Field(name, title, c.QFT_TEXT, doc, bind)
+    column = sparse_column(bind, _nic_count, index)
+    return Field(name, title, c.QFT_TEXT, doc, bind, column=column)
+
+
+def _nic_count(instance: Instance) -> int:
+    return len(instance.nics)
 
 
 def _nic_list(

@@ -1,6 +1,7 @@
 """What a field is, what a resource is, and what one query carries along."""
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
@@ -144,6 +145,59 @@ class Context:
         return uuid if node is None else node.name
 
 
+#: Makes the cells of all rows of an answer.
+Column = Callable[[Context, Sequence[Any]], Iterable[Cell]]
+
+
+def shared_column(
+    bind: Callable[[Context], Getter], decider: Callable[[Any], Hashable]
+) -> Column:
+    """Return how to make a column in which many rows have the same cell.
+
+    Args:
+        bind: makes the getter for one query.
+        decider: tells of a row what alone decides the cell; rows that agree in it
+            have the same one. Asked once per row for all columns that have it.
+    """
+
+    def column(context: Context, rows: Sequence[Any]) -> Iterable[Cell]:
+        keys = context.once(("keys of rows", decider), lambda: list(map(decider, rows)))
+        first = context.once(
+            ("rows by key", decider),
+            lambda: dict(zip(reversed(keys), reversed(rows), strict=True)),
+        )
+        get = bind(context)
+        cells = {key: get(row) for key, row in first.items()}
+        if len(cells) == 1:
+            return itertools.repeat(next(iter(cells.values())), len(rows))
+        return map(cells.__getitem__, keys)
+
+    return column
+
+
+def sparse_column(
+    bind: Callable[[Context], Getter], count: Callable[[Any], int], index: int
+) -> Column:
+    """Return how to make a column of the parts of rows that have one number.
+
+    Args:
+        bind: makes the getter for one query; it answers "unavailable" for rows that
+            have no such part.
+        count: tells how many parts a row has; asked once per row for all columns.
+        index: number of the part.
+    """
+
+    def column(context: Context, rows: Sequence[Any]) -> Iterable[Cell]:
+        most = context.once(
+            ("most parts", count), lambda: max(map(count, rows), default=0)
+        )
+        if index >= most:
+            return itertools.repeat(UNAVAIL, len(rows))
+        return map(bind(context), rows)
+
+    return column
+
+
 def failed_cell(result: Result | None) -> Cell:
     """Return the cell of live data that a node did not give."""
     return OFFLINE if result is not None and result.offline else NODATA
@@ -161,8 +215,8 @@ class Field:
         bind: makes the getter for one query.
         live: name of the live data that it needs, empty for none.
         match: how filters compare it, see `ganeti.qlang.Leaf`.
-        shared: tells of a row what alone decides the value; rows that agree in it
-            have the same cell. All fields of a resource that have it have the same.
+        column: makes the cells of all rows of the answer at once, in their order,
+            where that is cheaper than one by one.
     """
 
     name: str
@@ -172,7 +226,7 @@ class Field:
     bind: Callable[[Context], Getter]
     live: str = ""
     match: str = ""
-    shared: Callable[[Any], Hashable] | None = None
+    column: Column | None = None
 
 
 def plain(

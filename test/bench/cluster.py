@@ -27,8 +27,16 @@ NOOP = {"OP_ID": "OP_TEST_DELAY", "duration": 0.0, "reason": []}
 
 
 def show(what, value, unit, goal, peer=""):
+    """Print a figure, its goal such as ``<= 5`` and how much of the goal it takes."""
     beside = f"  (Ganeti 3.0.2: {peer})" if peer else ""
-    print(f"{what:<58} {value:>9.3f} {unit:<7} goal {goal}{beside}", flush=True)
+    share = ""
+    if goal != "-":
+        sense, limit = goal.split()
+        ratio = value / float(limit)
+        if sense == ">=":
+            ratio = 1 / ratio
+        share = f"  {ratio:.2f}{' MISSED' if ratio > 1 else ''}"
+    print(f"{what:<58} {value:>9.3f} {unit:<7} goal {goal}{share}{beside}", flush=True)
 
 
 class Cluster:
@@ -98,8 +106,8 @@ class Cluster:
         change()
         self._vcluster("start", self.master, "ganeti-masterd")
 
-    def fill(self, count):
-        """Record many instances without making them."""
+    def fill(self, count, nics=0):
+        """Record many instances, each with some NICs, without making them."""
 
         def change():
             opened = store.open_master(
@@ -108,23 +116,23 @@ class Cluster:
                 clock=SystemClock(),
             )
             try:
-                add_instances(config.Config(opened, SystemClock()), count)
+                add_instances(config.Config(opened, SystemClock()), count, nics)
             finally:
                 opened.close()
 
         self.restart_master(change)
 
 
-def add_instances(cfg, count):
+def add_instances(cfg, count, nics=0):
     node = next(iter(cfg.snapshot().nodes))
     known = len(cfg.snapshot().instances)
     for start in range(known, count, 1000):
         with cfg.edit("bench") as edit:
             for number in range(start, min(start + 1000, count)):
-                edit.add_instance(instance(node, number))
+                edit.add_instance(instance(node, number, nics))
 
 
-def instance(node, number):
+def instance(node, number, nics=0):
     return objects.Instance(
         uuid=f"00000000-0000-4000-8000-{number:012x}",
         name=f"i{number}.example.com",
@@ -135,6 +143,16 @@ def instance(node, number):
         admin_state_source="admin",
         disks_active=False,
         serial_no=1,
+        nics=tuple(nic(number, index) for index in range(nics)),
+    )
+
+
+def nic(number, index):
+    return objects.Nic(
+        uuid=f"00000000-0000-4000-8{index:03x}-{number:012x}",
+        mac=f"aa:00:{index:02x}:{number >> 16:02x}:{number >> 8 & 255:02x}"
+        f":{number & 255:02x}",
+        nicparams={},
     )
 
 

@@ -58,6 +58,9 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "list-storage": (
         Example("gnt-node list-storage -t file", "file directories with their room"),
     ),
+    "volumes": (
+        Example("gnt-node volumes node2", "logical volumes, and whose disks they are"),
+    ),
     "restricted-command": (
         Example(
             "gnt-node restricted-command -M lsblk node2", "run an approved command"

@@ -58,7 +58,16 @@ def volumes(ctx: Context) -> None:
     """List logical volumes."""
     fields = listing.selected_fields(ctx.opts.output, ctx.command.fields)
     operation = jobs.op("OP_NODE_QUERYVOLS", nodes=ctx.args, output_fields=fields)
-    _show(ctx, _VOLUME_TITLES, fields, jobs.run(ctx, operation))
+    rows = jobs.run(ctx, operation)
+    # The job's values are all texts.
+    shown = [
+        [
+            int(value) if field == "size" else value
+            for field, value in zip(fields, row, strict=True)
+        ]
+        for row in rows
+    ]
+    _show(ctx, _VOLUME_TITLES, fields, shown)
 
 
 def list_storage(ctx: Context) -> None:

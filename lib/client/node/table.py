@@ -348,8 +348,6 @@ COMMANDS: Final = (
         arguments=(Argument("node", minimum=0, maximum=None),),
         options=(o.UNITS, o.OUTPUT, o.PRIORITY, *o.TABLE, o.JSON),
         run="client.node.storage:volumes",
-        # Offered when node daemons have the procedure node_volumes.
-        offered=False,
         opcodes=("OP_NODE_QUERYVOLS",),
         fields=("node", "phys", "vg", "name", "size", "instance"),
     ),

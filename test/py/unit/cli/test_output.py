@@ -1,12 +1,16 @@
 """Tables and trees, character by character as documented."""
 
+import io
 import json
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
 from ganeti.cli import listing, roman, table, tree
+from ganeti.luxi import tables
 
 
 @pytest.fixture
@@ -45,6 +49,22 @@ def test_a_separator_switches_alignment_and_units_off(master):
     assert run(line, master) == (
         "Node|DTotal|Pinst\nheron.lab.test|1536|2\nibis.lab.test|*|0\n"
     )
+
+
+def test_volumes_are_texts_from_the_job_and_sizes_on_the_screen(master):
+    row = ["heron.lab.test", "/dev/sda", "vgx", "abc.disk0_data", "20480"]
+    master.results["OP_NODE_QUERYVOLS"] = [[*row, "web2.lab.test"]]
+    # The title of the last column is padded, as scripts know it.
+    assert run("gnt-node volumes", master) == (
+        "Node           PhysDev  VG  Name            Size Instance     \n"
+        "heron.lab.test /dev/sda vgx abc.disk0_data 20.0G web2.lab.test\n"
+    )
+    master.results["OP_NODE_QUERYVOLS"] = [["20480", "vgx"]]
+    line = "gnt-node volumes -o size,vg --no-headers --units m --separator ,"
+    assert run(line, master) == "20480,vgx\n"
+    assert json.loads(run("gnt-node volumes --json -o size,vg", master)) == [
+        {"size": 20480, "vg": "vgx"}
+    ]
 
 
 def test_without_headers_the_titles_do_not_widen_columns(master):
@@ -175,11 +195,56 @@ def test_roman_numerals():
     assert shown == [("a", ["IV", True, {"b": "IX"}])]
 
 
-def test_equal_values_of_columns_with_several_types_are_told_apart():
-    pairs = [(0, 1), (0, True), (2, None), (0, [1])]
-    text_of = lambda pair: "-" if pair[0] else str(pair[1])  # noqa: E731
-    found = listing._texts(pairs, text_of, is_typed=False)
-    assert found == ["1", "True", "-", "[1]"]
-    assert listing._texts(pairs[2:], text_of, is_typed=True) == ["-", "[1]"]
-    assert listing._texts([(0, "a"), (0, "a")], text_of, is_typed=True) == ["a", "a"]
-    assert listing._texts([], text_of, is_typed=True) == []
+def list_of(data, *words):
+    """Return what a list command prints of an answer with these rows."""
+    fields = [
+        {"name": name, "title": name.upper(), "kind": kind, "doc": ""}
+        for name, kind in (("a", "text"), ("b", "other"), ("c", "unit"), ("d", "bool"))
+    ]
+    out = io.StringIO()
+    ctx = SimpleNamespace(
+        call=lambda *_args: {"fields": fields, "data": data},
+        option=lambda name, default=None: default,
+        opts=SimpleNamespace(separator=None, no_headers="--no-headers" in words),
+        out=lambda text: out.write(f"{text}\n"),
+    )
+    for word in words:
+        if word.startswith("--separator="):
+            ctx.opts.separator = word.split("=")[1]
+    assert (
+        listing.show(ctx, listing.Listing("instance"), ["a", "b", "c", "d"], None) == 0
+    )
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("words", [(), ("--no-headers",), ("--separator=|",)])
+def test_large_answers_print_like_small_ones(words):
+    rows = [
+        [[0, f"n{number % 3}"], [0, value], [0, 2048], [0, number > 5]]
+        for number, value in enumerate([1, True, 1.0, [1], None, {"k": "],["}, "1", 0])
+    ]
+    rows.append([[2, None], [4, None], [0, 1], [3, None]])
+    encoded = tables.Rows([msgspec.Raw(msgspec.json.encode(row)) for row in rows])
+    assert list_of(encoded, *words) == list_of(rows, *words)
+    assert list_of(encoded[:2], *words) == list_of(rows[:2], *words)
+    assert "[1]" in list_of(encoded, *words)
+
+
+def test_answers_written_loosely_print_like_compact_ones():
+    rows = [[[0, "x"], [0, [1]], [0, 5], [0, True]]] * 3
+    loose = tables.Rows([msgspec.Raw(json.dumps(row).encode()) for row in rows])
+    assert list_of(loose) == list_of(rows)
+
+
+def test_columns_that_are_the_same_in_all_rows_are_laid_out_like_others():
+    titles = ["A", "LONG", "N", "Z"]
+    kinds = ["text", "text", "number", "text"]
+    columns = list(map(table.Column, titles, kinds))
+    cells = [["x", "yy"], ["s", "s"], ["1", "1"], ["o", "o"]]
+    same = [cells[0], *(table.Same(texts[0], 2) for texts in cells[1:])]
+    for separator in (None, "|"):
+        for headers in (True, False):
+            layout = {"separator": separator, "headers": headers}
+            found = table.render(columns, same, **layout)
+            assert found == table.render(columns, cells, **layout)
+    assert found == "x|s|1|o\nyy|s|1|o"

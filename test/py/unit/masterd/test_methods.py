@@ -1,7 +1,10 @@
 """The method table is the documented one."""
 
+import gc
 import json
 import pathlib
+import weakref
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -35,3 +38,35 @@ def test_cluster_info_has_the_documented_keys():
 
     info = clusterinfo.cluster_info(clusters.snapshot())
     assert set(info) == {row["key"] for row in SPEC["cluster_info"]}
+
+
+class Kept(list):
+    """A result that can be watched."""
+
+
+def test_an_answered_call_leaves_its_result_to_nobody():
+    from concurrent.futures import Future
+
+    from ganeti.luxi import server
+
+    sent = []
+    owner = SimpleNamespace(answer=lambda _call, data: sent.append(data))
+    request = server.Request("Query", [])
+    for early in (True, False):
+        future, result = Future(), Kept([1])
+        watched = weakref.ref(result)
+        call = server.Call(owner, SimpleNamespace(), request)
+        if early:
+            future.set_result(result)
+        calls._answer_later(call, calls.Later(future, can_cancel=True))
+        if not early:
+            assert call.on_close is not None
+            future.set_result(result)
+        assert call.on_close is None
+        gc.disable()
+        try:
+            del call, future, result
+            assert watched() is None
+        finally:
+            gc.enable()
+    assert sent == [b'{"success":true,"result":[1]}'] * 2

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from ganeti import query
+from ganeti import objects, query
 from ganeti.query import engine
 
 SPEC = json.loads(
@@ -117,3 +117,35 @@ def test_rows_that_share_cells_have_the_values_of_each_alone():
         for row in together
     ]
     assert [row[0][1] for row in together] == [True, True, False, True]
+
+
+def test_columns_made_at_once_are_those_made_row_by_row():
+    from fakes import clusters
+    from ganeti import query
+    from ganeti.query.model import Context
+
+    disk = objects.Disk(
+        uuid="disk-7", dev_type="plain", logical_id=("vg", "lv"), size=9, serial_no=1
+    )
+    nic = objects.Nic(mac="aa:00:00:00:00:01", uuid="nic-1", nicparams={})
+    snapshots = [
+        clusters.snapshot(nodes=2),
+        clusters.snapshot(nodes=2, extra=[clusters.instance(1), clusters.instance(2)]),
+        clusters.snapshot(
+            nodes=2,
+            extra=[
+                disk,
+                clusters.instance(1, disks=(disk.uuid,)),
+                clusters.instance(2, nics=(nic, nic), hvparams={"acpi": False}),
+            ],
+        ),
+    ]
+    resource = query.RESOURCES["instance"]
+    at_once = [field for field in resource.fields.values() if field.column]
+    assert len(at_once) > 100
+    for snapshot in snapshots:
+        context = Context(query.Sources(snapshot))
+        rows = resource.rows(context, None)
+        for field in at_once:
+            get = field.bind(context)
+            assert list(field.column(context, rows)) == [get(row) for row in rows]

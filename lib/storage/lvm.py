@@ -1,0 +1,112 @@
+"""What LVM on this node has: volume groups and logical volumes, as its tools tell.
+
+Reading only: disks in volume groups do not belong here. Sizes are MiB.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.process import SAFE_PATH, Runner
+
+#: The tools read their configuration; nothing of ours must make them talk more.
+_ENVIRONMENT: Final = {
+    "PATH": SAFE_PATH,
+    "LC_ALL": "C",
+    "LVM_SUPPRESS_FD_WARNINGS": "1",
+}
+_COMMON: Final = ("--reportformat", "json", "--units", "m", "--nosuffix")
+#: A tool waits for LVM's locks; a node must answer all the same.
+_TIMEOUT_S: Final = 50.0
+_VOLUME_FIELDS: Final = "vg_name,lv_name,lv_size,lv_attr,devices"
+
+
+@dataclasses.dataclass(frozen=True)
+class Volume:
+    """One logical volume.
+
+    Attributes:
+        group: its volume group.
+        name: within the group.
+        size_text: MiB with two decimals, as LVM says it.
+        attributes: the ``lv_attr`` word of LVM, see lvs(8).
+        devices: where its extents are, each once, in order; empty for thin volumes.
+    """
+
+    group: str
+    name: str
+    size_text: str
+    attributes: str
+    devices: tuple[str, ...]
+
+    @property
+    def is_virtual(self) -> bool:
+        """Tell whether it holds no data of its own."""
+        return self.attributes.startswith("v")
+
+    @property
+    def is_inactive(self) -> bool:
+        """Tell whether the kernel surely does not have it."""
+        return self.attributes[4:5] == "-"
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether something uses it."""
+        return self.attributes[5:6] == "o"
+
+
+def volume_groups(process: Runner) -> dict[str, int]:
+    """Return the size of each volume group in whole MiB, by name.
+
+    Raises:
+        StorageError: LVM is not installed or failed.
+    """
+    rows = _report(process, "vgs", ("-o", "vg_name,vg_size"), "vg")
+    return {row["vg_name"]: int(float(row["vg_size"])) for row in rows}
+
+
+def volumes(process: Runner, groups: Sequence[str] = ()) -> list[Volume]:
+    """Return the logical volumes of the groups, of all groups if none is named.
+
+    Raises:
+        StorageError: LVM is not installed or failed, or there is no such group.
+    """
+    rows = _report(process, "lvs", ("-o", _VOLUME_FIELDS, "--", *groups), "lv")
+    found: dict[tuple[str, str], Volume] = {}
+    for row in rows:
+        key = row["vg_name"], row["lv_name"]
+        # One row for each segment.
+        before = found[key].devices if key in found else ()
+        devices = tuple(dict.fromkeys((*before, *_devices(row["devices"]))))
+        found[key] = Volume(*key, row["lv_size"], row["lv_attr"], devices)
+    return list(found.values())
+
+
+def _devices(text: str) -> Iterator[str]:
+    """Yield the devices of ``/dev/sda(0),/dev/sdb(10)``, without first extents."""
+    for part in text.split(","):
+        if part:
+            yield part.rpartition("(")[0] or part
+
+
+def _report(
+    process: Runner, tool: str, arguments: Sequence[str], kind: str
+) -> list[Mapping[str, Any]]:
+    try:
+        result = process.run(
+            [tool, *_COMMON, *arguments], env=_ENVIRONMENT, timeout_s=_TIMEOUT_S
+        )
+    except errors.CommandError as err:
+        raise errors.StorageError(
+            f"LVM cannot be asked: {err}; its tools are in the package lvm2"
+        ) from err
+    if result.failed:
+        said = result.stderr.strip().replace("\n", "; ") or "no output"
+        raise errors.StorageError(f"{tool} {result.reason}: {said}")
+    try:
+        report = json.loads(result.stdout)["report"]
+        return [row for part in report for row in part[kind]]
+    except (ValueError, KeyError, TypeError) as err:
+        raise errors.StorageError(f"{tool}: no report in its output: {err!r}") from err
