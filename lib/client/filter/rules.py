@@ -1,6 +1,6 @@
 """All commands on job filter rules but the lists."""
 
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from ganeti import errors
@@ -55,24 +55,33 @@ def replace(ctx: Context) -> None:
     _put(ctx, ctx.args[0])
 
 
+def require(ctx: Context, uuids: list[str]) -> None:
+    """Refuse uuids of rules that do not exist.
+
+    Raises:
+        OpPrereqError: names the first one.
+    """
+    if uuids:
+        _check_found(uuids, ctx.call("QueryFilters", uuids, ["uuid"]))
+
+
+def _check_found(uuids: list[str], rows: list[list[Any]]) -> None:
+    found = {row[0] for row in rows}
+    for uuid in uuids:
+        if uuid not in found:
+            raise _refusal(f"there is no job filter {uuid}", ecodes.ECODE_NOENT)
+
+
 def delete(ctx: Context) -> None:
     """Delete a rule."""
-    uuid = ctx.args[0]
-    if not ctx.call("QueryFilters", [uuid], ["uuid"]):
-        raise _unknown(uuid)
-    ctx.call("DeleteFilter", uuid)
-
-
-def _unknown(uuid: str) -> errors.OpPrereqError:
-    return _refusal(f"there is no job filter {uuid}", ecodes.ECODE_NOENT)
+    require(ctx, ctx.args)
+    ctx.call("DeleteFilter", ctx.args[0])
 
 
 def info(ctx: Context) -> None:
     """Show rules."""
     rows = ctx.call("QueryFilters", ctx.args or None, FIELDS)
-    missing = sorted(set(ctx.args) - {row[0] for row in rows})
-    if missing:
-        raise _unknown(missing[0])
+    _check_found(ctx.args, rows)
     if ctx.opts.json:
         objects = [dict(zip(FIELDS, row, strict=True)) for row in rows]
         listing.print_json(ctx, objects)

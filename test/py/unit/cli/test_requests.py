@@ -350,7 +350,7 @@ def test_batch_create_checks_its_file(master, tmp_path):
     assert "entry 0: unknown parameters flavour" in done.err
 
 
-@pytest.mark.parametrize("command", ["info", "delete"])
+@pytest.mark.parametrize("command", ["info", "delete", "list"])
 def test_a_filter_rule_that_is_not_there_is_named(command):
     done = commands.run(f"gnt-filter {command} no-such-rule", FakeMaster())
     assert (done.code, done.out) == (1, "")

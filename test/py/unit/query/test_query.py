@@ -594,6 +594,3 @@ def test_filter_rules(snapshot):
         ["rule-0", 4],
     ]
     assert query.legacy(sources(state), "filter", ["rule-0"], ["action"]) == [["PAUSE"]]
-    wanted = ["|", ["==", "uuid", "rule-1"], ["==", "uuid", "rule-9"]]
-    with pytest.raises(errors.OpPrereqError, match="there is no job filter rule-9"):
-        query.query(sources(state), "filter", ["uuid"], wanted)
