@@ -87,6 +87,15 @@ class Policy:
     vcpu_ratio: float
     spindle_ratio: float
 
+    def flaw(self) -> str:
+        """Tell what makes it impossible to fulfil; empty when nothing does."""
+        for low, high in self.ranges:
+            for field in dataclasses.fields(Spec):
+                least, most = getattr(low, field.name), getattr(high, field.name)
+                if least > most:
+                    return f"{field.name}: minimum {least}, maximum {most}"
+        return ""
+
 
 _SMALLEST: Final = Spec(128, 1, 1024, 1, 1, 1)
 #: Policy of a cluster that says nothing.
@@ -113,7 +122,10 @@ class Group:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Node:
-    """A node as it reports itself; memory and disk in MiB."""
+    """A node as it reports itself; memory and disk in MiB.
+
+    ``other_load`` is load of its cpus that is none of its instances'.
+    """
 
     name: str
     group: int
@@ -131,6 +143,7 @@ class Node:
     free_spindles: int = 0
     node_cpus: int = 1
     cpu_speed: float = 1.0
+    other_load: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

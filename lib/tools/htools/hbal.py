@@ -12,15 +12,15 @@ from ganeti.tools.htools.loading import Problem
 from ganeti.tools.htools.options import Parsed
 
 NAME: Final = "hbal"
-_OPTIONS: Final = (
-    "p pi C t E rm fjg G l v q O e maxcpu mindisk g mgl ndm sel nim ise U nodyn ext"
-    " exi S"
+_KEYS: Final = (
+    "p pi C t sim E rm m L I fjg G l v q O skm e maxcpu mindisk g mgl ndm sel nim ise U"
+    " nodyn mond mondd monde mondx ext exi S"
 )
 
 
 def main() -> int:
     """Run the program."""
-    return loading.main(NAME, _OPTIONS.split(), _run, sys.argv[1:])
+    return loading.main(NAME, _KEYS.split(), _run, sys.argv[1:])
 
 
 def _run(parsed: Parsed) -> int:
