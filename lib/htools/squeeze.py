@@ -2,14 +2,14 @@
 
 import dataclasses
 import enum
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Final
 
 import numpy as np
 
 from ganeti.htools import balance, score
 from ganeti.htools.candidates import Options
-from ganeti.htools.model import NONE, Cluster
+from ganeti.htools.model import Cluster
 from ganeti.htools.state import Bools, Row, State, derive
 
 #: Node tags that begin so let the node be switched on when room is missing.
@@ -39,15 +39,16 @@ class Action(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do with which nodes, the moves, and the state after them.
+    """What to do with which nodes, the moves, and the cluster after all that.
 
-    ``enough`` is False when even with all nodes room is missing. To switch nodes on may have no nodes, when moves alone make room.
+    ``SWITCH_ON`` may come without nodes: moves alone make room. ``enough`` is False
+    when room is missing with all nodes too.
     """
 
     action: Action
     nodes: tuple[int, ...]
     steps: tuple[balance.Step, ...]
-    after: State
+    cluster: Cluster
     enough: bool = True
 
 
@@ -103,11 +104,14 @@ def _condense(cluster: Cluster, wanted: Size) -> Plan:
     best: Plan | None = None
     for node in reversed(may_go(cluster)):
         tried = (node, *off)
-        steps, after = _balanced(_switched(cluster, tried, off=True))
+        left = _switched(cluster, tried, off=True)
+        if all(other.offline for other in left.nodes):
+            continue
+        steps, after = _balanced(left)
         if _safe(after, wanted):
             off = tried
-            best = Plan(Action.SWITCH_OFF, off, steps, after)
-    return best or Plan(Action.NOTHING, (), (), derive(cluster))
+            best = Plan(Action.SWITCH_OFF, off, steps, after.cluster())
+    return best or Plan(Action.NOTHING, (), (), cluster)
 
 
 def _expand(cluster: Cluster, least: Size) -> Plan:
@@ -116,8 +120,8 @@ def _expand(cluster: Cluster, least: Size) -> Plan:
         on = tuple(standby[:count])
         steps, after = _balanced(_switched(cluster, on, off=False))
         if _safe(after, least):
-            return Plan(Action.SWITCH_ON, on, steps, after)
-    return Plan(Action.SWITCH_ON, on, steps, after, enough=False)
+            return Plan(Action.SWITCH_ON, on, steps, after.cluster())
+    return Plan(Action.SWITCH_ON, on, steps, after.cluster(), enough=False)
 
 
 def _switched(cluster: Cluster, nodes: Collection[int], *, off: bool) -> Cluster:
@@ -136,8 +140,10 @@ def _switched(cluster: Cluster, nodes: Collection[int], *, off: bool) -> Cluster
 
 def _balanced(cluster: Cluster) -> tuple[tuple[balance.Step, ...], State]:
     state = derive(cluster)
-    options = Options()
-    return tuple(balance.plan(state, _GOAL, options, score.ideal(state))), state
+    # Nodes of unknown size, offline as they are, have no processors to divide by.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        steps = tuple(balance.plan(state, _GOAL, Options(), score.ideal(state)))
+    return steps, state
 
 
 def _safe(state: State, what: Size) -> bool:

@@ -7,11 +7,10 @@ from ganeti.htools import jobs, squeeze, state
 from ganeti.htools.model import Cluster
 from ganeti.htools.squeeze import Action
 from ganeti.tools.htools import loading
-from ganeti.tools.htools.loading import Problem
 from ganeti.tools.htools.options import Parsed
 
 NAME: Final = "hsqueeze"
-_OPTIONS: Final = "t X minr tgtr S C v nh"
+_OPTIONS: Final = "L t minr tgtr S C v nh skm"
 
 
 _HEADERS: Final = {
@@ -44,7 +43,7 @@ def _run(parsed: Parsed) -> int:
     _print(cluster, parsed, plan)
     _commands(cluster, parsed, plan)
     words = f"after hsqueeze {_SAVED[plan.action]}"
-    loading.save(parsed, plan.after.cluster(), "squeezed", words)
+    loading.save(parsed, plan.cluster, "squeezed", words)
     return 0
 
 
