@@ -45,6 +45,7 @@ def ask(
     what: str,
     *,
     is_temporary: bool = False,
+    replaced: str | None = None,
 ) -> Any:
     """Return the result of the first allocator that finds one.
 
@@ -54,13 +55,18 @@ def ask(
         request: what is asked.
         what: names the operation in the error.
         is_temporary: more locks may help, so that a refusal is worth another try.
+        replaced: uuid of an instance that the request places anew; allocators must
+            not count it twice.
 
     Raises:
         OpPrereqError: none found a solution; has the words of each.
     """
+    snapshot = ctx.snapshot
+    if replaced is not None:
+        snapshot = snapshot.apply([objects.Update("instances", replaced, None)])
     refusals = []
     for name in allocators:
-        answer = iallocator.run(ctx.rpc, ctx.snapshot, name, request)
+        answer = iallocator.run(ctx.rpc, snapshot, name, request)
         if answer.success:
             ctx.log.info(f"Allocator {name}: {answer.info}")
             return answer.result

@@ -50,7 +50,7 @@ class Evaluator:
         location = fixed.tags.location.astype(np.int64)
         self._common = location.T @ location
         self.inverse_memory = self._inverses(fixed.total_memory)
-        self.count = int(fixed.online.sum())
+        self.count = max(1, int(fixed.online.sum()))
         self.parts = self._make_parts()
         self.refresh(np.arange(len(fixed.online)))
 

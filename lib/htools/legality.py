@@ -339,7 +339,8 @@ class Legality:
     def _cpu_fits(self, node: Ints, used: Floats) -> Bools:
         fixed = self.state.fixed
         ratio = fixed.cpu_ratio[node]
-        fits: Bools = (ratio < 0) | (ratio >= used / fixed.cpus[node])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            fits: Bools = (ratio < 0) | (ratio >= used / fixed.cpus[node])
         return fits
 
     def conflicts(self, inst: Ints, node: Ints, more_than: int) -> Ints:

@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from ganeti import objects, opcodes
-from ganeti.cmdlib import typed
+from ganeti import iallocator, locking, objects, opcodes
+from ganeti.cmdlib import allocation, typed
 from ganeti.cmdlib.instance import checks, common, disk_specs, disks
-from ganeti.constants import ecodes, params
-from ganeti.objects import lookup
+from ganeti.constants import ecodes
+from ganeti.constants import params as param_types
+from ganeti.objects import lookup, params
 
 
 class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
@@ -23,25 +24,36 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
             index, changes = (item, {}) if isinstance(item, int) else item
             if index in self.wanted:
                 raise self.prereq(f"disk {index} is given twice")
-            self.wanted[index] = typed.typed(changes, params.IDISK, f"disk {index}")
+            self.wanted[index] = typed.typed(
+                changes, param_types.IDISK, f"disk {index}"
+            )
             unknown = sorted(set(self.wanted[index]) - {"size", "mode", "spindles"})
             if unknown:
                 raise self.prereq(
                     f"disk {index}: {', '.join(unknown)} cannot change here, only size,"
                     " mode and spindles"
                 )
-        if self.op.iallocator:
+        if self.op.nodes and self.op.iallocator:
             raise self.prereq(
-                "nodes for recreated disks are not allocated yet, name them with -n"
+                f"instance {self.op.instance_name}: give either an allocator or nodes"
             )
-        if self.op.nodes and self.op.disks:
-            raise self.prereq("on new nodes all disks are recreated, do not name some")
 
     def expand_names(self) -> None:
-        """Look the new nodes up."""
+        """Look the new nodes up, or lock all if one is to be chosen."""
         super().expand_names()
         snapshot = self.ctx.snapshot
         self.new_nodes = [lookup.expand_node(snapshot, n) for n in self.op.nodes]
+        if self.op.iallocator:
+            self.allocators = allocation.names(
+                snapshot, self.op.iallocator, f"instance {self.instance.name}"
+            )
+
+    def declare_locks(self, level: locking.Level) -> None:
+        """Declare all nodes if one must be chosen, else those concerned."""
+        if self.op.iallocator:
+            allocation.lock_all_nodes(self.locks)
+        else:
+            super().declare_locks(level)
 
     def nodes_to_lock(self) -> Sequence[str]:
         """Return old and new nodes."""
@@ -61,16 +73,57 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
                     f" {len(instance.disks)}",
                     ecodes.ECODE_NOENT,
                 )
-        if self.new_nodes:
-            if len(self.new_nodes) != 1:
-                raise self.prereq(
-                    f"instance {instance.name}: template {template} is on one node,"
-                    f" found {len(self.new_nodes)} new nodes"
-                )
-            checks.node_takes_instances(snapshot, self.new_nodes[0], instance.name)
-        if not (self.new_nodes and self.primary.offline):
+        moves = bool(self.new_nodes or self.op.iallocator)
+        if not (moves and self.primary.offline):
             self.require_online_primary()
             self.require_stopped("have its disks recreated")
+        if moves:
+            self._check_move(template)
+
+    def _check_move(self, template: str) -> None:
+        instance, snapshot = self.instance, self.ctx.snapshot
+        if self.wanted and len(self.wanted) < len(instance.disks):
+            raise self.prereq(
+                f"instance {instance.name}: on another node all disks are recreated,"
+                " name all of them or none"
+            )
+        if self.op.iallocator:
+            self.new_nodes = self._choose_nodes(template)
+        if len(self.new_nodes) != 1:
+            raise self.prereq(
+                f"instance {instance.name}: template {template} is on one node,"
+                f" found {len(self.new_nodes)} new nodes"
+            )
+        checks.node_takes_instances(snapshot, self.new_nodes[0], instance.name)
+
+    def _choose_nodes(self, template: str) -> list[str]:
+        """Ask for nodes in the instance's group, and give other locks back."""
+        instance, snapshot = self.instance, self.ctx.snapshot
+        wanted_disks = [
+            disk.replace(**self.wanted.get(index, {}))
+            for index, disk in enumerate(snapshot.instance_disks(instance))
+        ]
+        backend = params.fill_beparams(snapshot, instance)
+        request = iallocator.Allocate(
+            name=instance.name,
+            disk_template=template,
+            tags=sorted(instance.tags),
+            os=instance.os,
+            vcpus=backend["vcpus"],
+            memory=backend["maxmem"],
+            spindle_use=backend["spindle_use"],
+            disks=[{"size": disk.size, "mode": disk.mode} for disk in wanted_disks],
+            nics=[{"mac": nic.mac, "ip": nic.ip} for nic in instance.nics],
+            hypervisor=instance.hypervisor,
+            group_name=snapshot.nodegroups[self.primary.group].name,
+        )
+        what = f"instance {instance.name}"
+        names = allocation.ask(
+            self.ctx, self.allocators, request, what, replaced=instance.uuid
+        )
+        found = [lookup.expand_node(snapshot, name) for name in names]
+        allocation.keep_only(self.ctx, sorted({*self.nodes_to_lock(), *found}))
+        return found
 
     def execute(self) -> None:
         """Change the records, then create the disks."""
@@ -81,7 +134,8 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
             for i in chosen
         ]
         if self.new_nodes:
-            self.ctx.log.warn("the volumes on the old node are not removed")
+            if self.new_nodes != [instance.primary_node]:
+                self.ctx.log.warn("the volumes on the old node are not removed")
             instance = instance.replace(primary_node=self.new_nodes[0])
         disks.create_on_nodes_and_wipe(self.ctx, instance, changed)
         with self.ctx.config.edit(self.ctx.owner) as edit:

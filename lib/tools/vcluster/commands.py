@@ -70,6 +70,11 @@ def _add_life(add: Add) -> None:
         help="a network, mounts and processes of each node's own; needs root",
     )
     up.add_argument("--nodes-prefix", default="node", help="names: PREFIX1, PREFIX2 …")
+    up.add_argument(
+        "--keep-failed",
+        action="store_true",
+        help="when it fails, end what runs but keep the directories with the logs",
+    )
     up.add_argument("--machines-only", action="store_true", help="make no cluster")
     for parser in (up, inside):
         parser.add_argument(
@@ -166,7 +171,7 @@ def _up(args: argparse.Namespace) -> int:
             if not args.machines_only:
                 _found(args, layout, control, watch)
         except BaseException:
-            life.down(layout, process)
+            life.down(layout, process, keep=args.keep_failed)
             raise
         _say(f"up after {watch.total_s:.1f} s in {args.directory}")
     return 0

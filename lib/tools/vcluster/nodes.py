@@ -128,8 +128,11 @@ class NodeControl:
     def kill(self, node: Node, daemon: str | None = None) -> int:
         """Kill all processes of a node or one daemon's; return how many.
 
+        They are gone when this returns, and with them their locks and sockets.
+
         Raises:
             OpPrereqError: no such daemon runs there.
+            TimeoutError: one does not die.
         """
         if daemon is None:
             count = processes.kill_all(lambda: self.found(node))
@@ -144,7 +147,7 @@ class NodeControl:
                 f" {', '.join(names) or 'nothing'} does",
                 "wrong_state",
             )
-        processes.send(chosen, signal.SIGKILL)
+        processes.kill(chosen)
         return len(chosen)
 
     def pause(self, node: Node) -> int:

@@ -7,6 +7,7 @@ node's PID namespace. Needs no records, so that nothing can be forgotten.
 
 import contextlib
 import os
+import select
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,8 @@ from ganeti.pathutils import ROOTDIR_ENV
 #: Pause between looks at processes that should be gone; a killed process needs a
 #: moment to be torn down.
 _POLL_S: Final = 0.01
+#: Where the number of threads is in /proc/PID/stat, counted from the state.
+_THREADS: Final = 17
 
 
 class Process(NamedTuple):
@@ -43,7 +46,9 @@ def all_processes() -> Iterator[Process]:
             continue
         with contextlib.suppress(OSError, ValueError, IndexError):
             status = _read(f"/proc/{entry}/stat").rpartition(b")")[2].split()
-            if status[0] in (b"Z", b"X"):
+            # The first thread of a killed process may be gone while others still
+            # hold its files and locks.
+            if status[0] in (b"Z", b"X") and int(status[_THREADS]) <= 1:
                 continue
             raw = _read(f"/proc/{entry}/cmdline").decode(errors="replace")
             arguments = tuple(part for part in raw.split("\0") if part)
@@ -114,6 +119,28 @@ def send(found: list[Process], number: signal.Signals) -> None:
     for process in found:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, number)
+
+
+def kill(found: list[Process], timeout_s: float = 20.0) -> None:
+    """Kill processes and wait until the kernel has taken back what they held.
+
+    Raises:
+        TimeoutError: one does not die.
+    """
+    with contextlib.ExitStack() as stack:
+        handles = []
+        for process in found:
+            with contextlib.suppress(ProcessLookupError):
+                handles.append((process, os.pidfd_open(process.pid)))
+                stack.callback(os.close, handles[-1][1])
+        for _process, handle in handles:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+        deadline = time.monotonic() + timeout_s
+        for process, handle in handles:
+            left = max(0.0, deadline - time.monotonic())
+            if not select.select([handle], [], [], left)[0]:
+                raise TimeoutError(f"{process.name} ({process.pid}) does not die")
 
 
 def kill_all(find: Callable[[], list[Process]], timeout_s: float = 20.0) -> int:

@@ -2,6 +2,9 @@
 
 `vcluster` is one small cluster for a whole session: leave it as you find it.
 `machines` makes machines that are in no cluster, for tests that make one.
+
+A test that fails shows the ends of the logs of the nodes that it was given. Where not
+even the nodes come up, it says so and how; that is no failure of what is tested there.
 """
 
 import os
@@ -12,6 +15,9 @@ import tempfile
 
 import pytest
 
+from fakes import evidence
+from fakes.patience import until
+from fakes.vnode import VirtualNode
 from ganeti import luxi
 from ganeti.process import SystemRunner
 from ganeti.tools.vcluster import layout as lay
@@ -19,6 +25,40 @@ from ganeti.tools.vcluster.nodes import NodeControl
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
 BIN = TOP / "build" / "bin"
+#: Seconds for one command of vcluster; making three nodes takes 5.
+COMMAND_S = 240
+
+
+class NotUpError(Exception):
+    """The nodes that a test needs did not come up."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if report.failed:
+        error = call.excinfo.value if call.excinfo else None
+        if isinstance(error, NotUpError):
+            # The place in this file where it was noticed helps nobody.
+            report.longrepr = f"no nodes for this test: {error}"
+        else:
+            logs = "".join(map(_logs_of, getattr(item, "funcargs", {}).values()))
+            if logs:
+                report.sections.append(("Ends of the nodes' logs", logs))
+    return report
+
+
+def _logs_of(value):
+    """Return the logs of nodes, if the value of a fixture is something with nodes."""
+    if isinstance(value, VirtualCluster):
+        return evidence.of_cluster(value.directory)
+    if isinstance(value, VirtualNode):
+        return evidence.of_node(value.root)
+    if isinstance(value, dict):
+        return "".join(map(_logs_of, value.values()))
+    if isinstance(value, str) and lay.Layout.exists(value):
+        return evidence.of_cluster(value)
+    return ""
 
 
 class VirtualCluster:
@@ -59,6 +99,23 @@ class VirtualCluster:
         done = vcluster_command(self.directory, *words)
         assert done.returncode == 0, done.stdout + done.stderr
 
+    def wait_until_clean(self, node="node1"):
+        """Wait until ``gnt-cluster verify`` has nothing to say.
+
+        A node that was away gets what it missed as soon as the master sees it.
+        """
+        outputs = []
+
+        def is_clean():
+            result = self.run("gnt-cluster", "verify", node=node)
+            outputs.append(result.output)
+            return not result.failed and "ERROR" not in result.output
+
+        try:
+            until("gnt-cluster verify is clean", is_clean)
+        except AssertionError as err:
+            raise AssertionError(f"{err}, at last:\n{outputs[-1]}") from None
+
     def file(self, path, node="node1"):
         """Return where a node's file is, as a pathlib path."""
         return pathlib.Path(self.layout.host_path(self.node(node), path))
@@ -71,8 +128,22 @@ def vcluster_command(directory, *words):
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=COMMAND_S,
     )
+
+
+def bring_up(directory, *words):
+    """Bring up nodes, or say as clearly as can be why there are none."""
+    try:
+        done = vcluster_command(directory, "up", "--keep-failed", *words)
+        text = f"ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+    except subprocess.TimeoutExpired as err:
+        done, text = None, f"was not done within {err.timeout} s"
+    if done is not None and done.returncode == 0:
+        return VirtualCluster(directory)
+    logs = evidence.of_cluster(directory)
+    vcluster_command(directory, "down")
+    raise NotUpError(f"vcluster up {' '.join(words)} {text}\n{logs}")
 
 
 @pytest.fixture
@@ -107,11 +178,7 @@ def machines(directory):
     """Make N machines that are in no cluster: ``machines(2)``."""
 
     def make(count, *words):
-        done = vcluster_command(
-            directory, "up", "-n", str(count), "--machines-only", *words
-        )
-        assert done.returncode == 0, done.stderr
-        return VirtualCluster(directory)
+        return bring_up(directory, "-n", str(count), "--machines-only", *words)
 
     yield make
     vcluster_command(directory, "down")
@@ -120,25 +187,22 @@ def machines(directory):
 @pytest.fixture(scope="module")
 def cluster_of(new_directory):
     """Make a cluster of N nodes for one module: ``cluster_of(2)``."""
+    made = []
 
     def make(count, hypervisors="fake"):
-        directory = new_directory()
-        done = vcluster_command(
-            directory, "up", "-n", str(count), "--hypervisors", hypervisors
-        )
-        assert done.returncode == 0, done.stderr
-        return VirtualCluster(directory)
+        made.append(new_directory())
+        return bring_up(made[-1], "-n", str(count), "--hypervisors", hypervisors)
 
-    return make
+    yield make
+    for directory in made:
+        vcluster_command(directory, "down")
 
 
 @pytest.fixture(scope="session")
 def vcluster(new_directory):
     """Three nodes with the fake hypervisor; shared by all tests of the session."""
     directory = new_directory()
-    done = vcluster_command(directory, "up", "-n", "3", "--hypervisors", "fake")
-    assert done.returncode == 0, done.stderr
-    yield VirtualCluster(directory)
+    yield bring_up(directory, "-n", "3", "--hypervisors", "fake")
     if os.environ.get("KEEP_VCLUSTER"):
         return
     vcluster_command(directory, "down")
@@ -148,7 +212,5 @@ def vcluster(new_directory):
 def bare(new_directory):
     """One machine in no cluster, for requests that change nothing."""
     directory = new_directory()
-    done = vcluster_command(directory, "up", "-n", "1", "--machines-only")
-    assert done.returncode == 0, done.stderr
-    yield VirtualCluster(directory)
+    yield bring_up(directory, "-n", "1", "--machines-only")
     vcluster_command(directory, "down")

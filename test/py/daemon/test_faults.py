@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
+from fakes.patience import job_status
 from ganeti import errors, luxi
 
 pytestmark = pytest.mark.daemon
-FINAL = {"success", "error", "canceled"}
 
 
 @pytest.fixture(scope="module")
@@ -25,16 +25,6 @@ def connect(cluster):
 
 def delay(duration=0.0):
     return [{"OP_ID": "OP_TEST_DELAY", "duration": duration, "reason": []}]
-
-
-def wait(client, job):
-    values = None
-    while True:
-        values, _log = client.call(
-            "WaitForJobChange", [job, ["status"], values, None, 30]
-        )
-        if values[0] in FINAL:
-            return values[0]
 
 
 def submit_until_broken(cluster, acknowledged):
@@ -62,22 +52,18 @@ def test_a_killed_master_loses_no_acknowledged_job(cluster, connect, attempt):
     rows = again.call("QueryJobs", [acknowledged, ["id", "status"]])
     assert [row[0] for row in rows] == acknowledged
     # Queued jobs go on; one that was running may only have failed, never vanished.
-    assert {wait(again, job) for job in acknowledged} <= {"success", "error"}
+    assert {job_status(again, job) for job in acknowledged} <= {"success", "error"}
 
 
 def test_a_running_job_ends_as_failed_and_the_cluster_goes_on(cluster, connect):
     client = connect()
-    job = client.call("SubmitJob", [delay(60.0)])
-    values = None
-    while values != ["running"]:
-        values, _log = client.call(
-            "WaitForJobChange", [job, ["status"], values, None, 30]
-        )
+    job = client.call("SubmitJob", [delay(600.0)])
+    assert job_status(client, job, ("running",)) == "running"
     cluster.command("kill", "node1", "ganeti-masterd")
     cluster.command("start", "node1", "ganeti-masterd")
     again = connect()
-    assert wait(again, job) == "error"
-    assert wait(again, again.call("SubmitJob", [delay()])) == "success"
+    assert job_status(again, job) == "error"
+    assert job_status(again, again.call("SubmitJob", [delay()])) == "success"
 
 
 def test_a_killed_node_daemon_fails_the_job_that_needs_it_and_comes_back(cluster):
@@ -122,11 +108,4 @@ def test_a_killed_node_daemon_fails_the_job_that_needs_it_and_comes_back(cluster
 
 
 def test_verify_is_clean_after_all_of_it(cluster):
-    # The copy of the node that was away is brought up to date in the background.
-    outputs = []
-    for _attempt in range(20):
-        found = cluster.run("gnt-cluster", "verify")
-        outputs.append(found.output)
-        if not found.failed:
-            break
-    assert "ERROR" not in outputs[-1]
+    cluster.wait_until_clean()

@@ -245,7 +245,7 @@ def test_a_killed_emulator_is_noticed_and_its_leftovers_go(node, tiny):
     pid_file = f"{node.paths.run_dir}/kvm-hypervisor/pid/web1"
     with open(pid_file) as src:
         os.kill(int(src.read()), signal.SIGKILL)
-    guests.wait_until(lambda: info(node, tiny) == {}, "end of the emulator", 5)
+    guests.wait_until(lambda: info(node, tiny) == {}, "end of the emulator")
     assert names(node, tiny) == []
     nodes.call(node, "instance_shutdown", tiny, 10, [])
     assert not os.path.exists(pid_file)
@@ -271,11 +271,11 @@ def test_a_guest_that_ends_itself_is_told_from_a_stopped_one(node, tiny):
 
 def test_a_paused_guest_waits(node, tiny):
     start(node, tiny, paused=True)
-    driver(node, tiny)
-    first = info(node, tiny)["time"]
     with guests.Console(node, "web1") as console, pytest.raises(AssertionError):
         console.wait_for(".", 1)
-    assert info(node, tiny)["time"] - first < 0.3
+    with Qmp(Files(node.paths, "web1").control("qmp"), "web1") as qmp:
+        # As it was before its first step: neither running nor stopped on its way.
+        assert qmp.execute("query-status")["status"] == "prelaunch"
 
 
 def test_installed_disk_boots_by_itself_and_takes_a_new_name(node):
@@ -418,7 +418,7 @@ def test_the_console_program_shows_lets_go_and_leaves(node, tiny):
         os.write(master, b"echo $((6 * 7))\r")
         read_until(master, b"\n42\r\n")
         os.write(master, b"\x1d")
-        assert program.wait(10) == 0
+        assert program.wait(60) == 0
     finally:
         program.kill()
         program.wait()

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from fakes.patience import job_status
 from ganeti import errors
 
 pytestmark = pytest.mark.daemon
@@ -21,14 +22,17 @@ def status(client, job_id):
     return client.call("QueryJobs", [[job_id], ["status"]])[0][0]
 
 
-def wait_until(client, job_id, wanted):
-    values = None
-    while values is None or values[0] not in wanted:
-        values, _ = client.call("WaitForJobChange", [job_id, ["status"], values, 0, 20])
-    return values[0]
+def hold_locks(client):
+    """Start a job that holds the node's lock until it is killed; return its id."""
+    # Each round is an occasion to be killed.
+    holder = client.call("SubmitJob", [[delay(0.1, locks=True, repeat=6000)]])
+    job_status(client, holder, ("running",))
+    return holder
 
 
-FINAL = ("success", "error", "canceled")
+def end(client, holder):
+    assert client.call("CancelJob", [holder, True])[0] is True
+    job_status(client, holder)
 
 
 @pytest.fixture
@@ -38,26 +42,25 @@ def client(vcluster):
 
 
 def test_a_job_that_waits_for_locks_is_canceled_at_once(client):
-    holder = client.call("SubmitJob", [[delay(1, locks=True)]])
-    wait_until(client, holder, ("running",))
+    holder = hold_locks(client)
     waiting = client.call("SubmitJob", [[delay(0, locks=True)]])
-    wait_until(client, waiting, ("waiting",))
+    job_status(client, waiting, ("waiting",))
     rows = client.call("Query", ["lock", ["name", "owner", "pending"], None])["data"]
     held = [row for row in rows if row[1][1] == [str(holder)] and row[2][1]]
     assert [row[2][1] for row in held] == [[["exclusive", [str(waiting)]]]]
     assert client.call("CancelJob", [waiting])[0] is True
-    assert wait_until(client, waiting, FINAL) == "canceled"
+    assert job_status(client, waiting) == "canceled"
     assert status(client, holder) == "running"
-    assert wait_until(client, holder, FINAL) == "success"
+    end(client, holder)
 
 
 def test_no_acknowledged_job_is_lost_when_the_master_is_killed(vcluster, client):
-    running = client.call("SubmitJob", [[delay(60, locks=True), delay(0)]])
-    wait_until(client, running, ("running",))
+    running = client.call("SubmitJob", [[delay(600, locks=True), delay(0)]])
+    job_status(client, running, ("running",))
     waiting = client.call("SubmitJob", [[delay(0, locks=True)]])
-    wait_until(client, waiting, ("waiting",))
+    job_status(client, waiting, ("waiting",))
     ended = client.call("SubmitJob", [[delay(0)]])
-    assert wait_until(client, ended, FINAL) == "success"
+    assert job_status(client, ended) == "success"
     acknowledged = submit_while_killing(vcluster)
     vcluster.control.start_daemon(vcluster.master, "ganeti-masterd")
     client.close()
@@ -69,7 +72,7 @@ def test_no_acknowledged_job_is_lost_when_the_master_is_killed(vcluster, client)
     assert "nclean" in found[running][2][0]
     assert found[ended][0] == "success"
     for job_id in (waiting, *acknowledged):
-        assert wait_until(client, job_id, FINAL) == "success"
+        assert job_status(client, job_id) == "success"
     assert client.call("SubmitJob", [[delay(0)]]) > max(found)
 
 
@@ -100,13 +103,12 @@ def submit_while_killing(vcluster):
 
 
 def test_jobs_that_wait_for_a_lock_do_not_stop_others(client):
-    holder = client.call("SubmitJob", [[delay(3, locks=True)]])
-    wait_until(client, holder, ("running",))
+    holder = hold_locks(client)
     # More than may run at once.
     rows = client.call("SubmitManyJobs", [[[delay(0, locks=True)]] * 40])
     waiting = [job_id for _, job_id in rows]
     other = client.call("SubmitJob", [[delay(0)]])
-    assert wait_until(client, other, FINAL) == "success"
+    assert job_status(client, other) == "success"
     assert status(client, holder) == "running"
-    for job_id in (holder, *waiting):
-        assert wait_until(client, job_id, FINAL) == "success"
+    end(client, holder)
+    assert {job_status(client, job_id) for job_id in waiting} == {"success"}

@@ -2,6 +2,8 @@
 
 import pytest
 
+from fakes.patience import job_status
+
 pytestmark = pytest.mark.daemon
 DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0, "on_master": True}
 
@@ -25,6 +27,8 @@ def master_of(cluster, node):
 
 @pytest.fixture
 def cluster(vcluster):
+    # Who is to take over must have what was written before.
+    vcluster.wait_until_clean()
     yield vcluster
     if "node1" not in master_of(vcluster, "node1"):
         vcluster.check("gnt-cluster", "master-failover", node="node1")
@@ -43,11 +47,7 @@ def test_role_moves_with_its_jobs_and_comes_back(cluster):
     with cluster.luxi("node2") as client:
         assert client.call("QueryJobs", [[waiting], ["status"]]) == [["queued"]]
         client.call("DeleteFilter", [key])
-        known = None
-        while known != ["success"]:
-            known, _log = client.call(
-                "WaitForJobChange", [waiting, ["status"], known, None, 20]
-            )
+        assert job_status(client, waiting) == "success"
     # The old master is one no more, and says so.
     refused = cluster.run("gnt-node", "list", node="node1")
     assert refused.failed

@@ -5,12 +5,12 @@ import pathlib
 import select
 import signal
 import subprocess
-import time
 
 import pytest
 
 from fakes import clusters
 from fakes.master import fill
+from fakes.patience import job_status, until
 from ganeti import clock, store
 from ganeti.luxi import Client
 from ganeti.pathutils import Paths
@@ -46,7 +46,7 @@ def run(paths, *options):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
 
 
@@ -59,7 +59,7 @@ def end(pid, number):
     handle = os.pidfd_open(pid)
     try:
         os.kill(pid, number)
-        assert select.select([handle], [], [], 30)[0]
+        assert select.select([handle], [], [], 60)[0]
     finally:
         os.close(handle)
 
@@ -77,12 +77,7 @@ def daemon(node):
 def submit(paths):
     with Client.of_node(paths, timeout_s=30) as client:
         job_id = client.call("SubmitJob", [[DELAY]])
-        known = None
-        while known is None or known[0] not in {"success", "error"}:
-            known, _log = client.call(
-                "WaitForJobChange", [job_id, ["status"], known, None, 20]
-            )
-        return job_id, known[0]
+        return job_id, job_status(client, job_id)
 
 
 def test_serves_as_soon_as_the_command_returns(daemon):
@@ -121,9 +116,7 @@ def test_log_rotation(daemon):
     log = pathlib.Path(f"{daemon.log_dir}/master-daemon.log")
     log.rename(f"{log}.1")
     os.kill(pid_of(daemon), signal.SIGHUP)
-    deadline = time.monotonic() + 30
-    while not log.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until("the log is there again", log.exists)
     end(pid_of(daemon), signal.SIGTERM)
     assert "stopped" in log.read_text()
 

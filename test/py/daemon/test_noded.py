@@ -1,5 +1,6 @@
 """The node daemon as a process, with real certificates, on loopback."""
 
+import contextlib
 import os
 import queue
 import signal
@@ -72,18 +73,19 @@ def test_a_kept_connection_ends_with_the_candidates_role(node):
 
 def test_a_stranger_without_certificate_is_refused(node):
     node.start_noded()
-    with socket.create_connection((node.address, 1811), 5) as sock:
+    with socket.create_connection((node.address, 1811), 60) as sock:
         sock.sendall(b"POST /version HTTP/1.1\r\nContent-Length: 2\r\n\r\n[]")
-        sock.settimeout(5)
         answer = b""
-        while piece := sock.recv(4096):
-            answer += piece
+        # What it has not read when it hangs up makes a reset of the end.
+        with contextlib.suppress(ConnectionResetError):
+            while piece := sock.recv(4096):
+                answer += piece
     assert b"200" not in answer
 
 
 def test_silent_and_talkative_garbage_takes_no_worker(node):
     node.start_noded("--max-clients", "1")
-    silent = [socket.create_connection((node.address, 1811), 5) for _ in range(60)]
+    silent = [socket.create_connection((node.address, 1811), 60) for _ in range(60)]
     for sock in silent[::2]:
         sock.sendall(os.urandom(500))
     assert ask(node).payload == versions.PROTOCOL_VERSION
@@ -130,7 +132,7 @@ def test_requests_that_are_no_calls(node, path, body, status):
         path=path,
         body=body,
         credentials=credentials,
-        timeout_s=10,
+        timeout_s=60,
     )
     (response,) = with_client.perform([request])
     with_client.close()
@@ -145,7 +147,7 @@ def test_without_certificate_it_says_so_and_exits(tmp_path):
         env=node.env,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 1
@@ -162,7 +164,9 @@ def test_sigterm_ends_it_cleanly(node):
 def test_a_call_that_outlives_its_connection_is_lost(node):
     node.start_noded()
     caller = runner(node)
-    late = caller.call("test_delay", ["u1"], [30.0], timeout_s=0.3)["u1"]
+    # With a connection at hand, the request is on its way within the time.
+    assert not caller.call_one("version", "u1").failed
+    late = caller.call("test_delay", ["u1"], [30.0], timeout_s=1.0)["u1"]
     caller.close()
     assert late.failed
     assert late.is_lost
@@ -176,18 +180,18 @@ def test_urgent_calls_do_not_wait_behind_ordinary_ones(node):
             address=node.address,
             port=1811,
             path="/test_delay",
-            body=b"[60.0]",
+            body=b"[600.0]",
             credentials=client.Credentials(
                 node.paths.server_pem, node.paths.server_pem
             ),
-            timeout_s=30,
+            timeout_s=600,
         )
         for _ in range(5)
     ]
     other = client.Client()
     for request in waiting:
         other.start(request, lambda _response: None)
-    assert caller.call_one("version", "u1", timeout_s=10).payload
+    assert caller.call_one("version", "u1", timeout_s=60).payload
     other.close()
     caller.close()
 
@@ -201,7 +205,7 @@ def test_a_virtual_power_cycle_leaves_a_request(node):
 def test_leaving_the_cluster_ends_the_daemon(node):
     node.start_noded()
     assert ask(node, "node_leave_cluster", False).payload == "Shutdown scheduled"
-    node.process.wait(20)
+    node.process.wait(60)
     assert node.process.returncode == 0
     assert os.listdir(node.paths.data_dir) == []
 
@@ -237,7 +241,7 @@ def test_the_daemon_is_locked_into_memory(node):
 
 
 def test_a_second_signal_ends_it_in_the_middle_of_a_call(node):
-    node.start_noded()
+    node.start_noded("-d")
     other = client.Client()
     files = client.Credentials(node.paths.server_pem, node.paths.server_pem)
     delay = client.Request(
@@ -250,12 +254,10 @@ def test_a_second_signal_ends_it_in_the_middle_of_a_call(node):
     )
     answers = queue.SimpleQueue()
     other.start(delay, answers.put)
-    assert not ask(node).failed
+    node.wait_for_line("call test_delay")
     node.process.send_signal(signal.SIGTERM)
-    for line in node.process.stderr:
-        if "stopping" in line:
-            break
+    node.wait_for_line("stopping")
     code, _ = node.stop()
     assert code == 1
-    assert answers.get(timeout=20).is_lost
+    assert answers.get(timeout=60).is_lost
     other.close()

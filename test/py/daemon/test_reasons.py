@@ -1,9 +1,12 @@
 """Why something was done: from the command line to the job and to the node."""
 
 import json
+import socket
 import subprocess
 
 import pytest
+
+from fakes.patience import until
 
 NAME = "reasons.vc.test"
 ADD = ("gnt-instance", "add", "-t", "diskless", "-H", "fake", "--no-nics")
@@ -59,12 +62,19 @@ def test_jobs_made_by_jobs_inherit_the_reason(instance):
 
 @pytest.mark.timeout(120)
 def test_watch_shows_lines_as_they_are_logged_and_ends_with_the_job(instance):
-    delay = ("gnt-debug", "delay", "--submit", "--print-jobid", "-r", "20", "0.2")
-    job = instance.check(*delay).split()[0]
+    rounds = {"OP_ID": "OP_TEST_DELAY", "duration": 0, "repeat": 2, "on_master": True}
+    endless = {
+        "OP_ID": "OP_TEST_DELAY",
+        "duration": 600,
+        "on_master": True,
+        "interruptible": True,
+    }
     node = instance.node("node1")
+    with instance.luxi() as client:
+        job = client.call("SubmitJob", [[rounds, endless]])
     with (
         subprocess.Popen(
-            instance.control.argv(node, ["gnt-job", "watch", job]),
+            instance.control.argv(node, ["gnt-job", "watch", str(job)]),
             env=instance.control.environment(node),
             stdout=subprocess.PIPE,
             text=True,
@@ -72,11 +82,24 @@ def test_watch_shows_lines_as_they_are_logged_and_ends_with_the_job(instance):
         instance.luxi() as client,
     ):
         assert watching.stdout.readline() == f"Output from job {job} follows\n"
-        watching.stdout.readline()
-        first = watching.stdout.readline()
-        ((status,),) = client.call("QueryJobs", [[int(job)], ["status"]])
+        lines = iter(watching.stdout.readline, "")
+        assert any("iteration 3/3" in line for line in lines)
+        ((status,),) = client.call("QueryJobs", [[job], ["status"]])
         assert status == "running"
-        rest = watching.stdout.read().splitlines()
+        end_delay(client, job)
+        watching.stdout.read()
     assert watching.returncode == 0
-    assert "iteration 1/21" in first
-    assert "iteration 21/21" in rest[-1]
+    with instance.luxi() as client:
+        assert client.call("QueryJobs", [[job], ["status"]]) == [["success"]]
+
+
+def end_delay(client, job):
+    """Wake the second opcode of a job, which waits for somebody to come."""
+
+    def place():
+        ((logs,),) = client.call("QueryJobs", [[job], ["oplog"]])
+        return [row[3][0] for row in logs[1] if row[2] == "delay-test"]
+
+    (path,) = until("the delay waits", place)
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(path)

@@ -1,10 +1,10 @@
 """``gnt-cluster renew-crypto``: everything new, and everything works afterwards."""
 
 import subprocess
-import time
 
 import pytest
 
+from fakes.patience import until
 from ganeti.utils import x509
 
 EVERYTHING = (
@@ -27,8 +27,7 @@ def content(cluster, name, node="node1"):
 
 
 def assert_clean(cluster):
-    verified = cluster.check("gnt-cluster", "verify", "--error-codes")
-    assert "ERROR" not in verified
+    cluster.wait_until_clean()
     for node in ("node1", "node2"):
         server = cluster.file("/var/lib/ganeti/server.pem", node)
         own = x509.load_certificate(str(cluster.paths(node).client_pem))
@@ -55,10 +54,10 @@ def test_node_certificates_alone_need_no_restart(cluster):
     assert cluster.file("/var/run/ganeti/ganeti-masterd.pid").read_text() == pid
     assert all(content(cluster, "client.pem", node) != old[node] for node in old)
     # The master daemon's own pushes of what was in between may come late.
-    deadline = time.monotonic() + 20
-    while "-next" in content(cluster, "ssconf_master_candidates_certs").decode():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(
+        "no certificate is in between",
+        lambda: b"-next" not in content(cluster, "ssconf_master_candidates_certs"),
+    )
     assert_clean(cluster)
 
 
@@ -73,9 +72,13 @@ def test_killed_half_way_it_can_be_run_again(cluster):
         text=True,
     ) as running:
         for line in running.stdout:
+            if line.startswith("Stopping daemons on node1"):
+                # The other node is through with it; asleep, it takes no file.
+                cluster.command("pause", "node2")
             if line.startswith("Copying"):
                 running.kill()
                 break
+    cluster.command("resume", "node2")
     assert cluster.run("gnt-cluster", "master-ping").failed
     cluster.check(*argv)
     assert_clean(cluster)

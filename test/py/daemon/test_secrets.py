@@ -6,12 +6,21 @@ import threading
 
 import pytest
 
+from fakes.patience import job_status
+
 pytestmark = pytest.mark.daemon
+#: Looks at the command lines while the script is at work.
+ENOUGH = 5
 PRIVATE, SECRET = "hidden-private-4711", "hidden-secret-4712"
-#: Takes a while, so that command lines can be looked at, and fails with a long tail.
+#: Goes on until the command lines were looked at a few times, and fails.
 SCRIPT = """#!/bin/sh
 test -n "$OSP_OWNER" || exit 3
-sleep 0.5
+touch "${0%/*}/at-work"
+left=600
+while [ ! -e "${0%/*}/seen" ] && [ $left -gt 0 ]; do
+  sleep 0.1
+  left=$((left - 1))
+done
 echo "$0 fails on purpose" >&2
 exit 1
 """
@@ -55,18 +64,26 @@ def create(os_name):
 
 
 class CommandLines(threading.Thread):
-    """Watches the arguments of all processes for some words."""
+    """Watches the arguments of all processes for some words.
 
-    def __init__(self, words):
+    Args:
+        words: what is looked for.
+        place: where the script at work says so, and waits for the file ``seen``.
+    """
+
+    def __init__(self, words, place):
         super().__init__()
         self.words = [word.encode() for word in words]
+        self.place = place
         self.found = set()
         self.looks = 0
         self.end = threading.Event()
 
     def run(self):
         while not self.end.wait(0.02):
-            self.looks += 1
+            self.looks += (self.place / "at-work").exists()
+            if self.looks > ENOUGH:
+                (self.place / "seen").touch()
             for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
                 with contextlib.suppress(OSError):
                     line = path.read_bytes()
@@ -87,16 +104,13 @@ def files_with(vcluster, directory, word):
 @pytest.fixture
 def failed_job(vcluster, os_definition):
     """A creation with secrets that failed; (job id, watched command lines)."""
-    watcher = CommandLines([PRIVATE, SECRET])
+    place = vcluster.file("/srv/ganeti/os/vault")
+    watcher = CommandLines([PRIVATE, SECRET], place)
     watcher.start()
     try:
         with contextlib.closing(vcluster.luxi()) as client:
             job = client.call("SubmitJob", [[create(os_definition)]])
-            values = None
-            while values is None or values[0] not in {"error", "success"}:
-                values, _log = client.call(
-                    "WaitForJobChange", [job, ["status"], values, None, 30]
-                )
+            job_status(client, job)
     finally:
         watcher.end.set()
         watcher.join()
@@ -108,7 +122,7 @@ def test_secret_parameters_are_nowhere_to_be_read(vcluster, failed_job):
     job, watcher = failed_job
     info = vcluster.check("gnt-job", "info", str(job))
     assert "fails on purpose" in info
-    assert watcher.looks > 5
+    assert watcher.looks > ENOUGH
     assert not watcher.found
     shown = [
         info,

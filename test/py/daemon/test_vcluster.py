@@ -6,10 +6,10 @@ import os
 import pathlib
 import socket
 import sys
-import time
 
 import pytest
 
+from fakes.patience import until
 from ganeti import errors
 from ganeti.ssh import account, client, keys, known_hosts
 from ganeti.tools.vcluster import isolation
@@ -31,7 +31,7 @@ def test_machines_have_addresses_names_and_ssh_servers(machines, command):
     assert report["master"] is None
     assert first["powered"]
     for node in report["nodes"]:
-        socket.create_connection((node["address"], node["ports"]["sshd"]), 5).close()
+        socket.create_connection((node["address"], node["ports"]["sshd"]), 60).close()
     assert (
         cluster.check("printenv", "GANETI_HOSTNAME", node="node2").strip()
         == (second["name"])
@@ -99,6 +99,19 @@ def test_a_killed_process_is_only_that_one(machines, command):
     done = command(cluster.directory, "kill", "node1", "sshd")
     assert done.returncode == 0
     assert cluster.control.found(cluster.node("node1")) == []
+
+
+def test_an_ssh_server_with_new_keys_serves_when_the_command_returns(machines):
+    cluster = machines(1)
+    node = cluster.master
+    (server,) = cluster.control.found(node)
+    for _round in range(10):
+        cluster.check("daemon-util", "reload-ssh-keys")
+        address = (node.address, cluster.layout.ssh_port)
+        with socket.create_connection(address, 60) as sock:
+            assert sock.recv(4) == b"SSH-"
+    # The same process, which tells the number of its clients in its arguments.
+    assert server.pid in {process.pid for process in cluster.control.found(node)}
 
 
 def test_down_leaves_nothing(machines, command):
@@ -204,6 +217,12 @@ class TestIsolated:
         code = f"import socket; socket.create_connection(({address!r}, 22), 0.5)"
         return not cluster.run(sys.executable, "-c", code, node=source).failed
 
+    def wait_for_way(self, cluster, source, target):
+        until(
+            f"a way from {source} to {target}",
+            lambda: self.can_connect(cluster, source, target),
+        )
+
     def test_nodes_are_machines_of_their_own(self, machines, command):
         cluster = machines(2, "--isolated")
         name = cluster.check("hostname", node="node2").strip()
@@ -221,13 +240,13 @@ class TestIsolated:
 
     def test_a_partition_is_silent_and_heals(self, machines, command):
         cluster = machines(3, "--isolated")
-        assert self.can_connect(cluster, "node1", "node2")
+        self.wait_for_way(cluster, "node1", "node2")
         assert command(cluster.directory, "partition", "node1", "node2").returncode == 0
         assert not self.can_connect(cluster, "node1", "node2")
         assert not self.can_connect(cluster, "node2", "node1")
-        assert self.can_connect(cluster, "node1", "node3")
+        self.wait_for_way(cluster, "node1", "node3")
         assert command(cluster.directory, "heal").returncode == 0
-        assert self.can_connect(cluster, "node1", "node2")
+        self.wait_for_way(cluster, "node1", "node2")
 
     def test_power_off_ends_the_namespaces(self, machines, command):
         cluster = machines(2, "--isolated")
@@ -236,7 +255,7 @@ class TestIsolated:
         done = command(cluster.directory, "exec", "node2", "true")
         assert "node node2: is down" in done.stderr
         command(cluster.directory, "power", "on", "node2")
-        assert self.can_connect(cluster, "node1", "node2")
+        self.wait_for_way(cluster, "node1", "node2")
 
 
 def test_partitions_need_isolation(machines, command):
@@ -256,13 +275,12 @@ def test_a_node_that_asks_for_a_reset_gets_one(machines, mode):
         request = pathlib.Path(isolation.reset_file(cluster.layout, node))
     before = {process.pid for process in cluster.control.found(node)}
     request.write_text("b")
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
+
+    def is_reset():
         after = {process.pid for process in cluster.control.found(node)}
-        if after and not after & before and cluster.control.answers(node):
-            return
-        time.sleep(0.05)
-    pytest.fail(f"{node.name} was not reset")
+        return after and not after & before and cluster.control.answers(node)
+
+    until(f"{node.name} is reset", is_reset)
 
 
 @pytest.mark.root
@@ -286,8 +304,10 @@ def test_an_isolated_cluster_feels_partitions_and_power(directory, command):
         assert boot_ids["node3.vc.test"] == "?"
         assert boot_ids["node2.vc.test"] != "?"
         command(directory, "heal")
-        listing = run("gnt-node", "list", "--no-headers", "-o", "name,bootid").stdout
-        assert "?" not in listing
+        until(
+            "all nodes answer",
+            lambda: "?" not in run("gnt-node", "list", "-o", "name,bootid").stdout,
+        )
         # The helper that the cluster calls on the master cuts real power.
         helper = os.path.join(directory, "power")
         assert json.loads(run(helper, "power-status", "node2").stdout) == {

@@ -8,9 +8,10 @@ import contextlib
 import hashlib
 import os
 import shutil
-import time
 
 import pytest
+
+from fakes.patience import until
 
 pytestmark = pytest.mark.daemon
 FAKE_STATE = "/var/run/ganeti/fake-hypervisor"
@@ -25,6 +26,8 @@ def cluster(cluster_of):
         *("gnt-instance", "add", "-t", "file", "-s", "4m", "-o", "tiny+default"),
         *("--no-nics", "-n", "node2", INSTANCE),
     )
+    # The news of the instance has come to all nodes then.
+    found.wait_until_clean()
     return found
 
 
@@ -226,9 +229,10 @@ def digest(cluster):
 
 def wait_for_copies(cluster):
     """A node that was away gets what it missed as soon as the master sees it."""
-    deadline = time.monotonic() + 20
-    while any("ENODEFILECHECK" in line for line in findings(cluster)[1]["ERROR"]):
-        assert time.monotonic() < deadline
+    until(
+        "all copies are up to date",
+        lambda: "ENODEFILECHECK" not in codes(findings(cluster)[1]["ERROR"]),
+    )
 
 
 def test_redistribution_repairs_files(cluster):
@@ -281,6 +285,7 @@ def test_an_offline_node_is_not_asked(cluster):
     assert done.code == 0, done.output
     assert "* Skipping offline node node3.vc.test" in done.stdout
     assert "  - NOTICE: 1 offline node(s) found." in done.stdout
+    wait_for_copies(cluster)
     assert findings(cluster)[0] == 0
 
 

@@ -18,7 +18,7 @@ from ganeti.constants import hvparams
 
 TINY = str(pathlib.Path(__file__).parents[3] / "tools/os/tiny")
 #: Seconds for a guest to boot on a busy machine; 3 are usual.
-BOOT_S = 40
+BOOT_S = 90
 
 
 def make_boot(directory: str) -> None:

@@ -8,7 +8,7 @@ import time
 from fakes.store import MemoryBackend, open_memory
 from ganeti import clock, errors, jqueue, opcodes
 
-WAIT_S = 10
+WAIT_S = 60
 
 
 def until(condition):

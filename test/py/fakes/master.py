@@ -59,7 +59,7 @@ class Master:
 
     @contextlib.contextmanager
     def client(self, path=None):
-        with Client(path or self.paths.query_socket, retries=0, timeout_s=30) as found:
+        with Client(path or self.paths.query_socket, retries=0, timeout_s=60) as found:
             yield found
 
     @staticmethod

@@ -13,7 +13,7 @@ from ganeti.utils import x509
 TOP = pathlib.Path(__file__).resolve().parents[3]
 BIN = TOP / "build" / "bin"
 #: Seconds until a daemon must answer; generous, since test machines are busy.
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class VirtualNode:
@@ -71,10 +71,18 @@ class VirtualNode:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.wait_for_line("serving on port")
+
+    def wait_for_line(self, text):
+        """Read what the daemon says until a line holds a text."""
+        said = []
         for line in self.process.stderr:
-            if "serving on port" in line:
+            said.append(line)
+            if text in line:
                 return
-        raise AssertionError(f"noded ended with {self.process.wait()}")
+        raise AssertionError(
+            f"noded ended with {self.process.wait()} before {text!r}: {''.join(said)}"
+        )
 
     def stop(self, number=signal.SIGTERM):
         """End the node daemon and return its exit code and what it still wrote."""

@@ -61,7 +61,7 @@ class Wire:
         """Send a message and return the answer; None when it was hung up on us."""
         if self.sock is None:
             self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self.sock.settimeout(20)
+            self.sock.settimeout(60)
             self.sock.connect(self.path)
         self.sock.sendall(data + END)
         received = b""

@@ -11,7 +11,7 @@ from fakes.clocks import FakeClock
 from ganeti import clock, errors
 from ganeti.locking import BGL, Level, LockManager, LockSet, Request, SharedLock
 
-WAIT_S = 10
+WAIT_S = 60
 
 
 class Person:

@@ -13,7 +13,7 @@ import pytest
 from fakes import commands
 from ganeti.cli import manual
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 90.0
 
 
 class Shell:

@@ -4,73 +4,21 @@ import contextlib
 import dataclasses
 import io
 import pathlib
-import random
 import shutil
 import subprocess
 import sys
 
 import pytest
 
+from fakes.some_cluster import random_cluster
 from ganeti.htools import balance, moves, score, simulate, state, text
 from ganeti.htools.legality import Options
-from ganeti.htools.model import DataError, Group, Instance, Node
+from ganeti.htools.model import DataError
 from ganeti.htools.moves import Kind, Move
 from ganeti.tools.htools import hbal
 
 DATA = pathlib.Path(__file__).parents[3] / "data" / "htools"
 KITE = (DATA / "kite.data").read_text()
-
-
-def random_cluster(seed, *, template="drbd", offline=0, tags=False):
-    """Five to seven unlike nodes with instances put on them by chance."""
-    rng = random.Random(seed)
-    base = text.load(KITE, "kite")
-    count = rng.randint(5, 7)
-    instances = []
-    for number in range(14):
-        first, second = rng.sample(range(count), 2)
-        instances.append(
-            Instance(
-                name=f"inst{number}.test",
-                memory=rng.choice((512, 1024, 2048)),
-                disk=rng.choice((1024, 10240)),
-                vcpus=rng.choice((1, 2)),
-                primary=first if rng.random() < 0.5 else 0,
-                secondary=-1,
-                template=template,
-                status=rng.choice(("running", "running", "ADMIN_down")),
-                tags=(rng.choice(("svc:a", "svc:b", "other")),) if tags else (),
-            )
-        )
-        if template == "drbd":
-            here = instances[-1].primary
-            other = second if second != here else (second + 1) % count
-            instances[-1] = dataclasses.replace(instances[-1], secondary=other)
-    nodes = []
-    for number in range(count):
-        memory = rng.choice((16384, 24576))
-        used = sum(i.memory for i in instances if i.primary == number and i.uses_memory)
-        disk = sum(i.disk for i in instances if number in i.nodes and i.local)
-        nodes.append(
-            Node(
-                name=f"node{number}.test",
-                group=0,
-                total_memory=float(memory),
-                node_memory=512,
-                free_memory=memory - 512 - used,
-                total_disk=409600.0,
-                free_disk=409600 - disk,
-                cpus=8.0,
-                offline=number < offline,
-            )
-        )
-    return dataclasses.replace(
-        base,
-        groups=(Group("g", "u"),),
-        nodes=tuple(nodes),
-        instances=tuple(instances),
-        tags=("htools:iextags:svc",) if tags else (),
-    )
 
 
 def every_move(now):

@@ -4,7 +4,6 @@ import os
 import queue
 import socket
 import threading
-import time
 
 import pytest
 
@@ -17,15 +16,17 @@ class App:
 
     def __init__(self):
         self.seen = []
+        self.ports = set()
         self.gate = threading.Event()
         self.entered = queue.SimpleQueue()
 
     def __call__(self, environ, start):
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         self.seen.append((environ["PATH_INFO"], body, environ.get(tls.PEER_KEY)))
+        self.ports.add(environ["REMOTE_PORT"])
         if environ["PATH_INFO"] == "/wait":
             self.entered.put(None)
-            self.gate.wait(20)
+            self.gate.wait(120)
         status = "403 Forbidden" if environ["PATH_INFO"] == "/no" else "200 OK"
         start(status, [("Content-Length", str(len(body)))])
         return [body]
@@ -172,10 +173,12 @@ def test_nobody_there_is_not_lost(caller):
 
 
 def test_a_timeout_after_sending_is_lost(plain, caller, app):
-    (answer,) = caller.perform([request(plain, path="/wait", timeout_s=0.2)])
+    caller.perform([request(plain)])
+    (answer,) = caller.perform([request(plain, path="/wait", timeout_s=0.5)])
     assert answer.error.startswith("Error 28:")
     assert answer.is_lost
-    assert len(app.seen) == 1
+    app.entered.get(timeout=60)
+    assert [path for path, _, _ in app.seen] == ["/echo", "/wait"]
 
 
 def dying_server(answers):
@@ -225,12 +228,10 @@ def test_a_refused_kept_connection_is_tried_once_more(plain, caller, app):
 
 
 def test_connections_are_kept(plain, caller, app):
-    del app
-    start = time.monotonic()
     for _ in range(50):
         caller.perform([request(plain)])
-    # Generous: a call takes less than a millisecond on an idle machine.
-    assert (time.monotonic() - start) / 50 < 0.05
+    assert len(app.seen) == 50
+    assert len(app.ports) == 1
 
 
 def test_more_requests_than_threads_wait_their_turn(plain, caller, app):
@@ -238,10 +239,10 @@ def test_more_requests_than_threads_wait_their_turn(plain, caller, app):
     for _ in range(6):
         caller.start(request(plain, path="/wait"), answers.put)
     for _ in range(3):
-        app.entered.get(timeout=10)
+        app.entered.get(timeout=60)
     assert app.entered.empty()
     app.gate.set()
-    assert [answers.get(timeout=10).status for _ in range(6)] == [200] * 6
+    assert [answers.get(timeout=60).status for _ in range(6)] == [200] * 6
 
 
 def test_too_large_bodies_are_refused(app, caller):
@@ -276,7 +277,7 @@ def test_an_address_in_use_is_an_error_of_the_start(app, plain):
 def test_a_call_that_does_not_end_does_not_hold_up_the_stop(app, caller):
     made, port = running(app)
     caller.start(request(port, path="/wait"), lambda _response: None)
-    app.entered.get(timeout=10)
+    app.entered.get(timeout=60)
     assert not server.wait_until_stopped(made, 0.2)
     assert all(
         thread.daemon
@@ -289,9 +290,9 @@ def test_closing_answers_what_is_under_way(plain, app):
     caller = client.Client()
     answers = queue.SimpleQueue()
     caller.start(request(plain, path="/wait"), answers.put)
-    app.entered.get(timeout=10)
+    app.entered.get(timeout=60)
     caller.close()
-    assert answers.get(timeout=10).is_lost
+    assert answers.get(timeout=60).is_lost
 
 
 def test_an_ended_client_starts_anew(plain, caller):

@@ -56,12 +56,12 @@ def test_nodes_are_written_once_per_change_and_then_greeted(opened):
     nodes = Nodes(opened.snapshot)
     made = started(opened, nodes, retry_s=0.01)
     try:
-        assert nodes.arrived.get(timeout=20) == ("write_ssconf_files", ALL)
+        assert nodes.arrived.get(timeout=60) == ("write_ssconf_files", ALL)
         greeting = ("version", ALL - {clusters.node_uuid(1)})
-        assert nodes.arrived.get(timeout=20) == greeting
+        assert nodes.arrived.get(timeout=60) == greeting
         record = opened.snapshot().cluster.replace(tags=("x",))
         opened.commit([Update("cluster", "", record)])
-        while (arrived := nodes.arrived.get(timeout=20)) == greeting:
+        while (arrived := nodes.arrived.get(timeout=60)) == greeting:
             pass
         assert arrived == ("write_ssconf_files", ALL)
     finally:
@@ -82,9 +82,9 @@ def test_only_nodes_that_failed_are_written_again(opened):
     )
     made = started(opened, nodes, retry_s=0.01)
     try:
-        assert nodes.arrived.get(timeout=20) == ("write_ssconf_files", ALL)
-        assert nodes.arrived.get(timeout=20) == ("write_ssconf_files", {second})
-        assert nodes.arrived.get(timeout=20)[0] == "version"
+        assert nodes.arrived.get(timeout=60) == ("write_ssconf_files", ALL)
+        assert nodes.arrived.get(timeout=60) == ("write_ssconf_files", {second})
+        assert nodes.arrived.get(timeout=60)[0] == "version"
     finally:
         opened.close()
         made.stop()

@@ -88,13 +88,13 @@ def test_locks_that_are_busy_end_the_attempt_with_nothing_held():
         engine.locks.acquire(Request(Level.CLUSTER, (BGL,), shared=True))
         engine.locks.acquire(Request(Level.NODE, [clusters.node_uuid(1)]))
         holding.set()
-        done.wait(10)
+        done.wait(60)
         engine.locks.release_all()
 
     holding, done = threading.Event(), threading.Event()
     other = threading.Thread(target=hold_and_run)
     other.start()
-    holding.wait(10)
+    holding.wait(60)
     try:
         with pytest.raises(LockTimeout, match="node: "):
             engine.run(DELAY, timeout_s=0)

@@ -120,7 +120,7 @@ def test_foreground_daemon_tells_systemd(tmp_path):
     address = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.bind(address)
-        sock.settimeout(30)
+        sock.settimeout(60)
         env = {"PYTHONPATH": os.pathsep.join(sys.path), "NOTIFY_SOCKET": address}
         child = subprocess.Popen(
             command(tmp_path, "ok", "-f"), env=env, stderr=subprocess.DEVNULL
@@ -128,7 +128,7 @@ def test_foreground_daemon_tells_systemd(tmp_path):
         assert sock.recv(100) == b"READY=1"
         child.send_signal(signal.SIGINT)
         assert sock.recv(100) == b"STOPPING=1"
-        assert child.wait(30) == 0
+        assert child.wait(60) == 0
 
 
 def test_address_and_interface_exclude_each_other(capsys):

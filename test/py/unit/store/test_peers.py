@@ -267,7 +267,7 @@ def test_an_idle_master_learns_that_it_is_deposed(world, opener, monkeypatch, tm
     term = db.term + 1
     batch = store.wire.encode_batch([])
     assert world[2].apply(term, db.snapshot().revision, batch)["term"] == term
-    assert told.wait(10)
+    assert told.wait(60)
     with pytest.raises(errors.TermError, match="is over"):
         db.commit([job("1")])
 

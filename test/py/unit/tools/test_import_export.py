@@ -31,7 +31,7 @@ class End:
         self.status_file = directory / f"{mode}.status"
         other = "export" if mode == "import" else "import"
         argv = [str(self.status_file), mode, *map(str, words)]
-        argv += [f"--key={certificates}/{mode}.key", "--connect-timeout=20"]
+        argv += [f"--key={certificates}/{mode}.key", "--connect-timeout=50"]
         argv += [f"--cert={certificates}/{mode}.cert"]
         argv += [f"--ca={certificates}/{peer or other}.cert"]
         options = import_export.build_parser().parse_args(argv)
@@ -73,7 +73,7 @@ def move(tmp_path, certificates):
         where = ("--host=127.0.0.1", f"--port={receiver.port()}")
         sender = End(tmp_path, certificates, "export", *where, *exporter, **options)
         for end in (receiver, sender):
-            end.thread.join(30)
+            end.thread.join(60)
             assert not end.thread.is_alive()
         return receiver, sender
 

@@ -1,6 +1,8 @@
 """What virtual clusters compute without any process."""
 
 import os
+import signal
+import subprocess
 import sys
 
 import pytest
@@ -78,8 +80,6 @@ def test_networks_are_tried_in_an_order_of_the_directory():
 
 
 def test_processes_are_found_by_environment_argument_or_parent(tmp_path):
-    import subprocess
-
     root = str(tmp_path / "node1")
     code = (
         "import subprocess, sys; p = subprocess.Popen(['sleep', '60']);"
@@ -112,6 +112,21 @@ def test_processes_are_found_by_environment_argument_or_parent(tmp_path):
             child.wait()
             if child.stdout:
                 child.stdout.close()
+
+
+def test_what_was_killed_is_gone():
+    child = subprocess.Popen(
+        [sys.executable, "-c", "print('up', flush=True); input()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with child:
+        child.stdout.readline()
+        (process,) = [p for p in processes.all_processes() if p.pid == child.pid]
+        processes.kill([process])
+        assert child.poll() == -signal.SIGKILL
+    # What died by itself meanwhile is passed over.
+    processes.kill([process])
 
 
 def test_a_claimed_network_is_given_to_nobody_else(tmp_path, monkeypatch):

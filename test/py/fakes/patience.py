@@ -1,0 +1,44 @@
+"""Waiting in tests: for what becomes true some time, and for jobs to get somewhere.
+
+Limits are for machines far slower than usual: they end a test that hangs and are never
+part of what a test says.
+"""
+
+import time
+
+#: Seconds for what usually takes a moment.
+PATIENCE_S = 60.0
+#: Seconds that one call for a change of a job waits; shorter than the client's limit.
+_CALL_S = 20
+FINAL = ("success", "error", "canceled")
+
+
+def until(what, condition, timeout_s=PATIENCE_S):
+    """Poll until a condition holds; return what it returned."""
+    end = time.monotonic() + timeout_s
+    while not (found := condition()):
+        assert time.monotonic() < end, f"{what}: not within {timeout_s:g} s"
+        time.sleep(0.02)
+    return found
+
+
+def job_status(client, job_id, wanted=FINAL, timeout_s=PATIENCE_S):
+    """Wait until a job has one of some states; return which."""
+    return job_end(client, job_id, wanted, timeout_s)[0]
+
+
+def job_end(client, job_id, wanted=FINAL, timeout_s=PATIENCE_S):
+    """Wait until a job has one of some states; return it and the log until then."""
+    end = time.monotonic() + timeout_s
+    known, serial, log = None, None, []
+    while known is None or known[0] not in wanted:
+        assert time.monotonic() < end, f"job {job_id} is {known}, not yet {wanted}"
+        answer = client.call(
+            "WaitForJobChange", [job_id, ["status"], known, serial, _CALL_S]
+        )
+        if answer == "nochange":
+            continue
+        known, entries = answer
+        log += entries
+        serial = log[-1][0] if log else None
+    return known[0], log

@@ -1,0 +1,64 @@
+"""Made-up clusters as values, for the placement tools."""
+
+import dataclasses
+import pathlib
+import random
+
+from ganeti.htools import text
+from ganeti.htools.model import Cluster, Group, Instance, Node
+
+KITE = pathlib.Path(__file__).parents[2] / "data" / "htools" / "kite.data"
+
+
+def random_cluster(
+    seed: int, *, template: str = "drbd", offline: int = 0, tags: bool = False
+) -> Cluster:
+    """Five to seven unlike nodes with instances put on them by chance."""
+    rng = random.Random(seed)
+    base = text.load(KITE.read_text(), "kite")
+    count = rng.randint(5, 7)
+    instances = []
+    for number in range(14):
+        first, second = rng.sample(range(count), 2)
+        instances.append(
+            Instance(
+                name=f"inst{number}.test",
+                memory=rng.choice((512, 1024, 2048)),
+                disk=rng.choice((1024, 10240)),
+                vcpus=rng.choice((1, 2)),
+                primary=first if rng.random() < 0.5 else 0,
+                secondary=-1,
+                template=template,
+                status=rng.choice(("running", "running", "ADMIN_down")),
+                tags=(rng.choice(("svc:a", "svc:b", "other")),) if tags else (),
+            )
+        )
+        if template == "drbd":
+            here = instances[-1].primary
+            other = second if second != here else (second + 1) % count
+            instances[-1] = dataclasses.replace(instances[-1], secondary=other)
+    nodes = []
+    for number in range(count):
+        memory = rng.choice((16384, 24576))
+        used = sum(i.memory for i in instances if i.primary == number and i.uses_memory)
+        disk = sum(i.disk for i in instances if number in i.nodes and i.local)
+        nodes.append(
+            Node(
+                name=f"node{number}.test",
+                group=0,
+                total_memory=float(memory),
+                node_memory=512,
+                free_memory=memory - 512 - used,
+                total_disk=409600.0,
+                free_disk=409600 - disk,
+                cpus=8.0,
+                offline=number < offline,
+            )
+        )
+    return dataclasses.replace(
+        base,
+        groups=(Group("g", "u"),),
+        nodes=tuple(nodes),
+        instances=tuple(instances),
+        tags=("htools:iextags:svc",) if tags else (),
+    )

@@ -1,0 +1,120 @@
+"""Lost disks are made again, on another node if one is named or chosen."""
+
+import json
+
+import pytest
+
+from fakes import clusters
+from fakes.engine import Engine
+from ganeti import errors, objects
+from ganeti.locking import Level
+
+N1, N2, N3 = (clusters.node_uuid(number) for number in (1, 2, 3))
+NAME = "inst1.example.com"
+
+
+def disk(number):
+    return objects.Disk(
+        uuid=f"d{number}",
+        dev_type="file",
+        logical_id=("loop", f"/srv/ganeti/file-storage/{NAME}/disk{number}"),
+        size=64,
+        iv_name=f"disk/{number}",
+        serial_no=1,
+        nodes=(N1,),
+    )
+
+
+def engine(*chosen, old_node=None, **changes):
+    said = {"success": True, "info": "fine", "result": list(chosen)} | changes
+    script = {
+        "iallocator_runner": json.dumps(said),
+        "all_instances_info": {},
+        "instance_info": {},
+        "node_info": ["boot", [], [{"memory_free": 1}]],
+        "hooks_runner": [],
+    }
+    down = clusters.instance(
+        1, disks=["d0", "d1"], admin_state="down", disks_active=False
+    )
+    first = clusters.node(1, **(old_node or {}))
+    return Engine(
+        clusters.snapshot(extra=[disk(0), disk(1), down, first], master_node=N2),
+        script,
+    )
+
+
+def recreate(**changes):
+    return {"OP_ID": "OP_INSTANCE_RECREATE_DISKS", "instance_name": NAME} | changes
+
+
+def created(eng):
+    return [(node, args[1]) for node, args in eng.rpc.called("blockdev_create")]
+
+
+def test_an_allocator_chooses_the_node_for_all_disks():
+    eng = engine("node3.example.com")
+    eng.run(recreate(iallocator="mine", disks=[0, [1, {"size": 96}]]))
+    assert created(eng) == [(N3, 64), (N3, 96)]
+    (instance,) = eng.snapshot.instances.values()
+    assert instance.primary_node == N3
+    assert {d.nodes for d in eng.snapshot.instance_disks(instance)} == {(N3,)}
+    ((_node, (_name, text, _options)),) = eng.rpc.called("iallocator_runner")
+    asked = json.loads(text)
+    # Allocators know it as a new instance, and count it once.
+    assert asked["instances"] == {}
+    asked = asked["request"]
+    assert asked["type"] == "allocate"
+    assert (asked["name"], asked["disk_template"]) == (NAME, "file")
+    assert [disk["size"] for disk in asked["disks"]] == [64, 96]
+    assert asked["group_name"] == "default"
+    assert "not removed" in eng.callbacks.text()
+
+
+def test_the_choice_locks_all_nodes_and_keeps_two():
+    eng = engine("node3.example.com")
+    held = []
+    eng.rpc.script["blockdev_create"] = lambda node, args: held.append(
+        {level: set(eng.locks.owned(level)) for level in (Level.NODE, Level.NODE_RES)}
+    )
+    eng.run(recreate(iallocator="mine"))
+    modes = eng.locks.modes()
+    assert modes[Level.NODE] == modes[Level.NODE_RES] == (None, False)
+    assert held == [{Level.NODE: {N1, N3}, Level.NODE_RES: {N1, N3}}] * 2
+
+
+def test_the_choice_may_be_the_old_node():
+    eng = engine("node1.example.com")
+    eng.run(recreate(iallocator="mine"))
+    assert created(eng) == [(N1, 64), (N1, 64)]
+    assert "not removed" not in eng.callbacks.text()
+
+
+def test_disks_of_a_lost_node_are_made_elsewhere():
+    eng = engine("node2.example.com", old_node={"offline": True})
+    eng.run(recreate(iallocator="mine"))
+    assert created(eng) == [(N2, 64), (N2, 64)]
+
+
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        (recreate(iallocator="mine", nodes=["node2"]), "an allocator or nodes"),
+        (recreate(iallocator="mine", disks=[1]), "all disks are recreated"),
+        (recreate(nodes=["node2"], disks=[1]), "all disks are recreated"),
+        (recreate(iallocator="."), "the cluster has no default one"),
+    ],
+)
+def test_contradictions_are_refused(request_, text):
+    eng = engine("node2.example.com")
+    before = eng.snapshot
+    with pytest.raises(errors.OpPrereqError, match=text):
+        eng.run(request_)
+    assert eng.snapshot is before
+
+
+def test_an_allocator_without_a_node_is_a_refusal():
+    eng = engine(success=False, info="all full")
+    with pytest.raises(errors.OpPrereqError, match="mine: all full"):
+        eng.run(recreate(iallocator="mine"))
+    assert created(eng) == []
