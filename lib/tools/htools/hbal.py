@@ -7,14 +7,14 @@ from typing import Final
 from ganeti.htools import balance, jobs, numbers, score, state, tables
 from ganeti.htools.candidates import Options
 from ganeti.htools.model import NONE, Cluster
-from ganeti.tools.htools import loading
+from ganeti.tools.htools import execute, loading
 from ganeti.tools.htools.loading import Problem
 from ganeti.tools.htools.options import Parsed
 
 NAME: Final = "hbal"
 _KEYS: Final = (
-    "p pi C t sim E rm m L I fjg G l v q O skm e maxcpu mindisk g mgl ndm sel nim ise U"
-    " nodyn mond mondd monde mondx ext exi S"
+    "p pi C t E rm m L I X fjg reason G l v q O skm e maxcpu mindisk g mgl ndm sel nim"
+    " ise U nodyn mond mondd monde mondx ext exi S prio"
 )
 
 
@@ -24,6 +24,8 @@ def main() -> int:
 
 
 def _run(parsed: Parsed) -> int:
+    if parsed["X"] and parsed["L"] is None:
+        raise Problem("Execution of commands possible only on LUXI")
     cluster = loading.load(parsed)
     limits = loading.limits(parsed)
     print(f"Loaded {len(cluster.nodes)} nodes, {len(cluster.instances)} instances")
@@ -60,7 +62,23 @@ def _run(parsed: Parsed) -> int:
     if parsed.verbosity > 3:
         _totals("Original:", state.derive(part, limits, parsed["ext"]))
         _totals("Final:   ", now)
-    return 0
+    return _execute(part, parsed, steps) if parsed["X"] else 0
+
+
+def _execute(part: Cluster, parsed: Parsed, steps: list[balance.Step]) -> int:
+    """Submit the jobs of the plan, set by set."""
+    names = [node.name for node in part.nodes]
+    sets = [
+        [
+            execute.Job(
+                part.instances[step.inst].name,
+                jobs.opcodes(step, part.instances[step.inst], names.__getitem__),
+            )
+            for step in members
+        ]
+        for members in jobs.job_sets(steps)
+    ]
+    return execute.run(NAME, parsed, sets[:1] if parsed["fjg"] else sets)
 
 
 def _group(cluster: Cluster, wanted: str | None) -> int:
