@@ -214,6 +214,21 @@ class Cluster:
     policy: Policy = DEFAULT_POLICY
     #: Position printed for the first node, instance and group (1 when simulated).
     first_index: int = 0
+    #: Positions printed for nodes and instances of a part of a cluster.
+    node_numbers: tuple[int, ...] = ()
+    instance_numbers: tuple[int, ...] = ()
+
+    def node_number(self, node: int) -> int:
+        """Give the position that is printed for a node."""
+        return (self.node_numbers[node] if self.node_numbers else node) + (
+            self.first_index
+        )
+
+    def instance_number(self, inst: int) -> int:
+        """Give the position that is printed for an instance."""
+        return (self.instance_numbers[inst] if self.instance_numbers else inst) + (
+            self.first_index
+        )
 
     def policy_of(self, node: int) -> Policy:
         """Give the policy of the group of the node at a position."""
@@ -240,6 +255,7 @@ class Cluster:
         place = {old: new for new, old in enumerate(kept)}
         place[NONE] = NONE
         nodes = tuple(dataclasses.replace(self.nodes[n], group=0) for n in kept)
+        here = [i for i, inst in enumerate(self.instances) if inst.primary in place]
         instances = tuple(
             dataclasses.replace(
                 inst,
@@ -247,11 +263,15 @@ class Cluster:
                 secondary=place.get(inst.secondary, NONE),
                 movable=inst.movable and inst.secondary in place,
             )
-            for inst in self.instances
-            if inst.primary in place
+            for inst in map(self.instances.__getitem__, here)
         )
         return dataclasses.replace(
-            self, groups=(self.groups[group],), nodes=nodes, instances=instances
+            self,
+            groups=(self.groups[group],),
+            nodes=nodes,
+            instances=instances,
+            node_numbers=tuple(kept),
+            instance_numbers=tuple(here),
         )
 
     def common_suffix(self) -> str:

@@ -51,7 +51,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "startup": (
         Example("gnt-instance startup web1 web2", "start two"),
         Example(
-            "gnt-instance startup --node node2 --force-multiple",
+            "gnt-instance startup --force-multiple --node node2",
             "all that have node2 as primary or secondary",
         ),
         Example(

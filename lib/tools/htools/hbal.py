@@ -36,7 +36,7 @@ def _run(parsed: Parsed) -> int:
     now = state.derive(part, limits, parsed["ext"])
     print(f"Group size {len(part.nodes)} nodes, {len(part.instances)} instances")
     print(f"Selected node group: {cluster.groups[group].name}")
-    if not part.instances:
+    if not cluster.instances:
         print("Cluster is empty, exiting.")
         return 0
     _report(now, parsed)
@@ -181,10 +181,10 @@ def _conclude(
     now: state.State, parsed: Parsed, first: float, steps: list[balance.Step]
 ) -> None:
     last = steps[-1].score if steps else first
-    if parsed.verbosity > 2:
-        _coefficients(now, parsed, "Final", last)
-    elif not steps:
+    if not steps:
         print("No solution found")
+    elif parsed.verbosity > 2:
+        _coefficients(now, parsed, "Final", last)
     else:
         print(
             f"Cluster score improved from {numbers.fixed(first, 8)} to"
@@ -221,7 +221,8 @@ def _commands(
         print("First set of jobs:")
     else:
         print("Commands to run to reach the above solution:")
-    print("\n".join(jobs.on_screen(lines)))
+    for line in jobs.on_screen(lines):
+        print(line)
 
 
 def _totals(title: str, now: state.State) -> None:
