@@ -5,12 +5,19 @@ abbreviated, values follow after ``=`` or as the next word, short options may be
 together and to their value.
 """
 
+import itertools
 import types
+from collections.abc import Iterator
 from typing import Any, Final
 
 from ganeti import errors
 from ganeti.cli import values
 from ganeti.cli.model import COMMON_OPTIONS, Argument, Command, Option
+
+#: Kinds of arguments that never begin with a dash.
+_NAMES: Final = frozenset(
+    ("filter", "group", "host", "instance", "jobid", "network", "node", "os")
+)
 
 
 class UsageError(Exception):
@@ -148,19 +155,41 @@ def parse(command: Command, words: list[str]) -> tuple[Values, list[str], list[s
 
 
 def check_count(command: Command, arguments: list[str]) -> None:
-    """Refuse a wrong number of positional arguments.
+    """Refuse a wrong number of positional arguments, and options among them.
 
     Raises:
         GenericError: with the documented text.
     """
     problem = _count_problem(command.arguments, len(arguments))
-    if not problem:
-        return
-    text = f"Error: Command {command.name} expects {problem}"
-    late = [word for word in arguments if word.startswith("-") and word != "-"]
+    if problem:
+        late = [word for word in arguments if _looks_like_option(word)]
+        problem = f"expects {problem}"
+    else:
+        late = [
+            word
+            for word, kind in zip(arguments, _kinds(command.arguments), strict=False)
+            if kind in _NAMES and _looks_like_option(word)
+        ]
+        if not late:
+            return
+        problem = "has options among its arguments"
+    text = f"Error: Command {command.name} {problem}"
     if late:
         text += f"\n(options must stand before the first argument: {' '.join(late)})"
     raise errors.GenericError(text)
+
+
+def _looks_like_option(word: str) -> bool:
+    return word.startswith("-") and word != "-"
+
+
+def _kinds(rows: tuple[Argument, ...]) -> Iterator[str]:
+    """Yield the kind of each argument that may be given; the last kind may go on."""
+    for row in rows:
+        times = itertools.repeat(row.kind)
+        yield from (
+            times if row.maximum is None else itertools.islice(times, row.maximum)
+        )
 
 
 def _count_problem(rows: tuple[Argument, ...], count: int) -> str:

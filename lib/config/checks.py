@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.config import candidates
+from ganeti.config import addresses, candidates
 from ganeti.config.config import drbd_minors
 from ganeti.config.edit import drbd_ports
 from ganeti.config.pool import AddressPool
@@ -14,7 +14,6 @@ from ganeti.constants import disks as disk_words
 from ganeti.constants import hypervisors, params
 from ganeti.constants.params import Param
 from ganeti.objects import CLUSTER_KEY, TABLES, Snapshot
-from ganeti.objects.params import fill_nicparams
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
@@ -228,19 +227,7 @@ def _ports(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _addresses(snapshot: Snapshot) -> Iterator[str]:
-    used: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
-    link = str(snapshot.cluster.nicparams.get("default", {}).get("link", ""))
-    used[link, snapshot.cluster.master_ip].append("the cluster")
-    for node in snapshot.nodes.values():
-        used[link, node.primary_ip].append(f"node {node.name} (primary)")
-        if node.secondary_ip != node.primary_ip:
-            used[link, node.secondary_ip].append(f"node {node.name} (secondary)")
-    for instance in snapshot.instances.values():
-        for index, nic in enumerate(instance.nics):
-            if nic.ip:
-                where = str(nic.network or fill_nicparams(snapshot, nic)["link"])
-                used[where, nic.ip].append(f"instance {instance.name} (NIC {index})")
-    for (_where, address), users in sorted(used.items()):
+    for (_where, address), users in sorted(addresses.used(snapshot).items()):
         if len(users) > 1:
             yield f"cluster: address {address} is used by {', '.join(sorted(users))}"
 

@@ -10,6 +10,7 @@ from typing import Self
 import msgspec
 
 from ganeti import clock, errors, objects
+from ganeti.config import addresses
 from ganeti.config.edit import Edit
 from ganeti.config.pool import AddressPool
 from ganeti.config.reservations import Reservations
@@ -172,6 +173,24 @@ class Config:
             name = self.snapshot().instances[holder].name
             raise errors.ReservationError(f"MAC {mac} is used by instance {name}")
         self._reservations.reserve(owner, "mac", mac)
+
+    def take_address(
+        self, owner: str, wanted: addresses.Place, *, instance: str
+    ) -> None:
+        """Reserve an address outside of networks that the user chose.
+
+        Args:
+            owner: execution id.
+            wanted: place and address.
+            instance: uuid of the instance that may have it already.
+
+        Raises:
+            ReservationError: a node, another instance or another owner has it.
+        """
+        found = addresses.holder(self.snapshot(), wanted, but=instance)
+        if found is not None:
+            raise errors.ReservationError(f"address {wanted[1]} is used by {found}")
+        self._reservations.reserve(owner, "address", wanted)
 
     def reserve_minors(self, owner: str, nodes: Sequence[str]) -> list[int]:
         """Return a new DRBD minor for each entry, the lowest unused of its node.

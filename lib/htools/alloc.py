@@ -109,13 +109,28 @@ def allocate(
         if metric is not None:
             return _by_metric(state, item, usable, count, metric)
         return _single(state, item, usable, capacity, strict=strict)
-    partners = _partners(state, usable)
-    has = partners.any(axis=1)
-    if not has.any():
+    if not _partners(state, usable, usable).any():
         return _nothing("Not enough online nodes")
     if metric is not None:
         return _by_metric(state, item, usable, count, metric)
-    return _pair(state, item, usable, capacity, strict=strict)
+    return _pair(state, item, usable, usable, capacity, strict=strict)
+
+
+def second(
+    state: State, item: model.Instance, primary: int, rules: Rules = Rules()
+) -> Outcome:
+    """Return the best secondary, of all nodes of the group, for a given primary.
+
+    Args:
+        state: without the instance.
+        item: the instance, as DRBD.
+        primary: its node; both nodes are in the outcome.
+        rules: how to choose; the metric does not count.
+    """
+    first = score.choose([primary])
+    usable = np.nonzero(state.group == state.group[primary])[0]
+    strict = not rules.ignore_soft
+    return _pair(state, item, first, usable, rules.capacity, strict=strict)
 
 
 def _nothing(problem: str) -> Outcome:
@@ -132,7 +147,7 @@ def _by_metric(
         ]
     else:
         codes = _pair_codes(state, item, usable, usable, own)
-        same = _partners(state, usable)
+        same = _partners(state, usable, usable)
         trials = [
             ((int(one), int(two)), int(codes[row, column]))
             for row, one in enumerate(usable)
@@ -148,11 +163,11 @@ def _by_metric(
     return Outcome(nodes, cost, failures, len(fine))
 
 
-def _partners(state: State, usable: Places) -> npt.NDArray[np.bool_]:
-    groups = state.group[usable]
-    out = groups[:, None] == groups[None, :]
-    np.fill_diagonal(out, val=False)
-    return np.asarray(out)
+def _partners(state: State, firsts: Places, seconds: Places) -> npt.NDArray[np.bool_]:
+    """Return who may be whose secondary: other nodes of the same group."""
+    groups = state.group
+    out = groups[firsts][:, None] == groups[seconds][None, :]
+    return np.asarray(out & (firsts[:, None] != seconds[None, :]))
 
 
 def _policy_codes(state: State, item: model.Instance, usable: Places) -> checks.Codes:
@@ -225,19 +240,20 @@ class _Best:
 def _pair(
     state: State,
     item: model.Instance,
+    primaries: Places,
     usable: Places,
     capacity: redundancy.Capacity | None,
     *,
     strict: bool,
 ) -> Outcome:
-    own = _primary_codes(state, item, usable, strict=strict)
+    own = _primary_codes(state, item, primaries, strict=strict)
     scorer = score.Pairs(state, item)
     best = _Best()
     step = max(1, _CHUNK // max(1, len(usable)))
-    same = _partners(state, usable)
-    for at in range(0, len(usable), step):
+    same = _partners(state, primaries, usable)
+    for at in range(0, len(primaries), step):
         rows = slice(at, at + step)
-        firsts = usable[rows]
+        firsts = primaries[rows]
         codes = _pair_codes(state, item, usable, firsts, own[rows])
         codes[~same[rows]] = -1
         best.failures += _count(codes[codes >= 0])
@@ -402,6 +418,7 @@ def log(state: State, outcome: Outcome) -> str:
         if number
     )
     if outcome.nodes is None:
+        failed = failed or "unknown reasons"
         return f"No valid allocation solutions, failure reasons: {failed}"
     names = "/".join(state.cluster.nodes[node].name for node in outcome.nodes)
     return (
@@ -414,7 +431,7 @@ def _cost_text(cost: Score) -> str:
     if isinstance(cost, float):
         return numbers.fixed(cost, 8)
     fewer, free = cost
-    return f"([{','.join(map(str, fewer))}],{free:g})"
+    return f"([{','.join(map(str, fewer))}],{int(free)})"
 
 
 def words(state: State, choice: Choice) -> str:
@@ -423,11 +440,18 @@ def words(state: State, choice: Choice) -> str:
     out = []
     if choice.best is not None:
         out.append(f"Selected group: {groups[choice.best.group].name}")
-    for found in choice.groups:
-        group = groups[found.group]
-        text = f"Group {group.name} ({group.alloc_policy}): {log(state, found.outcome)}"
-        out.append(found.left_out or text)
+    out += [
+        found.left_out or of_group(groups[found.group], state, found.outcome)
+        for found in choice.groups
+    ]
     return ", ".join(out)
+
+
+def of_group(group: model.Group, state: State, outcome: Outcome) -> str:
+    """Return one group's outcome in words, with its name."""
+    if outcome.problem:
+        return f"Group {group.name}: error {outcome.problem}"
+    return f"Group {group.name} ({group.alloc_policy}): {log(state, outcome)}"
 
 
 def refusals(

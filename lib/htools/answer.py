@@ -7,11 +7,10 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import numpy as np
-
 from ganeti.htools import alloc, dedicated, evacuate, model, redundancy, request
 from ganeti.htools.grid import State
 
+_NO_USE: Final = (0.0, 0.0, 0.0, 0.0)
 _OPS: Final = {
     "failover": "OP_INSTANCE_MIGRATE",
     "failover_to": "OP_INSTANCE_MIGRATE",
@@ -72,18 +71,42 @@ def solve(
         cluster = request.read_cluster(data, static_memory=options.static_memory)
     if not options.busy:
         cluster = _idle(cluster)
-    ask = request.read_ask(data, cluster, restrict_to=options.restrict_to)
+    try:
+        ask = request.read_ask(data, cluster, restrict_to=options.restrict_to)
+    except request.CannotBeDone as err:
+        return Solution(_failed(str(err)), cluster, State(cluster), dict)
+    if not options.busy:
+        ask = _idle_newcomers(ask)
     return _Solver(cluster, ask, options).solve()
 
 
 def _idle(cluster: model.Cluster) -> model.Cluster:
-    none = (0.0, 0.0, 0.0, 0.0)
-    return dataclasses.replace(
-        cluster,
-        instances=tuple(
-            dataclasses.replace(item, utilisation=none) for item in cluster.instances
-        ),
+    instances = tuple(
+        dataclasses.replace(item, utilisation=_NO_USE) for item in cluster.instances
     )
+    return dataclasses.replace(cluster, instances=instances)
+
+
+def _idle_newcomers(ask: request.Ask) -> request.Ask:
+    if isinstance(ask, request.MultiPlace):
+        places = [_idle_place(place) for place in ask.places]
+        return dataclasses.replace(ask, places=places)
+    return _idle_place(ask) if isinstance(ask, request.Place) else ask
+
+
+def _idle_place(place: request.Place) -> request.Place:
+    item = dataclasses.replace(place.item, utilisation=_NO_USE)
+    return dataclasses.replace(place, item=item)
+
+
+#: An instance that is still to come cannot migrate.
+_FAILOVER: Final[dict[str, Any]] = {
+    "OP_ID": "OP_INSTANCE_FAILOVER",
+    "shutdown_timeout": 120,
+    "ignore_consistency": False,
+    "ignore_ipolicy": False,
+    "cleanup": False,
+}
 
 
 class _Solver:
@@ -178,7 +201,7 @@ class _Solver:
             place.count,
             self._rules(state, metric),
         )
-        text = alloc.log(state, outcome)
+        text = alloc.of_group(self.cluster.groups[group], state, outcome)
         if outcome.nodes is None:
             return None, text
         return tuple(members[node] for node in outcome.nodes), text
@@ -237,23 +260,17 @@ class _Solver:
 
     def _add_secondary(self, ask: request.AddSecondary) -> dict[str, Any]:
         state, index = self.state, ask.instance
-        item = state.instances[index]
-        primary = state.pri[index]
-        # DRBD keeps data of its own beside each disk.
-        extra = 0 if item.template == "drbd" else 128 * len(item.disks)
+        item, primary = state.instances[index], state.pri[index]
+        drbd = dataclasses.replace(item, template="drbd")
         state.remove(index)
-        state.instances[index] = dataclasses.replace(
-            item, template="drbd", disk=item.disk + extra
-        )
-        state.place(index, primary)
-        usable = evacuate.Evacuation(state).usable(index, {primary})
-        places = np.nonzero(state.group == state.group[primary])[0]
-        node, _value, against = evacuate.best_secondary(
-            state, index, usable, places, force=self.options.ignore_soft
-        )
-        if node is None:
-            return _failed(evacuate.refused(state, against).text)
-        return _done("success", self._names([node])[0])
+        outcome = alloc.second(state, drbd, primary, self._rules(state, None))
+        words = alloc.log(state, outcome)
+        if outcome.nodes is None:
+            state.place(index, primary)
+            return _failed(words)
+        state.instances[index] = drbd
+        state.place(index, *outcome.nodes)
+        return _done(words, self._names(outcome.nodes)[1])
 
     def _evacuate(self, ask: request.Evacuate) -> dict[str, Any]:
         mover = evacuate.Evacuation(self.state, ignore_soft=self.options.ignore_soft)
@@ -316,7 +333,7 @@ class _Solver:
         if target is not None:
             out["target_node"] = target
         if item.forthcoming:
-            return out | {"OP_ID": "OP_INSTANCE_FAILOVER"}
+            return out | _FAILOVER
         return out | {
             "allow_runtime_changes": False,
             "ignore_ipolicy": False,

@@ -201,6 +201,7 @@ class State:
         self.f_spin_later[:] = spindles
         self.u_cpu[:] = _floats(node.node_cpus for node in nodes)
         self.u_cpu_later[:] = self.u_cpu
+        self.load_cpu[:] = _floats(node.other_load for node in nodes)
         for index, item in enumerate(self.instances):
             self._load_instance(index, item)
         self.r_mem[:] = self.peers.max(axis=1) if self.size else 0

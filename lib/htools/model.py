@@ -87,6 +87,15 @@ class Policy:
     vcpu_ratio: float
     spindle_ratio: float
 
+    def flaw(self) -> str:
+        """Tell what makes it impossible to fulfil; empty when nothing does."""
+        for low, high in self.ranges:
+            for field in dataclasses.fields(Spec):
+                least, most = getattr(low, field.name), getattr(high, field.name)
+                if least > most:
+                    return f"{field.name}: minimum {least}, maximum {most}"
+        return ""
+
 
 _SMALLEST: Final = Spec(128, 1, 1024, 1, 1, 1)
 #: Policy of a cluster that says nothing.
@@ -113,7 +122,10 @@ class Group:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Node:
-    """A node as it reports itself; memory and disk in MiB."""
+    """A node as it reports itself; memory and disk in MiB.
+
+    ``other_load`` is load of its cpus that is none of its instances'.
+    """
 
     name: str
     group: int
@@ -131,6 +143,7 @@ class Node:
     free_spindles: int = 0
     node_cpus: int = 1
     cpu_speed: float = 1.0
+    other_load: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -201,6 +214,21 @@ class Cluster:
     policy: Policy = DEFAULT_POLICY
     #: Position printed for the first node, instance and group (1 when simulated).
     first_index: int = 0
+    #: Positions printed for nodes and instances of a part of a cluster.
+    node_numbers: tuple[int, ...] = ()
+    instance_numbers: tuple[int, ...] = ()
+
+    def node_number(self, node: int) -> int:
+        """Give the position that is printed for a node."""
+        return (self.node_numbers[node] if self.node_numbers else node) + (
+            self.first_index
+        )
+
+    def instance_number(self, inst: int) -> int:
+        """Give the position that is printed for an instance."""
+        return (self.instance_numbers[inst] if self.instance_numbers else inst) + (
+            self.first_index
+        )
 
     def policy_of(self, node: int) -> Policy:
         """Give the policy of the group of the node at a position."""
@@ -227,6 +255,7 @@ class Cluster:
         place = {old: new for new, old in enumerate(kept)}
         place[NONE] = NONE
         nodes = tuple(dataclasses.replace(self.nodes[n], group=0) for n in kept)
+        here = [i for i, inst in enumerate(self.instances) if inst.primary in place]
         instances = tuple(
             dataclasses.replace(
                 inst,
@@ -234,11 +263,15 @@ class Cluster:
                 secondary=place.get(inst.secondary, NONE),
                 movable=inst.movable and inst.secondary in place,
             )
-            for inst in self.instances
-            if inst.primary in place
+            for inst in map(self.instances.__getitem__, here)
         )
         return dataclasses.replace(
-            self, groups=(self.groups[group],), nodes=nodes, instances=instances
+            self,
+            groups=(self.groups[group],),
+            nodes=nodes,
+            instances=instances,
+            node_numbers=tuple(kept),
+            instance_numbers=tuple(here),
         )
 
     def common_suffix(self) -> str:

@@ -4,16 +4,18 @@ Every error names the path of the key, what was wanted and what was found.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from ganeti.htools import model
+from ganeti.htools.fields import Part
 
 #: Memory taken as used by a KVM node itself.
 STATIC_KVM_MIB: Final = 4096
 _LIVE: Final = ("total_memory", "free_memory", "total_disk", "free_disk", "total_cpus")
 _STATUS: Final = {"up": "running", "down": "ADMIN_down", "offline": "ADMIN_offline"}
-_TOO_LARGE: Final = 1 << 62
+#: Whose data it is, in messages.
+SOURCE: Final = "request"
 EVAC_MODES: Final = ("primary-only", "secondary-only", "all")
 
 
@@ -72,98 +74,30 @@ class ChangeGroup:
     groups: Sequence[int]
 
 
+class CannotBeDone(Exception):
+    """A request that is well said but asks for what no allocator does."""
+
+
 Ask = Place | MultiPlace | Relocate | AddSecondary | Evacuate | ChangeGroup
 
 
-class _Part:
-    """One object of the input, with its path for messages."""
-
-    def __init__(self, data: Any, path: str) -> None:
-        if not isinstance(data, Mapping):
-            raise _wrong(path, "an object", data)
-        self.data, self.path = data, path
-
-    def at(self, key: str) -> str:
-        return f"{self.path}.{key}" if self.path else key
-
-    def has(self, key: str) -> bool:
-        return self.data.get(key) is not None
-
-    def get(self, key: str) -> Any:
-        if key not in self.data:
-            raise _wrong(self.at(key), "a value", "nothing")
-        return self.data[key]
-
-    def part(self, key: str) -> "_Part":
-        return _Part(self.get(key), self.at(key))
-
-    def members(self) -> Iterator[tuple[str, "_Part"]]:
-        for key, value in self.data.items():
-            yield key, _Part(value, self.at(key))
-
-    def text(self, key: str, choices: Sequence[str] = ()) -> str:
-        value = self.get(key)
-        if not isinstance(value, str):
-            raise _wrong(self.at(key), "a text", value)
-        if choices and value not in choices:
-            raise _wrong(self.at(key), f"one of {', '.join(choices)}", value)
-        return value
-
-    def flag(self, key: str, default: bool) -> bool:
-        value = self.data.get(key, default)
-        if not isinstance(value, bool):
-            raise _wrong(self.at(key), "true or false", value)
-        return value
-
-    def size(self, key: str, default: int | None = None) -> int:
-        return int(self.number(key, default, least=0))
-
-    def number(
-        self, key: str, default: float | None = None, *, least: float | None = None
-    ) -> float:
-        value = self.get(key) if default is None else self.data.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise _wrong(self.at(key), "a number", value)
-        if not abs(value) < _TOO_LARGE:
-            raise _wrong(self.at(key), "a number of ordinary size", value)
-        if least is not None and value < least:
-            raise _wrong(self.at(key), f"a number from {least:g}", value)
-        return value
-
-    def texts(self, key: str, *, optional: bool = False) -> tuple[str, ...]:
-        value = self.data.get(key, []) if optional else self.get(key)
-        if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-            raise _wrong(self.at(key), "a list of texts", value)
-        return tuple(value)
-
-    def parts(self, key: str, *, optional: bool = False) -> list["_Part"]:
-        value = self.data.get(key, []) if optional else self.get(key)
-        if not isinstance(value, list):
-            raise _wrong(self.at(key), "a list", value)
-        return [_Part(item, f"{self.at(key)}[{n}]") for n, item in enumerate(value)]
-
-
-def _wrong(path: str, wanted: str, found: Any) -> model.DataError:
-    shown = found if found == "nothing" else f"{found!r:.80}"
-    return model.DataError(
-        f"request: {path or 'input'}: wanted {wanted}, found {shown}"
-    )
-
-
-def read_cluster(data: Any, *, static_memory: int = STATIC_KVM_MIB) -> model.Cluster:
+def read_cluster(
+    data: Any, *, static_memory: int = STATIC_KVM_MIB, source: str = SOURCE
+) -> model.Cluster:
     """Return the cluster part of an allocator's input.
 
     Args:
         data: the decoded input.
         static_memory: MiB taken as used by a KVM node itself; 0 for what it reports.
+        source: whose data it is, for messages.
 
     Raises:
         DataError: names the key, what was wanted and found.
     """
-    root = _Part(data, "")
+    root = Part(data, "", source)
     hypervisors = root.texts("enabled_hypervisors", optional=True)
     fixed = static_memory if hypervisors[:1] == ("kvm",) else 0
-    policy = _policy(root.part("ipolicy")) if root.has("ipolicy") else None
+    policy = read_policy(root.part("ipolicy")) if root.has("ipolicy") else None
     groups = [
         _group(uuid, part, policy) for uuid, part in root.part("nodegroups").members()
     ]
@@ -195,7 +129,8 @@ def read_cluster(data: Any, *, static_memory: int = STATIC_KVM_MIB) -> model.Clu
     )
 
 
-def _spec(part: _Part) -> model.Spec:
+def read_spec(part: Part) -> model.Spec:
+    """Read the size of an instance."""
     return model.Spec(
         memory=part.size("memory-size"),
         cpus=part.size("cpu-count"),
@@ -206,23 +141,32 @@ def _spec(part: _Part) -> model.Spec:
     )
 
 
-def _policy(part: _Part) -> model.Policy:
+def read_policy(part: Part) -> model.Policy:
+    """Read a policy.
+
+    Raises:
+        DataError: also when nothing can be as it wants.
+    """
     ranges = tuple(
-        (_spec(pair.part("min")), _spec(pair.part("max")))
+        (read_spec(pair.part("min")), read_spec(pair.part("max")))
         for pair in part.parts("minmax")
     )
     if not ranges:
-        raise _wrong(part.at("minmax"), "at least one pair", [])
-    return model.Policy(
-        std=_spec(part.part("std")),
+        raise part.wrong("minmax", "at least one pair", [])
+    found = model.Policy(
+        std=read_spec(part.part("std")),
         ranges=ranges,
         templates=part.texts("disk-templates"),
         vcpu_ratio=part.number("vcpu-ratio", least=0),
         spindle_ratio=part.number("spindle-ratio", least=0),
     )
+    flaw = found.flaw()
+    if flaw:
+        raise part.wrong("minmax", "a minimum below its maximum", flaw)
+    return found
 
 
-def _group(uuid: str, part: _Part, policy: model.Policy | None) -> model.Group:
+def _group(uuid: str, part: Part, policy: model.Policy | None) -> model.Group:
     return model.Group(
         name=part.text("name"),
         uuid=uuid,
@@ -231,19 +175,19 @@ def _group(uuid: str, part: _Part, policy: model.Policy | None) -> model.Group:
         ),
         tags=part.texts("tags", optional=True),
         networks=part.texts("networks", optional=True),
-        policy=_policy(part.part("ipolicy"))
+        policy=read_policy(part.part("ipolicy"))
         if policy is None or part.has("ipolicy")
         else policy,
     )
 
 
 def _node(
-    name: str, part: _Part, groups: Mapping[str, int], static_memory: int
+    name: str, part: Part, groups: Mapping[str, int], static_memory: int
 ) -> model.Node:
     group = part.text("group")
     if group not in groups:
-        raise _wrong(part.at("group"), "the uuid of a node group", group)
-    params = _Part(part.data.get("ndparams", {}), part.at("ndparams"))
+        raise part.wrong("group", "the uuid of a node group", group)
+    params = part.part_or_empty("ndparams")
     exclusive = params.flag("exclusive_storage", default=False)
     is_off = (
         part.flag("offline", default=False)
@@ -268,7 +212,7 @@ def _node(
     return out if is_off else _live(out, part, static_memory)
 
 
-def _live(node: model.Node, part: _Part, static_memory: int) -> model.Node:
+def _live(node: model.Node, part: Part, static_memory: int) -> model.Node:
     spindles = part.size("total_spindles") if node.exclusive else node.spindles
     return dataclasses.replace(
         node,
@@ -286,7 +230,7 @@ def _live(node: model.Node, part: _Part, static_memory: int) -> model.Node:
 
 
 def _instance(
-    name: str, part: _Part, nodes: tuple[int, int] = (model.NONE, model.NONE)
+    name: str, part: Part, nodes: tuple[int, int] = (model.NONE, model.NONE)
 ) -> model.Instance:
     disks = part.parts("disks")
     spindles = [disk.size("spindles") for disk in disks if disk.has("spindles")]
@@ -313,24 +257,24 @@ def _instance(
     )
 
 
-def _nodes_of(part: _Part, nodes: Mapping[str, int]) -> tuple[int, int]:
+def _nodes_of(part: Part, nodes: Mapping[str, int]) -> tuple[int, int]:
     """Return primary and secondary of an instance that exists."""
     names = part.texts("nodes")
-    places = _known(names, nodes, part.at("nodes"), "node")
+    places = _known(part, "nodes", nodes, "node")
     if not places:
-        raise _wrong(part.at("nodes"), "a primary node", [])
+        raise part.wrong("nodes", "a primary node", [])
     secondary = places[1] if len(places) > 1 else model.NONE
     if secondary == places[0]:
-        raise _wrong(part.at("nodes"), "different nodes", list(names))
+        raise part.wrong("nodes", "different nodes", list(names))
     return places[0], secondary
 
 
-def _known(
-    names: Sequence[str], places: Mapping[str, int], path: str, what: str
-) -> list[int]:
+def _known(part: Part, key: str, places: Mapping[str, int], what: str) -> list[int]:
+    """Return the positions of what a key lists."""
+    names = part.texts(key)
     for name in names:
         if name not in places:
-            raise _wrong(path, f"known {what} names", name)
+            raise part.wrong(key, f"known {what} names", name)
     return [places[name] for name in names]
 
 
@@ -346,11 +290,12 @@ def read_ask(
 
     Raises:
         DataError: names the key, what was wanted and found.
+        CannotBeDone: well said, but the instance is not of the right kind.
     """
-    part = _Part(data, "").part("request")
+    part = Part(data, "", SOURCE).part("request")
     reader = _Reader(cluster, restrict_to)
     kind = part.text("type")
-    known: dict[str, Callable[[_Part], Ask]] = {
+    known: dict[str, Callable[[Part], Ask]] = {
         "allocate": reader.allocate,
         "multi-allocate": reader.multi_allocate,
         "relocate": reader.relocate,
@@ -373,106 +318,104 @@ class _Reader:
         self.nodes = {node.name: place for place, node in enumerate(cluster.nodes)}
         self.names = {item.name: n for n, item in enumerate(cluster.instances)}
 
-    def allocate(self, part: _Part) -> Place:
+    def allocate(self, part: Part) -> Place:
         name = part.text("name")
         if name in self.names:
-            raise _wrong(part.at("name"), "the name of a new instance", name)
+            raise part.wrong("name", "the name of a new instance", name)
         return self._place(part, part)
 
-    def _place(self, part: _Part, top: _Part) -> Place:
+    def _place(self, part: Part, top: Part) -> Place:
         count = part.size("required_nodes")
         if count not in (1, 2):
-            raise _wrong(part.at("required_nodes"), "1 or 2", count)
+            raise part.wrong("required_nodes", "1 or 2", count)
         item = _instance(part.text("name"), part)
         if (count == 2) != (item.template == "drbd"):
             wanted = 2 if item.template == "drbd" else 1
-            raise _wrong(
-                part.at("required_nodes"), f"{wanted} for {item.template}", count
-            )
+            raise part.wrong("required_nodes", f"{wanted} for {item.template}", count)
         owner = part if part.has("group_name") else top
         group = self._group(owner) if owner.has("group_name") else None
         return Place(item, count, group, self._restriction(part, top))
 
-    def _restriction(self, part: _Part, top: _Part) -> list[int] | None:
+    def _restriction(self, part: Part, top: Part) -> list[int] | None:
         if self.restrict_to is not None:
             return [self._node(name) for name in self.restrict_to]
         owner = part if part.has("restrict-to-nodes") else top
         if not owner.has("restrict-to-nodes"):
             return None
-        names = owner.texts("restrict-to-nodes")
-        return _known(names, self.nodes, owner.at("restrict-to-nodes"), "node")
+        return _known(owner, "restrict-to-nodes", self.nodes, "node")
 
     def _node(self, name: str) -> int:
         place = model.lookup(list(self.nodes), name)
         if place is None:
-            raise _wrong("--restrict-allocation-to", "known node names", name)
+            raise model.DataError(
+                f"--restrict-allocation-to: wanted known node names, found {name!r}"
+            )
         return place
 
-    def _group(self, part: _Part) -> int:
-        return self._find_group(part.text("group_name"), part.at("group_name"))
+    def _group(self, part: Part) -> int:
+        return self._find_group(part, "group_name", part.text("group_name"))
 
-    def _find_group(self, name: str, path: str) -> int:
+    def _find_group(self, part: Part, key: str, name: str) -> int:
         hits = [
             place
             for place, group in enumerate(self.cluster.groups)
             if name in (group.name, group.uuid)
         ]
         if len(hits) != 1:
-            raise _wrong(path, "the name or uuid of one node group", name)
+            raise part.wrong(key, "the name or uuid of one node group", name)
         return hits[0]
 
-    def multi_allocate(self, part: _Part) -> MultiPlace:
+    def multi_allocate(self, part: Part) -> MultiPlace:
         places = [self._place(item, part) for item in part.parts("instances")]
         seen = set(self.names)
         for place in places:
             if place.item.name in seen:
-                raise _wrong(
-                    part.at("instances"), "different new names", place.item.name
-                )
+                raise part.wrong("instances", "different new names", place.item.name)
             seen.add(place.item.name)
         return MultiPlace(places)
 
-    def _instance(self, part: _Part) -> int:
+    def _instance(self, part: Part) -> int:
         name = part.text("name")
-        return _known([name], self.names, part.at("name"), "instance")[0]
+        if name not in self.names:
+            raise part.wrong("name", "known instance names", name)
+        return self.names[name]
 
-    def relocate(self, part: _Part) -> Relocate:
+    def relocate(self, part: Part) -> Relocate:
         index = self._instance(part)
         count = part.size("required_nodes")
         if count != 1:
-            raise _wrong(part.at("required_nodes"), "1", count)
+            raise part.wrong("required_nodes", "1", count)
         names = part.texts("relocate_from")
-        leave = _known(names, self.nodes, part.at("relocate_from"), "node")
+        leave = _known(part, "relocate_from", self.nodes, "node")
         item = self.cluster.instances[index]
         if item.template == "drbd":
             expected = [item.secondary]
         elif item.template in model.EXTERNAL_TEMPLATES:
             expected = [item.primary]
         else:
-            raise _wrong(
-                part.at("name"), "an instance with mirrored disks", item.template
-            )
+            raise CannotBeDone("Can't relocate non-mirrored instances")
         if leave != expected:
             wanted = [self.cluster.nodes[n].name for n in expected if n >= 0]
-            raise _wrong(part.at("relocate_from"), f"exactly {wanted}", list(names))
+            raise CannotBeDone(
+                f"Unsupported request: excluded nodes wanted {wanted},"
+                f" found {list(names)}"
+            )
         return Relocate(index, leave)
 
-    def allocate_secondary(self, part: _Part) -> AddSecondary:
+    def allocate_secondary(self, part: Part) -> AddSecondary:
         index = self._instance(part)
         item = self.cluster.instances[index]
         if item.secondary != model.NONE:
-            found = self.cluster.nodes[item.secondary].name
-            raise _wrong(part.at("name"), "an instance without secondary", found)
+            raise CannotBeDone("Instance already has a secondary")
         return AddSecondary(index)
 
-    def evacuate(self, part: _Part) -> Evacuate:
+    def evacuate(self, part: Part) -> Evacuate:
         return Evacuate(self._instances(part), part.text("evac_mode", EVAC_MODES))
 
-    def _instances(self, part: _Part) -> list[int]:
-        path = part.at("instances")
-        return _known(part.texts("instances"), self.names, path, "instance")
+    def _instances(self, part: Part) -> list[int]:
+        return _known(part, "instances", self.names, "instance")
 
-    def change_group(self, part: _Part) -> ChangeGroup:
-        path = part.at("target_groups")
-        groups = [self._find_group(n, path) for n in part.texts("target_groups")]
+    def change_group(self, part: Part) -> ChangeGroup:
+        key = "target_groups"
+        groups = [self._find_group(part, key, name) for name in part.texts(key)]
         return ChangeGroup(self._instances(part), groups)

@@ -341,6 +341,7 @@ def _empty_amounts(cluster: Cluster, fixed: Fixed) -> Floats:
         own = int(node.total_memory) - node.node_memory
         amounts[Row.MEMORY, k] = own - max(0, int(fixed.missing_memory[k]))
         amounts[[Row.CPU, Row.ALL_CPU], k] = node.node_cpus
+        amounts[Row.LOAD_CPU, k] = node.other_load
     return amounts
 
 

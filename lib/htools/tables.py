@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import numpy as np
+
 from ganeti.htools import numbers, score
 from ganeti.htools.model import NONE
 from ganeti.htools.state import Row, State
@@ -60,11 +62,22 @@ def _amount(row: Row, digits: int = 0) -> _Show:
 
 def _part(row: Row, whole: str) -> _Show:
     def show(state: State, n: int) -> str:
-        total = float(getattr(state.fixed, whole)[n])
-        value = float(state.amounts[row, n]) / total if total else 1.0
-        return numbers.fixed(value, 4)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = state.amounts[row, n] / getattr(state.fixed, whole)[n]
+        return numbers.fixed(float(value), 4)
 
     return show
+
+
+def _free_disk(state: State, n: int) -> str:
+    found = score.share(state.fixed, "free_disk_cv", state.amounts)
+    return numbers.fixed(float(found[n]), 4)
+
+
+def _there(state: State, instances: list[int]) -> list[int]:
+    """Leave out instances that are still to come."""
+    known = state.fixed.cluster.instances
+    return [index for index in instances if not known[index].forthcoming]
 
 
 def _memory_used(state: State, n: int) -> int:
@@ -86,10 +99,10 @@ def _tag_counts(state: State, n: int) -> str:
 
 
 def _peers(state: State, n: int) -> str:
-    first = state.fixed.cluster.first_index
+    number = state.fixed.cluster.node_number
     found = [(memory, peer) for peer, memory in enumerate(state.peers[n].tolist())]
     pairs = ",".join(
-        f"({peer + first},{memory})"
+        f"({number(peer)},{memory})"
         for memory, peer in sorted(found, reverse=True)
         if memory
     )
@@ -98,7 +111,7 @@ def _peers(state: State, n: int) -> str:
 
 #: Field -> (header, numeric, how to show it).
 _FIELDS: Final[dict[str, tuple[str, bool, _Show]]] = {
-    "idx": ("Index", True, lambda s, n: f"{n + s.fixed.cluster.first_index:4d}"),
+    "idx": ("Index", True, lambda s, n: f"{s.fixed.cluster.node_number(n):4d}"),
     "name": ("Name", False, _alias),
     "fqdn": ("Name", False, lambda s, n: s.fixed.cluster.nodes[n].name),
     "status": ("F", False, _status),
@@ -118,12 +131,12 @@ _FIELDS: Final[dict[str, tuple[str, bool, _Show]]] = {
     "fdsk": ("f_dsk", True, lambda s, n: _whole(s.amounts[Row.DISK, n] // _GIB)),
     "tcpu": ("pcpu", True, lambda s, n: _whole(s.fixed.cpus[n])),
     "ucpu": ("vcpu", True, _amount(Row.CPU)),
-    "pcnt": ("pcnt", True, lambda s, n: str(len(s.primaries[n]))),
-    "scnt": ("scnt", True, lambda s, n: str(len(s.secondaries[n]))),
+    "pcnt": ("pcnt", True, lambda s, n: str(len(_there(s, s.primaries[n])))),
+    "scnt": ("scnt", True, lambda s, n: str(len(_there(s, s.secondaries[n])))),
     "plist": ("primaries", True, lambda s, n: _places(s, s.primaries[n])),
     "slist": ("secondaries", True, lambda s, n: _places(s, s.secondaries[n])),
     "pfmem": ("p_fmem", True, _part(Row.MEMORY, "total_memory")),
-    "pfdsk": ("p_fdsk", True, _part(Row.DISK, "total_disk")),
+    "pfdsk": ("p_fdsk", True, _free_disk),
     "rcpu": (
         "r_cpu",
         True,
@@ -154,8 +167,8 @@ def _whole(value: float) -> str:
 
 
 def _places(state: State, instances: list[int]) -> str:
-    first = state.fixed.cluster.first_index
-    return "[" + ",".join(str(k + first) for k in instances) + "]"
+    number = state.fixed.cluster.instance_number
+    return "[" + ",".join(str(number(k)) for k in _there(state, instances)) + "]"
 
 
 def nodes(state: State, fields: Sequence[str] = NODE_FIELDS) -> list[str]:

@@ -5,12 +5,14 @@ name the file, the line and the field.
 """
 
 import dataclasses
+import re
 from collections.abc import Iterable
 from typing import Final
 
 from ganeti.htools import numbers
 from ganeti.htools.model import (
     DEFAULT_POLICY,
+    MOVABLE_TEMPLATES,
     NONE,
     STATES,
     TEMPLATES,
@@ -25,6 +27,10 @@ from ganeti.htools.model import (
 )
 
 _SECTIONS: Final = 4
+_WHOLE: Final = re.compile(r"-?\d+\Z", re.ASCII)
+_REAL: Final = re.compile(r"-?\d+(\.\d+)?([eE]-?\d{1,3})?\Z", re.ASCII)
+#: Digits a number may have; longer ones are no sizes.
+_MOST_DIGITS: Final = 18
 _YES_NO: Final = {"Y": True, "N": False}
 
 
@@ -56,33 +62,40 @@ class _Line:
         return self.cells[index] if index < len(self.cells) else default
 
     def whole(self, index: int, field: str, default: str = "") -> int:
-        """Give a field that is a whole number."""
+        """Give a field that is a whole number; free space may be below 0."""
         found = self.text(index, default)
-        try:
-            return int(found)
-        except ValueError as err:
-            raise self.fail(field, f"not a whole number: {found!r}") from err
+        if not _WHOLE.match(found) or len(found) > _MOST_DIGITS:
+            raise self.fail(field, f"not a whole number: {found!r:.40}")
+        return int(found)
+
+    def size(self, index: int, field: str, default: str = "") -> int:
+        """Give a field that is a whole number from 0."""
+        found = self.whole(index, field, default)
+        if found < 0:
+            raise self.fail(field, f"below zero: {found}")
+        return found
 
     def real(self, index: int, field: str, default: str = "") -> float:
-        """Give a field that is a number."""
+        """Give a field that is a number from 0."""
         found = self.text(index, default)
-        try:
-            return float(found)
-        except ValueError as err:
-            raise self.fail(field, f"not a number: {found!r}") from err
+        if not _REAL.match(found) or len(found) > _MOST_DIGITS:
+            raise self.fail(field, f"not a number: {found!r:.40}")
+        if float(found) < 0:
+            raise self.fail(field, f"below zero: {found}")
+        return float(found)
 
     def flag(self, index: int, field: str, default: str = "N") -> bool:
         """Give a field that is Y or N."""
         found = self.text(index, default)
         if found not in _YES_NO:
-            raise self.fail(field, f"wanted Y or N, found {found!r}")
+            raise self.fail(field, f"wanted Y or N, found {found!r:.40}")
         return _YES_NO[found]
 
     def choice(self, index: int, field: str, known: Iterable[str]) -> str:
         """Give a field that is one of some words."""
         found = self.text(index)
         if found not in known:
-            raise self.fail(field, f"unknown value {found!r}")
+            raise self.fail(field, f"unknown value {found!r:.40}")
         return found
 
     def words(self, index: int) -> tuple[str, ...]:
@@ -93,7 +106,7 @@ class _Line:
         """Give the position of what a field names."""
         found = self.text(index)
         if found not in known:
-            raise self.fail(field, f"nothing known by {found!r}")
+            raise self.fail(field, f"nothing known by {found!r:.80}")
         return known[found]
 
 
@@ -119,6 +132,9 @@ def load(data: str, source: str) -> Cluster:
         found = sections[index] if index < len(sections) else []
         return [_Line(source, no, kind, text.split("|")) for no, text in found]
 
+    for index, kind in ((0, "group"), (1, "node"), (2, "instance")):
+        _refuse_repeated(lines(index, kind), 0, "name")
+    _refuse_repeated(lines(0, "group"), 1, "uuid")
     groups = [_group(line) for line in lines(0, "group")]
     known_groups = {group.uuid: k for k, group in enumerate(groups)}
     nodes = [_node(line, known_groups) for line in lines(1, "node")]
@@ -141,6 +157,17 @@ def load(data: str, source: str) -> Cluster:
         tags=tuple(text for _no, text in sections[3]),
         policy=policy,
     )
+
+
+def _refuse_repeated(lines: list[_Line], index: int, field: str) -> None:
+    """Refuse what two lines are known by."""
+    seen: dict[str, int] = {}
+    for line in lines:
+        name = line.text(index)
+        if name in seen:
+            reason = f"{name!r:.80} stands in line {seen[name]} as well"
+            raise line.fail(field, reason)
+        seen[name] = line.number
 
 
 def _sections(data: str) -> list[list[tuple[int, str]]]:
@@ -187,18 +214,18 @@ def _node(line: _Line, groups: dict[str, int]) -> Node:
         name=line.text(0),
         group=group,
         total_memory=line.real(1, "total memory"),
-        node_memory=line.whole(2, "node memory"),
+        node_memory=line.size(2, "node memory"),
         free_memory=line.whole(3, "free memory"),
         total_disk=line.real(4, "total disk"),
         free_disk=line.whole(5, "free disk"),
         cpus=line.real(6, "cpus"),
         offline=unknown or flag == "Y",
         master=flag == "M",
-        spindles=line.whole(9, "spindles", "1"),
+        spindles=line.size(9, "spindles", "1"),
         tags=line.words(10),
         exclusive=line.flag(11, "exclusive storage"),
         free_spindles=line.whole(12, "free spindles", "0"),
-        node_cpus=line.whole(13, "cpus of the node", "1"),
+        node_cpus=line.size(13, "cpus of the node", "1"),
         cpu_speed=line.real(14, "cpu speed", "1.0"),
     )
 
@@ -211,22 +238,23 @@ def _instance(line: _Line, nodes: dict[str, int]) -> Instance:
     if template == "drbd" and primary == secondary:
         raise line.fail("secondary node", "the same as the primary node")
     spindles = line.text(11, "-")
-    disk = line.whole(2, "disk")
+    disk = line.size(2, "disk")
     return Instance(
         name=line.text(0),
-        memory=line.whole(1, "memory"),
+        memory=line.size(1, "memory"),
         disk=disk,
-        vcpus=line.whole(3, "vcpus"),
+        vcpus=line.size(3, "vcpus"),
         status=line.choice(4, "status", STATES),
         auto_balance=line.flag(5, "auto balance"),
         primary=primary,
         secondary=secondary,
         template=template,
         tags=line.words(9),
-        spindle_use=line.whole(10, "spindle use", "1"),
-        spindles=None if spindles == "-" else line.whole(11, "spindles"),
+        spindle_use=line.size(10, "spindle use", "1"),
+        spindles=None if spindles == "-" else line.size(11, "spindles"),
         forthcoming=line.flag(12, "forthcoming"),
         disks=(disk,),
+        movable=template in MOVABLE_TEMPLATES,
     )
 
 
@@ -239,23 +267,29 @@ def _policy(line: _Line) -> Policy:
     unknown = [name for name in templates if name not in TEMPLATES]
     if unknown:
         raise line.fail("disk templates", f"unknown value {unknown[0]!r}")
-    return Policy(
+    found = Policy(
         std=_spec(line, "standard", line.text(1)),
         ranges=tuple(zip(specs[::2], specs[1::2], strict=True)),
         templates=templates,
         vcpu_ratio=line.real(4, "vcpu ratio"),
         spindle_ratio=line.real(5, "spindle ratio"),
     )
+    flaw = found.flaw()
+    if flaw:
+        raise line.fail("ranges", flaw)
+    return found
 
 
 def _spec(line: _Line, field: str, text: str) -> Spec:
     cells = text.split(",")
     if len(cells) != len(dataclasses.fields(Spec)):
         raise line.fail(field, f"wanted six numbers, found {text!r}")
-    try:
-        return Spec(*(int(cell) for cell in cells))
-    except ValueError as err:
-        raise line.fail(field, f"not a whole number in {text!r}") from err
+    bad = [cell for cell in cells if not _WHOLE.match(cell) or len(cell) > _MOST_DIGITS]
+    if bad:
+        raise line.fail(field, f"not a whole number: {bad[0]!r:.40}")
+    if any(cell.startswith("-") for cell in cells):
+        raise line.fail(field, f"below zero: {text}")
+    return Spec(*(int(cell) for cell in cells))
 
 
 def dump(cluster: Cluster) -> str:

@@ -4,6 +4,7 @@ import uuid
 from typing import Any, Final
 
 from ganeti import errors, objects, qlang
+from ganeti.constants import ecodes
 from ganeti.masterd import facts
 from ganeti.masterd.calls import Later, Malformed, World, method
 
@@ -20,6 +21,10 @@ _REASON_SOURCE: Final = "gnt:daemon:luxid"
 _OWNER: Final = "luxi"
 
 
+def _wrong(text: str) -> errors.OpPrereqError:
+    return errors.OpPrereqError(f"job filter: {text}", ecodes.ECODE_INVAL)
+
+
 def _check_action(action: Any) -> None:
     if isinstance(action, str) and action in _ACTIONS:
         return
@@ -32,7 +37,7 @@ def _check_action(action: Any) -> None:
         and action[1] > 0
     )
     if not is_limit:
-        raise Malformed(
+        raise _wrong(
             f"action: wanted one of {', '.join(_ACTIONS)} or [{_RATE_LIMIT}, n], found"
             f" {action!r}"
         )
@@ -40,20 +45,20 @@ def _check_action(action: Any) -> None:
 
 def _check_predicate(predicate: Any) -> None:
     if not isinstance(predicate, list) or len(predicate) != 2:
-        raise Malformed(f"predicate: wanted [kind, filter], found {predicate!r}")
+        raise _wrong(f"predicate: wanted [kind, filter], found {predicate!r}")
     kind, qfilter = predicate
     if not isinstance(kind, str) or kind not in _PREDICATES:
-        raise Malformed(f"predicate: {kind!r} is no kind of predicate")
+        raise _wrong(f"predicate: {kind!r} is no kind of predicate")
     if qfilter is None:
-        raise Malformed(f"predicate {kind}: wanted a filter, found null")
+        raise _wrong(f"predicate {kind}: wanted a filter, found null")
     try:
         qlang.check(qfilter)
     except errors.ParseError as err:
-        raise Malformed(f"predicate {kind}: {err}") from err
+        raise _wrong(f"predicate {kind}: {err}") from err
     allowed = _PREDICATES[kind]
     unknown = [] if allowed is None else sorted(qlang.fields_of(qfilter) - allowed)
     if unknown:
-        raise Malformed(f"predicate {kind}: unknown field {unknown[0]}")
+        raise _wrong(f"predicate {kind}: unknown field {unknown[0]}")
 
 
 def _check_uuid(text: str) -> None:
@@ -77,7 +82,7 @@ def replace_filter(
     if key is not None:
         _check_uuid(key)
     if priority < 0:
-        raise Malformed(f"priority: wanted 0 or more, found {priority}")
+        raise _wrong(f"priority: wanted 0 or more, found {priority}")
     for predicate in predicates:
         _check_predicate(predicate)
     _check_action(action)

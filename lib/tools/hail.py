@@ -6,62 +6,49 @@ is for other callers, for trying things out and for saved requests.
 
 import json
 import sys
-from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti.htools import answer, grid, model, request, simulate
-from ganeti.tools import node_table, placing
+from ganeti.htools import answer, grid, request
+from ganeti.tools import node_table
+from ganeti.tools.htools import loading, sources
+from ganeti.tools.htools.loading import Problem
+from ganeti.tools.htools.options import Parsed
 
 NAME: Final = "hail"
 _VERBOSE_REQUEST: Final = 3
-
-OPTIONS: Final = (
-    placing.NODES,
-    placing.SAVE,
-    placing.TEXT,
-    placing.SIMULATE,
-    placing.VERBOSE,
-    placing.Option("ignore-dynu", "take the utilisation of all instances as zero"),
-    placing.Option("ignore-soft-errors", "soft rules of target nodes do not count"),
-    placing.NO_CAPACITY,
-    placing.Option(
-        "restrict-allocation-to",
-        "the only nodes for new instances",
-        metavar="NODE,...",
-        parse=placing.names,
-        completion="manynodes",
-    ),
-    placing.STATIC_MEMORY,
-)
+_KEYS: Final = "p S t sim v nodyn ise nocap rest mond mondx skm"
 
 
 def main() -> int:
     """Run the program."""
-    return placing.run(placing.Parser(NAME, OPTIONS), _answer, arguments="file 1 1")
-
-
-def _answer(options: Mapping[str, Any], arguments: list[str]) -> int:
-    if not arguments:
-        placing.fail("This program needs an input file.")
-    if len(arguments) > 1:
-        placing.fail("Only one argument is accepted (the input file)")
-    data = _read(arguments[0])
-    how = answer.Options(
-        capacity_checks=not options["no-capacity-checks"],
-        ignore_soft=bool(options["ignore-soft-errors"]),
-        restrict_to=options["restrict-allocation-to"],
-        busy=not options["ignore-dynu"],
-        static_memory=options["static-kvm-node-memory"],
+    return loading.main(
+        NAME, _KEYS.split(), _answer, sys.argv[1:], arguments="file 1 1"
     )
-    cluster = _cluster(options)
-    if cluster is None:
-        cluster = request.read_cluster(data, static_memory=how.static_memory)
-    if options["verbose"] >= _VERBOSE_REQUEST:
+
+
+def _answer(parsed: Parsed) -> int:
+    if not parsed.arguments:
+        raise Problem("This program needs an input file.")
+    if len(parsed.arguments) > 1:
+        raise Problem("Only one argument is accepted (the input file)")
+    data = _read(parsed.arguments[0])
+    how = answer.Options(
+        capacity_checks=not parsed["nocap"],
+        ignore_soft=bool(parsed["ise"]),
+        restrict_to=parsed["rest"],
+        busy=not parsed["nodyn"],
+        static_memory=parsed["skm"],
+    )
+    own = None
+    if not parsed["sim"] and parsed["t"] is None:
+        own = request.read_cluster(data, static_memory=how.static_memory)
+    cluster = loading.load(parsed, given=own)
+    if parsed.verbosity >= _VERBOSE_REQUEST:
         asked = data.get("request") if isinstance(data, dict) else None
         sys.stderr.write(f"Received request: {json.dumps(asked)}\n")
-    _show(options, grid.State(cluster), "pre-ialloc", "Initial cluster")
+    _show(parsed, grid.State(cluster), "pre-ialloc", "Initial cluster")
     found = answer.solve(data, how, cluster=cluster)
-    _show(options, found.after, "post-ialloc", "Final cluster")
+    _show(parsed, found.after, "post-ialloc", "Final cluster")
     sys.stdout.write(f"{json.dumps(found.answer, separators=(',', ':'))}\n")
     return 0
 
@@ -72,31 +59,14 @@ def _read(path: str) -> Any:
     Raises:
         DataError, OSError: it cannot be decoded or read.
     """
-    try:
-        if path == "-":
-            return json.loads(sys.stdin.buffer.read())
-        with open(path, "rb") as stream:
-            return json.loads(stream.read())
-    except ValueError as err:
-        raise model.DataError(f"request {path}: is no JSON: {err}") from err
-    except RecursionError as err:
-        raise model.DataError(f"request {path}: is nested too deeply") from err
+    if path == "-":
+        return sources.decode(sys.stdin.buffer.read(), "request -")
+    return sources.decode(sources.read_bytes(path), f"request {path}")
 
 
-def _cluster(options: Mapping[str, Any]) -> model.Cluster | None:
-    """Return another source's cluster data, None for the request's own."""
-    if options["simulate"]:
-        return simulate.load(options["simulate"])
-    if options["text-data"]:
-        return placing.read_text(options["text-data"])
-    return None
-
-
-def _show(
-    options: Mapping[str, Any], state: grid.State, suffix: str, what: str
-) -> None:
-    if options["print-nodes"] is not None:
-        node_table.show(state, options["print-nodes"], what)
-    if options["save"]:
-        words = "before allocation" if suffix == "pre-ialloc" else "after allocation"
-        placing.save(options["save"], state, suffix, words)
+def _show(parsed: Parsed, state: grid.State, suffix: str, what: str) -> None:
+    if parsed["p"] is not None:
+        fields = parsed["p"].split(",") if parsed["p"] else []
+        node_table.show(state, fields, what)
+    words = "before allocation" if suffix == "pre-ialloc" else "after allocation"
+    loading.save(parsed, state.as_cluster(), suffix, words)

@@ -43,6 +43,11 @@ def _rounded(value: float) -> str:
     return numbers.fixed(float(value), 0).rjust(5)
 
 
+def _there(state: grid.State, items: Sequence[int]) -> list[int]:
+    """Leave out instances that are still to come."""
+    return [index for index in items if not state.instances[index].forthcoming]
+
+
 def _list(items: Sequence[int]) -> str:
     return f"[{','.join(map(str, items))}]"
 
@@ -98,10 +103,10 @@ _FIELDS: Final[dict[str, tuple[str, bool, Getter]]] = {
     "fdsk": ("f_dsk", True, lambda s, n: _whole(s.f_dsk[n] // _GIB)),
     "tcpu": ("pcpu", True, lambda s, n: f"{s.t_cpu[n]:4.0f}"),
     "ucpu": ("vcpu", True, lambda s, n: f"{int(s.u_cpu[n]):4d}"),
-    "pcnt": ("pcnt", True, lambda s, n: f"{len(s.primaries[n]):3d}"),
-    "scnt": ("scnt", True, lambda s, n: f"{len(s.secondaries[n]):3d}"),
-    "plist": ("primaries", False, lambda s, n: _list(s.primaries[n])),
-    "slist": ("secondaries", False, lambda s, n: _list(s.secondaries[n])),
+    "pcnt": ("pcnt", True, lambda s, n: f"{len(_there(s, s.primaries[n])):3d}"),
+    "scnt": ("scnt", True, lambda s, n: f"{len(_there(s, s.secondaries[n])):3d}"),
+    "plist": ("primaries", True, lambda s, n: _list(_there(s, s.primaries[n]))),
+    "slist": ("secondaries", True, lambda s, n: _list(_there(s, s.secondaries[n]))),
     "pfmem": ("p_fmem", True, _spread("free_mem_cv", 4)),
     "pfdsk": ("p_fdsk", True, _spread("free_disk_cv", 4)),
     "rcpu": ("r_cpu", True, _spread("vcpu_ratio_cv", 2)),
@@ -117,7 +122,7 @@ _FIELDS: Final[dict[str, tuple[str, bool, Getter]]] = {
         lambda s, n: f"{int(s.spindle_count[n])}",
     ),
     "hi_spindles": ("MaxSpindles", True, lambda s, n: numbers.shown(s.hi_spin[n])),
-    "inst_spindles": ("InstSpindles", True, lambda s, n: f"{int(s.inst_spin[n])}"),
+    "inst_spindles": ("InstSpindles", True, lambda s, n: f"{s.inst_spin[n]:.1f}"),
 }
 _UNKNOWN: Final[tuple[str, bool, Getter]] = (
     "<unknown field>",

@@ -13,9 +13,10 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 
-from beside import cases, measure, plot, programs
+from beside import cases, measure, plot
 
 from fakes import made_clusters
+from fakes import placement_programs as programs
 from fakes.made_clusters import Shape
 
 SIZES = (20, 100, 500, 1000)

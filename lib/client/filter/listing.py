@@ -1,11 +1,17 @@
 """``list`` and ``list-fields``."""
 
-from ganeti.cli import listing
+from ganeti.cli import filters, listing
 from ganeti.cli.context import Context
+from ganeti.client.filter import rules
 
 
 def list_objects(ctx: Context) -> int:
     """List job filter rules."""
+    words = ctx.args
+    is_filter = len(words) == 1 and filters.looks_like_filter(words[0])
+    if not is_filter:
+        # Queries know names as something that exists, but take uuids for any value.
+        rules.require(ctx, [word for word in words if not filters.is_glob(word)])
     return listing.list_objects(ctx, listing.Listing("filter", name_field="uuid"))
 
 

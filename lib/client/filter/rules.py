@@ -1,6 +1,7 @@
 """All commands on job filter rules but the lists."""
 
-from typing import Final
+from typing import Any, Final
+from uuid import UUID
 
 from ganeti import errors
 from ganeti.cli import listing
@@ -18,8 +19,23 @@ FIELDS: Final = [
 _TITLES: Final = ("Watermark", "Priority", "Predicates", "Action", "Reason trail")
 
 
+def _refusal(text: str, code: str = ecodes.ECODE_INVAL) -> errors.OpPrereqError:
+    return errors.OpPrereqError(text, code)
+
+
 def _put(ctx: Context, uuid: str | None) -> None:
     opts = ctx.opts
+    if uuid is not None:
+        # What it would make of other texts is a protocol error.
+        try:
+            UUID(uuid)
+        except ValueError as err:
+            raise _refusal(f"job filter: wanted a UUID, found {uuid!r}") from err
+    if not isinstance(opts.predicates, list):
+        raise _refusal(
+            "job filter: wanted predicates as a list of [kind, filter], found"
+            f" {opts.predicates!r}"
+        )
     now = int(ctx.doors.now() * 1_000_000_000)
     reason = [["gnt:user", opts.reason, now]] if opts.reason else []
     reason.append([f"gnt:client:{ctx.program.name}", ctx.word, now])
@@ -39,19 +55,33 @@ def replace(ctx: Context) -> None:
     _put(ctx, ctx.args[0])
 
 
+def require(ctx: Context, uuids: list[str]) -> None:
+    """Refuse uuids of rules that do not exist.
+
+    Raises:
+        OpPrereqError: names the first one.
+    """
+    if uuids:
+        _check_found(uuids, ctx.call("QueryFilters", uuids, ["uuid"]))
+
+
+def _check_found(uuids: list[str], rows: list[list[Any]]) -> None:
+    found = {row[0] for row in rows}
+    for uuid in uuids:
+        if uuid not in found:
+            raise _refusal(f"there is no job filter {uuid}", ecodes.ECODE_NOENT)
+
+
 def delete(ctx: Context) -> None:
     """Delete a rule."""
+    require(ctx, ctx.args)
     ctx.call("DeleteFilter", ctx.args[0])
 
 
 def info(ctx: Context) -> None:
     """Show rules."""
     rows = ctx.call("QueryFilters", ctx.args or None, FIELDS)
-    missing = sorted(set(ctx.args) - {row[0] for row in rows})
-    if missing:
-        raise errors.OpPrereqError(
-            f"there is no job filter {missing[0]}", ecodes.ECODE_NOENT
-        )
+    _check_found(ctx.args, rows)
     if ctx.opts.json:
         objects = [dict(zip(FIELDS, row, strict=True)) for row in rows]
         listing.print_json(ctx, objects)

@@ -51,7 +51,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "startup": (
         Example("gnt-instance startup web1 web2", "start two"),
         Example(
-            "gnt-instance startup --node node2 --force-multiple",
+            "gnt-instance startup --force-multiple --node node2",
             "all that have node2 as primary or secondary",
         ),
         Example(
@@ -116,6 +116,10 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "reinstall": (
         Example("gnt-instance reinstall -o tiny+quiet web1", "all data on it is lost"),
         Example("gnt-instance reinstall --select-os web1", "ask which"),
+        Example(
+            "gnt-instance reinstall --os-parameters-secret @/root/web1.secrets web1",
+            "key=value lines that no command line shows",
+        ),
     ),
     "rename": (
         Example("gnt-instance rename web1 www.example.com", "it must be stopped"),

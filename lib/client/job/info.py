@@ -6,6 +6,7 @@ from ganeti.cli import listing, tree
 from ganeti.cli.context import Context
 from ganeti.cli.text import timestamp
 from ganeti.client.job.ids import parse_id
+from ganeti.constants import jobqueue
 
 FIELDS: Final = [
     "id",
@@ -43,7 +44,16 @@ def run(ctx: Context) -> None:
 def _query(ctx: Context, ids: list[int]) -> list[dict[str, Any]]:
     rows = ctx.call("QueryJobs", ids, FIELDS)
     jobs = [dict(zip(FIELDS, row, strict=True)) for row in rows if row is not None]
-    return [job for job in jobs if job["ops"] is not None]
+    return [
+        job | {"oplog": [_lasting(log) for log in job["oplog"]]}
+        for job in jobs
+        if job["ops"] is not None
+    ]
+
+
+def _lasting(log: list[list[Any]]) -> list[list[Any]]:
+    """Leave out how far steps had come; it was for whoever waited."""
+    return [entry for entry in log if entry[2] != jobqueue.ELOG_PROGRESS]
 
 
 def _seconds(stamp: Any) -> float | None:

@@ -51,7 +51,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "remove": (Example("gnt-node remove node4", "once it has no instances"),),
     "power": (
         Example("gnt-node power status", "all nodes that have an out-of-band helper"),
-        Example("gnt-node power off -f node2", "mark it offline and switch it off"),
+        Example("gnt-node power -f off node2", "mark it offline and switch it off"),
     ),
     "powercycle": (Example("gnt-node powercycle -f node2", "the reset button"),),
     "health": (Example("gnt-node health node2", "what its hardware says"),),

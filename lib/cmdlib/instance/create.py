@@ -189,6 +189,8 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             disks_active=False,
             tags=tuple(sorted(set(op.tags))),
         )
+        if op.conflicts_check:
+            nic_specs.take_addresses(self.ctx, instance, group=node.group)
         return self._without_defaults(instance) if op.identify_defaults else instance
 
     def _nics(self, group: str) -> tuple[objects.Nic, ...]:
@@ -203,7 +205,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             )
             for index, spec in enumerate(self.op.nics)
         )
-        nic_specs.check_all(self.op.nics, [nic.name for nic in nics], self.name)
+        nic_specs.check_all(nics, self.name)
         return nics
 
     def _without_defaults(self, instance: objects.Instance) -> objects.Instance:

@@ -61,7 +61,7 @@ def plan(
                 (f"nic.{key}/{index}", value) for key, value in sorted(mod.spec.items())
             )
             steps.append(Step("modify", index, nic, report))
-    nic_specs.check_all([{}] * len(nics), [nic.name for nic in nics], instance.name)
+    nic_specs.check_all(nics, instance.name)
     return tuple(nics), steps
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from ganeti import errors, objects
 from ganeti.cmdlib import base, typed
 from ganeti.cmdlib.instance import disk_specs
+from ganeti.config import addresses
 from ganeti.constants import ecodes
 from ganeti.objects import lookup
 
@@ -251,16 +252,76 @@ def take_mac(ctx: base.Context, mac: str, what: str) -> None:
         ) from err
 
 
-def check_all(
-    specs: Sequence[Mapping[Any, Any]], names: Sequence[str | None], instance: str
-) -> None:
-    """Refuse too many NICs and names that occur twice."""
-    if len(specs) > MAX_NICS:
+def check_all(nics: Sequence[objects.Nic], instance: str) -> None:
+    """Refuse too many NICs, and names and MACs that occur twice."""
+    if len(nics) > MAX_NICS:
         raise errors.OpPrereqError(
-            f"instance {instance}: wanted at most {MAX_NICS} NICs, found {len(specs)}",
+            f"instance {instance}: wanted at most {MAX_NICS} NICs, found {len(nics)}",
             ecodes.ECODE_INVAL,
         )
-    disk_specs.check_unique_names(names, instance, "NIC")
+    disk_specs.check_unique_names([nic.name for nic in nics], instance, "NIC")
+    for index, nic in enumerate(nics):
+        first = [other.mac for other in nics].index(nic.mac)
+        if first != index:
+            raise errors.OpPrereqError(
+                f"instance {instance}: nic {index}: MAC {nic.mac} is that of nic"
+                f" {first}",
+                ecodes.ECODE_NOTUNIQUE,
+            )
+
+
+def take_addresses(
+    ctx: base.Context,
+    instance: objects.Instance,
+    *,
+    group: str,
+    before: Sequence[objects.Nic] = (),
+) -> None:
+    """Reserve the addresses that NICs have outside of networks.
+
+    Args:
+        ctx: the world.
+        instance: as it will be.
+        group: uuid of the group whose networks count.
+        before: NICs that it has now; their addresses are not checked again.
+
+    Raises:
+        OpPrereqError: names who has an address, or the network that it lies in.
+    """
+    snapshot = ctx.snapshot
+    known = {addresses.place(snapshot, nic) for nic in before}
+    seen: dict[addresses.Place, int] = {}
+    for index, nic in enumerate(instance.nics):
+        wanted = addresses.place(snapshot, nic)
+        if wanted is None or nic.network:
+            continue
+        what = f"instance {instance.name}: nic {index}"
+        if wanted in seen:
+            raise errors.OpPrereqError(
+                f"{what}: address {nic.ip} is that of nic {seen[wanted]}",
+                ecodes.ECODE_NOTUNIQUE,
+            )
+        seen[wanted] = index
+        if wanted not in known:
+            _take_free_address(ctx, instance.uuid, wanted, group, what)
+
+
+def _take_free_address(
+    ctx: base.Context, uuid: str, wanted: addresses.Place, group: str, what: str
+) -> None:
+    network = addresses.claiming_network(ctx.snapshot, wanted[1], group)
+    if network is not None:
+        raise errors.OpPrereqError(
+            f"{what}: address {wanted[1]} is in network {network}, take it from there"
+            f" with network={network}",
+            ecodes.ECODE_STATE,
+        )
+    try:
+        ctx.config.take_address(ctx.owner, wanted, instance=uuid)
+    except errors.ReservationError as err:
+        raise errors.OpPrereqError(
+            f"{what}: {err.args[0]}", ecodes.ECODE_NOTUNIQUE
+        ) from err
 
 
 def check_bridges(

@@ -125,7 +125,12 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             nic_specs.check_bridges(
                 self.ctx, nics, instance.primary_node, instance.name
             )
-        return instance.replace(nics=nics), steps
+        changed = instance.replace(nics=nics)
+        if self.op.conflicts_check:
+            nic_specs.take_addresses(
+                self.ctx, changed, group=self.primary.group, before=instance.nics
+            )
+        return changed, steps
 
     def _plan_hypervisor(self) -> None:
         if not self.op.hvparams:

@@ -10,7 +10,7 @@ from ganeti.tools.htools.loading import Problem
 from ganeti.tools.htools.options import Parsed
 
 NAME: Final = "hroller"
-_OPTIONS: Final = "t O offm v q nh nt S G pm fe snr inr f oso"
+_OPTIONS: Final = "L m t I O offm v q nh nt S G pm fe snr inr f oso skm"
 
 
 def main() -> int:
@@ -21,7 +21,6 @@ def main() -> int:
 def _run(parsed: Parsed) -> int:
     cluster = loading.load(parsed)
     now = state.derive(cluster)
-    loading.warn_inconsistent(now, parsed)
     loading.save(parsed, cluster, "original", "before hroller run")
     _check_master(cluster, parsed)
     want = reboot.Want(

@@ -1,16 +1,22 @@
-"""Getting the cluster a placement program works on, and saving it.
+"""What all placement programs do: read options, load the cluster, save states.
 
-Text files and invented clusters; options that change what was loaded.
+Where clusters come from is in ``sources``; options that change what was loaded are
+applied here.
 """
 
 import dataclasses
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
-from ganeti.htools import simulate, text
+import numpy as np
+
+from ganeti import errors
+from ganeti.htools import balance, text
+from ganeti.htools.candidates import Options
 from ganeti.htools.model import Cluster, DataError, Instance, lookup
-from ganeti.htools.state import Limits, Row, State
-from ganeti.tools.htools import options
+from ganeti.htools.state import Limits
+from ganeti.tools.htools import option_table, options, sources, utilisation
 from ganeti.tools.htools.options import Parsed
 
 #: Memory (MiB) that may be missing on a node before it is told.
@@ -25,101 +31,88 @@ class Problem(Exception):
 
 
 def main(
-    program: str, keys: Sequence[str], work: Callable[[Parsed], int], words: list[str]
+    program: str,
+    keys: Sequence[str],
+    work: Callable[[Parsed], int],
+    words: list[str],
+    *,
+    arguments: str = "",
 ) -> int:
-    """Run a program that takes no arguments; returns its exit code."""
+    """Run a program and return its exit code.
+
+    Args:
+        program: its name.
+        keys: of its options in the table of options.
+        work: does what is asked; returns the exit code.
+        words: the command line without the program.
+        arguments: what shells offer for arguments; empty when it takes none.
+    """
+    known = option_table.options_of(keys)
     try:
-        parsed = options.parse(words, keys)
+        parsed = options.parse(words, known)
     except options.UsageError as err:
-        sys.stderr.write(
-            f"Command line error: {err}\n\n{options.usage(program, keys)}\n"
-        )
+        told = f"Command line error: {err}\n\n{options.usage(program, known)}\n"
+        sys.stderr.write(told)
         return 2
     except options.ValueProblem as err:
-        text_ = f"Error while parsing command line arguments:\n{err}\n"
-        sys.stderr.write(text_)
+        told = f"Error while parsing command line arguments:\n{err}\n"
+        sys.stderr.write(told)
         return 1
-    if parsed["help"]:
-        print(options.usage(program, keys))
-        return 0
-    if parsed["version"]:
-        print(options.version(program))
-        return 0
-    if parsed.arguments:
+    for asked, shown in (
+        ("help", options.usage(program, known)),
+        ("version", options.version(program)),
+        ("completion", options.completion(known, arguments)),
+    ):
+        if parsed[asked]:
+            print(shown)
+            return 0
+    if parsed.arguments and not arguments:
         sys.stderr.write("Error: This program doesn't take any arguments.\n")
         return 1
+    return _guarded(work, parsed)
+
+
+def _guarded(work: Callable[[Parsed], int], parsed: Parsed) -> int:
+    """Do the work; turn errors into messages."""
     try:
-        return work(parsed)
-    except (Problem, DataError) as err:
-        sys.stderr.write(f"Error: {err}\n")
+        # A node that is offline has nothing, so that shares of it are not numbers.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return work(parsed)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; nothing may be flushed to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except OSError as err:
-        sys.stderr.write(f"Error: {err.filename}: {err.strerror}\n")
+    except (Problem, DataError, OSError, errors.GenericError) as err:
+        sys.stdout.flush()
+        sys.stderr.write(f"Error: {sources.reason(err)}\n")
         return 1
 
 
-def load(parsed: Parsed) -> Cluster:
-    """Load the cluster that options name and apply options to it."""
+def load(parsed: Parsed, *, given: Cluster | None = None) -> Cluster:
+    """Load the cluster that options name and apply options to it.
+
+    Args:
+        parsed: which source, and what to change.
+        given: the cluster to change, instead of a source.
+    """
     try:
-        cluster = _source(parsed)
-        cluster = _use(cluster, parsed)
+        cluster = sources.read(parsed) if given is None else given
+        cluster = utilisation.apply(cluster, parsed)
         cluster = _movable(cluster, parsed)
-    except (DataError, OSError, UnicodeDecodeError) as err:
-        raise Problem(f"failed to load data, aborting: {_reason(err)}") from err
-    return _offline(cluster, parsed["O"])
-
-
-def _reason(err: Exception) -> str:
-    if isinstance(err, OSError):
-        return f"{err.filename}: {err.strerror}"
-    return str(err)
-
-
-def _source(parsed: Parsed) -> Cluster:
-    if parsed.values.get("sim"):
-        return simulate.load(parsed["sim"])
-    path = parsed["t"]
-    if path is None:
-        raise DataError("No backend selected! Exiting.")
-    with open(path, encoding="utf-8") as stream:
-        try:
-            data = stream.read()
-        except UnicodeDecodeError as err:
-            raise DataError(f"{path}: not a text file: {err.reason}") from err
-    return text.load(data, path)
-
-
-def _use(cluster: Cluster, parsed: Parsed) -> Cluster:
-    """Set the utilisation of instances."""
-    use: dict[str, tuple[float, float, float, float]] | None = None
-    if parsed.values.get("nodyn"):
-        use = {inst.name: (0.0, 0.0, 0.0, 0.0) for inst in cluster.instances}
-    elif parsed.values.get("U"):
-        with open(parsed["U"], encoding="utf-8") as stream:
-            use = dict(_use_line(line, parsed["U"]) for line in stream)
-    if use is None:
-        return cluster
-    instances = tuple(
-        dataclasses.replace(inst, utilisation=use.get(inst.name, inst.utilisation))
-        for inst in cluster.instances
-    )
-    return dataclasses.replace(cluster, instances=instances)
-
-
-def _use_line(line: str, path: str) -> tuple[str, tuple[float, float, float, float]]:
-    cells = line.rstrip("\n").split(" ")
-    try:
-        name, cpu, memory, disk, net = cells
-        return name, (float(cpu), float(memory), float(disk), float(net))
-    except ValueError as err:
-        found = line.rstrip("\n")
-        raise DataError(f"{path}: can't parse utilisation data: '{found}'") from err
+    except sources.SeveralSourcesError as err:
+        raise Problem(str(err)) from err
+    except (DataError, OSError, errors.GenericError) as err:
+        told = f"failed to load data, aborting: {sources.reason(err)}"
+        raise Problem(told) from err
+    if parsed.verbosity > 0:
+        _warn_inconsistent(cluster)
+    return _offline(cluster, parsed.get("O") or ())
 
 
 def _movable(cluster: Cluster, parsed: Parsed) -> Cluster:
     """Mark instances that may not move: by template, options, or split nodes."""
-    chosen = _instances(cluster, parsed.values.get("sel") or ())
-    excluded = _instances(cluster, parsed.values.get("exi") or ())
+    chosen = _instances(cluster, parsed.get("sel") or ())
+    excluded = _instances(cluster, parsed.get("exi") or ())
     fixed = set(cluster.split()) | excluded
 
     def may(index: int, inst: Instance) -> bool:
@@ -159,24 +152,47 @@ def _offline(cluster: Cluster, wanted: Iterable[str]) -> Cluster:
 def limits(parsed: Parsed) -> Limits:
     """Read the options that change what nodes accept."""
     return Limits(
-        max_cpu=parsed.values.get("maxcpu"),
-        min_disk=parsed.values.get("mindisk") or 0.0,
+        max_cpu=parsed.get("maxcpu"),
+        min_disk=parsed.get("mindisk") or 0.0,
     )
 
 
-def warn_inconsistent(state: State, parsed: Parsed) -> None:
+def goal(parsed: Parsed) -> balance.Goal:
+    """Read the options that tell when a plan is good enough."""
+    return balance.Goal(
+        min_score=parsed["e"],
+        min_gain=parsed["g"],
+        min_gain_limit=parsed["mgl"],
+        max_length=parsed["l"],
+    )
+
+
+def moves(parsed: Parsed) -> Options:
+    """Read the options that tell which moves a plan may have."""
+    return Options(
+        disk_moves=not parsed["ndm"],
+        instance_moves=not parsed["nim"],
+        restricted=bool(parsed.get("rm")),
+        force=bool(parsed["ise"]),
+        evacuate=bool(parsed["E"]),
+    )
+
+
+def _warn_inconsistent(cluster: Cluster) -> None:
     """Tell about memory and disk that no instance explains."""
-    if parsed.verbosity < 1:
-        return
+    used = [0] * len(cluster.nodes)
+    disks = [0] * len(cluster.nodes)
+    for inst in cluster.instances:
+        if inst.uses_memory:
+            used[inst.primary] += inst.memory
+        for place in inst.nodes:
+            disks[place] += inst.disk
     lines = []
-    for n, node in enumerate(state.fixed.cluster.nodes):
-        used = sum(
-            state.fixed.cluster.instances[i].disk
-            for i in (*state.primaries[n], *state.secondaries[n])
-        )
-        memory = int(state.fixed.missing_memory[n])
-        disk = int(node.total_disk - state.amounts[Row.DISK, n] - used)
-        if not node.offline and (memory > _MISSING_MEMORY or disk > _MISSING_DISK):
+    for n, node in enumerate(cluster.nodes):
+        known = int(node.total_memory) - node.node_memory - used[n]
+        memory = known - node.free_memory
+        disk = int(node.total_disk) - node.free_disk - disks[n]
+        if memory > _MISSING_MEMORY or disk > _MISSING_DISK:
             lines.append(
                 f"  - node {node.name} is missing {memory} MB ram"
                 f" and {disk // _GIB} GB disk"

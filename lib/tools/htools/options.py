@@ -1,11 +1,13 @@
-"""Command lines of the placement programs: GNU style, from one table of options.
+"""Command lines of the placement programs: GNU style, from a table of options.
 
-An optional argument must be glued on; long names may be shortened.
+An optional argument must be glued on; long names may be shortened. The table itself is
+in ``option_table``.
 """
 
 import dataclasses
+import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from ganeti.constants import versions
@@ -21,9 +23,19 @@ class ValueProblem(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Option:
-    """One option: its key in results, names, and how a value is read.
+    """One option.
 
-    ``parse`` of None is a flag; ``optional`` allows no value; ``many`` collects.
+    Attributes:
+        key: of its value in `Parsed`.
+        names: short form first, if there is one.
+        text: one line of help.
+        parse: text -> value, raises ValueProblem; None for a flag.
+        metavar: names the value in the help.
+        optional: the value may be left out, then the empty text is parsed.
+        many: may be given again; the value is a list.
+        counted: a flag whose value is how often it was given.
+        default: the value of an option that was not given.
+        completion: what shells offer as values.
     """
 
     key: str
@@ -33,138 +45,37 @@ class Option:
     metavar: str = ""
     optional: bool = False
     many: bool = False
+    counted: bool = False
     default: Any = None
+    completion: str = "none"
+
+    @property
+    def initial(self) -> Any:
+        """Value before the first use."""
+        return [] if self.many else 0 if self.counted else self.default
 
 
-def _names(text: str) -> list[str]:
-    return text.split(",")
-
-
-def _number(what: str, kind: type) -> Callable[[str], Any]:
-    def parse(text: str) -> Any:
-        try:
-            return kind(text)
-        except ValueError as err:
-            raise ValueProblem(f"{what}: cannot parse string '{text}'") from err
-
-    return parse
-
-
-OPTIONS: Final = {
-    option.key: option
-    for option in (
-        Option("p", ("-p", "--print-nodes"), "print nodes", str, "FIELDS", True),
-        Option("pi", ("--print-instances",), "print instances"),
-        Option("C", ("-C", "--print-commands"), "print commands", str, "FILE", True),
-        Option("t", ("-t", "--text-data"), "read a text file", str, "FILE"),
-        Option("sim", ("--simulate",), "invent nodes", str, "SPEC", many=True),
-        Option("E", ("-E", "--evac-mode"), "only empty nodes that are offline"),
-        Option("rm", ("--restricted-migration",), "do not migrate off nodes online"),
-        Option("fjg", ("--first-job-group",), "only the first set of jobs"),
-        Option("G", ("-G", "--group"), "node group", str, "ID"),
-        Option(
-            "l",
-            ("-l", "--max-length"),
-            "at most N rounds",
-            _number("max length", int),
-            "N",
-            default=-1,
-        ),
-        Option("v", ("-v", "--verbose"), "more output"),
-        Option("q", ("-q", "--quiet"), "less output"),
-        Option("O", ("-O", "--offline"), "take as offline", str, "NODE", many=True),
-        Option(
-            "e",
-            ("-e", "--min-score"),
-            "distance to the ideal score that is enough",
-            _number("min score", float),
-            "X",
-            default=1e-9,
-        ),
-        Option(
-            "maxcpu",
-            ("--max-cpu",),
-            "limit of virtual cpus per cpu",
-            _number("max cpu ratio", float),
-            "RATIO",
-        ),
-        Option(
-            "mindisk",
-            ("--min-disk",),
-            "part of the disk to keep free",
-            _number("min free disk space", float),
-            "RATIO",
-            default=0.0,
-        ),
-        Option(
-            "g",
-            ("-g", "--min-gain"),
-            "least gain of a move",
-            _number("min gain", float),
-            "X",
-            default=0.01,
-        ),
-        Option(
-            "mgl",
-            ("--min-gain-limit",),
-            "score below which the least gain counts",
-            _number("min gain limit", float),
-            "SCORE",
-            default=0.1,
-        ),
-        Option("ndm", ("--no-disk-moves",), "only failover and migrate"),
-        Option("nim", ("--no-instance-moves",), "only new secondaries"),
-        Option(
-            "sel",
-            ("--select-instances",),
-            "only these move",
-            _names,
-            "INSTS",
-            default=(),
-        ),
-        Option(
-            "exi",
-            ("--exclude-instances",),
-            "these do not move",
-            _names,
-            "INSTS",
-            default=(),
-        ),
-        Option("ise", ("--ignore-soft-errors",), "go beyond soft limits"),
-        Option("U", ("-U", "--dynu-file"), "utilisation of instances", str, "FILE"),
-        Option("nodyn", ("--ignore-dynu",), "take utilisation as zero"),
-        Option(
-            "ext",
-            ("--exclusion-tags",),
-            "tag prefixes that keep instances apart",
-            _names,
-            "TAG,...",
-            default=(),
-        ),
-        Option("offm", ("--offline-maintenance",), "instances will be shut down"),
-        Option("nh", ("--no-headers",), "no header line"),
-        Option("nt", ("--node-tags",), "only nodes with a tag", _names, "TAG,..."),
-        Option("pm", ("--print-moves",), "show where instances go"),
-        Option("fe", ("--full-evacuation",), "move secondaries off too"),
-        Option("snr", ("--skip-non-redundant",), "no nodes of instances without copy"),
-        Option("inr", ("--ignore-non-redundant",), "forget instances without copy"),
-        Option("f", ("-f", "--force"), "go on despite warnings"),
-        Option("oso", ("--one-step-only",), "only the first group"),
-        Option("S", ("-S", "--save"), "save states", str, "FILE"),
-    )
-}
-_COUNTED: Final = {"v", "q"}
+#: What every program knows.
+ALWAYS: Final = (
+    Option("version", ("-V", "--version"), "show the version of the program"),
+    Option("help", ("-h", "--help"), "show help"),
+    Option("completion", ("--help-completion",), "show completion info"),
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parsed:
-    """A parsed command line."""
+    """A parsed command line: values by the keys of the program's options."""
 
-    values: dict[str, Any]
-    arguments: list[str]
+    values: Mapping[str, Any]
+    arguments: list[str] = dataclasses.field(default_factory=list)
 
     def __getitem__(self, key: str) -> Any:
         return self.values[key]
+
+    def get(self, key: str) -> Any:
+        """Return a value, None when the program has no such option."""
+        return self.values.get(key)
 
     @property
     def verbosity(self) -> int:
@@ -172,120 +83,140 @@ class Parsed:
         return int(1 + self.values.get("v", 0) - self.values.get("q", 0))
 
 
-def usage(program: str, keys: Sequence[str]) -> str:
+def usage(program: str, options: Sequence[Option]) -> str:
     """Describe a program's options."""
-    lines = [f"Usage: {program} [OPTION...]"]
-    for option in (OPTIONS[key] for key in keys):
-        short = next((name for name in option.names if len(name) == 2), "")
+    rows = []
+    for option in (*options, *ALWAYS):
+        short = option.names[0] if len(option.names[0]) == 2 else ""
         long = option.names[-1]
         if option.metavar:
+            if short:
+                short += (
+                    f"[{option.metavar}]" if option.optional else f" {option.metavar}"
+                )
             value = f"={option.metavar}"
             long += f"[{value}]" if option.optional else value
-        lines.append(f"  {short:3s} {long:30s} {option.text}")
-    lines.append("  -V  --version                      show the version")
-    lines.append("  -h  --help                         show this text")
+        rows.append((short, long, option.text))
+    wide = [max(len(row[k]) for row in rows) for k in range(2)]
+    lines = [version_line(program), f"Usage: {program} [OPTION...]"]
+    lines += [
+        f"  {short:{wide[0]}s}  {long:{wide[1]}s}  {text}" for short, long, text in rows
+    ]
     return "\n".join(lines)
+
+
+def completion(options: Sequence[Option], arguments: str) -> str:
+    """Return one line an option, for shells, and one for arguments, if any."""
+    lines = [
+        f"{','.join(option.names)} {option.completion}"
+        for option in (*options, *ALWAYS)
+    ]
+    return "\n".join([*lines, arguments] if arguments else lines)
+
+
+def version_line(program: str) -> str:
+    """Return the first line that --version prints."""
+    return f"{program} (ganeti) version {versions.RELEASE_VERSION}"
 
 
 def version(program: str) -> str:
     """Tell the version, the interpreter and the platform, one a line."""
-    python = ".".join(str(part) for part in sys.version_info[:3])
     return (
-        f"{program} (ganeti) version {versions.RELEASE_VERSION}\n"
-        f"running with {sys.implementation.name} {python}\n"
-        f"running on {sys.platform}"
+        f"{version_line(program)}\n"
+        f"compiled with {platform.python_implementation()}"
+        f" {platform.python_version()}\n"
+        f"running on {sys.platform} {platform.machine()}"
     )
 
 
-def parse(words: Sequence[str], keys: Sequence[str]) -> Parsed:
-    """Parse a command line; ``keys`` are the options of the program.
+def parse(words: Sequence[str], options: Sequence[Option]) -> Parsed:
+    """Parse a command line; ``options`` are those of the program.
 
-    ``help`` and ``version`` are True in the values when asked for.
+    ``help``, ``version`` and ``completion`` are True in the values when asked for.
 
     Raises:
         UsageError, ValueProblem: with what was wrong.
     """
-    options = [
-        *(OPTIONS[key] for key in keys),
-        Option("help", ("-h", "--help"), ""),
-        Option("version", ("-V", "--version"), ""),
-    ]
-    values: dict[str, Any] = {
-        option.key: []
-        if option.many
-        else 0
-        if option.key in _COUNTED
-        else option.default
-        for option in options
-    }
-    arguments: list[str] = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        if word == "--":
-            arguments += rest
-            break
-        if word.startswith("--"):
-            _long(word, options, rest, values)
-        elif word.startswith("-") and word != "-":
-            _short(word[1:], options, rest, values)
-        else:
-            arguments.append(word)
-    return Parsed(values, arguments)
+    return _Reader([*options, *ALWAYS]).read(words)
 
 
-def _long(
-    word: str, options: Sequence[Option], rest: list[str], values: dict[str, Any]
-) -> None:
-    name, equals, glued = word.partition("=")
-    found = [o for o in options if name in o.names] or [
-        o for o in options if any(full.startswith(name) for full in o.names)
-    ]
-    if not found:
-        raise UsageError(f"unrecognized option `{name}'")
-    if len(found) > 1:
-        raise UsageError(f"option `{name}' is ambiguous")
-    option = found[0]
-    if option.parse is None:
-        if equals:
-            raise UsageError(f"option `{name}' doesn't allow an argument")
-        _store(option, None, values)
-    elif equals or option.optional:
-        _store(option, glued, values)
-    elif rest:
-        _store(option, rest.pop(0), values)
-    else:
-        raise UsageError(f"option `{name}' requires an argument {option.metavar}")
+class _Reader:
+    """Takes a command line apart."""
 
+    def __init__(self, options: Sequence[Option]) -> None:
+        self._options = options
+        self._known = {name: option for option in options for name in option.names}
+        self._values = {option.key: option.initial for option in options}
+        self._rest: list[str] = []
 
-def _short(
-    letters: str, options: Sequence[Option], rest: list[str], values: dict[str, Any]
-) -> None:
-    known = {name: option for option in options for name in option.names}
-    while letters:
-        name, letters = f"-{letters[0]}", letters[1:]
-        option = known.get(name)
-        if option is None:
-            raise UsageError(f"unrecognized option `{name}'")
+    def read(self, words: Sequence[str]) -> Parsed:
+        arguments: list[str] = []
+        self._rest = list(words)
+        while self._rest:
+            word = self._rest.pop(0)
+            if word == "--":
+                arguments += self._rest
+                break
+            if word.startswith("--"):
+                self._long(word)
+            elif word.startswith("-") and word != "-":
+                self._short(word[1:])
+            else:
+                arguments.append(word)
+        return Parsed(self._values, arguments)
+
+    def _long(self, word: str) -> None:
+        name, equals, glued = word.partition("=")
+        option = self._find(name)
         if option.parse is None:
-            _store(option, None, values)
-            continue
-        if letters or option.optional:
-            _store(option, letters, values)
-        elif rest:
-            _store(option, rest.pop(0), values)
+            if equals:
+                raise UsageError(f"option `{name}' doesn't allow an argument")
+            self._flag(option)
         else:
+            self._store(option, glued if equals else self._next(option, name))
+
+    def _find(self, name: str) -> Option:
+        """Find an option by its long name or the beginning of one."""
+        if name in self._known:
+            return self._known[name]
+        found = {full: o for full, o in self._known.items() if full.startswith(name)}
+        if not found:
+            raise UsageError(f"unrecognized option `{name}'")
+        if len(found) > 1:
+            raise UsageError(
+                f"option `{name}' is ambiguous; could be one of:"
+                f" {', '.join(sorted(found))}"
+            )
+        return next(iter(found.values()))
+
+    def _short(self, letters: str) -> None:
+        while letters:
+            name, letters = f"-{letters[0]}", letters[1:]
+            option = self._known.get(name)
+            if option is None:
+                raise UsageError(f"unrecognized option `{name}'")
+            if option.parse is None:
+                self._flag(option)
+                continue
+            self._store(option, letters or self._next(option, name))
+            return
+
+    def _next(self, option: Option, name: str) -> str:
+        """Return the value that stands in the next word, if the option needs one."""
+        if option.optional:
+            return ""
+        if not self._rest:
             raise UsageError(f"option `{name}' requires an argument {option.metavar}")
-        return
+        return self._rest.pop(0)
 
+    def _flag(self, option: Option) -> None:
+        before = self._values[option.key]
+        self._values[option.key] = before + 1 if option.counted else True
 
-def _store(option: Option, text: str | None, values: dict[str, Any]) -> None:
-    if option.parse is None or text is None:
-        flag = values[option.key] + 1 if option.key in _COUNTED else True
-        values[option.key] = flag
-        return
-    found = option.parse(text)
-    if option.many:
-        values[option.key].append(found)
-    else:
-        values[option.key] = found
+    def _store(self, option: Option, text: str) -> None:
+        assert option.parse is not None
+        found = option.parse(text)
+        if option.many:
+            self._values[option.key].append(found)
+        else:
+            self._values[option.key] = found

@@ -191,10 +191,14 @@ def test_job_filters(client):
         client.call("DeleteFilter", [key])
 
 
+def test_a_malformed_uuid_of_a_job_filter_is_a_malformed_request(client):
+    with pytest.raises(errors.RequestError):
+        client.call("ReplaceFilter", ["no-uuid", 1, [], "PAUSE", []])
+
+
 @pytest.mark.parametrize(
     "args",
     [
-        ["no-uuid", 1, [], "PAUSE", []],
         [None, -1, [], "PAUSE", []],
         [None, 1, [["huh", ["?", "id"]]], "PAUSE", []],
         [None, 1, [["jobid", ["==", "name", 1]]], "PAUSE", []],
@@ -203,8 +207,8 @@ def test_job_filters(client):
         [None, 1, [], ["RATE_LIMIT", True], []],
     ],
 )
-def test_malformed_job_filters(client, args):
-    with pytest.raises(errors.RequestError):
+def test_wrong_job_filters_are_refused(client, args):
+    with pytest.raises(errors.OpPrereqError, match="job filter: "):
         client.call("ReplaceFilter", args)
 
 

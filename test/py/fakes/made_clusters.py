@@ -242,7 +242,9 @@ def _an_instance(
         hosts.append(names[dice.choice(peers)])
     elif template == "drbd":
         template = "plain"
-    return instance(template, hosts, **_sizes(shape, dice), tags=_tags(shape, dice))
+    spindles = 1 if shape.exclusive and template in LOCAL else None
+    sizes, tags = _sizes(shape, dice), _tags(shape, dice)
+    return instance(template, hosts, **sizes, tags=tags, spindles=spindles)
 
 
 def _sizes(shape: Shape, dice: random.Random) -> dict[str, Any]:
@@ -259,7 +261,6 @@ def _sizes(shape: Shape, dice: random.Random) -> dict[str, Any]:
         "status": status,
         "auto_balance": not shape.odd or dice.random() < 0.9,
         "spindle_use": dice.choice((1, 2)) if shape.tight else 1,
-        "spindles": 1 if shape.exclusive else None,
         "forthcoming": dice.random() < shape.forthcoming,
     }
 

@@ -248,3 +248,32 @@ def test_columns_that_are_the_same_in_all_rows_are_laid_out_like_others():
             found = table.render(columns, same, **layout)
             assert found == table.render(columns, cells, **layout)
     assert found == "x|s|1|o\nyy|s|1|o"
+
+
+def test_job_details_leave_out_how_far_steps_had_come(master):
+    stamp = [1_700_000_000, 0]
+    master.objects["job"] = [
+        {
+            "id": 7,
+            "status": "success",
+            "ops": [{"OP_ID": "OP_TEST_DELAY"}],
+            "opresult": [None],
+            "opstatus": ["success"],
+            "oplog": [
+                [
+                    [1, stamp, "message", "wiping begins"],
+                    [2, stamp, "progress", "1 of 2 MiB"],
+                    [3, stamp, "message", "wiping ends"],
+                ]
+            ],
+            **{key: [stamp] for key in ("opstart", "opexec", "opend")},
+            **dict.fromkeys(("received_ts", "start_ts", "end_ts"), stamp),
+        }
+    ]
+    master.jobs[7], master._outcomes[7] = [], []
+    text = run("gnt-job info 7", master)
+    assert "wiping begins" in text
+    assert "wiping ends" in text
+    assert "1 of 2 MiB" not in text
+    ((found,),) = [json.loads(run("gnt-job info --json 7", master))]
+    assert [entry[0] for entry in found["oplog"][0]] == [1, 3]

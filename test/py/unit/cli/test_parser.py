@@ -97,6 +97,29 @@ def test_a_wrong_number_of_arguments_exits_1(line, text):
     assert (done.code, done.err) == (1, f"Error: {text}\n")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "gnt-node power off -f node2",
+        "gnt-instance startup i1 --force",
+        "gnt-job cancel 3 --force",
+    ],
+)
+def test_an_option_is_no_name_of_an_object(line):
+    done = commands.run(line)
+    command, late = line.split()[1], line.split()[-2 if "power" in line else -1]
+    assert (done.code, done.out) == (1, "")
+    assert done.err == (
+        f"Error: Command {command} has options among its arguments\n"
+        f"(options must stand before the first argument: {late})\n"
+    )
+
+
+def test_commands_for_others_keep_their_options():
+    command = commands.program("gnt-cluster").find("command")
+    parser.check_count(command, ["ls", "-l", "--color"])
+
+
 def test_an_option_after_an_argument_is_pointed_out():
     done = commands.run("gnt-node powercycle n1 -f")
     assert done.code == 1

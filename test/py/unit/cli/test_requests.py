@@ -350,10 +350,25 @@ def test_batch_create_checks_its_file(master, tmp_path):
     assert "entry 0: unknown parameters flavour" in done.err
 
 
-def test_a_filter_rule_that_is_not_there_is_named():
-    done = commands.run("gnt-filter info no-such-rule", FakeMaster())
+@pytest.mark.parametrize("command", ["info", "delete", "list"])
+def test_a_filter_rule_that_is_not_there_is_named(command):
+    done = commands.run(f"gnt-filter {command} no-such-rule", FakeMaster())
     assert (done.code, done.out) == (1, "")
     assert "there is no job filter no-such-rule" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["replace", "rule"], "wanted a UUID, found 'rule'"),
+        (["add", "--predicates", '{"a": 1}'], "wanted predicates as a list"),
+    ],
+)
+def test_wrong_filter_rules_are_refused_before_the_master_is_asked(words, text):
+    master = FakeMaster()
+    done = commands.run(["gnt-filter", *words], master)
+    assert (done.code, done.out, master.calls) == (1, "", [])
+    assert f"wrong_input, error details:\njob filter: {text}" in done.err
 
 
 def test_an_offline_instance_goes_online(master):

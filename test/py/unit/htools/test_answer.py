@@ -202,13 +202,13 @@ def test_exclusive_storage_keeps_room_for_the_sizes_sold() -> None:
         name: placement.node(
             ndparams=own, total_spindles=4, free_spindles=free, free_disk=disk
         )
-        for name, free, disk in (("n1", 4, 200000), ("n2", 1, 50000))
+        for name, free, disk in (("n1", 4, 200000), ("n2", 1, 150000))
     }
     disks = [{"size": 4096, "mode": "rw", "spindles": 1}]
     asked = placement.allocation("plain", disks=disks)
     found = solve(placement.request(nodes, asked))
     assert found["result"] == ["n2"], found
-    assert "score: ([1]," in found["info"]
+    assert "score: ([1],145904)" in found["info"]
 
 
 def test_exclusion_tags_keep_instances_apart() -> None:

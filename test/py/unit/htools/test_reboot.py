@@ -1,7 +1,5 @@
 """Reboot groups: what they promise, and the output that scripts read."""
 
-import contextlib
-import io
 import itertools
 import pathlib
 import re
@@ -11,12 +9,12 @@ import sys
 import pytest
 
 import ganeti
+from fakes import programs
+from fakes.programs import DATA
 from fakes.some_cluster import random_cluster
 from ganeti.htools import colouring, reboot, state
 from ganeti.htools.model import NONE
 from ganeti.tools.htools import hroller
-
-DATA = pathlib.Path(__file__).parents[3] / "data" / "htools"
 
 
 def plan(cluster, **wanted):
@@ -28,23 +26,9 @@ def plan(cluster, **wanted):
     return nodes, reboot.parts(now, want, nodes, classes)
 
 
-def transcript():
-    """Give (arguments, expected output) of each run in the golden file."""
-    text = (DATA / "hroller.txt").read_text()
-    for run in re.split(r"^\$ hroller ", text, flags=re.MULTILINE)[1:]:
-        arguments, _, output = run.partition("\n")
-        yield pytest.param(arguments.split(), output, id=arguments)
-
-
-@pytest.mark.parametrize(("arguments", "expected"), list(transcript()))
+@pytest.mark.parametrize(("arguments", "expected"), programs.golden("hroller"))
 def test_output(arguments, expected, monkeypatch):
-    monkeypatch.chdir(DATA)
-    monkeypatch.setattr(sys, "argv", ["hroller", *arguments])
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-        status = hroller.main()
-    told = f"exit status {status}\n" if status else ""
-    assert out.getvalue() + told == expected
+    assert programs.told(monkeypatch, hroller.main, arguments) == expected
 
 
 def test_the_program_runs():

@@ -1,4 +1,4 @@
-"""Our programs and the other ones of the same names."""
+"""Our placement programs and another implementation's of the same names."""
 
 import pathlib
 import shutil

@@ -1,0 +1,79 @@
+"""Who has which address: nodes, cluster and NICs, apart by network or link; pure."""
+
+import collections
+from collections.abc import Iterator
+
+from ganeti import errors
+from ganeti.config.pool import AddressPool
+from ganeti.objects import Instance, Nic, Snapshot
+from ganeti.objects.params import fill_nicparams
+
+#: Where an address counts (a network's uuid, or a link), and the address.
+Place = tuple[str, str]
+
+
+def place(snapshot: Snapshot, nic: Nic) -> Place | None:
+    """Return where a NIC has its address, None without one."""
+    if not nic.ip:
+        return None
+    return str(nic.network or fill_nicparams(snapshot, nic)["link"]), nic.ip
+
+
+def used(snapshot: Snapshot) -> dict[Place, list[str]]:
+    """Return who uses each address; each of them in words."""
+    found: dict[Place, list[str]] = collections.defaultdict(list)
+    for where, who in _of_hosts(snapshot):
+        found[where].append(who)
+    for instance in snapshot.instances.values():
+        for index, nic in enumerate(instance.nics):
+            if (where_nic := place(snapshot, nic)) is not None:
+                found[where_nic].append(_nic(instance, index))
+    return found
+
+
+def holder(snapshot: Snapshot, wanted: Place, *, but: str) -> str | None:
+    """Return who has an address, in words; None if it is free.
+
+    Args:
+        snapshot: the cluster.
+        wanted: place and address.
+        but: uuid of an instance that does not count.
+    """
+    for where, who in _of_hosts(snapshot):
+        if where == wanted:
+            return who
+    for instance in snapshot.instances.values():
+        for index, nic in enumerate(instance.nics):
+            # Places cost more than addresses.
+            if nic.ip != wanted[1] or instance.uuid == but:
+                continue
+            if place(snapshot, nic) == wanted:
+                return _nic(instance, index)
+    return None
+
+
+def claiming_network(snapshot: Snapshot, address: str, group: str) -> str | None:
+    """Return the name of a group's network that an address lies in, if there is one."""
+    for uuid in sorted(snapshot.nodegroups[group].networks):
+        network = snapshot.networks.get(uuid)
+        if network is None:
+            continue
+        try:
+            if AddressPool(network).contains(address):
+                return network.name
+        except errors.AddressPoolError:
+            continue
+    return None
+
+
+def _of_hosts(snapshot: Snapshot) -> Iterator[tuple[Place, str]]:
+    link = str(snapshot.cluster.nicparams.get("default", {}).get("link", ""))
+    yield (link, snapshot.cluster.master_ip), "the cluster"
+    for node in snapshot.nodes.values():
+        yield (link, node.primary_ip), f"node {node.name} (primary)"
+        if node.secondary_ip != node.primary_ip:
+            yield (link, node.secondary_ip), f"node {node.name} (secondary)"
+
+
+def _nic(instance: Instance, index: int) -> str:
+    return f"instance {instance.name} (NIC {index})"

@@ -1,0 +1,137 @@
+"""Where a placement program reads its cluster: files, invented nodes, and daemons.
+
+Each source gives a cluster as it was found; options that change it are ``loading``'s.
+"""
+
+import json
+import os
+from typing import Any, Final
+
+from ganeti import errors, luxi, pathutils
+from ganeti.constants import misc
+from ganeti.htools import queried, request, simulate, text
+from ganeti.htools.model import Cluster, DataError
+from ganeti.tools.htools.options import Parsed
+
+#: Seconds to wait for a master daemon to listen, and for each of its answers.
+LUXI_CONNECT_S: Final = 10.0
+LUXI_ANSWER_S: Final = 60.0
+#: Bytes that a file of cluster data may have; a thousand nodes have a few million.
+MOST_BYTES: Final = 1 << 30
+
+
+def read(parsed: Parsed) -> Cluster:
+    """Read the cluster from the source that the options name.
+
+    Raises:
+        DataError, OSError, GenericError: it cannot be read or understood.
+    """
+    if sum(parsed.get(key) is not None for key in ("m", "L", "t")) > 1:
+        raise SeveralSourcesError
+    static_memory = parsed.get("skm")
+    static = request.STATIC_KVM_MIB if static_memory is None else static_memory
+    offline = parsed.get("O") or ()
+    if parsed.get("m") is not None:
+        from ganeti.tools.htools import rest
+
+        answers = rest.read(parsed["m"])
+        return queried.read_cluster(answers, static_memory=static, offline=offline)
+    if parsed.get("L") is not None:
+        answers = read_luxi(parsed["L"])
+        return queried.read_cluster(answers, static_memory=static, offline=offline)
+    if parsed.get("sim"):
+        return simulate.load(parsed["sim"])
+    if parsed.get("t") is not None:
+        return read_text(parsed["t"])
+    if parsed.get("I") is not None:
+        path = parsed["I"]
+        data = read_json(path)
+        return request.read_cluster(data, static_memory=static, source=path)
+    raise DataError("No backend selected! Exiting.")
+
+
+class SeveralSourcesError(Exception):
+    """Sources were named that exclude each other."""
+
+    def __str__(self) -> str:
+        return "Only one of the rapi, luxi, and data files options should be given."
+
+
+def read_bytes(path: str) -> bytes:
+    """Return a file's content; a device without end is refused."""
+    with open(path, "rb") as stream:
+        data = stream.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise DataError(f"{path}: larger than {MOST_BYTES} bytes")
+    return data
+
+
+def read_text(path: str) -> Cluster:
+    """Read a cluster from a text file."""
+    try:
+        data = read_bytes(path).decode()
+    except UnicodeDecodeError as err:
+        raise DataError(f"{path}: not a text file: {err.reason}") from err
+    return text.load(data, path)
+
+
+def read_json(path: str) -> Any:
+    """Read a file of JSON.
+
+    Raises:
+        DataError, OSError: it is no JSON, or cannot be read.
+    """
+    return decode(read_bytes(path), path)
+
+
+def decode(data: bytes, source: str) -> Any:
+    """Decode JSON; errors name the source."""
+    try:
+        return json.loads(data)
+    except ValueError as err:
+        raise DataError(f"{source}: is no JSON: {err}") from err
+    except RecursionError as err:
+        raise DataError(f"{source}: is nested too deeply") from err
+
+
+def connect(path: str) -> luxi.Client:
+    """Prepare a connection to the master daemon; empty for the usual socket."""
+    return luxi.Client.of_node(
+        pathutils.from_environ(os.environ),
+        override=path or os.environ.get(misc.LUXI_OVERRIDE, ""),
+        connect_timeout_s=LUXI_CONNECT_S,
+        timeout_s=LUXI_ANSWER_S,
+        retries=0,
+    )
+
+
+def read_luxi(path: str) -> queried.Answers:
+    """Ask a master daemon all about its cluster.
+
+    Raises:
+        GenericError: it is not there, or stopped answering.
+        DataError: it answered something else.
+    """
+    with connect(path) as client:
+        source = f"LUXI {client.path}"
+        tables = {
+            kind: queried.objects(_query(client, kind, fields), fields, source)
+            for kind, fields in queried.FIELDS.items()
+        }
+        info = client.call("QueryClusterInfo")
+    return queried.Answers(
+        source, tables["group"], tables["node"], tables["instance"], info
+    )
+
+
+def _query(client: luxi.Client, kind: str, fields: tuple[str, ...]) -> Any:
+    return client.call("Query", [kind, list(fields), None])
+
+
+def reason(err: Exception) -> str:
+    """Put an error of reading into words."""
+    if isinstance(err, OSError):
+        return f"{err.filename}: {err.strerror}"
+    if isinstance(err, errors.NoMasterError):
+        return f"Cannot reach the master daemon at {err}"
+    return str(err)

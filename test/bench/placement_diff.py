@@ -1,0 +1,92 @@
+"""Placement programs against another implementation on random small clusters.
+
+``placement_diff.py [--count N] [--first SEED] [--tools hail,hbal] [--keep DIRECTORY]``
+prints each difference with the seed that makes it, and how many there are of each kind.
+``--keep`` saves the files and both outputs of the real ones.
+"""
+
+import argparse
+import collections
+import json
+import os
+import pathlib
+import shlex
+import tempfile
+
+from fakes import comparison, made_cases, placement_programs
+
+#: Not worth a line each.
+QUIET = (comparison.SAME, comparison.SLOW)
+
+
+def keep(
+    place: pathlib.Path,
+    case: made_cases.Case,
+    outputs: dict[str, comparison.Output],
+) -> None:
+    """Save a case with what was said."""
+    target = place / f"{case.tool}-{case.seed}"
+    target.mkdir(parents=True, exist_ok=True)
+    for name, text in case.files.items():
+        (target / name).write_text(text)
+    (target / "command").write_text(f"{case.tool} {shlex.join(case.words)}\n")
+    for name, output in outputs.items():
+        (target / f"{name}.out").write_text(output.out)
+        (target / f"{name}.err").write_text(output.err)
+
+
+def compare(
+    tool: str, seed: int, limit_s: float
+) -> tuple[made_cases.Case, dict[str, comparison.Output], tuple[str, str]]:
+    """Run one case twice and compare."""
+    case, outputs = made_cases.case(tool, seed), {}
+    programs = {
+        "theirs": placement_programs.theirs(tool),
+        "ours": placement_programs.ours(tool),
+    }
+    for name, program in programs.items():
+        with tempfile.TemporaryDirectory() as directory:
+            outputs[name] = comparison.run(
+                program or "", case, pathlib.Path(directory), limit_s
+            )
+        if outputs[name].code is None:
+            break
+    ours = outputs.get("ours", comparison.Output(0, "", ""))
+    return case, outputs, comparison.difference(case, ours, outputs["theirs"])
+
+
+def main() -> None:
+    """Compare."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=100, help="cases for each tool")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--tools", default=",".join(made_cases.TOOLS))
+    parser.add_argument("--limit", type=float, default=10.0, help="seconds a run")
+    parser.add_argument("--keep", type=pathlib.Path, help="directory")
+    parser.add_argument("--json", type=pathlib.Path, help="write the counts")
+    chosen = parser.parse_args()
+    os.environ["LC_ALL"] = "C.UTF-8"
+    counts: dict[str, dict[str, int]] = {}
+    for tool in chosen.tools.split(","):
+        ours, theirs = placement_programs.ours(tool), placement_programs.theirs(tool)
+        if not ours or not theirs:
+            missing = "not built here" if not ours else "the other one is not installed"
+            print(f"{tool}: skipped, {missing}")
+            continue
+        found: collections.Counter[str] = collections.Counter()
+        for seed in range(chosen.first, chosen.first + chosen.count):
+            case, outputs, (kind, told) = compare(tool, seed, chosen.limit)
+            found[kind] += 1
+            if kind not in QUIET:
+                line = f"{tool} {seed} {kind}: {shlex.join(case.words)}: {told}"
+                print(line[:400], flush=True)
+            if kind == comparison.REAL and chosen.keep:
+                keep(chosen.keep, case, outputs)
+        counts[tool] = dict(found)
+        print(f"{tool}: {dict(found)}", flush=True)
+    if chosen.json:
+        chosen.json.write_text(json.dumps(counts))
+
+
+if __name__ == "__main__":
+    main()

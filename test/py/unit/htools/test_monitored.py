@@ -1,0 +1,57 @@
+"""Utilisation as monitoring daemons report it."""
+
+import pathlib
+
+import pytest
+
+from ganeti.htools import monitored, state, text
+from ganeti.htools.model import Cluster, DataError
+
+KITE = pathlib.Path(__file__).parents[3] / "data" / "htools" / "kite.data"
+TOTALS = {"kite1": 0.4, "kite2": 1.4, "kite3": 2.0, "kite4": 0.0}
+REPORTS = {f"{name}.lab.test": {"cpu_total": load} for name, load in TOTALS.items()}
+
+
+def kites() -> Cluster:
+    return text.load(KITE.read_text(), "kite")
+
+
+def test_a_nodes_load_is_shared_by_vcpus_and_kept_as_a_whole() -> None:
+    cluster = monitored.apply(kites(), REPORTS, monitored.CPU)
+    assert [round(inst.utilisation[0], 3) for inst in cluster.instances] == [
+        0.114,
+        0.114,
+        0.057,
+        0.7,
+        0.057,
+        1.6,
+    ]
+    now = state.derive(cluster)
+    assert now.amounts[state.Row.LOAD_CPU].tolist() == pytest.approx(
+        list(TOTALS.values())
+    )
+    assert cluster.instances[0].utilisation[1:] == (1, 1, 1)
+
+
+def test_domains_of_xen_have_their_own() -> None:
+    reports = {name: {} for name in REPORTS} | {"kite1.lab.test": {"owl1.lab.test": 3}}
+    cluster = monitored.apply(kites(), reports, monitored.XEN)
+    assert [inst.utilisation[0] for inst in cluster.instances][:2] == [3, 1]
+
+
+@pytest.mark.parametrize("data", [None, {}, {"cpu_total": -1}, {"cpu_total": True}, 5])
+def test_a_node_without_usable_data_is_missing(data: object) -> None:
+    reports = {**REPORTS, "kite2.lab.test": data}
+    assert monitored.missing(kites(), reports, monitored.CPU) == ["kite2.lab.test"]
+
+
+def test_saved_answers_are_found_by_collector() -> None:
+    saved = [{"node": "a", "reports": [{"name": "cpu-avg-load", "data": 7}]}]
+    assert monitored.from_file(saved, monitored.CPU, "f") == {"a": 7}
+    assert monitored.from_file(saved, monitored.XEN, "f") == {}
+
+
+@pytest.mark.parametrize("saved", [{}, [1], [{"node": "a"}], [{"reports": [{}]}]])
+def test_other_data_is_refused(saved: object) -> None:
+    with pytest.raises(DataError, match=r"^f: "):
+        monitored.from_file(saved, monitored.CPU, "f")
