@@ -26,7 +26,6 @@ def _run(parsed: Parsed) -> int:
     cluster = loading.load(parsed)
     limits = loading.limits(parsed)
     derived = state.derive(cluster, limits)
-    loading.warn_inconsistent(derived, parsed)
     if parsed.verbosity > 1 and (suffix := cluster.common_suffix()):
         sys.stderr.write(f"Note: Stripping common suffix of '{suffix}' from names\n")
     now = grid.State(cluster, min_disk=limits.min_disk, max_cpu=limits.max_cpu)
