@@ -14,11 +14,14 @@ import numpy as np
 from ganeti.htools import alloc, filling, model, redundancy, refused, shrinking
 from ganeti.htools import grid_checks as checks
 from ganeti.htools.grid import State
+from ganeti.htools.room import Room
 from ganeti.htools.shrinking import Size
 
 #: Instances in the first try without the test for redundancy, and in the next ones.
 _LEAST_BATCH: Final = 20
 _SMALL_BATCH: Final = 10
+#: Primary nodes whose pairs are looked at together.
+_ROWS: Final = 32
 
 
 class NoRoomError(Exception):
@@ -141,6 +144,7 @@ class Search:
         ]
         if not self.usable and not self.refuses:
             raise NoRoomError("No online nodes")
+        self._test: tuple[State, int, redundancy.Capacity] | None = None
         self.policies = {state.cluster.policy_of(node) for node in self.usable}
 
     def _bad_nodes(self) -> list[int]:
@@ -192,7 +196,7 @@ class Search:
         return Outcome((), tuple(failures), self.state, size, is_redundant=False)
 
     # Tests
-    def redundancy(self, state: State) -> redundancy.Capacity:
+    def test_of(self, state: State) -> redundancy.Capacity:
         """Return the test of a state."""
         ignored = self.ignored if self.how.independent else ()
         return redundancy.Capacity(
@@ -201,8 +205,8 @@ class Search:
 
     def attempt(
         self, state: State, size: Size, *, tested: bool
-    ) -> tuple[list[int], alloc.Outcome | None]:
-        """Try one instance; returns refusals, and the place if there is one.
+    ) -> tuple[list[int], bool]:
+        """Try one instance; returns refusals by kind, and whether there is a place.
 
         Args:
             state: stays as it is.
@@ -211,11 +215,40 @@ class Search:
         """
         item = self.how.instance(size)
         failures, possible = refused.counts(state, item, self.usable)
-        if not possible:
-            return failures, None
-        rules = alloc.Rules(self.redundancy(state) if tested else None)
-        found = alloc.allocate(state, item, self.usable, self.how.nodes, rules)
-        return list(found.failures), found if found.nodes else None
+        if not possible or not tested:
+            return failures, bool(possible)
+        test = self._kept_test(state)
+        if self.how.nodes == 1:
+            rules = alloc.Rules(test)
+            found = alloc.allocate(state, item, self.usable, 1, rules)
+            return list(found.failures), found.nodes is not None
+        if self._has_safe_pair(state, item, test):
+            return failures, True
+        failures[checks.N1 - 1] += possible
+        return failures, False
+
+    def _kept_test(self, state: State) -> redundancy.Capacity:
+        """Return the test of a state that has not changed since it was asked for."""
+        kept = self._test
+        if kept is None or kept[0] is not state or kept[1] != len(state.instances):
+            kept = (state, len(state.instances), self.test_of(state))
+            self._test = kept
+        return kept[2]
+
+    def _has_safe_pair(
+        self, state: State, item: model.Instance, test: redundancy.Capacity
+    ) -> bool:
+        room = Room(state, item, filling.policy_fits(state, item))
+        usable = np.array(self.usable, np.intp)
+        rows, columns = usable[room.can_first[usable]], usable[room.can_second[usable]]
+        for at in range(0, len(rows), _ROWS):
+            part = rows[at : at + _ROWS]
+            fine = room.pairs_fine(part, columns, room.kept_pairs(part, columns))
+            fine &= test.pairs(item, part, columns)
+            for row, column in np.argwhere(fine):
+                if test.others_hold(item, int(part[row]), int(columns[column])):
+                    return True
+        return False
 
 
 class _Run:
@@ -242,26 +275,29 @@ class _Run:
         """
         before = len(self.placed)
         left = self.left
+        self.failures, possible = self._refusals()
+        if not possible or left == 0:
+            return 0
         if self.how.capacity_checks:
             while True:
                 number = self._batch(self._batch_size(), left)
                 if number is None:
                     break
                 left = None if left is None else left - number
-                if not number or left == 0:
-                    self.failures = self._refusals()
+                self.failures, possible = self._refusals()
+                if not possible or left == 0:
                     return len(self.placed) - before
             left = self._small_batches(left)
         if self.how.capacity_checks and self.how.nodes == 1:
             self._tested_steps(left)
         else:
             self._add(*self._filled(self.state, left))
-            self.failures = self._refusals()
+            self.failures = self._refusals()[0]
         return len(self.placed) - before
 
-    def _refusals(self) -> list[int]:
+    def _refusals(self) -> tuple[list[int], int]:
         item = self.how.instance(self.size)
-        return refused.counts(self.state, item, self.search.usable)[0]
+        return refused.counts(self.state, item, self.search.usable)
 
     def _batch_size(self) -> int:
         state = self.state
@@ -286,7 +322,7 @@ class _Run:
         state, nodes = self._filled(
             self.state, size if left is None else min(size, left)
         )
-        if not self.search.redundancy(state).holds():
+        if not self.search.test_of(state).holds():
             return None
         self._add(state, nodes)
         return len(nodes)
@@ -301,7 +337,7 @@ class _Run:
         while low < high:
             middle = (low + high + 1) // 2
             found = self._filled(self.state, middle * _SMALL_BATCH)
-            if self.search.redundancy(found[0]).holds():
+            if self.search.test_of(found[0]).holds():
                 low, best = middle, found
             else:
                 high = middle - 1
@@ -313,10 +349,10 @@ class _Run:
     def _tested_steps(self, left: int | None) -> None:
         item = self.how.instance(self.size)
         while True:
-            self.failures, found = self.search.attempt(
-                self.state, self.size, tested=True
-            )
-            if found is None or found.nodes is None or left == 0:
+            rules = alloc.Rules(self.search.test_of(self.state))
+            found = alloc.allocate(self.state, item, self.search.usable, 1, rules)
+            self.failures = list(found.failures)
+            if found.nodes is None or left == 0:
                 return
             state = self.state.copy()
             state.place(state.new(item), *found.nodes)
@@ -351,8 +387,7 @@ class _Run:
     def _attempt(self, size: Size, *, alone: bool) -> tuple[list[int], bool]:
         """Try a size as the steps would, or ``alone`` with every test."""
         tested = self.how.capacity_checks and (alone or self.how.nodes == 1)
-        failures, found = self.search.attempt(self.state, size, tested=tested)
-        return failures, found is not None
+        return self.search.attempt(self.state, size, tested=tested)
 
 
 def sizes_of(policy: model.Policy) -> tuple[Size, ...]:
