@@ -39,9 +39,13 @@ class Distribution:
     """Changes key files on this node and on others."""
 
     def __init__(self, node: Node) -> None:
+        from ganeti.ssh import client
+
         self._paths = node.paths
         self._ssconf = node.ssconf
         self._cluster = self._ssconf.cluster_name()
+        # One for all: reading our private key takes long.
+        self._identity = client.cluster_identity(self._paths, self._cluster)
         certificate = x509.load_certificate(node.paths.server_pem)
         self._pem = certificate.public_bytes(serialization.Encoding.PEM).decode()
 
@@ -109,7 +113,7 @@ class Distribution:
         with client.Client(
             name,
             self._port(name),
-            client.cluster_identity(self._paths, self._cluster),
+            self._identity,
             address=self._address(name),
             environment=environment,
         ) as shell:

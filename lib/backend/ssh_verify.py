@@ -2,12 +2,15 @@
 
 import concurrent.futures
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ganeti import errors
 from ganeti.backend.registry import Node
 from ganeti.ssh import account, authorized, pubkeys
 from ganeti.utils import netutils
+
+if TYPE_CHECKING:
+    from ganeti.ssh.client import Identity
 
 #: Nodes that are tried at the same time.
 PARALLEL: Final = 8
@@ -24,13 +27,15 @@ def check_reach(node: Node, ports: Mapping[str, int]) -> dict[str, str]:
     Returns:
         what is wrong, by node name; nodes that are well are left out.
     """
-    cluster = node.ssconf.cluster_name()
+    from ganeti.ssh import client
+
+    identity = client.cluster_identity(node.paths, node.ssconf.cluster_name())
     addresses = node.ssconf.node_primary_ips()
 
     def check(name: str) -> str | None:
         try:
             address = addresses.get(name) or netutils.lookup(name, node.paths)
-            return _check_one(node, name, (address, ports[name]), cluster)
+            return _check_one(node, name, (address, ports[name]), identity)
         except errors.GenericError as err:
             return str(err)
 
@@ -42,7 +47,7 @@ def check_reach(node: Node, ports: Mapping[str, int]) -> dict[str, str]:
 
 
 def _check_one(
-    node: Node, name: str, address: tuple[str, int], cluster: str
+    node: Node, name: str, address: tuple[str, int], identity: "Identity"
 ) -> str | None:
     from ganeti.ssh import client
 
@@ -50,7 +55,7 @@ def _check_one(
     with client.Client(
         name,
         address[1],
-        client.cluster_identity(node.paths, cluster),
+        identity,
         address=address[0],
         environment=environment,
     ) as shell:

@@ -95,7 +95,10 @@ def solve(
         cluster = request.read_cluster(data, static_memory=options.static_memory)
     if not options.busy:
         cluster = _idle(cluster)
-    ask = request.read_ask(data, cluster, restrict_to=options.restrict_to)
+    try:
+        ask = request.read_ask(data, cluster, restrict_to=options.restrict_to)
+    except request.CannotBeDone as err:
+        return Solution(_failed(str(err)), cluster, State(cluster), dict)
     if not options.busy:
         ask = _idle_newcomers(ask)
     return _Solver(cluster, ask, options).solve()

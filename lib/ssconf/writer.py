@@ -1,6 +1,7 @@
 """Replacing ssconf files."""
 
 import os
+import stat
 from collections.abc import Mapping
 from typing import Final
 
@@ -17,6 +18,9 @@ _MODE: Final = 0o444
 def write(paths: Paths, values: Mapping[str, str], *, dry_run: bool = False) -> None:
     """Replace ssconf files, each one atomically, under the ssconf lock.
 
+    Files that are right already are left alone: most changes of a cluster concern one
+    or two of them, and making each durable takes the disk's time.
+
     Args:
         paths: of the node.
         values: key -> text; a missing final newline is added unless it is empty.
@@ -32,7 +36,24 @@ def write(paths: Paths, values: Mapping[str, str], *, dry_run: bool = False) -> 
     os.makedirs(paths.lock_dir, exist_ok=True)
     with files.locked(f"{paths.lock_dir}/{LOCK_NAME}", timeout_s=LOCK_TIMEOUT_S):
         for key, data in texts.items():
-            files.write_file(paths.data(words.FILEPREFIX + key), data, mode=_MODE)
+            path = paths.data(words.FILEPREFIX + key)
+            if not _is_right(path, data):
+                files.write_file(path, data, mode=_MODE, sync_name=False)
+        # Also when nothing was written: the last writer may have been ended before.
+        files.sync_dir(paths.data_dir)
+
+
+def _is_right(path: str, data: bytes) -> bool:
+    """Tell whether a regular file of ours has this content and mode."""
+    try:
+        found = os.lstat(path)
+        looks_right = (found.st_mode, found.st_uid) == (
+            stat.S_IFREG | _MODE,
+            os.geteuid(),
+        )
+        return looks_right and files.read_file(path) == data
+    except OSError:
+        return False
 
 
 def encode(key: str, value: str) -> bytes:

@@ -46,6 +46,28 @@ class _NoGreeting(errors.SshError):
     """The other side dropped the connection before it said who it is."""
 
 
+class KeyRing:
+    """Private keys by file; a file is read again when it was replaced.
+
+    Reading one takes a tenth of a second of CPU, as the key is checked, so callers who
+    log in to many nodes do it with one ring. May be used by several threads.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._keys: dict[str, tuple[tuple[int, ...], paramiko.PKey]] = {}
+
+    def key(self, path: str) -> paramiko.PKey:
+        """Return the key in a file; errors as those of `paramiko.PKey.from_path`."""
+        with self._lock:
+            found = os.stat(path)
+            version = (found.st_ino, found.st_mtime_ns, found.st_size)
+            known = self._keys.get(path)
+            if known is None or known[0] != version:
+                known = self._keys[path] = (version, paramiko.PKey.from_path(path))
+            return known[1]
+
+
 @dataclasses.dataclass(frozen=True)
 class Identity:
     """Who we are and whom we trust.
@@ -60,6 +82,7 @@ class Identity:
         ask_password: consulted when no key is accepted.
         personal_hosts: further known_hosts files, looked up by host name; used with
             ``ask_host_key`` alone.
+        ring: holds the private keys that were read.
     """
 
     user: str
@@ -70,6 +93,9 @@ class Identity:
     check_host_key: bool = True
     ask_password: AskPassword | None = None
     personal_hosts: tuple[str, ...] = ()
+    ring: KeyRing = dataclasses.field(
+        default_factory=KeyRing, compare=False, repr=False
+    )
 
 
 def cluster_identity(paths: pathutils.Paths, cluster_name: str) -> Identity:
@@ -156,7 +182,7 @@ class _Attempts(auth.AuthStrategy):
         """Yield what to try, in order."""
         user = self._identity.user
         for path in _present(self._identity):
-            yield auth.InMemoryPrivateKey(user, paramiko.PKey.from_path(path))
+            yield auth.InMemoryPrivateKey(user, self._identity.ring.key(path))
         ask = self._identity.ask_password
         password = None if ask is None else ask(self._account)
         if password is not None:

@@ -43,6 +43,7 @@ def write_file(
     uid: int = -1,
     gid: int = -1,
     times: tuple[float, float] | None = None,
+    sync_name: bool = True,
 ) -> None:
     """Replace a file atomically and durably.
 
@@ -56,6 +57,8 @@ def write_file(
         uid: owner, -1 for this process's.
         gid: group, -1 for this process's.
         times: access and modification time, seconds since 1970.
+        sync_name: false leaves it to the caller to make the new directory entry
+            durable, with `sync_dir`; for many files in one directory.
 
     Raises:
         OSError: nothing was changed.
@@ -77,7 +80,8 @@ def write_file(
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
-    sync_dir(directory or ".")
+    if sync_name:
+        sync_dir(directory or ".")
 
 
 def _put_in_place(temporary: str, path: str) -> None:

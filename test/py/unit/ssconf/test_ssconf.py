@@ -59,6 +59,28 @@ def test_files_end_with_one_newline_and_are_read_only(paths):
     assert files.read_file(paths.data("ssconf_offline_nodes")) == b""
 
 
+def test_only_what_is_not_right_is_written(paths, monkeypatch):
+    values = {"cluster_name": "c1", "node_list": "n1", "offline_nodes": "n1"}
+    ssconf.write(paths, values)
+    os.chmod(paths.data("ssconf_offline_nodes"), 0o600)
+    written, write_file = [], files.write_file
+
+    def noting(path, data, **options):
+        written.append(os.path.basename(path))
+        write_file(path, data, **options)
+
+    monkeypatch.setattr(files, "write_file", noting)
+    ssconf.write(paths, values | {"node_list": "n1\nn2"})
+    assert written == ["ssconf_node_list", "ssconf_offline_nodes"]
+    os.unlink(paths.data("ssconf_cluster_name"))
+    os.symlink("ssconf_node_list", paths.data("ssconf_cluster_name"))
+    ssconf.write(paths, values | {"node_list": "c1"})
+    assert written[2:] == ["ssconf_cluster_name", "ssconf_node_list"]
+    store = ssconf.SimpleStore(paths)
+    assert store.cluster_name() == "c1"
+    assert not os.path.islink(store.path("cluster_name"))
+
+
 @pytest.mark.parametrize(
     "values", [{"nonsense": "x"}, {"node_list": "x" * (words.MAX_SIZE + 1)}]
 )
