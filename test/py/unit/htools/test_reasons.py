@@ -116,7 +116,7 @@ def run_hail(monkeypatch, capsys, path, *words):
 def test_hail_explains_beside_its_answer(monkeypatch, capsys, tmp_path):
     path = tmp_path / "request.json"
     live = {name: placement.node() for name in ("n1", "n2", "n3")}
-    live["n2"]["free_memory"] = 100
+    live["n2"] |= {"total_memory": 1224, "free_memory": 200}
     path.write_text(
         json.dumps(placement.request(live, placement.allocation("plain", memory=2048)))
     )
@@ -126,7 +126,7 @@ def test_hail_explains_beside_its_answer(monkeypatch, capsys, tmp_path):
     assert plain.err == ""
     assert told.err.splitlines() == [
         "Instance new: n3",
-        "  n2: free memory: wanted more than 2048 MiB, found 100 MiB",
+        "  n2: free memory: wanted more than 2048 MiB, found 200 MiB",
     ]
     (one,) = json.loads(run_hail(monkeypatch, capsys, path, "--explain", "--json").err)
     assert (one["instance"], one["nodes"]) == ("new", ["n3"])
