@@ -74,6 +74,10 @@ class ChangeGroup:
     groups: Sequence[int]
 
 
+class CannotBeDone(Exception):
+    """A request that is well said but asks for what no allocator does."""
+
+
 Ask = Place | MultiPlace | Relocate | AddSecondary | Evacuate | ChangeGroup
 
 
@@ -286,6 +290,7 @@ def read_ask(
 
     Raises:
         DataError: names the key, what was wanted and found.
+        CannotBeDone: well said, but the instance is not of the right kind.
     """
     part = Part(data, "", SOURCE).part("request")
     reader = _Reader(cluster, restrict_to)
@@ -388,18 +393,20 @@ class _Reader:
         elif item.template in model.EXTERNAL_TEMPLATES:
             expected = [item.primary]
         else:
-            raise part.wrong("name", "an instance with mirrored disks", item.template)
+            raise CannotBeDone("Can't relocate non-mirrored instances")
         if leave != expected:
             wanted = [self.cluster.nodes[n].name for n in expected if n >= 0]
-            raise part.wrong("relocate_from", f"exactly {wanted}", list(names))
+            raise CannotBeDone(
+                f"Unsupported request: excluded nodes wanted {wanted},"
+                f" found {list(names)}"
+            )
         return Relocate(index, leave)
 
     def allocate_secondary(self, part: Part) -> AddSecondary:
         index = self._instance(part)
         item = self.cluster.instances[index]
         if item.secondary != model.NONE:
-            found = self.cluster.nodes[item.secondary].name
-            raise part.wrong("name", "an instance without secondary", found)
+            raise CannotBeDone("Instance already has a secondary")
         return AddSecondary(index)
 
     def evacuate(self, part: Part) -> Evacuate:

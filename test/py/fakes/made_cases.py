@@ -64,8 +64,9 @@ def case(tool: str, seed: int) -> Case:
     elif tool != "hcheck":
         words += _some(dice, _TABLES[tool])
     words += _some(dice, _WORDS[tool])
-    if tool in {"hbal", "hspace", "hinfo"} and dice.random() < 0.15:
-        words += ["-O", f"node{dice.randrange(shape.nodes):04d}"]
+    if tool in {"hbal", "hspace", "hinfo"} and dice.random() < 0.2:
+        for node in dice.sample(range(shape.nodes), dice.randint(1, 3)):
+            words += ["-O", f"node{node:04d}"]
     return Case(tool, seed, tuple(words), files, shape)
 
 
@@ -211,6 +212,7 @@ def _balancing(dice: random.Random, made: Made, files: dict[str, str]) -> list[s
         ("--min-disk=0.3",),
         ("-g", "0.05", "--min-gain-limit=3"),
         ("-e", "0.5"),
+        ("-e", "0", "-g", "0", "--min-gain-limit=0"),
         ("--exclusion-tags=rack,svc",),
         (f"--select-instances={','.join(names[::2])}",),
         (f"--exclude-instances={','.join(names[:3])}",),
