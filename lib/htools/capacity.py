@@ -6,7 +6,7 @@ is not one more. Nothing changes: the cluster given stays as it is.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import numpy as np
@@ -40,6 +40,7 @@ class How:
         accept_errors: nodes that fail already do not matter.
         independent: groups with such nodes are left out, instead of all.
         busy: share of a node that an instance uses.
+        extra_disk: MiB that its disk takes beside its size.
     """
 
     template: str
@@ -49,6 +50,7 @@ class How:
     accept_errors: bool = False
     independent: bool = False
     busy: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
+    extra_disk: int = 0
 
     @property
     def nodes(self) -> int:
@@ -60,7 +62,7 @@ class How:
         return model.Instance(
             name=name,
             memory=size.memory,
-            disk=size.disk,
+            disk=size.disk + self.extra_disk,
             vcpus=size.vcpus,
             primary=model.NONE,
             template=self.template,
@@ -118,36 +120,39 @@ def by_count(failures: Sequence[int]) -> list[int]:
 class Search:
     """Answers questions about one state, which stays as it is."""
 
-    def __init__(self, state: State, how: How) -> None:
+    def __init__(
+        self, state: State, how: How, *, groups: Collection[int] | None = None
+    ) -> None:
         """Prepare.
 
         Args:
             state: the cluster.
             how: what instances are like, and which rules count.
+            groups: the only node groups for instances; None for all.
 
         Raises:
             NoRoomError: there is no node to try.
         """
         self.state, self.how = state, how
         self.ignored = self._bad_groups()
-        left = set(range(len(state.cluster.groups))) - self.ignored
-        self.refuses = bool(self._bad_nodes()) and not (
+        every = range(len(state.cluster.groups)) if groups is None else groups
+        left = set(every) - self.ignored
+        self.refuses = bool(self.bad_nodes()) and not (
             how.accept_errors or (how.independent and self._allocable(left))
         )
-        groups = self._allocable(left) if how.independent else left
-        if not how.independent:
-            groups = self._allocable(left)
+        allocable = self._allocable(left)
         self.usable = [
             node
             for node in range(state.size)
-            if state.online[node] and int(state.group[node]) in groups
+            if state.online[node] and int(state.group[node]) in allocable
         ]
         if not self.usable and not self.refuses:
             raise NoRoomError("No online nodes")
         self._test: tuple[State, int, redundancy.Capacity] | None = None
         self.policies = {state.cluster.policy_of(node) for node in self.usable}
 
-    def _bad_nodes(self) -> list[int]:
+    def bad_nodes(self) -> list[int]:
+        """Return nodes that lack memory for failovers before anything is placed."""
         state = self.state
         return [int(n) for n in np.nonzero(state.online & state.fails_n1)[0]]
 
@@ -159,7 +164,7 @@ class Search:
         if self.how.independent:
             test = redundancy.Capacity(self.state)
             bad = {int(self.state.group[node]) for node in test.failing()}
-        return bad | {int(self.state.group[node]) for node in self._bad_nodes()}
+        return bad | {int(self.state.group[node]) for node in self.bad_nodes()}
 
     def _allocable(self, groups: set[int]) -> set[int]:
         records = self.state.cluster.groups
