@@ -4,7 +4,7 @@ A stop has counts of refused places by kind, and for each node the rules that it
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from ganeti.htools import capacity, reasons
@@ -81,8 +81,26 @@ def stop(search: capacity.Search, found: capacity.Outcome) -> Stop:
         how.nodes,
         capacity=search.test_of(found.after) if tested else None,
     )
-    why = LIMIT if limit is not None and len(found.placed) >= limit else FULL
-    return Stop(why, found.last, failures, tuple(against))
+    if limit is not None and len(found.placed) >= limit:
+        return Stop(LIMIT, found.last, failures, tuple(against))
+    against += _together(search, {reason.node for reason in against})
+    return Stop(FULL, found.last, failures, tuple(against))
+
+
+def _together(
+    search: capacity.Search, told: Collection[str]
+) -> Iterator[reasons.Reason]:
+    """Tell of nodes that are fine alone, but not with what else there is."""
+    if search.how.nodes > 1:
+        wanted = "another node with memory for its failovers too"
+        words = ("FailMem", "second node", "", wanted, "none")
+    else:
+        wanted = "room elsewhere for the instances of any node that is lost"
+        words = ("FailN1", "redundancy", "", wanted, "too little")
+    nodes = search.state.cluster.nodes
+    for name in (nodes[node].name for node in search.usable):
+        if name not in told:
+            yield reasons.Reason(name, "primary", *words)
 
 
 def _unsafe(search: capacity.Search) -> Iterator[reasons.Reason]:
