@@ -45,11 +45,14 @@ class Answer:
         info: its own words.
         result: node names for allocate and relocate, `Evacuation` or `MultiPlacement`
             for the others; None without success.
+        explanation: for each new instance an object with ``instance``, ``nodes`` and
+            ``reasons``; empty unless asked for, and known of the built-in one only.
     """
 
     success: bool
     info: str
     result: Any = None
+    explanation: Sequence[Mapping[str, Any]] = ()
 
 
 def parse(
@@ -78,10 +81,11 @@ def parse(
         isinstance(data["success"], bool), "success", "a flag", data["success"]
     )
     checker.check(isinstance(data["info"], str), "info", "a text", data["info"])
+    told = data.get("explanation", ())
     if not data["success"]:
-        return Answer(success=False, info=data["info"])
+        return Answer(success=False, info=data["info"], explanation=told)
     result = checker.result(request, data["result"])
-    return Answer(success=True, info=data["info"], result=result)
+    return Answer(success=True, info=data["info"], result=result, explanation=told)
 
 
 class _Checker:

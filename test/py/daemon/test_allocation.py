@@ -40,6 +40,18 @@ def test_too_large_instances_are_refused_with_reasons(cluster) -> None:
     assert "largest memory of the policy: wanted at most 32768 MiB" in found.output
 
 
+def test_a_dry_run_explains_and_makes_nothing(cluster) -> None:
+    words = (*ADD, "-t", "sharedfile", "--dry-run", "--explain", "--json")
+    told = json.loads(cluster.check(*words, "maybe.vc.test"))
+    (allocator,) = told["allocators"]
+    (instance,) = allocator["instances"]
+    assert told["nodes"] == instance["nodes"]
+    assert "maybe.vc.test" not in where(cluster)
+    large = cluster.run(*words, "-B", "memory=9999G", "maybe.vc.test")
+    assert large.code == 1
+    assert "largest memory of the policy" in large.output
+
+
 def test_several_at_once(cluster, tmp_path) -> None:
     one = {
         "mode": "create",
