@@ -1,16 +1,20 @@
 """The process door: children with argument lists, clean environments, time limits."""
 
+import contextlib
 import dataclasses
 import os
+import selectors
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import IO, Protocol, cast
 
 from ganeti import errors
 
 #: Search path of children: system directories only.
 SAFE_PATH = "/sbin:/bin:/usr/sbin:/usr/bin"
+_READ_BYTES = 1 << 18
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +28,7 @@ class RunResult:
         stdout: its output, decoded.
         stderr: its error output, decoded; empty when merged into stdout.
         timed_out: whether it was killed because its time ran out.
+        too_long: whether it was killed because it said too much.
     """
 
     argv: tuple[str, ...]
@@ -32,6 +37,7 @@ class RunResult:
     stdout: str
     stderr: str
     timed_out: bool = False
+    too_long: bool = False
 
     @property
     def failed(self) -> bool:
@@ -43,6 +49,8 @@ class RunResult:
         """Return how it ended, for messages."""
         if self.timed_out:
             return "did not end in time and was killed"
+        if self.too_long:
+            return "printed too much and was killed"
         if self.signal is not None:
             return f"was ended by signal {self.signal}"
         return f"exited with code {self.code}"
@@ -66,6 +74,7 @@ class Runner(Protocol):
         timeout_s: float | None = None,
         output_file: str | None = None,
         pass_fds: Sequence[int] = (),
+        max_output: int | None = None,
     ) -> RunResult:
         """Run a command to its end."""
 
@@ -83,6 +92,7 @@ class SystemRunner:
         timeout_s: float | None = None,
         output_file: str | None = None,
         pass_fds: Sequence[int] = (),
+        max_output: int | None = None,
     ) -> RunResult:
         """Run a command to its end.
 
@@ -94,6 +104,8 @@ class SystemRunner:
             timeout_s: after this its whole session is killed.
             output_file: append both outputs there instead of returning them.
             pass_fds: open files that the child gets under their numbers.
+            max_output: bytes; for a child that is not trusted: it is killed when it
+                prints more, and what it leaves running is killed when it ends.
 
         Raises:
             CommandError: the program cannot be started.
@@ -117,6 +129,8 @@ class SystemRunner:
         finally:
             if out is not None:
                 out.close()
+        if max_output is not None:
+            return _collect_bounded(child, tuple(argv), timeout_s, max_output)
         return _collect(child, tuple(argv), data, timeout_s)
 
 
@@ -133,12 +147,93 @@ def _collect(
         timed_out = True
         os.killpg(child.pid, signal.SIGKILL)
         stdout, stderr = child.communicate()
-    code = child.returncode
+    ended = _Ended(timed_out=timed_out)
+    return _result(argv, child.returncode, stdout or b"", stderr or b"", ended)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Ended:
+    """Why we ended a child."""
+
+    timed_out: bool = False
+    too_long: bool = False
+
+
+def _result(
+    argv: tuple[str, ...], code: int, stdout: bytes, stderr: bytes, ended: _Ended
+) -> RunResult:
     return RunResult(
         argv=argv,
         code=code if code >= 0 else None,
         signal=-code if code < 0 else None,
-        stdout=(stdout or b"").decode(errors="replace"),
-        stderr=(stderr or b"").decode(errors="replace"),
-        timed_out=timed_out,
+        stdout=stdout.decode(errors="replace"),
+        stderr=stderr.decode(errors="replace"),
+        timed_out=ended.timed_out,
+        too_long=ended.too_long,
     )
+
+
+def _collect_bounded(
+    child: "subprocess.Popen[bytes]",
+    argv: tuple[str, ...],
+    timeout_s: float | None,
+    max_output: int,
+) -> RunResult:
+    """Read what a child prints until it ends, whoever else holds its outputs open."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    outputs = [stream for stream in (child.stdout, child.stderr) if stream]
+    found = {stream: bytearray() for stream in outputs}
+    done = os.pidfd_open(child.pid)
+    try:
+        with selectors.DefaultSelector() as ready:
+            ready.register(done, selectors.EVENT_READ)
+            for stream in outputs:
+                os.set_blocking(stream.fileno(), False)
+                ready.register(stream, selectors.EVENT_READ)
+            ended = _read(ready, done, found, deadline, max_output)
+    finally:
+        os.close(done)
+        # The group is the child's own; members may have ended meanwhile.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        code = child.wait()
+        for stream in outputs:
+            stream.close()
+    texts = [bytes(found[stream][:max_output]) for stream in outputs]
+    stdout, stderr = texts if len(texts) > 1 else (b"", b"")
+    return _result(argv, code, stdout, stderr, ended)
+
+
+def _read(
+    ready: selectors.BaseSelector,
+    done: int,
+    found: "dict[IO[bytes], bytearray]",
+    deadline: float | None,
+    max_output: int,
+) -> _Ended:
+    """Read until the child ended, its time is over, or it printed too much."""
+    while True:
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and left <= 0:
+            return _Ended(timed_out=True)
+        events = ready.select(left)
+        for key, _mask in events:
+            if key.fd != done:
+                _take(ready, key, found, max_output)
+        if any(len(text) > max_output for text in found.values()):
+            return _Ended(too_long=True)
+        # What was written before the end is read before the end is believed.
+        if len(events) == 1 and events[0][0].fd == done:
+            return _Ended()
+
+
+def _take(
+    ready: selectors.BaseSelector,
+    key: selectors.SelectorKey,
+    found: "dict[IO[bytes], bytearray]",
+    max_output: int,
+) -> None:
+    data = os.read(key.fd, min(max_output + 1, _READ_BYTES))
+    found[cast("IO[bytes]", key.fileobj)] += data
+    if not data:
+        ready.unregister(key.fileobj)
