@@ -144,6 +144,10 @@ def _checked_run(ctx: Context, words: list[str]) -> int:
         _complain(ctx, str(err))
         _hint(ctx, usage.more_help(ctx.program, ctx.command))
         return exitcodes.EXIT_FAILURE
+    if any(option.kind == "keyprivateval" for option in ctx.command.options):
+        from ganeti.cli import private
+
+        private.resolve(ctx)
     log(ctx, f"started by uid {os.getuid()}")
     module, _, function = ctx.command.run.partition(":")
     run = getattr(importlib.import_module(f"ganeti.{module}"), function)

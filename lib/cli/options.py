@@ -418,14 +418,16 @@ OS_PARAMETERS: Final = Option(
 )
 OS_PARAMETERS_PRIVATE: Final = Option(
     ("--os-parameters-private",),
-    "OS parameters that are stored but never logged",
+    "OS parameters that are stored but never logged; @FILE or @- reads lines of"
+    " key=value",
     dest="osparams_private",
     kind="keyprivateval",
     default={},
 )
 OS_PARAMETERS_SECRET: Final = Option(
     ("--os-parameters-secret",),
-    "OS parameters that are neither logged nor stored",
+    "OS parameters that are neither logged nor stored; @FILE or @- reads lines of"
+    " key=value",
     dest="osparams_secret",
     kind="keyprivateval",
     default={},

@@ -25,7 +25,7 @@ _METAVARS: Final = {
     "unit": "SIZE",
     "list": "A,B,...",
     "keyval": "KEY=VALUE,...",
-    "keyprivateval": "KEY=VALUE,...",
+    "keyprivateval": "KEY=VALUE,...|@FILE",
     "identkeyval": "NAME:KEY=VALUE,...",
     "multilistidentkeyval": "min:K=V,.../max:K=V,...",
     "maybefloat": "NUMBER|default",

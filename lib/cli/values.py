@@ -7,7 +7,7 @@ by the master.
 
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ganeti import errors
 
@@ -73,6 +73,26 @@ def parse_keyval(text: str, *, prefixes: bool = True) -> dict[str, Any]:
             raise errors.ParameterError(f"duplicate key '{key}' in '{text}'")
         found[key] = value
     return found
+
+
+class PrivateFile(NamedTuple):
+    """Names a file with private parameters; ``-`` is standard input."""
+
+    path: str
+
+
+def parse_private(text: str) -> dict[str, Any] | PrivateFile:
+    """Return private parameters ``k=v,...``, or the file that ``@FILE`` names.
+
+    Raises:
+        ParameterError: as of `parse_keyval`; does not show the text.
+    """
+    if text.startswith("@"):
+        return PrivateFile(text[1:])
+    try:
+        return parse_keyval(text)
+    except errors.ParameterError:
+        raise errors.ParameterError("a key is given twice (values not shown)") from None
 
 
 def _key_and_value(part: str, *, prefixes: bool) -> tuple[str, Any]:
@@ -186,7 +206,7 @@ PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "keyval": parse_keyval,
     # The master hides private values; here they are plain text for as long as a
     # command lives.
-    "keyprivateval": parse_keyval,
+    "keyprivateval": parse_private,
     "identkeyval": parse_ident_keyval,
     "multilistidentkeyval": parse_multi_specs,
     "maybefloat": _parse_maybe_float,

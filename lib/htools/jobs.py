@@ -1,9 +1,10 @@
-"""A plan as jobs: which moves may run at the same time, and their commands."""
+"""A plan as jobs: which moves may run at the same time, their commands and opcodes."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from ganeti.htools.balance import Step
-from ganeti.htools.model import NONE
+from ganeti.htools.model import NONE, Instance
 from ganeti.htools.moves import Kind
 
 _SCRIPT_HEAD = """\
@@ -65,6 +66,40 @@ def commands(
             found.append(f"{verb} -f -n {target} {name}")
         else:
             found.append(f"replace-disks -n {target} {name}")
+    return found
+
+
+def opcodes(
+    step: Step, inst: Instance, node: Callable[[int], str]
+) -> list[dict[str, Any]]:
+    """Give the opcodes that do a move, in their wire form.
+
+    Args:
+        step: the move.
+        inst: what moves.
+        node: full name of a node by position.
+    """
+    found: list[dict[str, Any]] = []
+    for word in letters(step, node).split():
+        letter, _, target = word.partition(":")
+        op: dict[str, Any] = {"instance_name": inst.name}
+        if letter == "r":
+            op |= {
+                "OP_ID": "OP_INSTANCE_REPLACE_DISKS",
+                "mode": "replace_new_secondary",
+                "remote_node": target,
+            }
+        elif inst.forthcoming:
+            op |= {"OP_ID": "OP_INSTANCE_FAILOVER"}
+        else:
+            op |= {
+                "OP_ID": "OP_INSTANCE_MIGRATE",
+                "allow_failover": True,
+                "ignore_hvversions": True,
+            }
+        if letter == "fa":
+            op["target_node"] = target
+        found.append(op)
     return found
 
 

@@ -211,6 +211,7 @@ class _Nodes:
             spindles=_size(part, "ndp/spindle_count", 1),
             tags=part.texts("tags", optional=True),
             exclusive=exclusive,
+            node_cpus=0,
             cpu_speed=part.number(speed, least=0) if part.has(speed) else 1.0,
         )
         return node if is_off else self._live(node, part)

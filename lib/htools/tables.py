@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import numpy as np
+
 from ganeti.htools import numbers, score
 from ganeti.htools.model import NONE
 from ganeti.htools.state import Row, State
@@ -60,9 +62,9 @@ def _amount(row: Row, digits: int = 0) -> _Show:
 
 def _part(row: Row, whole: str) -> _Show:
     def show(state: State, n: int) -> str:
-        total = float(getattr(state.fixed, whole)[n])
-        value = float(state.amounts[row, n]) / total if total else 1.0
-        return numbers.fixed(value, 4)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = state.amounts[row, n] / getattr(state.fixed, whole)[n]
+        return numbers.fixed(float(value), 4)
 
     return show
 

@@ -74,12 +74,10 @@ def _options(params: Mapping[str, Any]) -> "answer.Options":
 
 
 def _reasons(found: "answer.Solution") -> str:
+    from ganeti.htools import reasons
+
     rows = [row for rows in found.refusals().values() for row in rows]
-    words = [
-        f"node {'/'.join(row.nodes)}: {row.check}: wanted {row.wanted},"
-        f" found {row.found:.10g}"
-        for row in rows[:_MOST_REASONS]
-    ]
-    if len(rows) > _MOST_REASONS:
-        words.append(f"and {len(rows) - _MOST_REASONS} more")
+    words = reasons.lines(rows)
+    if len(words) > _MOST_REASONS:
+        words[_MOST_REASONS:] = [f"and {len(words) - _MOST_REASONS} more"]
     return f" [{'; '.join(words)}]" if words else ""

@@ -135,6 +135,7 @@ class JobQueue:
 
         Raises:
             JobQueueDrainError, JobQueueError: all refused.
+            OpPrereqError: all refused, one has a priority that cannot be submitted.
         """
         return self._submitter.submit_many(jobs, to_drained=to_drained)
 

@@ -1,7 +1,9 @@
 """Taking in new jobs: ids, reasons, dependencies, the first commit.
 
 An id is given to the client when the job and the serial are durable; many clients'
-submissions share a commit. A bad job in a list consumes an id, and the others go on.
+submissions share a commit. A job in a list that cannot be taken, for its dependencies
+or for want of room, consumes an id, and the others go on; a priority that clients may
+not ask for makes the whole request malformed.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,6 +43,7 @@ class Submitter:
         """
         core = self._core
         future: Future[int] = Future()
+        _check_priorities(ops)
         with core.turn():
             self._check_open_locked(to_drained=to_drained)
             self._check_room_locked()
@@ -57,9 +60,12 @@ class Submitter:
 
         Raises:
             JobQueueDrainError, JobQueueError: all refused.
+            OpPrereqError: all refused, one has a priority that cannot be.
         """
         core = self._core
         future: Future[Answers] = Future()
+        for ops in jobs:
+            _check_priorities(ops)
         with core.turn():
             self._check_open_locked(to_drained=to_drained)
             entries: list[Entry] = []
@@ -71,7 +77,8 @@ class Submitter:
                     entries.append(self._make(core.serial, ops, core.now()))
                     answers.append((True, core.serial))
                 except errors.GenericError as err:
-                    answers.append((False, str(err) or type(err).__name__))
+                    text = str(err.args[0]) if err.args else type(err).__name__
+                    answers.append((False, text))
             self._commit_locked(entries, lambda error: settle(future, answers, error))
         return future
 
@@ -89,14 +96,6 @@ class Submitter:
     def _make(self, job_id: int, ops: Ops, now: Timestamp) -> Entry:
         if not ops:
             raise errors.OpPrereqError("a job needs opcodes", ecodes.ECODE_INVAL)
-        for op in ops:
-            if op.priority not in jobqueue.OP_PRIO_SUBMIT_VALID:
-                allowed = ", ".join(str(p) for p in jobqueue.OP_PRIO_SUBMIT_VALID)
-                raise errors.OpPrereqError(
-                    f"{op.summary()}: priority {op.priority} cannot be submitted,"
-                    f" only {allowed}",
-                    ecodes.ECODE_INVAL,
-                )
         when = now[0] * _NANO + now[1] * 1000
         complete = [
             _with_reason(op, job_id, index, when)
@@ -124,6 +123,17 @@ class Submitter:
             told(error)
 
         core.commit_locked(documents, done)
+
+
+def _check_priorities(ops: Ops) -> None:
+    for op in ops:
+        if op.priority not in jobqueue.OP_PRIO_SUBMIT_VALID:
+            allowed = ", ".join(str(p) for p in jobqueue.OP_PRIO_SUBMIT_VALID)
+            raise errors.OpPrereqError(
+                f"{op.summary()}: priority {op.priority} cannot be submitted,"
+                f" only {allowed}",
+                ecodes.ECODE_INVAL,
+            )
 
 
 def _with_reason(

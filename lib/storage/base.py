@@ -11,6 +11,7 @@ import os
 from typing import Any, Final
 
 from ganeti import errors, pathutils
+from ganeti.constants import disks as disk_words
 from ganeti.objects.filled import DiskX
 
 MIB: Final = 1024 * 1024
@@ -130,7 +131,10 @@ class Device(abc.ABC):
     def snapshot(self, name: str | None, size_mib: int | None) -> tuple[Any, ...]:
         """Make a frozen copy and return its logical id."""
         del name, size_mib
-        raise self.error(f"disks of type {self.disk.dev_type} have no snapshots")
+        capable = ", ".join(disk_words.DTS_SNAPSHOT_CAPABLE)
+        raise self.error(
+            f"disks of type {self.disk.dev_type} have no snapshots, only {capable}"
+        )
 
     def error(self, text: str) -> errors.BlockDeviceError:
         """Return an error that names this disk."""

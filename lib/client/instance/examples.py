@@ -116,6 +116,10 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "reinstall": (
         Example("gnt-instance reinstall -o tiny+quiet web1", "all data on it is lost"),
         Example("gnt-instance reinstall --select-os web1", "ask which"),
+        Example(
+            "gnt-instance reinstall --os-parameters-secret @/root/web1.secrets web1",
+            "key=value lines that no command line shows",
+        ),
     ),
     "rename": (
         Example("gnt-instance rename web1 www.example.com", "it must be stopped"),

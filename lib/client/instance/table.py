@@ -503,7 +503,6 @@ COMMANDS: Final = (
         ),
         run="client.instance.replace_disks:run",
         opcodes=("OP_INSTANCE_REPLACE_DISKS",),
-        offered=False,
         exits=((1, "not exactly one of -p -s -a -n -I, or failure"),),
     ),
     Command(

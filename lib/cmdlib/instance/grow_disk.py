@@ -1,6 +1,6 @@
 """OP_INSTANCE_GROW_DISK: enlarge a disk."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from ganeti import objects, opcodes
 from ganeti.cmdlib.instance import checks, common, disks
@@ -8,6 +8,8 @@ from ganeti.constants import disks as disk_words
 from ganeti.constants import ecodes
 from ganeti.objects import params
 from ganeti.rpc import encode
+
+_MIB: Final = 1024 * 1024
 
 
 class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
@@ -115,6 +117,6 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
             self.instance.primary_node,
             self.encode(),
             wire,
-            self.target_mib,
+            self.target_mib * _MIB,
         )
         common.warn_failed(self.ctx, result, "the running guest keeps the old size")

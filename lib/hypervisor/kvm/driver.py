@@ -237,10 +237,26 @@ class KvmHypervisor(Hypervisor):
             qmp.execute("balloon", {"value": memory_mib * MIB})
 
     def resize_disk(self, instance: InstanceX, disk: DiskX, size_bytes: int) -> None:
-        """Tell the guest the new size of a disk."""
+        """Tell the guest the new size of a disk.
+
+        Raises:
+            HypervisorError: it is smaller than before: the emulator would cut off the
+                end of the disk.
+        """
         guest = self._alive(instance.name)
+        name = devices.device_id("disk", disk.uuid)
         with Qmp(guest.control("qmp"), instance.name) as qmp:
-            name = devices.device_id("disk", disk.uuid)
+            rows = qmp.execute("query-named-block-nodes", {"flat": True})
+            sizes = [
+                row["image"]["virtual-size"]
+                for row in rows
+                if row.get("node-name") == name
+            ]
+            if any(size_bytes < size for size in sizes):
+                raise errors.HypervisorError(
+                    f"instance {instance.name}: disk {disk.uuid} has {sizes[0]} bytes,"
+                    f" {size_bytes} would cut it off"
+                )
             qmp.execute("block_resize", {"node-name": name, "size": size_bytes})
 
     def hotplug_check(self, instance: InstanceX) -> None:

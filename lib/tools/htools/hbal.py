@@ -5,16 +5,15 @@ from collections.abc import Callable
 from typing import Final
 
 from ganeti.htools import balance, jobs, numbers, score, state, tables
-from ganeti.htools.candidates import Options
 from ganeti.htools.model import NONE, Cluster
-from ganeti.tools.htools import loading
+from ganeti.tools.htools import execute, loading, shown
 from ganeti.tools.htools.loading import Problem
 from ganeti.tools.htools.options import Parsed
 
 NAME: Final = "hbal"
 _KEYS: Final = (
-    "p pi C t sim E rm m L I fjg G l v q O skm e maxcpu mindisk g mgl ndm sel nim ise U"
-    " nodyn mond mondd monde mondx ext exi S"
+    "p pi C t E rm m L I X fjg reason G l v q O skm e maxcpu mindisk g mgl ndm sel nim"
+    " ise U nodyn mond mondd monde mondx ext exi S prio"
 )
 
 
@@ -24,13 +23,14 @@ def main() -> int:
 
 
 def _run(parsed: Parsed) -> int:
+    if parsed["X"] and parsed["L"] is None:
+        raise Problem("Execution of commands possible only on LUXI")
     cluster = loading.load(parsed)
     limits = loading.limits(parsed)
     print(f"Loaded {len(cluster.nodes)} nodes, {len(cluster.instances)} instances")
     suffix = cluster.common_suffix()
     if parsed.verbosity > 1 and suffix:
         print(f"Note: Stripping common suffix of '{suffix}' from names")
-    loading.warn_inconsistent(state.derive(cluster, limits, parsed["ext"]), parsed)
     group = _group(cluster, parsed["G"])
     part = cluster.only_group(group)
     now = state.derive(part, limits, parsed["ext"])
@@ -60,7 +60,23 @@ def _run(parsed: Parsed) -> int:
     if parsed.verbosity > 3:
         _totals("Original:", state.derive(part, limits, parsed["ext"]))
         _totals("Final:   ", now)
-    return 0
+    return _execute(part, parsed, steps) if parsed["X"] else 0
+
+
+def _execute(part: Cluster, parsed: Parsed, steps: list[balance.Step]) -> int:
+    """Submit the jobs of the plan, set by set."""
+    names = [node.name for node in part.nodes]
+    sets = [
+        [
+            execute.Job(
+                part.instances[step.inst].name,
+                jobs.opcodes(step, part.instances[step.inst], names.__getitem__),
+            )
+            for step in members
+        ]
+        for members in jobs.job_sets(steps)
+    ]
+    return execute.run(NAME, parsed, sets[:1] if parsed["fjg"] else sets)
 
 
 def _group(cluster: Cluster, wanted: str | None) -> int:
@@ -85,19 +101,17 @@ def _group(cluster: Cluster, wanted: str | None) -> int:
 
 def _report(now: state.State, parsed: Parsed) -> None:
     """Tell about nodes that fail N+1 and instances on nodes offline."""
-    online = now.fixed.online
-    bad = [n for n in range(len(online)) if online[n] and now.failing[n]]
-    instances = {i for n in bad for i in (*now.primaries[n], *now.secondaries[n])}
+    bad = shown.bad(now)
     if parsed.verbosity >= 1:
         print(
-            f"Initial check done: {len(bad)} bad nodes, {len(instances)} bad instances."
+            f"Initial check done: {bad.nodes} bad nodes, {bad.instances} bad instances."
         )
-    if bad:
+    if bad.nodes:
         print(
             "Cluster is not N+1 happy, continuing but no guarantee that the cluster"
             " will end N+1 happy."
         )
-    over = [n for n in range(len(online)) if online[n] and _over_policy(now, n)]
+    over = [n for n in range(len(now.fixed.online)) if _over_policy(now, n)]
     if over:
         print(
             f"The cluster contains {len(over)} policy-violating nodes.\nContinuing, but"
@@ -114,14 +128,9 @@ def _over_policy(now: state.State, node: int) -> bool:
 
 
 def _show(now: state.State, parsed: Parsed, when: str) -> None:
-    """Print the tables that options ask for, on standard error."""
-    err = sys.stderr
-    if parsed["pi"]:
-        told = "\n".join(tables.instances(now))
-        err.write(f"\n{when} instance map:\n{told}\n")
-    if parsed["p"] is not None:
-        told = "\n".join(tables.nodes(now, tables.node_fields(parsed["p"])))
-        err.write(f"\n{when} cluster status:\n{told}\n\n")
+    """Print the tables that options ask for."""
+    maps = f"{when} instance map", f"{when} cluster status"
+    shown.tables_asked(now, parsed, *maps)
 
 
 def _coefficients(now: state.State, parsed: Parsed, when: str, value: float) -> None:
@@ -147,19 +156,7 @@ def _plan(
     def places(nodes: tuple[int, int]) -> str:
         return ":".join(node(n) for n in nodes if n != NONE).ljust(pair)
 
-    options = Options(
-        disk_moves=not parsed["ndm"],
-        instance_moves=not parsed["nim"],
-        restricted=bool(parsed["rm"]),
-        force=bool(parsed["ise"]),
-        evacuate=bool(parsed["E"]),
-    )
-    goal = balance.Goal(
-        min_score=parsed["e"],
-        min_gain=parsed["g"],
-        min_gain_limit=parsed["mgl"],
-        max_length=parsed["l"],
-    )
+    goal, options = loading.goal(parsed), loading.moves(parsed)
     steps = []
     for step in balance.plan(now, goal, options, lowest):
         steps.append(step)

@@ -21,7 +21,6 @@ def main() -> int:
 def _run(parsed: Parsed) -> int:
     cluster = loading.load(parsed)
     now = state.derive(cluster)
-    loading.warn_inconsistent(now, parsed)
     loading.save(parsed, cluster, "original", "before hroller run")
     _check_master(cluster, parsed)
     want = reboot.Want(

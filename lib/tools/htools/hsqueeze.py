@@ -3,7 +3,7 @@
 import sys
 from typing import Final
 
-from ganeti.htools import jobs, squeeze, state
+from ganeti.htools import jobs, squeeze
 from ganeti.htools.model import Cluster
 from ganeti.htools.squeeze import Action
 from ganeti.tools.htools import loading
@@ -32,7 +32,6 @@ def main() -> int:
 
 def _run(parsed: Parsed) -> int:
     cluster = loading.load(parsed)
-    loading.warn_inconsistent(state.derive(cluster), parsed)
     loading.save(parsed, cluster, "original", "before hsqueeze run")
     least = squeeze.size(cluster, parsed["minr"])
     wanted = squeeze.size(cluster, parsed["tgtr"])

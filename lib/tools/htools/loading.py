@@ -9,10 +9,13 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
+
 from ganeti import errors
-from ganeti.htools import text
+from ganeti.htools import balance, text
+from ganeti.htools.legality import Options
 from ganeti.htools.model import Cluster, DataError, Instance, lookup
-from ganeti.htools.state import Limits, Row, State
+from ganeti.htools.state import Limits
 from ganeti.tools.htools import option_table, options, sources, utilisation
 from ganeti.tools.htools.options import Parsed
 
@@ -72,7 +75,9 @@ def main(
 def _guarded(work: Callable[[Parsed], int], parsed: Parsed) -> int:
     """Do the work; turn errors into messages."""
     try:
-        return work(parsed)
+        # A node that is offline has nothing, so that shares of it are not numbers.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return work(parsed)
     except BrokenPipeError:
         # Whoever read our output has seen enough; nothing may be flushed to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -99,6 +104,8 @@ def load(parsed: Parsed, *, given: Cluster | None = None) -> Cluster:
     except (DataError, OSError, errors.GenericError) as err:
         told = f"failed to load data, aborting: {sources.reason(err)}"
         raise Problem(told) from err
+    if parsed.verbosity > 0:
+        _warn_inconsistent(cluster)
     return _offline(cluster, parsed.get("O") or ())
 
 
@@ -150,19 +157,42 @@ def limits(parsed: Parsed) -> Limits:
     )
 
 
-def warn_inconsistent(state: State, parsed: Parsed) -> None:
+def goal(parsed: Parsed) -> balance.Goal:
+    """Read the options that tell when a plan is good enough."""
+    return balance.Goal(
+        min_score=parsed["e"],
+        min_gain=parsed["g"],
+        min_gain_limit=parsed["mgl"],
+        max_length=parsed["l"],
+    )
+
+
+def moves(parsed: Parsed) -> Options:
+    """Read the options that tell which moves a plan may have."""
+    return Options(
+        disk_moves=not parsed["ndm"],
+        instance_moves=not parsed["nim"],
+        restricted=bool(parsed.get("rm")),
+        force=bool(parsed["ise"]),
+        evacuate=bool(parsed["E"]),
+    )
+
+
+def _warn_inconsistent(cluster: Cluster) -> None:
     """Tell about memory and disk that no instance explains."""
-    if parsed.verbosity < 1:
-        return
+    used = [0] * len(cluster.nodes)
+    disks = [0] * len(cluster.nodes)
+    for inst in cluster.instances:
+        if inst.uses_memory:
+            used[inst.primary] += inst.memory
+        for place in inst.nodes:
+            disks[place] += inst.disk
     lines = []
-    for n, node in enumerate(state.fixed.cluster.nodes):
-        used = sum(
-            state.fixed.cluster.instances[i].disk
-            for i in (*state.primaries[n], *state.secondaries[n])
-        )
-        memory = int(state.fixed.missing_memory[n])
-        disk = int(node.total_disk - state.amounts[Row.DISK, n] - used)
-        if not node.offline and (memory > _MISSING_MEMORY or disk > _MISSING_DISK):
+    for n, node in enumerate(cluster.nodes):
+        known = int(node.total_memory) - node.node_memory - used[n]
+        memory = known - node.free_memory
+        disk = int(node.total_disk) - node.free_disk - disks[n]
+        if memory > _MISSING_MEMORY or disk > _MISSING_DISK:
             lines.append(
                 f"  - node {node.name} is missing {memory} MB ram"
                 f" and {disk // _GIB} GB disk"

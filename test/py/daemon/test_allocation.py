@@ -44,7 +44,7 @@ def test_too_large_instances_are_refused_with_reasons(cluster) -> None:
     found = cluster.run(*ADD, "-t", "sharedfile", "-B", "memory=9999G", "big.vc.test")
     assert found.code == 1
     assert "FailMem: 3" in found.output
-    assert "largest memory of the policy: wanted <= 32768" in found.output
+    assert "largest memory of the policy: wanted at most 32768 MiB" in found.output
 
 
 def test_several_at_once(cluster, tmp_path) -> None:

@@ -72,6 +72,16 @@ def fine(result, *texts):
     return result
 
 
+def test_a_disk_grows_under_a_running_guest(cluster, guest):
+    (disk,) = cluster.file("/srv/ganeti/shared-file-storage", "node2").glob(
+        f"{guest}/*"
+    )
+    begin = disk.read_bytes()[:4096]
+    cluster.check("gnt-instance", "grow-disk", guest, "0", "4M")
+    assert disk.stat().st_size == 36 << 20
+    assert disk.read_bytes()[:4096] == begin
+
+
 def test_a_killed_emulator_is_seen_and_started_again(cluster, guest):
     (pid,) = emulators(cluster).values()
     os.kill(pid, signal.SIGKILL)

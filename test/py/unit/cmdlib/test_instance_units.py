@@ -434,6 +434,16 @@ def test_grow_refuses_to_shrink_and_records_the_new_size():
     assert disk.size == 2048
 
 
+def test_a_running_guest_is_told_the_new_size_in_bytes():
+    eng = engine(instances=0)
+    eng.run(create())
+    eng.rpc.script["instance_info"] = INFO
+    grow = {"OP_ID": "OP_INSTANCE_GROW_DISK", "instance_name": "web1", "disk": 0}
+    eng.run(grow | {"amount": 1024})
+    ((_node, args),) = eng.rpc.called("resize_disk")
+    assert args[2] == 2048 * 1024 * 1024
+
+
 def test_rename_moves_name_paths_and_locks_both_names():
     eng = engine(instances=0)
     eng.run(create(start=False))

@@ -13,12 +13,12 @@ import sys
 import pytest
 
 from ganeti.tools import hail
-from ganeti.tools.htools import hbal
+from ganeti.tools.htools import hbal, hspace
 
 CASES = sorted(
     (pathlib.Path(__file__).parents[3] / "data" / "htools" / "golden").iterdir()
 )
-PROGRAMS = {"hail": hail.main, "hbal": hbal.main}
+PROGRAMS = {"hail": hail.main, "hbal": hbal.main, "hspace": hspace.main}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

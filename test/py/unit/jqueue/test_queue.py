@@ -90,9 +90,15 @@ def test_submit_many_answers_in_order_and_a_bad_job_consumes_an_id(live):
     answers = live.queue.submit_many([[dummy()], [], [dummy()]])
     assert answers[0] == (True, 1)
     assert answers[1][0] is False
-    assert "needs opcodes" in answers[1][1]
+    assert answers[1][1] == "a job needs opcodes"
     assert answers[2] == (True, 3)
     assert live.final(3).status == "success"
+
+
+def test_a_priority_that_nobody_may_ask_for_refuses_many_jobs_at_once(live):
+    with pytest.raises(errors.OpPrereqError, match="priority 19"):
+        live.queue.submit_many([[dummy()], [dummy(priority=19)]])
+    assert live.queue.submit([dummy()]) == 1
 
 
 def test_a_full_queue_refuses():

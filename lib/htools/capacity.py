@@ -1,0 +1,365 @@
+"""How many more instances fit a cluster, and where, one after another.
+
+Two questions: how many of one size (``standard``), and how many when the size shrinks
+each time no more fit (``tiered``). The answers name every place in order, and why there
+is not one more. Nothing changes: the cluster given stays as it is.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from ganeti.htools import alloc, filling, model, redundancy, refused, shrinking
+from ganeti.htools import grid_checks as checks
+from ganeti.htools.grid import State
+from ganeti.htools.shrinking import Size
+
+#: Instances in the first try without the test for redundancy, and in the next ones.
+_LEAST_BATCH: Final = 20
+_SMALL_BATCH: Final = 10
+
+
+class NoRoomError(Exception):
+    """There is no node to try; the text says why."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class How:
+    """What instances are like beside their size, and which rules count.
+
+    Attributes:
+        template: of their disks.
+        spindle_use: of each.
+        limit: most instances, None for no limit.
+        capacity_checks: the loss of any node must be survived.
+        accept_errors: nodes that fail already do not matter.
+        independent: groups with such nodes are left out, instead of all.
+        busy: share of a node that an instance uses.
+    """
+
+    template: str
+    spindle_use: int = 1
+    limit: int | None = None
+    capacity_checks: bool = True
+    accept_errors: bool = False
+    independent: bool = False
+    busy: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of each instance."""
+        return 2 if self.template == "drbd" else 1
+
+    def instance(self, size: Size, name: str = "new") -> model.Instance:
+        """Return a newcomer of a size."""
+        return model.Instance(
+            name=name,
+            memory=size.memory,
+            disk=size.disk,
+            vcpus=size.vcpus,
+            primary=model.NONE,
+            template=self.template,
+            spindle_use=self.spindle_use,
+            spindles=size.spindles,
+            disks=(size.disk,),
+            utilisation=self.busy,
+            movable=self.template in model.MOVABLE_TEMPLATES,
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Placed:
+    """An instance and its nodes, primary first."""
+
+    size: Size
+    nodes: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What fits.
+
+    Attributes:
+        placed: in order.
+        failures: of the last try, by kind in the order of ``checks.KINDS``.
+        after: the state with all of them.
+        last: the size of the last try.
+        is_redundant: False if nothing was tried, for nodes fail already.
+    """
+
+    placed: tuple[Placed, ...]
+    failures: tuple[int, ...]
+    after: State
+    last: Size
+    is_redundant: bool = True
+
+    def cluster(self) -> model.Cluster:
+        """Return records of the cluster with the newcomers under their names."""
+        found = self.after.as_cluster()
+        old = len(found.instances) - len(self.placed)
+        named = tuple(
+            dataclasses.replace(item, name=f"new-{number}")
+            for number, item in enumerate(found.instances[old:])
+        )
+        instances = found.instances[:old] + named
+        return dataclasses.replace(found, instances=instances)
+
+
+def by_count(failures: Sequence[int]) -> list[int]:
+    """Return kinds of refusals (codes), the most frequent first."""
+    return sorted(range(1, len(failures) + 1), key=lambda kind: -failures[kind - 1])
+
+
+class Search:
+    """Answers questions about one state, which stays as it is."""
+
+    def __init__(self, state: State, how: How) -> None:
+        """Prepare.
+
+        Args:
+            state: the cluster.
+            how: what instances are like, and which rules count.
+
+        Raises:
+            NoRoomError: there is no node to try.
+        """
+        self.state, self.how = state, how
+        self.ignored = self._bad_groups()
+        left = set(range(len(state.cluster.groups))) - self.ignored
+        self.refuses = bool(self._bad_nodes()) and not (
+            how.accept_errors or (how.independent and self._allocable(left))
+        )
+        groups = self._allocable(left) if how.independent else left
+        if not how.independent:
+            groups = self._allocable(left)
+        self.usable = [
+            node
+            for node in range(state.size)
+            if state.online[node] and int(state.group[node]) in groups
+        ]
+        if not self.usable and not self.refuses:
+            raise NoRoomError("No online nodes")
+        self.policies = {state.cluster.policy_of(node) for node in self.usable}
+
+    def _bad_nodes(self) -> list[int]:
+        state = self.state
+        return [int(n) for n in np.nonzero(state.online & state.fails_n1)[0]]
+
+    def _bad_groups(self) -> set[int]:
+        """Return groups that take no instances, for they have trouble already."""
+        if self.how.accept_errors:
+            return set()
+        bad = set()
+        if self.how.independent:
+            test = redundancy.Capacity(self.state)
+            bad = {int(self.state.group[node]) for node in test.failing()}
+        return bad | {int(self.state.group[node]) for node in self._bad_nodes()}
+
+    def _allocable(self, groups: set[int]) -> set[int]:
+        records = self.state.cluster.groups
+        return {
+            group
+            for group in groups
+            if records[group].alloc_policy != model.AllocPolicy.UNALLOCABLE
+        }
+
+    # Answers
+    def standard(self, size: Size) -> Outcome:
+        """Return how many instances of one size fit."""
+        if self.refuses:
+            return self._refusal(size)
+        run = _Run(self, self.state.copy(), size, self.how.limit)
+        run.steps()
+        return run.outcome()
+
+    def tiered(self, sizes: Sequence[Size]) -> Outcome:
+        """Return how many fit if sizes shrink; each start goes on where one ended."""
+        if self.refuses:
+            return self._refusal(sizes[0])
+        state, placed = self.state.copy(), tuple[Placed, ...]()
+        for size in sizes:
+            run = _Run(self, state, size, self.how.limit)
+            run.tiers()
+            found = run.outcome()
+            state, placed = found.after, placed + found.placed
+        return dataclasses.replace(found, placed=placed)
+
+    def _refusal(self, size: Size) -> Outcome:
+        failures = [0] * len(checks.KINDS)
+        failures[checks.N1 - 1] = 1
+        return Outcome((), tuple(failures), self.state, size, is_redundant=False)
+
+    # Tests
+    def redundancy(self, state: State) -> redundancy.Capacity:
+        """Return the test of a state."""
+        ignored = self.ignored if self.how.independent else ()
+        return redundancy.Capacity(
+            state, ignored_groups=ignored, only_online=self.how.accept_errors
+        )
+
+    def attempt(
+        self, state: State, size: Size, *, tested: bool
+    ) -> tuple[list[int], alloc.Outcome | None]:
+        """Try one instance; returns refusals, and the place if there is one.
+
+        Args:
+            state: stays as it is.
+            size: of the instance.
+            tested: the loss of any node must be survived with it.
+        """
+        item = self.how.instance(size)
+        failures, possible = refused.counts(state, item, self.usable)
+        if not possible:
+            return failures, None
+        rules = alloc.Rules(self.redundancy(state) if tested else None)
+        found = alloc.allocate(state, item, self.usable, self.how.nodes, rules)
+        return list(found.failures), found if found.nodes else None
+
+
+class _Run:
+    """One run: a state that fills up."""
+
+    def __init__(
+        self, search: Search, state: State, size: Size, limit: int | None
+    ) -> None:
+        self.search, self.state, self.size = search, state, size
+        self.how = search.how
+        self.left = limit
+        self.placed: list[Placed] = []
+        self.failures: list[int] = []
+
+    def outcome(self) -> Outcome:
+        failures = tuple(self.failures)
+        return Outcome(tuple(self.placed), failures, self.state, self.size)
+
+    # One size
+    def steps(self) -> int:
+        """Place instances of the present size; returns how many.
+
+        With the test for redundancy, it is left out while large batches keep it.
+        """
+        before = len(self.placed)
+        left = self.left
+        if self.how.capacity_checks:
+            while True:
+                number = self._batch(self._batch_size(), left)
+                if number is None:
+                    break
+                left = None if left is None else left - number
+                if not number or left == 0:
+                    self.failures = self._refusals()
+                    return len(self.placed) - before
+            left = self._small_batches(left)
+        if self.how.capacity_checks and self.how.nodes == 1:
+            self._tested_steps(left)
+        else:
+            self._add(*self._filled(self.state, left))
+            self.failures = self._refusals()
+        return len(self.placed) - before
+
+    def _refusals(self) -> list[int]:
+        item = self.how.instance(self.size)
+        return refused.counts(self.state, item, self.search.usable)[0]
+
+    def _batch_size(self) -> int:
+        state = self.state
+        free = np.maximum(0, state.unallocated - state.r_mem)[state.online].sum()
+        each = max(1, self.size.memory)
+        return max(_LEAST_BATCH, int(free) // each - state.size)
+
+    def _filled(
+        self, state: State, most: int | None
+    ) -> tuple[State, list[tuple[int, ...]]]:
+        out = state.copy()
+        item = self.how.instance(self.size)
+        filler = filling.Filler(out, item, self.search.usable)
+        return out, filler.fill(most)
+
+    def _add(self, state: State, nodes: Sequence[tuple[int, ...]]) -> None:
+        self.state = state
+        self.placed += [Placed(self.size, found) for found in nodes]
+
+    def _batch(self, size: int, left: int | None) -> int | None:
+        """Place a batch if redundancy survives it; None if not."""
+        state, nodes = self._filled(
+            self.state, size if left is None else min(size, left)
+        )
+        if not self.search.redundancy(state).holds():
+            return None
+        self._add(state, nodes)
+        return len(nodes)
+
+    def _small_batches(self, left: int | None) -> int | None:
+        """Place all small batches that redundancy survives; returns the limit left."""
+        most = self._batch_size()
+        if left is not None:
+            most = min(most, left)
+        low, high = 0, most // _SMALL_BATCH
+        best: tuple[State, list[tuple[int, ...]]] | None = None
+        while low < high:
+            middle = (low + high + 1) // 2
+            found = self._filled(self.state, middle * _SMALL_BATCH)
+            if self.search.redundancy(found[0]).holds():
+                low, best = middle, found
+            else:
+                high = middle - 1
+        if best is not None:
+            self._add(*best)
+            left = None if left is None else left - len(best[1])
+        return left
+
+    def _tested_steps(self, left: int | None) -> None:
+        item = self.how.instance(self.size)
+        while True:
+            self.failures, found = self.search.attempt(
+                self.state, self.size, tested=True
+            )
+            if found is None or found.nodes is None or left == 0:
+                return
+            state = self.state.copy()
+            state.place(state.new(item), *found.nodes)
+            self._add(state, [found.nodes])
+            left = None if left is None else left - 1
+
+    # Sizes that shrink
+    def tiers(self) -> None:
+        """Place instances, each time of the next smaller size for which one fits."""
+        while True:
+            self.steps()
+            if self.left is not None:
+                self.left -= len(self.placed)
+                if self.left <= 0:
+                    return
+            found = shrinking.next_size(
+                self._attempt, self.size, self.failures, self._shrinking()
+            )
+            if found is None:
+                return
+            self.size, rounds = found
+            if self.left is not None:
+                self.left -= rounds * len(self.placed)
+
+    def _shrinking(self) -> shrinking.Bounds:
+        placed = len(self.placed)
+        rounds = None
+        if self.left is not None and placed:
+            rounds = (self.left - 1) // placed
+        return shrinking.Bounds(self.search.policies, rounds)
+
+    def _attempt(self, size: Size, *, alone: bool) -> tuple[list[int], bool]:
+        """Try a size as the steps would, or ``alone`` with every test."""
+        tested = self.how.capacity_checks and (alone or self.how.nodes == 1)
+        failures, found = self.search.attempt(self.state, size, tested=tested)
+        return failures, found is not None
+
+
+def sizes_of(policy: model.Policy) -> tuple[Size, ...]:
+    """Return the largest sizes a policy allows."""
+    return tuple(size_of(high) for _low, high in policy.ranges)
+
+
+def size_of(spec: model.Spec) -> Size:
+    """Return the size that a policy's record describes."""
+    return Size(spec.memory, spec.disk, spec.cpus, spec.spindles)

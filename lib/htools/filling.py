@@ -1,0 +1,313 @@
+"""Equal instances, placed one after another: where each goes, and when none fits.
+
+The same choices as ``htools.alloc`` makes, kept up step by step: after a placement only
+the columns of its nodes are worked out anew. On many nodes several instances are placed
+between two looks at the whole cluster, each on nodes of its own.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ganeti.htools import grid_checks as checks
+from ganeti.htools import grid_score as score
+from ganeti.htools import model
+from ganeti.htools.grid import State
+from ganeti.htools.room import Room
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.intp]
+
+#: Most nodes for which every placement compares all candidates.
+EXACT_NODES: Final = 48
+#: Nodes for each instance that is placed between two looks at a larger cluster.
+_NODES_PER_STEP: Final = 32
+_WEIGHT: Final = dict(score.WEIGHTS)
+_NAMES: Final = [name for name, _weight in score.WEIGHTS]
+_WEIGHTS: Final = np.array([weight for _name, weight in score.WEIGHTS])
+
+
+class Filler:
+    """Puts copies of one instance into a state, which it changes.
+
+    The instance has no tags and runs; its copies share one record.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        item: model.Instance,
+        usable: Sequence[int],
+        *,
+        exact_nodes: int = EXACT_NODES,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            state: without the instances; it changes with each placement.
+            item: what is placed.
+            usable: nodes that may be used; offline ones are left out.
+            exact_nodes: most nodes for comparing all candidates each time.
+        """
+        self.state, self.item = state, item
+        self.pairs = item.template == "drbd"
+        self.room = Room(state, item, policy_fits(state, item))
+        nodes = [node for node in usable if state.online[node]]
+        self.usable: Places = np.array(nodes, np.intp)
+        self.up: Places = np.nonzero(state.online)[0]
+        self.where = np.full(state.size, -1, np.intp)
+        self.where[self.up] = np.arange(len(self.up))
+        self.exact = len(self.usable) <= exact_nodes
+        self.several = max(1, len(self.usable) // _NODES_PER_STEP)
+        self.fixed = score.components(state)
+
+    def fill(self, most: int | None = None) -> list[tuple[int, ...]]:
+        """Place instances until none fits or ``most`` are placed; returns nodes."""
+        out: list[tuple[int, ...]] = []
+        while most is None or len(out) < most:
+            left = None if most is None else most - len(out)
+            found = self._next(left)
+            if not found:
+                break
+            out += found
+        self.room.settle()
+        put(self.state, self.item, out)
+        return out
+
+    def _next(self, left: int | None) -> list[tuple[int, ...]]:
+        if self.exact:
+            best = self._best_pair() if self.pairs else self._best_single()
+            if best is None:
+                return []
+            self.room.take(best)
+            self.room.refresh(list(best))
+            return [best]
+        most = self.several if left is None else min(left, self.several)
+        found = self._good_pairs(most) if self.pairs else self._good_singles(most)
+        if found:
+            self.room.refresh([node for nodes in found for node in nodes])
+        return found
+
+    # What the score is made of
+    def _statistics(self) -> tuple[Floats, Floats]:
+        """Return sum and variance of each spread, over the nodes online."""
+        values = self.room.base[:, self.up]
+        n = len(self.up)
+        total = np.add.accumulate(values, axis=1)[:, -1]
+        squares = (values - (total / n)[:, None]) ** 2
+        variance = np.add.accumulate(squares, axis=1)[:, -1] / n
+        return total, variance
+
+    def _constants(self) -> dict[str, float]:
+        """Return the components that are no spreads, as they are now."""
+        room, up = self.room, self.up
+        out = dict(self.fixed)
+        out["reserved_mem_rtotal"] = _total(room.base[room.RESERVED, up])
+        if room.is_failing.any():
+            out["n1_cnt"] = _total(np.where(room.is_failing, room.held, 0.0)[up])
+        if room.has_places:
+            out["location_score"] = _total(room.location[up])
+        return out
+
+    # All candidates
+    def _best_single(self) -> tuple[int] | None:
+        """Return the best node by scores worked out in full; the last on ties."""
+        room = self.room
+        fine = self.usable[room.can_first[self.usable]]
+        if not len(fine):
+            return None
+        constant = self._constants()
+        values = room.base[:, self.up]
+        table = np.repeat(values[:, :, None], len(fine), axis=2)
+        at = self.where[fine]
+        table[:, at, np.arange(len(fine))] = room.first_values[:, fine]
+        table -= (np.add.reduce(table, axis=1) / len(self.up))[:, None, :]
+        table *= table
+        spreads = np.sqrt(np.add.reduce(table, axis=1) / len(self.up))
+        total = np.zeros(len(fine))
+        _sums, variance = self._statistics()
+        for name in _NAMES:
+            place = room.SPREADS.get(name)
+            if place is None:
+                found: Floats | float = constant[name]
+                if name == "n1_cnt":
+                    found = found + np.where(room.is_failing[fine], 1.0, 0.0)
+            elif room.changes_first[place]:
+                found = spreads[place]
+            else:
+                found = float(np.sqrt(variance[place]))
+            total = total + _WEIGHT[name] * found
+        return (int(fine[len(fine) - 1 - int(np.argmin(total[::-1]))]),)
+
+    def _best_pair(self) -> tuple[int, int] | None:
+        """Return the best pair by the incremental form; the last on ties."""
+        room = self.room
+        rows = self.usable[room.can_first[self.usable]]
+        columns = self.usable[room.can_second[self.usable]]
+        if not len(rows) or not len(columns):
+            return None
+        kept = room.kept_pairs(rows, columns)
+        fine = room.pairs_fine(rows, columns, kept)
+        if not fine.any():
+            return None
+        total = self._pair_scores(rows, columns, kept)
+        total[~fine] = np.inf
+        flat = total.ravel()
+        place = len(flat) - 1 - int(np.argmin(flat[::-1]))
+        row, column = divmod(place, len(columns))
+        return int(rows[row]), int(columns[column])
+
+    def _pair_scores(self, rows: Places, columns: Places, kept: Floats) -> Floats:
+        """Return [primary, secondary] -> score, summed in the order of components."""
+        room, n = self.room, len(self.up)
+        sums, variance = self._statistics()
+        change, squares = room.first[:, rows], room.first_squares[:, rows]
+        after = _moved(n, sums[:, None], variance[:, None], change, squares)
+        sums_after = sums[:, None] + change
+        parts = np.empty((len(_NAMES), len(rows), len(columns)))
+        for name, value in self._constants().items():
+            parts[room.ORDER[name]] = value
+        parts[room.IN_ORDER] = np.sqrt(after)[:, :, None]
+        both = room.changes_second
+        change = room.second[both][:, None, columns]
+        squares = room.second_squares[both][:, None, columns]
+        parts[room.IN_ORDER[both]] = np.sqrt(
+            _moved(n, sums_after[both, :, None], after[both, :, None], change, squares)
+        )
+        self._add_kept(parts, columns, kept, sums=sums, variance=variance)
+        if room.is_failing.any():
+            failing = room.is_failing.astype(np.float64)
+            parts[room.ORDER["n1_cnt"]] += failing[rows][:, None] + failing[columns]
+        if room.has_places:
+            common = self.state.common_places[np.ix_(rows, columns)]
+            parts[room.ORDER["location_score"]] += common
+        parts *= _WEIGHTS[:, None, None]
+        out: Floats = np.add.reduce(parts, axis=0)
+        return out
+
+    def _add_kept(
+        self,
+        parts: Floats,
+        columns: Places,
+        kept: Floats,
+        *,
+        sums: Floats,
+        variance: Floats,
+    ) -> None:
+        """Fill in what depends on the memory that secondaries keep."""
+        room, row = self.room, self.room.RESERVED
+        new = room.memory_part(kept, columns)
+        old = room.base[row, columns]
+        change = new - old
+        squares = new * new - old * old
+        spread = _moved(len(self.up), sums[row], variance[row], change, squares)
+        parts[room.IN_ORDER[row]] = np.sqrt(spread)
+        parts[room.ORDER["reserved_mem_rtotal"]] += change
+
+    # Several at a time
+    def _costs(self, change: Floats, squares: Floats) -> Floats:
+        """Return per node what the score of its spreads would be with one more."""
+        sums, variance = self._statistics()
+        n = len(self.up)
+        after = _moved(n, sums[:, None], variance[:, None], change, squares)
+        weights = self.room.weights
+        out: Floats = weights @ np.sqrt(after)
+        return out + np.where(self.room.is_failing, 1.0, 0.0)
+
+    def _good_singles(self, most: int) -> list[tuple[int, ...]]:
+        fine = self.usable[self.room.can_first[self.usable]]
+        if not len(fine):
+            return []
+        costs = self._costs(self.room.first, self.room.first_squares)[fine]
+        order = len(fine) - 1 - np.argsort(costs[::-1], kind="stable")[:most]
+        out: list[tuple[int, ...]] = []
+        for node in fine[order]:
+            self.room.take((int(node),))
+            out.append((int(node),))
+        return out
+
+    def _good_pairs(self, most: int) -> list[tuple[int, ...]]:
+        """Place up to ``most`` instances, each on two nodes of its own."""
+        room = self.room
+        fine = self.usable[room.can_first[self.usable]]
+        if not len(fine) or not room.can_second[self.usable].any():
+            return []
+        first = self._costs(room.first, room.first_squares)[fine]
+        second = self._costs(room.second, room.second_squares)
+        left = np.zeros(self.state.size, bool)
+        left[self.usable] = room.can_second[self.usable]
+        out: list[tuple[int, ...]] = []
+        order = len(fine) - 1 - np.argsort(first[::-1], kind="stable")
+        taken: set[int] = set()
+        for node in fine[order].tolist():
+            if node in taken:
+                continue
+            partner = self._partner(node, second, left)
+            if partner is None:
+                continue
+            taken |= {node, partner}
+            left[[node, partner]] = False
+            room.take((node, partner))
+            out.append((node, partner))
+            if len(out) >= most:
+                break
+        return out
+
+    def _partner(self, node: int, costs: Floats, left: Flags) -> int | None:
+        """Return the best secondary for a primary among nodes left."""
+        room, state = self.room, self.state
+        kept = room.kept(node)
+        fine = left & (state.group == state.group[node])
+        fine &= room.is_failing | (room.unallocated > kept)
+        fine[node] = False
+        places = np.nonzero(fine)[0]
+        if not len(places):
+            return None
+        more = (kept[places] - room.reserved[places]) / state.t_mem[places]
+        total = costs[places] + more * (_WEIGHT["reserved_mem_rtotal"] + 1)
+        if room.has_places:
+            total = total + state.common_places[node, places]
+        return int(places[len(places) - 1 - int(np.argmin(total[::-1]))])
+
+
+def policy_fits(state: State, item: model.Instance) -> Flags:
+    """Return for each node whether its group's policy accepts an instance."""
+    known: dict[tuple[int, bool], bool] = {}
+    out = np.zeros(state.size, bool)
+    for node in range(state.size):
+        key = (int(state.group[node]), bool(state.exclusive[node]))
+        if key not in known:
+            rules = state.cluster.groups[key[0]].policy
+            known[key] = checks.policy(item, rules, exclusive=key[1]) is None
+        out[node] = known[key]
+    return out
+
+
+def put(state: State, item: model.Instance, placed: Sequence[tuple[int, ...]]) -> None:
+    """Enter instances into the lists of a state whose numbers count them already."""
+    for nodes in placed:
+        index = state.new(item)
+        state.pri[index] = nodes[0]
+        state.primaries[nodes[0]].insert(0, index)
+        if len(nodes) > 1:
+            state.sec[index] = nodes[1]
+            state.secondaries[nodes[1]].insert(0, index)
+
+
+def _total(values: Floats) -> float:
+    return float(np.add.accumulate(values)[-1]) if len(values) else 0.0
+
+
+def _moved(
+    n: int,
+    total: Floats | float,
+    variance: Floats | float,
+    change: Floats,
+    squares: Floats,
+) -> Floats:
+    """Return the variance after one of n numbers, and its square, changed."""
+    step = ((n * squares - 2 * total * change) - change * change) / (n * n)
+    return np.asarray(np.maximum(0, variance + step))

@@ -1,0 +1,288 @@
+"""What each node has, and would have with one more of an instance.
+
+Kept for ``htools.filling``: amounts, bounds on them, and the numbers whose spread makes
+the score, as tables with a column per node, so that few columns are worked out anew.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ganeti.htools import grid_score as score
+from ganeti.htools import model
+from ganeti.htools.grid import State
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.intp]
+
+#: Amounts of a state that instances change, by row.
+_AMOUNTS: Final = (
+    "unallocated",
+    "f_dsk",
+    "f_spin",
+    "inst_spin",
+    "u_cpu",
+    "load_cpu",
+    "load_mem",
+    "load_dsk",
+    "load_net",
+    "f_mem_later",
+    "f_dsk_later",
+    "f_spin_later",
+    "inst_spin_later",
+    "u_cpu_later",
+    "r_mem",
+    "i_mem",
+    "held",
+    "location",
+)
+_ROW: Final = {name: row for row, name in enumerate(_AMOUNTS)}
+#: Spread -> amount it is about; disks are spindles on nodes with exclusive storage.
+_SPREADS: Final = {
+    "free_mem_cv": "unallocated",
+    "free_disk_cv": "f_dsk",
+    "reserved_mem_cv": "r_mem",
+    "vcpu_ratio_cv": "u_cpu",
+    "cpu_load_cv": "load_cpu",
+    "mem_load_cv": "load_mem",
+    "disk_load_cv": "load_dsk",
+    "net_load_cv": "load_net",
+    "spindles_cv": "inst_spin",
+    "free_mem_cv_forth": "f_mem_later",
+    "free_disk_cv_forth": "f_dsk_later",
+    "vcpu_ratio_cv_forth": "u_cpu_later",
+    "spindles_cv_forth": "inst_spin_later",
+}
+_PLACES: Final = {name: row for row, name in enumerate(_SPREADS)}
+_ORDER: Final = {name: at for at, (name, _weight) in enumerate(score.WEIGHTS)}
+_SPINDLES: Final = {"f_dsk": "f_spin", "f_dsk_later": "f_spin_later"}
+_ABOVE_ZERO: Final = float(np.nextafter(0.0, 1.0))
+
+
+class Room:
+    """Tables of a state for one instance; ``settle`` writes the amounts back.
+
+    Attributes:
+        base: spreads x nodes, as it is.
+        first, second: how that changes with one more primary or secondary.
+        first_squares, second_squares: how the squares change.
+        can_first, can_second: nodes that may take one more.
+        is_failing: nodes without memory for failovers from the start.
+    """
+
+    SPREADS: Final = _PLACES
+    RESERVED: Final = _PLACES["reserved_mem_cv"]
+    ORDER: Final = _ORDER
+    IN_ORDER: Final = np.array([_ORDER[name] for name in _SPREADS])
+
+    def __init__(self, state: State, item: model.Instance, accepted: Flags) -> None:
+        """Prepare; ``accepted`` tells nodes whose policy allows the instance."""
+        self.state, self.item = state, item
+        self.accepted = accepted
+        self.weights = np.array([dict(score.WEIGHTS)[name] for name in _SPREADS])
+        self.amounts: Floats = np.array([getattr(state, name) for name in _AMOUNTS])
+        self.has_places = bool(state.common_places.any())
+        self.reserve = item.reserved_memory
+        self.is_failing = self.unallocated <= self.reserved
+        self._bar = state.exclusive & (item.local and item.spindles is None)
+        self.as_first = self._changes(primary=True)
+        self.as_second = self._changes(primary=False)
+        self._limits()
+        self._values()
+        shape = (len(_SPREADS), state.size)
+        self.base, self.first, self.second = (np.zeros(shape) for _ in range(3))
+        self.first_squares, self.second_squares = np.zeros(shape), np.zeros(shape)
+        self.first_values = np.zeros(shape)
+        self.can_first, self.can_second = (np.zeros(state.size, bool) for _ in "12")
+        self.refresh(list(range(state.size)))
+        self.changes_first: Flags = np.asarray(self.first.any(axis=1))
+        self.changes_second = np.nonzero(self.second.any(axis=1))[0]
+
+    @property
+    def unallocated(self) -> Floats:
+        """Memory left, per node."""
+        return np.asarray(self.amounts[_ROW["unallocated"]])
+
+    @property
+    def reserved(self) -> Floats:
+        """Memory kept for failovers, per node."""
+        return np.asarray(self.amounts[_ROW["r_mem"]])
+
+    @property
+    def held(self) -> Floats:
+        """Instances, per node."""
+        return np.asarray(self.amounts[_ROW["held"]])
+
+    @property
+    def location(self) -> Floats:
+        """Location score, per node."""
+        return np.asarray(self.amounts[_ROW["location"]])
+
+    def _changes(self, *, primary: bool) -> Floats:
+        """Return amounts x nodes: what one more instance adds."""
+        state, item = self.state, self.item
+        cpu, memory, disk, net = item.utilisation
+        every = {"load_dsk": disk, "held": 1}
+        if primary:
+            every |= {"load_cpu": cpu, "load_mem": memory, "load_net": net}
+            every |= {"u_cpu": item.vcpus, "u_cpu_later": item.vcpus}
+            every |= {"unallocated": -item.memory, "i_mem": item.memory}
+            every |= {"f_mem_later": -item.memory}
+        if item.local:
+            every |= {"f_dsk": -item.disk, "f_dsk_later": -item.disk}
+        out = np.zeros_like(self.amounts)
+        for name, value in every.items():
+            out[_ROW[name]] = value
+        if item.local:
+            for suffix in ("", "_later"):
+                use = np.where(state.exclusive, 0, item.spindle_use)
+                out[_ROW[f"inst_spin{suffix}"]] = use
+                taken = np.where(state.exclusive, item.spindles or 0, 0)
+                out[_ROW[f"f_spin{suffix}"]] = -taken
+        return out
+
+    def _limits(self) -> None:
+        """Set the least and largest amounts that nodes may have afterwards."""
+        state, item = self.state, self.item
+        low = np.full_like(self.amounts, -np.inf)
+        high = np.full_like(self.amounts, np.inf)
+        if item.local:
+            for suffix in ("", "_later"):
+                disk = np.maximum(_ABOVE_ZERO, state.lo_dsk)
+                low[_ROW[f"f_dsk{suffix}"]] = disk
+                spindles = np.where(state.exclusive, 0.0, -np.inf)
+                low[_ROW[f"f_spin{suffix}"]] = spindles
+                high[_ROW[f"inst_spin{suffix}"]] = state.hi_spin
+        self.low_second, self.high_second = low.copy(), high.copy()
+        reserve = np.nextafter(self.reserve, np.inf)
+        self.low_second[_ROW["unallocated"]] = reserve
+        self.low_second[_ROW["f_mem_later"]] = reserve
+        low[_ROW["unallocated"]] = low[_ROW["f_mem_later"]] = _ABOVE_ZERO
+        high[_ROW["u_cpu"]] = high[_ROW["u_cpu_later"]] = _most_cpus(state)
+        self.low_first, self.high_first = low, high
+
+    def _values(self) -> None:
+        """Set how amounts become the numbers whose spread counts."""
+        state = self.state
+        nodes = np.arange(state.size)
+        source = np.array([[_ROW[name]] * state.size for name in _SPREADS.values()])
+        for row, name in enumerate(_SPREADS.values()):
+            if name in _SPINDLES:
+                source[row, state.exclusive] = _ROW[_SPINDLES[name]]
+        self.source = source
+        whole = {
+            "unallocated": state.t_mem,
+            "r_mem": state.t_mem,
+            "f_mem_later": state.t_mem,
+            "u_cpu": state.t_cpu,
+            "u_cpu_later": state.t_cpu,
+            "inst_spin": state.hi_spin,
+            "inst_spin_later": state.hi_spin,
+        }
+        disk = np.where(state.exclusive, state.spindle_count, state.t_dsk)
+        whole |= {"f_dsk": disk, "f_dsk_later": disk}
+        ones = np.ones(state.size)
+        self.whole = np.array([whole.get(name, ones) for name in _SPREADS.values()])
+        self.offset = np.zeros_like(self.whole)
+        for row, name in enumerate(_SPREADS.values()):
+            nothing = self.whole[row] == 0
+            self.whole[row, nothing] = np.inf
+            self.offset[row, nothing] = 1.0 if name in _SPINDLES else 0.0
+        self.speed = np.ones_like(self.whole)
+        for name in ("vcpu_ratio_cv", "vcpu_ratio_cv_forth"):
+            self.speed[self.SPREADS[name]] = state.speed
+        self.step_first = self.as_first[source, nodes]
+        self.step_second = self.as_second[source, nodes]
+
+    def refresh(self, nodes: list[int]) -> None:
+        """Work out the columns of some nodes anew."""
+        raw = self.amounts[self.source[:, nodes], nodes]
+        whole, speed, offset = (
+            table[:, nodes] for table in (self.whole, self.speed, self.offset)
+        )
+        base = raw / whole / speed + offset
+        first = (raw + self.step_first[:, nodes]) / whole / speed + offset
+        second = (raw + self.step_second[:, nodes]) / whole / speed + offset
+        squares = base * base
+        self.base[:, nodes] = base
+        self.first_values[:, nodes] = first
+        self.first[:, nodes] = first - base
+        self.first_squares[:, nodes] = first * first - squares
+        self.second[:, nodes] = second - base
+        self.second_squares[:, nodes] = second * second - squares
+        self._judge(nodes)
+
+    def _judge(self, nodes: list[int]) -> None:
+        now = self.amounts[:, nodes]
+        after = now + self.as_first[:, nodes]
+        fine = (after >= self.low_first[:, nodes]) & (
+            after <= self.high_first[:, nodes]
+        )
+        left, kept = after[_ROW["unallocated"]], now[_ROW["r_mem"]]
+        healthy = (left > kept) | self.is_failing[nodes]
+        self.can_first[nodes] = fine.all(axis=0) & healthy & self.accepted[nodes]
+        self.can_first[nodes] &= ~self._bar[nodes]
+        if self.item.template != "drbd":
+            return
+        after = now + self.as_second[:, nodes]
+        fine = (after >= self.low_second[:, nodes]) & (
+            after <= self.high_second[:, nodes]
+        )
+        self.can_second[nodes] = fine.all(axis=0) & ~self._bar[nodes]
+
+    def take(self, nodes: Sequence[int]) -> None:
+        """Count one more instance on its nodes; ``refresh`` these afterwards."""
+        first = nodes[0]
+        self.amounts[:, first] += self.as_first[:, first]
+        if len(nodes) == 1:
+            return
+        second = nodes[1]
+        self.amounts[:, second] += self.as_second[:, second]
+        peers, row = self.state.peers, _ROW["r_mem"]
+        peers[second, first] += self.reserve
+        kept = max(self.amounts[row, second], peers[second, first])
+        self.amounts[row, second] = kept
+        if self.has_places:
+            common = self.state.common_places[first, second]
+            self.amounts[_ROW["location"], first] += common
+
+    def settle(self) -> None:
+        """Write the amounts into the state."""
+        for row, name in enumerate(_AMOUNTS):
+            getattr(self.state, name)[:] = self.amounts[row]
+
+    def kept(self, primary: int) -> Floats:
+        """Return the memory each node would keep as secondary of a primary."""
+        there = self.state.peers[:, primary] + self.reserve
+        return np.asarray(np.maximum(there, self.reserved))
+
+    def kept_pairs(self, primaries: Places, secondaries: Places) -> Floats:
+        """Return [primary, secondary] -> memory the secondary would keep."""
+        there = self.state.peers[np.ix_(secondaries, primaries)].T + self.reserve
+        return np.asarray(np.maximum(there, self.reserved[secondaries]))
+
+    def pairs_fine(self, primaries: Places, secondaries: Places, kept: Floats) -> Flags:
+        """Return [primary, secondary] -> may they be a pair, each being fit alone."""
+        groups = self.state.group
+        fine = groups[primaries][:, None] == groups[secondaries]
+        fine &= primaries[:, None] != secondaries
+        enough = self.unallocated[secondaries] > kept
+        return np.asarray(fine & (enough | self.is_failing[secondaries]))
+
+    def memory_part(self, memory: Floats, nodes: Places) -> Floats:
+        """Return memory as part of the nodes' own; the last axis is over nodes."""
+        return np.asarray(memory / self.whole[self.RESERVED, nodes])
+
+
+def _most_cpus(state: State) -> Floats:
+    """Return the most virtual CPUs of each node for which the ratio is kept."""
+    ratio, cpus = state.cpu_ratio, state.t_cpu
+    most = np.floor(ratio * cpus)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        most = np.where((most + 1) / cpus <= ratio, most + 1, most)
+        most = np.where(most / cpus > ratio, most - 1, most)
+    most = np.where(cpus == 0, -np.inf, most)
+    return np.where(ratio < 0, np.inf, most)

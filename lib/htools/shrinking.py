@@ -1,0 +1,216 @@
+"""Which smaller size to try when no more instances of one size fit.
+
+The rule is that of tiered allocation: the most frequent kind of refusal shrinks, step
+by step; where that leads nowhere, each kind alone is tried, from the smallest size so
+reached up. Sizes in between are not tried where the answer follows from others: within
+the bounds of one policy, what fits at a size fits at smaller ones too.
+"""
+
+import dataclasses
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, Protocol
+
+from ganeti.htools import grid_checks as checks
+from ganeti.htools import model
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Size:
+    """Size of an instance; memory and disk in MiB."""
+
+    memory: int
+    disk: int
+    vcpus: int
+    spindles: int = 1
+
+
+#: Kind of refusal -> what shrinks, by how much, and its name in policies.
+_SHRINK: Final = {
+    checks.MEM: ("memory", 64, "memory"),
+    checks.DISK: ("disk", 256, "disk"),
+    checks.CPU: ("vcpus", 1, "cpus"),
+    checks.SPINDLES: ("spindles", 1, "spindles"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Bounds:
+    """What limits a search.
+
+    Attributes:
+        policies: of the nodes that may be used.
+        rounds: how often the size may shrink before the limit of instances is used up.
+    """
+
+    policies: Collection[model.Policy]
+    rounds: int | None = None
+
+
+class Attempt(Protocol):
+    """Tries one instance of a size."""
+
+    def __call__(self, size: Size, *, alone: bool) -> tuple[list[int], bool]:
+        """Return refusals by kind, and whether there is a place."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Level:
+    """A size for which nothing fits, after a number of rounds."""
+
+    size: Size
+    failures: Sequence[int]
+    rounds: int
+
+
+def next_size(
+    attempt: Attempt, size: Size, failures: Sequence[int], bounds: Bounds
+) -> tuple[Size, int] | None:
+    """Return the next size to place and by how many rounds it lowers the limit.
+
+    Args:
+        attempt: tries one.
+        size: for which no more fits.
+        failures: why, by kind.
+        bounds: of the search.
+    """
+    descent = _Descent(attempt, bounds, [_Level(size, failures, 0)])
+    found = descent.run()
+    if found is not None:
+        return found
+    for level in reversed(descent.levels):
+        for kind in reversed(_rising(level.failures)):
+            alone = _alone(attempt, level.size, kind, bounds)
+            if alone is not None:
+                return alone, level.rounds
+    return None
+
+
+def _rising(failures: Sequence[int]) -> list[int]:
+    """Return kinds of refusals (codes), the most frequent last."""
+    return sorted(range(1, len(failures) + 1), key=lambda kind: failures[kind - 1])
+
+
+class _Descent:
+    """Shrinks the most frequent kind of refusal until an instance fits.
+
+    Attributes:
+        levels: sizes passed; of several that answer alike, the smallest.
+    """
+
+    def __init__(self, attempt: Attempt, bounds: Bounds, levels: list[_Level]) -> None:
+        self._attempt, self._bounds = attempt, bounds
+        self.levels = levels
+        self._start, self._kind = levels[0], 0
+        self._tried: dict[int, tuple[list[int], bool]] = {}
+
+    def run(self) -> tuple[Size, int] | None:
+        """Return the size that fits and the rounds before it."""
+        while True:
+            level = self.levels[-1]
+            self._start, self._kind = level, _rising(level.failures)[-1]
+            self._tried = {}
+            ends = self._ends(level)
+            change = _first(self._is_change, 1, ends)
+            for steps in sorted(set(ends) & set(self._tried)):
+                if change is None or steps < change:
+                    self._pass(level, steps)
+            if change is None:
+                return None
+            if self._tried[change][1]:
+                size = _smaller(level.size, self._kind, change)
+                return size, level.rounds + change - 1
+            if not self._pass(level, change):
+                return None
+
+    def _ends(self, level: _Level) -> list[int]:
+        most = _possible_steps(level.size, self._kind)
+        if self._bounds.rounds is not None:
+            most = min(most, self._bounds.rounds - level.rounds + 1)
+        return _ends(level.size, self._kind, most, self._bounds.policies)
+
+    def _is_change(self, steps: int) -> bool:
+        size = _smaller(self._start.size, self._kind, steps)
+        failures, fits = self._attempt(size, alone=False)
+        self._tried[steps] = failures, fits
+        return fits or _rising(failures)[-1] != self._kind
+
+    def _pass(self, level: _Level, steps: int) -> bool:
+        """Remember a size for which nothing fits, unless the limit is used up."""
+        rounds = level.rounds + steps
+        if self._bounds.rounds is not None and rounds > self._bounds.rounds:
+            return False
+        size = _smaller(level.size, self._kind, steps)
+        self.levels.append(_Level(size, self._tried[steps][0], rounds))
+        return True
+
+
+def _alone(attempt: Attempt, size: Size, kind: int, bounds: Bounds) -> Size | None:
+    """Return the first size that fits if one kind alone shrinks; not the smallest."""
+    tried: dict[int, bool] = {}
+
+    def is_over(steps: int) -> bool:
+        failures, fits = attempt(_smaller(size, kind, steps), alone=True)
+        tried[steps] = fits
+        return fits or not failures[kind - 1]
+
+    most = _possible_steps(size, kind) - 1
+    over = _first(is_over, 0, _ends(size, kind, most, bounds.policies))
+    return _smaller(size, kind, over) if over is not None and tried[over] else None
+
+
+def _possible_steps(size: Size, kind: int) -> int:
+    """Return how often a size can shrink; it never gets below one step."""
+    if kind not in _SHRINK:
+        return 0
+    field, step, _name = _SHRINK[kind]
+    return int(max(0, getattr(size, field) // step - 1))
+
+
+def _smaller(size: Size, kind: int, steps: int) -> Size:
+    if not steps:
+        return size
+    field, step, _name = _SHRINK[kind]
+    return dataclasses.replace(size, **{field: getattr(size, field) - steps * step})
+
+
+def _ends(
+    size: Size, kind: int, most: int, policies: Collection[model.Policy]
+) -> list[int]:
+    """Return the last step before each bound of a policy, and the last of all."""
+    if most < 0 or kind not in _SHRINK:
+        return []
+    field, step, name = _SHRINK[kind]
+    start = getattr(size, field)
+    found = {most}
+    for policy in policies:
+        for low, high in policy.ranges:
+            found.add((start - getattr(low, name)) // step)
+            found.add((start - getattr(high, name) - 1) // step)
+    return sorted(end for end in found if 0 <= end <= most)
+
+
+def _first(
+    is_true: Callable[[int], bool], start: int, ends: Sequence[int]
+) -> int | None:
+    """Return the first number for which something is true.
+
+    Within the numbers up to an end, what is true stays so.
+    """
+    low = start
+    for end in ends:
+        if end < low:
+            continue
+        if is_true(end):
+            return _bisect(is_true, low, end)
+        low = end + 1
+    return None
+
+
+def _bisect(is_true: Callable[[int], bool], low: int, high: int) -> int:
+    while low < high:
+        middle = (low + high) // 2
+        if is_true(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return high

@@ -1,0 +1,82 @@
+"""Sums over a cluster: what it has, what is free, used and kept in reserve."""
+
+import dataclasses
+
+import numpy as np
+
+from ganeti.htools import grid_score
+from ganeti.htools.grid import Floats, State
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over all nodes; memory and disk in MiB.
+
+    ``available`` memory and disk are free beyond reserves; ``missing`` is memory that
+    nodes or nobody uses; ``shares`` is CPUs in use measured by the policies' ratios.
+    """
+
+    score: float
+    instances: int
+    memory: float
+    disk: float
+    cpus: float
+    vcpus: float
+    spindles: float
+    free_memory: float
+    available_memory: float
+    used_memory: float
+    missing_memory: float
+    free_disk: float
+    available_disk: float
+    free_spindles: float
+    used_vcpus: float
+    shares: float
+    most_memory: float
+    most_disk: float
+
+    @property
+    def used_disk(self) -> float:
+        """Disk in use."""
+        return self.disk - self.free_disk
+
+    @property
+    def used_spindles(self) -> float:
+        """Spindles in use."""
+        return self.spindles - self.free_spindles
+
+
+def totals(state: State) -> Totals:
+    """Return the sums of a state."""
+    memory = np.maximum(0, state.unallocated - state.r_mem)
+    disk = np.maximum(0, state.f_dsk - state.lo_dsk)
+    shares = np.divide(
+        state.u_cpu,
+        state.cpu_ratio,
+        out=np.zeros(state.size),
+        where=state.cpu_ratio != 0,
+    )
+    return Totals(
+        score=grid_score.value(state),
+        instances=len(state.instances),
+        memory=_sum(state.t_mem),
+        disk=_sum(state.t_dsk),
+        cpus=_sum(state.t_cpu),
+        vcpus=_sum(state.hi_cpu),
+        spindles=_sum(state.spindle_count),
+        free_memory=_sum(state.unallocated),
+        available_memory=_sum(memory),
+        used_memory=_sum(state.i_mem),
+        missing_memory=_sum(state.x_mem + state.n_mem),
+        free_disk=_sum(state.f_dsk),
+        available_disk=_sum(disk),
+        free_spindles=_sum(state.f_spin),
+        used_vcpus=_sum(state.u_cpu),
+        shares=_sum(shares),
+        most_memory=float(memory.max(initial=0)),
+        most_disk=float(disk.max(initial=0)),
+    )
+
+
+def _sum(values: Floats) -> float:
+    return float(np.add.accumulate(values)[-1]) if len(values) else 0.0

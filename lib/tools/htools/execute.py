@@ -1,0 +1,172 @@
+"""Carrying out a plan: sets of jobs submitted one after another, each one watched.
+
+SIGINT lets the set that runs end and leaves out the rest; SIGTERM ends the program at
+once. Jobs that were submitted go on in both cases.
+"""
+
+import dataclasses
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from ganeti import luxi
+from ganeti.constants import jobqueue, versions
+from ganeti.tools.htools import sources
+from ganeti.tools.htools.loading import Problem
+from ganeti.tools.htools.options import Parsed
+
+#: Exit code after SIGTERM.
+TERMINATED: Final = 2
+#: Seconds that one question about a job waits for news.
+_WAIT_S: Final = 20
+_FINAL: Final = frozenset({"success", "error", "canceled"})
+_PRIORITIES: Final = {
+    "low": jobqueue.OP_PRIO_LOW,
+    "normal": jobqueue.OP_PRIO_NORMAL,
+    "high": jobqueue.OP_PRIO_HIGH,
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Job:
+    """What it works on, and its opcodes in wire form."""
+
+    label: str
+    ops: Sequence[dict[str, Any]]
+
+
+class _Terminated(BaseException):
+    """SIGTERM came."""
+
+
+class _Stop:
+    """Remembers that SIGINT came."""
+
+    def __init__(self) -> None:
+        self.wanted = False
+
+    def request(self, _number: int, _frame: object) -> None:
+        self.wanted = True
+        sys.stderr.write(
+            "Cancel request registered, will exit at the end of the current job"
+            " set...\n"
+        )
+
+    def terminate(self, _number: int, _frame: object) -> None:
+        raise _Terminated
+
+
+@contextmanager
+def _signals() -> Iterator[_Stop]:
+    """Handle both signals inside, and as before outside."""
+    stop = _Stop()
+    before = (
+        signal.signal(signal.SIGINT, stop.request),
+        signal.signal(signal.SIGTERM, stop.terminate),
+    )
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before[0])
+        signal.signal(signal.SIGTERM, before[1])
+
+
+def run(program: str, parsed: Parsed, sets: Sequence[Sequence[Job]]) -> int:
+    """Submit sets of jobs and wait for each; return the exit code.
+
+    Args:
+        program: named in the jobs as where they come from.
+        parsed: the LUXI socket (``L``), and ``reason`` and ``prio`` where the program
+            has these options.
+        sets: jobs of a set run at the same time, sets one after another.
+
+    Raises:
+        Problem: a job was refused or failed; later sets are left out.
+        GenericError: the master daemon stopped answering.
+    """
+    sys.stdout.flush()
+    with _signals() as stop, sources.connect(parsed["L"]) as client:
+        try:
+            for number, members in enumerate(sets):
+                if stop.wanted:
+                    left = len(sets) - number
+                    print(f"Exiting early due to user request, {left} jobset(s) left.")
+                    return 0
+                _run_set(client, members, _common(program, parsed))
+        except _Terminated:
+            sys.stderr.write("Terminated; jobs that were submitted go on.\n")
+            return TERMINATED
+    return 0
+
+
+def _common(program: str, parsed: Parsed) -> dict[str, Any]:
+    """Return the parameters that all opcodes get."""
+    trail = [[program, parsed.get("reason") or "", time.time_ns()]]
+    common: dict[str, Any] = {
+        "comment": f"rebalancing via {program} {versions.RELEASE_VERSION}",
+        "reason": trail,
+    }
+    if parsed.get("prio"):
+        common["priority"] = _PRIORITIES[parsed["prio"]]
+    return common
+
+
+def _run_set(
+    client: luxi.Client, members: Sequence[Job], common: dict[str, Any]
+) -> None:
+    labels = ",".join(job.label for job in members)
+    print(f"Executing jobset for instances {labels}")
+    ops = [[{**op, **common} for op in job.ops] for job in members]
+    answers = client.call("SubmitManyJobs", [ops])
+    ids = [str(value) for ok, value in answers if ok]
+    print(f"Got job IDs {','.join(ids)}", flush=True)
+    failed = [
+        f"{job.label}: not accepted: {value}"
+        for job, (ok, value) in zip(members, answers, strict=True)
+        if not ok
+    ]
+    for job, (ok, value) in zip(members, answers, strict=True):
+        if ok:
+            failed += _wait(client, job, value)
+    if failed:
+        raise Problem("Not all jobs completed successfully: " + "; ".join(failed))
+
+
+def _wait(client: luxi.Client, job: Job, job_id: Any) -> list[str]:
+    """Wait until a job ends; return what went wrong, if anything."""
+    fields = ["status", "opstatus", "opresult"]
+    previous: Any = None
+    serial: Any = None
+    while True:
+        args = [job_id, ["status"], previous, serial, _WAIT_S]
+        answer = client.call("WaitForJobChange", args)
+        if answer == "nochange":
+            continue
+        previous, entries = answer
+        serial = max([serial or 0, *(entry[0] for entry in entries or ())])
+        if previous[0] is None:
+            return [f"{job.label}: job {job_id} is gone"]
+        if previous[0] in _FINAL:
+            break
+    if previous[0] == "success":
+        return []
+    (row,) = client.call("QueryJobs", [[job_id], fields])
+    return [f"{job.label}: job {job_id}: {_told(row or previous)}"]
+
+
+def _told(row: Sequence[Any]) -> str:
+    """Put the end of a job that did not succeed into words."""
+    results = zip(*row[1:], strict=True) if len(row) > 1 else ()
+    for status, result in results:
+        if status == "error":
+            text = result[1][0] if _is_error(result) else result
+            return f"error: {text}"
+    return str(row[0])
+
+
+def _is_error(result: Any) -> bool:
+    """Tell whether a result is an encoded error: class and arguments."""
+    return isinstance(result, list) and len(result) == 2 and bool(result[1])

@@ -1,0 +1,112 @@
+"""``hspace``: how many more instances a cluster takes, and why not one more."""
+
+import sys
+from typing import Final
+
+from ganeti.htools import capacity, grid, space, state, tables
+from ganeti.htools.model import Cluster
+from ganeti.htools.shrinking import Size
+from ganeti.tools import node_table
+from ganeti.tools.htools import loading, space_report
+from ganeti.tools.htools.loading import Problem
+from ganeti.tools.htools.options import Parsed
+
+NAME: Final = "hspace"
+_OPTIONS: Final = (
+    "p t dt su sim m L I v q indep acc O nocap mr maxcpu l mindisk std tier S skm"
+)
+
+
+def main() -> int:
+    """Run the program."""
+    return loading.main(NAME, _OPTIONS.split(), _run, sys.argv[1:])
+
+
+def _run(parsed: Parsed) -> int:
+    cluster = loading.load(parsed)
+    limits = loading.limits(parsed)
+    if parsed.verbosity > 1 and (suffix := cluster.common_suffix()):
+        sys.stderr.write(f"Note: Stripping common suffix of '{suffix}' from names\n")
+    now = grid.State(cluster, min_disk=limits.min_disk, max_cpu=limits.max_cpu)
+    _show(now, parsed, "Initial cluster")
+    if parsed.verbosity > 2:
+        first = space_report.eight(space.totals(now).score)
+        told = "\n".join(tables.metrics(state.derive(cluster, limits)))
+        sys.stderr.write(f"Initial coefficients: overall {first}\n{told}\n")
+    report = _report(now, parsed)
+    report.begin()
+    try:
+        search = capacity.Search(now, report.how)
+    except capacity.NoRoomError as err:
+        sys.stdout.flush()
+        raise Problem(f"failure during allocation: {err}") from err
+    tiered, fixed = _sizes(cluster, parsed)
+    _conclude(parsed, report, search.tiered(tiered), tiered[0])
+    _conclude(parsed, report, search.standard(fixed), fixed, is_tiered=False)
+    report.end()
+    return 0
+
+
+def _report(now: grid.State, parsed: Parsed) -> space_report.Report:
+    policy = now.cluster.policy
+    template = parsed["dt"] or (policy.templates[0] if policy.templates else "drbd")
+    use = parsed["su"]
+    how = capacity.How(
+        template=template,
+        spindle_use=policy.std.spindles if use is None else use,
+        limit=parsed["l"] if parsed["l"] >= 0 else None,
+        capacity_checks=not parsed["nocap"],
+        accept_errors=bool(parsed["acc"]),
+        independent=bool(parsed["indep"]),
+    )
+    kind = space_report.Keys if parsed["mr"] else space_report.Text
+    return kind(now, how)
+
+
+def _sizes(cluster: Cluster, parsed: Parsed) -> tuple[tuple[Size, ...], Size]:
+    """Return where tiered allocation starts, and the fixed size."""
+    tiered = capacity.sizes_of(cluster.policy)
+    fixed = capacity.size_of(cluster.policy.std)
+    if parsed["tier"] is not None:
+        tiered = (_size(parsed["tier"]),)
+    if parsed["std"] is not None:
+        fixed = _size(parsed["std"])
+    return tiered, fixed
+
+
+def _size(given: tuple[int, int, int, int]) -> Size:
+    disk, memory, vcpus, spindles = given
+    return Size(memory, disk, vcpus, spindles)
+
+
+def _conclude(
+    parsed: Parsed,
+    report: space_report.Report,
+    found: capacity.Outcome,
+    size: Size,
+    *,
+    is_tiered: bool = True,
+) -> None:
+    """Print and save what one run found."""
+    word = "Tiered" if is_tiered else "Standard"
+    if parsed.verbosity > 2:
+        lines = "".join(f"{line}\n" for line in space_report.placements(found))
+        sys.stderr.write(f"{word} allocation map\n{lines}")
+    _show(found.after, parsed, f"{word} allocation")
+    if parsed["S"] is not None:
+        what = f"after {word.lower()} allocation"
+        loading.save(parsed, found.cluster(), word.lower(), what)
+    if is_tiered:
+        report.tiered(found, size)
+    else:
+        report.standard(found, size)
+
+
+def _show(now: grid.State, parsed: Parsed, what: str) -> None:
+    if parsed["p"] is not None:
+        fields = parsed["p"].split(",") if parsed["p"] else []
+        node_table.show(now, fields, what)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,237 @@
+"""How many more instances fit: the same places as one allocation after another."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+from fakes.some_cluster import KITE, random_cluster
+from ganeti.htools import (
+    alloc,
+    capacity,
+    filling,
+    grid,
+    model,
+    redundancy,
+    refused,
+    shrinking,
+    text,
+)
+from ganeti.htools import grid_checks as checks
+from ganeti.htools import grid_score as score
+from ganeti.htools.shrinking import Size
+
+SIZE = Size(memory=512, disk=2048, vcpus=1)
+SEEDS = range(6)
+
+
+def start(seed: int, template: str) -> grid.State:
+    return grid.State(random_cluster(seed, template=template))
+
+
+def one_by_one(
+    state: grid.State, item: model.Instance, count: int
+) -> list[tuple[int, ...]]:
+    """Allocate again and again, without the test for redundancy."""
+    now, out = state.copy(), []
+    while True:
+        found = alloc.allocate(now, item, range(now.size), count)
+        if found.nodes is None:
+            return out
+        now.place(now.new(item), *found.nodes)
+        out.append(found.nodes)
+
+
+@pytest.mark.parametrize("template", ["drbd", "plain", "sharedfile"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_filling_places_as_single_allocations_do(seed: int, template: str) -> None:
+    state = start(seed, template)
+    how = capacity.How(template)
+    item = how.instance(SIZE)
+    filler = filling.Filler(state.copy(), item, range(state.size))
+    assert filler.fill() == one_by_one(state, item, how.nodes)
+
+
+@pytest.mark.parametrize("template", ["drbd", "plain"])
+def test_a_filled_state_is_as_if_placed_one_by_one(template: str) -> None:
+    state = start(3, template)
+    item = capacity.How(template).instance(SIZE)
+    after = state.copy()
+    places = filling.Filler(after, item, range(state.size)).fill(7)
+    expected = state.copy()
+    for nodes in places:
+        expected.place(expected.new(item), *nodes)
+    assert len(places) == 7
+    assert np.array_equal(after.rows, expected.rows)
+    assert np.array_equal(after.peers, expected.peers)
+    assert after.primaries == expected.primaries
+    assert after.secondaries == expected.secondaries
+    assert (after.pri, after.sec) == (expected.pri, expected.sec)
+
+
+@pytest.mark.parametrize("template", ["drbd", "plain"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_many_nodes_are_filled_as_far_as_few(seed: int, template: str) -> None:
+    state = start(seed, template)
+    item = capacity.How(template).instance(SIZE)
+    exact = filling.Filler(state.copy(), item, range(state.size)).fill()
+    after = state.copy()
+    quick = filling.Filler(after, item, range(state.size), exact_nodes=0).fill()
+    assert len(quick) >= len(exact) * 0.98
+    assert alloc.allocate(after, item, range(state.size), len(quick[0])).nodes is None
+
+
+@pytest.mark.parametrize("template", ["drbd", "plain"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_refusals_are_counted_as_allocation_counts_them(
+    seed: int, template: str
+) -> None:
+    state = start(seed, template)
+    how = capacity.How(template)
+    for memory in (512, 2048, 6144, 12288):
+        for disk in (1024, 200000, 390000):
+            item = how.instance(Size(memory, disk, 2))
+            found = alloc.allocate(state, item, range(state.size), how.nodes)
+            counts, possible = refused.counts(state, item, range(state.size))
+            assert counts == list(found.failures)
+            assert possible == found.successes
+
+
+def test_an_answer_names_every_place_and_why_there_is_no_more() -> None:
+    state = grid.State(text.load(KITE.read_text(), "kite"))
+    search = capacity.Search(state, capacity.How("drbd"))
+    found = search.standard(Size(2048, 40960, 1))
+    assert len(found.placed) == 15
+    assert dict(zip(checks.KINDS, found.failures, strict=True))["FailDisk"] == 9
+    names = [item.name for item in found.cluster().instances[-15:]]
+    assert names == [f"new-{number}" for number in range(15)]
+    assert redundancy.Capacity(found.after).holds()
+    assert len(state.instances) == 6
+
+
+def test_a_limit_ends_a_run() -> None:
+    state = start(1, "drbd")
+    search = capacity.Search(state, capacity.How("drbd", limit=3))
+    assert len(search.standard(SIZE).placed) == 3
+    none = capacity.Search(state, capacity.How("drbd", limit=0)).standard(SIZE)
+    assert none.placed == ()
+
+
+def failing_cluster() -> model.Cluster:
+    """A second group, in which a node lacks memory for failovers."""
+    base = random_cluster(2)
+    bad = dataclasses.replace(base.nodes[0], free_memory=0)
+    groups = (*base.groups, model.Group("other", "v"))
+    nodes = (bad, *base.nodes[1:])
+    more = [
+        dataclasses.replace(base.nodes[1], name=f"more{n}", group=1) for n in range(3)
+    ]
+    more = [dataclasses.replace(node, free_memory=15872) for node in more]
+    return dataclasses.replace(base, groups=groups, nodes=(*nodes, *more))
+
+
+def test_nodes_that_fail_already_stop_all_but_what_is_asked_for() -> None:
+    state = grid.State(failing_cluster())
+    none = capacity.Search(state, capacity.How("drbd")).standard(SIZE)
+    assert (none.placed, none.is_redundant) == ((), False)
+    apart = capacity.How("drbd", independent=True)
+    found = capacity.Search(state, apart).standard(SIZE)
+    assert {int(state.group[n]) for one in found.placed for n in one.nodes} == {1}
+    anyway = capacity.How("drbd", accept_errors=True)
+    found = capacity.Search(state, anyway).standard(SIZE)
+    assert {int(state.group[n]) for one in found.placed for n in one.nodes} == {0, 1}
+
+
+def test_without_nodes_there_is_an_error() -> None:
+    base = random_cluster(1)
+    group = dataclasses.replace(
+        base.groups[0], alloc_policy=model.AllocPolicy.UNALLOCABLE
+    )
+    state = grid.State(dataclasses.replace(base, groups=(group,)))
+    with pytest.raises(capacity.NoRoomError):
+        capacity.Search(state, capacity.How("drbd"))
+
+
+# Sizes that shrink
+
+
+def slow_next(search, state, size, failures):
+    """The rule as it is described, step by step."""
+
+    def attempt(one, *, alone):
+        tested = search.how.capacity_checks and (alone or search.how.nodes == 1)
+        counts, found = search.attempt(state, one, tested=tested)
+        return counts, found is not None
+
+    def shrunk(one, kind):
+        possible = shrinking._possible_steps(one, kind)
+        return shrinking._smaller(one, kind, 1) if possible else None
+
+    def rising(counts):
+        return sorted(range(1, 10), key=lambda kind: counts[kind - 1])
+
+    levels = [(size, failures)]
+    while (smaller := shrunk(levels[-1][0], rising(levels[-1][1])[-1])) is not None:
+        counts, fits = attempt(smaller, alone=False)
+        if fits:
+            return smaller
+        levels.append((smaller, counts))
+    for level, counts in reversed(levels):
+        for kind in reversed(rising(counts)):
+            now = level
+            while (smaller := shrunk(now, kind)) is not None:
+                found, fits = attempt(now, alone=True)
+                if fits:
+                    return now
+                if not found[kind - 1]:
+                    break
+                now = smaller
+    return None
+
+
+LARGE_STEPS = {
+    checks.MEM: ("memory", 1500, "memory"),
+    checks.DISK: ("disk", 24000, "disk"),
+    checks.CPU: ("vcpus", 1, "cpus"),
+    checks.SPINDLES: ("spindles", 1, "spindles"),
+}
+
+
+@pytest.mark.parametrize("template", ["drbd", "plain"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_next_size_is_that_of_the_slow_rule(
+    seed: int, template: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shrinking, "_SHRINK", LARGE_STEPS)
+    base = random_cluster(seed, template=template)
+    low = dataclasses.replace(base.policy.std, memory=3000, disk=50000)
+    high = dataclasses.replace(base.policy.ranges[0][1], memory=15000, disk=240000)
+    policy = dataclasses.replace(base.policy, ranges=((low, high),))
+    groups = tuple(dataclasses.replace(g, policy=policy) for g in base.groups)
+    state = grid.State(dataclasses.replace(base, groups=groups, policy=policy))
+    search = capacity.Search(state, capacity.How(template))
+    size = capacity.size_of(high)
+    for _ in range(4):
+        run = capacity._Run(search, state, size, None)
+        run.steps()
+        state = run.state
+        bounds = shrinking.Bounds(search.policies)
+        found = shrinking.next_size(run._attempt, size, run.failures, bounds)
+        expected = slow_next(search, state, size, run.failures)
+        assert (found[0] if found else None) == expected
+        if found is None:
+            return
+        size = found[0]
+
+
+def test_tiers_only_get_smaller_and_fill_more() -> None:
+    state = start(4, "drbd")
+    search = capacity.Search(state, capacity.How("drbd"))
+    found = search.tiered([Size(8192, 102400, 4)])
+    sizes = [placed.size for placed in found.placed]
+    assert sizes[0].memory <= 8192
+    for one, two in itertools.pairwise(sizes):
+        assert two.memory <= one.memory
+        assert two.disk <= one.disk
+    assert score.value(found.after) >= 0
