@@ -14,6 +14,7 @@ from ganeti import errors
 
 #: Search path of children: system directories only.
 SAFE_PATH = "/sbin:/bin:/usr/sbin:/usr/bin"
+_SAFE_ENV = {"PATH": SAFE_PATH, "LC_ALL": "C"}
 _READ_BYTES = 1 << 18
 
 
@@ -74,9 +75,13 @@ class Runner(Protocol):
         timeout_s: float | None = None,
         output_file: str | None = None,
         pass_fds: Sequence[int] = (),
-        max_output: int | None = None,
     ) -> RunResult:
         """Run a command to its end."""
+
+    def run_bounded(
+        self, argv: Sequence[str], *, timeout_s: float, max_output: int
+    ) -> RunResult:
+        """Run a command that is not trusted to end well."""
 
 
 class SystemRunner:
@@ -92,7 +97,6 @@ class SystemRunner:
         timeout_s: float | None = None,
         output_file: str | None = None,
         pass_fds: Sequence[int] = (),
-        max_output: int | None = None,
     ) -> RunResult:
         """Run a command to its end.
 
@@ -104,13 +108,11 @@ class SystemRunner:
             timeout_s: after this its whole session is killed.
             output_file: append both outputs there instead of returning them.
             pass_fds: open files that the child gets under their numbers.
-            max_output: bytes; for a child that is not trusted: it is killed when it
-                prints more, and what it leaves running is killed when it ends.
 
         Raises:
             CommandError: the program cannot be started.
         """
-        full_env = {"PATH": SAFE_PATH, "LC_ALL": "C"} if env is None else dict(env)
+        full_env = _SAFE_ENV if env is None else dict(env)
         data = stdin.encode() if isinstance(stdin, str) else stdin
         out = open(output_file, "ab") if output_file else None  # noqa: SIM115
         try:
@@ -129,9 +131,35 @@ class SystemRunner:
         finally:
             if out is not None:
                 out.close()
-        if max_output is not None:
-            return _collect_bounded(child, tuple(argv), timeout_s, max_output)
         return _collect(child, tuple(argv), data, timeout_s)
+
+    def run_bounded(
+        self, argv: Sequence[str], *, timeout_s: float, max_output: int
+    ) -> RunResult:
+        """Run a command that is not trusted to end well, in a safe environment.
+
+        Args:
+            argv: program and arguments.
+            timeout_s: after this its whole session is killed.
+            max_output: bytes; it is killed too when it prints more. What it leaves
+                running is killed when it ends.
+
+        Raises:
+            CommandError: the program cannot be started.
+        """
+        try:
+            child = subprocess.Popen(
+                list(argv),
+                env=_SAFE_ENV,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as err:
+            raise errors.CommandError(f"{argv[0]}: cannot be run: {err}") from err
+        return _collect_bounded(child, tuple(argv), timeout_s, max_output)
 
 
 def _collect(
@@ -176,11 +204,11 @@ def _result(
 def _collect_bounded(
     child: "subprocess.Popen[bytes]",
     argv: tuple[str, ...],
-    timeout_s: float | None,
+    timeout_s: float,
     max_output: int,
 ) -> RunResult:
     """Read what a child prints until it ends, whoever else holds its outputs open."""
-    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    deadline = time.monotonic() + timeout_s
     outputs = [stream for stream in (child.stdout, child.stderr) if stream]
     found = {stream: bytearray() for stream in outputs}
     done = os.pidfd_open(child.pid)
@@ -199,8 +227,7 @@ def _collect_bounded(
         code = child.wait()
         for stream in outputs:
             stream.close()
-    texts = [bytes(found[stream][:max_output]) for stream in outputs]
-    stdout, stderr = texts if len(texts) > 1 else (b"", b"")
+    stdout, stderr = (bytes(found[stream][:max_output]) for stream in outputs)
     return _result(argv, code, stdout, stderr, ended)
 
 
@@ -208,13 +235,13 @@ def _read(
     ready: selectors.BaseSelector,
     done: int,
     found: "dict[IO[bytes], bytearray]",
-    deadline: float | None,
+    deadline: float,
     max_output: int,
 ) -> _Ended:
     """Read until the child ended, its time is over, or it printed too much."""
     while True:
-        left = None if deadline is None else deadline - time.monotonic()
-        if left is not None and left <= 0:
+        left = deadline - time.monotonic()
+        if left <= 0:
             return _Ended(timed_out=True)
         events = ready.select(left)
         for key, _mask in events:

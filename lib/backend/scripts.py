@@ -118,7 +118,7 @@ def iallocator_runner(
     with tempfile.NamedTemporaryFile("w", prefix="ganeti-iallocator.") as request:
         request.write(idata)
         request.flush()
-        result = node.process.run(
+        result = node.process.run_bounded(
             [script, request.name, *options],
             timeout_s=_ALLOCATOR_S,
             max_output=_ALLOCATOR_OUTPUT,

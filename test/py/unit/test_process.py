@@ -12,7 +12,7 @@ LIMIT = 1 << 16
 
 def shell(text, **options):
     options = {"timeout_s": 20.0, "max_output": LIMIT} | options
-    return SystemRunner().run(["/bin/sh", "-c", text], **options)
+    return SystemRunner().run_bounded(["/bin/sh", "-c", text], **options)
 
 
 def is_running(pid):
