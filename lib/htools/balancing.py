@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ganeti.htools import balance, jobs, score, state
-from ganeti.htools.candidates import Options
+from ganeti.htools.legality import Options
 from ganeti.htools.model import MOVABLE_TEMPLATES, NONE, Cluster, DataError
 
 #: Changes of a part of the score below this are not told.

@@ -57,7 +57,7 @@ def _plan(world: World, wanted: Wanted) -> dict[str, Any]:
     import numpy as np
 
     from ganeti.htools import balance, balancing, queried
-    from ganeti.htools.candidates import Options
+    from ganeti.htools.legality import Options
     from ganeti.htools.model import DataError
 
     want = balancing.Want(

@@ -8,7 +8,7 @@ import pytest
 from fakes.some_cluster import random_cluster
 from ganeti import opcodes
 from ganeti.htools import balance, balancing, text
-from ganeti.htools.candidates import Options
+from ganeti.htools.legality import Options
 from ganeti.htools.model import DataError
 
 DATA = pathlib.Path(__file__).parents[3] / "data" / "htools"
