@@ -18,7 +18,7 @@ _Group = dict[str, Any]
 def run(ctx: Context) -> int:
     """Show the plan; with ``--apply`` submit its jobs and wait for them."""
     opts = ctx.opts
-    if opts.apply and (opts.only_plan or opts.json):
+    if opts.apply and (opts.plan or opts.json):
         raise errors.OpPrereqError(
             "--apply does not go with --plan or --json", ecodes.ECODE_INVAL
         )

@@ -12,7 +12,7 @@ BALANCE: Final = Command(
         Option(
             ("--plan",),
             "show the moves and do nothing (the default)",
-            dest="only_plan",
+            dest="plan",
         ),
         Option(("--apply",), "make the moves", dest="apply"),
         o.JSON,
