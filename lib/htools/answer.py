@@ -13,6 +13,7 @@ from ganeti.htools import (
     evacuate,
     how_many,
     model,
+    objections,
     reasons,
     redundancy,
     request,
@@ -180,7 +181,7 @@ class _Solver:
             # What found no place met those that had found one.
             state = fresh if place.item.name in placed else self.state
             allowed = self._allowed(place)
-            out[place.item.name] = reasons.against(
+            out[place.item.name] = objections.against(
                 state,
                 place.item,
                 range(state.size) if allowed is None else allowed,

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
-from ganeti.htools import capacity, reasons
+from ganeti.htools import capacity, objections, reasons
 from ganeti.htools import grid_checks as checks
 from ganeti.htools.shrinking import Size
 
@@ -74,7 +74,7 @@ def stop(search: capacity.Search, found: capacity.Outcome) -> Stop:
     limit = how.limit
     item = how.instance(found.last)
     tested = how.capacity_checks and how.nodes == 1
-    against = reasons.against(
+    against = objections.against(
         found.after,
         item,
         range(found.after.size),
