@@ -43,15 +43,10 @@ class Answer:
     Attributes:
         success: whether it found something.
         info: its own words.
-<<<<<<< HEAD
         result: node names for allocate and relocate, a JSON object for capacity,
             `Evacuation` or `MultiPlacement` for the others; None without success.
-=======
-        result: node names for allocate and relocate, `Evacuation` or `MultiPlacement`
-            for the others; None without success.
         explanation: for each new instance an object with ``instance``, ``nodes`` and
             ``reasons``; empty unless asked for, and known of the built-in one only.
->>>>>>> main
     """
 
     success: bool
@@ -119,13 +114,9 @@ class _Checker:
             return self._relocation(request, found)
         if isinstance(request, requests.MultiAllocate):
             return self._placement(request, found)
-<<<<<<< HEAD
         if isinstance(request, requests.Capacity):
             return self._capacity(request, found)
-        return self._evacuation(found)
-=======
         return self._evacuation(request.instances, found)
->>>>>>> main
 
     def _nodes(self, found: Any, count: int | None, what: str) -> list[str]:
         self.check(isinstance(found, list), what, "a list of node names", found)
@@ -165,7 +156,6 @@ class _Checker:
         self.check(named == sorted(wanted), "result", f"{sorted(wanted)}", named)
         return MultiPlacement(places, list(failed))
 
-<<<<<<< HEAD
     def _capacity(self, request: requests.Capacity, found: Any) -> dict[str, Any]:
         """Return count, instances and what stopped; an allocator may not tell that."""
         self.check(isinstance(found, dict), "result", "an object", found)
@@ -184,10 +174,7 @@ class _Checker:
         self.check(fine, "stopped", "an object", stopped)
         return {"count": count, "instances": instances, "stopped": stopped}
 
-    def _evacuation(self, found: Any) -> Evacuation:
-=======
     def _evacuation(self, asked: Sequence[str], found: Any) -> Evacuation:
->>>>>>> main
         self.check(_is_list(found, 3), "result", "[moved, failed, jobs]", found)
         moved, failed, jobs = found
         for part, value in (("moved", moved), ("failed", failed), ("jobs", jobs)):
