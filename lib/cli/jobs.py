@@ -27,7 +27,7 @@ _TICK_S: Final = 2
 #: Kind of log entries that say how far a step has come; see ``constants.jobqueue``.
 _PROGRESS: Final = "progress"
 #: What commands ask before they know what they are to do; done in spite of ``--plan``.
-_QUESTIONS: Final = frozenset(("OP_OS_DIAGNOSE",))
+_QUESTIONS: Final = frozenset(("OP_CLUSTER_VERIFY_DISKS", "OP_OS_DIAGNOSE"))
 _NOTES: Final = {
     "queued": "Job {} is waiting in queue",
     "waiting": "Job {} is trying to acquire all necessary locks",
@@ -93,7 +93,8 @@ def explained(
         from ganeti.cli import plans
 
         raise PlannedError(plans.show(ctx, jobs))
-    if ctx.option("json") and PLAN_JSON in ctx.command.options:
+    planning = ctx.option("plan")
+    if ctx.option("json") and not planning and PLAN_JSON in ctx.command.options:
         raise CommandError("--json goes with --plan only")
     return explained_call(ctx, method, argument, jobs)
 
