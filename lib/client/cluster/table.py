@@ -4,6 +4,7 @@ from typing import Final
 
 from ganeti.cli import options as o
 from ganeti.cli.model import Argument, Command, Option, Program
+from ganeti.client.cluster.balance_table import BALANCE
 from ganeti.client.cluster.renew_table import RENEW_CRYPTO
 
 COMMANDS: Final = (
@@ -23,6 +24,7 @@ COMMANDS: Final = (
         opcodes=("OP_TAGS_SET",),
         exits=((1, "no tags given or failure"),),
     ),
+    BALANCE,
     Command(
         "command",
         "run a shell command on nodes through SSH",
