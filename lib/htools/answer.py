@@ -12,6 +12,7 @@ from ganeti.htools import (
     dedicated,
     evacuate,
     model,
+    objections,
     reasons,
     redundancy,
     request,
@@ -174,7 +175,7 @@ class _Solver:
             # What found no place met those that had found one.
             state = fresh if place.item.name in placed else self.state
             allowed = self._allowed(place)
-            out[place.item.name] = reasons.against(
+            out[place.item.name] = objections.against(
                 state,
                 place.item,
                 range(state.size) if allowed is None else allowed,

@@ -159,6 +159,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             request,
             f"instance {self.name}",
             is_temporary=restrict_to is not None,
+            explain=bool(self.op.dry_run),
         )
         self.primary = lookup.expand_node(snapshot, name)
         allocation.keep_only(self.ctx, [self.primary])
