@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from ganeti import errors
 from ganeti.constants import ecodes
+from ganeti.utils import wording
 
 
 class Doc(str):
@@ -216,7 +217,9 @@ def convert(value: Any, kind: Any, what: str) -> Any:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as err:
-        raise errors.OpPrereqError(f"{what}: {err}", ecodes.ECODE_INVAL) from err
+        raise errors.OpPrereqError(
+            f"{what}: {wording.misfit(str(err))}", ecodes.ECODE_INVAL
+        ) from err
 
 
 class Modification(NamedTuple):

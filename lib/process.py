@@ -1,16 +1,21 @@
 """The process door: children with argument lists, clean environments, time limits."""
 
+import contextlib
 import dataclasses
 import os
+import selectors
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import IO, Protocol, cast
 
 from ganeti import errors
 
 #: Search path of children: system directories only.
 SAFE_PATH = "/sbin:/bin:/usr/sbin:/usr/bin"
+_SAFE_ENV = {"PATH": SAFE_PATH, "LC_ALL": "C"}
+_READ_BYTES = 1 << 18
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +29,7 @@ class RunResult:
         stdout: its output, decoded.
         stderr: its error output, decoded; empty when merged into stdout.
         timed_out: whether it was killed because its time ran out.
+        too_long: whether it was killed because it said too much.
     """
 
     argv: tuple[str, ...]
@@ -32,6 +38,7 @@ class RunResult:
     stdout: str
     stderr: str
     timed_out: bool = False
+    too_long: bool = False
 
     @property
     def failed(self) -> bool:
@@ -43,6 +50,8 @@ class RunResult:
         """Return how it ended, for messages."""
         if self.timed_out:
             return "did not end in time and was killed"
+        if self.too_long:
+            return "printed too much and was killed"
         if self.signal is not None:
             return f"was ended by signal {self.signal}"
         return f"exited with code {self.code}"
@@ -68,6 +77,11 @@ class Runner(Protocol):
         pass_fds: Sequence[int] = (),
     ) -> RunResult:
         """Run a command to its end."""
+
+    def run_bounded(
+        self, argv: Sequence[str], *, timeout_s: float, max_output: int
+    ) -> RunResult:
+        """Run a command that is not trusted to end well."""
 
 
 class SystemRunner:
@@ -98,7 +112,7 @@ class SystemRunner:
         Raises:
             CommandError: the program cannot be started.
         """
-        full_env = {"PATH": SAFE_PATH, "LC_ALL": "C"} if env is None else dict(env)
+        full_env = _SAFE_ENV if env is None else dict(env)
         data = stdin.encode() if isinstance(stdin, str) else stdin
         out = open(output_file, "ab") if output_file else None  # noqa: SIM115
         try:
@@ -119,6 +133,34 @@ class SystemRunner:
                 out.close()
         return _collect(child, tuple(argv), data, timeout_s)
 
+    def run_bounded(
+        self, argv: Sequence[str], *, timeout_s: float, max_output: int
+    ) -> RunResult:
+        """Run a command that is not trusted to end well, in a safe environment.
+
+        Args:
+            argv: program and arguments.
+            timeout_s: after this its whole session is killed.
+            max_output: bytes; it is killed too when it prints more. What it leaves
+                running is killed when it ends.
+
+        Raises:
+            CommandError: the program cannot be started.
+        """
+        try:
+            child = subprocess.Popen(
+                list(argv),
+                env=_SAFE_ENV,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as err:
+            raise errors.CommandError(f"{argv[0]}: cannot be run: {err}") from err
+        return _collect_bounded(child, tuple(argv), timeout_s, max_output)
+
 
 def _collect(
     child: "subprocess.Popen[bytes]",
@@ -133,12 +175,92 @@ def _collect(
         timed_out = True
         os.killpg(child.pid, signal.SIGKILL)
         stdout, stderr = child.communicate()
-    code = child.returncode
+    ended = _Ended(timed_out=timed_out)
+    return _result(argv, child.returncode, stdout or b"", stderr or b"", ended)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Ended:
+    """Why we ended a child."""
+
+    timed_out: bool = False
+    too_long: bool = False
+
+
+def _result(
+    argv: tuple[str, ...], code: int, stdout: bytes, stderr: bytes, ended: _Ended
+) -> RunResult:
     return RunResult(
         argv=argv,
         code=code if code >= 0 else None,
         signal=-code if code < 0 else None,
-        stdout=(stdout or b"").decode(errors="replace"),
-        stderr=(stderr or b"").decode(errors="replace"),
-        timed_out=timed_out,
+        stdout=stdout.decode(errors="replace"),
+        stderr=stderr.decode(errors="replace"),
+        timed_out=ended.timed_out,
+        too_long=ended.too_long,
     )
+
+
+def _collect_bounded(
+    child: "subprocess.Popen[bytes]",
+    argv: tuple[str, ...],
+    timeout_s: float,
+    max_output: int,
+) -> RunResult:
+    """Read what a child prints until it ends, whoever else holds its outputs open."""
+    deadline = time.monotonic() + timeout_s
+    outputs = [stream for stream in (child.stdout, child.stderr) if stream]
+    found = {stream: bytearray() for stream in outputs}
+    done = os.pidfd_open(child.pid)
+    try:
+        with selectors.DefaultSelector() as ready:
+            ready.register(done, selectors.EVENT_READ)
+            for stream in outputs:
+                os.set_blocking(stream.fileno(), False)
+                ready.register(stream, selectors.EVENT_READ)
+            ended = _read(ready, done, found, deadline, max_output)
+    finally:
+        os.close(done)
+        # The group is the child's own; members may have ended meanwhile.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        code = child.wait()
+        for stream in outputs:
+            stream.close()
+    stdout, stderr = (bytes(found[stream][:max_output]) for stream in outputs)
+    return _result(argv, code, stdout, stderr, ended)
+
+
+def _read(
+    ready: selectors.BaseSelector,
+    done: int,
+    found: "dict[IO[bytes], bytearray]",
+    deadline: float,
+    max_output: int,
+) -> _Ended:
+    """Read until the child ended, its time is over, or it printed too much."""
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return _Ended(timed_out=True)
+        events = ready.select(left)
+        for key, _mask in events:
+            if key.fd != done:
+                _take(ready, key, found, max_output)
+        if any(len(text) > max_output for text in found.values()):
+            return _Ended(too_long=True)
+        # What was written before the end is read before the end is believed.
+        if len(events) == 1 and events[0][0].fd == done:
+            return _Ended()
+
+
+def _take(
+    ready: selectors.BaseSelector,
+    key: selectors.SelectorKey,
+    found: "dict[IO[bytes], bytearray]",
+    max_output: int,
+) -> None:
+    data = os.read(key.fd, min(max_output + 1, _READ_BYTES))
+    found[cast("IO[bytes]", key.fileobj)] += data
+    if not data:
+        ready.unregister(key.fileobj)

@@ -27,6 +27,8 @@ def load(data: bytes | str) -> Any:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as err:
         raise errors.ParseError(f"not JSON: {err}") from err
+    except RecursionError as err:
+        raise errors.ParseError("not JSON: nested too deeply") from err
 
 
 def pretty(value: Any) -> str:

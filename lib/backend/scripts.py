@@ -24,6 +24,12 @@ _PLUGIN_NAME: Final = re.compile(hooks.EXT_PLUGIN_MASK)
 _REFUSAL_DELAY_S: Final = 10.0
 _ALLOWED_LOCK_S: Final = 8.0
 _MAX_MODE: Final = 0o755
+#: An allocator's time in seconds: less than the master waits for the call.
+_ALLOCATOR_S: Final = 14 * 60.0
+#: Most that it may print, in bytes; a plan for a large cluster is a few MiB.
+_ALLOCATOR_OUTPUT: Final = 64 << 20
+#: What is told of a failed one's output, in characters.
+_TOLD: Final = 2000
 
 
 def is_plugin_name(name: str) -> bool:
@@ -102,7 +108,7 @@ def iallocator_runner(
     """Run an allocator on a request and return what it printed.
 
     Raises:
-        OpExecError: no such allocator, or it failed.
+        OpExecError: no such allocator, it failed, took too long or printed too much.
     """
     script = _find_allocator(node, name)
     options = [
@@ -112,11 +118,15 @@ def iallocator_runner(
     with tempfile.NamedTemporaryFile("w", prefix="ganeti-iallocator.") as request:
         request.write(idata)
         request.flush()
-        result = node.process.run([script, request.name, *options])
-    if result.failed:
-        raise errors.OpExecError(
-            f"iallocator {name} {result.reason}: {result.output.strip()}"
+        result = node.process.run_bounded(
+            [script, request.name, *options],
+            timeout_s=_ALLOCATOR_S,
+            max_output=_ALLOCATOR_OUTPUT,
         )
+    if result.failed:
+        # The reason is often at the end of a long output.
+        told = result.output.strip()[-_TOLD:]
+        raise errors.OpExecError(f"iallocator {name} {result.reason}: {told}")
     return result.stdout
 
 

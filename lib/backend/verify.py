@@ -16,6 +16,7 @@ from ganeti.constants import nodeverify as words
 from ganeti.constants import versions
 from ganeti.rpc import node_port
 from ganeti.storage import allowed
+from ganeti.storage import files as disk_files
 from ganeti.utils import files, netutils, x509
 
 _log = logging.getLogger(__name__)
@@ -204,6 +205,11 @@ def _storage_path(node: Node, path: str) -> str | None:
     return allowed.check_usable(node.paths, path)
 
 
+def _disk_files(node: Node, directories: list[str]) -> dict[str, int]:
+    """Return path -> bytes of the disk files below directories, paths as recorded."""
+    return disk_files.found_below(node.paths, directories)
+
+
 Check = Callable[[Node, Any], Any]
 #: All checks by key; what is not here is not offered and left out of answers.
 CHECKS: Final[Mapping[str, Check]] = {
@@ -226,6 +232,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     words.NV_OSLIST: _oslist,
     words.NV_BRIDGES: _bridges,
     words.NV_ACCEPTED_STORAGE_PATHS: _allowed_paths,
+    words.NV_DISK_FILES: _disk_files,
     words.NV_FILE_STORAGE_PATH: _storage_path,
     words.NV_SHARED_FILE_STORAGE_PATH: _storage_path,
 }

@@ -26,8 +26,10 @@ _NOTE_AFTER_S: Final = 60
 _TICK_S: Final = 2
 #: Kind of log entries that say how far a step has come; see ``constants.jobqueue``.
 _PROGRESS: Final = "progress"
+#: Kind of log entries that tell data about chosen nodes; see ``constants.jobqueue``.
+PLACEMENT: Final = "placement"
 #: What commands ask before they know what they are to do; done in spite of ``--plan``.
-_QUESTIONS: Final = frozenset(("OP_OS_DIAGNOSE",))
+_QUESTIONS: Final = frozenset(("OP_CLUSTER_VERIFY_DISKS", "OP_OS_DIAGNOSE"))
 _NOTES: Final = {
     "queued": "Job {} is waiting in queue",
     "waiting": "Job {} is trying to acquire all necessary locks",
@@ -93,7 +95,8 @@ def explained(
         from ganeti.cli import plans
 
         raise PlannedError(plans.show(ctx, jobs))
-    if ctx.option("json") and PLAN_JSON in ctx.command.options:
+    is_plain = not (ctx.option("plan") or ctx.option("explain"))
+    if ctx.option("json") and is_plain and PLAN_JSON in ctx.command.options:
         raise CommandError("--json goes with --plan only")
     return explained_call(ctx, method, argument, jobs)
 
@@ -118,7 +121,9 @@ def print_log(ctx: Context) -> OnLog:
     write = ctx.err if ctx.option("json") else ctx.out
 
     def show(entry: list[Any]) -> None:
-        _, (seconds, _), _, content = entry
+        _, (seconds, _), kind, content = entry
+        if kind == PLACEMENT:
+            return
         write(f"{time.ctime(seconds)} {safe(str(content))}")
 
     return show

@@ -456,13 +456,18 @@ PLAIN_HYPERVISOR_PARAMETERS: Final = Option(
     kind="keyval",
     default={},
 )
+EXPLAIN: Final = Option(
+    ("--explain",),
+    "with --dry-run: tell which nodes an allocator chooses and why not others",
+    dest="explain",
+)
 PLAN: Final = Option(
     ("--plan",),
     "show locks, steps and changes of the configuration, and do nothing",
     dest="plan",
 )
 PLAN_JSON: Final = Option(
-    ("--json",), "with --plan: print one JSON document", dest="json"
+    ("--json",), "with --plan or --explain: print one JSON document", dest="json"
 )
 PREALLOC_WIPE_DISKS: Final = Option(
     ("--prealloc-wipe-disks",),

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from ganeti import errors, iallocator, locking, objects
 from ganeti.cmdlib import base
-from ganeti.constants import ecodes
+from ganeti.constants import ecodes, jobqueue
 
 #: Name that stands for the cluster's default allocators.
 DEFAULT_NAME: Final = "."
@@ -46,6 +46,7 @@ def ask(
     *,
     is_temporary: bool = False,
     replaced: str | None = None,
+    explain: bool = False,
 ) -> Any:
     """Return the result of the first allocator that finds one.
 
@@ -57,6 +58,8 @@ def ask(
         is_temporary: more locks may help, so that a refusal is worth another try.
         replaced: uuid of an instance that the request places anew; allocators must
             not count it twice.
+        explain: log where instances go and why not elsewhere, as one entry for each
+            allocator that was asked.
 
     Raises:
         OpPrereqError: none found a solution; has the words of each.
@@ -66,7 +69,9 @@ def ask(
         snapshot = snapshot.apply([objects.Update("instances", replaced, None)])
     refusals = []
     for name in allocators:
-        answer = iallocator.run(ctx.rpc, snapshot, name, request)
+        answer = iallocator.run(ctx.rpc, snapshot, name, request, explain=explain)
+        if explain:
+            ctx.log.entry(jobqueue.ELOG_PLACEMENT, _told(name, answer))
         if answer.success:
             ctx.log.info(f"Allocator {name}: {answer.info}")
             return answer.result
@@ -75,6 +80,15 @@ def ask(
         f"{what}: no solution found by allocator {'; '.join(refusals)}",
         ecodes.ECODE_TEMP_NORES if is_temporary else ecodes.ECODE_NORES,
     )
+
+
+def _told(name: str, answer: iallocator.Answer) -> dict[str, Any]:
+    return {
+        "allocator": name,
+        "success": answer.success,
+        "info": answer.info,
+        "instances": list(answer.explanation),
+    }
 
 
 def lock_all_nodes(locks: base.LockRequest, *, opportunistic: int = 0) -> None:

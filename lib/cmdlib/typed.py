@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.constants import ecodes, hvparams, params
-from ganeti.utils import units
+from ganeti.utils import units, wording
 
 #: Value that removes an override, in any request.
 DEFAULT: Final = "default"
@@ -111,9 +111,9 @@ def typed(
     for name, value in given.items():
         row = table.get(name)
         if row is None:
-            known = ", ".join(sorted(table))
             raise errors.OpPrereqError(
-                f"{what} {name}: unknown; there are {known}", ecodes.ECODE_INVAL
+                f"{what} {name}: unknown; {wording.known_names(name, table)}",
+                ecodes.ECODE_INVAL,
             )
         if allow_default and value == DEFAULT:
             out[name] = DEFAULT

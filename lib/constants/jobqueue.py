@@ -95,6 +95,8 @@ ELOG_JQUEUE_TEST: Final = "jqueue-test"
 ELOG_PROGRESS: Final = "progress"
 #: Log entry kind: delay test socket.
 ELOG_DELAY_TEST: Final = "delay-test"
+#: What an allocator found and why not elsewhere: an object, see `ganeti.iallocator`.
+ELOG_PLACEMENT: Final = "placement"
 #: Seconds.
 UPGRADE_QUEUE_DRAIN_TIMEOUT: Final = 129600
 #: Seconds.

@@ -5,6 +5,8 @@ from typing import Final
 NV_ACCEPTED_STORAGE_PATHS: Final = "allowed-file-storage-paths"
 NV_BRIDGES: Final = "bridges"
 NV_CLIENT_CERT: Final = "client-cert"
+#: Not in the documented protocol; nodes that do not know it leave it out.
+NV_DISK_FILES: Final = "disk-files"
 NV_DRBDHELPER: Final = "drbd-helper"
 NV_DRBDLIST: Final = "drbd-list"
 NV_DRBDVERSION: Final = "drbd-version"

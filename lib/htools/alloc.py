@@ -66,25 +66,6 @@ class Rules:
     metric: Metric | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class Refusal:
-    """Why an instance cannot be on some nodes.
-
-    Attributes:
-        nodes: names, primary first.
-        kind: of `checks.KINDS`.
-        check: what the rule is about.
-        wanted: the limit, with how the found value must relate to it.
-        found: the value there would be.
-    """
-
-    nodes: tuple[str, ...]
-    kind: str
-    check: str
-    wanted: str
-    found: float
-
-
 def allocate(
     state: State,
     item: model.Instance,
@@ -452,54 +433,3 @@ def of_group(group: model.Group, state: State, outcome: Outcome) -> str:
     if outcome.problem:
         return f"Group {group.name}: error {outcome.problem}"
     return f"Group {group.name} ({group.alloc_policy}): {log(state, outcome)}"
-
-
-def refusals(
-    state: State,
-    item: model.Instance,
-    candidates: Sequence[int],
-    count: int,
-) -> list[Refusal]:
-    """Return every reason against each candidate as primary, or as secondary.
-
-    A node that is refused as secondary for one primary alone is named with it.
-    """
-    out = []
-    nodes = state.cluster.nodes
-    for node in candidates:
-        if state.offline[node]:
-            name = (nodes[node].name,)
-            out.append(Refusal(name, "offline", "online or not", "online", 0.0))
-            continue
-        rules = state.cluster.groups[state.group[node]].policy
-        found = checks.policy(item, rules, exclusive=bool(state.exclusive[node]))
-        if found is not None:
-            kind, rule, wanted, value = found
-            relation = ">=" if rule.startswith("least") else "<="
-            name = (nodes[node].name,)
-            text = f"{relation} {wanted:.10g}"
-            out.append(Refusal(name, checks.KINDS[kind - 1], rule, text, value))
-    out += _refused(state, checks.primary(state, item), candidates, "")
-    if count > 1:
-        peers = np.zeros(state.size)
-        found_second = checks.secondary(state, item, peers)
-        out += _refused(state, found_second, candidates, "as secondary: ")
-    return out
-
-
-def _refused(
-    state: State, found: Sequence[checks.Check], candidates: Sequence[int], word: str
-) -> list[Refusal]:
-    return [
-        Refusal(
-            (state.cluster.nodes[node].name,),
-            checks.KINDS[check.kind - 1],
-            word + check.rule,
-            f"{check.relation} {check.wanted[node]:.10g}",
-            float(check.found[node]),
-        )
-        for node in candidates
-        if state.online[node]
-        for check in found
-        if check.failed[node]
-    ]

@@ -7,7 +7,16 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ganeti.htools import alloc, dedicated, evacuate, model, redundancy, request
+from ganeti.htools import (
+    alloc,
+    dedicated,
+    evacuate,
+    model,
+    objections,
+    reasons,
+    redundancy,
+    request,
+)
 from ganeti.htools.grid import State
 
 _NO_USE: Final = (0.0, 0.0, 0.0, 0.0)
@@ -51,7 +60,23 @@ class Solution:
     answer: dict[str, Any]
     before: model.Cluster
     after: State
-    refusals: Callable[[], dict[str, list[alloc.Refusal]]]
+    refusals: Callable[[], dict[str, list[reasons.Reason]]]
+
+    def explanation(self) -> list[reasons.Explanation]:
+        """Tell of each new instance where it goes, and why not elsewhere."""
+        after = self.after
+        places = {
+            item.name: [
+                after.cluster.nodes[node].name
+                for node in (after.pri[index], after.sec[index])
+                if node >= 0
+            ]
+            for index, item in enumerate(after.instances)
+        }
+        return [
+            reasons.Explanation(name, tuple(places.get(name, ())), tuple(found))
+            for name, found in self.refusals().items()
+        ]
 
 
 def solve(
@@ -142,13 +167,22 @@ class _Solver:
             answer = self._change_group(ask)
         return Solution(answer, self.cluster, self.state, self._refusals)
 
-    def _refusals(self) -> dict[str, list[alloc.Refusal]]:
-        state = State(self.cluster, newcomers=[p.item for p in self._places()])
+    def _refusals(self) -> dict[str, list[reasons.Reason]]:
+        fresh = State(self.cluster, newcomers=[p.item for p in self._places()])
+        placed = {item.name for item in self.state.instances}
         out = {}
         for place in self._places():
+            # What found no place met those that had found one.
+            state = fresh if place.item.name in placed else self.state
             allowed = self._allowed(place)
-            nodes = range(state.size) if allowed is None else allowed
-            out[place.item.name] = alloc.refusals(state, place.item, nodes, place.count)
+            out[place.item.name] = objections.against(
+                state,
+                place.item,
+                range(state.size) if allowed is None else allowed,
+                place.count,
+                capacity=self._capacity(state),
+                any_group=place.group is None,
+            )
         return out
 
     def _capacity(self, state: State) -> redundancy.Capacity | None:

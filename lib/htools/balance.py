@@ -1,9 +1,7 @@
 """The greedy balancing plan: again and again the one move that lowers the score most.
 
 Which moves are tried, and which wins when several are equal, follows the documented
-order, so that plans are the same line by line. What changes from round to round is
-little, so estimates of earlier rounds are kept as lower bounds: spreads that shrank by
-so much can make an old estimate better by no more than a known slack.
+order, so that plans are the same line by line.
 """
 
 import dataclasses
@@ -13,19 +11,21 @@ from typing import Final
 import numpy as np
 
 from ganeti.htools import moves, score
-from ganeti.htools.candidates import TARGET_KINDS, Evaluator, Options, Spreads
+from ganeti.htools.bounds import TARGET_KINDS, Bounds
+from ganeti.htools.candidates import Evaluator
+from ganeti.htools.legality import Options
 from ganeti.htools.model import NONE
 from ganeti.htools.moves import Kind, Move
 from ganeti.htools.state import Bools, Floats, Ints, State
 
 #: Estimates nearer to the best than this are computed exactly.
 _NEAR: Final = 1e-7
-#: Elements of one estimate, for caches to hold its arrays.
-_BLOCK: Final = 40_000
-#: Part of the estimates from which on it is better to start anew.
-_STALE: Final = 0.2
-#: Candidates that are scored exactly at once.
-_EXACT_BLOCK: Final = 64
+#: Most pairs of instance and target that are looked at at once.
+_BLOCK: Final = 100_000
+#: Moves of each kind that give a first idea of what the best is.
+_SAMPLE: Final = 8
+#: More than any change of a score.
+_ANY: Final = 1e300
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,9 +100,8 @@ def plan(
 class Search:
     """Finds the best next move of a state.
 
-    ``_bounds`` (instances x targets, failover in the last column) holds lower bounds of
-    score changes, raised by the slack of all rounds so far; ``_fresh`` tells which are
-    estimates of this round.
+    Bounds tell which moves can be among the best at all; these are estimated, and the
+    best of them computed exactly.
     """
 
     def __init__(self, state: State, options: Options) -> None:
@@ -110,181 +109,93 @@ class Search:
         self._options = options
         self._evaluator = Evaluator(state, options)
         self._inst: Ints = np.nonzero(eligible(state, options))[0]
-        self._target: Ints = np.nonzero(state.fixed.online)[0]
-        shape = (len(self._inst), len(self._target) + 1)
-        self._bounds: Floats = np.full(shape, np.inf)
-        self._fresh: Bools = np.zeros(shape, dtype=np.bool_)
-        self._slack = 0.0
-        self._forget()
-        self._all()
-
-    def _forget(self) -> None:
-        """Start with no bounds."""
-        self._slack = 0.0
-        spreads = len(self._evaluator.spreads().weights)
-        self._seen: Floats = np.tile(np.array([np.inf, -np.inf]), (spreads, 1))
-
-    def _all(self) -> None:
-        """Estimate everything."""
-        rows = np.arange(len(self._inst))
-        self._rows(rows)
-
-    def _rows(self, rows: Ints) -> None:
-        """Estimate all moves of some instances."""
-        columns = np.arange(len(self._target))
-        height = max(1, _BLOCK // max(1, len(columns)))
-        for start in range(0, len(rows), height):
-            part = rows[start : start + height]
-            self._rectangle(part, columns)
-        self._failovers(rows)
-
-    def _rectangle(self, rows: Ints, columns: Ints) -> None:
-        if not len(rows) or not len(columns):
-            return
-        inst, target = self._inst[rows][:, None], self._target[columns][None, :]
-        found = self._estimate(inst, target)
-        self._bounds[np.ix_(rows, columns)] = found + self._slack
-        self._fresh[np.ix_(rows, columns)] = True
-
-    def _failovers(self, rows: Ints) -> None:
-        inst = self._inst[rows]
-        found = self._evaluator.estimate(
-            Kind.FAILOVER, inst, np.full(len(inst), NONE), self._seen
-        )
-        self._bounds[rows, -1] = found + self._slack
-        self._fresh[rows, -1] = True
-
-    def _estimate(self, inst: Ints, target: Ints) -> Floats:
-        """Estimate the best kind of move for instances and targets."""
-        shape = np.broadcast_shapes(inst.shape, target.shape)
-        best = np.full(shape, np.inf)
-        drbd = self._state.fixed.drbd[inst]
-        for kind in TARGET_KINDS:
-            wanted = ~drbd if kind == Kind.FAILOVER_TO else drbd
-            if wanted.any():
-                found = self._evaluator.estimate(kind, inst, target, self._seen)
-                best = np.minimum(best, found)
-        return best
+        target: Ints = np.nonzero(state.fixed.online)[0]
+        self._target = target
+        self._bounds = Bounds(self._evaluator, self._inst, target)
 
     def best(self) -> tuple[int, Move, float] | None:
         """Find the best move and the score after it; None if nothing can move."""
-        if not self._bounds.size:
+        if not len(self._inst):
             return None
-        limit = self._settle()
-        if not np.isfinite(limit):
+        nowhere = np.full(len(self._inst), NONE)
+        swaps = self._evaluator.estimate(Kind.FAILOVER, self._inst, nowhere)
+        listed = [_Found(Kind.FAILOVER, self._inst, nowhere, swaps)]
+        lowest = min(float(swaps.min()), self._sample())
+        if not np.isfinite(lowest):
             return None
-        rows, columns = np.nonzero(self._bounds - self._slack <= limit)
-        return self._exact(self._spell_out(rows, columns, limit))
+        for kind, bounds in zip(TARGET_KINDS, self._bounds.rows, strict=True):
+            rows = np.nonzero(bounds <= lowest + _NEAR)[0]
+            rows = rows[np.argsort(bounds[rows], kind="stable")]
+            height = max(1, _BLOCK // max(1, len(self._target)))
+            for start in range(0, len(rows), height):
+                part = rows[start : start + height]
+                found = self._estimate(kind, part, lowest + _NEAR)
+                listed.append(found)
+                lowest = min(lowest, float(found.change.min(initial=np.inf)))
+        return self._exact(_spell_out(listed, lowest + _NEAR))
 
-    def _settle(self) -> float:
-        """Estimate anew whatever may be among the best; tell the limit of the best."""
-        while True:
-            now = self._bounds - self._slack
-            known = np.min(now, where=self._fresh, initial=np.inf)
-            if not np.isfinite(known):
-                lowest = now.min()
-                if not np.isfinite(lowest):
-                    return float(lowest)
-                known = lowest
-            limit = known + _NEAR
-            rows, columns = np.nonzero((now <= limit) & ~self._fresh)
-            if not len(rows):
-                return float(limit)
-            if len(rows) > _STALE * now.size:
-                self._forget()
-                self._all()
-            else:
-                self._pairs(rows, columns)
+    def _sample(self) -> float:
+        """Estimate a few of the most promising moves; tell the lowest."""
+        lowest = np.inf
+        for kind, bounds in zip(TARGET_KINDS, self._bounds.rows, strict=True):
+            count = min(_SAMPLE, len(bounds) - 1)
+            rows = np.argpartition(bounds, count)[:count] if count else np.arange(1)
+            rows = rows[np.isfinite(bounds[rows])]
+            if len(rows):
+                target = self._target[self._bounds.pairs(kind, rows).argmin(axis=1)]
+                found = self._evaluator.estimate(kind, self._inst[rows], target)
+                lowest = min(lowest, float(found.min()))
+        if np.isfinite(lowest):
+            return lowest
+        return float("inf") if np.isinf(self._bounds.rows).all() else _ANY
 
-    def _pairs(self, rows: Ints, columns: Ints) -> None:
-        """Estimate single entries."""
-        last = columns == len(self._target)
-        if last.any():
-            self._failovers(rows[last])
-        rows, columns = rows[~last], columns[~last]
-        for start in range(0, len(rows), _BLOCK):
-            at = slice(start, start + _BLOCK)
-            inst, target = self._inst[rows[at]], self._target[columns[at]]
-            found = self._estimate(inst, target)
-            self._bounds[rows[at], columns[at]] = found + self._slack
-            self._fresh[rows[at], columns[at]] = True
-
-    def _spell_out(
-        self, rows: Ints, columns: Ints, limit: float
-    ) -> list[tuple[int, Move]]:
-        """List single moves of entries, in the order in which they are tried."""
-        found: list[tuple[int, int, int]] = []
-        last = columns == len(self._target)
-        found += [(int(i), NONE, int(Kind.FAILOVER)) for i in self._inst[rows[last]]]
-        inst, target = self._inst[rows[~last]], self._target[columns[~last]]
-        for kind in TARGET_KINDS if len(inst) else ():
-            change = self._evaluator.estimate(kind, inst, target)
-            at = np.nonzero(change <= limit)[0]
-            found += [
-                (int(i), int(t), int(kind))
-                for i, t in zip(inst[at], target[at], strict=True)
-            ]
-        return [(i, Move(Kind(kind), t)) for i, t, kind in sorted(found)]
+    def _estimate(self, kind: Kind, rows: Ints, limit: float) -> "_Found":
+        """Estimate what can be below a limit."""
+        at, column = np.nonzero(self._bounds.pairs(kind, rows) <= limit)
+        inst, target = self._inst[rows[at]], self._target[column]
+        return _Found(kind, inst, target, self._evaluator.estimate(kind, inst, target))
 
     def _exact(self, listed: list[tuple[int, Move]]) -> tuple[int, Move, float] | None:
         """Compute scores exactly; the first of the lowest wins."""
         best: tuple[int, Move, float] | None = None
-        for start in range(0, len(listed), _EXACT_BLOCK):
-            block = listed[start : start + _EXACT_BLOCK]
-            for (inst, move), found in zip(
-                block, exact(self._state, block), strict=True
-            ):
-                if best is None or found < best[2]:
-                    best = (inst, move, found)
+        for (inst, move), found in zip(listed, exact(self._state, listed), strict=True):
+            if best is None or found < best[2]:
+                best = (inst, move, found)
         return best
 
     def moved(self, nodes: set[int]) -> None:
         """Take over a move that touched some nodes."""
-        before = self._evaluator.spreads()
-        self._evaluator.refresh()
-        self._fresh[:] = False
-        state = self._state
-        if not self._evaluator.local_only:
-            self._forget()
-            self._all()
-            return
-        self._slack += self._loosen(before, self._evaluator.spreads())
         touched = np.array(sorted(nodes))
-        mine = np.isin(state.primary[self._inst], touched)
-        mine |= np.isin(state.secondary[self._inst], touched)
-        self._rows(np.nonzero(mine)[0])
-        over = np.zeros(len(self._inst), dtype=np.bool_)
+        self._evaluator.refresh(touched)
         if self._options.evacuate:
-            over = ~eligible(state, self._options)[self._inst]
-            self._bounds[over] = np.inf
-        others = np.nonzero(~mine & ~over)[0]
-        columns = np.nonzero(np.isin(self._target, touched))[0]
-        self._rectangle(others, columns)
+            inst = np.nonzero(eligible(self._state, self._options))[0]
+            if len(inst) != len(self._inst):
+                self._inst = inst
+                self._bounds = Bounds(self._evaluator, inst, self._target)
+                return
+        self._bounds.refresh(touched)
 
-    def _loosen(self, before: Spreads, after: Spreads) -> float:
-        """Tell by how much changed spreads may have bettered old estimates.
 
-        For one spread the change of sqrt(after + d) - sqrt(before + d) with d is
-        monotone, so one end of the range of d is the worst. Where nodes differ in size
-        means move too, and every d with them, by ``drift`` at most.
-        """
-        low, high = self._seen[:, 0].copy(), self._seen[:, 1].copy()
-        used = np.isfinite(low) & np.isfinite(high)
-        low, high = np.where(used, low, 0.0), np.where(used, high, 0.0)
-        drift = np.abs(after.means - before.means) * after.drift
-        old, new = before.variances, after.variances
-        # No variance gets below zero, whatever the lowest change once seen was.
-        low = np.maximum(low, -np.minimum(old, new))
-        base = np.sqrt(new) - np.sqrt(old)
-        worst = np.zeros(len(low))
-        for change in (low, high):
-            then = np.sqrt(np.maximum(old + change, 0.0))
-            now = np.sqrt(np.maximum(new + change, 0.0))
-            worst = np.maximum(worst, base + then - now)
-        lowest = np.maximum(new + low, 0.0)
-        worst += np.sqrt(lowest) - np.sqrt(np.maximum(lowest - drift, 0.0))
-        self._seen += np.stack([-drift, drift], axis=1)
-        return float((after.weights * worst * used).sum())
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Found:
+    """Estimates of moves of one kind."""
+
+    kind: Kind
+    inst: Ints
+    target: Ints
+    change: Floats
+
+
+def _spell_out(listed: list[_Found], limit: float) -> list[tuple[int, Move]]:
+    """List the moves below a limit, in the order in which they are tried."""
+    found: list[tuple[int, int, Kind]] = []
+    for part in listed:
+        at = np.nonzero(part.change <= limit)[0]
+        found += [
+            (int(inst), int(target), part.kind)
+            for inst, target in zip(part.inst[at], part.target[at], strict=True)
+        ]
+    return [(inst, Move(kind, target)) for inst, target, kind in sorted(found)]
 
 
 def exact(state: State, listed: list[tuple[int, Move]]) -> list[float]:

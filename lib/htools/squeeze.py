@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from ganeti.htools import balance, score
-from ganeti.htools.candidates import Options
+from ganeti.htools.legality import Options
 from ganeti.htools.model import Cluster
 from ganeti.htools.state import Bools, Row, State, derive
 

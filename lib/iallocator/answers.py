@@ -1,7 +1,7 @@
 """Allocator answers: strict checks, typed results. Pure."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import errors, objects, opcodes
@@ -45,11 +45,14 @@ class Answer:
         info: its own words.
         result: node names for allocate and relocate, `Evacuation` or `MultiPlacement`
             for the others; None without success.
+        explanation: for each new instance an object with ``instance``, ``nodes`` and
+            ``reasons``; empty unless asked for, and known of the built-in one only.
     """
 
     success: bool
     info: str
     result: Any = None
+    explanation: Sequence[Mapping[str, Any]] = ()
 
 
 def parse(
@@ -78,10 +81,11 @@ def parse(
         isinstance(data["success"], bool), "success", "a flag", data["success"]
     )
     checker.check(isinstance(data["info"], str), "info", "a text", data["info"])
+    told = data.get("explanation", ())
     if not data["success"]:
-        return Answer(success=False, info=data["info"])
+        return Answer(success=False, info=data["info"], explanation=told)
     result = checker.result(request, data["result"])
-    return Answer(success=True, info=data["info"], result=result)
+    return Answer(success=True, info=data["info"], result=result, explanation=told)
 
 
 class _Checker:
@@ -110,7 +114,7 @@ class _Checker:
             return self._relocation(request, found)
         if isinstance(request, requests.MultiAllocate):
             return self._placement(request, found)
-        return self._evacuation(found)
+        return self._evacuation(request.instances, found)
 
     def _nodes(self, found: Any, count: int | None, what: str) -> list[str]:
         self.check(isinstance(found, list), what, "a list of node names", found)
@@ -143,14 +147,14 @@ class _Checker:
         wanted = {item.name: item.required_nodes for item in request.instances}
         places = {}
         for row in placed:
-            fine = _is_list(row, 2) and row[0] in wanted
+            fine = _is_list(row, 2) and _is_one_of(row[0], wanted)
             self.check(fine, "placed", "[requested name, [node]]", row)
             places[row[0]] = self._nodes(row[1], wanted[row[0]], f"nodes of {row[0]}")
-        named = sorted([*places, *failed])
+        named = sorted([*(row[0] for row in placed), *failed])
         self.check(named == sorted(wanted), "result", f"{sorted(wanted)}", named)
         return MultiPlacement(places, list(failed))
 
-    def _evacuation(self, found: Any) -> Evacuation:
+    def _evacuation(self, asked: Sequence[str], found: Any) -> Evacuation:
         self.check(_is_list(found, 3), "result", "[moved, failed, jobs]", found)
         moved, failed, jobs = found
         for part, value in (("moved", moved), ("failed", failed), ("jobs", jobs)):
@@ -158,22 +162,30 @@ class _Checker:
         for row in moved:
             fine = _is_list(row, 3) and _all_texts(row[:2])
             self.check(fine, "moved", "[instance, group, [node]]", row)
+            self.check(row[0] in asked, "moved", "an instance of the request", row)
+            table = self.snapshot.names("nodegroups")
+            known = row[1] in table or row[1] in self.snapshot.nodegroups
+            self.check(known, "moved", "a known group", row)
             self._nodes(row[2], None, f"nodes of {row[0]}")
         for row in failed:
             fine = _is_list(row, 2) and _all_texts(row)
             self.check(fine, "failed", "[instance, reason]", row)
+            self.check(row[0] in asked, "failed", "an instance of the request", row)
         return Evacuation(
             [(row[0], row[1], list(row[2])) for row in moved],
             [(row[0], row[1]) for row in failed],
-            [self._job(job) for job in jobs],
+            [self._job(asked, job) for job in jobs],
         )
 
-    def _job(self, job: Any) -> list[opcodes.Opcode]:
+    def _job(self, asked: Sequence[str], job: Any) -> list[opcodes.Opcode]:
         self.check(isinstance(job, list) and bool(job), "job", "a list of opcodes", job)
         out = []
         for item in job:
             op_id = item.get("OP_ID") if isinstance(item, dict) else None
-            self.check(op_id in _ALLOWED, "job", f"one of {sorted(_ALLOWED)}", op_id)
+            fine = _is_one_of(op_id, _ALLOWED)
+            self.check(fine, "job", f"one of {sorted(_ALLOWED)}", op_id)
+            name = item.get("instance_name")
+            self.check(name in asked, "job", "an instance of the request", name)
             try:
                 out.append(opcodes.decode(item))
             except errors.OpPrereqError as err:
@@ -183,6 +195,10 @@ class _Checker:
 
 def _is_list(value: Any, length: int) -> bool:
     return isinstance(value, list) and len(value) == length
+
+
+def _is_one_of(value: Any, known: Collection[str]) -> bool:
+    return isinstance(value, str) and value in known
 
 
 def _all_texts(value: Any) -> bool:

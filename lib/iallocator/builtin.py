@@ -30,12 +30,15 @@ def knows(params: Mapping[str, Any]) -> bool:
     )
 
 
-def solve(data: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
+def solve(
+    data: Mapping[str, Any], params: Mapping[str, Any], *, explain: bool = False
+) -> dict[str, Any]:
     """Return the answer to a request; a refusal tells the reasons of some nodes.
 
     Args:
         data: the complete input of an allocator.
         params: the cluster's parameters for allocators.
+        explain: add all reasons of all nodes as data, under ``explanation``.
 
     Raises:
         OpPrereqError: a parameter or the request is wrong.
@@ -49,9 +52,12 @@ def solve(data: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
         raise errors.OpPrereqError(
             f"allocator {NAME}: {err}", ecodes.ECODE_INVAL
         ) from err
-    if found.answer["success"]:
-        return found.answer
-    return found.answer | {"info": f"{found.answer['info']}{_reasons(found)}"}
+    out = dict(found.answer)
+    if explain:
+        out["explanation"] = [item.data() for item in found.explanation()]
+    if not out["success"]:
+        out["info"] += _reasons(found)
+    return out
 
 
 def _options(params: Mapping[str, Any]) -> "answer.Options":
@@ -74,12 +80,10 @@ def _options(params: Mapping[str, Any]) -> "answer.Options":
 
 
 def _reasons(found: "answer.Solution") -> str:
+    from ganeti.htools import reasons
+
     rows = [row for rows in found.refusals().values() for row in rows]
-    words = [
-        f"node {'/'.join(row.nodes)}: {row.check}: wanted {row.wanted},"
-        f" found {row.found:.10g}"
-        for row in rows[:_MOST_REASONS]
-    ]
-    if len(rows) > _MOST_REASONS:
-        words.append(f"and {len(rows) - _MOST_REASONS} more")
+    words = reasons.lines(rows)
+    if len(words) > _MOST_REASONS:
+        words[_MOST_REASONS:] = [f"and {len(words) - _MOST_REASONS} more"]
     return f" [{'; '.join(words)}]" if words else ""

@@ -19,6 +19,7 @@ def run(
     request: requests.Request,
     *,
     options: Mapping[str, Any] | None = None,
+    explain: bool = False,
 ) -> answers.Answer:
     """Ask an allocator: the built-in one here, any other as a script on the master.
 
@@ -28,6 +29,7 @@ def run(
         name: of the script.
         request: what is asked.
         options: further options of the script, beside the cluster's own.
+        explain: also tell why nodes were refused, as far as the allocator can.
 
     Raises:
         OpPrereqError: the script is missing, failed, or its answer is no JSON.
@@ -36,7 +38,8 @@ def run(
     data = question(runner, snapshot, request)
     chosen = dict(snapshot.cluster.default_iallocator_params) | dict(options or {})
     if name == builtin.NAME and builtin.knows(chosen):
-        return answers.parse(name, builtin.solve(data, chosen), request, snapshot)
+        found = builtin.solve(data, chosen, explain=explain)
+        return answers.parse(name, found, request, snapshot)
     text = serializer.dump(data).decode()
     result = runner.call_one(
         "iallocator_runner", snapshot.cluster.master_node, name, text, chosen
@@ -48,6 +51,8 @@ def run(
         raise errors.OpPrereqError(
             f"allocator {name}: its answer is {err.args[0]}", ecodes.ECODE_ENVIRON
         ) from err
+    if isinstance(decoded, dict):
+        decoded.pop("explanation", None)
     return answers.parse(name, decoded, request, snapshot)
 
 

@@ -10,7 +10,7 @@ take; checks of a later opcode see the present amounts.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ganeti.rpc import Result
+from ganeti.rpc import Result, table
 
 Args = Sequence[Any]
 
@@ -33,45 +33,6 @@ class Conduct(NamedTuple):
         return self.reads(args) if callable(self.reads) else self.reads
 
 
-#: Calls that never change anything on a node.
-_READING: Final = (
-    "all_instances_info",
-    "bdev_sizes",
-    "blockdev_find",
-    "blockdev_getdimensions",
-    "blockdev_getmirrorstatus",
-    "blockdev_getmirrorstatus_multi",
-    "bridges_exist",
-    "drbd_helper",
-    "drbd_needs_activation",
-    "export_info",
-    "export_list",
-    "extstorage_diagnose",
-    "get_file_info",
-    "get_watcher_pause",
-    "hotplug_supported",
-    "hypervisor_validate_params",
-    "iallocator_runner",
-    "impexp_status",
-    "instance_console_info",
-    "instance_info",
-    "instance_list",
-    "instance_migratable",
-    "lv_list",
-    "master_node_name",
-    "migration_info",
-    "node_has_ip_address",
-    "node_info",
-    "node_verify",
-    "node_verify_light",
-    "node_volumes",
-    "os_diagnose",
-    "os_validate",
-    "storage_list",
-    "store_status",
-    "version",
-    "vg_list",
-)
 #: Calls that act and whose success is null.
 _ACTING: Final = (
     "accept_instance",
@@ -223,7 +184,7 @@ _SPECIAL: Final = {
 
 #: Every procedure of `ganeti.rpc.PROCEDURES`.
 CONDUCT: Final[Mapping[str, Conduct]] = {
-    **dict.fromkeys(_READING, Conduct(reads=True)),
+    **dict.fromkeys(table.READING, Conduct(reads=True)),
     **dict.fromkeys(_ACTING, Conduct()),
     **_SPECIAL,
 }

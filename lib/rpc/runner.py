@@ -23,6 +23,9 @@ from ganeti.utils import netutils
 
 _NODED: Final = "ganeti-noded"
 _HTTP_OK: Final = 200
+#: Seconds until a node that is only asked something must give a sign of life: most
+#: answers take milliseconds, and asking costs one handshake.
+_ASK_AFTER_S: Final = 1.0
 Arguments = Sequence[Any] | Callable[[str], Sequence[Any]]
 
 
@@ -119,6 +122,7 @@ class _Runner(abc.ABC):
                 headers=self._headers,
                 credentials=credentials,
                 timeout_s=timeout_s or _time_limit(row, args),
+                ask_after_s=_ASK_AFTER_S if row.name in table.READING else None,
             )
             for (_, target), body in zip(targets, bodies, strict=True)
         ]

@@ -18,6 +18,47 @@ TIMEOUTS: Final = {
 }
 
 
+#: Calls that never change anything on a node.
+READING: Final = (
+    "all_instances_info",
+    "bdev_sizes",
+    "blockdev_find",
+    "blockdev_getdimensions",
+    "blockdev_getmirrorstatus",
+    "blockdev_getmirrorstatus_multi",
+    "bridges_exist",
+    "drbd_helper",
+    "drbd_needs_activation",
+    "export_info",
+    "export_list",
+    "extstorage_diagnose",
+    "get_file_info",
+    "get_watcher_pause",
+    "hotplug_supported",
+    "hypervisor_validate_params",
+    "iallocator_runner",
+    "impexp_status",
+    "instance_console_info",
+    "instance_info",
+    "instance_list",
+    "instance_migratable",
+    "lv_list",
+    "master_node_name",
+    "migration_info",
+    "node_has_ip_address",
+    "node_info",
+    "node_verify",
+    "node_verify_light",
+    "node_volumes",
+    "os_diagnose",
+    "os_validate",
+    "storage_list",
+    "store_status",
+    "version",
+    "vg_list",
+)
+
+
 class Procedure(NamedTuple):
     """One call.
 

@@ -14,6 +14,7 @@ import secrets
 import shlex
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
@@ -234,6 +235,7 @@ class Client:
 
     def _connect(self, address: tuple[str, int], identity: Identity) -> None:
         where = f"{self.host} ({address[0]} port {address[1]})"
+        began = time.monotonic()
         try:
             sock = socket.create_connection(address, CONNECT_TIMEOUT_S)
         except OSError as err:
@@ -261,6 +263,11 @@ class Client:
         except paramiko.BadHostKeyException as err:
             raise _changed(self.host, err.key) from err
         except (paramiko.SSHException, OSError, EOFError) as err:
+            if time.monotonic() - began >= CONNECT_TIMEOUT_S:
+                raise errors.SshError(
+                    f"{where}: takes connections but does not answer them: its SSH"
+                    " server or the machine is frozen or overloaded"
+                ) from err
             text = f"{where}: no SSH connection: {err}"
             if "banner" in str(err) or isinstance(err, (ConnectionError, EOFError)):
                 raise _NoGreeting(text) from err

@@ -7,6 +7,8 @@ its directory is made and removed by `make_directory` and `remove_directory`.
 import contextlib
 import errno
 import os
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from ganeti import errors, pathutils
@@ -17,6 +19,8 @@ from ganeti.storage.base import MIB, Device
 #: Disk content is for root alone.
 _FILE_MODE = 0o600
 _DIR_MODE = 0o750
+#: Names that disk files are given: a uuid, the template, the index.
+_NAME = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.\w+\.disk\d+")
 
 
 class FileDisk(Device):
@@ -77,15 +81,19 @@ class FileDisk(Device):
                 os.unlink(path)
 
     def grow(self, amount_mib: int, *, dryrun: bool, backingstore: bool) -> None:
-        """Make the file longer; there is no layer above the storage."""
+        """Make the file longer; there is no layer above the storage.
+
+        It grows from its recorded size: what an interrupted operation had added is
+        not added again, nor taken away.
+        """
         if amount_mib < 0:
             raise self.error(f"cannot grow by {amount_mib} MiB")
         size = self.size_bytes()
-        if not backingstore:
+        wanted = (self.disk.size + amount_mib) * MIB
+        if not backingstore or dryrun or wanted <= size:
             return
-        if not dryrun:
-            with self._translated("growing"):
-                os.truncate(self.path, size + amount_mib * MIB)
+        with self._translated("growing"):
+            os.truncate(self.path, wanted)
 
     def rename(self, new_id: tuple[Any, ...]) -> None:
         """Move the file; an existing one at the new place is never replaced."""
@@ -108,6 +116,26 @@ class FileDisk(Device):
 
     def set_info(self, text: str) -> None:
         """Accept it: a file has no place for a text."""
+
+
+def found_below(paths: pathutils.Paths, directories: Sequence[str]) -> dict[str, int]:
+    """Return the disk files below directories: path as recorded -> bytes.
+
+    Told by their names, so that files of other kinds are left out. Directories that
+    do not exist, or may not hold disks, have none.
+    """
+    found = {}
+    for directory in directories:
+        try:
+            local = allowed.check(paths, directory, exact_ok=True)
+        except errors.FileStoragePathError:
+            continue
+        for root, _dirs, names in os.walk(local):
+            for name in filter(_NAME.fullmatch, names):
+                with contextlib.suppress(FileNotFoundError):
+                    size = os.lstat(f"{root}/{name}").st_size
+                    found[f"{root}/{name}"[len(paths.root) :]] = size
+    return found
 
 
 def make_directory(paths: pathutils.Paths, directory: str) -> None:

@@ -16,7 +16,7 @@ from ganeti.tools.htools.options import Parsed
 
 NAME: Final = "hail"
 _VERBOSE_REQUEST: Final = 3
-_KEYS: Final = "p S t sim v nodyn ise nocap rest mond mondx skm"
+_KEYS: Final = "p S t sim v nodyn ise nocap rest mond mondx skm explain json"
 
 
 def main() -> int:
@@ -49,8 +49,21 @@ def _answer(parsed: Parsed) -> int:
     _show(parsed, grid.State(cluster), "pre-ialloc", "Initial cluster")
     found = answer.solve(data, how, cluster=cluster)
     _show(parsed, found.after, "post-ialloc", "Final cluster")
+    if parsed["explain"]:
+        _explain(found, as_json=bool(parsed["json"]))
     sys.stdout.write(f"{json.dumps(found.answer, separators=(',', ':'))}\n")
     return 0
+
+
+def _explain(found: answer.Solution, *, as_json: bool) -> None:
+    """Tell on standard error where new instances go and why not elsewhere."""
+    told = found.explanation()
+    if as_json:
+        document = [item.data() for item in told]
+        sys.stderr.write(f"{json.dumps(document, separators=(',', ':'))}\n")
+        return
+    for item in told:
+        sys.stderr.write("".join(f"{line}\n" for line in item.lines()))
 
 
 def _read(path: str) -> Any:

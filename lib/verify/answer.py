@@ -45,6 +45,7 @@ FORMS: Final[dict[str, Any]] = {
     nv.NV_FILE_STORAGE_PATH: str | None,
     nv.NV_SHARED_FILE_STORAGE_PATH: str | None,
     nv.NV_GLUSTER_STORAGE_PATH: str | None,
+    nv.NV_DISK_FILES: dict[str, int],
     nv.NV_SSH_SETUP: _TEXTS,
     nv.NV_SSH_CLUTTER: _TEXTS,
     nv.NV_VGLIST: dict[str, float],

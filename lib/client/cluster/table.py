@@ -4,6 +4,7 @@ from typing import Final
 
 from ganeti.cli import options as o
 from ganeti.cli.model import Argument, Command, Option, Program
+from ganeti.client.cluster.balance_table import BALANCE
 from ganeti.client.cluster.renew_table import RENEW_CRYPTO
 
 COMMANDS: Final = (
@@ -23,6 +24,7 @@ COMMANDS: Final = (
         opcodes=("OP_TAGS_SET",),
         exits=((1, "no tags given or failure"),),
     ),
+    BALANCE,
     Command(
         "command",
         "run a shell command on nodes through SSH",
@@ -70,7 +72,7 @@ COMMANDS: Final = (
     Command(
         "destroy",
         "remove an empty cluster",
-        options=(o.YES_DO_IT,),
+        options=(o.YES_DO_IT, *o.PLANNED),
         run="client.cluster.destroy:run",
         opcodes=("OP_CLUSTER_DESTROY",),
         exits=((1, "missing confirmation or failure"),),
@@ -199,6 +201,7 @@ COMMANDS: Final = (
             ),
             *o.IPOLICY,
             *o.STATE,
+            *o.PLANNED,
         ),
         run="client.cluster.init:run",
         opcodes=("OP_CLUSTER_POST_INIT",),
@@ -232,6 +235,7 @@ COMMANDS: Final = (
                 kind="string",
                 default=True,
             ),
+            *o.PLANNED,
         ),
         run="client.cluster.master_failover:run",
         aliases=("masterfailover",),
@@ -507,6 +511,7 @@ COMMANDS: Final = (
                 "verify only what can be locked at once (best effort)",
                 dest="no_strict",
             ),
+            *o.PLANNED,
         ),
         run="client.cluster.verify_disks:run",
         opcodes=("OP_CLUSTER_VERIFY_DISKS", "OP_INSTANCE_ACTIVATE_DISKS"),

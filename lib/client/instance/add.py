@@ -4,7 +4,7 @@ from typing import Any
 
 from ganeti.cli import jobs
 from ganeti.cli.context import Context
-from ganeti.client.instance import devices
+from ganeti.client.instance import devices, explain
 
 
 def run(ctx: Context) -> None:
@@ -33,6 +33,9 @@ def run(ctx: Context) -> None:
         **_nodes(opts.node),
         **_same_names(opts),
     )
+    if opts.explain:
+        explain.run(ctx, operation)
+        return
     jobs.submit_or_run(ctx, operation)
 
 

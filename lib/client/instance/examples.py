@@ -16,6 +16,13 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         ),
         Example(
             (
+                "gnt-instance add -t sharedfile -s 2g -o tiny+default -I hail "
+                "--dry-run --explain web3.example.com"
+            ),
+            "which node hail would choose, and why not the others",
+        ),
+        Example(
+            (
                 "gnt-instance add -t sharedfile --disk 0:size=2g --disk "
                 "1:size=10g,name=data -o tiny+default -B maxmem=1g,vcpus=2 -H "
                 "kvm:serial_console=true web2.example.com"

@@ -77,6 +77,7 @@ COMMANDS: Final = (
             ),
             o.TAGS,
             o.DRY_RUN,
+            o.EXPLAIN,
             Option(
                 ("--forthcoming",),
                 "only reserve the resources; the instance stays in state forthcoming",

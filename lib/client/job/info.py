@@ -52,8 +52,9 @@ def _query(ctx: Context, ids: list[int]) -> list[dict[str, Any]]:
 
 
 def _lasting(log: list[list[Any]]) -> list[list[Any]]:
-    """Leave out how far steps had come; it was for whoever waited."""
-    return [entry for entry in log if entry[2] != jobqueue.ELOG_PROGRESS]
+    """Leave out what was for whoever waited: progress, and why nodes were refused."""
+    passing = (jobqueue.ELOG_PROGRESS, jobqueue.ELOG_PLACEMENT)
+    return [entry for entry in log if entry[2] not in passing]
 
 
 def _seconds(stamp: Any) -> float | None:

@@ -14,7 +14,7 @@ from ganeti.constants import hooks
 from ganeti.constants import nodeverify as nv
 from ganeti.objects import params
 from ganeti.rpc import encode
-from ganeti.verify import Report, files, instances, nodes, spare
+from ganeti.verify import Report, disk_files, files, instances, nodes, spare
 from ganeti.verify import answer as forms
 
 Answers = Mapping[str, Mapping[str, Any]]
@@ -117,6 +117,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         self._judge_instances(snapshot, inside, seen)
         self.output.step("Verifying orphan volumes")
         instances.orphans(self.report, snapshot, seen)
+        disk_files.judge(self.report, snapshot, _disk_files(answers))
         if "nplusone_mem" not in self.op.skip_checks:
             self.output.step("Verifying N+1 Memory redundancy")
             spare.n_plus_one(self.report, snapshot, _free_memory(answers))
@@ -407,6 +408,14 @@ def _encode_disks(
         for instance in owners
         for disk in snapshot.instance_disks(instance)
     ]
+
+
+def _disk_files(answers: Answers) -> dict[str, Mapping[str, int]]:
+    return {
+        uuid: answer[nv.NV_DISK_FILES]
+        for uuid, answer in answers.items()
+        if nv.NV_DISK_FILES in answer
+    }
 
 
 def _running(answers: Answers) -> dict[str, frozenset[str]]:

@@ -146,6 +146,8 @@ def _where_configured(
     enabled = record.enabled_disk_templates
     if {"file", "sharedfile"} & set(enabled):
         asked[nv.NV_ACCEPTED_STORAGE_PATHS] = True
+        directories = (record.file_storage_dir, record.shared_file_storage_dir)
+        asked[nv.NV_DISK_FILES] = [path for path in directories if path]
     if "file" in enabled:
         asked[nv.NV_FILE_STORAGE_PATH] = record.file_storage_dir
     if "sharedfile" in enabled:

@@ -108,6 +108,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         """Check everything and build the records."""
         self._refuse_existing()
         snapshot, op = self.ctx.snapshot, self.op
+        checks.hypervisor_enabled(snapshot, self._hypervisor, self.name)
         if not op.pnode:
             self._choose_node()
         node = checks.node_takes_instances(snapshot, self.primary, self.name)
@@ -139,6 +140,10 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         self.plan = _Plan(instance.replace(disks=tuple(d.uuid for d in made)), made)
         self._check_fit(node)
 
+    @property
+    def _hypervisor(self) -> str:
+        return self.op.hypervisor or self.ctx.snapshot.cluster.enabled_hypervisors[0]
+
     def _choose_node(self) -> None:
         snapshot = self.ctx.snapshot
         restrict_to = None
@@ -154,14 +159,14 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             request,
             f"instance {self.name}",
             is_temporary=restrict_to is not None,
+            explain=bool(self.op.dry_run),
         )
         self.primary = lookup.expand_node(snapshot, name)
         allocation.keep_only(self.ctx, [self.primary])
 
     def _record(self, node: objects.Node) -> objects.Instance:
         snapshot, op = self.ctx.snapshot, self.op
-        hypervisor = op.hypervisor or snapshot.cluster.enabled_hypervisors[0]
-        checks.hypervisor_enabled(snapshot, hypervisor, self.name)
+        hypervisor = self._hypervisor
         if op.os_type is None and not op.no_install:
             raise self.prereq(f"instance {self.name}: no operating system given")
         if op.os_type in snapshot.cluster.blacklisted_os:

@@ -78,6 +78,7 @@ class InstanceMultiAlloc(base.LogicalUnit[opcodes.InstanceMultiAlloc]):
             iallocator.MultiAllocate(wanted),
             "instances",
             is_temporary=restrict_to is not None,
+            explain=bool(self.op.dry_run),
         )
         if not isinstance(found, iallocator.MultiPlacement):
             raise errors.ProgrammerError(f"wanted a placement, found {found!r}")

@@ -25,15 +25,13 @@ def main() -> int:
 def _run(parsed: Parsed) -> int:
     cluster = loading.load(parsed)
     limits = loading.limits(parsed)
-    derived = state.derive(cluster, limits)
-    loading.warn_inconsistent(derived, parsed)
     if parsed.verbosity > 1 and (suffix := cluster.common_suffix()):
         sys.stderr.write(f"Note: Stripping common suffix of '{suffix}' from names\n")
     now = grid.State(cluster, min_disk=limits.min_disk, max_cpu=limits.max_cpu)
     _show(now, parsed, "Initial cluster")
     if parsed.verbosity > 2:
         first = space_report.eight(space.totals(now).score)
-        told = "\n".join(tables.metrics(derived))
+        told = "\n".join(tables.metrics(state.derive(cluster, limits)))
         sys.stderr.write(f"Initial coefficients: overall {first}\n{told}\n")
     report = _report(now, parsed)
     report.begin()

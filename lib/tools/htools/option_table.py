@@ -320,6 +320,10 @@ _MAINTENANCE: Final = (
     _flag("f", "-f --force", "do without knowing the master node"),
     _flag("oso", "--one-step-only", "only the first group, one node a line"),
 )
+_EXPLAIN: Final = (
+    _flag("explain", "--explain", "tell why nodes were refused, on standard error"),
+    _flag("json", "--json", "explain as one JSON document"),
+)
 #: All options.
 OPTIONS: Final = {
     option.key: option
@@ -330,6 +334,7 @@ OPTIONS: Final = {
         *_SUBMIT,
         *_CAPACITY,
         *_MAINTENANCE,
+        *_EXPLAIN,
     )
 }
 

@@ -1,9 +1,16 @@
 """Instances without named nodes: the master's own allocator, on real daemons."""
 
 import collections
+import contextlib
 import json
+import os
+import pathlib
+import re
+import sys
 
 import pytest
+
+from fakes.patience import until
 
 ADD = ("gnt-instance", "add", "-s", "8M", "-H", "fake", "--no-nics")
 ADD += ("-o", "tiny+default", "--no-install", "--no-start")
@@ -37,22 +44,24 @@ def test_too_large_instances_are_refused_with_reasons(cluster) -> None:
     found = cluster.run(*ADD, "-t", "sharedfile", "-B", "memory=9999G", "big.vc.test")
     assert found.code == 1
     assert "FailMem: 3" in found.output
-    assert "largest memory of the policy: wanted <= 32768" in found.output
+    assert "largest memory of the policy: wanted at most 32768 MiB" in found.output
+
+
+def test_a_dry_run_explains_and_makes_nothing(cluster) -> None:
+    words = (*ADD, "-t", "sharedfile", "--dry-run", "--explain", "--json")
+    told = json.loads(cluster.check(*words, "maybe.vc.test"))
+    (allocator,) = told["allocators"]
+    (instance,) = allocator["instances"]
+    assert told["nodes"] == instance["nodes"]
+    assert "maybe.vc.test" not in where(cluster)
+    large = cluster.run(*words, "-B", "memory=9999G", "maybe.vc.test")
+    assert large.code == 1
+    assert "largest memory of the policy" in large.output
 
 
 def test_several_at_once(cluster, tmp_path) -> None:
-    one = {
-        "mode": "create",
-        "disk_template": "diskless",
-        "disks": [],
-        "nics": [],
-        "os_type": "tiny+default",
-        "hypervisor": "fake",
-        "no_install": True,
-        "start": False,
-    }
     names = [f"batch{k}.vc.test" for k in range(3)]
-    text = json.dumps([one | {"instance_name": name} for name in names])
+    text = json.dumps([BATCH | {"instance_name": name} for name in names])
     path = tmp_path / "batch.json"
     path.write_text(text)
     cluster.check("gnt-instance", "batch-create", str(path))
@@ -60,3 +69,148 @@ def test_several_at_once(cluster, tmp_path) -> None:
     assert set(names) <= set(found)
     counts = collections.Counter(found.values())
     assert max(counts.values()) - min(counts.values()) <= 1, counts
+
+
+#: Answers that are wrong in every mode: what a script does, and words of the error.
+MISDEEDS = {
+    "crash": ("print('no luck', file=sys.stderr); sys.exit(3)", "code 3: no luck"),
+    "traceback": ("1 / 0", "ZeroDivisionError"),
+    "killed": ("os.kill(os.getpid(), 9)", "was ended by signal 9"),
+    "silent": ("pass", "not JSON"),
+    "chatty": ("print('hello')", "not JSON"),
+    "bytes": ("sys.stdout.buffer.write(b'\\xff\\xfe{}')", "not JSON"),
+    "deep": ("print('[' * 200000)", "not JSON: nested too deeply"),
+    "huge": ("print('a' * (80 << 20))", "printed too much and was killed"),
+    "list": ("say([])", "wanted an object, found []"),
+    "incomplete": ("say({'success': True, 'info': ''})", "wanted the key result"),
+    "vague": ("say(said([], success='yes'))", "wanted a flag, found 'yes'"),
+    "wordless": ("say(said([], info=7))", "wanted a text, found 7"),
+    "mistyped": ("say(said({'no': 'list'}))", "found {'no': 'list'}"),
+    "unknown": ("say(said(places('nowhere.vc.test')))", "known nodes, found 'nowhere"),
+    "miscounted": ("say(said(places('node2.vc.test', wrong=True)))", "wanted "),
+}
+SCRIPT = """#!{python}
+import json, os, sys
+with open(sys.argv[1]) as stream:
+    request = json.load(stream)["request"]
+
+def say(answer):
+    print(json.dumps(answer))
+
+def said(result, success=True, info=""):
+    return {{"success": success, "info": info, "result": result}}
+
+def places(node, wrong=False):
+    if request["type"] == "allocate":
+        return [node, node] if wrong else [node]
+    if request["type"] == "relocate":
+        return [] if wrong else [node]
+    if request["type"] == "multi-allocate":
+        names = [item["name"] for item in request["instances"]]
+        return [[[name, [node]] for name in names[int(wrong):]], []]
+    name = "other.vc.test" if wrong else request["instances"][0]
+    op = {{"OP_ID": "OP_INSTANCE_FAILOVER", "instance_name": name}}
+    return [[[name, "default", [node]]], [], [[op]]]
+
+{deed}
+"""
+BATCH = {
+    "mode": "create",
+    "disk_template": "diskless",
+    "disks": [],
+    "nics": [],
+    "os_type": "tiny+default",
+    "hypervisor": "fake",
+    "no_install": True,
+    "start": False,
+}
+
+
+def install(cluster, name, deed):
+    """Put an allocator on the master node."""
+    master = cluster.paths(cluster.master.short)
+    path = pathlib.Path(master.iallocator_search_path[0], name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(SCRIPT.format(python=sys.executable, deed=deed))
+    path.chmod(0o755)
+
+
+@pytest.fixture(scope="module")
+def batch_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("batch") / "two.json"
+    names = ("two1.vc.test", "two2.vc.test")
+    path.write_text(json.dumps([BATCH | {"instance_name": name} for name in names]))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def victim(cluster):
+    """An instance that allocators are asked about, and a group it could change to."""
+    cluster.check("gnt-group", "add", "spare")
+    cluster.check(*ADD, "-t", "sharedfile", "-n", "node1", "victim.vc.test")
+    return "victim.vc.test"
+
+
+@pytest.fixture
+def ask(cluster, batch_file, victim):
+    """Run the command that asks an allocator in a mode."""
+    words = {
+        "allocate": (*ADD, "-t", "sharedfile", "never.vc.test"),
+        "multi-allocate": ("gnt-instance", "batch-create", batch_file),
+        "relocate": ("gnt-instance", "failover", "-f", victim),
+        "node-evacuate": ("gnt-node", "evacuate", "-f", "-p", "node1"),
+        "change-group": ("gnt-instance", "change-group", victim),
+    }
+
+    def run(mode, name):
+        program, command, *rest = words[mode]
+        return cluster.run(program, command, "-I", name, *rest)
+
+    return run
+
+
+#: What changes when the configuration does, by kind of object.
+FIELDS = {
+    "instance": ["name", "uuid", "serial_no", "mtime", "pnode", "admin_state", "tags"],
+    "node": ["name", "uuid", "serial_no", "mtime", "pinst_cnt", "offline", "drained"],
+    "group": ["name", "uuid", "serial_no", "mtime", "node_list"],
+}
+
+
+def configuration(cluster):
+    """Return the cluster and the serial numbers of all that it has."""
+    with contextlib.closing(cluster.luxi()) as client:
+        rows = {
+            kind: client.call("Query", [kind, fields, None])["data"]
+            for kind, fields in FIELDS.items()
+        }
+        return rows | {"cluster": client.call("QueryClusterInfo", [])}
+
+
+MODES = ("allocate", "multi-allocate", "relocate", "node-evacuate", "change-group")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_scripts_that_misbehave_change_nothing(cluster, ask, mode: str) -> None:
+    for name, (deed, words) in MISDEEDS.items():
+        install(cluster, f"bad-{name}", deed)
+        before = configuration(cluster)
+        found = ask(mode, f"bad-{name}")
+        assert found.code == 1, (name, found.output)
+        assert words in found.output, (name, found.output)
+        assert f"allocator bad-{name}" in found.output, (name, found.output)
+        assert len(found.output) < 3000, name
+        assert configuration(cluster) == before, name
+
+
+def test_what_an_allocator_leaves_running_ends_with_it(cluster, ask) -> None:
+    deed = """
+import subprocess
+child = subprocess.Popen(["sleep", "600"])
+say(said([], success=False, info=f"left {child.pid}"))
+"""
+    install(cluster, "bad-parent", deed)
+    found = ask("allocate", "bad-parent")
+    assert found.code == 1
+    pid = re.search(r"bad-parent: left (\d+)", found.output).group(1)
+    until("the child ends", lambda: not os.path.exists(f"/proc/{pid}"))

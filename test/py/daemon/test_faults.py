@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import time
 
 import pytest
 
@@ -9,6 +10,11 @@ from fakes.patience import job_status
 from ganeti import errors, luxi
 
 pytestmark = pytest.mark.daemon
+
+ADD_ON_NODE2 = (
+    *("gnt-instance", "add", "-t", "diskless", "-H", "fake", "-o", "tiny+default"),
+    *("--no-nics", "-n", "node2", "--no-install", "--no-start", "web9.vc.test"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -68,43 +74,42 @@ def test_a_running_job_ends_as_failed_and_the_cluster_goes_on(cluster, connect):
 
 def test_a_killed_node_daemon_fails_the_job_that_needs_it_and_comes_back(cluster):
     cluster.command("kill", "node2", "ganeti-noded")
-    found = cluster.run(
-        "gnt-instance",
-        "add",
-        "-t",
-        "diskless",
-        "-H",
-        "fake",
-        "-o",
-        "tiny+default",
-        "--no-nics",
-        "-n",
-        "node2",
-        "--no-install",
-        "--no-start",
-        "web9.vc.test",
-    )
+    found = cluster.run(*ADD_ON_NODE2)
     assert found.code == 1
     assert "node2" in found.output
     assert "Traceback" not in found.output
     cluster.command("start", "node2", "ganeti-noded")
-    cluster.check(
-        "gnt-instance",
-        "add",
-        "-t",
-        "diskless",
-        "-H",
-        "fake",
-        "-o",
-        "tiny+default",
-        "--no-nics",
-        "-n",
-        "node2",
-        "--no-install",
-        "--no-start",
-        "web9.vc.test",
-    )
+    cluster.check(*ADD_ON_NODE2)
     cluster.check("gnt-instance", "remove", "-f", "web9.vc.test")
+
+
+def timed(cluster, *argv):
+    began = time.monotonic()
+    done = cluster.run(*argv)
+    return done, time.monotonic() - began
+
+
+def test_a_frozen_node_holds_up_nobody_for_long(cluster):
+    volumes = ("gnt-node", "list", "-o", "name,mtotal", "--no-headers")
+    assert "?" not in cluster.check(*volumes)
+    cluster.command("pause", "node2")
+    try:
+        # Its connection is kept: only a new one shows that nobody answers there.
+        found, first_s = timed(cluster, *volumes)
+        again, second_s = timed(cluster, *volumes)
+        act, act_s = timed(cluster, *ADD_ON_NODE2)
+    finally:
+        cluster.command("resume", "node2")
+    for done in (found, again):
+        rows = dict(line.split() for line in done.output.splitlines())
+        assert rows["node2.vc.test"] == "?"
+        assert rows["node1.vc.test"] != "?"
+    assert first_s < 12
+    assert second_s < 8
+    assert act.code == 1
+    assert "does not answer" in act.output
+    assert act_s < 12
+    assert "?" not in cluster.check(*volumes)
 
 
 def test_verify_is_clean_after_all_of_it(cluster):

@@ -16,6 +16,8 @@ from fakes.patience import until
 pytestmark = pytest.mark.daemon
 FAKE_STATE = "/var/run/ganeti/fake-hypervisor"
 INSTANCE = "db1.vc.test"
+#: What a creation that was killed leaves.
+LEFT = "00000000-0000-4000-8000-000000000001.file.disk0"
 
 
 @pytest.fixture(scope="module")
@@ -166,9 +168,17 @@ BREAKS = {
         "stray.vc.test",
     ),
     "a disk is missing": (
+        # It is still there under another name.
         lambda cluster: gone(disk_of(cluster)),
-        {"EINSTANCEFAULTYDISK"},
+        {"EINSTANCEFAULTYDISK", "ENODEORPHANLV"},
         INSTANCE,
+    ),
+    "a disk file is left over": (
+        lambda cluster: added(
+            cluster.file(f"/srv/ganeti/file-storage/killed/{LEFT}", node="node3")
+        ),
+        {"ENODEORPHANLV"},
+        f"rm /srv/ganeti/file-storage/killed/{LEFT}",
     ),
     "the client certificate is another node's": (
         other_certificate,
@@ -287,6 +297,21 @@ def test_an_offline_node_is_not_asked(cluster):
     assert "  - NOTICE: 1 offline node(s) found." in done.stdout
     wait_for_copies(cluster)
     assert findings(cluster)[0] == 0
+
+
+def test_a_disk_that_grew_unrecorded_is_found_and_a_retry_heals_it(cluster):
+    file = disk_of(cluster)
+    size = file.stat().st_size
+    os.truncate(file, size + (4 << 20))  # a growth by 4 MiB, killed then
+    code, found = findings(cluster)
+    assert (code, codes(found["WARNING"])) == (0, {"EINSTANCEFAULTYDISK"})
+    assert f"gnt-cluster repair-disk-sizes {INSTANCE}" in found["WARNING"][0]
+    cluster.check("gnt-instance", "grow-disk", INSTANCE, "0", "4m")
+    assert file.stat().st_size == size + (4 << 20)
+    assert findings(cluster) == (0, {"ERROR": [], "WARNING": []})
+    os.truncate(file, size + (8 << 20))
+    cluster.check("gnt-cluster", "repair-disk-sizes", INSTANCE)
+    assert findings(cluster) == (0, {"ERROR": [], "WARNING": []})
 
 
 def test_nothing_is_left_behind(cluster):

@@ -25,6 +25,10 @@ def _definitions():
     return found
 
 
+def _entry(said):
+    return said if isinstance(said, tuple) else ("message", said)
+
+
 class FakeMaster:
     """Jobs end at once; their messages, results and errors are set beforehand.
 
@@ -33,7 +37,7 @@ class FakeMaster:
         values: what QueryConfigValues knows.
         cluster: what QueryClusterInfo answers.
         results: OP_ID -> result of such an opcode, an exception, or a callable of it.
-        messages: OP_ID -> texts that the job says.
+        messages: OP_ID -> texts that the job says, or (kind, payload).
         jobs: id -> opcodes, as submitted.
         calls: (method, args) of everything but waiting.
         down: error that every call raises.
@@ -204,7 +208,7 @@ class FakeMaster:
             t for op in self.jobs[job_id] for t in self.messages.get(op.op_id(), ())
         ]
         entries = [
-            [number, [1700000000 + number, 0], "message", text]
+            [number, [1700000000 + number, 0], *_entry(text)]
             for number, text in enumerate(texts, 1)
             if serial is None or number > serial
         ]

@@ -19,6 +19,9 @@ class FakeRunner:
         code, stdout, stderr = answer(argv) if callable(answer) else answer
         return RunResult(argv, code, None, stdout, stderr)
 
+    def run_bounded(self, argv, **options):
+        return self.run(argv, **options)
+
     @property
     def lines(self):
         """The commands as texts, programs by their base name."""

@@ -112,6 +112,25 @@ def test_grow_adds_to_the_storage_once(node, record):
         nodes.call(node, "blockdev_grow", disk, -1, False, True, False)
 
 
+def test_growth_that_was_cut_off_is_not_added_again(node, record):
+    disk = record["disks_info"][0]
+    for _attempt in range(2):  # the record has the old size still
+        nodes.call(node, "blockdev_grow", disk, 3, False, True, False)
+    assert os.stat(file_of(node, disk)).st_size == 7 * MIB
+    nodes.call(node, "blockdev_grow", disk, 1, False, True, False)
+    assert os.stat(file_of(node, disk)).st_size == 7 * MIB
+
+
+def test_disk_files_are_found_by_their_names(node, record):
+    path = record["disks_info"][0]["logical_id"][1]
+    folder = os.path.dirname(path)
+    with open(node.paths.at(f"{folder}/notes.txt"), "w", encoding="ascii") as out:
+        out.write("mine")
+    asked = {"disk-files": [nodes.STORAGE_DIR, "/srv/none", "/etc"]}
+    answer = nodes.call(node, "node_verify", asked, "c", {})["disk-files"]
+    assert answer == {path: 4 * MIB}
+
+
 def test_wipe_zeroes_the_part_and_nothing_else(node, record):
     disk = record["disks_info"][0]
     with open(file_of(node, disk), "wb") as out:

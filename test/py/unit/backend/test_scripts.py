@@ -7,6 +7,7 @@ import pytest
 
 from fakes import nodes
 from ganeti import errors
+from ganeti.backend import scripts
 from ganeti.pathutils import Paths
 
 
@@ -108,6 +109,29 @@ def test_allocator_failures(node):
     for name in ("missing", "../own"):
         with pytest.raises(errors.OpExecError, match=name):
             nodes.call(found, "iallocator_runner", name, "{}", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("sleep 60", "own did not end in time and was killed"),
+        ("yes", "own printed too much and was killed: "),
+        ("kill -9 $$", "own was ended by signal 9"),
+        ("head -c 9000 /dev/zero | tr '\\0' x; echo why >&2; exit 1", "xwhy$"),
+    ],
+)
+def test_allocators_that_misbehave(node, monkeypatch, text, words):
+    monkeypatch.setattr(scripts, "_ALLOCATOR_S", 0.5)
+    monkeypatch.setattr(scripts, "_ALLOCATOR_OUTPUT", 20000)
+    found = with_allocator(node, text)
+    with pytest.raises(errors.OpExecError, match=words) as caught:
+        nodes.call(found, "iallocator_runner", "own", "{}", None)
+    assert len(str(caught.value)) < 2200
+
+
+def test_bytes_that_are_no_text_do_no_harm(node):
+    found = with_allocator(node, "printf '\\377\\376{}'")
+    assert nodes.call(found, "iallocator_runner", "own", "{}", None) == "\ufffd\ufffd{}"
 
 
 def restricted(node, name="show", mode=0o755):

@@ -508,6 +508,68 @@ def test_an_allocator_without_a_solution_is_a_refusal():
     )
 
 
+def live_node(**changes):
+    """Return the report of a node that an allocator can reckon with."""
+    memory = {"memory_total": 16384, "memory_dom0": 512, "memory_free": 12000}
+    processors = {"cpu_total": 8, "cpu_dom0": 1, "hv_version": "7.2"}
+    space = {"type": "file", "name": "/srv", "storage_size": 99999}
+    return [
+        "boot",
+        [space | {"storage_free": 90000}],
+        [memory | processors | changes],
+    ]
+
+
+def placements(eng):
+    return [data for kind, data in eng.callbacks.entries if kind == "placement"]
+
+
+def test_a_dry_run_with_an_allocator_tells_the_nodes_and_the_reasons():
+    def report(node, _args):
+        return live_node(memory_free=100 if node == NODE2 else 12000)
+
+    eng = Engine(small(0), script(node_info=report, all_instances_info={}))
+    before = eng.snapshot
+    request = create(pnode=None, iallocator="hail", dry_run=True)
+    (chosen,) = eng.run(request)
+    assert eng.snapshot is before
+    (told,) = placements(eng)
+    assert (told["allocator"], told["success"]) == ("hail", True)
+    (one,) = told["instances"]
+    assert (one["instance"], one["nodes"]) == ("web1.example.com", [chosen])
+    (reason,) = [r for r in one["reasons"] if r["node"] == "node2.example.com"]
+    assert (reason["check"], reason["found"], reason["unit"]) == (
+        "free memory",
+        100,
+        "MiB",
+    )
+
+
+def test_a_real_creation_carries_no_explanation():
+    eng = Engine(small(0), script(node_info=live_node(), all_instances_info={}))
+    eng.run(create(pnode=None, iallocator="hail"))
+    assert placements(eng) == []
+
+
+def test_a_failing_allocation_says_why_in_its_error():
+    answers = script(node_info=live_node(memory_free=100), all_instances_info={})
+    eng = Engine(small(0), answers)
+    request = create(pnode=None, iallocator="hail")
+    refused(eng, request, r"free memory: wanted more than \d+ MiB, found 100 MiB")
+    assert placements(eng) == []
+    refused(eng, request | {"dry_run": True}, "found 100 MiB")
+    (told,) = placements(eng)
+    assert told["instances"][0]["nodes"] == []
+
+
+def test_scripts_have_no_say_in_the_explanation():
+    eng = engine(0, **allocator("node3.example.com", explanation=[{"odd": 1}]))
+    eng.run(create(pnode=None, iallocator="mine", dry_run=True))
+    assert placements(eng) == [
+        {"allocator": "mine", "success": True, "info": "fine", "instances": []}
+    ]
+
+
 def test_default_allocators_are_tried_in_order():
     def run(_node, args):
         found = args[0] == "second"

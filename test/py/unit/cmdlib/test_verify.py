@@ -188,6 +188,7 @@ def test_all_documented_requests_are_sent_with_their_arguments():
     assert asked["ssh-clutter"] is True
     assert "vglist" not in asked
     assert asked["file-storage-path"] == "/srv/ganeti/file-storage"
+    assert asked["disk-files"][0] == "/srv/ganeti/file-storage"
 
 
 #: (answer of node 2, expected line)
@@ -232,6 +233,14 @@ WRONG = [
     (
         {"master-ip": False},
         "ERROR:ENODENET:node:{n}:the master address (IP: 192.0.2.100) is not reachable",
+    ),
+    (
+        {"disk-files": {"/srv/ganeti/file-storage/x": 1}},
+        (
+            "ERROR:ENODEORPHANLV:node:{n}:disk file /srv/ganeti/file-storage/x belongs"
+            " to no instance; if nobody needs it, remove it there: rm"
+            " /srv/ganeti/file-storage/x"
+        ),
     ),
     ({"bridges": ["br9"]}, "ERROR:ENODENET:node:{n}:missing bridges: br9"),
     (

@@ -82,9 +82,9 @@ def test_refusals_are_data() -> None:
     assert found.answer["result"] == []
     assert "FailMem: 4" in found.answer["info"]
     (first, *_rest) = found.refusals()["new"]
-    assert (first.nodes, first.kind) == (("n1",), "FailMem")
-    assert (first.check, first.wanted) == ("free memory", "> 0")
-    assert first.found == 16384 - 1024 - 20000
+    assert (first.node, first.kind) == ("n1", "FailMem")
+    assert (first.check, first.relation) == ("free memory", "more than")
+    assert (first.wanted, first.found, first.unit) == (20000, 16384 - 1024, "MiB")
 
 
 def test_policies_are_kept() -> None:

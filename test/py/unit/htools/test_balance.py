@@ -12,7 +12,7 @@ import pytest
 
 from fakes.some_cluster import random_cluster
 from ganeti.htools import balance, moves, score, simulate, state, text
-from ganeti.htools.candidates import Options
+from ganeti.htools.legality import Options
 from ganeti.htools.model import DataError
 from ganeti.htools.moves import Kind, Move
 from ganeti.tools.htools import hbal

@@ -3,11 +3,12 @@
 import os
 import queue
 import socket
+import ssl
 import threading
 
 import pytest
 
-from ganeti.http import client, server, tls
+from ganeti.http import client, liveness, server, tls
 from ganeti.utils import x509
 
 
@@ -335,3 +336,91 @@ def test_the_last_list_counts_when_the_disk_fails(tmp_path):
     path.unlink()
     assert guard.allows("SS")
     assert not guard.allows("AA")
+
+
+class Frozen:
+    """A server that answers one request over TLS and then nobody any more."""
+
+    def __init__(self, pem):
+        path = str(pem[0] / "server.pem")
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(path)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.kept = None
+        self.thread = threading.Thread(target=self.serve_one)
+        self.thread.start()
+
+    def serve_one(self):
+        sock, _peer = self.listener.accept()
+        self.kept = self.context.wrap_socket(sock, server_side=True)
+        self.kept.settimeout(10)
+        received = b""
+        while not received.endswith(b"[]"):
+            received += self.kept.recv(4096)
+        self.kept.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]")
+
+    def close(self):
+        self.thread.join()
+        self.listener.close()
+        if self.kept is not None:
+            self.kept.close()
+
+
+@pytest.fixture
+def frozen(pem, caller):
+    made = Frozen(pem)
+    assert caller.perform([request(made.port, pem=pem)])[0].status == 200
+    yield made
+    made.close()
+
+
+def test_a_question_to_a_frozen_server_is_given_up(frozen, caller, pem):
+    asking = {"ask_after_s": 0.01, "connect_timeout_s": 0.1, "pem": pem}
+    answers = caller.perform([request(frozen.port, **asking)] * 2)
+    for answer in answers:
+        assert "does not answer" in answer.error
+    assert {answer.is_lost for answer in answers} == {True, False}
+    # Nothing is sent to it any more until it makes a handshake.
+    later = caller.perform([request(frozen.port, connect_timeout_s=0.1, pem=pem)])[0]
+    assert "does not answer" in later.error
+    assert not later.is_lost
+
+
+def test_a_request_that_acts_is_not_given_up(frozen, caller, pem):
+    limits = {"connect_timeout_s": 0.05, "timeout_s": 0.3}
+    answer = caller.perform([request(frozen.port, pem=pem, **limits)])[0]
+    assert "timed out" in answer.error
+    assert "does not answer" not in answer.error
+    assert answer.is_lost
+
+
+def test_a_server_that_was_silent_for_long_is_not_trusted(
+    frozen, caller, pem, monkeypatch
+):
+    monkeypatch.setattr(liveness, "STALE_S", 0.0)
+    answer = caller.perform([request(frozen.port, connect_timeout_s=0.1, pem=pem)])[0]
+    assert "does not answer" in answer.error
+    assert not answer.is_lost
+
+
+def test_a_busy_server_is_waited_for(secure, app, caller, pem, monkeypatch):
+    monkeypatch.setattr(liveness, "ASK_EVERY_S", 0.01)
+    heard = threading.Semaphore(0)
+    alive = liveness.Liveness.alive
+
+    def noting(self, host, now):
+        alive(self, host, now)
+        heard.release()
+
+    monkeypatch.setattr(liveness.Liveness, "alive", noting)
+    done = queue.SimpleQueue()
+    # As many as the server has workers: none is left to look at the questions.
+    for _worker in range(3):
+        caller.start(request(secure, "/wait", pem=pem, ask_after_s=0.01), done.put)
+        app.entered.get(timeout=10)
+    for _question in range(5):
+        assert heard.acquire(timeout=10)
+    assert done.empty()
+    app.gate.set()
+    assert [done.get(timeout=10).status for _worker in range(3)] == [200] * 3

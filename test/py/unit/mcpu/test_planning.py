@@ -21,7 +21,7 @@ from ganeti.mcpu.conduct import CONDUCT
 from ganeti.mcpu.planning import Rehearsal
 from ganeti.mcpu.rehearsal import VirtualClock, describe
 from ganeti.objects import Update
-from ganeti.rpc import PROCEDURES
+from ganeti.rpc import PROCEDURES, table
 
 NODE1, NODE2 = clusters.node_uuid(1), clusters.node_uuid(2)
 INST = "inst1.example.com"
@@ -486,7 +486,7 @@ def test_every_procedure_either_reads_or_acts():
 def test_no_procedure_is_classified_twice():
     from ganeti.mcpu import conduct
 
-    names = [*conduct._READING, *conduct._ACTING, *conduct._SPECIAL]
+    names = [*table.READING, *conduct._ACTING, *conduct._SPECIAL]
     assert len(names) == len(set(names))
 
 

@@ -30,3 +30,17 @@ def test_a_dropped_connection_is_tried_again_and_then_named(monkeypatch):
             )
         thread.join()
     assert len(met) == client.GREETINGS
+
+
+def test_a_silent_server_is_asked_once(monkeypatch):
+    monkeypatch.setattr(client, "CONNECT_TIMEOUT_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        identity = client.Identity(user="root", key_files=())
+        with pytest.raises(errors.SshError, match="frozen or overloaded"):
+            client.Client("127.0.0.1", port, identity)
+        server.settimeout(1)
+        server.accept()[0].close()
+        server.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            server.accept()

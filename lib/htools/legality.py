@@ -1,0 +1,353 @@
+"""Which moves the rules allow, for arrays of instances and nodes at once.
+
+What ``rules`` says of one instance and one node is said here of many, from the state
+before the move. Nothing here knows what a move is worth (``candidates``).
+"""
+
+import dataclasses
+from typing import Final
+
+import numpy as np
+
+from ganeti.htools.model import EXTERNAL_TEMPLATES, NONE
+from ganeti.htools.moves import Kind
+from ganeti.htools.state import Bools, Floats, Ints, Row, State
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """What moves a plan may have.
+
+    ``restricted`` forbids to migrate off nodes online; ``force`` ignores soft errors;
+    ``evacuate`` moves only what has a node offline.
+    """
+
+    disk_moves: bool = True
+    instance_moves: bool = True
+    restricted: bool = False
+    force: bool = False
+    evacuate: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ends:
+    """What a kind of move makes of the old nodes and of the target.
+
+    Roles: "p" primary, "s" secondary, "" nothing, "=" as before.
+    """
+
+    primary: str
+    secondary: str
+    target: str
+
+
+ENDS: Final = {
+    Kind.FAILOVER: Ends("s", "p", ""),
+    Kind.FAILOVER_TO: Ends("", "=", "p"),
+    Kind.REPLACE_SECONDARY: Ends("=", "", "s"),
+    Kind.REPLACE_FAILOVER: Ends("s", "", "p"),
+    Kind.REPLACE_PRIMARY: Ends("", "=", "p"),
+    Kind.FAILOVER_REPLACE: Ends("", "p", "s"),
+}
+
+
+@dataclasses.dataclass(slots=True)
+class Move:
+    """Arrays of one evaluation: instances, their nodes, targets, the kind's ends."""
+
+    kind: Kind
+    ends: Ends
+    inst: Ints
+    primary: Ints
+    secondary: Ints
+    target: Ints
+
+
+class Legality:
+    """The rules for the state it was given.
+
+    ``refresh`` must be called after the state changed. ``gain`` is by two roles what a
+    node's amounts gain when an instance changes from the one to the other.
+    """
+
+    def __init__(self, state: State, options: Options) -> None:
+        self.state = state
+        self.options = options
+        fixed = state.fixed
+        instances = fixed.cluster.instances
+        self._external = np.array(
+            [inst.template in EXTERNAL_TEMPLATES for inst in instances], dtype=np.bool_
+        )
+        self._exclusive = bool(fixed.exclusive.any())
+        self._forthcoming = bool(fixed.forthcoming.any())
+        self._restricting_tags = not bool(fixed.tags.migration.all())
+        self.own_reserve = np.where(fixed.forthcoming, 0, fixed.reserved)
+        p, s = fixed.as_primary, fixed.as_secondary
+        self.gain = {
+            ("", "p"): p,
+            ("", "s"): s,
+            ("p", ""): -p,
+            ("p", "s"): s - p,
+            ("s", ""): -s,
+            ("s", "p"): p - s,
+        }
+        self._second = np.zeros(len(fixed.online), dtype=np.int64)
+        self.refresh(np.arange(len(fixed.online)))
+
+    def refresh(self, nodes: Ints) -> None:
+        """Take over changes of some nodes."""
+        if len(self._second) > 1:
+            peers = self.state.peers[nodes]
+            self._second[nodes] = np.partition(peers, -2, axis=1)[:, -2]
+
+    def move(self, kind: Kind, inst: Ints, target: Ints) -> Move:
+        """Describe moves of one kind: the target of each instance."""
+        state = self.state
+        return Move(
+            kind=kind,
+            ends=ENDS[kind],
+            inst=inst,
+            primary=state.primary[inst],
+            secondary=state.secondary[inst],
+            target=target,
+        )
+
+    def allowed(self, move: Move) -> Bools:
+        """Tell which instances have this kind of move, and whether targets are free."""
+        fixed, options = self.state.fixed, self.options
+        online, inst = fixed.online, move.inst
+        leaves_online = options.restricted & online[move.primary]
+        has_secondary = move.secondary != NONE
+        online_secondary = has_secondary & online[move.secondary]
+        may = fixed.drbd[inst] & has_secondary
+        if move.kind == Kind.FAILOVER:
+            found: Bools = may & online_secondary & options.instance_moves
+            return found
+        if move.kind == Kind.FAILOVER_TO:
+            may = self._external[inst] & options.instance_moves
+        else:
+            may = may & options.disk_moves
+        if move.kind not in {Kind.FAILOVER_TO, Kind.REPLACE_SECONDARY}:
+            may = may & options.instance_moves & ~leaves_online
+        if move.kind == Kind.REPLACE_PRIMARY:
+            may = may & (not options.restricted)
+        if move.kind in {Kind.REPLACE_PRIMARY, Kind.FAILOVER_REPLACE}:
+            may = may & online_secondary
+        free = (move.target != move.primary) & (move.target != move.secondary)
+        result: Bools = may & free
+        return result
+
+    def after(self, row: Row, node: Ints, gain: Floats, inst: Ints) -> Floats:
+        """Give amounts of nodes after instances changed their role there."""
+        gained = gain[row][inst]
+        if self._exclusive:
+            gained = gained * self.state.fixed.counted[row][node]
+        result: Floats = self.state.amounts[row][node] + gained
+        return result
+
+    def without(self, node: Ints, peer: Ints, inst: Ints) -> Ints:
+        """Give reserved memory of secondaries after they lost instances."""
+        kept, peers = self.state.reserved[node], self.state.peers[node, peer]
+        left = peers - self.own_reserve[inst]
+        return np.where(peers < kept, kept, np.maximum(self._second[node], left))
+
+    def reserved_after(self, move: Move) -> tuple[Floats | Ints, ...]:
+        """Give reserved memory after the move of old primary, old secondary, target."""
+        state, own = self.state, self.own_reserve[move.inst]
+        p, s, t = move.primary, move.secondary, move.target
+        at_p, at_s = state.reserved[p], state.reserved[s]
+        at_t = state.reserved[t]
+        if move.kind == Kind.FAILOVER_TO:
+            return at_p, at_s, at_t
+        lost = self.without(s, p, move.inst)
+        peers = state.peers
+        match move.kind:
+            case Kind.FAILOVER:
+                return np.maximum(at_p, peers[p, s] + own), lost, at_t
+            case Kind.REPLACE_SECONDARY:
+                return at_p, lost, np.maximum(at_t, peers[t, p] + own)
+            case Kind.REPLACE_FAILOVER:
+                return np.maximum(at_p, peers[p, t] + own), lost, at_t
+            case Kind.REPLACE_PRIMARY:
+                return at_p, np.maximum(lost, peers[s, t] + own), at_t
+            case _:
+                return at_p, lost, np.maximum(at_t, peers[t, s] + own)
+
+    def least_reserved(self, move: Move) -> tuple[Floats | Ints, ...]:
+        """Give what ``reserved_after`` gives for old nodes at least, for any target."""
+        state, own = self.state, self.own_reserve[move.inst]
+        at_p, at_s = state.reserved[move.primary], state.reserved[move.secondary]
+        if move.kind == Kind.FAILOVER_TO:
+            return at_p, at_s
+        lost = self.without(move.secondary, move.primary, move.inst)
+        if move.kind == Kind.REPLACE_FAILOVER:
+            return np.maximum(at_p, own), lost
+        if move.kind == Kind.REPLACE_PRIMARY:
+            return at_p, np.maximum(lost, own)
+        return at_p, lost
+
+    def legal(self, move: Move, reserved: tuple[Floats | Ints, ...]) -> Bools:
+        """Judge the additions of a move as ``rules`` does."""
+        legal = self.legal_before(move, reserved)
+        if move.kind == Kind.FAILOVER:
+            return legal
+        t, strict = move.target, self.is_strict(move)
+        if move.ends.target == "p":
+            up, at_t = self.gain["", "p"], self.state.reserved[t]
+            return legal & self.takes_primary(move, t, up, at_t, strict)
+        down = self.gain["", "s"]
+        return legal & self.takes_secondary(move, t, down, reserved[2], strict)
+
+    def is_strict(self, move: Move) -> Bools:
+        """Tell for which instances soft rules of the target count."""
+        online, force = self.state.fixed.online, self.options.force
+        if move.kind == Kind.REPLACE_FAILOVER:
+            return np.full(move.inst.shape, not force)
+        if move.kind == Kind.REPLACE_SECONDARY:
+            kept: Bools = (move.secondary != NONE) & online[move.secondary]
+            return kept & (not force)
+        result: Bools = online[move.primary] & (not force)
+        return result
+
+    def legal_before(self, move: Move, reserved: tuple[Floats | Ints, ...]) -> Bools:
+        """Judge what a move asks of the old nodes; ``reserved`` is theirs after it."""
+        online, force = self.state.fixed.online, self.options.force
+        p, s = move.primary, move.secondary
+        strict = online[p] & (not force)
+        legal = self._migration(move)
+        match move.kind:
+            case Kind.FAILOVER_TO:
+                return legal
+            case Kind.REPLACE_SECONDARY:
+                zero, never = np.zeros_like(self.gain["", "p"]), np.zeros_like(strict)
+                return legal & self.takes_primary(move, p, zero, reserved[0], never)
+            case Kind.REPLACE_FAILOVER:
+                kept = (s != NONE) & online[s] & (not force)
+                fall = self.gain["p", "s"]
+                return legal & self.takes_secondary(move, p, fall, reserved[0], kept)
+        lost = self.without(s, p, move.inst)
+        legal = legal & self.takes_primary(move, s, self.gain["s", "p"], lost, strict)
+        if move.kind == Kind.FAILOVER:
+            return legal & self.takes_secondary(
+                move,
+                p,
+                self.gain["p", "s"],
+                reserved[0],
+                strict,
+                need_disk=online[p],
+            )
+        if move.kind == Kind.REPLACE_PRIMARY:
+            zero = np.zeros_like(self.gain["", "p"])
+            return legal & self.takes_secondary(move, s, zero, reserved[1], strict)
+        return legal
+
+    def _migration(self, move: Move) -> Bools:
+        if not self._restricting_tags or move.kind == Kind.REPLACE_SECONDARY:
+            return np.ones_like(move.primary, dtype=np.bool_)
+        may = self.state.fixed.tags.migration
+        if move.kind in {Kind.FAILOVER, Kind.FAILOVER_REPLACE}:
+            return may[move.primary, move.secondary]
+        if move.kind == Kind.REPLACE_PRIMARY:
+            return may[move.primary, move.secondary] & may[move.secondary, move.target]
+        return may[move.primary, move.target]
+
+    def takes_primary(
+        self,
+        move: Move,
+        node: Ints,
+        gain: Floats,
+        reserved: Ints | Floats,
+        strict: Bools,
+    ) -> Bools:
+        """Judge nodes that become primary; ``reserved`` is before the addition."""
+        state, fixed, inst = self.state, self.state.fixed, move.inst
+        memory = self.after(Row.MEMORY, node, gain, inst)
+        hard, soft = self._has_space(move, node, gain, 0)
+        before = memory - fixed.as_primary[Row.MEMORY][inst]
+        failing = np.where(node == move.target, state.failing[node], before <= reserved)
+        soft = soft & ((memory > reserved) | failing)
+        soft = soft & self._cpu_fits(node, self.after(Row.CPU, node, gain, inst))
+        if len(fixed.tags.names):
+            soft = soft & (self.conflicts(inst, node, 0) == 0)
+        hard = hard & (memory > 0)
+        if self._forthcoming:
+            hard = hard | fixed.forthcoming[inst]
+            soft = soft | fixed.forthcoming[inst]
+            _hard, space = self._has_space(move, node, gain, int(Row.ALL_MEMORY))
+            soft = soft & _hard & space
+            cpu = self.after(Row.ALL_CPU, node, gain, inst)
+            soft = soft & self._cpu_fits(node, cpu)
+        soft = soft & (self.after(Row.ALL_MEMORY, node, gain, inst) > 0)
+        return hard & (soft | ~strict)
+
+    def takes_secondary(
+        self,
+        move: Move,
+        node: Ints,
+        gain: Floats,
+        reserved: Ints | Floats,
+        strict: Bools,
+        *,
+        need_disk: Bools | None = None,
+    ) -> Bools:
+        """Judge nodes that become secondary; ``reserved`` is after the addition."""
+        state, fixed, inst = self.state, self.state.fixed, move.inst
+        own = fixed.reserved[inst]
+        memory = self.after(Row.MEMORY, node, gain, inst)
+        hard, soft = self._has_space(move, node, gain, 0, need_disk)
+        failing: Bools = state.failing[node]
+        if move.kind in {Kind.FAILOVER, Kind.REPLACE_FAILOVER}:
+            failing = memory <= state.reserved[node]
+        elif move.kind == Kind.REPLACE_PRIMARY:
+            failing = memory <= self.without(node, move.primary, inst)
+        soft = soft & (own < memory) & ((memory > reserved) | failing)
+        if self._forthcoming:
+            hard = hard | fixed.forthcoming[inst]
+            soft = soft | fixed.forthcoming[inst]
+            all_hard, space = self._has_space(
+                move, node, gain, int(Row.ALL_MEMORY), need_disk
+            )
+            soft = soft & all_hard & space
+        soft = soft & (own < self.after(Row.ALL_MEMORY, node, gain, inst))
+        return hard & (soft | ~strict)
+
+    def _has_space(
+        self,
+        move: Move,
+        node: Ints,
+        gain: Floats,
+        first: int,
+        need_disk: Bools | None = None,
+    ) -> tuple[Bools, Bools]:
+        """Judge disk and spindles: what must be, and what should be."""
+        fixed, inst = self.state.fixed, move.inst
+        exempt = ~fixed.local[inst]
+        disk = self.after(Row(first + Row.DISK), node, gain, inst)
+        row = Row(Row.ALL_SPINDLES if first else Row.SPINDLES)
+        used = self.after(row, node, gain, inst)
+        full = disk <= 0
+        if need_disk is not None:
+            full = full & need_disk
+        hard = exempt | ~full
+        if self._exclusive:
+            free = self.after(Row(row + 1), node, gain, inst)
+            bad = fixed.exclusive[node] & (fixed.unknown_spindles[inst] | (free < 0))
+            hard = hard & (exempt | ~bad)
+        soft = (disk >= fixed.low_disk[node]) & (used <= fixed.high_spindles[node])
+        return hard, exempt | soft
+
+    def _cpu_fits(self, node: Ints, used: Floats) -> Bools:
+        fixed = self.state.fixed
+        ratio = fixed.cpu_ratio[node]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            fits: Bools = (ratio < 0) | (ratio >= used / fixed.cpus[node])
+        return fits
+
+    def conflicts(self, inst: Ints, node: Ints, more_than: int) -> Ints:
+        """Count exclusion tags of instances that nodes have more than so often."""
+        state = self.state
+        found = np.zeros(np.broadcast_shapes(inst.shape, node.shape), dtype=np.int64)
+        owned = state.fixed.tags.exclusion
+        for tag in np.nonzero(owned[:, inst.ravel()].any(axis=1))[0]:
+            found += owned[tag][inst] & (state.tag_count[tag][node] > more_than)
+        return found

@@ -1,0 +1,224 @@
+"""One request to an HTTP server and the pycurl handle that carries it.
+
+What many requests do together is in `ganeti.http.client`.
+"""
+
+import dataclasses
+import io
+import os
+import socket
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import pycurl
+
+from ganeti.constants import ssh, timeouts
+from ganeti.http import limits
+from ganeti.http.liveness import Host
+
+#: A dead peer is noticed after about a minute, however long the call may take.
+_KEEPALIVE_IDLE_S: Final = 30
+_KEEPALIVE_INTERVAL_S: Final = 10
+#: Milliseconds that sent data may stay unacknowledged before a connection is given up.
+_UNACKNOWLEDGED_MS: Final = 10_000
+#: How texts of errors begin that the library's time limits make.
+TIMED_OUT: Final = f"Error {pycurl.E_OPERATION_TIMEDOUT}: "
+#: What is said of a server whose machine takes connections in its place.
+FROZEN: Final = (
+    "it takes connections but does not answer them: the daemon or its machine is"
+    " frozen or overloaded"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Credentials:
+    """Files for TLS: own certificate with key, and the certificate to trust."""
+
+    certificate: str
+    authority: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request:
+    """One POST request.
+
+    Attributes:
+        address: of the server, without brackets.
+        port: of the server.
+        path: with its slash.
+        body: JSON text.
+        headers: more headers, as ``Name: value``.
+        credentials: None for plain HTTP.
+        timeout_s: for the whole answer.
+        connect_timeout_s: for connection and handshake.
+        ask_after_s: after this much silence the server is asked for a sign of life
+            with a new connection, and the request given up if there is none; None
+            for requests that must not be given up.
+    """
+
+    address: str
+    port: int
+    path: str
+    body: bytes
+    headers: tuple[str, ...] = ()
+    credentials: Credentials | None
+    timeout_s: float
+    connect_timeout_s: float = timeouts.RPC_CONNECT_TIMEOUT
+    ask_after_s: float | None = None
+
+    @property
+    def host(self) -> Host:
+        """The server."""
+        return self.address, self.port
+
+
+class Response(NamedTuple):
+    """An answer, or why there is none.
+
+    ``error`` is None or a text; ``is_lost`` tells that the server may have received
+    the request all the same.
+    """
+
+    status: int
+    body: bytes
+    error: str | None = None
+    is_lost: bool = False
+
+
+Done = Callable[[Response], None]
+
+
+class Transfer:
+    """One request under way."""
+
+    def __init__(self, request: Request, done: Done) -> None:
+        self.request = request
+        self.done = done
+        self.sent = 0
+        self.curl: Any = None
+        self.answer = io.BytesIO()
+        self._body = io.BytesIO(request.body)
+
+    def read(self, size: int) -> bytes:
+        """Hand out the body, once."""
+        data = self._body.read(size)
+        self.sent += len(data)
+        return data
+
+    def seek(self, offset: int, _origin: int) -> int:
+        """Refuse to send again what was sent."""
+        if offset or self.sent:
+            return int(pycurl.SEEKFUNC_FAIL)
+        return int(pycurl.SEEKFUNC_OK)
+
+    def write(self, data: bytes) -> int:
+        """Take a piece of the answer; a short count breaks the transfer off."""
+        if self.answer.tell() + len(data) > limits.MAX_ANSWER:
+            return 0
+        return self.answer.write(data)
+
+    def configure(self, curl: Any, *, fresh: bool, connect_s: float) -> None:
+        """Set all options of a handle.
+
+        Args:
+            curl: the handle.
+            fresh: make a new connection.
+            connect_s: for connection and handshake.
+        """
+        request = self.request
+        _configure(curl, request, connect_s)
+        for option, value in (
+            (pycurl.POST, 1),
+            (pycurl.POSTFIELDSIZE_LARGE, len(request.body)),
+            (pycurl.READFUNCTION, self.read),
+            (pycurl.SEEKFUNCTION, self.seek),
+            (pycurl.WRITEFUNCTION, self.write),
+            (
+                pycurl.HTTPHEADER,
+                ["Content-Type: application/json", "Expect:", *request.headers],
+            ),
+            (pycurl.TIMEOUT_MS, int(request.timeout_s * 1000)),
+            (pycurl.FRESH_CONNECT, int(fresh)),
+        ):
+            curl.setopt(option, value)
+
+    def result(self, curl: Any, error: str | None) -> Response:
+        """Return what came of it."""
+        if error is None:
+            return Response(curl.getinfo(pycurl.RESPONSE_CODE), self.answer.getvalue())
+        if is_unanswered(curl, error):
+            error = f"{error}: {FROZEN}"
+        # In TLS 1.3 a refusal of our certificate comes after we began to send.
+        refused = "alert" in error and curl.getinfo(pycurl.NUM_CONNECTS) > 0
+        return Response(0, b"", error, is_lost=self.sent > 0 and not refused)
+
+
+def _configure(curl: Any, request: Request, connect_s: float) -> None:
+    """Set what a handle needs to reach a request's server."""
+    host = f"[{request.address}]" if ":" in request.address else request.address
+    scheme = "http" if request.credentials is None else "https"
+    curl.reset()
+    for option, value in (
+        (pycurl.URL, f"{scheme}://{host}:{request.port}{request.path}"),
+        (pycurl.CONNECTTIMEOUT_MS, int(connect_s * 1000)),
+        *_FIXED_OPTIONS,
+    ):
+        curl.setopt(option, value)
+    if request.credentials is not None:
+        _set_credentials(curl, request.credentials)
+
+
+def question(request: Request) -> Any:
+    """Return a handle that only makes a new connection to a request's server."""
+    curl = pycurl.Curl()
+    _configure(curl, request, request.connect_timeout_s)
+    for option in (pycurl.CONNECT_ONLY, pycurl.FRESH_CONNECT, pycurl.FORBID_REUSE):
+        curl.setopt(option, 1)
+    return curl
+
+
+def is_unanswered(curl: Any, error: str) -> bool:
+    """Tell whether the other side's kernel took a connection that nobody answered."""
+    return bool(
+        error.startswith(TIMED_OUT)
+        and curl.getinfo(pycurl.CONNECT_TIME) > 0
+        and curl.getinfo(pycurl.APPCONNECT_TIME) == 0
+        and curl.getinfo(pycurl.EFFECTIVE_URL).startswith("https:")
+    )
+
+
+def _limit_silence(fd: int, _purpose: int) -> int:
+    """Let the kernel give up a connection whose other end acknowledges nothing.
+
+    Without this a kept-alive connection to a node that lost power or network looks
+    like a slow node until the time limit of the whole call.
+    """
+    with socket.socket(fileno=os.dup(fd)) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
+    return int(pycurl.SOCKOPT_OK)
+
+
+_FIXED_OPTIONS: Final = (
+    (pycurl.NOSIGNAL, 1),
+    (pycurl.FOLLOWLOCATION, 0),
+    (pycurl.PROXY, ""),
+    (pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1),
+    (pycurl.TCP_NODELAY, 1),
+    (pycurl.SSL_SESSIONID_CACHE, 0),
+    (pycurl.TCP_KEEPALIVE, 1),
+    (pycurl.TCP_KEEPIDLE, _KEEPALIVE_IDLE_S),
+    (pycurl.TCP_KEEPINTVL, _KEEPALIVE_INTERVAL_S),
+    (pycurl.MAXAGE_CONN, limits.REUSE_S),
+    (pycurl.SOCKOPTFUNCTION, _limit_silence),
+)
+
+
+def _set_credentials(curl: Any, credentials: Credentials) -> None:
+    curl.setopt(pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2)
+    curl.setopt(pycurl.SSL_CIPHER_LIST, ssh.OPENSSL_CIPHERS)
+    curl.setopt(pycurl.SSLCERT, credentials.certificate)
+    curl.setopt(pycurl.SSLKEY, credentials.certificate)
+    curl.setopt(pycurl.CAINFO, credentials.authority)
+    curl.setopt(pycurl.SSL_VERIFYPEER, 1)
+    # The cluster has one certificate for all nodes; names would say nothing.
+    curl.setopt(pycurl.SSL_VERIFYHOST, 0)

@@ -1,0 +1,94 @@
+"""``gnt-instance add --dry-run --explain``: what it prints and when it refuses."""
+
+import json
+
+import pytest
+
+from fakes import commands
+from fakes.luxi_master import FakeMaster
+from ganeti import errors
+
+CREATE = "OP_INSTANCE_CREATE"
+ADD = "gnt-instance add -t diskless -o tiny --no-nics --dry-run"
+
+
+def reason(node, found, role="primary"):
+    return {
+        "node": node,
+        "role": role,
+        "kind": "FailMem",
+        "check": "free memory",
+        "relation": "more than",
+        "wanted": 4096,
+        "found": found,
+        "unit": "MiB",
+    }
+
+
+def told(*nodes):
+    rows = [reason("n2.tst", 1024), reason("n3.tst", 1024), reason("n4.tst", 7)]
+    return {
+        "allocator": "hail",
+        "success": bool(nodes),
+        "info": "words of it",
+        "instances": [{"instance": "a.tst", "nodes": list(nodes), "reasons": rows}],
+    }
+
+
+@pytest.fixture
+def master():
+    fake = FakeMaster()
+    fake.messages[CREATE] = ["a message", ("placement", told("n1.tst"))]
+    fake.results[CREATE] = ["n1.tst"]
+    return fake
+
+
+def test_nodes_and_reasons_are_printed(master):
+    done = commands.run(f"{ADD} --explain a.tst", master)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == [
+        "Tue Nov 14 22:13:21 2023 a message",
+        "Instance a.tst: n1.tst",
+        "Allocator hail: words of it",
+        "  n2.tst, n3.tst: free memory: wanted more than 4096 MiB, found 1024 MiB",
+        "  n4.tst: free memory: wanted more than 4096 MiB, found 7 MiB",
+    ]
+
+
+def test_json_is_one_document(master):
+    done = commands.run(f"{ADD} --explain --json a.tst", master)
+    assert done.code == 0
+    assert json.loads(done.out) == {
+        "instance": "a.tst",
+        "nodes": ["n1.tst"],
+        "allocators": [told("n1.tst")],
+    }
+    assert "a message" in done.err
+
+
+def test_reasons_of_a_failure_come_before_its_error(master):
+    master.messages[CREATE] = [("placement", told())]
+    master.results[CREATE] = errors.OpPrereqError("all full", "insufficient_resources")
+    done = commands.run(f"{ADD} --explain a.tst", master)
+    assert done.code == 1
+    assert done.out.startswith("Instance a.tst: no place\nAllocator hail: words of it")
+    assert "all full" in done.err
+
+
+def test_without_explain_the_data_is_not_printed(master):
+    done = commands.run(f"{ADD} a.tst", master)
+    assert done.out == "Tue Nov 14 22:13:21 2023 a message\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "gnt-instance add -t diskless -o tiny --no-nics --explain a.tst",
+        f"{ADD} --explain --submit a.tst",
+    ],
+)
+def test_it_goes_with_a_dry_run_that_is_waited_for(master, line):
+    done = commands.run(line, master)
+    assert done.code == 1
+    assert "--explain goes with --dry-run only" in done.err
+    assert master.jobs == {}

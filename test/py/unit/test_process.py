@@ -1,0 +1,66 @@
+"""The process door: programs that are not trusted to end well."""
+
+import os
+import time
+
+import pytest
+
+from ganeti.process import SystemRunner
+
+LIMIT = 1 << 16
+
+
+def shell(text, **options):
+    options = {"timeout_s": 20.0, "max_output": LIMIT} | options
+    return SystemRunner().run_bounded(["/bin/sh", "-c", text], **options)
+
+
+def is_running(pid):
+    """Tell whether a process is there and no zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as stream:
+            return stream.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until_gone(pid):
+    end = time.monotonic() + 5
+    while is_running(pid):
+        assert time.monotonic() < end, pid
+        os.sched_yield()
+
+
+def test_outputs_come_back_whole() -> None:
+    text = "head -c 60000 /dev/zero | tr '\\0' a; echo err >&2; exit 3"
+    result = shell(text)
+    assert (result.code, result.stdout, result.stderr) == (3, "a" * 60000, "err\n")
+
+
+@pytest.mark.parametrize("stream", ["1", "2"])
+def test_a_program_that_prints_without_end_is_killed(stream: str) -> None:
+    result = shell(f"yes >&{stream}")
+    assert result.failed
+    assert result.too_long
+    assert result.reason == "printed too much and was killed"
+    assert len(result.output) <= LIMIT
+
+
+def test_a_program_that_hangs_is_killed() -> None:
+    result = shell("echo started; sleep 60", timeout_s=0.3)
+    assert result.timed_out
+    assert result.stdout == "started\n"
+
+
+@pytest.mark.parametrize("redirect", ["", ">/dev/null 2>&1"])
+def test_what_a_program_leaves_running_ends_with_it(redirect: str) -> None:
+    start = time.monotonic()
+    result = shell(f"sleep 60 {redirect} & echo $!")
+    assert time.monotonic() - start < 10
+    assert result.code == 0
+    wait_until_gone(int(result.stdout))
+
+
+def test_a_program_that_closes_its_outputs_is_waited_for() -> None:
+    result = shell("exec >&- 2>&-; sleep 0.05; exit 7")
+    assert (result.code, result.output) == (7, "")

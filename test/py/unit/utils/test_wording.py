@@ -1,0 +1,52 @@
+"""What people read about values that do not fit."""
+
+import msgspec
+import pytest
+
+from ganeti import errors, ht
+from ganeti.utils import wording
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        ([{"foo": "x"}], list[ht.NicSpec], "x: [0]: unknown key 'foo'"),
+        (
+            [{"size": True}],
+            list[dict[str, int]],
+            "x: [0]: wanted a whole number, found yes or no",
+        ),
+        (
+            {"a": [1]},
+            dict[str, list[str]],
+            "x: [0]: wanted a text, found a whole number",
+        ),
+        (None, int | str, "x: wanted a whole number or a text, found nothing"),
+    ],
+)
+def test_the_place_and_both_kinds_are_named(value, kind, text):
+    with pytest.raises(errors.OpPrereqError) as caught:
+        ht.convert(value, kind, "x")
+    assert caught.value.args[0] == text
+
+
+def test_fields_of_records_are_named():
+    class Box(msgspec.Struct, forbid_unknown_fields=True):
+        size: int
+
+    for value, text in (
+        ({}, "x: parameter size is missing"),
+        ({"size": 1, "lid": 2}, "x: unknown parameter lid"),
+    ):
+        with pytest.raises(errors.OpPrereqError) as caught:
+            ht.convert(value, Box, "x")
+        assert caught.value.args[0] == text
+
+
+def test_few_names_are_listed_and_of_many_those_alike():
+    assert wording.known_names("x", ["b", "a"]) == "there are a, b"
+    many = [f"parameter{letter}" for letter in "abcdefghijklmnop"] + ["boot_order"]
+    assert wording.known_names("boot_ordre", many) == "did you mean boot_order?"
+    assert wording.known_names("zzz", many) == (
+        "none of the 17 that there are is like it"
+    )
