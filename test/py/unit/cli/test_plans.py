@@ -200,6 +200,7 @@ WITHOUT = {
     "does on nodes what it is told": {"gnt-cluster command", "gnt-cluster copyfile"},
     "changes nothing": {
         "gnt-cluster getmaster",
+        "gnt-cluster capacity",
         "gnt-cluster info",
         "gnt-cluster list-tags",
         "gnt-cluster master-ping",
