@@ -41,10 +41,11 @@ def planned(cluster):
     return list(balance.plan(grid.derive(cluster), balance.Goal(), Options()))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(SEEDS, CASES)
 def test_every_step_is_allowed_and_gives_the_score_it_says(seed, case):
     cluster = random_cluster(seed, **case)
+    cluster = tight(cluster) if seed % 2 else cluster
     now = grid.derive(cluster)
     last = grid_score.value(now)
     for step in planned(cluster):
@@ -56,7 +57,7 @@ def test_every_step_is_allowed_and_gives_the_score_it_says(seed, case):
         last = step.score
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(SEEDS, CASES)
 def test_no_instance_is_lost_or_comes_to_a_node_offline(seed, case):
     cluster = random_cluster(seed, **case)
@@ -76,7 +77,7 @@ def test_no_instance_is_lost_or_comes_to_a_node_offline(seed, case):
         assert sorted(held) == [i for i, at in enumerate(now.pri) if at == node]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(SEEDS, st.booleans(), st.sampled_from(["drbd", "sharedfile"]))
 def test_no_node_becomes_less_safe(seed, tags, template):
     cluster = tight(random_cluster(seed, tags=tags, template=template))
