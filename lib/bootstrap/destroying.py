@@ -28,6 +28,19 @@ def finalize_destroy(paths: Paths, process: Runner, *, feedback: Feedback) -> No
     initialise.remove_cluster_files(paths)
 
 
+def steps(paths: Paths) -> list[str]:
+    """Return what `finalize_destroy` does, in words and in order."""
+    return [
+        "stop the master daemons",
+        "have the node daemon forget the cluster: keys, certificates, ssconf files",
+        "stop all daemons",
+        (
+            f"remove what is left of the cluster in {paths.data_dir}, the configuration"
+            " last"
+        ),
+    ]
+
+
 def _leave(paths: Paths, feedback: Feedback) -> None:
     """Ask our own node daemon to forget the cluster; its failure is a warning."""
     ssconf = SimpleStore(paths)

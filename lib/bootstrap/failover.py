@@ -90,6 +90,30 @@ def fail_over(
     return _wait_for_address(plan, clock, feedback) and is_clean
 
 
+def plan(paths: Paths, options: FailoverOptions, *, feedback: Feedback) -> list[str]:
+    """Check as `fail_over` does; return what it would do, in words and in order.
+
+    Raises:
+        OpPrereqError: it cannot be done.
+    """
+    found = _plan(paths)
+    _check_nodes(found, paths, options, feedback)
+    _check_copies(found, paths, options, feedback)
+    old, own = found.old.name, found.own.name
+    address = found.snapshot.cluster.master_ip
+    return [
+        f"record {own} as the master in the configuration, under a new term",
+        "take jobs again, should the queue be drained",
+        "write the ssconf files of all online nodes",
+        (
+            f"take the address {address} down on {old}, and stop the master daemons"
+            " there, if it answers"
+        ),
+        f"wait until {address} is gone",
+        f"start the master daemons on {own}, which brings {address} up",
+    ]
+
+
 # Checks
 def _plan(paths: Paths) -> _Plan:
     """Read this node's copy of the configuration and find the two nodes."""

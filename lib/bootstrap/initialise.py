@@ -87,6 +87,38 @@ def init_cluster(
         undo.pop_all()
 
 
+def plan(
+    paths: Paths, process: Runner, clock: Clock, options: InitOptions
+) -> list[str]:
+    """Check as `init_cluster` does; return what it would do, in words and in order.
+
+    Raises:
+        OpPrereqError: the cluster cannot be made.
+    """
+    facts = checks.gather(paths, process, options)
+    first = records.make(options, facts, clock.time())
+    found = [
+        f"make the directories {paths.data_dir}, {paths.run_dir}, {paths.log_dir}",
+        f"write certificates and keys in {paths.data_dir}",
+    ]
+    if options.modify_ssh_setup:
+        kind, bits = records.ssh_key(options)
+        found.append(f"make SSH keys of root ({kind}, {bits} bits) that can log in")
+    found += [
+        (
+            f"write the configuration: cluster {facts.cluster_name}, address"
+            f" {facts.master_ip}/{facts.netmask}, master {facts.hostname}, hypervisors"
+            f" {', '.join(first.cluster.enabled_hypervisors)}, disk templates"
+            f" {', '.join(first.cluster.enabled_disk_templates)}"
+        ),
+        "start ganeti-noded",
+    ]
+    if options.modify_etc_hosts:
+        found.append(f"add {facts.hostname} to the hosts file")
+    found += ["start ganeti-masterd", "submit OP_CLUSTER_POST_INIT, which runs hooks"]
+    return found
+
+
 def _make_directories(paths: Paths) -> None:
     places = {"data": paths.data_dir, "run": paths.run_dir, "log": paths.log_dir}
     for mode, name in _DIRECTORY_MODES:

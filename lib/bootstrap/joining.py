@@ -94,14 +94,7 @@ def join(
         SshError: the node cannot be reached, or does not let us in.
         OpExecError: the node refused, for example as it is in another cluster.
     """
-    name = checks.canonical_name(request.name, paths)
-    try:
-        address = netutils.lookup(name, paths)
-    except errors.ResolverError as err:
-        raise errors.OpPrereqError(
-            f"node {name}: its address cannot be found: {err.args[-1]}",
-            ecodes.ECODE_RESOLVER,
-        ) from err
+    name, address = _resolve(paths, request)
     with luxi.Client.of_node(paths) as client:
         state = _ask_master(client)
         secondary_ip = _check_membership(state, request, name)
@@ -121,6 +114,44 @@ def join(
     feedback(f"Waiting for the node daemon of {name}")
     _wait_for_node_daemon(paths, target)
     return Joined(name, address, secondary_ip)
+
+
+def plan(paths: Paths, request: JoinRequest) -> list[str]:
+    """Check as `join` does first; return what it would do, in words and in order.
+
+    The machine itself is not asked.
+
+    Raises:
+        OpPrereqError: the request does not fit the cluster.
+    """
+    name, address = _resolve(paths, request)
+    with luxi.Client.of_node(paths) as client:
+        state = _ask_master(client)
+        _check_membership(state, request, name)
+        port = request.ssh_port or _ssh_port(client, request.group, paths)
+    found = [f"log in to {name} ({address}, port {port}) as root over SSH"]
+    if state.modify_ssh_setup:
+        found += [
+            f"give {name} the cluster's SSH host keys, and let the candidates' root in",
+            f"make a key of root on {name}, and note it at the master",
+            "log in again with the cluster's keys",
+        ]
+    found += [
+        f"give {name} certificate, key and ssconf files of the cluster",
+        f"start ganeti-noded on {name}, and wait until it answers",
+    ]
+    return found
+
+
+def _resolve(paths: Paths, request: JoinRequest) -> tuple[str, str]:
+    name = checks.canonical_name(request.name, paths)
+    try:
+        return name, netutils.lookup(name, paths)
+    except errors.ResolverError as err:
+        raise errors.OpPrereqError(
+            f"node {name}: its address cannot be found: {err.args[-1]}",
+            ecodes.ECODE_RESOLVER,
+        ) from err
 
 
 def _ask_master(client: luxi.Client) -> _ClusterState:

@@ -121,6 +121,28 @@ def renew(
     return [f"node {name}: {text}" for name, text in sorted(failed.items())]
 
 
+def steps(paths: Paths, options: RenewOptions) -> list[str]:
+    """Return what `renew` does, in words and in order; asks nobody."""
+    simple = SimpleStore(paths)
+    others = sorted(set(simple.online_nodes()) - {simple.master_node()})
+    written = [*options.contents]
+    if options.cluster_certificate:
+        written.insert(0, _SERVER_PEM)
+    names = ", ".join(paths.data(name) for name in written)
+    everywhere = ", ".join([*others, paths.hostname])
+    found = [f"log in to {', '.join(others)} as root over SSH"] if others else []
+    found += [
+        "keep the watcher from running",
+        f"stop all daemons on {everywhere}",
+        f"write {names}",
+    ]
+    if options.cluster_certificate:
+        found.append("make the master's own client certificate anew")
+    if others:
+        found.append(f"copy these files to {', '.join(others)}")
+    return [*found, f"start all daemons on {everywhere}"]
+
+
 def _connect(
     paths: Paths, options: RenewOptions, stack: contextlib.ExitStack
 ) -> list[_Place]:

@@ -29,7 +29,7 @@ _PROGRESS: Final = "progress"
 #: Kind of log entries that tell data about chosen nodes; see ``constants.jobqueue``.
 PLACEMENT: Final = "placement"
 #: What commands ask before they know what they are to do; done in spite of ``--plan``.
-_QUESTIONS: Final = frozenset(("OP_OS_DIAGNOSE",))
+_QUESTIONS: Final = frozenset(("OP_CLUSTER_VERIFY_DISKS", "OP_OS_DIAGNOSE"))
 _NOTES: Final = {
     "queued": "Job {} is waiting in queue",
     "waiting": "Job {} is trying to acquire all necessary locks",
@@ -95,7 +95,7 @@ def explained(
         from ganeti.cli import plans
 
         raise PlannedError(plans.show(ctx, jobs))
-    is_plain = not ctx.option("explain")
+    is_plain = not (ctx.option("plan") or ctx.option("explain"))
     if ctx.option("json") and is_plain and PLAN_JSON in ctx.command.options:
         raise CommandError("--json goes with --plan only")
     return explained_call(ctx, method, argument, jobs)

@@ -6,6 +6,7 @@ offline by field.
 """
 
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -31,6 +32,11 @@ _KIND_WORDS: Final = {
     q.QFT_TIMESTAMP: "Timestamp",
     q.QFT_OTHER: "Custom",
 }
+
+
+#: What may be such a number, also inside a text; and its end, which is found faster.
+_EXPONENT: Final = rb"(?:^|[:,\[])-?[0-9.]+e[+-]?[0-9]+(?:$|[,\]}])"
+_EXPONENT_END: Final = rb"e[+-]?[0-9]+(?:$|[,\]}])"
 
 
 class Listing(NamedTuple):
@@ -186,9 +192,23 @@ def to_objects(
 
 def print_json(ctx: Context, value: Any) -> None:
     """Print a JSON document for programs and people."""
+    ctx.out(_pretty(value))
+
+
+def _pretty(value: Any) -> str:
+    """Return indented JSON; fast where the faster codec is loaded, for large answers.
+
+    The two write the same, except for numbers with an exponent.
+    """
+    if "msgspec" in sys.modules:
+        import msgspec
+
+        data = msgspec.json.encode(value)
+        if not (re.search(_EXPONENT_END, data) and re.search(_EXPONENT, data)):
+            return msgspec.json.format(data, indent=2).decode()
     import json
 
-    ctx.out(json.dumps(value, indent=2, ensure_ascii=False))
+    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def list_fields(ctx: Context, resource: str) -> int:

@@ -5,11 +5,12 @@ for people, with colours on a terminal, or as one JSON document with ``--json``.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import errors
 from ganeti.cli import failures, jobs
+from ganeti.cli.app import CommandError
 from ganeti.cli.context import Context
 from ganeti.cli.text import safe
 from ganeti.constants import exitcodes
@@ -45,8 +46,33 @@ _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 Plan = Mapping[str, Any]
 
 
-def show(ctx: Context, job_list: list[list[jobs.Op]]) -> int:
+def wanted(ctx: Context) -> bool:
+    """Tell whether a command that also acts outside of jobs shall only plan.
+
+    Raises:
+        CommandError: ``--json`` without ``--plan``.
+    """
+    if ctx.option("plan"):
+        return True
+    if ctx.option("json"):
+        raise CommandError("--json goes with --plan only")
+    return False
+
+
+def show(
+    ctx: Context,
+    job_list: list[list[jobs.Op]],
+    *,
+    before: Sequence[str] = (),
+    after: Sequence[str] = (),
+) -> int:
     """Have jobs planned, each on its own, and print the plans; return the exit code.
+
+    Args:
+        ctx: the command.
+        job_list: opcodes of each job.
+        before: what the command itself does before the jobs.
+        after: what it does after them.
 
     Raises:
         OpPrereqError: an opcode is malformed.
@@ -60,15 +86,31 @@ def show(ctx: Context, job_list: list[list[jobs.Op]]) -> int:
         for op in ops
     )
     if ctx.option("json"):
-        ctx.out(json.dumps({"jobs": plans}, indent=2, sort_keys=True))
+        outside = {"before": [*before], "after": [*after]}
+        given = {key: texts for key, texts in outside.items() if texts}
+        ctx.out(json.dumps({"jobs": plans, **given}, indent=2, sort_keys=True))
     else:
         paint = Painter(is_coloured=_is_coloured(ctx))
-        for number, plan in enumerate(plans):
+        parts = [
+            _outside("This command does first", before, paint),
+            *(lines(plan, paint) for plan in plans),
+            _outside("This command does then", after, paint),
+        ]
+        shown = [body for part in parts if (body := list(part))]
+        for number, body in enumerate(shown):
             if number:
                 ctx.out()
-            for line in lines(plan, paint):
+            for line in body:
                 ctx.out(line)
     return exitcodes.EXIT_FAILURE if failed else exitcodes.EXIT_SUCCESS
+
+
+def _outside(title: str, texts: Sequence[str], paint: "Painter") -> Iterator[str]:
+    if texts:
+        yield paint("title", title)
+    width = len(str(len(texts)))
+    for number, text in enumerate(texts, 1):
+        yield f"  {number:>{width}}. {safe(text)}"
 
 
 def _is_coloured(ctx: Context) -> bool:
@@ -84,6 +126,11 @@ class Painter:
     def __call__(self, role: str, text: str) -> str:
         """Return the text in the colour of a role."""
         return f"{_COLOURS[role]}{text}{_PLAIN}" if self._is_coloured else text
+
+
+def job(operation: jobs.Op) -> str:
+    """Return a step in words: a job that nobody can plan before it is submitted."""
+    return f"submit {_call(operation)}"
 
 
 def lines(plan: Plan, paint: Painter) -> Iterator[str]:
@@ -183,9 +230,13 @@ def _value(value: Any, names: Mapping[str, str]) -> str:
 def _jobs(op: Plan) -> Iterator[str]:
     for number, job in enumerate(op["jobs"], 1):
         for child in job:
-            given = ", ".join(
-                f"{key}={_value(value, {})}"
-                for key, value in sorted(child.items())
-                if key not in _GENERIC and value not in (None, "", [], {}, False)
-            )
-            yield f"{number}. {child['OP_ID']}({given})"
+            yield f"{number}. {_call(child)}"
+
+
+def _call(operation: Plan) -> str:
+    given = ", ".join(
+        f"{key}={_value(value, {})}"
+        for key, value in sorted(operation.items())
+        if key not in _GENERIC and value not in (None, "", [], {}, False)
+    )
+    return f"{operation['OP_ID']}({given})"

@@ -93,16 +93,21 @@ class Part:
     def texts(self, key: str, *, optional: bool = False) -> tuple[str, ...]:
         """Return a list of texts."""
         value = self.data.get(key, []) if optional else self.get(key)
-        if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+        if not _is_list(value) or not all(isinstance(v, str) for v in value):
             raise self.wrong(key, "a list of texts", value)
         return tuple(value)
 
     def parts(self, key: str, *, optional: bool = False) -> list["Part"]:
         """Return a list of objects."""
         value = self.data.get(key, []) if optional else self.get(key)
-        if not isinstance(value, list):
+        if not _is_list(value):
             raise self.wrong(key, "a list", value)
         return [
             Part(item, f"{self.at(key)}[{n}]", self.source)
             for n, item in enumerate(value)
         ]
+
+
+def _is_list(value: Any) -> bool:
+    """Tell whether a value is a list in JSON; inside a daemon it may be a tuple."""
+    return isinstance(value, list | tuple)

@@ -237,7 +237,7 @@ def _live(part: Part, key: str) -> float:
     """Return a number that only the node itself can tell."""
     if not part.has(key):
         raise part.wrong(
-            key, "a number (set the node offline, or say -O, to do without)", "nothing"
+            key, "a number (set the node offline to do without it)", "nothing"
         )
     return part.number(key, least=None if key == "mfree" else 0)
 

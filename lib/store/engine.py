@@ -220,11 +220,13 @@ class Engine:
     def _recent_since(self, revision: int) -> list[ChangeSet] | None:
         if not self._recent or self._recent[0].base > revision:
             return None
-        return [
-            item.change_set
-            for item in self._recent
-            if item.change_set.revision > revision
-        ]
+        # From the newest on: followers ask after each commit, and thousands are kept.
+        found = []
+        for item in reversed(self._recent):
+            if item.change_set.revision <= revision:
+                break
+            found.append(item.change_set)
+        return found[::-1]
 
     def _logged_since(self, revision: int) -> list[ChangeSet]:
         groups = self._backend.changes_since(revision, None)

@@ -26,6 +26,21 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
             ),
         ),
     ),
+    "balance": (
+        Example("gnt-cluster balance", "show the moves that balance the cluster"),
+        Example(
+            "gnt-cluster balance --explain -g default",
+            "the same for one group, with what each move improves and why no more",
+        ),
+        Example(
+            "gnt-cluster balance --apply --max-moves=5 --no-disk-moves --yes",
+            "make up to five moves that copy no disks",
+        ),
+        Example(
+            "gnt-cluster balance --apply --evac-mode",
+            "empty the nodes that are offline or drained",
+        ),
+    ),
     "info": (
         Example("gnt-cluster info", "all settings"),
         Example("gnt-cluster info --json", "the same for programs"),

@@ -3,7 +3,8 @@
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import ipolicy, states
+from ganeti.cli import ipolicy, plans, states
+from ganeti.cli.app import PlannedError
 from ganeti.cli.context import Context
 from ganeti.constants import ecodes
 
@@ -41,13 +42,12 @@ def run(ctx: Context) -> None:
     from ganeti import clock, process
     from ganeti.bootstrap import initialise, options
 
-    initialise.init_cluster(
-        ctx.paths,
-        process.SystemRunner(),
-        clock.SystemClock(),
-        options.InitOptions(cluster_name=ctx.args[0], **_fields(ctx)),
-        feedback=ctx.err,
-    )
+    wanted = options.InitOptions(cluster_name=ctx.args[0], **_fields(ctx))
+    doors = (ctx.paths, process.SystemRunner(), clock.SystemClock())
+    if plans.wanted(ctx):
+        before = initialise.plan(*doors, wanted)
+        raise PlannedError(plans.show(ctx, [], before=before))
+    initialise.init_cluster(*doors, wanted, feedback=ctx.err)
 
 
 def _fields(ctx: Context) -> dict[str, Any]:

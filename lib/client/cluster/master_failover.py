@@ -1,6 +1,6 @@
 """``master-failover``: make this node the master."""
 
-from ganeti.cli import questions
+from ganeti.cli import plans, questions
 from ganeti.cli.context import Context
 from ganeti.constants import exitcodes
 
@@ -14,18 +14,19 @@ _QUESTION = (
 def run(ctx: Context) -> int:
     """Move the master role here."""
     opts = ctx.opts
-    if opts.no_voting and not opts.yes_do_it and not questions.confirm(ctx, _QUESTION):
-        return exitcodes.EXIT_FAILURE
     from ganeti import clock
     from ganeti.bootstrap import failover
 
+    options = failover.FailoverOptions(
+        no_voting=bool(opts.no_voting),
+        ignore_offline_nodes=bool(opts.ignore_offline_nodes),
+    )
+    if plans.wanted(ctx):
+        steps = failover.plan(ctx.paths, options, feedback=ctx.err)
+        return plans.show(ctx, [], before=steps)
+    if opts.no_voting and not opts.yes_do_it and not questions.confirm(ctx, _QUESTION):
+        return exitcodes.EXIT_FAILURE
     is_clean = failover.fail_over(
-        ctx.paths,
-        clock.SystemClock(),
-        failover.FailoverOptions(
-            no_voting=bool(opts.no_voting),
-            ignore_offline_nodes=bool(opts.ignore_offline_nodes),
-        ),
-        feedback=ctx.err,
+        ctx.paths, clock.SystemClock(), options, feedback=ctx.err
     )
     return exitcodes.EXIT_SUCCESS if is_clean else exitcodes.EXIT_FAILURE

@@ -1,11 +1,14 @@
 """``renew-crypto``: replace certificates, keys and secrets of the whole cluster."""
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ganeti import errors
-from ganeti.cli import jobs, local, questions
+from ganeti.cli import jobs, local, plans, questions
 from ganeti.cli.context import Context
 from ganeti.constants import ecodes, exitcodes
+
+if TYPE_CHECKING:
+    from ganeti.bootstrap import renewing
 
 _QUESTION: Final = (
     "This requires all daemons on all nodes to be restarted and may take some time."
@@ -52,6 +55,8 @@ def run(ctx: Context) -> int:
             " gnt-cluster renew-crypto --help",
             ecodes.ECODE_INVAL,
         )
+    if plans.wanted(ctx):
+        return plans.show(ctx, [], before=_plan(ctx, contents, has_files, has_job))
     if not opts.force and not questions.confirm(ctx, _QUESTION):
         return exitcodes.EXIT_FAILURE
     troubles = _replace_files(ctx, contents) if has_files else []
@@ -67,6 +72,31 @@ def run(ctx: Context) -> int:
         return exitcodes.EXIT_FAILURE
     ctx.out("All requested certificates and keys have been replaced.")
     return exitcodes.EXIT_SUCCESS
+
+
+def _plan(
+    ctx: Context,
+    contents: dict[str, bytes],
+    has_files: bool,
+    has_job: bool,
+) -> list[str]:
+    from ganeti.bootstrap import renewing
+
+    found = renewing.steps(ctx.paths, _options(ctx, contents)) if has_files else []
+    if has_job:
+        operation = jobs.op("OP_CLUSTER_RENEW_CRYPTO", **_parameters(ctx.opts))
+        found.append(plans.job(operation))
+    return found
+
+
+def _options(ctx: Context, contents: dict[str, bytes]) -> "renewing.RenewOptions":
+    from ganeti.bootstrap import renewing
+
+    return renewing.RenewOptions(
+        cluster_certificate=bool(ctx.opts.new_cluster_cert),
+        contents=contents,
+        check_host_keys=bool(ctx.opts.ssh_key_check),
+    )
 
 
 def _parameters(opts: Any) -> dict[str, Any]:
@@ -139,10 +169,6 @@ def _replace_files(ctx: Context, contents: dict[str, bytes]) -> list[str]:
         ctx.paths,
         process.SystemRunner(),
         clock.SystemClock(),
-        renewing.RenewOptions(
-            cluster_certificate=bool(ctx.opts.new_cluster_cert),
-            contents=contents,
-            check_host_keys=bool(ctx.opts.ssh_key_check),
-        ),
+        _options(ctx, contents),
         feedback=ctx.out,
     )

@@ -88,6 +88,7 @@ RENEW_CRYPTO: Final = Command(
             kind="choice",
             choices=("dsa", "ecdsa", "rsa"),
         ),
+        *o.PLANNED,
     ),
     run="client.cluster.renew_crypto:run",
     opcodes=("OP_CLUSTER_RENEW_CRYPTO",),

@@ -4,6 +4,7 @@ from typing import Final
 
 from ganeti.cli import options as o
 from ganeti.cli.model import Argument, Command, Option, Program
+from ganeti.client.cluster.balance_table import BALANCE
 from ganeti.client.cluster.renew_table import RENEW_CRYPTO
 
 COMMANDS: Final = (
@@ -22,6 +23,59 @@ COMMANDS: Final = (
         run="cli.tags:add_tags",
         opcodes=("OP_TAGS_SET",),
         exits=((1, "no tags given or failure"),),
+    ),
+    BALANCE,
+    Command(
+        "capacity",
+        "tell how many more instances fit, where, and why there is no more",
+        options=(
+            o.DISK_TEMPLATE,
+            Option(
+                ("--memory",),
+                "memory of each instance; default from the instance policy",
+                dest="memory",
+                kind="unit",
+            ),
+            Option(
+                ("--disk",),
+                "size of its disk; default from the instance policy",
+                dest="disk",
+                kind="unit",
+            ),
+            Option(
+                ("--vcpus",),
+                "its virtual CPUs; default from the instance policy",
+                dest="vcpus",
+                kind="int",
+            ),
+            Option(
+                ("--tiered",),
+                "start with the largest size and shrink it when no more fit",
+                dest="tiered",
+            ),
+            Option(
+                ("-g", "--node-group"),
+                "only in this node group; may be repeated",
+                dest="groups",
+                kind="string",
+                repeat=True,
+            ),
+            Option(
+                ("-l", "--limit"),
+                "stop after this many instances",
+                dest="limit",
+                kind="int",
+            ),
+            o.IALLOCATOR,
+            Option(
+                ("--explain",),
+                "list the places, and what speaks against each node for one more",
+                dest="explain",
+            ),
+            o.JSON,
+        ),
+        run="client.cluster.capacity:run",
+        exits=((0, "also when nothing fits"), (1, "the master cannot tell")),
     ),
     Command(
         "command",
@@ -70,7 +124,7 @@ COMMANDS: Final = (
     Command(
         "destroy",
         "remove an empty cluster",
-        options=(o.YES_DO_IT,),
+        options=(o.YES_DO_IT, *o.PLANNED),
         run="client.cluster.destroy:run",
         opcodes=("OP_CLUSTER_DESTROY",),
         exits=((1, "missing confirmation or failure"),),
@@ -199,6 +253,7 @@ COMMANDS: Final = (
             ),
             *o.IPOLICY,
             *o.STATE,
+            *o.PLANNED,
         ),
         run="client.cluster.init:run",
         opcodes=("OP_CLUSTER_POST_INIT",),
@@ -232,6 +287,7 @@ COMMANDS: Final = (
                 kind="string",
                 default=True,
             ),
+            *o.PLANNED,
         ),
         run="client.cluster.master_failover:run",
         aliases=("masterfailover",),
@@ -507,6 +563,7 @@ COMMANDS: Final = (
                 "verify only what can be locked at once (best effort)",
                 dest="no_strict",
             ),
+            *o.PLANNED,
         ),
         run="client.cluster.verify_disks:run",
         opcodes=("OP_CLUSTER_VERIFY_DISKS", "OP_INSTANCE_ACTIVATE_DISKS"),

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import executor, failures, jobs
+from ganeti.cli import executor, failures, jobs, plans
 from ganeti.cli.context import Context
 from ganeti.constants import exitcodes
 from ganeti.utils import nicesort
@@ -22,6 +22,8 @@ def run(ctx: Context) -> int:
             is_strict=not ctx.opts.no_strict,
         ),
     )
+    if plans.wanted(ctx):
+        return _plan(ctx, outcomes)
     code = exitcodes.EXIT_SUCCESS
     for outcome in outcomes:
         if not outcome.success:
@@ -36,6 +38,25 @@ def run(ctx: Context) -> int:
     return code
 
 
+def _plan(ctx: Context, outcomes: list[executor.Outcome]) -> int:
+    """Print what would be activated; finding that out changes nothing."""
+    names = [
+        name
+        for outcome in outcomes
+        if outcome.success
+        for name in nicesort.nice_names(outcome.result[0][1])
+    ]
+    if not names and not ctx.option("json"):
+        ctx.out("No disks need to be activated.")
+    code = plans.show(ctx, [[_activation(name)] for name in names])
+    is_complete = all(outcome.success for outcome in outcomes)
+    return code if is_complete else exitcodes.EXIT_FAILURE
+
+
+def _activation(name: str) -> jobs.Op:
+    return jobs.op("OP_INSTANCE_ACTIVATE_DISKS", instance_name=name)
+
+
 def _report_nodes(ctx: Context, bad_nodes: dict[str, str]) -> int:
     for node, text in sorted(bad_nodes.items()):
         ctx.out(f"Error gathering data on node {node}: {text[-_ERROR_TAIL:]}")
@@ -47,9 +68,8 @@ def _activate(ctx: Context, names: list[str]) -> int:
     code = exitcodes.EXIT_SUCCESS
     for name in nicesort.nice_names(names):
         ctx.out(f"Activating disks for instance '{name}'")
-        operation = jobs.op("OP_INSTANCE_ACTIVATE_DISKS", instance_name=name)
         try:
-            jobs.run(ctx, operation)
+            jobs.run(ctx, _activation(name))
         except errors.LuxiError:
             raise
         except errors.GenericError as err:

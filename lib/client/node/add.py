@@ -1,6 +1,7 @@
 """``add``: prepare a machine over SSH, then make it a node."""
 
-from ganeti.cli import jobs, questions, states
+from ganeti.cli import jobs, plans, questions, states
+from ganeti.cli.app import PlannedError
 from ganeti.cli.context import Context
 
 _WARNING = """\
@@ -19,8 +20,6 @@ def run(ctx: Context) -> None:
     opts = ctx.opts
     name = ctx.args[0]
     (changes_ssh,) = ctx.call("QueryConfigValues", ["modify_ssh_setup"])
-    if opts.node_setup and changes_ssh:
-        ctx.err(_WARNING.format(node=name))
     request = options.JoinRequest(
         name=name,
         readd=opts.readd,
@@ -35,11 +34,22 @@ def run(ctx: Context) -> None:
         ),
         debug=bool(opts.debug),
     )
+    if plans.wanted(ctx):
+        before = joining.plan(ctx.paths, request)
+        operation = _operation(ctx, name, opts.secondary_ip)
+        raise PlannedError(plans.show(ctx, [], before=[*before, plans.job(operation)]))
+    if opts.node_setup and changes_ssh:
+        ctx.err(_WARNING.format(node=name))
     joined = joining.join(ctx.paths, request, feedback=ctx.err)
-    operation = jobs.op(
+    jobs.run(ctx, _operation(ctx, joined.name, joined.secondary_ip))
+
+
+def _operation(ctx: Context, name: str, secondary_ip: str | None) -> jobs.Op:
+    opts = ctx.opts
+    return jobs.op(
         "OP_NODE_ADD",
-        node_name=joined.name,
-        secondary_ip=joined.secondary_ip,
+        node_name=name,
+        secondary_ip=secondary_ip,
         readd=opts.readd,
         group=opts.nodegroup,
         vm_capable=opts.vm_capable,
@@ -48,4 +58,3 @@ def run(ctx: Context) -> None:
         node_setup=opts.node_setup,
         **states.state_parameters(opts),
     )
-    jobs.run(ctx, operation)

@@ -43,6 +43,7 @@ COMMANDS: Final = (
             o.VM_CAPABLE,
             o.NODE_PARAMETERS,
             *o.STATE,
+            *o.PLANNED,
         ),
         run="client.node.add:run",
         opcodes=("OP_NODE_ADD",),

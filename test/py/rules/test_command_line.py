@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from ganeti.cli import model
+from ganeti.cli import model, parser
 from ganeti.cmdlib.units import UNITS
 
 _ROOT = pathlib.Path(__file__).parents[2]
@@ -68,6 +68,7 @@ def test_offered_commands_take_the_documented_arguments_and_options(row):
     assert command.aliases == tuple(row["aliases"])
     counts = [(a.kind, a.minimum, a.maximum) for a in command.arguments]
     assert counts == [(a["kind"], a["min"], a["max"]) for a in row["args"]]
+    assert command.summary == row["summary"]
     assert list(command.fields) == row.get("list_fields", [])
     by_names = {option.names: option for option in command.options}
     for wanted in _options(row):
@@ -76,6 +77,16 @@ def test_offered_commands_take_the_documented_arguments_and_options(row):
         assert option.repeat == wanted.get("repeat", False), wanted["n"]
         assert list(option.choices) == wanted.get("choices", []), wanted["n"]
         assert (option.dest or None) == wanted["dest"], wanted["n"]
+        if option.dest:
+            # Nothing given is nothing given, whatever it is called.
+            default = parser.parse(command, [])[0].__dict__[option.dest]
+            assert (default or None) == (wanted["default"] or None), wanted["n"]
+        if "sets" in wanted:
+            stored = (
+                list(option.sets) if isinstance(option.sets, tuple) else option.sets
+            )
+            assert stored == wanted["sets"], wanted["n"]
+        assert option.help, wanted["n"]
 
 
 @pytest.mark.parametrize(("program", "command"), OFFERED, ids=_IDS)

@@ -6,6 +6,8 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
@@ -228,6 +230,28 @@ def test_large_answers_print_like_small_ones(words):
     assert list_of(encoded, *words) == list_of(rows, *words)
     assert list_of(encoded[:2], *words) == list_of(rows[:2], *words)
     assert "[1]" in list_of(encoded, *words)
+
+
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from([1e16, -1e-7, 1.0, 1.5e300, 1792000000.25])
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=8,
+)
+
+
+@given(JSON_VALUES)
+def test_both_codecs_write_the_same_json(value):
+    """The command line loads the faster one for large answers only."""
+    plain = json.dumps(value, indent=2, ensure_ascii=False)
+    assert listing._pretty(value) == plain
+    assert listing._pretty([value, {"a": value}]) == json.dumps(
+        [value, {"a": value}], indent=2, ensure_ascii=False
+    )
 
 
 def test_answers_written_loosely_print_like_compact_ones():

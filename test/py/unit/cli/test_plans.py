@@ -182,24 +182,58 @@ def _painter(is_coloured):
     return Painter(is_coloured=is_coloured)
 
 
-#: Commands with jobs for which there is no plan, and why.
+#: Commands without a plan, and why.
 WITHOUT = {
-    "acts outside of its jobs": {
-        "gnt-cluster destroy",
-        "gnt-cluster init",
-        "gnt-cluster renew-crypto",
-        "gnt-debug test-jobqueue",
-        "gnt-node add",
+    "tests a daemon, and is no operation": {"gnt-debug test-jobqueue"},
+    "one call that is done at once": {
+        "gnt-cluster queue",
+        "gnt-cluster watcher",
+        "gnt-debug submit-job",
+        "gnt-filter add",
+        "gnt-filter delete",
+        "gnt-filter replace",
+        "gnt-job archive",
+        "gnt-job autoarchive",
+        "gnt-job cancel",
+        "gnt-job change-priority",
     },
-    "decides by the result of its first job": {"gnt-cluster verify-disks"},
+    "does on nodes what it is told": {"gnt-cluster command", "gnt-cluster copyfile"},
     "changes nothing": {
+        "gnt-cluster getmaster",
+        "gnt-cluster info",
+        "gnt-cluster list-tags",
+        "gnt-cluster master-ping",
         "gnt-cluster search-tags",
+        "gnt-cluster show-ispecs-cmd",
         "gnt-cluster verify",
+        "gnt-cluster version",
+        "gnt-debug locks",
         "gnt-debug iallocator",
         "gnt-debug test-osparams",
+        "gnt-filter info",
+        "gnt-filter list",
+        "gnt-filter list-fields",
+        "gnt-group info",
+        "gnt-group list",
+        "gnt-group list-fields",
+        "gnt-group list-tags",
+        "gnt-group show-ispecs-cmd",
+        "gnt-instance console",
         "gnt-instance info",
+        "gnt-instance list",
+        "gnt-instance list-fields",
+        "gnt-instance list-tags",
+        "gnt-job info",
+        "gnt-job list",
+        "gnt-job list-fields",
+        "gnt-job wait",
+        "gnt-job watch",
         "gnt-node health",
+        "gnt-node info",
+        "gnt-node list",
+        "gnt-node list-fields",
         "gnt-node list-storage",
+        "gnt-node list-tags",
         "gnt-node volumes",
         "gnt-os diagnose",
         "gnt-os info",
@@ -208,16 +242,53 @@ WITHOUT = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", ["cluster", "debug", "group", "instance", "node", "os", "backup", "network"]
-)
-def test_every_command_that_changes_something_by_jobs_can_plan(name):
-    try:
-        program = commands.program(f"gnt-{name}")
-    except ModuleNotFoundError:
-        return
+PROGRAMS = ("cluster", "debug", "filter", "group", "instance", "job", "node", "os")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_command_that_changes_something_can_plan(name):
+    program = commands.program(f"gnt-{name}")
     without = set().union(*WITHOUT.values())
     for command in program.offered():
         label = f"{program.name} {command.name}"
         can_plan = any(option.dest == "plan" for option in command.options)
-        assert can_plan == (bool(command.opcodes) and label not in without), label
+        assert can_plan == (label not in without), label
+
+
+def test_disks_are_verified_for_real_and_their_activation_is_planned():
+    master = PlanningMaster()
+    master.results["OP_CLUSTER_VERIFY_DISKS"] = {"jobs": []}
+    result = commands.run("gnt-cluster verify-disks --plan", master)
+    assert (result.code, result.out) == (0, "No disks need to be activated.\n")
+    result = commands.run("gnt-cluster verify-disks --plan --json", master)
+    assert (result.code, json.loads(result.out)) == (0, {"jobs": []})
+    assert master.planned == []
+
+
+def test_what_a_command_does_beside_its_jobs_is_shown(tmp_path):
+    master = PlanningMaster()
+    result = commands.run("gnt-cluster destroy --plan", master)
+    assert result.code == 0
+    assert [op.op_id() for (op,) in master.planned] == ["OP_CLUSTER_DESTROY"]
+    first, _, last = result.out.partition("\nThis command does then\n")
+    assert first.startswith("Plan of ")
+    assert "1. stop the master daemons\n" in last
+    assert master.jobs == {}
+    result = commands.run("gnt-cluster destroy --plan --json", master)
+    assert set(json.loads(result.out)) == {"jobs", "after"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "gnt-cluster destroy --json --yes-do-it",
+        "gnt-cluster init --json cluster",
+        "gnt-node add --json node9",
+    ],
+)
+def test_json_without_plan_is_refused_before_anything_is_done(line):
+    master = PlanningMaster()
+    result = commands.run(line, master)
+    assert (result.code, result.out) == (1, "")
+    assert "--json goes with --plan" in result.err
+    assert master.jobs == {}

@@ -1,0 +1,119 @@
+"""``gnt-cluster balance``: the plan it shows and the jobs it submits."""
+
+import json
+import pathlib
+
+import pytest
+
+from fakes.commands import run
+from fakes.luxi_master import FakeMaster
+from ganeti import errors
+from ganeti.htools import balancing, text
+
+KITE = pathlib.Path(__file__).parents[3] / "data" / "htools" / "kite.data"
+
+
+@pytest.fixture
+def master():
+    cluster = text.load(KITE.read_text(), "kite")
+    asked = []
+
+    def plan(wanted):
+        asked.append(wanted)
+        plans = balancing.plan(cluster, balancing.Want())
+        return balancing.data(plans, explain=wanted.get("explain", False))
+
+    made = FakeMaster()
+    made._PlanBalance = plan
+    made.asked = asked
+    return made
+
+
+def test_the_plan_is_shown_and_nothing_is_done(master):
+    found = run("gnt-cluster balance --plan", master)
+    assert found.code == 0
+    assert found.out.splitlines() == [
+        "Group rackA: score 6.83249605 -> 2.34837006 with 2 moves",
+        (
+            "    1. owl1.lab.test kite1.lab.test:kite2.lab.test =>"
+            " kite4.lab.test:kite2.lab.test  3.99139958  f r:kite4.lab.test f"
+        ),
+        (
+            "    2. owl2.lab.test kite1.lab.test:kite2.lab.test =>"
+            " kite2.lab.test:kite4.lab.test  2.34837006  f r:kite4.lab.test"
+        ),
+    ]
+    assert master.jobs == {}
+    assert run("gnt-cluster balance", master).out == found.out
+
+
+def test_options_reach_the_master(master):
+    line = (
+        "gnt-cluster balance -g rackA --max-moves=3 --min-gain=0.5 --evac-mode"
+        " --no-disk-moves --restricted-migration"
+    )
+    run(line, master)
+    assert master.asked == [
+        {
+            "group": "rackA",
+            "max_moves": 3,
+            "min_gain": 0.5,
+            "min_gain_limit": 0.1,
+            "evacuate": True,
+            "disk_moves": False,
+            "restricted": True,
+            "ignore_soft_errors": False,
+            "explain": False,
+        }
+    ]
+
+
+def test_reasons_follow_the_moves(master):
+    out = run("gnt-cluster balance --explain", master).out
+    assert "         cpu_load_cv 1.50000000 -> " in out
+    assert "  No more: no move lowers the score; the best one is of owl" in out
+    assert "  owl5.lab.test stays: its disks (plain) are on one node" in out
+
+
+def test_one_document_for_programs(master):
+    found = json.loads(run("gnt-cluster balance --json", master).out)
+    assert [move["instance"] for move in found["groups"][0]["moves"]] == [
+        "owl1.lab.test",
+        "owl2.lab.test",
+    ]
+
+
+def test_applied_moves_are_jobs_that_wait_for_each_other(master):
+    found = run("gnt-cluster balance --apply --yes --priority=low", master)
+    assert found.code == 0
+    assert "All instances moved successfully." in found.out
+    first, second = master.jobs.values()
+    assert [op.op_id() for op in first] == [
+        "OP_INSTANCE_MIGRATE",
+        "OP_INSTANCE_REPLACE_DISKS",
+        "OP_INSTANCE_MIGRATE",
+    ]
+    assert next(op.op_id() for op in second) == "OP_INSTANCE_MIGRATE"
+    assert not first[0].depends
+    assert [list(each) for each in second[0].depends] == [[-1, ["success"]]]
+    assert first[0].priority == 10
+
+
+def test_a_failed_move_is_the_commands_failure(master):
+    master.results["OP_INSTANCE_MIGRATE"] = errors.OpExecError("no way")
+    found = run("gnt-cluster balance --apply --yes", master)
+    assert found.code == 1
+    assert "There were 2 errors while balancing." in found.out
+
+
+def test_without_consent_nothing_is_done(master):
+    assert run("gnt-cluster balance --apply", master, answers=["n\n"]).code != 0
+    assert master.jobs == {}
+
+
+@pytest.mark.parametrize("other", ["--plan", "--json"])
+def test_doing_and_only_showing_exclude_each_other(master, other):
+    found = run(f"gnt-cluster balance --apply {other}", master)
+    assert found.code == 1
+    assert "--apply does not go with --plan or --json" in found.err
+    assert master.jobs == {}

@@ -1,0 +1,158 @@
+"""Balancing plans of whole clusters, and their jobs."""
+
+import dataclasses
+import pathlib
+
+import pytest
+
+from fakes.some_cluster import random_cluster
+from ganeti import opcodes
+from ganeti.htools import balance, balancing, text
+from ganeti.htools.legality import Options
+from ganeti.htools.model import DataError
+
+DATA = pathlib.Path(__file__).parents[3] / "data" / "htools"
+
+
+def load(name):
+    return text.load((DATA / name).read_text(), name)
+
+
+def test_the_plan_is_that_of_hbal():
+    (group,) = balancing.plan(load("kite.data"), balancing.Want())
+    assert [(m.instance, m.letters) for m in group.moves] == [
+        ("owl1.lab.test", "f r:kite4.lab.test f"),
+        ("owl2.lab.test", "f r:kite4.lab.test"),
+    ]
+    assert group.moves[0].before == ("kite1.lab.test", "kite2.lab.test")
+    assert group.moves[1].after == ("kite2.lab.test", "kite4.lab.test")
+    assert round(group.before, 8) == 6.83249605
+    assert round(group.after, 8) == round(group.moves[-1].score, 8) == 2.34837006
+
+
+def test_why_no_more_and_why_not_others():
+    (group,) = balancing.plan(load("kite.data"), balancing.Want())
+    assert group.kept == {"owl5.lab.test": "its disks (plain) are on one node"}
+    assert group.stopped.startswith("no move lowers the score; the best one is of owl")
+    limited = balancing.Want(goal=balance.Goal(max_length=1))
+    (group,) = balancing.plan(load("kite.data"), limited)
+    assert (len(group.moves), group.stopped) == (1, "the number of moves is limited")
+
+
+def test_moves_of_one_node_wait_for_each_other_and_others_do_not():
+    (group,) = balancing.plan(load("kite.data"), balancing.Want())
+    assert [move.depends for move in group.moves] == [(), (0,)]
+    for seed in range(3):
+        (group,) = balancing.plan(random_cluster(seed), balancing.Want())
+        for place, move in enumerate(group.moves):
+            mine = {*move.before, *move.after}
+            waits = set(move.depends)
+            while more := {d for w in waits for d in group.moves[w].depends} - waits:
+                waits |= more
+            sharing = {
+                earlier
+                for earlier, other in enumerate(group.moves[:place])
+                if mine & {*other.before, *other.after}
+            }
+            assert sharing <= waits
+            assert set(move.depends) <= sharing
+
+
+def test_the_limit_counts_over_all_groups():
+    cluster = random_cluster(1)
+    other = dataclasses.replace(cluster.groups[0], name="other", uuid="other")
+    count, total = len(cluster.nodes), len(cluster.instances)
+    double = dataclasses.replace(
+        cluster,
+        groups=(cluster.groups[0], other),
+        nodes=(
+            *cluster.nodes,
+            *(
+                dataclasses.replace(n, name=f"x{n.name}", group=1)
+                for n in cluster.nodes
+            ),
+        ),
+        instances=(
+            *cluster.instances,
+            *(
+                dataclasses.replace(
+                    i,
+                    name=f"x{i.name}",
+                    primary=i.primary + count,
+                    secondary=i.secondary + count,
+                )
+                for i in cluster.instances
+            ),
+        ),
+    )
+    assert len(double.instances) == 2 * total
+    every = balancing.plan(double, balancing.Want())
+    lengths = [len(group.moves) for group in every]
+    assert lengths[0] == lengths[1] > 1
+    most = lengths[0] + 1
+    some = balancing.plan(double, balancing.Want(goal=balance.Goal(max_length=most)))
+    assert [len(group.moves) for group in some] == [lengths[0], 1]
+    (second,) = balancing.plan(double, balancing.Want(group="other"))
+    assert len(second.moves) == lengths[1]
+    told = balancing.data(every, explain=False)
+    first = told["groups"][1]["moves"]
+    assert all(d >= lengths[0] for move in first for d in move["depends"])
+
+
+@pytest.mark.parametrize("template", ["drbd", "sharedfile"])
+def test_its_opcodes_are_opcodes(template):
+    (group,) = balancing.plan(random_cluster(3, template=template), balancing.Want())
+    assert group.moves
+    for move in group.moves:
+        for op in move.opcodes:
+            assert opcodes.decode(op).instance_name == move.instance
+
+
+def test_a_forthcoming_instance_fails_over():
+    cluster = random_cluster(3)
+    cluster = dataclasses.replace(
+        cluster,
+        instances=tuple(
+            dataclasses.replace(i, forthcoming=True) for i in cluster.instances
+        ),
+    )
+    plans = balancing.plan(cluster, balancing.Want(goal=balance.Goal(min_gain=0)))
+    words = {op["OP_ID"] for move in plans[0].moves for op in move.opcodes}
+    assert "OP_INSTANCE_MIGRATE" not in words
+
+
+def test_instances_in_two_groups_stay():
+    cluster = load("groups.data")
+    split = dataclasses.replace(cluster.instances[1], secondary=3)
+    cluster = dataclasses.replace(
+        cluster,
+        instances=(cluster.instances[0], split, *cluster.instances[2:]),
+    )
+    plans = balancing.plan(cluster, balancing.Want())
+    name = split.name
+    assert plans[0].kept[name] == "its nodes are in different groups"
+    assert all(move.instance != name for group in plans for move in group.moves)
+
+
+def test_evacuation_leaves_the_healthy_alone():
+    cluster = load("groups.data")
+    want = balancing.Want(options=Options(evacuate=True))
+    plans = balancing.plan(cluster, want)
+    assert plans[1].moves == []
+    assert set(plans[1].kept.values()) == {"none of its nodes is offline"}
+
+
+def test_an_unknown_group_is_told():
+    with pytest.raises(DataError, match="node group 'nope': wanted one that exists"):
+        balancing.plan(load("kite.data"), balancing.Want(group="nope"))
+
+
+def test_reasons_are_given_when_asked_for():
+    plans = balancing.plan(load("kite.data"), balancing.Want())
+    (plain,) = balancing.data(plans, explain=False)["groups"]
+    (full,) = balancing.data(plans, explain=True)["groups"]
+    assert "stopped" not in plain
+    assert "components" not in plain["moves"][0]
+    before, after = full["moves"][0]["components"]["cpu_load_cv"]
+    assert before > after
+    assert full["kept"] == plans[0].kept
