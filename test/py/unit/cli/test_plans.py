@@ -202,6 +202,7 @@ WITHOUT = {
         "gnt-cluster getmaster",
         "gnt-cluster info",
         "gnt-cluster list-tags",
+        "gnt-cluster capacity",
         "gnt-cluster master-ping",
         "gnt-cluster search-tags",
         "gnt-cluster show-ispecs-cmd",
