@@ -201,10 +201,8 @@ WITHOUT = {
     "changes nothing": {
         "gnt-cluster capacity",
         "gnt-cluster getmaster",
-        "gnt-cluster capacity",
         "gnt-cluster info",
         "gnt-cluster list-tags",
-        "gnt-cluster capacity",
         "gnt-cluster master-ping",
         "gnt-cluster search-tags",
         "gnt-cluster show-ispecs-cmd",
