@@ -201,6 +201,7 @@ WITHOUT = {
     "changes nothing": {
         "gnt-cluster capacity",
         "gnt-cluster getmaster",
+        "gnt-cluster capacity",
         "gnt-cluster info",
         "gnt-cluster list-tags",
         "gnt-cluster master-ping",
