@@ -199,6 +199,7 @@ WITHOUT = {
     },
     "does on nodes what it is told": {"gnt-cluster command", "gnt-cluster copyfile"},
     "changes nothing": {
+        "gnt-cluster capacity",
         "gnt-cluster getmaster",
         "gnt-cluster info",
         "gnt-cluster list-tags",
