@@ -31,13 +31,7 @@ def is_usual(state: State, items: Sequence[model.Instance], places: Places) -> b
     return bool(
         state.online[places].all()
         and not state.exclusive[places].any()
-        and not state.common_places.any()
-        and not any(
-            item.forthcoming
-            or state.tag_places(item)
-            or state.location_at(item, int(places[0]), -1)
-            for item in items
-        )
+        and not any(item.forthcoming or state.tag_places(item) for item in items)
     )
 
 
@@ -52,6 +46,7 @@ class Emptying:
             places: nodes of the group, online.
             node: the one to leave.
         """
+        self.state, self.places = state, places
         self.at = int(np.nonzero(places == node)[0][0])
         spreads = score.numbers(state).spreads
         self.base: Floats = np.array([values[places] for values in spreads.values()])
@@ -92,16 +87,16 @@ class Emptying:
 
     def move_all(self, items: Sequence[model.Instance]) -> bool:
         """Move instances in order; tell whether each found room."""
-        known: dict[model.Instance, Floats] = {}
+        known: dict[int, tuple[Floats, Floats]] = {}
         for item in items:
-            change = known.get(item)
-            if change is None:
-                change = known[item] = self._change(item)
-            if not self._move(item, change):
+            if id(item) not in known:
+                wanted = self.state.wanted_places(item)[self.places]
+                known[id(item)] = self._change(item), wanted.astype(np.float64)
+            if not self._move(item, *known[id(item)]):
                 return False
         return True
 
-    def _move(self, item: model.Instance, change: Floats) -> bool:
+    def _move(self, item: model.Instance, change: Floats, wanted: Floats) -> bool:
         memory = item.memory if item.uses_memory else 0
         self.base[:, self.at] -= change[:, self.at]
         self.unallocated[self.at] += memory
@@ -114,7 +109,7 @@ class Emptying:
         fine[self.at] = False
         if not fine.any():
             return False
-        costs = self._costs(change) + self._failing(left)
+        costs = self._costs(change) + self._failing(left) + wanted
         costs[~fine] = np.inf
         least = float(costs.min())
         best = int(np.nonzero(costs <= least + _SAME * max(1.0, least))[0][-1])

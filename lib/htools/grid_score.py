@@ -117,12 +117,14 @@ def components(state: State, nodes: Places | None = None) -> dict[str, float]:
     down = places[state.offline[places]]
     mine = numbers(state)
     out = {name: spread(values[up]) for name, values in mine.spreads.items()}
-    primaries = sum(len(state.primaries[node]) for node in down)
+    primaries = sum(
+        not state.instances[index].forthcoming
+        for node in down
+        for index in state.primaries[node]
+    )
     out |= {
         "n1_cnt": _total(mine.n1[up]),
-        "offline_all_cnt": float(
-            primaries + sum(len(state.secondaries[node]) for node in down)
-        ),
+        "offline_all_cnt": float(state.held[down].sum()),
         "offline_pri_cnt": float(primaries),
         "pri_tags_score": _total(mine.tags[up]),
         "location_score": _total(mine.location[up]),

@@ -158,7 +158,7 @@ class Capacity:
         return found == _YES or (found != _NO and _simulate(state, node))
 
     def _bounds(self, state: State, node: int, items: list[model.Instance]) -> int:
-        targets = _targets(state, node)
+        targets = _targets(state, node, free=True)
         if not len(targets):
             return _NO
         moved = _in_order(items)
@@ -174,6 +174,9 @@ class Capacity:
             if item.template not in _SHARED
         ):
             return 0
+        if state.may_migrate is not None and moved[0].template in _SHARED:
+            open_ = np.isin(targets, _targets(state, node))
+            room, free = room[open_], free[open_]
         part = _share_before(used, room)
         if not disks.any():
             return _YES if (part.sum(axis=1) > 1).all() else 0
@@ -219,11 +222,14 @@ def _share_before(
     return out
 
 
-def _targets(state: State, node: int) -> Places:
-    """Return the other nodes of a group that instances may move to."""
+def _targets(state: State, node: int, *, free: bool = False) -> Places:
+    """Return the other nodes of a group that instances may move to.
+
+    What is placed anew is ``free`` of rules about migration.
+    """
     fine = np.array(state.group == state.group[node])
     fine[node] = False
-    if state.may_migrate is not None:
+    if state.may_migrate is not None and not free:
         fine &= state.may_migrate[node]
     return np.nonzero(fine)[0]
 
@@ -249,9 +255,8 @@ def _simulate(before: State, node: int) -> bool:
     rest.sort(key=lambda index: -state.instances[index].memory)
     places = np.nonzero(state.group == state.group[node])[0]
     items = [state.instances[index] for index in [*shared, *rest]]
-    if len(_targets(state, node)) == len(places) - 1 and emptying.is_usual(
-        state, items, places
-    ):
+    is_open = not shared or len(_targets(state, node)) == len(places) - 1
+    if is_open and emptying.is_usual(state, items, places):
         allowed = all(_policy_ok(state, node, state.instances[index]) for index in rest)
         return allowed and emptying.Emptying(state, places, node).move_all(items)
     for index in [*shared, *rest]:
@@ -259,7 +264,8 @@ def _simulate(before: State, node: int) -> bool:
         if index in rest and not _policy_ok(state, node, item):
             return False
         state.remove(index)
-        found = best_single(state, item, _targets(state, node), places)
+        targets = _targets(state, node, free=index in rest)
+        found = best_single(state, item, targets, places)
         if found is None:
             return False
         state.place(index, found)
