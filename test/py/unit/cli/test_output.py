@@ -208,7 +208,7 @@ def list_of(data, *words):
         call=lambda *_args: {"fields": fields, "data": data},
         option=lambda name, default=None: default,
         opts=SimpleNamespace(separator=None, no_headers="--no-headers" in words),
-        out=lambda text: out.write(f"{text}\n"),
+        out_lines=lambda lines: out.writelines(f"{line}\n" for line in lines),
     )
     for word in words:
         if word.startswith("--separator="):
