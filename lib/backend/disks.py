@@ -191,6 +191,15 @@ def blockdev_convert(node: Node, bdev_src: DiskX, bdev_dest: DiskX) -> None:
     _device(node, bdev_dest).fill_from(source.path, source.size_bytes())
 
 
+@procedure("blockdev_convert_part")
+def blockdev_convert_part(
+    node: Node, bdev_src: DiskX, bdev_dest: DiskX, offset: int, size: int
+) -> None:
+    """Copy a part of one disk to the same place of another; offset and size in MiB."""
+    source = _device(node, bdev_src)
+    _device(node, bdev_dest).copy_part(source.path, offset, size)
+
+
 @procedure("blockdev_pause_resume_sync")
 def blockdev_pause_resume_sync(
     node: Node, disks: list[DiskX], pause: bool

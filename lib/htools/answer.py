@@ -11,6 +11,7 @@ from ganeti.htools import (
     alloc,
     dedicated,
     evacuate,
+    how_many,
     model,
     objections,
     reasons,
@@ -96,6 +97,11 @@ def solve(
         cluster = request.read_cluster(data, static_memory=options.static_memory)
     if not options.busy:
         cluster = _idle(cluster)
+    if how_many.is_asked(data):
+        checked = options.capacity_checks
+        many = how_many.read(data, cluster, capacity_checks=checked)
+        answer, after = how_many.solve(cluster, many)
+        return Solution(answer, cluster, after, dict)
     try:
         ask = request.read_ask(data, cluster, restrict_to=options.restrict_to)
     except request.CannotBeDone as err:

@@ -6,7 +6,7 @@ is not one more. Nothing changes: the cluster given stays as it is.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import numpy as np
@@ -14,11 +14,14 @@ import numpy as np
 from ganeti.htools import alloc, filling, model, redundancy, refused, shrinking
 from ganeti.htools import grid_checks as checks
 from ganeti.htools.grid import State
+from ganeti.htools.room import Room
 from ganeti.htools.shrinking import Size
 
 #: Instances in the first try without the test for redundancy, and in the next ones.
 _LEAST_BATCH: Final = 20
 _SMALL_BATCH: Final = 10
+#: Primary nodes whose pairs are looked at together.
+_ROWS: Final = 32
 
 
 class NoRoomError(Exception):
@@ -37,6 +40,7 @@ class How:
         accept_errors: nodes that fail already do not matter.
         independent: groups with such nodes are left out, instead of all.
         busy: share of a node that an instance uses.
+        extra_disk: MiB that its disk takes beside its size.
     """
 
     template: str
@@ -46,6 +50,7 @@ class How:
     accept_errors: bool = False
     independent: bool = False
     busy: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
+    extra_disk: int = 0
 
     @property
     def nodes(self) -> int:
@@ -57,7 +62,7 @@ class How:
         return model.Instance(
             name=name,
             memory=size.memory,
-            disk=size.disk,
+            disk=size.disk + self.extra_disk,
             vcpus=size.vcpus,
             primary=model.NONE,
             template=self.template,
@@ -115,35 +120,39 @@ def by_count(failures: Sequence[int]) -> list[int]:
 class Search:
     """Answers questions about one state, which stays as it is."""
 
-    def __init__(self, state: State, how: How) -> None:
+    def __init__(
+        self, state: State, how: How, *, groups: Collection[int] | None = None
+    ) -> None:
         """Prepare.
 
         Args:
             state: the cluster.
             how: what instances are like, and which rules count.
+            groups: the only node groups for instances; None for all.
 
         Raises:
             NoRoomError: there is no node to try.
         """
         self.state, self.how = state, how
         self.ignored = self._bad_groups()
-        left = set(range(len(state.cluster.groups))) - self.ignored
-        self.refuses = bool(self._bad_nodes()) and not (
+        every = range(len(state.cluster.groups)) if groups is None else groups
+        left = set(every) - self.ignored
+        self.refuses = bool(self.bad_nodes()) and not (
             how.accept_errors or (how.independent and self._allocable(left))
         )
-        groups = self._allocable(left) if how.independent else left
-        if not how.independent:
-            groups = self._allocable(left)
+        allocable = self._allocable(left)
         self.usable = [
             node
             for node in range(state.size)
-            if state.online[node] and int(state.group[node]) in groups
+            if state.online[node] and int(state.group[node]) in allocable
         ]
         if not self.usable and not self.refuses:
             raise NoRoomError("No online nodes")
+        self._test: tuple[State, int, redundancy.Capacity] | None = None
         self.policies = {state.cluster.policy_of(node) for node in self.usable}
 
-    def _bad_nodes(self) -> list[int]:
+    def bad_nodes(self) -> list[int]:
+        """Return nodes that lack memory for failovers before anything is placed."""
         state = self.state
         return [int(n) for n in np.nonzero(state.online & state.fails_n1)[0]]
 
@@ -155,7 +164,7 @@ class Search:
         if self.how.independent:
             test = redundancy.Capacity(self.state)
             bad = {int(self.state.group[node]) for node in test.failing()}
-        return bad | {int(self.state.group[node]) for node in self._bad_nodes()}
+        return bad | {int(self.state.group[node]) for node in self.bad_nodes()}
 
     def _allocable(self, groups: set[int]) -> set[int]:
         records = self.state.cluster.groups
@@ -192,7 +201,7 @@ class Search:
         return Outcome((), tuple(failures), self.state, size, is_redundant=False)
 
     # Tests
-    def redundancy(self, state: State) -> redundancy.Capacity:
+    def test_of(self, state: State) -> redundancy.Capacity:
         """Return the test of a state."""
         ignored = self.ignored if self.how.independent else ()
         return redundancy.Capacity(
@@ -201,8 +210,8 @@ class Search:
 
     def attempt(
         self, state: State, size: Size, *, tested: bool
-    ) -> tuple[list[int], alloc.Outcome | None]:
-        """Try one instance; returns refusals, and the place if there is one.
+    ) -> tuple[list[int], bool]:
+        """Try one instance; returns refusals by kind, and whether there is a place.
 
         Args:
             state: stays as it is.
@@ -211,11 +220,40 @@ class Search:
         """
         item = self.how.instance(size)
         failures, possible = refused.counts(state, item, self.usable)
-        if not possible:
-            return failures, None
-        rules = alloc.Rules(self.redundancy(state) if tested else None)
-        found = alloc.allocate(state, item, self.usable, self.how.nodes, rules)
-        return list(found.failures), found if found.nodes else None
+        if not possible or not tested:
+            return failures, bool(possible)
+        test = self._kept_test(state)
+        if self.how.nodes == 1:
+            rules = alloc.Rules(test)
+            found = alloc.allocate(state, item, self.usable, 1, rules)
+            return list(found.failures), found.nodes is not None
+        if self._has_safe_pair(state, item, test):
+            return failures, True
+        failures[checks.N1 - 1] += possible
+        return failures, False
+
+    def _kept_test(self, state: State) -> redundancy.Capacity:
+        """Return the test of a state that has not changed since it was asked for."""
+        kept = self._test
+        if kept is None or kept[0] is not state or kept[1] != len(state.instances):
+            kept = (state, len(state.instances), self.test_of(state))
+            self._test = kept
+        return kept[2]
+
+    def _has_safe_pair(
+        self, state: State, item: model.Instance, test: redundancy.Capacity
+    ) -> bool:
+        room = Room(state, item, filling.policy_fits(state, item))
+        usable = np.array(self.usable, np.intp)
+        rows, columns = usable[room.can_first[usable]], usable[room.can_second[usable]]
+        for at in range(0, len(rows), _ROWS):
+            part = rows[at : at + _ROWS]
+            fine = room.pairs_fine(part, columns, room.kept_pairs(part, columns))
+            fine &= test.pairs(item, part, columns)
+            for row, column in np.argwhere(fine):
+                if test.others_hold(item, int(part[row]), int(columns[column])):
+                    return True
+        return False
 
 
 class _Run:
@@ -242,26 +280,29 @@ class _Run:
         """
         before = len(self.placed)
         left = self.left
+        self.failures, possible = self._refusals()
+        if not possible or left == 0:
+            return 0
         if self.how.capacity_checks:
             while True:
                 number = self._batch(self._batch_size(), left)
                 if number is None:
                     break
                 left = None if left is None else left - number
-                if not number or left == 0:
-                    self.failures = self._refusals()
+                self.failures, possible = self._refusals()
+                if not possible or left == 0:
                     return len(self.placed) - before
             left = self._small_batches(left)
         if self.how.capacity_checks and self.how.nodes == 1:
             self._tested_steps(left)
         else:
             self._add(*self._filled(self.state, left))
-            self.failures = self._refusals()
+            self.failures = self._refusals()[0]
         return len(self.placed) - before
 
-    def _refusals(self) -> list[int]:
+    def _refusals(self) -> tuple[list[int], int]:
         item = self.how.instance(self.size)
-        return refused.counts(self.state, item, self.search.usable)[0]
+        return refused.counts(self.state, item, self.search.usable)
 
     def _batch_size(self) -> int:
         state = self.state
@@ -286,7 +327,7 @@ class _Run:
         state, nodes = self._filled(
             self.state, size if left is None else min(size, left)
         )
-        if not self.search.redundancy(state).holds():
+        if not self.search.test_of(state).holds():
             return None
         self._add(state, nodes)
         return len(nodes)
@@ -301,7 +342,7 @@ class _Run:
         while low < high:
             middle = (low + high + 1) // 2
             found = self._filled(self.state, middle * _SMALL_BATCH)
-            if self.search.redundancy(found[0]).holds():
+            if self.search.test_of(found[0]).holds():
                 low, best = middle, found
             else:
                 high = middle - 1
@@ -313,10 +354,10 @@ class _Run:
     def _tested_steps(self, left: int | None) -> None:
         item = self.how.instance(self.size)
         while True:
-            self.failures, found = self.search.attempt(
-                self.state, self.size, tested=True
-            )
-            if found is None or found.nodes is None or left == 0:
+            rules = alloc.Rules(self.search.test_of(self.state))
+            found = alloc.allocate(self.state, item, self.search.usable, 1, rules)
+            self.failures = list(found.failures)
+            if found.nodes is None or left == 0:
                 return
             state = self.state.copy()
             state.place(state.new(item), *found.nodes)
@@ -351,8 +392,7 @@ class _Run:
     def _attempt(self, size: Size, *, alone: bool) -> tuple[list[int], bool]:
         """Try a size as the steps would, or ``alone`` with every test."""
         tested = self.how.capacity_checks and (alone or self.how.nodes == 1)
-        failures, found = self.search.attempt(self.state, size, tested=tested)
-        return failures, found is not None
+        return self.search.attempt(self.state, size, tested=tested)
 
 
 def sizes_of(policy: model.Policy) -> tuple[Size, ...]:

@@ -435,11 +435,13 @@ class State:
         """Return [primary, secondary] -> memory of failovers, and if there are any."""
         memory = np.zeros((self.size, self.size))
         exists = np.zeros((self.size, self.size), bool)
-        for item, pri, sec in zip(self.instances, self.pri, self.sec, strict=True):
-            if sec >= 0 and pri >= 0:
-                exists[pri, sec] = True
-                if item.uses_memory:
-                    memory[pri, sec] += item.memory
+        pairs = np.array([self.pri, self.sec], np.intp)
+        there = np.nonzero((pairs >= 0).all(axis=0))[0]
+        pri, sec = pairs[:, there]
+        exists[pri, sec] = True
+        items = self.instances
+        used = [items[n].memory if items[n].uses_memory else 0 for n in there.tolist()]
+        np.add.at(memory, (pri, sec), used)
         return memory, exists
 
 

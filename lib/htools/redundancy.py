@@ -53,6 +53,8 @@ class Capacity:
             [index for index in mine if state.sec[index] < 0]
             for mine in state.primaries
         ]
+        #: The node that failed last; it is the first to be looked at again.
+        self._suspects = [-1]
         self.has_others = any(
             mine and self.tested[node] for node, mine in enumerate(self.others)
         )
@@ -72,9 +74,7 @@ class Capacity:
 
     def holds(self) -> bool:
         """Return whether every node is evacuable now."""
-        return self.drbd_ok and all(
-            self._evacuable(self.state, node) for node in self._nodes()
-        )
+        return self.drbd_ok and self._all_evacuable()
 
     def failing(self) -> list[int]:
         """Return the nodes that are not evacuable."""
@@ -87,6 +87,16 @@ class Capacity:
 
     def _nodes(self) -> list[int]:
         return [int(node) for node in np.nonzero(self.tested)[0] if self.others[node]]
+
+    def _all_evacuable(self) -> bool:
+        """Return whether every node is evacuable; what failed last comes first."""
+        nodes = self._nodes()
+        nodes.sort(key=lambda node: node != self._suspects[0])
+        for node in nodes:
+            if not self._evacuable(self.state, node):
+                self._suspects[0] = node
+                return False
+        return True
 
     def pairs(
         self, item: model.Instance, primaries: Places, secondaries: Places
@@ -121,9 +131,8 @@ class Capacity:
         Args:
             changed: the one node to which failovers are not known to be possible.
         """
-        return bool(self._failovers()[:, changed].all()) and all(
-            self._evacuable(self.state, node) for node in self._nodes()
-        )
+        failovers = self._failovers()[:, changed]
+        return bool(failovers.all()) and self._all_evacuable()
 
     def _with(self, item: model.Instance, primary: int, secondary: int) -> "Capacity":
         """Return the test with a newcomer in its place."""

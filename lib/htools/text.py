@@ -31,6 +31,7 @@ _WHOLE: Final = re.compile(r"-?\d+\Z", re.ASCII)
 _REAL: Final = re.compile(r"-?\d+(\.\d+)?([eE]-?\d{1,3})?\Z", re.ASCII)
 #: Digits a number may have; longer ones are no sizes.
 _MOST_DIGITS: Final = 18
+_LARGEST: Final = 1e18
 _YES_NO: Final = {"Y": True, "N": False}
 
 
@@ -82,6 +83,8 @@ class _Line:
             raise self.fail(field, f"not a number: {found!r:.40}")
         if float(found) < 0:
             raise self.fail(field, f"below zero: {found}")
+        if float(found) > _LARGEST:
+            raise self.fail(field, f"too large: {found}")
         return float(found)
 
     def flag(self, index: int, field: str, default: str = "N") -> bool:

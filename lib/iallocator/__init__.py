@@ -7,6 +7,7 @@ What to do with an answer belongs to the logical units.
 from ganeti.iallocator.answers import Answer, Evacuation, MultiPlacement
 from ganeti.iallocator.requests import (
     Allocate,
+    Capacity,
     ChangeGroup,
     MultiAllocate,
     NodeEvacuate,
@@ -19,6 +20,7 @@ from ganeti.iallocator.run import question, run
 __all__ = [
     "Allocate",
     "Answer",
+    "Capacity",
     "ChangeGroup",
     "Evacuation",
     "MultiAllocate",

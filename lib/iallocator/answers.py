@@ -43,8 +43,8 @@ class Answer:
     Attributes:
         success: whether it found something.
         info: its own words.
-        result: node names for allocate and relocate, `Evacuation` or `MultiPlacement`
-            for the others; None without success.
+        result: node names for allocate and relocate, a JSON object for capacity,
+            `Evacuation` or `MultiPlacement` for the others; None without success.
         explanation: for each new instance an object with ``instance``, ``nodes`` and
             ``reasons``; empty unless asked for, and known of the built-in one only.
     """
@@ -114,6 +114,8 @@ class _Checker:
             return self._relocation(request, found)
         if isinstance(request, requests.MultiAllocate):
             return self._placement(request, found)
+        if isinstance(request, requests.Capacity):
+            return self._capacity(request, found)
         return self._evacuation(request.instances, found)
 
     def _nodes(self, found: Any, count: int | None, what: str) -> list[str]:
@@ -153,6 +155,24 @@ class _Checker:
         named = sorted([*(row[0] for row in placed), *failed])
         self.check(named == sorted(wanted), "result", f"{sorted(wanted)}", named)
         return MultiPlacement(places, list(failed))
+
+    def _capacity(self, request: requests.Capacity, found: Any) -> dict[str, Any]:
+        """Return count, instances and what stopped; an allocator may not tell that."""
+        self.check(isinstance(found, dict), "result", "an object", found)
+        instances, count = found.get("instances"), found.get("count")
+        self.check(isinstance(instances, list), "instances", "a list", instances)
+        self.check(count == len(instances), "count", f"{len(instances)}", count)
+        for row in instances:
+            fine = isinstance(row, dict) and all(
+                isinstance(row.get(key), int) for key in ("memory", "disk", "vcpus")
+            )
+            wanted = "objects with memory, disk, vcpus, nodes"
+            self.check(fine, "instances", wanted, row)
+            self._nodes(row.get("nodes"), request.required_nodes, "nodes")
+        stopped = found.get("stopped")
+        fine = stopped is None or isinstance(stopped, dict)
+        self.check(fine, "stopped", "an object", stopped)
+        return {"count": count, "instances": instances, "stopped": stopped}
 
     def _evacuation(self, asked: Sequence[str], found: Any) -> Evacuation:
         self.check(_is_list(found, 3), "result", "[moved, failed, jobs]", found)

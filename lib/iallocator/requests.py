@@ -142,7 +142,48 @@ class ChangeGroup:
         }
 
 
-Request = Allocate | MultiAllocate | Relocate | NodeEvacuate | ChangeGroup
+@dataclasses.dataclass(frozen=True)
+class Capacity:
+    """How many instances fit, and where in order; not in Ganeti.
+
+    Attributes:
+        disk_template: of all instances, with one disk each.
+        sizes: ``memory`` and ``disk`` in MiB, ``vcpus``, ``spindles``; more than one
+            only if they shrink.
+        spindle_use: of each.
+        tiered: sizes shrink when no more fit.
+        groups: names of the only node groups; None means all.
+        limit: most instances, None for no limit.
+    """
+
+    disk_template: str
+    sizes: Sequence[Mapping[str, int]]
+    spindle_use: int = 1
+    tiered: bool = False
+    groups: Sequence[str] | None = None
+    limit: int | None = None
+
+    @property
+    def required_nodes(self) -> int:
+        """How many nodes the template needs."""
+        return 2 if self.disk_template == "drbd" else 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the request object."""
+        return {
+            "type": "capacity",
+            "disk_template": self.disk_template,
+            "required_nodes": self.required_nodes,
+            "sizes": [dict(size) for size in self.sizes],
+            "disk_extra": DRBD_META_MIB if self.disk_template == "drbd" else 0,
+            "spindle_use": self.spindle_use,
+            "tiered": self.tiered,
+            "groups": None if self.groups is None else list(self.groups),
+            "limit": self.limit,
+        }
+
+
+Request = Allocate | MultiAllocate | Relocate | NodeEvacuate | ChangeGroup | Capacity
 
 
 def disk_space(template: str, sizes_mib: Sequence[int]) -> int:

@@ -93,7 +93,7 @@ def _storage_units(
 ) -> list[list[Any]]:
     cluster = snapshot.cluster
     template = cluster.enabled_disk_templates[0]
-    if isinstance(request, requests.Allocate):
+    if isinstance(request, requests.Allocate | requests.Capacity):
         template = request.disk_template
     places = {
         "file": cluster.file_storage_dir,

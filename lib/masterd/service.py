@@ -12,7 +12,7 @@ from ganeti.clock import Clock
 from ganeti.cmdlib.units import UNITS
 from ganeti.jqueue.documents import Documents
 from ganeti.luxi.server import Server
-from ganeti.masterd import balancing, calls, jobs, queries, settings
+from ganeti.masterd import balancing, calls, capacity, jobs, queries, settings
 from ganeti.masterd.deposed import WatchedRunner
 from ganeti.masterd.distributor import Distributor
 from ganeti.pathutils import Paths
@@ -30,7 +30,7 @@ _SLOW_THREADS: Final = 16
 _PLANNING_THREADS: Final = 2
 
 #: Modules whose import registers the methods.
-METHOD_MODULES: Final = (balancing, jobs, queries, settings)
+METHOD_MODULES: Final = (balancing, capacity, jobs, queries, settings)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -39,6 +39,7 @@ _ACTING: Final = (
     "blockdev_addchildren",
     "blockdev_close",
     "blockdev_convert",
+    "blockdev_convert_part",
     "blockdev_image",
     "blockdev_open",
     "blockdev_remove",

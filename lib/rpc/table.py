@@ -111,6 +111,14 @@ _ROWS: Final = (
         "blockdev_convert", ("bdev_src", "bdev_dest"), "null", "slow", False, False
     ),
     Procedure(
+        "blockdev_convert_part",
+        ("bdev_src", "bdev_dest", "offset", "size"),
+        "null",
+        "slow",
+        False,
+        False,
+    ),
+    Procedure(
         "blockdev_create",
         ("bdev", "size", "owner", "on_primary", "info", "exclusive_storage"),
         "new unique id or null",

@@ -152,7 +152,6 @@ def _start(
     paths: pathutils.Paths, time: clock.Clock, control: common.Control
 ) -> common.Service:
     """Open the doors and begin to serve."""
-    sys.setswitchinterval(_SWITCH_S)
     late = rpc.LateRunner()
 
     def on_deposed() -> None:
@@ -169,31 +168,23 @@ def _start(
     runner = rpc.NetworkRunner(opened.snapshot, paths, opened.term)
     late.set(runner)
     _log.info("revision %d, term %d", opened.snapshot().revision, opened.term)
-
+    doors = service.Doors(
+        store=opened,
+        rpc=runner,
+        clock=time,
+        paths=paths,
+        lookup_host=functools.partial(netutils.lookup_host, paths=paths),
+        tcp_ping=_tcp_ping,
+        rpc_at=runner.at,
+        on_deposed=on_deposed,
+    )
     try:
-        built = masterd.build(
-            service.Doors(
-                store=opened,
-                rpc=runner,
-                clock=time,
-                paths=paths,
-                lookup_host=functools.partial(netutils.lookup_host, paths=paths),
-                tcp_ping=_tcp_ping,
-                rpc_at=runner.at,
-                on_deposed=on_deposed,
-            )
-        )
+        built = masterd.build(doors)
     except BaseException:
         opened.close()
         runner.close()
         raise
-    # The configuration stays: looking through it for garbage, which takes 0.2 s with
-    # 20,000 instances, would only hold up everybody.
-    gc.collect()
-    gc.freeze()
-    # An answer about thousands of instances makes a million tuples and no garbage:
-    # looking for it as often as usual takes longer than the answer.
-    gc.set_threshold(*_GC_THRESHOLDS)
+    _tune_interpreter()
     built.start()
     threading.Thread(
         target=_raise_address,
@@ -202,6 +193,18 @@ def _start(
         daemon=True,
     ).start()
     return _Running(built, runner)
+
+
+def _tune_interpreter() -> None:
+    """Set Python up for a large configuration that is loaded and hardly changes."""
+    sys.setswitchinterval(_SWITCH_S)
+    # The configuration stays: looking through it for garbage, which takes 0.2 s with
+    # 20,000 instances, would only hold up everybody.
+    gc.collect()
+    gc.freeze()
+    # An answer about thousands of instances makes a million tuples and no garbage:
+    # looking for it as often as usual takes longer than the answer.
+    gc.set_threshold(*_GC_THRESHOLDS)
 
 
 def _tcp_ping(address: str, port: int, source: str | None) -> bool:

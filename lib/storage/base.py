@@ -148,18 +148,38 @@ class Device(abc.ABC):
         Raises:
             BlockDeviceError: the part is not inside the device, or writing failed.
         """
-        end = (offset_mib + size_mib) * MIB
-        if offset_mib < 0 or size_mib < 0 or end > self.size_bytes():
-            raise self.error(
-                f"cannot wipe {size_mib} MiB at {offset_mib} MiB: the size is"
-                f" {self.size_bytes() // MIB} MiB"
-            )
+        self._check_part("wipe", offset_mib, size_mib)
         zeros = bytes(CHUNK)
         with self._translated("wiping"), open(self.path, "r+b", buffering=0) as out:
             out.seek(offset_mib * MIB)
             left = size_mib * MIB
             while left:
                 left -= out.write(zeros[: min(left, CHUNK)])
+            os.fsync(out.fileno())
+
+    def _check_part(self, verb: str, offset_mib: int, size_mib: int) -> None:
+        end = (offset_mib + size_mib) * MIB
+        if offset_mib < 0 or size_mib < 0 or end > self.size_bytes():
+            raise self.error(
+                f"cannot {verb} {size_mib} MiB at {offset_mib} MiB: the size is"
+                f" {self.size_bytes() // MIB} MiB"
+            )
+
+    def copy_part(self, source: str, offset_mib: int, size_mib: int) -> None:
+        """Copy a part of a file or device to the same place here.
+
+        Raises:
+            BlockDeviceError: reading or writing failed, or the part is not inside.
+        """
+        self._check_part("copy", offset_mib, size_mib)
+        with (
+            self._translated(f"copying {source}"),
+            open(source, "rb", buffering=0) as src,
+            open(self.path, "r+b", buffering=0) as out,
+        ):
+            src.seek(offset_mib * MIB)
+            out.seek(offset_mib * MIB)
+            _copy(src.fileno(), out.fileno(), size_mib * MIB)
             os.fsync(out.fileno())
 
     def fill_from(self, source: str, limit_bytes: int) -> int:

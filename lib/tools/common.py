@@ -24,6 +24,8 @@ MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
 
 #: Checks a value and raises ValueError with what was wanted.
 Check = Callable[[Any], None]
+#: What a tool does with its checked message on this node; true changes nothing.
+Act = Callable[[pathutils.Paths, Mapping[str, Any], bool], None]
 
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:
@@ -34,13 +36,22 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
     return result
 
 
-def parse_message_options(name: str, description: str) -> argparse.Namespace:
-    """Parse the command line of a tool that reads a message, and start its log."""
-    result = parser(name, description)
-    result.add_argument("--dry-run", action="store_true", help="change nothing")
-    options = result.parse_args()
+def run_with_message(
+    name: str, description: str, known: Mapping[str, Check], act: Act
+) -> int:
+    """Be a tool that reads a message; return its exit code.
+
+    Args:
+        name: of the tool.
+        description: one line for ``--help``.
+        known: check by key of the message.
+        act: the tool's work.
+    """
+    taken = parser(name, description)
+    taken.add_argument("--dry-run", action="store_true", help="change nothing")
+    options = taken.parse_args()
     start_log(name, options)
-    return options
+    return run(name, lambda: act(own_paths(), read_message(known), options.dry_run))
 
 
 def start_log(name: str, options: argparse.Namespace) -> None:
@@ -146,12 +157,19 @@ def is_key_triples(value: Any) -> None:
         raise ValueError("a list of [type, private key, public key]")
 
 
-def check_cluster_name(paths: pathutils.Paths, message: Mapping[str, Any]) -> str:
-    """Refuse a node that is in another cluster; return the cluster's name.
+def check_cluster(paths: pathutils.Paths, message: Mapping[str, Any]) -> str:
+    """Refuse a node that is in another cluster than the message's; return its name.
 
     Raises:
-        OpPrereqError: names both clusters.
+        OpPrereqError: the names or the certificates differ, or there is no name.
+        X509CertError: a certificate is damaged.
     """
+    name = _check_cluster_name(paths, message)
+    _check_certificate(paths, message)
+    return name
+
+
+def _check_cluster_name(paths: pathutils.Paths, message: Mapping[str, Any]) -> str:
     name = message.get("cluster_name")
     if not name:
         raise errors.OpPrereqError(
@@ -166,13 +184,7 @@ def check_cluster_name(paths: pathutils.Paths, message: Mapping[str, Any]) -> st
     return str(name)
 
 
-def check_certificate(paths: pathutils.Paths, message: Mapping[str, Any]) -> None:
-    """Refuse a node that has the certificate of another cluster.
-
-    Raises:
-        OpPrereqError: the certificates differ.
-        X509CertError: one of them is damaged.
-    """
+def _check_certificate(paths: pathutils.Paths, message: Mapping[str, Any]) -> None:
     pem = message.get("node_daemon_certificate")
     if not pem:
         return

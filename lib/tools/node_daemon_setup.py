@@ -38,14 +38,14 @@ _REQUIRED: Final = (
 
 def main() -> int:
     """Run the tool."""
-    options = common.parse_message_options(NAME, "Sets up a node daemon.")
-
-    def work() -> None:
-        paths = common.own_paths()
-        message = common.read_message(_INPUT)
-        set_up(paths, SystemRunner(), message, dry_run=options.dry_run)
-
-    return common.run(NAME, work)
+    return common.run_with_message(
+        NAME,
+        "Sets up a node daemon.",
+        _INPUT,
+        lambda paths, message, dry_run: set_up(
+            paths, SystemRunner(), message, dry_run=dry_run
+        ),
+    )
 
 
 def set_up(
@@ -58,9 +58,7 @@ def set_up(
         X509CertError: the certificate cannot be used.
         OpExecError: a daemon does not start.
     """
-    name = common.check_cluster_name(paths, message)
-    _check_whole(message, name)
-    common.check_certificate(paths, message)
+    _check_whole(message, common.check_cluster(paths, message))
     pem = message[words.NDS_NODE_DAEMON_CERTIFICATE]
     pair = x509.parse(pem.encode(), "input: node_daemon_certificate")
     values = message[words.NDS_SSCONF]

@@ -34,14 +34,14 @@ _INPUT: Final[dict[str, common.Check]] = {
 
 def main() -> int:
     """Run the tool."""
-    options = common.parse_message_options(NAME, "Prepares SSH on a new node.")
-
-    def work() -> None:
-        paths = common.own_paths()
-        message = common.read_message(_INPUT)
-        prepare(paths, SystemRunner(), message, dry_run=options.dry_run)
-
-    return common.run(NAME, work)
+    return common.run_with_message(
+        NAME,
+        "Prepares SSH on a new node.",
+        _INPUT,
+        lambda paths, message, dry_run: prepare(
+            paths, SystemRunner(), message, dry_run=dry_run
+        ),
+    )
 
 
 def prepare(
@@ -52,8 +52,7 @@ def prepare(
     Raises:
         OpPrereqError: this node is in another cluster, or a key is no key.
     """
-    common.check_cluster_name(paths, message)
-    common.check_certificate(paths, message)
+    common.check_cluster(paths, message)
     if update_host_keys(
         paths, message.get(words.SSHS_SSH_HOST_KEY, []), dry_run=dry_run
     ):

@@ -51,13 +51,12 @@ _INPUT: Final[dict[str, common.Check]] = {
 
 def main() -> int:
     """Run the tool."""
-    options = common.parse_message_options(NAME, "Changes SSH keys of a node.")
-
-    def work() -> None:
-        message = common.read_message(_INPUT)
-        update(common.own_paths(), message, dry_run=options.dry_run)
-
-    return common.run(NAME, work)
+    return common.run_with_message(
+        NAME,
+        "Changes SSH keys of a node.",
+        _INPUT,
+        lambda paths, message, dry_run: update(paths, message, dry_run=dry_run),
+    )
 
 
 def update(paths: Paths, message: Mapping[str, Any], *, dry_run: bool) -> None:
@@ -66,8 +65,7 @@ def update(paths: Paths, message: Mapping[str, Any], *, dry_run: bool) -> None:
     Raises:
         OpPrereqError: this node is in another cluster.
     """
-    common.check_cluster_name(paths, message)
-    common.check_certificate(paths, message)
+    common.check_cluster(paths, message)
     if dry_run:
         _log.info("this is a dry run, nothing is written")
         return

@@ -26,6 +26,58 @@ COMMANDS: Final = (
     ),
     BALANCE,
     Command(
+        "capacity",
+        "tell how many more instances fit, where, and why there is no more",
+        options=(
+            o.DISK_TEMPLATE,
+            Option(
+                ("--memory",),
+                "memory of each instance; default from the instance policy",
+                dest="memory",
+                kind="unit",
+            ),
+            Option(
+                ("--disk",),
+                "size of its disk; default from the instance policy",
+                dest="disk",
+                kind="unit",
+            ),
+            Option(
+                ("--vcpus",),
+                "its virtual CPUs; default from the instance policy",
+                dest="vcpus",
+                kind="int",
+            ),
+            Option(
+                ("--tiered",),
+                "start with the largest size and shrink it when no more fit",
+                dest="tiered",
+            ),
+            Option(
+                ("-g", "--node-group"),
+                "only in this node group; may be repeated",
+                dest="groups",
+                kind="string",
+                repeat=True,
+            ),
+            Option(
+                ("-l", "--limit"),
+                "stop after this many instances",
+                dest="limit",
+                kind="int",
+            ),
+            o.IALLOCATOR,
+            Option(
+                ("--explain",),
+                "list the places, and what speaks against each node for one more",
+                dest="explain",
+            ),
+            o.JSON,
+        ),
+        run="client.cluster.capacity:run",
+        exits=((0, "also when nothing fits"), (1, "the master cannot tell")),
+    ),
+    Command(
         "command",
         "run a shell command on nodes through SSH",
         arguments=(Argument("command", minimum=1, maximum=None),),

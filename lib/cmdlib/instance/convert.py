@@ -3,7 +3,7 @@
 from typing import Final
 
 from ganeti import errors, objects
-from ganeti.cmdlib import base
+from ganeti.cmdlib import base, progress
 from ganeti.cmdlib.instance import disk_specs, disks
 from ganeti.constants import disks as disk_words
 from ganeti.constants import ecodes
@@ -11,6 +11,8 @@ from ganeti.rpc import encode
 
 #: Templates between which disks can be copied.
 _COPYABLE: Final = ("file", "sharedfile")
+#: Copied by one call: some seconds of work even for slow disks.
+PIECE_MIB: Final = 256
 
 
 def check(ctx: base.Context, instance: objects.Instance, target: str) -> None:
@@ -66,12 +68,7 @@ def execute(
     try:
         for index, (source, copy) in enumerate(zip(old, new, strict=True)):
             ctx.log.message(f" - copying disk/{index} ({source.size} MiB)")
-            ctx.rpc.call_one(
-                "blockdev_convert",
-                instance.primary_node,
-                encode.disk(ctx.snapshot, source, instance),
-                encode.disk(ctx.snapshot, copy, instance),
-            ).unwrap(f"instance {instance.name}: cannot copy disk/{index}")
+            _copy(ctx, instance, index, source, copy)
     except errors.OpExecError:
         disks.remove_all(ctx, instance, new)
         raise
@@ -85,3 +82,21 @@ def execute(
             edit.remove_disk(disk.uuid)
     if not disks.remove_all(ctx, instance, old):
         ctx.log.warn("some of the old disks could not be removed")
+
+
+def _copy(
+    ctx: base.Context,
+    instance: objects.Instance,
+    index: int,
+    source: objects.Disk,
+    copy: objects.Disk,
+) -> None:
+    """Copy a disk piece by piece, so that people see how far it is."""
+    wires = [encode.disk(ctx.snapshot, disk, instance) for disk in (source, copy)]
+    shown = progress.Progress(ctx, f"copying disk/{index}", source.size)
+    for offset in range(0, source.size, PIECE_MIB):
+        piece = min(PIECE_MIB, source.size - offset)
+        ctx.rpc.call_one(
+            "blockdev_convert_part", instance.primary_node, *wires, offset, piece
+        ).unwrap(f"instance {instance.name}: cannot copy disk/{index}")
+        shown.at(offset + piece)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from ganeti import luxi
+from ganeti import errors, luxi
 from ganeti.constants import jobqueue, versions
 from ganeti.tools.htools import sources
 from ganeti.tools.htools.loading import Problem
@@ -142,7 +142,10 @@ def _wait(client: luxi.Client, job: Job, job_id: Any) -> list[str]:
     serial: Any = None
     while True:
         args = [job_id, ["status"], previous, serial, _WAIT_S]
-        answer = client.call("WaitForJobChange", args)
+        try:
+            answer = client.call("WaitForJobChange", args)
+        except errors.JobLost:
+            return [f"{job.label}: job {job_id} is gone"]
         if answer == "nochange":
             continue
         previous, entries = answer

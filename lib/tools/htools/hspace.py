@@ -14,6 +14,7 @@ from ganeti.tools.htools.options import Parsed
 NAME: Final = "hspace"
 _OPTIONS: Final = (
     "p t dt su sim m L I v q indep acc O nocap mr maxcpu l mindisk std tier S skm"
+    " explain json"
 )
 
 
@@ -41,8 +42,14 @@ def _run(parsed: Parsed) -> int:
         sys.stdout.flush()
         raise Problem(f"failure during allocation: {err}") from err
     tiered, fixed = _sizes(cluster, parsed)
-    _conclude(parsed, report, search.tiered(tiered), tiered[0])
-    _conclude(parsed, report, search.standard(fixed), fixed, is_tiered=False)
+    found = search.tiered(tiered)
+    _keep(parsed, found, "Tiered")
+    report.tiered(found, tiered[0])
+    _explain(parsed, report, search, found)
+    found = search.standard(fixed)
+    _keep(parsed, found, "Standard")
+    report.standard(found, fixed)
+    _explain(parsed, report, search, found)
     report.end()
     return 0
 
@@ -59,6 +66,8 @@ def _report(now: grid.State, parsed: Parsed) -> space_report.Report:
         accept_errors=bool(parsed["acc"]),
         independent=bool(parsed["indep"]),
     )
+    if parsed["json"]:
+        return space_report.Document(now, how)
     kind = space_report.Keys if parsed["mr"] else space_report.Text
     return kind(now, how)
 
@@ -79,16 +88,8 @@ def _size(given: tuple[int, int, int, int]) -> Size:
     return Size(memory, disk, vcpus, spindles)
 
 
-def _conclude(
-    parsed: Parsed,
-    report: space_report.Report,
-    found: capacity.Outcome,
-    size: Size,
-    *,
-    is_tiered: bool = True,
-) -> None:
-    """Print and save what one run found."""
-    word = "Tiered" if is_tiered else "Standard"
+def _keep(parsed: Parsed, found: capacity.Outcome, word: str) -> None:
+    """Print the places on stderr and save the state, when asked to."""
     if parsed.verbosity > 2:
         lines = "".join(f"{line}\n" for line in space_report.placements(found))
         sys.stderr.write(f"{word} allocation map\n{lines}")
@@ -96,10 +97,17 @@ def _conclude(
     if parsed["S"] is not None:
         what = f"after {word.lower()} allocation"
         loading.save(parsed, found.cluster(), word.lower(), what)
-    if is_tiered:
-        report.tiered(found, size)
-    else:
-        report.standard(found, size)
+
+
+def _explain(
+    parsed: Parsed,
+    report: space_report.Report,
+    search: capacity.Search,
+    found: capacity.Outcome,
+) -> None:
+    """Tell why there is not one more, when asked to."""
+    if parsed["explain"] or parsed["json"]:
+        report.explain(search, found)
 
 
 def _show(now: grid.State, parsed: Parsed, what: str) -> None:

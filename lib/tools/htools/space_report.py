@@ -1,11 +1,14 @@
-"""What ``hspace`` prints: lines for people, or ``HTS_KEY=VALUE`` for programs."""
+"""What ``hspace`` prints: lines for people, ``HTS_KEY=VALUE`` or JSON for programs."""
 
 import abc
+import dataclasses
 import itertools
+import json
+import sys
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
-from ganeti.htools import capacity, numbers, space
+from ganeti.htools import capacity, numbers, space, stops
 from ganeti.htools import grid_checks as checks
 from ganeti.htools.grid import State
 from ganeti.htools.shrinking import Size
@@ -65,6 +68,11 @@ class Report(abc.ABC):
     @abc.abstractmethod
     def standard(self, found: capacity.Outcome, size: Size) -> None:
         """Tell what allocation of one size found."""
+
+    def explain(self, search: capacity.Search, found: capacity.Outcome) -> None:
+        """Tell why the last run found no more, beside what programs read."""
+        for line in stops.stop(search, found).lines():
+            sys.stderr.write(f"{line}\n")
 
     @abc.abstractmethod
     def end(self) -> None:
@@ -129,6 +137,11 @@ class Text(Report):
         for name, part in parts.items():
             percent = numbers.fixed(100 * part, 2)
             print(f"  - {name:>{width}s} usage efficiency: {percent:>5s}%")
+
+    def explain(self, search: capacity.Search, found: capacity.Outcome) -> None:
+        """Tell why the last run found no more."""
+        for line in stops.stop(search, found).lines():
+            print(line)
 
     def end(self) -> None:
         """Tell nothing more."""
@@ -222,6 +235,42 @@ class Keys(Report):
     def end(self) -> None:
         """Tell that this is all."""
         _tell("OK", "1")
+
+
+class Document(Report):
+    """One JSON document, printed at the end."""
+
+    def begin(self) -> None:
+        """Begin with the cluster."""
+        self._data: dict[str, Any] = {
+            "nodes": self.state.size,
+            "disk_template": self.how.template,
+            "initial": dataclasses.asdict(self.initial),
+        }
+        self._run = ""
+
+    def _note(self, run: str, found: capacity.Outcome, size: Size) -> None:
+        self._run = run
+        self._data[run] = {
+            "start": dataclasses.asdict(size),
+            "final": dataclasses.asdict(space.totals(found.after)),
+        }
+
+    def tiered(self, found: capacity.Outcome, size: Size) -> None:
+        """Note what tiered allocation found."""
+        self._note("tiered", found, size)
+
+    def standard(self, found: capacity.Outcome, size: Size) -> None:
+        """Note what allocation of one size found."""
+        self._note("standard", found, size)
+
+    def explain(self, search: capacity.Search, found: capacity.Outcome) -> None:
+        """Note the places and why the last run found no more."""
+        self._data[self._run] |= stops.data(search, found)
+
+    def end(self) -> None:
+        """Print it."""
+        print(json.dumps(self._data, indent=2, sort_keys=True))
 
 
 _Use = tuple[float, float, float, float, float]

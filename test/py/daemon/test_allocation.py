@@ -40,6 +40,24 @@ def test_new_instances_spread_and_leave_an_evacuated_node(cluster) -> None:
     assert [before[name] for name in moved] == ["node2.vc.test"]
 
 
+def test_what_still_fits_is_told_and_really_fits(cluster) -> None:
+    words = ("capacity", "-t", "diskless", "--memory", "256", "--limit", "4")
+    found = json.loads(cluster.check("gnt-cluster", *words, "--json", "--explain"))
+    assert found["count"] == 4
+    assert found["stopped"]["why"] == "limit"
+    places = [row["nodes"] for row in found["instances"]]
+    assert {name for (name,) in places} == {f"node{n}.vc.test" for n in (1, 2, 3)}
+    text = cluster.check("gnt-cluster", *words)
+    assert text.startswith("4 more instances fit, with disk template diskless:")
+    add = (*ADD[:2], *ADD[4:], "-t", "diskless", "-B", "memory=256")
+    cluster.check(*add, "fits.vc.test")
+    assert where(cluster)["fits.vc.test"] == places[0][0]
+    cluster.check("gnt-instance", "remove", "-f", "fits.vc.test")
+    refused = cluster.run("gnt-cluster", "capacity", "-t", "drbd")
+    assert refused.code == 1
+    assert "disk template drbd: wanted an enabled one" in refused.output
+
+
 def test_too_large_instances_are_refused_with_reasons(cluster) -> None:
     found = cluster.run(*ADD, "-t", "sharedfile", "-B", "memory=9999G", "big.vc.test")
     assert found.code == 1

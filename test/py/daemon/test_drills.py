@@ -18,7 +18,7 @@ GUEST = "drill.vc.test"
 #: Guests that have not booted do not hear the power button.
 NOW = ("--shutdown-timeout=0",)
 KVM = (
-    *("-H", "kvm", "-t", "sharedfile", "-s", "32M", "-B", "memory=64M"),
+    *("-H", "kvm", "-t", "sharedfile", "-s", "32M", "-B", "memory=96M"),
     *("-o", "tiny+default", "--no-nics"),
 )
 

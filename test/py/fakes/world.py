@@ -68,7 +68,7 @@ class World:
         if not args[2]:
             self.files[args[0]["logical_id"][1]] += args[1]
 
-    def do_blockdev_convert(self, _node, args):
+    def do_blockdev_convert_part(self, _node, args):
         if args[0]["logical_id"][1] not in self.files:
             return failure("the source is missing")
         return None

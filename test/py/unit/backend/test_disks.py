@@ -163,6 +163,15 @@ def test_image_and_convert_copy(node, record, tmp_path):
     nodes.call(node, "blockdev_convert", disk, other)
     with open(file_of(node, other), "rb") as src:
         assert src.read(5003) == b"image" * 1000 + bytes(3)
+    image.write_bytes(b"x" * (3 * MIB))
+    nodes.call(node, "blockdev_image", disk, str(image), 4)
+    nodes.call(node, "blockdev_convert_part", disk, other, 1, 1)
+    with open(file_of(node, other), "rb") as src:
+        content = src.read()
+    assert content[MIB : 2 * MIB] == b"x" * MIB
+    assert set(content[2 * MIB :]) | {content[MIB - 1]} == {0}
+    with pytest.raises(errors.BlockDeviceError, match="cannot copy 2 MiB at 3 MiB"):
+        nodes.call(node, "blockdev_convert_part", disk, other, 3, 2)
     image.write_bytes(bytes(4 * MIB + 1))
     with pytest.raises(errors.BlockDeviceError, match="4194305 bytes"):
         nodes.call(node, "blockdev_image", disk, str(image), 5)

@@ -199,7 +199,9 @@ WITHOUT = {
     },
     "does on nodes what it is told": {"gnt-cluster command", "gnt-cluster copyfile"},
     "changes nothing": {
+        "gnt-cluster capacity",
         "gnt-cluster getmaster",
+        "gnt-cluster capacity",
         "gnt-cluster info",
         "gnt-cluster list-tags",
         "gnt-cluster master-ping",

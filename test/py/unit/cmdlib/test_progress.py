@@ -2,7 +2,10 @@
 
 import types
 
+from fakes import clusters
 from fakes.clocks import FakeClock
+from fakes.engine import Engine
+from ganeti import objects
 from ganeti.cmdlib import progress
 
 
@@ -50,3 +53,34 @@ def test_times_are_readable():
     assert progress.duration(64) == "1:04 min"
     assert progress.duration(3723) == "1:02:03"
     assert progress.line("x", 0, 0, None, None) == "x: 0 of 0 MiB"
+
+
+def test_a_conversion_tells_how_far_it_is():
+    disk = objects.Disk(
+        uuid="d1",
+        dev_type="file",
+        logical_id=("loop", "/srv/ganeti/file-storage/inst1/disk0"),
+        size=1000,
+        serial_no=1,
+        iv_name="disk/0",
+        nodes=(clusters.node_uuid(1),),
+    )
+    down = clusters.instance(1, disks=["d1"], admin_state="down", disks_active=False)
+    eng = Engine(clusters.snapshot(extra=[disk, down]))
+    pieces = []
+
+    def copy(_node, args):
+        pieces.append(args[2:])
+        eng.clock.now += 3
+
+    eng.rpc.script |= {"blockdev_convert_part": copy, "instance_info": {}}
+    eng.run(
+        {
+            "OP_ID": "OP_INSTANCE_SET_PARAMS",
+            "instance_name": "inst1.example.com",
+            "disk_template": "sharedfile",
+        }
+    )
+    assert pieces == [(0, 256), (256, 256), (512, 256), (768, 232)]
+    told = [text for kind, text in eng.callbacks.entries if kind == "progress"]
+    assert told[0].startswith("copying disk/0: 256 of 1000 MiB, 26 %, 85.3 MiB/s")

@@ -161,8 +161,7 @@ def slow_next(search, state, size, failures):
 
     def attempt(one, *, alone):
         tested = search.how.capacity_checks and (alone or search.how.nodes == 1)
-        counts, found = search.attempt(state, one, tested=tested)
-        return counts, found is not None
+        return search.attempt(state, one, tested=tested)
 
     def shrunk(one, kind):
         possible = shrinking._possible_steps(one, kind)

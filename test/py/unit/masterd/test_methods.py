@@ -15,7 +15,7 @@ SPEC = json.loads(
     (pathlib.Path(__file__).parents[3] / "data" / "spec" / "luxi.json").read_text()
 )
 #: Methods that Ganeti does not have.
-OURS = {"PlanBalance", "PlanJob"}
+OURS = {"PlanBalance", "PlanJob", "QueryCapacity"}
 ROWS = {row["method"]: row for row in SPEC["methods"]}
 
 

@@ -1,0 +1,100 @@
+"""``capacity``: how many more instances fit, as the master tells it."""
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from ganeti.cli.context import Context
+from ganeti.cli.text import safe
+
+#: Kind of refusal -> what it means.
+_KINDS: Final = {
+    "FailMem": "memory",
+    "FailDisk": "disk space",
+    "FailCPU": "virtual CPUs",
+    "FailN1": "room for failovers",
+    "FailTags": "exclusion tags",
+    "FailMig": "migration tags",
+    "FailDiskCount": "number of disks",
+    "FailSpindles": "spindles",
+    "FailInternal": "an error of the allocator",
+}
+_WHY: Final = {
+    "full": "One more is refused for",
+    "limit": "The limit is reached; one more is refused for",
+    "unsafe": "Nodes lack room for failovers already, so nothing is placed:",
+}
+
+
+def run(ctx: Context) -> None:
+    """Ask the master and print."""
+    opts = ctx.opts
+    wanted = {
+        "disk_template": opts.disk_template,
+        "memory": opts.memory,
+        "disk": opts.disk,
+        "vcpus": opts.vcpus,
+        "tiered": bool(opts.tiered),
+        "groups": list(opts.groups or ()),
+        "limit": opts.limit,
+        "allocator": opts.iallocator,
+    }
+    found = ctx.call("QueryCapacity", wanted)
+    if opts.json:
+        if not opts.explain:
+            found = {key: found[key] for key in found if key != "stopped"}
+        ctx.out(json.dumps(found, indent=2, sort_keys=True))
+        return
+    for line in lines(found, with_all=bool(opts.explain)):
+        ctx.out(safe(line))
+
+
+def lines(found: Mapping[str, Any], *, with_all: bool) -> Iterator[str]:
+    """Put an answer into words; ``with_all`` lists places and reasons."""
+    template = found["disk_template"]
+    where = f" in {', '.join(found['groups'])}" if found["groups"] else ""
+    count = found["count"]
+    word = "instance fits" if count == 1 else "instances fit"
+    yield f"{count} more {word}{where}, with disk template {template}:"
+    for size, members in itertools.groupby(found["instances"], _size):
+        yield f"  {len(list(members)):4d} of {size}"
+    if not count:
+        yield f"     0 of {_size(found['sizes'][0])}"
+    if with_all:
+        for row in found["instances"]:
+            yield f"{row.get('name', '-')}: {', '.join(row['nodes'])}"
+    if found["stopped"]:
+        yield from _stopped(found["stopped"], with_all=with_all)
+
+
+def _size(row: Mapping[str, Any]) -> str:
+    return f"{row['memory']} MiB memory, {row['disk']} MiB disk, {row['vcpus']} vcpus"
+
+
+def _stopped(stopped: Mapping[str, Any], *, with_all: bool) -> Iterator[str]:
+    failures = stopped.get("failures") or {}
+    counts = [f"{_KINDS.get(kind, kind)} ({failures[kind]})" for kind in failures]
+    if counts or stopped["why"] == "unsafe":
+        yield f"{_WHY.get(stopped['why'], stopped['why'])} {', '.join(counts)}".rstrip()
+    if not with_all:
+        return
+    nodes: dict[str, list[str]] = {}
+    for reason in stopped.get("reasons") or ():
+        nodes.setdefault(_reason(reason), []).append(reason["node"])
+    for words, names in nodes.items():
+        yield f"  {', '.join(names)}: {words}"
+
+
+def _reason(reason: Mapping[str, Any]) -> str:
+    role = "as secondary: " if reason["role"] == "secondary" else ""
+    unit = reason["unit"]
+    wanted = f"{reason['relation']} {_value(reason['wanted'], unit)}".strip()
+    found = _value(reason["found"], unit)
+    return f"{role}{reason['check']}: wanted {wanted}, found {found}"
+
+
+def _value(value: float | str, unit: str) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:.10g} {unit}".strip()

@@ -1,0 +1,135 @@
+"""Why there is not one more: what ended a run of ``htools.capacity``, as data.
+
+A stop has counts of refused places by kind, and for each node the rules that it breaks.
+"""
+
+import dataclasses
+from collections.abc import Collection, Iterator
+from typing import Any, Final
+
+from ganeti.htools import capacity, objections, reasons
+from ganeti.htools import grid_checks as checks
+from ganeti.htools.shrinking import Size
+
+#: What ended a run: no place is left, the limit, or nodes that failed before it.
+FULL: Final = "full"
+LIMIT: Final = "limit"
+UNSAFE: Final = "unsafe"
+_WORDS: Final = {
+    FULL: "no place for one more of",
+    LIMIT: "the limit is reached; what speaks against one more of",
+    UNSAFE: "nodes lack memory for failovers already, so nothing is placed of",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stop:
+    """Why a run ended.
+
+    Attributes:
+        why: `FULL`, `LIMIT` or `UNSAFE`.
+        size: of the instance that would be the next.
+        failures: kind -> refused nodes or pairs of nodes, none with zero.
+        reasons: what speaks against each node.
+    """
+
+    why: str
+    size: Size
+    failures: dict[str, int]
+    reasons: tuple[reasons.Reason, ...]
+
+    def data(self) -> dict[str, Any]:
+        """Give a JSON object."""
+        return {
+            "why": self.why,
+            "size": dataclasses.asdict(self.size),
+            "failures": self.failures,
+            "reasons": [reason.data() for reason in self.reasons],
+        }
+
+    def lines(self) -> Iterator[str]:
+        """Put it into words."""
+        size = self.size
+        yield (
+            f"Why not one more: {_WORDS[self.why]} MEM {size.memory}, DSK {size.disk},"
+            f" CPU {size.vcpus}"
+        )
+        if self.failures:
+            counts = [f"{kind}: {number}" for kind, number in self.failures.items()]
+            yield f"  - refused places: {', '.join(counts)}"
+        for line in reasons.lines(self.reasons):
+            yield f"  - {line}"
+
+
+def stop(search: capacity.Search, found: capacity.Outcome) -> Stop:
+    """Find out why a run ended."""
+    failures = {
+        checks.KINDS[kind - 1]: found.failures[kind - 1]
+        for kind in capacity.by_count(found.failures)
+        if found.failures[kind - 1]
+    }
+    if not found.is_redundant:
+        return Stop(UNSAFE, found.last, failures, tuple(_unsafe(search)))
+    how = search.how
+    limit = how.limit
+    item = how.instance(found.last)
+    tested = how.capacity_checks and how.nodes == 1
+    against = objections.against(
+        found.after,
+        item,
+        range(found.after.size),
+        how.nodes,
+        capacity=search.test_of(found.after) if tested else None,
+    )
+    if limit is not None and len(found.placed) >= limit:
+        return Stop(LIMIT, found.last, failures, tuple(against))
+    against += _together(search, {reason.node for reason in against})
+    return Stop(FULL, found.last, failures, tuple(against))
+
+
+def _together(
+    search: capacity.Search, told: Collection[str]
+) -> Iterator[reasons.Reason]:
+    """Tell of nodes that are fine alone, but not with what else there is."""
+    if search.how.nodes > 1:
+        wanted = "another node with memory for its failovers too"
+        words = ("FailMem", "second node", "", wanted, "none")
+    else:
+        wanted = "room elsewhere for the instances of any node that is lost"
+        words = ("FailN1", "redundancy", "", wanted, "too little")
+    nodes = search.state.cluster.nodes
+    for name in (nodes[node].name for node in search.usable):
+        if name not in told:
+            yield reasons.Reason(name, "primary", *words)
+
+
+def _unsafe(search: capacity.Search) -> Iterator[reasons.Reason]:
+    state = search.state
+    for node in search.bad_nodes():
+        yield reasons.Reason(
+            state.cluster.nodes[node].name,
+            "secondary",
+            checks.KINDS[checks.N1 - 1],
+            "memory for failovers",
+            "more than",
+            float(state.r_mem[node]),
+            float(state.unallocated[node]),
+            "MiB",
+        )
+
+
+def data(search: capacity.Search, found: capacity.Outcome) -> dict[str, Any]:
+    """Give a run as a JSON object: how many, where in order, and why no more."""
+    nodes = found.after.cluster.nodes
+    return {
+        "count": len(found.placed),
+        "instances": [
+            {
+                "name": f"new-{number}",
+                "nodes": [nodes[node].name for node in placed.nodes],
+                **dataclasses.asdict(placed.size),
+            }
+            for number, placed in enumerate(found.placed)
+        ],
+        "stopped": stop(search, found).data(),
+    }

@@ -1,0 +1,115 @@
+"""A cluster that gets better: placement programs and gnt-cluster balance, for real."""
+
+import collections
+import json
+
+import pytest
+
+ADD = ("gnt-instance", "add", "-t", "sharedfile", "-s", "8M", "-H", "fake")
+ADD += ("-B", "memory=256M", "-o", "tiny+default", "--no-nics", "-n", "node1")
+NAMES = [f"pile{k}.vc.test" for k in range(6)]
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster_of):
+    made = cluster_of(3)
+    for name in NAMES:
+        made.check(*ADD, name)
+    return made
+
+
+@pytest.fixture
+def piled(cluster):
+    """A cluster with all instances on its first node."""
+    for name, node in where(cluster).items():
+        if node != "node1.vc.test":
+            cluster.check("gnt-instance", "migrate", "-f", "-n", "node1", name)
+    return cluster
+
+
+def where(cluster):
+    """Return the primary node by instance."""
+    text = cluster.check("gnt-instance", "list", "--no-headers", "-o", "name,pnode")
+    return dict(line.split() for line in text.splitlines())
+
+
+def score(cluster):
+    """Return the score that hinfo tells."""
+    last = cluster.check("hinfo", "-L").splitlines()[-1]
+    assert last.startswith("Cluster score: "), last
+    return float(last.rpartition(" ")[2])
+
+
+def moves(text):
+    """Return instances and targets of a plan's lines."""
+    return [line.split()[1:5] for line in text.splitlines() if "a=" in line]
+
+
+def test_hbal_carries_out_its_plan(piled) -> None:
+    before = score(piled)
+    told = piled.check("hbal", "-L", "-X", "--reason=tidy", "--priority=low")
+    assert "Executing jobset for instances" in told
+    counts = collections.Counter(where(piled).values())
+    assert sorted(counts.values()) == [2, 2, 2]
+    assert score(piled) < before / 3
+    assert "Nothing to do, exiting" in piled.check("hbal", "-L", "-X")
+    jobs = piled.check("gnt-job", "list", "--no-headers", "-o", "status,summary")
+    assert jobs.count("success INSTANCE_MIGRATE") >= 4
+
+
+def test_the_scanned_cluster_has_the_same_plan(piled, tmp_path) -> None:
+    line = piled.check("hscan", "--no-headers", "-d", str(tmp_path)).split()
+    assert line[:3] == ["LOCAL", "3", "6"]
+    saved = piled.check("hbal", "-t", str(tmp_path / "LOCAL.data"))
+    assert [m[:2] for m in moves(saved)] == [
+        m[:2] for m in moves(piled.check("hbal", "-L"))
+    ]
+
+
+def test_the_cluster_balances_itself(piled) -> None:
+    (group,) = json.loads(piled.check("gnt-cluster", "balance", "--json"))["groups"]
+    before = score(piled)
+    assert abs(group["score_before"] - before) < 0.1
+    told = piled.check("gnt-cluster", "balance", "--apply", "--yes")
+    assert "All instances moved successfully." in told
+    assert sorted(collections.Counter(where(piled).values()).values()) == [2, 2, 2]
+    after = score(piled)
+    assert after < before / 3
+    assert abs(group["score_after"] - after) < 0.5
+    again = piled.check("gnt-cluster", "balance", "--explain")
+    assert "nothing to do" in again
+    assert "No more: the score cannot get lower" in again
+
+
+def test_a_bounded_number_of_moves(piled) -> None:
+    before = where(piled)
+    piled.check("gnt-cluster", "balance", "--apply", "--yes", "--max-moves=1")
+    after = where(piled)
+    assert sum(after[name] != before[name] for name in NAMES) == 1
+
+
+def test_a_drained_node_is_emptied(piled) -> None:
+    piled.check("gnt-node", "modify", "-D", "yes", "node2")
+    try:
+        piled.check("gnt-instance", "migrate", "-f", "-n", "node3", NAMES[0])
+        piled.check("gnt-cluster", "balance", "--apply", "--yes")
+        assert "node2.vc.test" not in where(piled).values()
+        health = piled.run("hcheck", "-L", "--machine-readable")
+        assert health.code == 1  # a node that is drained counts as offline
+        assert "HCHECK_FINAL_CLUSTER_OFFLINE_PRI=0" in health.output
+    finally:
+        piled.check("gnt-node", "modify", "-D", "no", "node2")
+
+
+def test_a_failing_job_fails_the_program(piled) -> None:
+    piled.check("gnt-cluster", "queue", "drain")
+    try:
+        found = piled.run("hbal", "-L", "-X")
+        assert found.code == 1
+        assert "Error: " in found.output
+        assert "Traceback" not in found.output
+        again = piled.run("gnt-cluster", "balance", "--apply", "--yes")
+        assert again.code == 1
+    finally:
+        piled.check("gnt-cluster", "queue", "undrain")
+    assert set(where(piled).values()) == {"node1.vc.test"}

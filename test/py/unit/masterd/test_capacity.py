@@ -1,0 +1,51 @@
+"""What the master asks an allocator when somebody wants to know what still fits."""
+
+import pytest
+
+from fakes import clusters
+from ganeti import errors
+from ganeti.masterd import capacity
+
+SNAPSHOT = clusters.snapshot()
+POLICY = SNAPSHOT.cluster.ipolicy
+
+
+def asked(**wanted):
+    return capacity.build_request(SNAPSHOT, capacity.Wanted(**wanted))
+
+
+def test_what_is_left_out_comes_from_the_policy() -> None:
+    found = asked()
+    std = POLICY["std"]
+    (size,) = found.sizes
+    assert size["memory"] == std["memory-size"]
+    assert size["vcpus"] == std["cpu-count"]
+    assert found.disk_template == SNAPSHOT.cluster.enabled_disk_templates[0]
+    assert (found.tiered, found.groups, found.limit) == (False, None, None)
+
+
+def test_shrinking_starts_with_the_largest() -> None:
+    found = asked(tiered=True, memory=640)
+    highest = {part["max"]["disk-size"] for part in POLICY["minmax"]}
+    assert {size["disk"] for size in found.sizes} == highest
+    assert {size["memory"] for size in found.sizes} == {640}
+
+
+def test_groups_are_named_once() -> None:
+    (group,) = SNAPSHOT.nodegroups.values()
+    assert asked(groups=[group.name, group.uuid]).groups == [group.name]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ({"disk_template": "ext"}, "disk template ext: wanted an enabled one"),
+        ({"memory": 0}, "memory: wanted a positive number, found 0"),
+        ({"limit": -1}, "limit: wanted a positive number, found -1"),
+        ({"groups": ["moon"]}, "Node group 'moon' not known"),
+    ],
+)
+def test_wrong_wishes_are_refused(wanted, told) -> None:
+    with pytest.raises(errors.OpPrereqError) as caught:
+        asked(**wanted)
+    assert told in str(caught.value)
