@@ -101,16 +101,16 @@ def join(
         port = request.ssh_port or _ssh_port(client, request.group, paths)
     open_shell = connect or _ssh_connect(paths, request, state)
     target = Target(name, address, port, is_member=False)
-    with contextlib.closing(open_shell(target)) as shell:
-        if state.modify_ssh_setup:
-            feedback(f"Preparing SSH on node {name}")
-            _prepare(paths, state, shell, target, request)
-        if not state.modify_ssh_setup:
-            _set_up_daemon(paths, state, shell, target, request)
+    shell = open_shell(target)
     if state.modify_ssh_setup:
-        with contextlib.closing(_reconnect(open_shell, target)) as shell:
+        feedback(f"Preparing SSH on node {name}")
+        with contextlib.closing(shell):
+            _prepare(paths, state, shell, target, request)
+        shell = _reconnect(open_shell, target)
+    with contextlib.closing(shell):
+        if state.modify_ssh_setup:
             _read_back_key(paths, state, shell, name)
-            _set_up_daemon(paths, state, shell, target, request)
+        _set_up_daemon(paths, state, shell, target, request)
     feedback(f"Waiting for the node daemon of {name}")
     _wait_for_node_daemon(paths, target)
     return Joined(name, address, secondary_ip)

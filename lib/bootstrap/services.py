@@ -1,17 +1,10 @@
 """Starting and stopping daemons on this node, with daemon-util."""
 
-import os
-import signal
 from typing import Final
 
 from ganeti import errors
 from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV, Paths
 from ganeti.process import SAFE_PATH, Runner
-from ganeti.utils import files
-
-#: Where an SSH server that belongs to a node of a virtual cluster has its pid; the
-#: machine's own one is left to its service manager.
-SSHD_PID_FILE: Final = "sshd.pid"
 
 #: A daemon that does not serve or end within this time never will.
 _TIMEOUT_S: Final = 90.0
@@ -53,16 +46,12 @@ class Services:
         self._run("stop-all")
 
     def reload_sshd(self) -> None:
-        """Let the SSH server load its host keys anew.
+        """Let the SSH server load its host keys anew; it serves when this returns.
 
         Raises:
-            OpExecError: it cannot be told to.
+            OpExecError: it cannot be told to, or does not come back.
         """
-        try:
-            pid = int(files.read_file(f"{self._paths.run_dir}/{SSHD_PID_FILE}"))
-            os.kill(pid, signal.SIGHUP)
-        except (FileNotFoundError, ProcessLookupError, ValueError):
-            self._run("reload-ssh-keys")
+        self._run("reload-ssh-keys")
 
     def _run(self, *words: str) -> None:
         program = self._paths.daemon_util

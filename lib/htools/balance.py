@@ -10,13 +10,15 @@ from typing import Final
 
 import numpy as np
 
-from ganeti.htools import moves, score
+from ganeti.htools import grid_score as score
+from ganeti.htools import moves
 from ganeti.htools.bounds import TARGET_KINDS, Bounds
 from ganeti.htools.candidates import Evaluator
+from ganeti.htools.effects import Bools, Floats, Ints
+from ganeti.htools.grid import State
 from ganeti.htools.legality import Options
 from ganeti.htools.model import NONE
 from ganeti.htools.moves import Kind, Move
-from ganeti.htools.state import Bools, Floats, Ints, State
 
 #: Estimates nearer to the best than this are computed exactly.
 _NEAR: Final = 1e-7
@@ -51,15 +53,13 @@ class Step:
 
 def eligible(state: State, options: Options) -> Bools:
     """Tell which instances may move now."""
-    cluster = state.fixed.cluster
     found = np.array(
-        [inst.movable and inst.auto_balance for inst in cluster.instances],
+        [inst.movable and inst.auto_balance for inst in state.instances],
         dtype=np.bool_,
     )
     if options.evacuate:
-        offline = ~state.fixed.online
-        away = (state.secondary != NONE) & offline[state.secondary]
-        found &= offline[state.primary] | away
+        second = np.array(state.sec)
+        found &= state.offline[state.pri] | (second != NONE) & state.offline[second]
     return found
 
 
@@ -72,7 +72,7 @@ def plan(
     """
     target = (score.ideal(state) if lowest is None else lowest) + goal.min_score
     search: Search | None = None
-    current = score.of(state)
+    current = score.value(state)
     length = 0
     while goal.max_length < 0 or length < goal.max_length:
         if length and current <= target:
@@ -88,13 +88,13 @@ def plan(
             return
         if current <= goal.min_gain_limit and gain < goal.min_gain:
             return
-        before = (int(state.primary[inst]), int(state.secondary[inst]))
+        before = (state.pri[inst], state.sec[inst])
         moves.apply(state, inst, move)
-        after = (int(state.primary[inst]), int(state.secondary[inst]))
+        after = (state.pri[inst], state.sec[inst])
         current = found
         length += 1
         yield Step(inst, move, before, after, found)
-        search.moved({*before, *after} - {NONE})
+        search.moved(inst, {*before, *after} - {NONE})
 
 
 class Search:
@@ -109,7 +109,7 @@ class Search:
         self._options = options
         self._evaluator = Evaluator(state, options)
         self._inst: Ints = np.nonzero(eligible(state, options))[0]
-        target: Ints = np.nonzero(state.fixed.online)[0]
+        target: Ints = np.nonzero(state.online)[0]
         self._target = target
         self._bounds = Bounds(self._evaluator, self._inst, target)
 
@@ -163,15 +163,16 @@ class Search:
                 best = (inst, move, found)
         return best
 
-    def moved(self, nodes: set[int]) -> None:
-        """Take over a move that touched some nodes."""
+    def moved(self, inst: int, nodes: set[int]) -> None:
+        """Take over the move of an instance that touched some nodes."""
         touched = np.array(sorted(nodes))
+        self._evaluator.effects.moved(inst)
         self._evaluator.refresh(touched)
         if self._options.evacuate:
-            inst = np.nonzero(eligible(self._state, self._options))[0]
-            if len(inst) != len(self._inst):
-                self._inst = inst
-                self._bounds = Bounds(self._evaluator, inst, self._target)
+            left = np.nonzero(eligible(self._state, self._options))[0]
+            if len(left) != len(self._inst):
+                self._inst = left
+                self._bounds = Bounds(self._evaluator, left, self._target)
                 return
         self._bounds.refresh(touched)
 
@@ -199,10 +200,10 @@ def _spell_out(listed: list[_Found], limit: float) -> list[tuple[int, Move]]:
 
 
 def exact(state: State, listed: list[tuple[int, Move]]) -> list[float]:
-    """Compute the scores after each of some moves, as ``score.of`` would."""
+    """Compute the scores after each of some moves, as ``score.value`` would."""
     results = []
     for inst, move in listed:
         with moves.trial(state, inst, move.target):
             moves.apply(state, inst, move)
-            results.append(score.of(state))
+            results.append(score.value(state))
     return results

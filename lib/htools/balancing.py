@@ -8,7 +8,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ganeti.htools import balance, jobs, score, state
+from ganeti.htools import balance, grid, jobs
+from ganeti.htools import grid_score as score
 from ganeti.htools.legality import Options
 from ganeti.htools.model import MOVABLE_TEMPLATES, NONE, Cluster, DataError
 
@@ -117,12 +118,12 @@ class _Planner:
     def __init__(self, part: Cluster, want: Want, split: set[str]) -> None:
         self._part, self._want, self._split = part, want, split
         self._names = [node.name for node in part.nodes]
-        self._state = state.derive(part)
+        self._state = grid.derive(part)
 
     def plan(self, most: int, first: int) -> Balanced:
         """Plan at most so many moves (below 0 for any number)."""
         now, goal = self._state, dataclasses.replace(self._want.goal, max_length=most)
-        before, lowest = score.of(now), score.ideal(now)
+        before, lowest = score.value(now), score.ideal(now)
         kept = self._kept()
         moves: list[Moved] = []
         if self._part.instances and before - lowest >= goal.min_score and most != 0:
@@ -132,7 +133,7 @@ class _Planner:
             name=group.name,
             uuid=group.uuid,
             before=before,
-            after=score.of(now),
+            after=score.value(now),
             ideal=lowest,
             first=first,
             moves=moves,
@@ -173,7 +174,7 @@ class _Planner:
 
     def _stopped(self, goal: balance.Goal, made: int, lowest: float) -> str:
         """Tell why there are no more moves."""
-        current = score.of(self._state)
+        current = score.value(self._state)
         if not self._part.instances:
             return "the group has no instances"
         if current - lowest <= goal.min_score:

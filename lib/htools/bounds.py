@@ -13,17 +13,17 @@ from typing import Final
 
 import numpy as np
 
-from ganeti.htools import score
+from ganeti.htools import grid_score as score
 from ganeti.htools.candidates import Evaluator, Part
+from ganeti.htools.effects import Bools, Floats, Ints, Row
 from ganeti.htools.legality import ENDS, Move
 from ganeti.htools.moves import Kind
-from ganeti.htools.state import Bools, Floats, Ints, Row
 
 #: Kinds that have a target node.
 TARGET_KINDS: Final = tuple(kind for kind in Kind if kind != Kind.FAILOVER)
 _ROLES: Final = ("p", "s")
 _NOWHERE: Final = -2
-_RISE: Final = score.WEIGHTS["reserved_mem_rtotal"]
+_RISE: Final = score.WEIGHT["reserved_mem_rtotal"]
 
 
 Numbers = Floats | Ints
@@ -60,23 +60,23 @@ class Bounds:
         self._fits = {role: np.zeros(shape, dtype=np.bool_) for role in _ROLES}
         self._conflicts = np.zeros(shape)
         self.rows: Floats = np.zeros((len(TARGET_KINDS), len(inst)))
-        self.refresh(np.arange(len(self._state.fixed.online)))
+        self.refresh(np.arange(self._state.size))
 
     def _sizes(self) -> tuple[Ints, Ints]:
         """Number instances by all that targets see of them; give one of each number."""
-        fixed, inst = self._state.fixed, self._inst
+        effects, inst = self._evaluator.effects, self._inst
         seen = np.concatenate(
             [
-                fixed.as_primary[:, inst],
-                fixed.as_secondary[:, inst],
+                effects.as_primary[:, inst],
+                effects.as_secondary[:, inst],
                 [
-                    fixed.reserved[inst],
-                    fixed.local[inst],
-                    fixed.drbd[inst],
-                    fixed.unknown_spindles[inst],
-                    fixed.forthcoming[inst],
+                    effects.asked[inst],
+                    effects.local[inst],
+                    effects.drbd[inst],
+                    effects.unknown_spindles[inst],
+                    effects.forthcoming[inst],
                 ],
-                fixed.tags.exclusion[:, inst],
+                effects.exclusion[:, inst],
             ]
         )
         _found, first, size = np.unique(
@@ -129,7 +129,7 @@ class Bounds:
         inst, node = self._sample[:, None], self._target[columns][None, :]
         strict = np.ones((1, 1), dtype=np.bool_)
         move = rules.move(Kind.FAILOVER_REPLACE, inst, node)
-        kept = state.reserved[node]
+        kept = state.r_mem[node]
         self._fits["p"][:, columns] = rules.takes_primary(
             move, node, rules.gain["", "p"], kept, strict
         )
@@ -137,7 +137,7 @@ class Bounds:
         self._fits["s"][:, columns] = rules.takes_secondary(
             move, node, rules.gain["", "s"], kept, strict
         )
-        if len(state.fixed.tags.names):
+        if len(state.exclusion_tags):
             self._conflicts[:, columns] = rules.conflicts(inst, node, 0)
 
     # Chords
@@ -219,15 +219,15 @@ class Bounds:
                 values += [2.0 * scale * part.deviation[target], scale * scale]
         at = np.array(factors).T @ np.array(values) / found.count
         at += np.where(
-            self._state.fixed.forthcoming[self._sample][:, None],
+            found.effects.forthcoming[self._sample][:, None],
             0.0,
-            self._state.failing[target][None, :],
+            self._state.fails_n1[target][None, :],
         )
         if role == "p":
-            at += score.WEIGHTS["pri_tags_score"] * self._conflicts
+            at += score.WEIGHT["pri_tags_score"] * self._conflicts
             return np.asarray(at)
         own = found.legality.own_reserve[self._sample][:, None]
-        least = np.maximum(own - self._state.reserved[target][None, :], 0)
+        least = np.maximum(own - self._state.r_mem[target][None, :], 0)
         return np.asarray(
             at + self._reserve(kept.slope[:, None], target[None, :], least, own)
         )
@@ -299,7 +299,7 @@ class Bounds:
         low: Floats = np.zeros(1)
         high: Floats = np.zeros(1)
         for node, least in zip((move.primary, move.secondary), reserved, strict=True):
-            before = state.reserved[node]
+            before = state.r_mem[node]
             rises = node is move.primary and move.kind == Kind.REPLACE_FAILOVER
             stays = node is move.secondary and move.kind == Kind.REPLACE_PRIMARY
             most = np.maximum(least, before + own) if rises or stays else least
@@ -317,18 +317,19 @@ class Bounds:
 
     def _tags_left(self, move: Move) -> Floats:
         """Count what leaving the primary can gain of tags at most."""
-        found, fixed = self._evaluator, self._state.fixed
+        found, state = self._evaluator, self._state
+        effects = found.effects
         inst, at = move.inst, move.primary
         left: Floats = np.zeros(len(inst))
-        named = bool(len(fixed.tags.names)) and move.ends.primary != "="
+        named = bool(len(state.exclusion_tags)) and move.ends.primary != "="
         if named:
-            lost = found.legality.conflicts(inst, at, 1) * fixed.online[at]
-            left = left + score.WEIGHTS["pri_tags_score"] * lost
+            lost = found.legality.conflicts(inst, at, 1) * state.online[at]
+            left = left + score.WEIGHT["pri_tags_score"] * lost
         if found.located:
-            left = left + self._state.common[inst] + fixed.tags.lacking[inst, at]
+            left = left + effects.common(inst) + effects.lacking[inst, at]
             if named:
-                has = fixed.tags.exclusion[:, inst].sum(axis=0)
-                left = left + has * fixed.tags.location[:, at].sum(axis=0)
+                has = effects.exclusion[:, inst].sum(axis=0)
+                left = left + has * state.node_places.T[:, at].sum(axis=0)
         return left
 
 

@@ -7,13 +7,31 @@ Estimates are good to about ten digits; ``balance`` computes the best ones exact
 """
 
 import dataclasses
+from typing import Final
 
 import numpy as np
 
-from ganeti.htools import score
+from ganeti.htools import grid_score as score
+from ganeti.htools.effects import Floats, Ints, Row
+from ganeti.htools.grid import State
 from ganeti.htools.legality import Legality, Move, Options
 from ganeti.htools.moves import Kind
-from ganeti.htools.state import Floats, Ints, Row, State
+
+#: Spread components and the row of a node's numbers each is about.
+_SPREAD_ROWS: Final = {
+    "free_mem_cv": Row.MEMORY,
+    "free_disk_cv": Row.DISK,
+    "vcpu_ratio_cv": Row.CPU,
+    "cpu_load_cv": Row.LOAD_CPU,
+    "mem_load_cv": Row.LOAD_MEMORY,
+    "disk_load_cv": Row.LOAD_DISK,
+    "net_load_cv": Row.LOAD_NET,
+    "spindles_cv": Row.SPINDLES,
+    "free_mem_cv_forth": Row.ALL_MEMORY,
+    "free_disk_cv_forth": Row.ALL_DISK,
+    "vcpu_ratio_cv_forth": Row.ALL_CPU,
+    "spindles_cv_forth": Row.ALL_SPINDLES,
+}
 
 
 @dataclasses.dataclass(slots=True)
@@ -42,66 +60,64 @@ class Evaluator:
     def __init__(self, state: State, options: Options) -> None:
         self.state = state
         self.options = options
-        fixed = state.fixed
         self.legality = Legality(state, options)
+        self.effects = effects = self.legality.effects
         self._gain = self.legality.gain
-        self._exclusive = bool(fixed.exclusive.any())
-        self.located = bool(len(fixed.tags.location) or fixed.tags.lacking.any())
-        location = fixed.tags.location.astype(np.int64)
-        self._common = location.T @ location
-        self.inverse_memory = self._inverses(fixed.total_memory)
-        self.count = max(1, int(fixed.online.sum()))
+        self._exclusive = bool(state.exclusive.any())
+        self.located = bool(state.node_places.size or effects.lacking.any())
+        self.inverse_memory = self._inverses(state.t_mem)
+        self.count = max(1, int(state.online.sum()))
         self.parts = self._make_parts()
-        self.refresh(np.arange(len(fixed.online)))
+        self.refresh(np.arange(state.size))
 
     def _inverses(self, capacity: Floats) -> Floats:
-        with np.errstate(divide="ignore"):
-            return np.where(self.state.fixed.online, 1.0 / capacity, 0.0)
+        asked = self.state.online & (capacity != 0)
+        out: Floats = np.divide(1.0, capacity, out=np.zeros_like(capacity), where=asked)
+        return out
 
     def _make_parts(self) -> list[Part]:
         """Describe the spread components, equal ones merged."""
-        fixed, amounts = self.state.fixed, self.state.amounts
+        effects, amounts = self.effects, self.state.rows
         nothing = np.zeros(0)
         parts: list[Part] = []
-        for name, row in score.SPREAD_ROWS.items():
+        for name, row in _SPREAD_ROWS.items():
             inverse, second = self._capacity(row)
             twin = next(
                 (part for part in parts if self._equal(part, row, inverse)), None
             )
             if twin is not None:
-                twin.weight += score.WEIGHTS[name]
+                twin.weight += score.WEIGHT[name]
                 continue
-            moving = amounts[row].any() or fixed.as_primary[row].any()
+            moving = amounts[row].any() or effects.as_primary[row].any()
             if moving:
-                weight = score.WEIGHTS[name]
+                weight = score.WEIGHT[name]
                 parts.append(Part(weight, name, row, inverse, second, nothing))
         return parts
 
     def _capacity(self, row: Row) -> tuple[Floats, Floats | None]:
-        fixed = self.state.fixed
+        state = self.state
         if row in {Row.MEMORY, Row.ALL_MEMORY}:
             return self.inverse_memory, None
         if row in {Row.CPU, Row.ALL_CPU}:
-            return self._inverses(fixed.cpus * fixed.cpu_speed), None
+            return self._inverses(state.t_cpu * state.speed), None
         if row in {Row.SPINDLES, Row.ALL_SPINDLES}:
-            inverse = self._inverses(fixed.high_spindles)
-            return np.where(fixed.exclusive, 0.0, inverse), None
+            inverse = self._inverses(state.hi_spin)
+            return np.where(state.exclusive, 0.0, inverse), None
         if row in {Row.DISK, Row.ALL_DISK}:
-            inverse = self._inverses(fixed.total_disk)
-            inverse = np.where(np.isfinite(inverse), inverse, 0.0)
+            inverse = self._inverses(state.t_dsk)
             if not self._exclusive:
                 return inverse, None
-            second = self._inverses(fixed.spindle_count)
+            second = self._inverses(state.spindle_count)
             return (
-                np.where(fixed.exclusive, 0.0, inverse),
-                np.where(fixed.exclusive, second, 0.0),
+                np.where(state.exclusive, 0.0, inverse),
+                np.where(state.exclusive, second, 0.0),
             )
-        return self._inverses(np.ones(len(fixed.online))), None
+        return self._inverses(np.ones(state.size)), None
 
     def _equal(self, part: Part, row: Row, inverse: Floats) -> bool:
         """Tell whether a row is and will stay the same as that of a part."""
-        fixed, amounts = self.state.fixed, self.state.amounts
-        tables = (amounts, fixed.as_primary, fixed.as_secondary)
+        effects, amounts = self.effects, self.state.rows
+        tables = (amounts, effects.as_primary, effects.as_secondary)
         pairs = [(part.row, row)]
         if part.second is not None:
             pairs.append((Row.FREE_SPINDLES, Row.ALL_FREE_SPINDLES))
@@ -111,19 +127,17 @@ class Evaluator:
 
     def refresh(self, nodes: Ints) -> None:
         """Take over changes of some nodes."""
-        state, fixed = self.state, self.state.fixed
+        state = self.state
         self.legality.refresh(nodes)
         for part in self.parts:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                values = score.share(fixed, part.name, state.amounts)
+            values = score.SPREADS[part.name](state)
             part.deviation, part.variance = self._deviation(values)
-        shares = state.reserved * self.inverse_memory
+        shares = state.r_mem * self.inverse_memory
         self.reserved_deviation, self.reserved_variance = self._deviation(shares)
-        self._counts = state.count_primary + state.count_secondary
 
     def _deviation(self, values: Floats) -> tuple[Floats, float]:
         """Give distances from the mean (0 for offline nodes), and the variance."""
-        online = self.state.fixed.online
+        online = self.state.online
         mean = float(values[online].sum() / self.count)
         deviation = np.where(online, values - mean, 0.0)
         return deviation, float((deviation * deviation).sum() / self.count)
@@ -159,7 +173,7 @@ class Evaluator:
             change = change + self._spread(part.variance, part.weight, gain)
         if move.kind == Kind.FAILOVER_TO:
             return change
-        inverse, before_ = self.inverse_memory, self.state.reserved
+        inverse, before_ = self.inverse_memory, self.state.r_mem
         nodes = (move.primary, move.secondary, move.target)
         steps = [
             (node, (after - before_[node]) * inverse[node])
@@ -168,7 +182,7 @@ class Evaluator:
         gain = self._variance_change(self.reserved_deviation, steps)
         change = change + self._spread(self.reserved_variance, 1.0, gain)
         rise = steps[0][1] + steps[1][1] + steps[2][1]
-        result: Floats = change + score.WEIGHTS["reserved_mem_rtotal"] * rise
+        result: Floats = change + score.WEIGHT["reserved_mem_rtotal"] * rise
         return result
 
     def step(
@@ -203,8 +217,8 @@ class Evaluator:
 
     def counted(self, move: Move, reserved: tuple[Floats | Ints, ...]) -> Floats:
         """Add up what components that count something change."""
-        fixed, inst = self.state.fixed, move.inst
-        online, p = fixed.online, move.primary
+        state, inst = self.state, move.inst
+        online, p = state.online, move.primary
         change = self.failing_before(move, reserved) + self.left(move)
         role = move.ends.target
         if role:
@@ -212,13 +226,13 @@ class Evaluator:
         if move.kind == Kind.REPLACE_SECONDARY and not self.located:
             return change
         new_p = self._new_primary(move)
-        if len(fixed.tags.names) and move.ends.primary != "=":
+        if len(state.exclusion_tags) and move.ends.primary != "=":
             lost = self.legality.conflicts(inst, p, 1) * online[p]
             won = self.legality.conflicts(inst, new_p, 0) * online[new_p]
-            change = change + score.WEIGHTS["pri_tags_score"] * (won - lost)
+            change = change + score.WEIGHT["pri_tags_score"] * (won - lost)
         if self.located:
             change = change + self._located_change(move, new_p)
-            if len(fixed.tags.names) and move.ends.primary != "=":
+            if len(state.exclusion_tags) and move.ends.primary != "=":
                 change = change + self._pairs_change(move, new_p)
         return change
 
@@ -230,17 +244,18 @@ class Evaluator:
 
     def left(self, move: Move) -> Floats:
         """Count what leaves nodes that are offline."""
-        fixed, ends = self.state.fixed, move.ends
-        real = ~fixed.forthcoming[move.inst]
-        off_p = ~fixed.online[move.primary] & real
+        effects, online = self.effects, self.state.online
+        ends = move.ends
+        real = ~effects.forthcoming[move.inst]
+        off_p = ~online[move.primary] & real
         change: Floats = np.zeros(1)
         if ends.primary != "=":
-            change = change - score.WEIGHTS["offline_pri_cnt"] * off_p
+            change = change - score.WEIGHT["offline_pri_cnt"] * off_p
         if ends.primary == "":
-            change = change - score.WEIGHTS["offline_all_cnt"] * off_p
+            change = change - score.WEIGHT["offline_all_cnt"] * off_p
         if ends.secondary == "":
-            off_s = ~fixed.online[move.secondary] & real
-            change = change - score.WEIGHTS["offline_all_cnt"] * off_s
+            off_s = ~online[move.secondary] & real
+            change = change - score.WEIGHT["offline_all_cnt"] * off_s
         return change
 
     def failing_before(self, move: Move, reserved: tuple[Floats | Ints, ...]) -> Floats:
@@ -258,21 +273,21 @@ class Evaluator:
     def _failing_at(
         self, move: Move, node: Ints, before: str, after: str, kept: Floats | Ints
     ) -> Floats:
-        state, fixed, inst = self.state, self.state.fixed, move.inst
-        memory = state.amounts[Row.MEMORY][node]
+        state, effects, inst = self.state, self.effects, move.inst
+        memory = state.rows[Row.MEMORY][node]
         if after != before:
             gain = self._gain[before, after]
             memory = self.legality.after(Row.MEMORY, node, gain, inst)
-        count = self._counts[node] + (bool(after) - bool(before))
-        old = state.failing[node] * self._counts[node]
+        count = state.held[node] + (bool(after) - bool(before))
+        old = state.fails_n1[node] * state.held[node]
         change = (memory <= kept) * count - old
-        result: Floats = change * fixed.online[node] * ~fixed.forthcoming[inst]
+        result: Floats = change * state.online[node] * ~effects.forthcoming[inst]
         return result
 
     def _located_change(self, move: Move, new_p: Ints) -> Floats:
         """Change of the location score."""
-        state, fixed, inst = self.state, self.state.fixed, move.inst
-        common = state.common[inst]
+        state, effects, inst = self.state, self.effects, move.inst
+        common = effects.common(inst)
         after = common
         if move.kind not in {Kind.FAILOVER, Kind.FAILOVER_TO}:
             new_s = {
@@ -281,21 +296,21 @@ class Evaluator:
                 Kind.REPLACE_PRIMARY: move.secondary,
                 Kind.FAILOVER_REPLACE: move.target,
             }[move.kind]
-            after = self._common[new_p, new_s]
-        lacking, online = fixed.tags.lacking, fixed.online
+            after = state.common_places[new_p, new_s]
+        lacking, online = effects.lacking, state.online
         new = (after + lacking[inst, new_p]) * online[new_p]
         old = (common + lacking[inst, move.primary]) * online[move.primary]
-        result: Floats = (new - old) * (~fixed.forthcoming[inst]).astype(np.float64)
+        result: Floats = (new - old) * (~effects.forthcoming[inst]).astype(np.float64)
         return result
 
     def _pairs_change(self, move: Move, new_p: Ints) -> Floats:
         """Change of the number of repeated (location tag, exclusion tag) pairs."""
-        fixed, inst, p = self.state.fixed, move.inst, move.primary
-        online = fixed.online
-        pairs = score.location_pairs(self.state, online)
-        located = fixed.tags.location & online
+        state, effects = self.state, self.effects
+        inst, p = move.inst, move.primary
+        pairs = score.place_pairs(state, np.nonzero(state.online)[0])
+        located = (state.node_places.T > 0) & state.online
         result: Floats = np.zeros(1)
-        for tag, has in enumerate(fixed.tags.exclusion):
+        for tag, has in enumerate(effects.exclusion):
             if not has[inst].any():
                 continue
             for place, at in enumerate(located):

@@ -7,7 +7,7 @@ is for `htools.grid_checks`, what the result is worth for `htools.grid_score`.
 import copy
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -24,7 +24,7 @@ _ALLOW: Final = "htools:allowmigration:"
 Floats = npt.NDArray[np.float64]
 
 #: Numbers that change with the instances of a node, by row of the one array.
-_ROWS: Final = (
+ROWS: Final = (
     "unallocated",
     "i_mem",
     "r_mem",
@@ -44,6 +44,18 @@ _ROWS: Final = (
     "location",
     "held",
 )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """Changes to what nodes accept, given on the command line.
+
+    ``max_cpu`` replaces the policies' ratio; ``min_disk`` is the part of the disk to
+    keep free.
+    """
+
+    max_cpu: float | None = None
+    min_disk: float = 0.0
 
 
 class State:
@@ -104,7 +116,7 @@ class State:
         self.primaries: list[list[int]] = [[] for _ in cluster.nodes]
         self.secondaries: list[list[int]] = [[] for _ in cluster.nodes]
         self.peers: Floats = np.zeros((self.size, self.size))
-        _use(self, np.zeros((len(_ROWS), self.size)))
+        _use(self, np.zeros((len(ROWS), self.size)))
         self._fixed(min_disk, max_cpu)
         self._tags([*self.instances, *newcomers], exclusion)
         self._load()
@@ -236,6 +248,8 @@ class State:
             return
         if item.forthcoming:
             self.f_dsk_later[node] -= item.disk
+            if self.exclusive[node]:
+                self.f_spin_later[node] -= item.spindles or 0
         if not self.exclusive[node]:
             self.inst_spin_later[node] += item.spindle_use
             self.inst_spin[node] += 0 if item.forthcoming else item.spindle_use
@@ -323,7 +337,7 @@ class State:
         self._count_primary(index, node, sign)
         memory = sign * item.memory
         self.f_mem_later[node] -= memory
-        self.u_cpu_later[node] += sign * item.vcpus
+        self.u_cpu_later[node] += sign * item.vcpus if item.online else 0
         if item.uses_memory:
             self.i_mem[node] += memory
             self.unallocated[node] -= memory
@@ -406,6 +420,11 @@ class State:
             int(self.common_places[node, secondary]) if secondary >= 0 else 0
         )
 
+    @property
+    def wants_places(self) -> bool:
+        """Whether instances may want location tags at all."""
+        return bool(self._desired)
+
     def wanted_places(self, item: model.Instance) -> npt.NDArray[np.int64]:
         """Return how many location tags that an instance wants each node lacks."""
         if not self._desired:
@@ -445,10 +464,26 @@ class State:
         return memory, exists
 
 
+def derive(
+    cluster: model.Cluster, limits: Limits | None = None, exclusion: Iterable[str] = ()
+) -> State:
+    """Load a cluster as the command line wants it.
+
+    ``exclusion`` lists prefixes of tags, given besides those in the cluster's tags.
+    """
+    found = limits or Limits()
+    return State(
+        cluster,
+        min_disk=found.min_disk,
+        max_cpu=found.max_cpu,
+        exclusion=[f"{prefix}:" for prefix in exclusion],
+    )
+
+
 def _use(state: State, rows: Floats) -> None:
     """Give a state its rows, each under its name too."""
     state.rows = rows
-    for position, name in enumerate(_ROWS):
+    for position, name in enumerate(ROWS):
         setattr(state, name, rows[position])
 
 

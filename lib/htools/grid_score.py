@@ -40,8 +40,10 @@ WEIGHTS: Final = (
     ("location_exclusion_score", 1.0),
     ("reserved_mem_rtotal", 0.25),
 )
+#: The same by name.
+WEIGHT: Final = dict(WEIGHTS)
 #: Components that are the spread of a number of each node.
-_SPREADS: Final[dict[str, Callable[[State], Floats]]] = {
+SPREADS: Final[dict[str, Callable[[State], Floats]]] = {
     "free_mem_cv": lambda s: _per(s.unallocated, s.t_mem),
     "free_disk_cv": lambda s: _disk(s, s.f_dsk, s.f_spin),
     "reserved_mem_cv": lambda s: _per(s.r_mem, s.t_mem),
@@ -86,7 +88,7 @@ class Numbers:
 def numbers(state: State) -> Numbers:
     """Return the numbers of every node as they are now."""
     return Numbers(
-        {name: get(state) for name, get in _SPREADS.items()},
+        {name: get(state) for name, get in SPREADS.items()},
         np.where(state.fails_n1, state.held, 0.0),
         np.maximum(state.pri_tags - 1, 0).sum(axis=1).astype(np.float64),
         state.location.copy(),
@@ -111,39 +113,44 @@ def _total(values: Floats) -> float:
 
 
 def components(state: State, nodes: Places | None = None) -> dict[str, float]:
-    """Return each component's value, over some nodes or all."""
+    """Return each component's value in order, over some nodes or all."""
     places = np.arange(state.size) if nodes is None else nodes
     up = places[state.online[places]]
+    if not len(up):
+        return dict.fromkeys(WEIGHT, 0.0)
     down = places[state.offline[places]]
     mine = numbers(state)
     out = {name: spread(values[up]) for name, values in mine.spreads.items()}
-    primaries = sum(len(state.primaries[node]) for node in down)
+    primaries = sum(
+        not state.instances[index].forthcoming
+        for node in down
+        for index in state.primaries[node]
+    )
     out |= {
         "n1_cnt": _total(mine.n1[up]),
-        "offline_all_cnt": float(
-            primaries + sum(len(state.secondaries[node]) for node in down)
-        ),
+        "offline_all_cnt": _total(state.held[down]),
         "offline_pri_cnt": float(primaries),
         "pri_tags_score": _total(mine.tags[up]),
         "location_score": _total(mine.location[up]),
         "location_exclusion_score": float(_shared_places(state, up)),
         "reserved_mem_rtotal": _total(mine.reserved[up]),
     }
-    return out
+    return {name: out[name] for name in WEIGHT}
 
 
 def _shared_places(state: State, up: Places) -> int:
     if not state.node_places.size or not state.pri_tags.size:
         return 0
-    pairs = state.node_places[up].T @ state.pri_tags[up]
-    return int(np.maximum(pairs - 1, 0).sum())
+    return int(np.maximum(place_pairs(state, up) - 1, 0).sum())
+
+
+def place_pairs(state: State, up: Places) -> npt.NDArray[np.int64]:
+    """Return [location tag, exclusion tag] -> how often nodes online have both."""
+    return np.asarray(state.node_places[up].T @ state.pri_tags[up])
 
 
 def value(state: State, nodes: Places | None = None) -> float:
     """Return the score, over some nodes or all."""
-    places = np.arange(state.size) if nodes is None else nodes
-    if not state.online[places].any():
-        return 0.0
     found = components(state, nodes)
     return float(sum(weight * found[name] for name, weight in WEIGHTS))
 
@@ -171,7 +178,7 @@ class _Extra:
 
     def _with(self, **changes: Floats) -> dict[str, Floats]:
         shadow = _Shadow(self.state, changes)
-        return {name: get(shadow) for name, get in _SPREADS.items()}  # type: ignore[arg-type]
+        return {name: get(shadow) for name, get in SPREADS.items()}  # type: ignore[arg-type]
 
     def _disk_changes(self) -> dict[str, Floats]:
         state, item = self.state, self.item

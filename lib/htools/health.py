@@ -2,7 +2,10 @@
 
 import dataclasses
 
-from ganeti.htools import grid, redundancy, score, state
+import numpy as np
+
+from ganeti.htools import grid, redundancy
+from ganeti.htools import grid_score as score
 from ganeti.htools.model import Cluster
 
 
@@ -53,49 +56,37 @@ class Group:
     score: float
 
 
-def of(now: state.State, *, capacity_checks: bool = True) -> Health:
+def of(now: grid.State, *, capacity_checks: bool = True) -> Health:
     """Look at one node group.
 
     Args:
         now: the state of the group alone.
         capacity_checks: test global N+1.
     """
-    online = now.fixed.online
-    conflicts = (now.tag_count > 1).any(axis=0)
-    offline = [n for n in range(len(online)) if not online[n]]
+    conflicts = (now.pri_tags > 1).any(axis=1)
+    offline = np.nonzero(now.offline)[0]
     gn1 = None
     if capacity_checks:
-        gn1 = len(redundancy.Capacity(_as_grid(now)).failing())
+        gn1 = len(redundancy.Capacity(now).failing())
     return Health(
-        n1_fail=int((online & now.failing).sum()),
+        n1_fail=int((now.online & now.fails_n1).sum()),
         conflict_tags=int(conflicts.sum()),
-        offline_pri=sum(len(now.primaries[n]) for n in offline),
+        offline_pri=sum(
+            not now.instances[i].forthcoming for n in offline for i in now.primaries[n]
+        ),
         offline_sec=len(offline),
         gn1_fail=gn1,
     )
 
 
-def _as_grid(now: state.State) -> grid.State:
-    """Give the same state in the form that allocation works on."""
-    cluster = now.cluster()
-    nodes = []
-    for n, node in enumerate(cluster.nodes):
-        mine = [cluster.instances[i] for i in now.primaries[n]]
-        used = sum(inst.memory for inst in mine if inst.uses_memory)
-        missing = int(now.fixed.missing_memory[n])
-        free = int(node.total_memory) - node.node_memory - used - missing
-        nodes.append(dataclasses.replace(node, free_memory=free))
-    return grid.State(dataclasses.replace(cluster, nodes=tuple(nodes)))
-
-
-def group(now: state.State, *, capacity_checks: bool = True) -> Group:
+def group(now: grid.State, *, capacity_checks: bool = True) -> Group:
     """Describe one node group by its state."""
-    cluster = now.fixed.cluster
+    cluster = now.cluster
     found = cluster.groups[0]
     return Group(
         found.name,
         found.uuid,
-        now.cluster(),
+        now.as_cluster(),
         of(now, capacity_checks=capacity_checks),
-        score.of(now),
+        score.value(now),
     )

@@ -1,6 +1,6 @@
 """Which moves the rules allow, for arrays of instances and nodes at once.
 
-What ``rules`` says of one instance and one node is said here of many, from the state
+What ``grid_checks`` says of one instance is said here of many, from the state
 before the move. Nothing here knows what a move is worth (``candidates``).
 """
 
@@ -9,9 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from ganeti.htools.model import EXTERNAL_TEMPLATES, NONE
+from ganeti.htools.effects import LATER, Bools, Effects, Floats, Ints, Row
+from ganeti.htools.grid import State
+from ganeti.htools.model import NONE
 from ganeti.htools.moves import Kind
-from ganeti.htools.state import Bools, Floats, Ints, Row, State
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,16 +74,11 @@ class Legality:
     def __init__(self, state: State, options: Options) -> None:
         self.state = state
         self.options = options
-        fixed = state.fixed
-        instances = fixed.cluster.instances
-        self._external = np.array(
-            [inst.template in EXTERNAL_TEMPLATES for inst in instances], dtype=np.bool_
-        )
-        self._exclusive = bool(fixed.exclusive.any())
-        self._forthcoming = bool(fixed.forthcoming.any())
-        self._restricting_tags = not bool(fixed.tags.migration.all())
-        self.own_reserve = np.where(fixed.forthcoming, 0, fixed.reserved)
-        p, s = fixed.as_primary, fixed.as_secondary
+        self.effects = effects = Effects(state)
+        self._exclusive = bool(state.exclusive.any())
+        self._forthcoming = bool(effects.forthcoming.any())
+        self.own_reserve = effects.reserved
+        p, s = effects.as_primary, effects.as_secondary
         self.gain = {
             ("", "p"): p,
             ("", "s"): s,
@@ -91,8 +87,8 @@ class Legality:
             ("s", ""): -s,
             ("s", "p"): p - s,
         }
-        self._second = np.zeros(len(fixed.online), dtype=np.int64)
-        self.refresh(np.arange(len(fixed.online)))
+        self._second = np.zeros(state.size)
+        self.refresh(np.arange(state.size))
 
     def refresh(self, nodes: Ints) -> None:
         """Take over changes of some nodes."""
@@ -102,29 +98,29 @@ class Legality:
 
     def move(self, kind: Kind, inst: Ints, target: Ints) -> Move:
         """Describe moves of one kind: the target of each instance."""
-        state = self.state
+        effects = self.effects
         return Move(
             kind=kind,
             ends=ENDS[kind],
             inst=inst,
-            primary=state.primary[inst],
-            secondary=state.secondary[inst],
+            primary=effects.primary[inst],
+            secondary=effects.secondary[inst],
             target=target,
         )
 
     def allowed(self, move: Move) -> Bools:
         """Tell which instances have this kind of move, and whether targets are free."""
-        fixed, options = self.state.fixed, self.options
-        online, inst = fixed.online, move.inst
+        effects, options = self.effects, self.options
+        online, inst = self.state.online, move.inst
         leaves_online = options.restricted & online[move.primary]
         has_secondary = move.secondary != NONE
         online_secondary = has_secondary & online[move.secondary]
-        may = fixed.drbd[inst] & has_secondary
+        may = effects.drbd[inst] & has_secondary
         if move.kind == Kind.FAILOVER:
             found: Bools = may & online_secondary & options.instance_moves
             return found
         if move.kind == Kind.FAILOVER_TO:
-            may = self._external[inst] & options.instance_moves
+            may = self.effects.external[inst] & options.instance_moves
         else:
             may = may & options.disk_moves
         if move.kind not in {Kind.FAILOVER_TO, Kind.REPLACE_SECONDARY}:
@@ -141,13 +137,13 @@ class Legality:
         """Give amounts of nodes after instances changed their role there."""
         gained = gain[row][inst]
         if self._exclusive:
-            gained = gained * self.state.fixed.counted[row][node]
-        result: Floats = self.state.amounts[row][node] + gained
+            gained = gained * self.effects.counted[row][node]
+        result: Floats = self.state.rows[row][node] + gained
         return result
 
     def without(self, node: Ints, peer: Ints, inst: Ints) -> Ints:
         """Give reserved memory of secondaries after they lost instances."""
-        kept, peers = self.state.reserved[node], self.state.peers[node, peer]
+        kept, peers = self.state.r_mem[node], self.state.peers[node, peer]
         left = peers - self.own_reserve[inst]
         return np.where(peers < kept, kept, np.maximum(self._second[node], left))
 
@@ -155,8 +151,8 @@ class Legality:
         """Give reserved memory after the move of old primary, old secondary, target."""
         state, own = self.state, self.own_reserve[move.inst]
         p, s, t = move.primary, move.secondary, move.target
-        at_p, at_s = state.reserved[p], state.reserved[s]
-        at_t = state.reserved[t]
+        at_p, at_s = state.r_mem[p], state.r_mem[s]
+        at_t = state.r_mem[t]
         if move.kind == Kind.FAILOVER_TO:
             return at_p, at_s, at_t
         lost = self.without(s, p, move.inst)
@@ -176,7 +172,7 @@ class Legality:
     def least_reserved(self, move: Move) -> tuple[Floats | Ints, ...]:
         """Give what ``reserved_after`` gives for old nodes at least, for any target."""
         state, own = self.state, self.own_reserve[move.inst]
-        at_p, at_s = state.reserved[move.primary], state.reserved[move.secondary]
+        at_p, at_s = state.r_mem[move.primary], state.r_mem[move.secondary]
         if move.kind == Kind.FAILOVER_TO:
             return at_p, at_s
         lost = self.without(move.secondary, move.primary, move.inst)
@@ -187,20 +183,20 @@ class Legality:
         return at_p, lost
 
     def legal(self, move: Move, reserved: tuple[Floats | Ints, ...]) -> Bools:
-        """Judge the additions of a move as ``rules`` does."""
+        """Judge the additions of a move as ``grid_checks`` does."""
         legal = self.legal_before(move, reserved)
         if move.kind == Kind.FAILOVER:
             return legal
         t, strict = move.target, self.is_strict(move)
         if move.ends.target == "p":
-            up, at_t = self.gain["", "p"], self.state.reserved[t]
+            up, at_t = self.gain["", "p"], self.state.r_mem[t]
             return legal & self.takes_primary(move, t, up, at_t, strict)
         down = self.gain["", "s"]
         return legal & self.takes_secondary(move, t, down, reserved[2], strict)
 
     def is_strict(self, move: Move) -> Bools:
         """Tell for which instances soft rules of the target count."""
-        online, force = self.state.fixed.online, self.options.force
+        online, force = self.state.online, self.options.force
         if move.kind == Kind.REPLACE_FAILOVER:
             return np.full(move.inst.shape, not force)
         if move.kind == Kind.REPLACE_SECONDARY:
@@ -211,7 +207,7 @@ class Legality:
 
     def legal_before(self, move: Move, reserved: tuple[Floats | Ints, ...]) -> Bools:
         """Judge what a move asks of the old nodes; ``reserved`` is theirs after it."""
-        online, force = self.state.fixed.online, self.options.force
+        online, force = self.state.online, self.options.force
         p, s = move.primary, move.secondary
         strict = online[p] & (not force)
         legal = self._migration(move)
@@ -242,9 +238,9 @@ class Legality:
         return legal
 
     def _migration(self, move: Move) -> Bools:
-        if not self._restricting_tags or move.kind == Kind.REPLACE_SECONDARY:
+        if self.state.may_migrate is None or move.kind == Kind.REPLACE_SECONDARY:
             return np.ones_like(move.primary, dtype=np.bool_)
-        may = self.state.fixed.tags.migration
+        may = self.state.may_migrate
         if move.kind in {Kind.FAILOVER, Kind.FAILOVER_REPLACE}:
             return may[move.primary, move.secondary]
         if move.kind == Kind.REPLACE_PRIMARY:
@@ -260,20 +256,22 @@ class Legality:
         strict: Bools,
     ) -> Bools:
         """Judge nodes that become primary; ``reserved`` is before the addition."""
-        state, fixed, inst = self.state, self.state.fixed, move.inst
+        state, effects, inst = self.state, self.effects, move.inst
         memory = self.after(Row.MEMORY, node, gain, inst)
-        hard, soft = self._has_space(move, node, gain, 0)
-        before = memory - fixed.as_primary[Row.MEMORY][inst]
-        failing = np.where(node == move.target, state.failing[node], before <= reserved)
+        hard, soft = self._has_space(move, node, gain)
+        before = memory - effects.as_primary[Row.MEMORY][inst]
+        failing = np.where(
+            node == move.target, state.fails_n1[node], before <= reserved
+        )
         soft = soft & ((memory > reserved) | failing)
         soft = soft & self._cpu_fits(node, self.after(Row.CPU, node, gain, inst))
-        if len(fixed.tags.names):
+        if len(state.exclusion_tags):
             soft = soft & (self.conflicts(inst, node, 0) == 0)
         hard = hard & (memory > 0)
         if self._forthcoming:
-            hard = hard | fixed.forthcoming[inst]
-            soft = soft | fixed.forthcoming[inst]
-            _hard, space = self._has_space(move, node, gain, int(Row.ALL_MEMORY))
+            hard = hard | effects.forthcoming[inst]
+            soft = soft | effects.forthcoming[inst]
+            _hard, space = self._has_space(move, node, gain, later=True)
             soft = soft & _hard & space
             cpu = self.after(Row.ALL_CPU, node, gain, inst)
             soft = soft & self._cpu_fits(node, cpu)
@@ -291,21 +289,21 @@ class Legality:
         need_disk: Bools | None = None,
     ) -> Bools:
         """Judge nodes that become secondary; ``reserved`` is after the addition."""
-        state, fixed, inst = self.state, self.state.fixed, move.inst
-        own = fixed.reserved[inst]
+        state, effects, inst = self.state, self.effects, move.inst
+        own = effects.asked[inst]
         memory = self.after(Row.MEMORY, node, gain, inst)
-        hard, soft = self._has_space(move, node, gain, 0, need_disk)
-        failing: Bools = state.failing[node]
+        hard, soft = self._has_space(move, node, gain, need_disk=need_disk)
+        failing: Bools = state.fails_n1[node]
         if move.kind in {Kind.FAILOVER, Kind.REPLACE_FAILOVER}:
-            failing = memory <= state.reserved[node]
+            failing = memory <= state.r_mem[node]
         elif move.kind == Kind.REPLACE_PRIMARY:
             failing = memory <= self.without(node, move.primary, inst)
         soft = soft & (own < memory) & ((memory > reserved) | failing)
         if self._forthcoming:
-            hard = hard | fixed.forthcoming[inst]
-            soft = soft | fixed.forthcoming[inst]
+            hard = hard | effects.forthcoming[inst]
+            soft = soft | effects.forthcoming[inst]
             all_hard, space = self._has_space(
-                move, node, gain, int(Row.ALL_MEMORY), need_disk
+                move, node, gain, later=True, need_disk=need_disk
             )
             soft = soft & all_hard & space
         soft = soft & (own < self.after(Row.ALL_MEMORY, node, gain, inst))
@@ -316,38 +314,41 @@ class Legality:
         move: Move,
         node: Ints,
         gain: Floats,
-        first: int,
+        *,
+        later: bool = False,
         need_disk: Bools | None = None,
     ) -> tuple[Bools, Bools]:
         """Judge disk and spindles: what must be, and what should be."""
-        fixed, inst = self.state.fixed, move.inst
-        exempt = ~fixed.local[inst]
-        disk = self.after(Row(first + Row.DISK), node, gain, inst)
-        row = Row(Row.ALL_SPINDLES if first else Row.SPINDLES)
-        used = self.after(row, node, gain, inst)
+        state, effects, inst = self.state, self.effects, move.inst
+        exempt = ~effects.local[inst]
+        rows = [Row.DISK, Row.SPINDLES, Row.FREE_SPINDLES]
+        if later:
+            rows = [LATER[row] for row in rows]
+        disk = self.after(rows[0], node, gain, inst)
+        used = self.after(rows[1], node, gain, inst)
         full = disk <= 0
         if need_disk is not None:
             full = full & need_disk
         hard = exempt | ~full
         if self._exclusive:
-            free = self.after(Row(row + 1), node, gain, inst)
-            bad = fixed.exclusive[node] & (fixed.unknown_spindles[inst] | (free < 0))
+            free = self.after(rows[2], node, gain, inst)
+            bad = state.exclusive[node] & (effects.unknown_spindles[inst] | (free < 0))
             hard = hard & (exempt | ~bad)
-        soft = (disk >= fixed.low_disk[node]) & (used <= fixed.high_spindles[node])
+        soft = (disk >= state.lo_dsk[node]) & (used <= state.hi_spin[node])
         return hard, exempt | soft
 
     def _cpu_fits(self, node: Ints, used: Floats) -> Bools:
-        fixed = self.state.fixed
-        ratio = fixed.cpu_ratio[node]
+        state = self.state
+        ratio = state.cpu_ratio[node]
         with np.errstate(divide="ignore", invalid="ignore"):
-            fits: Bools = (ratio < 0) | (ratio >= used / fixed.cpus[node])
+            fits: Bools = (ratio < 0) | (ratio >= used / state.t_cpu[node])
         return fits
 
     def conflicts(self, inst: Ints, node: Ints, more_than: int) -> Ints:
         """Count exclusion tags of instances that nodes have more than so often."""
         state = self.state
         found = np.zeros(np.broadcast_shapes(inst.shape, node.shape), dtype=np.int64)
-        owned = state.fixed.tags.exclusion
+        owned = self.effects.exclusion
         for tag in np.nonzero(owned[:, inst.ravel()].any(axis=1))[0]:
-            found += owned[tag][inst] & (state.tag_count[tag][node] > more_than)
+            found += owned[tag][inst] & (state.pri_tags[node, tag] > more_than)
         return found

@@ -4,13 +4,11 @@ import contextlib
 import dataclasses
 import enum
 import itertools
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from ganeti.htools import rules
+from ganeti.htools import grid_checks as checks
+from ganeti.htools.grid import State
 from ganeti.htools.model import NONE
-from ganeti.htools.rules import Fail
-from ganeti.htools.state import State
 
 
 class Kind(enum.IntEnum):
@@ -32,13 +30,9 @@ class Move:
     target: int = NONE
 
 
-#: Kinds after which the instance counts shared location tags as before.
-_KEEP_COMMON = frozenset({Kind.FAILOVER, Kind.FAILOVER_TO})
-
-
 def outcome(state: State, inst: int, move: Move) -> tuple[int, int]:
     """Tell primary and secondary after a move."""
-    primary, secondary = int(state.primary[inst]), int(state.secondary[inst])
+    primary, secondary = state.pri[inst], state.sec[inst]
     match move.kind:
         case Kind.FAILOVER:
             return secondary, primary
@@ -60,60 +54,47 @@ def trial(state: State, inst: int, *others: int) -> Iterator[None]:
 
     ``others`` are the nodes besides the instance's own that the block may touch.
     """
-    before = (int(state.primary[inst]), int(state.secondary[inst]))
-    nodes = sorted({node for node in (*before, *others) if node != NONE})
-    tables: tuple[Any, ...] = (
-        state.amounts,
-        state.tag_count,
-        state.peers.T,
-    )
-    rows: tuple[Any, ...] = (
-        state.reserved,
-        state.failing,
-        state.count_primary,
-        state.count_secondary,
-    )
-    saved = [table[:, nodes] for table in tables]
-    saved_rows = [row[nodes] for row in rows]
-    lists = [(state.primaries[n][:], state.secondaries[n][:]) for n in nodes]
-    common = state.common[inst]
+    nodes = {state.pri[inst], state.sec[inst], *others} - {NONE}
+    mark = state.mark(inst, sorted(nodes))
     try:
         yield
     finally:
-        state.primary[inst], state.secondary[inst] = before
-        for table, old in zip(tables, saved, strict=True):
-            table[:, nodes] = old
-        for row, old in zip(rows, saved_rows, strict=True):
-            row[nodes] = old
-        for node, (primaries, secondaries) in zip(nodes, lists, strict=True):
-            state.primaries[node], state.secondaries[node] = primaries, secondaries
-        state.common[inst] = common
+        state.restore(mark)
 
 
-def failure(state: State, inst: int, move: Move, *, force: bool = False) -> Fail | None:
+def failure(state: State, inst: int, move: Move, *, force: bool = False) -> int:
     """Tell why a move is not allowed; ``force`` ignores soft errors.
 
     The state is changed while looking and put back.
+
+    Returns:
+        0 when it is, else a code of ``grid_checks``.
     """
-    before = (int(state.primary[inst]), int(state.secondary[inst]))
-    found = _migrations(state, before, move)
-    if found is not None:
-        return found
+    before = (state.pri[inst], state.sec[inst])
+    if not all(may_migrate(state, *pair) for pair in _migrations(before, move)):
+        return checks.MIG
     with trial(state, inst, move.target):
-        if before[1] != NONE:
-            state.remove_secondary(inst, before[0])
-        state.remove_primary(inst)
+        state.remove(inst)
         return _additions(state, inst, before, move, force=force)
 
 
 def apply(state: State, inst: int, move: Move) -> None:
     """Do a move."""
-    state.place(inst, *outcome(state, inst, move))
-    if move.kind not in _KEEP_COMMON and len(state.fixed.tags.location):
-        state.locate(inst)
+    place(state, inst, *outcome(state, inst, move))
 
 
-def _migrations(state: State, before: tuple[int, int], move: Move) -> Fail | None:
+def place(state: State, inst: int, primary: int, secondary: int) -> None:
+    """Put an instance on other nodes, from wherever it is."""
+    state.remove(inst)
+    state.place(inst, primary, secondary)
+
+
+def may_migrate(state: State, source: int, target: int) -> bool:
+    """Tell whether tags let an instance migrate between two nodes."""
+    return state.may_migrate is None or bool(state.may_migrate[source, target])
+
+
+def _migrations(before: tuple[int, int], move: Move) -> Iterator[tuple[int, int]]:
     primary, secondary = before
     match move.kind:
         case Kind.REPLACE_SECONDARY:
@@ -124,35 +105,28 @@ def _migrations(state: State, before: tuple[int, int], move: Move) -> Fail | Non
             path = (primary, secondary, move.target)
         case _:
             path = (primary, move.target)
-    for source, target in itertools.pairwise(path):
-        found = rules.migration(state, source, target)
-        if found is not None:
-            return found
-    return None
+    return itertools.pairwise(path)
 
 
 def _additions(
     state: State, inst: int, before: tuple[int, int], move: Move, *, force: bool
-) -> Fail | None:
+) -> int:
     """Judge the additions of a move, in its order, on a state without the instance."""
     primary, secondary = before
-    online = state.fixed.online
-    from_online = bool(online[primary]) and not force
-    to_online = secondary != NONE and bool(online[secondary]) and not force
+    from_online = bool(state.online[primary]) and not force
+    to_online = secondary != NONE and bool(state.online[secondary]) and not force
     if move.kind == Kind.REPLACE_SECONDARY:
-        found = rules.primary(state, inst, primary, strict=False)
-        state.add_primary(inst, primary)
-        return found or rules.secondary(
-            state, inst, move.target, primary, strict=to_online
-        )
+        found = _as_primary(state, inst, primary, strict=False)
+        state.place(inst, primary)
+        return found or _as_secondary(state, inst, move.target, strict=to_online)
     if move.kind == Kind.FAILOVER_TO:
-        return rules.primary(state, inst, move.target, strict=from_online)
+        return _as_primary(state, inst, move.target, strict=from_online)
     first, second = from_online, from_online
     if move.kind == Kind.REPLACE_FAILOVER:
         first, second = not force, to_online
     if move.kind == Kind.REPLACE_PRIMARY:
-        moment = rules.primary(state, inst, secondary, strict=from_online)
-        if moment is not None:
+        moment = _as_primary(state, inst, secondary, strict=from_online)
+        if moment:
             return moment
     after = {
         Kind.FAILOVER: (secondary, primary),
@@ -160,11 +134,34 @@ def _additions(
         Kind.REPLACE_PRIMARY: (move.target, secondary),
         Kind.FAILOVER_REPLACE: (secondary, move.target),
     }[move.kind]
-    found = rules.primary(state, inst, after[0], strict=first)
-    if found is not None:
+    found = _as_primary(state, inst, after[0], strict=first)
+    if found:
         return found
-    state.add_primary(inst, after[0])
-    need_disk = move.kind != Kind.FAILOVER or bool(online[primary])
-    return rules.secondary(
-        state, inst, after[1], after[0], strict=second, need_disk=need_disk
+    state.place(inst, after[0])
+    full = move.kind == Kind.FAILOVER and not state.online[primary]
+    return _as_secondary(
+        state, inst, after[1], strict=second, ignore_disk_on=primary if full else NONE
     )
+
+
+def _as_primary(state: State, inst: int, node: int, *, strict: bool) -> int:
+    found = checks.primary(state, state.instances[inst], strict=strict)
+    return _at(found, state, node)
+
+
+def _as_secondary(
+    state: State, inst: int, node: int, *, strict: bool, ignore_disk_on: int = NONE
+) -> int:
+    """Judge a node as secondary of an instance that has its primary."""
+    found = checks.secondary(
+        state,
+        state.instances[inst],
+        state.peers[:, state.pri[inst]],
+        strict=strict,
+        ignore_disk_on=ignore_disk_on,
+    )
+    return _at(found, state, node)
+
+
+def _at(found: Sequence[checks.Check], state: State, node: int) -> int:
+    return int(checks.verdict(found, state.size)[node])

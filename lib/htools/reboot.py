@@ -8,10 +8,11 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from ganeti.htools import colouring, moves, rules
+from ganeti.htools import colouring, moves
+from ganeti.htools import grid_checks as checks
+from ganeti.htools.grid import State
 from ganeti.htools.model import NONE, Cluster, DataError
 from ganeti.htools.moves import Kind, Move
-from ganeti.htools.state import State
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Part:
         Those whose nodes only change roles are left out.
         """
         out = {}
-        for inst in range(len(self.after.primary)):
+        for inst in range(len(self.after.pri)):
             before, after = _nodes(self.before, inst), _nodes(self.after, inst)
             if set(before) != set(after):
                 out[inst] = after
@@ -53,13 +54,12 @@ class Part:
 
 
 def _nodes(state: State, inst: int) -> tuple[int, ...]:
-    both = (int(state.primary[inst]), int(state.secondary[inst]))
-    return tuple(n for n in both if n != NONE)
+    return tuple(n for n in (state.pri[inst], state.sec[inst]) if n != NONE)
 
 
 def chosen(state: State, want: Want) -> list[int]:
     """List the nodes to reboot, ascending."""
-    cluster = state.fixed.cluster
+    cluster = state.cluster
     return [
         n
         for n, node in enumerate(cluster.nodes)
@@ -132,7 +132,7 @@ def parts(
         out = _split(out, _move_secondaries, "secondaries")
     found = [_only(part, nodes) for part in out]
     master = next(
-        (n for n, node in enumerate(state.fixed.cluster.nodes) if node.master), NONE
+        (n for n, node in enumerate(state.cluster.nodes) if node.master), NONE
     )
     found = [
         dataclasses.replace(p, nodes=tuple(sorted(p.nodes, key=lambda n: n == master)))
@@ -176,16 +176,18 @@ def _taken(state: State, group: list[int], empty: _Emptier) -> tuple[list[int], 
 
 def _single(state: State, node: int) -> list[int]:
     """List primaries of a node that have no second one."""
-    return [i for i in state.primaries[node] if not state.fixed.drbd[i]]
+    return [i for i in state.primaries[node] if state.instances[i].template != "drbd"]
 
 
 def _move_singles(state: State, node: int, taken: Collection[int]) -> State | None:
     moving = _single(state, node)
     after = state.copy() if moving else state
     for inst in moving:
+        found = checks.primary(after, after.instances[inst], strict=False)
+        codes = checks.verdict(found, after.size)
         for target in _targets(after, node, taken):
-            if rules.primary(after, inst, target, strict=False) is None:
-                after.place(inst, target, NONE)
+            if not codes[target]:
+                moves.place(after, inst, target, NONE)
                 break
         else:
             return None
@@ -196,10 +198,13 @@ def _move_secondaries(state: State, node: int, taken: Collection[int]) -> State 
     moving = list(state.secondaries[node])
     after = state.copy() if moving else state
     for inst in moving:
-        first = int(after.primary[inst])
+        first, item = after.pri[inst], after.instances[inst]
+        peers = after.peers[:, first]
+        found = checks.secondary(after, item, peers, strict=False)
+        codes = checks.verdict(found, after.size)
         for target in _targets(after, node, {*taken, first}):
-            if rules.secondary(after, inst, target, first, strict=False) is None:
-                after.place(inst, first, target)
+            if not codes[target]:
+                moves.place(after, inst, first, target)
                 break
         else:
             return None
@@ -207,7 +212,7 @@ def _move_secondaries(state: State, node: int, taken: Collection[int]) -> State 
 
 
 def _targets(state: State, node: int, taken: Collection[int]) -> Iterable[int]:
-    nodes = state.fixed.cluster.nodes
+    nodes = state.cluster.nodes
     return (
         t
         for t, other in enumerate(nodes)
@@ -225,11 +230,11 @@ def _failed_over(part: Part, chosen_nodes: Collection[int]) -> Part:
     after = part.after.copy()
     for node in part.nodes:
         for inst in list(after.primaries[node]):
-            other = int(after.secondary[inst])
+            other = after.sec[inst]
             stays = node not in chosen_nodes and other in part.nodes
-            if not after.fixed.drbd[inst] or stays:
+            if after.instances[inst].template != "drbd" or stays:
                 continue
-            if moves.failure(after, inst, swap, force=True) is not None:
+            if moves.failure(after, inst, swap, force=True):
                 raise DataError("Failed to migrate instances off nodes")
             moves.apply(after, inst, swap)
     return dataclasses.replace(part, after=after)

@@ -5,12 +5,12 @@ import enum
 from collections.abc import Collection
 from typing import Final
 
-import numpy as np
-
-from ganeti.htools import balance, score
+from ganeti.htools import balance
+from ganeti.htools import grid_score as score
+from ganeti.htools.effects import Bools
+from ganeti.htools.grid import State, derive
 from ganeti.htools.legality import Options
 from ganeti.htools.model import Cluster
-from ganeti.htools.state import Bools, Row, State, derive
 
 #: Node tags that begin so let the node be switched on when room is missing.
 STANDBY_PREFIX: Final = "htools:standby:"
@@ -110,7 +110,7 @@ def _condense(cluster: Cluster, wanted: Size) -> Plan:
         steps, after = _balanced(left)
         if _safe(after, wanted):
             off = tried
-            best = Plan(Action.SWITCH_OFF, off, steps, after.cluster())
+            best = Plan(Action.SWITCH_OFF, off, steps, after.as_cluster())
     return best or Plan(Action.NOTHING, (), (), cluster)
 
 
@@ -120,8 +120,8 @@ def _expand(cluster: Cluster, least: Size) -> Plan:
         on = tuple(standby[:count])
         steps, after = _balanced(_switched(cluster, on, off=False))
         if _safe(after, least):
-            return Plan(Action.SWITCH_ON, on, steps, after.cluster())
-    return Plan(Action.SWITCH_ON, on, steps, after.cluster(), enough=False)
+            return Plan(Action.SWITCH_ON, on, steps, after.as_cluster())
+    return Plan(Action.SWITCH_ON, on, steps, after.as_cluster(), enough=False)
 
 
 def _switched(cluster: Cluster, nodes: Collection[int], *, off: bool) -> Cluster:
@@ -140,15 +140,13 @@ def _switched(cluster: Cluster, nodes: Collection[int], *, off: bool) -> Cluster
 
 def _balanced(cluster: Cluster) -> tuple[tuple[balance.Step, ...], State]:
     state = derive(cluster)
-    # Nodes of unknown size, offline as they are, have no processors to divide by.
-    with np.errstate(divide="ignore", invalid="ignore"):
-        steps = tuple(balance.plan(state, _GOAL, Options(), score.ideal(state)))
+    steps = tuple(balance.plan(state, _GOAL, Options(), score.ideal(state)))
     return steps, state
 
 
 def _safe(state: State, what: Size) -> bool:
     """Tell whether no primary is on a node offline and something fits everywhere."""
-    return bool(state.fixed.online[state.primary].all() and _room(state, what).all())
+    return bool(state.online[state.pri].all() and _room(state, what).all())
 
 
 def _room(state: State, what: Size) -> Bools:
@@ -156,13 +154,11 @@ def _room(state: State, what: Size) -> Bools:
 
     Nodes of unknown size are taken to have room: no plan depends on them.
     """
-    fixed, amounts = state.fixed, state.amounts
-    left = amounts[Row.MEMORY] - what.memory
-    fine: Bools = (left > 0) & (amounts[Row.ALL_MEMORY] - what.memory > 0)
-    fine &= (left > state.reserved) | state.failing
-    with np.errstate(divide="ignore", invalid="ignore"):
-        for row in (Row.CPU, Row.ALL_CPU):
-            ratio = (amounts[row] + what.vcpus) / fixed.cpus
-            fine &= (fixed.cpu_ratio < 0) | ~(ratio > fixed.cpu_ratio)
-    out: Bools = fine | (fixed.total_memory <= 0)
+    left = state.unallocated - what.memory
+    fine: Bools = (left > 0) & (state.f_mem_later - what.memory > 0)
+    fine &= (left > state.r_mem) | state.fails_n1
+    for used in (state.u_cpu, state.u_cpu_later):
+        ratio = state.per_cpu(used + what.vcpus)
+        fine &= (state.cpu_ratio < 0) | (ratio <= state.cpu_ratio)
+    out: Bools = fine | (state.t_mem <= 0)
     return out

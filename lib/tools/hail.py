@@ -9,8 +9,7 @@ import sys
 from typing import Any, Final
 
 from ganeti.htools import answer, grid, request
-from ganeti.tools import node_table
-from ganeti.tools.htools import loading, sources
+from ganeti.tools.htools import loading, shown, sources
 from ganeti.tools.htools.loading import Problem
 from ganeti.tools.htools.options import Parsed
 
@@ -46,7 +45,8 @@ def _answer(parsed: Parsed) -> int:
     if parsed.verbosity >= _VERBOSE_REQUEST:
         asked = data.get("request") if isinstance(data, dict) else None
         sys.stderr.write(f"Received request: {json.dumps(asked)}\n")
-    _show(parsed, grid.State(cluster), "pre-ialloc", "Initial cluster")
+    if parsed["p"] is not None or parsed["S"] is not None:
+        _show(parsed, grid.State(cluster), "pre-ialloc", "Initial cluster")
     found = answer.solve(data, how, cluster=cluster)
     _show(parsed, found.after, "post-ialloc", "Final cluster")
     if parsed["explain"]:
@@ -78,8 +78,7 @@ def _read(path: str) -> Any:
 
 
 def _show(parsed: Parsed, state: grid.State, suffix: str, what: str) -> None:
-    if parsed["p"] is not None:
-        fields = parsed["p"].split(",") if parsed["p"] else []
-        node_table.show(state, fields, what)
-    words = "before allocation" if suffix == "pre-ialloc" else "after allocation"
-    loading.save(parsed, state.as_cluster(), suffix, words)
+    shown.nodes_asked(state, parsed, f"{what} status")
+    if parsed["S"] is not None:
+        words = "before allocation" if suffix == "pre-ialloc" else "after allocation"
+        loading.save(parsed, state.as_cluster(), suffix, words)

@@ -130,12 +130,12 @@ def _run_set(
     ]
     for job, (ok, value) in zip(members, answers, strict=True):
         if ok:
-            failed += _wait(client, job, value)
+            failed += wait(client, job, value)
     if failed:
         raise Problem("Not all jobs completed successfully: " + "; ".join(failed))
 
 
-def _wait(client: luxi.Client, job: Job, job_id: Any) -> list[str]:
+def wait(client: luxi.Client, job: Job, job_id: Any) -> list[str]:
     """Wait until a job ends; return what went wrong, if anything."""
     fields = ["status", "opstatus", "opresult"]
     previous: Any = None

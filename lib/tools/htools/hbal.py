@@ -4,7 +4,8 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from ganeti.htools import balance, jobs, numbers, score, state, tables
+from ganeti.htools import balance, grid, jobs, numbers, tables
+from ganeti.htools import grid_score as score
 from ganeti.htools.model import NONE, Cluster
 from ganeti.tools.htools import execute, loading, shown
 from ganeti.tools.htools.loading import Problem
@@ -33,7 +34,7 @@ def _run(parsed: Parsed) -> int:
         print(f"Note: Stripping common suffix of '{suffix}' from names")
     group = _group(cluster, parsed["G"])
     part = cluster.only_group(group)
-    now = state.derive(part, limits, parsed["ext"])
+    now = grid.derive(part, limits, parsed["ext"])
     print(f"Group size {len(part.nodes)} nodes, {len(part.instances)} instances")
     print(f"Selected node group: {cluster.groups[group].name}")
     if not cluster.instances:
@@ -42,7 +43,7 @@ def _run(parsed: Parsed) -> int:
     _report(now, parsed)
     loading.save(parsed, part, "original", "before balancing")
     _show(now, parsed, "Initial")
-    first, lowest = score.of(now), score.ideal(now)
+    first, lowest = score.value(now), score.ideal(now)
     _coefficients(now, parsed, "Initial", first)
     if first - lowest < parsed["e"]:
         print(
@@ -55,10 +56,10 @@ def _run(parsed: Parsed) -> int:
     steps = _plan(now, parsed, lowest, suffix)
     _conclude(now, parsed, first, steps)
     _commands(part, parsed, steps, suffix)
-    loading.save(parsed, now.cluster(), "balanced", "after balancing")
+    loading.save(parsed, now.as_cluster(), "balanced", "after balancing")
     _show(now, parsed, "Final")
     if parsed.verbosity > 3:
-        _totals("Original:", state.derive(part, limits, parsed["ext"]))
+        _totals("Original:", grid.derive(part, limits, parsed["ext"]))
         _totals("Final:   ", now)
     return _execute(part, parsed, steps) if parsed["X"] else 0
 
@@ -99,7 +100,7 @@ def _group(cluster: Cluster, wanted: str | None) -> int:
     raise Problem("Aborting.")
 
 
-def _report(now: state.State, parsed: Parsed) -> None:
+def _report(now: grid.State, parsed: Parsed) -> None:
     """Tell about nodes that fail N+1 and instances on nodes offline."""
     bad = shown.bad(now)
     if parsed.verbosity >= 1:
@@ -111,7 +112,7 @@ def _report(now: state.State, parsed: Parsed) -> None:
             "Cluster is not N+1 happy, continuing but no guarantee that the cluster"
             " will end N+1 happy."
         )
-    over = [n for n in range(len(now.fixed.online)) if _over_policy(now, n)]
+    over = [n for n in range(now.size) if _over_policy(now, n)]
     if over:
         print(
             f"The cluster contains {len(over)} policy-violating nodes.\nContinuing, but"
@@ -120,20 +121,19 @@ def _report(now: state.State, parsed: Parsed) -> None:
         )
 
 
-def _over_policy(now: state.State, node: int) -> bool:
-    fixed, amounts = now.fixed, now.amounts[:, node]
-    ratio = fixed.cpu_ratio[node]
-    many = ratio >= 0 and amounts[state.Row.CPU] / fixed.cpus[node] > ratio
-    return bool(many or amounts[state.Row.SPINDLES] > fixed.high_spindles[node])
+def _over_policy(now: grid.State, node: int) -> bool:
+    ratio = now.cpu_ratio[node]
+    many = ratio >= 0 and now.per_cpu(now.u_cpu)[node] > ratio
+    return bool(many or now.inst_spin[node] > now.hi_spin[node])
 
 
-def _show(now: state.State, parsed: Parsed, when: str) -> None:
+def _show(now: grid.State, parsed: Parsed, when: str) -> None:
     """Print the tables that options ask for."""
     maps = f"{when} instance map", f"{when} cluster status"
     shown.tables_asked(now, parsed, *maps)
 
 
-def _coefficients(now: state.State, parsed: Parsed, when: str, value: float) -> None:
+def _coefficients(now: grid.State, parsed: Parsed, when: str, value: float) -> None:
     if parsed.verbosity > 2:
         gap = " " if when == "Initial" else "   "
         print(f"{when} coefficients:{gap}overall {numbers.fixed(value, 8)}")
@@ -143,11 +143,11 @@ def _coefficients(now: state.State, parsed: Parsed, when: str, value: float) -> 
 
 
 def _plan(
-    now: state.State, parsed: Parsed, lowest: float, suffix: str
+    now: grid.State, parsed: Parsed, lowest: float, suffix: str
 ) -> list[balance.Step]:
     """Find the moves and print each."""
     print("Trying to minimize the CV...")
-    cluster = now.fixed.cluster
+    cluster = now.cluster
     node = _namer([node.name for node in cluster.nodes], suffix)
     names = [inst.name.removesuffix(suffix) for inst in cluster.instances]
     wide = max(len(name) for name in names)
@@ -175,7 +175,7 @@ def _namer(names: list[str], suffix: str) -> Callable[[int], str]:
 
 
 def _conclude(
-    now: state.State, parsed: Parsed, first: float, steps: list[balance.Step]
+    now: grid.State, parsed: Parsed, first: float, steps: list[balance.Step]
 ) -> None:
     last = steps[-1].score if steps else first
     if not steps:
@@ -222,10 +222,9 @@ def _commands(
         print(line)
 
 
-def _totals(title: str, now: state.State) -> None:
-    amounts = now.amounts[:, now.fixed.online]
-    memory = numbers.fixed(float(amounts[state.Row.MEMORY].sum()), 0)
-    disk = numbers.fixed(float(amounts[state.Row.DISK].sum()), 0)
+def _totals(title: str, now: grid.State) -> None:
+    memory = numbers.fixed(float(now.unallocated[now.online].sum()), 0)
+    disk = numbers.fixed(float(now.f_dsk[now.online].sum()), 0)
     print(f"{title} mem={memory} disk={disk}")
 
 

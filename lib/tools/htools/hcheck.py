@@ -4,7 +4,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ganeti.htools import balance, health, numbers, score, state
+from ganeti.htools import balance, grid, health, numbers
+from ganeti.htools import grid_score as score
 from ganeti.htools.health import Group, Health
 from ganeti.tools.htools import loading
 from ganeti.tools.htools.options import Parsed
@@ -32,7 +33,7 @@ def _run(parsed: Parsed) -> int:
     cluster = loading.load(parsed)
     limits, checks = loading.limits(parsed), not parsed["nocap"]
     states = [
-        state.derive(cluster.only_group(number), limits, parsed["ext"])
+        grid.derive(cluster.only_group(number), limits, parsed["ext"])
         for number in range(len(cluster.groups))
     ]
     before = [health.group(now, capacity_checks=checks) for now in states]
@@ -62,10 +63,10 @@ def _sum(groups: Sequence[Group]) -> Health:
     return total
 
 
-def _balance(now: state.State, parsed: Parsed) -> None:
+def _balance(now: grid.State, parsed: Parsed) -> None:
     """Balance a group as far as options let; the state changes."""
     goal, lowest = loading.goal(parsed), score.ideal(now)
-    if len(now.primary) and score.of(now) - lowest >= goal.min_score:
+    if now.pri and score.value(now) - lowest >= goal.min_score:
         for _step in balance.plan(now, goal, loading.moves(parsed), lowest):
             pass
 

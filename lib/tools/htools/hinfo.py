@@ -3,7 +3,8 @@
 import sys
 from typing import Final
 
-from ganeti.htools import numbers, score, state, tables
+from ganeti.htools import grid, numbers, tables
+from ganeti.htools import grid_score as score
 from ganeti.htools.model import Cluster
 from ganeti.tools.htools import loading, shown
 from ganeti.tools.htools.options import Parsed
@@ -21,7 +22,7 @@ def main() -> int:
 
 def _run(parsed: Parsed) -> int:
     cluster = loading.load(parsed)
-    now = state.derive(cluster)
+    now = grid.derive(cluster)
     print(f"Loaded cluster tags: {','.join(cluster.tags)}")
     counts = (
         _counted(len(cluster.nodes), "node"),
@@ -42,7 +43,7 @@ def _run(parsed: Parsed) -> int:
     shown.tables_asked(now, parsed, "Instances instance map", "Cluster status")
     print("Cluster coefficients:")
     print("\n".join(tables.metrics(now)))
-    print(f"Cluster score: {numbers.fixed(score.of(now), 8)}")
+    print(f"Cluster score: {numbers.fixed(score.value(now), 8)}")
     return 0
 
 
@@ -66,7 +67,7 @@ def _groups(cluster: Cluster) -> list[str]:
     rows = [_GROUP_HEAD.split()]
     for number, group in enumerate(cluster.groups):
         part = cluster.only_group(number)
-        now = state.derive(part)
+        now = grid.derive(part)
         bad = shown.bad(now)
         counts = (len(part.nodes), len(part.instances), bad.nodes, bad.instances)
         rows.append(
@@ -74,7 +75,7 @@ def _groups(cluster: Cluster) -> list[str]:
                 group.name,
                 *(str(count) for count in counts),
                 str(not bad.nodes),
-                numbers.fixed(score.of(now), 8),
+                numbers.fixed(score.value(now), 8),
             ]
         )
     return tables.layout(rows, _GROUP_NUMERIC, prefix="  ")

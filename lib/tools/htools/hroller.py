@@ -3,7 +3,7 @@
 import sys
 from typing import Final
 
-from ganeti.htools import colouring, reboot, state
+from ganeti.htools import colouring, grid, reboot
 from ganeti.htools.model import Cluster
 from ganeti.tools.htools import loading
 from ganeti.tools.htools.loading import Problem
@@ -20,7 +20,7 @@ def main() -> int:
 
 def _run(parsed: Parsed) -> int:
     cluster = loading.load(parsed)
-    now = state.derive(cluster)
+    now = grid.derive(cluster)
     loading.save(parsed, cluster, "original", "before hroller run")
     _check_master(cluster, parsed)
     want = reboot.Want(

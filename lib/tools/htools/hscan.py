@@ -5,7 +5,8 @@ import sys
 from typing import Final
 
 from ganeti import errors
-from ganeti.htools import numbers, queried, score, state, tables, text
+from ganeti.htools import grid, numbers, queried, tables, text
+from ganeti.htools import grid_score as score
 from ganeti.htools.model import Cluster, DataError
 from ganeti.tools.htools import loading, shown, sources
 from ganeti.tools.htools.options import Parsed
@@ -38,7 +39,7 @@ def _run(parsed: Parsed) -> int:
     for name in names:
         try:
             cluster = _read(name, parsed, is_local=not parsed.arguments)
-            now = state.derive(cluster)
+            now = grid.derive(cluster)
             print(_line(name.ljust(width), now))
             if parsed["p"] is not None:
                 fields = tables.node_fields(parsed["p"])
@@ -62,9 +63,9 @@ def _read(name: str, parsed: Parsed, *, is_local: bool) -> Cluster:
     return queried.read_cluster(answers, static_memory=parsed["skm"])
 
 
-def _line(name: str, now: state.State) -> str:
+def _line(name: str, now: grid.State) -> str:
     """Describe a cluster: counts, sizes in MiB and GiB, score."""
-    cluster = now.fixed.cluster
+    cluster = now.cluster
     bad = shown.bad(now)
     memory = numbers.fixed(sum(node.total_memory for node in cluster.nodes), 0)
     disk = numbers.fixed(sum(node.total_disk for node in cluster.nodes) / _GIB, 0)
@@ -73,7 +74,7 @@ def _line(name: str, now: state.State) -> str:
     return (
         f"{name} {len(cluster.nodes):5d} {len(cluster.instances):5d} {bad.nodes:5d}"
         f" {bad.instances:5d} {memory:>6s} {free_memory:6d} {disk:>6s} {free_disk:6d}"
-        f" {numbers.fixed(score.of(now), 8)}"
+        f" {numbers.fixed(score.value(now), 8)}"
     )
 
 

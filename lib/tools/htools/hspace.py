@@ -3,11 +3,10 @@
 import sys
 from typing import Final
 
-from ganeti.htools import capacity, grid, space, state, tables
+from ganeti.htools import capacity, grid, space, tables
 from ganeti.htools.model import Cluster
 from ganeti.htools.shrinking import Size
-from ganeti.tools import node_table
-from ganeti.tools.htools import loading, space_report
+from ganeti.tools.htools import loading, shown, space_report
 from ganeti.tools.htools.loading import Problem
 from ganeti.tools.htools.options import Parsed
 
@@ -29,10 +28,10 @@ def _run(parsed: Parsed) -> int:
     if parsed.verbosity > 1 and (suffix := cluster.common_suffix()):
         sys.stderr.write(f"Note: Stripping common suffix of '{suffix}' from names\n")
     now = grid.State(cluster, min_disk=limits.min_disk, max_cpu=limits.max_cpu)
-    _show(now, parsed, "Initial cluster")
+    shown.nodes_asked(now, parsed, "Initial cluster status")
     if parsed.verbosity > 2:
         first = space_report.eight(space.totals(now).score)
-        told = "\n".join(tables.metrics(state.derive(cluster, limits)))
+        told = "\n".join(tables.metrics(now))
         sys.stderr.write(f"Initial coefficients: overall {first}\n{told}\n")
     report = _report(now, parsed)
     report.begin()
@@ -93,7 +92,7 @@ def _keep(parsed: Parsed, found: capacity.Outcome, word: str) -> None:
     if parsed.verbosity > 2:
         lines = "".join(f"{line}\n" for line in space_report.placements(found))
         sys.stderr.write(f"{word} allocation map\n{lines}")
-    _show(found.after, parsed, f"{word} allocation")
+    shown.nodes_asked(found.after, parsed, f"{word} allocation status")
     if parsed["S"] is not None:
         what = f"after {word.lower()} allocation"
         loading.save(parsed, found.cluster(), word.lower(), what)
@@ -108,12 +107,6 @@ def _explain(
     """Tell why there is not one more, when asked to."""
     if parsed["explain"] or parsed["json"]:
         report.explain(search, found)
-
-
-def _show(now: grid.State, parsed: Parsed, what: str) -> None:
-    if parsed["p"] is not None:
-        fields = parsed["p"].split(",") if parsed["p"] else []
-        node_table.show(now, fields, what)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ import numpy as np
 
 from ganeti import errors
 from ganeti.htools import balance, text
+from ganeti.htools.grid import Limits
 from ganeti.htools.legality import Options
 from ganeti.htools.model import Cluster, DataError, Instance, lookup
-from ganeti.htools.state import Limits
 from ganeti.tools.htools import option_table, options, sources, utilisation
 from ganeti.tools.htools.options import Parsed
 

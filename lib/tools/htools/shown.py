@@ -3,11 +3,13 @@
 import dataclasses
 import sys
 
-from ganeti.htools import state, tables
+import numpy as np
+
+from ganeti.htools import grid, tables
 from ganeti.tools.htools.options import Parsed
 
 
-def tables_asked(now: state.State, parsed: Parsed, instances: str, nodes: str) -> None:
+def tables_asked(now: grid.State, parsed: Parsed, instances: str, nodes: str) -> None:
     """Print the tables that options ask for, on standard error.
 
     Args:
@@ -20,9 +22,14 @@ def tables_asked(now: state.State, parsed: Parsed, instances: str, nodes: str) -
     if parsed["pi"]:
         told = "\n".join(tables.instances(now))
         err.write(f"\n{instances}:\n{told}\n")
+    nodes_asked(now, parsed, nodes)
+
+
+def nodes_asked(now: grid.State, parsed: Parsed, title: str) -> None:
+    """Print the table of nodes if option ``p`` asks for it, on standard error."""
     if parsed["p"] is not None:
         told = "\n".join(tables.nodes(now, tables.node_fields(parsed["p"])))
-        err.write(f"\n{nodes}:\n{told}\n\n")
+        sys.stderr.write(f"\n{title}:\n{told}\n\n")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,9 +40,8 @@ class Bad:
     instances: int
 
 
-def bad(now: state.State) -> Bad:
+def bad(now: grid.State) -> Bad:
     """Count nodes that fail N+1."""
-    online = now.fixed.online
-    nodes = [n for n in range(len(online)) if online[n] and now.failing[n]]
+    nodes = np.nonzero(now.online & now.fails_n1)[0]
     found = {i for n in nodes for i in (*now.primaries[n], *now.secondaries[n])}
     return Bad(len(nodes), len(found))

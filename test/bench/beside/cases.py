@@ -109,9 +109,9 @@ def _allocation(shape: Shape, made: Made, run: measure.Run) -> Result:
 def score_of(made: Made) -> float:
     """Return the score of a cluster, by our library."""
     # Loaded late: without its memory this process is small.
-    from ganeti.htools import score, state, text
+    from ganeti.htools import grid, grid_score, text
 
-    return score.of(state.derive(text.load(made.text(), "made")))
+    return grid_score.value(grid.derive(text.load(made.text(), "made")))
 
 
 def _plan(run: measure.Run) -> Result:

@@ -282,7 +282,7 @@ def test_a_paused_node_fails_the_job_in_time(cluster, guest):
         cluster.command("resume", "node2")
     fine(found, "node2")
     # The time limit of an urgent call is a minute; its silence is noticed before.
-    assert took < 40
+    assert took < 55
     assert field(cluster, "status") != []
 
 

@@ -104,11 +104,12 @@ def test_a_frozen_node_holds_up_nobody_for_long(cluster):
         rows = dict(line.split() for line in done.output.splitlines())
         assert rows["node2.vc.test"] == "?"
         assert rows["node1.vc.test"] != "?"
-    assert first_s < 12
-    assert second_s < 8
+    # Some seconds each; a call that waits to its own end takes a minute or more.
+    assert first_s < 40
+    assert second_s < 40
     assert act.code == 1
     assert "does not answer" in act.output
-    assert act_s < 12
+    assert act_s < 40
     assert "?" not in cluster.check(*volumes)
 
 

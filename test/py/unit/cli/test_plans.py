@@ -201,7 +201,6 @@ WITHOUT = {
     "changes nothing": {
         "gnt-cluster capacity",
         "gnt-cluster getmaster",
-        "gnt-cluster capacity",
         "gnt-cluster info",
         "gnt-cluster list-tags",
         "gnt-cluster master-ping",

@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from ganeti.htools import monitored, state, text
+from ganeti.htools import grid, monitored, text
 from ganeti.htools.model import Cluster, DataError
 
 KITE = pathlib.Path(__file__).parents[3] / "data" / "htools" / "kite.data"
@@ -26,10 +26,8 @@ def test_a_nodes_load_is_shared_by_vcpus_and_kept_as_a_whole() -> None:
         0.057,
         1.6,
     ]
-    now = state.derive(cluster)
-    assert now.amounts[state.Row.LOAD_CPU].tolist() == pytest.approx(
-        list(TOTALS.values())
-    )
+    now = grid.derive(cluster)
+    assert now.load_cpu.tolist() == pytest.approx(list(TOTALS.values()))
     assert cluster.instances[0].utilisation[1:] == (1, 1, 1)
 
 

@@ -12,13 +12,13 @@ import ganeti
 from fakes import programs
 from fakes.programs import DATA
 from fakes.some_cluster import random_cluster
-from ganeti.htools import colouring, reboot, state
+from ganeti.htools import colouring, grid, reboot
 from ganeti.htools.model import NONE
 from ganeti.tools.htools import hroller
 
 
 def plan(cluster, **wanted):
-    now = state.derive(cluster)
+    now = grid.derive(cluster)
     want = reboot.Want(**wanted)
     nodes = reboot.chosen(now, want)
     graph = reboot.graph(cluster, nodes, offline=want.offline)
@@ -103,7 +103,7 @@ def test_full_evacuation_empties_the_nodes(seed, template, offline):
     _nodes, parts = plan(cluster, full=True)
     for part in parts:
         for inst in range(len(cluster.instances)):
-            first, second = part.after.primary[inst], part.after.secondary[inst]
+            first, second = part.after.pri[inst], part.after.sec[inst]
             assert not {first, second} & set(part.nodes)
             assert first != second
             assert (second == NONE) == (template == "plain")

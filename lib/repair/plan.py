@@ -1,0 +1,154 @@
+"""What comes next for one instance: its state, tags to change, a job to submit."""
+
+import dataclasses
+import enum
+from collections.abc import Collection, Mapping
+
+from ganeti.repair.broken import Repair
+from ganeti.repair.words import Outcome, Policy, Record
+
+
+class State(enum.StrEnum):
+    """States of instances, as they are counted and shown."""
+
+    HEALTHY = "Healthy"
+    NEEDS_REPAIR = "Needs repair"
+    PENDING = "Pending repair"
+    FAILED = "Failure"
+
+
+class JobState(enum.Enum):
+    """How a job of a repair is."""
+
+    RUNNING = enum.auto()
+    SUCCESS = enum.auto()
+    FAILED = enum.auto()
+    #: It failed because there was no room; worth another try.
+    NO_ROOM = enum.auto()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fresh:
+    """What a new record needs that only the world has: Unix seconds and a UUID."""
+
+    now: int
+    id: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """What is to be done.
+
+    Attributes:
+        state: of the instance then.
+        add: records to tag, before others are removed.
+        remove: records whose tags go.
+        repair: submit its opcodes as one job; ``record`` with that job's id added is to
+            be tagged then.
+        record: the repair that the job belongs to.
+        told: a line for people, may be empty.
+    """
+
+    state: State
+    add: tuple[Record, ...] = ()
+    remove: tuple[Record, ...] = ()
+    repair: Repair | None = None
+    record: Record | None = None
+    told: str = ""
+
+
+def step(
+    records: Collection[Record],
+    jobs: Mapping[int, JobState],
+    repair: Repair | None,
+    policy: Policy,
+    fresh: Fresh,
+) -> Step:
+    """Decide about one instance.
+
+    Args:
+        records: its repairs, oldest first.
+        jobs: states of the jobs of pending repairs; ones that are gone are left out and
+            count as done.
+        repair: what it needs now, None when it is healthy.
+        policy: what may be done to it.
+        fresh: for new records.
+    """
+    ended = {r.id for r in records if r.outcome is not None}
+    pending = [r for r in records if r.outcome is None and r.id not in ended]
+    stale = tuple(r for r in records if r.outcome is None and r.id in ended)
+    if any(r.outcome == Outcome.FAILURE for r in records):
+        return Step(State.FAILED, remove=stale)
+    case = _Case(stale, policy, fresh)
+    if pending:
+        return _pending(case, pending, jobs, repair)
+    done = tuple(r for r in records if r.outcome is not None)
+    if repair is None:
+        # Of several results only the last one is of interest.
+        return Step(State.HEALTHY, remove=(*stale, *done[:-1]))
+    return _broken(case, done, repair)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Case:
+    """What does not depend on the instance's state; ``stale`` are tags left over."""
+
+    stale: tuple[Record, ...]
+    policy: Policy
+    fresh: Fresh
+
+
+def _pending(
+    case: _Case,
+    pending: list[Record],
+    jobs: Mapping[int, JobState],
+    repair: Repair | None,
+) -> Step:
+    first, stale, policy, fresh = pending[0], case.stale, case.policy, case.fresh
+    found = [jobs.get(job, JobState.SUCCESS) for job in first.jobs]
+    if JobState.RUNNING in found:
+        return Step(State.PENDING)
+    last = found[-1] if found else JobState.SUCCESS
+    if last == JobState.FAILED:
+        result = _ended(first, Outcome.FAILURE, fresh)
+        told = f"a job of repair {first.id} failed"
+        return Step(State.FAILED, (result,), (*stale, first), told=told)
+    if repair is None:
+        results = tuple(_ended(r, Outcome.SUCCESS, fresh) for r in pending)
+        return Step(State.HEALTHY, results, (*stale, *pending), told="is repaired")
+    if policy.until is not None:
+        return Step(State.PENDING, told=f"{repair.why}, but repairs are {policy}")
+    if repair.kind > first.kind:
+        result = _ended(first, Outcome.ENOPERM, fresh)
+        return Step(
+            State.NEEDS_REPAIR,
+            (result,),
+            (*stale, first),
+            told=_too_much(repair, f"repair {first.id} goes up to {first.kind.word}"),
+        )
+    return Step(State.PENDING, remove=(*stale, first), repair=repair, record=first)
+
+
+def _broken(case: _Case, done: tuple[Record, ...], repair: Repair) -> Step:
+    stale, policy, fresh = case.stale, case.policy, case.fresh
+    if policy.allowed is None:
+        told = f"{repair.why}, but repairs are {policy}"
+        return Step(State.NEEDS_REPAIR, remove=stale, told=told)
+    if repair.kind <= policy.allowed:
+        record = Record(repair.kind, fresh.id, fresh.now)
+        return Step(State.PENDING, remove=(*stale, *done), repair=repair, record=record)
+    told = _too_much(repair, f"allowed is {policy}")
+    last = done[-1] if done else None
+    if last and (last.outcome, last.kind) == (Outcome.ENOPERM, repair.kind):
+        # Said before; the tag stays as it is.
+        return Step(State.NEEDS_REPAIR, remove=(*stale, *done[:-1]), told=told)
+    result = Record(repair.kind, fresh.id, fresh.now, Outcome.ENOPERM)
+    return Step(State.NEEDS_REPAIR, (result,), (*stale, *done), told=told)
+
+
+def _ended(record: Record, outcome: Outcome, fresh: Fresh) -> Record:
+    return dataclasses.replace(record, outcome=outcome, time=fresh.now, found="")
+
+
+def _too_much(repair: Repair, limit: str) -> str:
+    return f"{repair.why} and it needs {repair.kind.word}, but {limit}"

@@ -1,0 +1,87 @@
+"""Tags of repairs: what is read, what is written, what they allow."""
+
+import math
+
+import pytest
+
+from ganeti.repair import words
+from ganeti.repair.words import Kind, Outcome, Policy, Record
+
+P = words.PREFIX
+ID = "5b0c2f5e-6a0e-4d53-8f7e-1c1c6a9d1e10"
+PENDING = f"{P}pending:failover:{ID}:1700001000:812+813"
+RESULT = f"{P}result:fix-storage:{ID}:1700002000:success:820"
+NOW = 1_700_000_000.0
+
+
+def test_records_are_read_oldest_first():
+    assert words.records([RESULT, "other", PENDING]) == [
+        Record(Kind.FAILOVER, ID, 1_700_001_000, None, (812, 813)),
+        Record(Kind.FIX_STORAGE, ID, 1_700_002_000, Outcome.SUCCESS, (820,)),
+    ]
+
+
+@pytest.mark.parametrize("tag", [PENDING, RESULT, f"{P}pending:migrate:x:5:"])
+def test_what_is_read_is_written_the_same(tag):
+    (record,) = words.records([tag])
+    assert record.tag == record.found == tag
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        f"{P}pending:explode:{ID}:5:",
+        f"{P}pending:migrate:{ID}:soon:",
+        f"{P}pending:migrate:{ID}:5",
+        f"{P}pending:migrate:{ID}:5:1+",
+        f"{P}result:migrate:{ID}:5:maybe:",
+        f"{P}result:migrate:{ID}:5:",
+        f"x{P}pending:migrate:{ID}:5:",
+        "",
+    ],
+)
+def test_malformed_tags_are_no_records(tag):
+    assert words.records([tag]) == []
+
+
+def test_very_many_jobs_still_fit_a_tag():
+    record = Record(Kind.FIX_STORAGE, ID, 1_700_001_000, None, tuple(range(1000, 1030)))
+    assert len(record.tag) <= 128
+    (read,) = words.records([record.tag])
+    assert read.jobs == record.jobs[-len(read.jobs) :]
+
+
+@pytest.mark.parametrize(
+    ("objects", "expected"),
+    [
+        ([[], [], []], Policy()),
+        ([[], [], [f"{P}failover"]], Policy(Kind.FAILOVER)),
+        ([[], [], [f"{P}reinstall", f"{P}migrate"]], Policy(Kind.MIGRATE)),
+        ([[f"{P}fix-storage"], [], [f"{P}reinstall"]], Policy(Kind.FIX_STORAGE)),
+        ([[f"{P}failover"], [], [f"{P}suspend"]], Policy(Kind.FAILOVER)),
+        ([[], [f"{P}suspend:"], [f"{P}failover"]], Policy(until=math.inf)),
+        ([[f"{P}failover", f"{P}suspend"], [], []], Policy(until=math.inf)),
+        (
+            [[f"{P}suspend:1700000001", f"{P}suspend:1700000009"], [], []],
+            Policy(until=1_700_000_009),
+        ),
+        ([[f"{P}suspend:1699999999", f"{P}migrate"], [], []], Policy(Kind.MIGRATE)),
+        ([[f"{P}suspend:never"], [], [f"{P}migrate"]], Policy(Kind.MIGRATE)),
+        ([[f"{P}explode"], [], []], Policy()),
+    ],
+)
+def test_the_nearest_object_that_says_something_decides(objects, expected):
+    assert words.policy(objects, NOW) == expected
+
+
+def test_policies_in_words():
+    assert str(Policy()) == "not enabled"
+    assert str(Policy(Kind.FIX_STORAGE)) == "up to fix-storage"
+    assert str(Policy(until=math.inf)) == "suspended for ever"
+    assert str(Policy(until=12.0)) == "suspended until 12"
+
+
+def test_suspensions_that_are_over_are_found():
+    over = f"{P}suspend:1699999999"
+    tags = [over, f"{P}suspend", f"{P}suspend:1700000001", f"{P}suspend:x", "suspend:1"]
+    assert words.expired(tags, NOW) == [over]
