@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ganeti.htools import (
     alloc,
+    balance_request,
     dedicated,
     evacuate,
     how_many,
@@ -101,6 +102,10 @@ def solve(
         checked = options.capacity_checks
         many = how_many.read(data, cluster, capacity_checks=checked)
         answer, after = how_many.solve(cluster, many)
+        return Solution(answer, cluster, after, dict)
+    if balance_request.is_asked(data):
+        want = balance_request.read(data, ignore_soft=options.ignore_soft)
+        answer, after = balance_request.solve(cluster, want)
         return Solution(answer, cluster, after, dict)
     try:
         ask = request.read_ask(data, cluster, restrict_to=options.restrict_to)

@@ -7,6 +7,7 @@ What to do with an answer belongs to the logical units.
 from ganeti.iallocator.answers import Answer, Evacuation, MultiPlacement
 from ganeti.iallocator.requests import (
     Allocate,
+    Balance,
     Capacity,
     ChangeGroup,
     MultiAllocate,
@@ -20,6 +21,7 @@ from ganeti.iallocator.run import question, run
 __all__ = [
     "Allocate",
     "Answer",
+    "Balance",
     "Capacity",
     "ChangeGroup",
     "Evacuation",

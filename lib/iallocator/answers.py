@@ -116,6 +116,13 @@ class _Checker:
             return self._placement(request, found)
         if isinstance(request, requests.Capacity):
             return self._capacity(request, found)
+        if isinstance(request, requests.Balance):
+            every = [item.name or "" for item in self.snapshot.instances.values()]
+            result = self._evacuation(every, found)
+            most = request.max_moves
+            jobs = len(result.jobs)
+            self.check(jobs <= most, "jobs", f"{most} or fewer", jobs)
+            return result
         return self._evacuation(request.instances, found)
 
     def _nodes(self, found: Any, count: int | None, what: str) -> list[str]:

@@ -183,7 +183,42 @@ class Capacity:
         }
 
 
-Request = Allocate | MultiAllocate | Relocate | NodeEvacuate | ChangeGroup | Capacity
+@dataclasses.dataclass(frozen=True)
+class Balance:
+    """Moves that even out the cluster.
+
+    Attributes:
+        max_moves: most of them.
+        group_name: the only group, None for all.
+        evacuate: only what has a node offline or drained moves.
+        disk_moves: disks may be copied.
+    """
+
+    max_moves: int
+    group_name: str | None = None
+    evacuate: bool = False
+    disk_moves: bool = True
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the request object."""
+        return {
+            "type": "balance",
+            "max_moves": self.max_moves,
+            "group_name": self.group_name,
+            "evacuate": self.evacuate,
+            "disk_moves": self.disk_moves,
+        }
+
+
+Request = (
+    Allocate
+    | MultiAllocate
+    | Relocate
+    | NodeEvacuate
+    | ChangeGroup
+    | Capacity
+    | Balance
+)
 
 
 def disk_space(template: str, sizes_mib: Sequence[int]) -> int:

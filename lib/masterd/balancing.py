@@ -4,14 +4,16 @@ The cluster is the one that a query sees, as ``hbal -L`` would; nothing is locke
 changed. Moves are jobs that the client submits if it wants them.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors, query
+from ganeti import errors, iallocator, objects, opcodes, query
 from ganeti.constants import ecodes
 from ganeti.masterd.calls import Later, World, method
 from ganeti.query import clusterinfo
+
+_DEFAULT: Final = "."
 
 
 class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,6 +31,9 @@ class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ignore_soft_errors: go beyond what policies advise against.
         static_memory: MiB that a KVM node takes for itself; 0 for what it reports.
         explain: tell reasons.
+        allocator: that is asked in place of the plan made here; ``.`` for the
+            cluster's default. It is told the group, the number of moves, and whether
+            to evacuate and to move disks.
     """
 
     group: str | None = None
@@ -42,14 +47,76 @@ class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ignore_soft_errors: bool = False
     static_memory: int = 4096
     explain: bool = False
+    allocator: str | None = None
 
 
 @method("PlanBalance")
 def plan_balance(world: World, wanted: Wanted | None = None) -> Later:
     """Plan the moves that balance the cluster; see `Wanted` for the argument."""
-    return Later(
-        world.planning.submit(_plan, world, wanted or Wanted()), can_cancel=True
+    wanted = wanted or Wanted()
+    make = _plan if wanted.allocator is None else _ask
+    return Later(world.planning.submit(make, world, wanted), can_cancel=True)
+
+
+def _ask(world: World, wanted: Wanted) -> dict[str, Any]:
+    """Have an allocator plan; it tells no scores, and its jobs run one by one."""
+    snapshot = world.config.snapshot()
+    name = wanted.allocator or ""
+    if name == _DEFAULT:
+        name = snapshot.cluster.default_iallocator.split(",")[0].strip()
+    if not name or wanted.max_moves < 0:
+        raise errors.OpPrereqError(
+            "balancing by an allocator: wanted its name and a number of moves from 0,"
+            f" found {name!r} and {wanted.max_moves}",
+            ecodes.ECODE_INVAL,
+        )
+    request = iallocator.Balance(
+        max_moves=wanted.max_moves,
+        group_name=wanted.group,
+        evacuate=wanted.evacuate,
+        disk_moves=wanted.disk_moves,
     )
+    answer = iallocator.run(world.rpc, snapshot, name, request)
+    if not answer.success:
+        raise errors.OpPrereqError(
+            f"balancing: allocator {name}: {answer.info}", ecodes.ECODE_NORES
+        )
+    targets: dict[str, list[list[str]]] = {}
+    for instance, _group, nodes in answer.result.moved:
+        targets.setdefault(instance, []).append(list(nodes))
+    moves = [
+        _move(snapshot, place, [opcodes.encode(op) for op in ops], targets)
+        for place, ops in enumerate(job for job in answer.result.jobs if job)
+    ]
+    scores = dict.fromkeys(("score_before", "score_after", "score_ideal"))
+    group = {"name": wanted.group or "all", "uuid": "", **scores, "moves": moves}
+    told = {"stopped": answer.info, "kept": {}} if wanted.explain else {}
+    return {"groups": [group | told]}
+
+
+def _move(
+    snapshot: objects.Snapshot,
+    place: int,
+    ops: list[dict[str, Any]],
+    targets: dict[str, list[list[str]]],
+) -> dict[str, Any]:
+    """Describe a job of an allocator."""
+    name = str(ops[0].get("instance_name"))
+    uuid = snapshot.uuid_of("instances", name)
+    item = snapshot.instances[uuid] if uuid else None
+    before = (
+        [item.primary_node, *snapshot.secondary_nodes(item)] if item is not None else []
+    )
+    after = targets.get(name) or [[]]
+    return {
+        "instance": name,
+        "from": [snapshot.nodes[node].name for node in before if node],
+        "to": after.pop(0),
+        "how": " ".join(str(op["OP_ID"]) for op in ops),
+        "score": None,
+        "depends": [place - 1] if place else [],
+        "opcodes": ops,
+    }
 
 
 def _plan(world: World, wanted: Wanted) -> dict[str, Any]:

@@ -275,7 +275,7 @@ def _live(
         code = _serve(control, handler)
         _notify("STOPPING=1")
         service.stop()
-    _log.info("stopped")
+        _log.info("stopped")
     return code
 
 

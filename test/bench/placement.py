@@ -126,8 +126,17 @@ def cells(row: Row, limit_s: float) -> list[str]:
 
 def _side(side: Side, limit_s: float) -> list[str]:
     run = side.run
-    wall = f"> {limit_s:g}" if run.seconds is None else f"{run.seconds:.2f}"
-    return [wall, f"{run.cpu_s:.2f}", f"{run.peak_mib:.0f}", side.result.words]
+    wall = "-" if run.seconds is None else f"{run.seconds:.2f}"
+    cpu = _cpu(side, limit_s).removesuffix(" s")
+    return [wall, cpu, f"{run.peak_mib:.0f}", side.result.words]
+
+
+def _cpu(side: Side | None, limit_s: float) -> str:
+    if side is None:
+        return "-"
+    if side.run.seconds is None:
+        return f"> {limit_s:g} s"
+    return f"{side.run.cpu_s:.2f} s"
 
 
 def table(lines: Sequence[Sequence[str]]) -> str:
@@ -148,7 +157,7 @@ def typical(rows: Sequence[Row], tool: str, nodes: int) -> Row | None:
 
 
 def growth(rows: Sequence[Row], limit_s: float) -> str:
-    """Return the table of seconds by number of nodes."""
+    """Return the table of processor seconds by number of nodes."""
     tools = list(dict.fromkeys(row.tool for row in rows))
     lines = [["nodes", *(word for t in tools for word in (t, f"{t}, other"))]]
     for nodes in sorted(
@@ -157,9 +166,8 @@ def growth(rows: Sequence[Row], limit_s: float) -> str:
         line = [f"{nodes:,}"]
         for tool in tools:
             row = typical(rows, tool, nodes)
-            line.append(_side(row.ours, OURS_LIMIT_S)[0] + " s" if row else "-")
-            theirs = _side(row.theirs, limit_s) if row and row.theirs else None
-            line.append(f"{theirs[0]} s" if theirs else "-")
+            line.append(_cpu(row.ours if row else None, OURS_LIMIT_S))
+            line.append(_cpu(row.theirs if row else None, limit_s))
         lines.append(line)
     return table(lines)
 
@@ -170,25 +178,37 @@ def picture(rows: Sequence[Row], limit_s: float) -> str:
     for tool in dict.fromkeys(row.tool for row in rows):
         shown = [r for r in rows if r.tool == tool and r.shape == Shape(r.shape.nodes)]
         shown = [row for row in shown if row.seed == 1]
-        ours = [
-            (r.shape.nodes, r.ours.run.seconds) for r in shown if r.ours.run.seconds
+        ours = [(row.shape.nodes, row.ours) for row in shown]
+        others = [(row.shape.nodes, row.theirs) for row in shown if row.theirs]
+        lines = [
+            plot.Line("ours", _points(ours), ()),
+            plot.Line(OTHER, _points(others), _bounds(others, limit_s)),
         ]
-        others = [(r.shape.nodes, r.theirs.run.seconds) for r in shown if r.theirs]
-        known = [(x, y) for x, y in others if y is not None]
-        bounds = [(x, limit_s) for x, y in others if y is None]
-        lines = [plot.Line("ours", ours), plot.Line(OTHER, known, bounds)]
         panels.append(plot.Panel(tool, lines))
-    return plot.svg(panels, "nodes, ten DRBD instances each", "seconds")
+    return plot.svg(panels, "nodes, ten DRBD instances each", "processor seconds")
+
+
+def _points(sides: Sequence[tuple[int, Side]]) -> list[tuple[float, float]]:
+    return [(x, side.run.cpu_s) for x, side in sides if side.run.seconds is not None]
+
+
+def _bounds(
+    sides: Sequence[tuple[int, Side]], limit_s: float
+) -> list[tuple[float, float]]:
+    return [(x, limit_s) for x, side in sides if side.run.seconds is None]
 
 
 def options() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few cases, two minutes")
+    parser.add_argument(
+        "--growth", action="store_true", help="only what the growth table shows"
+    )
     parser.add_argument("--sizes", help="numbers of nodes, with commas")
     parser.add_argument("--tools", default=",".join(cases.TOOLS), help="with commas")
     parser.add_argument(
-        "--limit", type=float, default=60.0, help="seconds for the other programs"
+        "--limit", type=float, default=60.0, help="CPU seconds for the others"
     )
     parser.add_argument("--json", default="build/bench-placement.json", metavar="FILE")
     parser.add_argument("--plot", metavar="FILE", help="write the growth as SVG")
@@ -209,6 +229,8 @@ def main() -> None:
     sizes = [int(text) for text in chosen.sizes.split(",")] if chosen.sizes else SIZES
     if not chosen.quick or chosen.sizes:
         listed = [case for size in sizes for case in cases.shapes(size)]
+    if chosen.growth:
+        listed = [(Shape(size), 1) for size in sizes]
     for tool in tools:
         if not programs.ours(tool):
             print(f"{tool}: not built here, left out")
@@ -225,7 +247,7 @@ def main() -> None:
         )
     print(table([HEADER, *(cells(row, limit_s) for row in rows)]))
     print(
-        f"\nSeconds by number of nodes, ten DRBD instances each:\n\n{growth(rows, limit_s)}"
+        f"\nProcessor seconds by number of nodes, ten DRBD instances each:\n\n{growth(rows, limit_s)}"
     )
     figures = [
         {

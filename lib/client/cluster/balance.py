@@ -44,6 +44,7 @@ def _wanted(ctx: Context) -> dict[str, Any]:
         "restricted": opts.restricted_migration,
         "ignore_soft_errors": opts.ignore_soft_errors,
         "explain": opts.explain,
+        "allocator": opts.iallocator,
     }
     return {name: value for name, value in given.items() if value is not None}
 
@@ -53,7 +54,9 @@ def lines(groups: list[_Group], *, explain: bool) -> Iterator[str]:
     for group in groups:
         name, moves = safe(group["name"]), group["moves"]
         before, after = group["score_before"], group["score_after"]
-        if not moves:
+        if before is None:
+            yield f"Group {name}: {len(moves)} moves by the allocator"
+        elif not moves:
             yield f"Group {name}: score {before:.8f}, nothing to do"
         else:
             yield (
@@ -69,10 +72,11 @@ def lines(groups: list[_Group], *, explain: bool) -> Iterator[str]:
 
 
 def _move_lines(number: int, move: dict[str, Any]) -> Iterator[str]:
+    score = "" if move["score"] is None else f"{move['score']:.8f}  "
     nodes = (":".join(move["from"]), ":".join(move["to"]))
     yield safe(
         f"  {number:3d}. {move['instance']} {nodes[0]} => {nodes[1]}"
-        f"  {move['score']:.8f}  {move['how']}"
+        f"  {score}{move['how']}"
     )
     for name, (before, after) in move.get("components", {}).items():
         yield f"         {safe(name)} {before:.8f} -> {after:.8f}"

@@ -22,6 +22,7 @@ BALANCE: Final = Command(
             dest="explain",
         ),
         o.NODE_GROUP,
+        o.IALLOCATOR,
         Option(
             ("--max-moves",),
             "at most so many moves, below 0 for any number",

@@ -13,8 +13,15 @@ def check_new_name(snapshot: objects.Snapshot, name: str) -> None:
     """Check a name for a group.
 
     Raises:
-        OpPrereqError: it is taken, or could be taken for a uuid.
+        OpPrereqError: it is taken, could be taken for a uuid, or is no line of text.
     """
+    if not name.isprintable() or name != name.strip():
+        # Files on all nodes have a line for each group.
+        raise errors.OpPrereqError(
+            f"node group {name!r}: a name must have printable characters only, and no"
+            " space at its ends",
+            ecodes.ECODE_INVAL,
+        )
     if _UUID.match(name):
         raise errors.OpPrereqError(
             f"node group {name}: a name must not look like a uuid", ecodes.ECODE_INVAL

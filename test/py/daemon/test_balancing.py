@@ -113,3 +113,16 @@ def test_a_failing_job_fails_the_program(piled) -> None:
     finally:
         piled.check("gnt-cluster", "queue", "undrain")
     assert set(where(piled).values()) == {"node1.vc.test"}
+
+
+def test_an_allocator_may_plan_instead(piled) -> None:
+    words = ("gnt-cluster", "balance", "-I", "hail", "--max-moves=2")
+    (group,) = json.loads(piled.check(*words, "--json"))["groups"]
+    assert [move["from"] for move in group["moves"]] == [["node1.vc.test"]] * 2
+    piled.check(*words, "--apply", "--yes")
+    after = where(piled)
+    for move in group["moves"]:
+        assert [after[move["instance"]]] == move["to"]
+    found = piled.run("gnt-cluster", "balance", "-I", "nobody")
+    assert found.code == 1
+    assert "nobody" in found.output

@@ -64,6 +64,8 @@ MINMAX = clusters.EXAMPLE["cluster"]["ipolicy"]["minmax"][0]
     ("options", "text"),
     [
         ({"name": "rack"}, "exists already"),
+        ({"name": "rack\nrow"}, "printable characters only"),
+        ({"name": "rack "}, "no space at its ends"),
         ({"name": RACK.replace("b0", "b1")}, "look like a uuid"),
         ({"ipolicy": {"std": {}}}, "cluster only"),
         ({"ipolicy": {"bogus": 1}}, "unknown"),

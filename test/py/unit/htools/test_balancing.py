@@ -7,7 +7,7 @@ import pytest
 
 from fakes.some_cluster import random_cluster
 from ganeti import opcodes
-from ganeti.htools import balance, balancing, text
+from ganeti.htools import answer, balance, balancing, text
 from ganeti.htools.legality import Options
 from ganeti.htools.model import DataError
 
@@ -156,3 +156,43 @@ def test_reasons_are_given_when_asked_for():
     before, after = full["moves"][0]["components"]["cpu_load_cv"]
     assert before > after
     assert full["kept"] == plans[0].kept
+
+
+def ask(cluster, **request):
+    asked = {"request": {"type": "balance", "max_moves": 10} | request}
+    return answer.solve(asked, answer.Options(), cluster=cluster)
+
+
+def test_an_allocator_is_asked_for_moves():
+    found = ask(load("kite.data"))
+    moved, failed, jobs = found.answer["result"]
+    assert found.answer["success"]
+    assert found.answer["info"] == (
+        "Request successful: 2 moves, scores: rackA 6.83249605 -> 2.34837006"
+    )
+    assert moved == [
+        ["owl1.lab.test", "rackA", ["kite4.lab.test", "kite2.lab.test"]],
+        ["owl2.lab.test", "rackA", ["kite2.lab.test", "kite4.lab.test"]],
+    ]
+    assert (failed, [len(ops) for ops in jobs]) == ([], [3, 2])
+    assert [int(node) for node in found.after.pri[:2]] == [3, 1]
+
+
+def test_an_allocator_makes_no_more_moves_than_asked_for():
+    moved, _failed, jobs = ask(load("kite.data"), max_moves=1).answer["result"]
+    assert (len(moved), len(jobs)) == (1, 1)
+    assert ask(load("kite.data"), max_moves=0).answer["result"] == [[], [], []]
+
+
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        ({"max_moves": -1}, "request.max_moves: wanted a number from 0"),
+        ({"max_moves": "all"}, "request.max_moves: wanted a number"),
+        ({"group_name": "nope"}, "node group 'nope'"),
+        ({"evacuate": 1}, "request.evacuate: wanted true or false"),
+    ],
+)
+def test_a_malformed_request_is_told(request_, told):
+    with pytest.raises(DataError, match=told):
+        ask(load("kite.data"), **request_)
