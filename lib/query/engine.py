@@ -41,16 +41,11 @@ class Answer(NamedTuple):
     """Fields as asked for, and one cell per field and row."""
 
     fields: list[FieldDefinition]
-    rows: Sequence[Sequence[Cell]]
-
-    @property
-    def data(self) -> list[list[Cell]]:
-        """The rows as lists."""
-        return list(map(list, self.rows))
+    data: list[list[Cell]]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the wire form."""
-        return {"fields": self.fields, "data": self.rows}
+        return {"fields": self.fields, "data": self.data}
 
 
 def resource_of(name: str) -> Resource:
@@ -181,10 +176,10 @@ def _getters(
 
 def _cells(
     resource: Resource, context: Context, names: Sequence[str], rows: Sequence[Any]
-) -> Sequence[Sequence[Cell]]:
+) -> list[list[Cell]]:
     """Return a cell per row and name; made by column, as many columns are cheap."""
     columns = [_column(resource, context, name, rows) for name in names]
-    return list(zip(*columns, strict=True)) if columns else [()] * len(rows)
+    return list(map(list, zip(*columns, strict=True) if columns else [()] * len(rows)))
 
 
 def _column(
