@@ -6,16 +6,20 @@ knows what commands do.
 
 import functools
 import io
+import itertools
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol, TextIO
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, Protocol, TextIO
 
 from ganeti import pathutils
 from ganeti.cli.model import Command, Program
 from ganeti.cli.parser import Values
 from ganeti.constants.misc import LUXI_OVERRIDE
+
+#: Lines that are printed with one call.
+_LINES_AT_ONCE: Final = 64
 
 
 class Master(Protocol):
@@ -119,8 +123,23 @@ class Context:
     def out(self, text: str = "") -> None:
         """Print lines on stdout."""
         self.progress("")
-        self.doors.stdout.write(f"{text}\n")
+        # A listing can be large: not copied for the sake of its end.
+        self.doors.stdout.write(text)
+        self.doors.stdout.write("\n")
         self.doors.stdout.flush()
+
+    def out_lines(self, lines: Iterable[str]) -> None:
+        """Print lines on stdout, if there is anything in them.
+
+        A few at a time: a listing of a large cluster has tens of megabytes.
+        """
+        left = iter(lines)
+        is_first = True
+        while chosen := list(itertools.islice(left, _LINES_AT_ONCE)):
+            text = "\n".join(chosen)
+            if text or not is_first:
+                self.out(text)
+            is_first = False
 
     def err(self, text: str = "") -> None:
         """Print lines on stderr."""

@@ -109,14 +109,13 @@ def show(
         )
         for field in definitions
     ]
-    text = table.render(
+    lines = table.lines(
         columns,
         _cells(ctx, columns, data),
         separator=ctx.opts.separator,
         headers=not ctx.opts.no_headers,
     )
-    if text:
-        ctx.out(text)
+    ctx.out_lines(lines)
     return code
 
 

@@ -5,7 +5,7 @@ themselves; the two differ in how the header ends.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from ganeti.cli.text import timestamp
@@ -83,7 +83,22 @@ def render(
     headers: bool,
     pad_header: bool = False,
 ) -> str:
-    """Return the lines of a table, empty when there are none.
+    """Return a table as one text, empty when there are no lines; see `lines`."""
+    found = lines(
+        columns, cells, separator=separator, headers=headers, pad_header=pad_header
+    )
+    return "\n".join(found)
+
+
+def lines(
+    columns: Sequence[Column],
+    cells: Sequence[Texts],
+    *,
+    separator: str | None,
+    headers: bool,
+    pad_header: bool = False,
+) -> Iterator[str]:
+    """Yield the lines of a table.
 
     Args:
         columns: titles and kinds.
@@ -94,8 +109,10 @@ def render(
     """
     titles = tuple(column.title for column in columns)
     if separator is not None:
-        lines = _lines(cells, separator)
-        return "\n".join([separator.join(titles), *lines] if headers else lines)
+        if headers:
+            yield separator.join(titles)
+        yield from _lines(cells, separator)
+        return
     last = len(columns) - 1
     header: list[str] = []
     padded: list[Texts] = []
@@ -110,8 +127,9 @@ def render(
         open_title = is_open and not pad_header
         header.append(column.title if open_title else pad(column.title, width))
         padded.append(texts if is_open else _padded(texts, distinct, pad, width))
-    lines = _lines(padded, " ")
-    return "\n".join([" ".join(header), *lines] if headers else lines)
+    if headers:
+        yield " ".join(header)
+    yield from _lines(padded, " ")
 
 
 def _padded(
@@ -124,8 +142,8 @@ def _padded(
     return list(map(by_text.__getitem__, texts))
 
 
-def _lines(columns: Iterable[Texts], separator: str) -> list[str]:
-    """Return the texts of each row, joined; what all rows share is joined once."""
+def _lines(columns: Iterable[Texts], separator: str) -> Iterator[str]:
+    """Yield the texts of each row, joined; what all rows share is joined once."""
     merged: list[Texts] = []
     for texts in columns:
         if merged and isinstance(texts, Same) and isinstance(merged[-1], Same):
@@ -137,4 +155,4 @@ def _lines(columns: Iterable[Texts], separator: str) -> list[str]:
         itertools.repeat(*texts) if isinstance(texts, Same) else texts
         for texts in merged
     )
-    return list(map(separator.join, zip(*columns_of_texts, strict=True)))
+    return map(separator.join, zip(*columns_of_texts, strict=True))

@@ -32,12 +32,22 @@ _ANY: Final = 1e300
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Goal:
-    """When to stop: fractions of score; ``max_length`` below 0 is no limit."""
+    """When to stop, and what to prefer.
+
+    Attributes:
+        min_score: distance to the ideal score that is near enough.
+        min_gain: of a move, once the score is below ``min_gain_limit``.
+        min_gain_limit: see ``min_gain``.
+        max_length: most moves; below 0 for no limit.
+        avoid_disk_moves: how many times the gain of the best move without disks one
+            that copies disks must bring; None treats both alike.
+    """
 
     min_score: float = 1e-9
     min_gain: float = 0.01
     min_gain_limit: float = 0.1
     max_length: int = -1
+    avoid_disk_moves: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,15 +81,15 @@ def plan(
     ``lowest`` is the ideal score at the start; computed when not given.
     """
     target = (score.ideal(state) if lowest is None else lowest) + goal.min_score
-    search: Search | None = None
+    search: _Rounds | None = None
     current = score.value(state)
     length = 0
     while goal.max_length < 0 or length < goal.max_length:
         if length and current <= target:
             return
         if search is None:
-            search = Search(state, options)
-        best = search.best()
+            search = _Rounds(state, options, goal.avoid_disk_moves)
+        best = search.best(current)
         if best is None:
             return
         inst, move, found = best
@@ -95,6 +105,33 @@ def plan(
         length += 1
         yield Step(inst, move, before, after, found)
         search.moved(inst, {*before, *after} - {NONE})
+
+
+class _Rounds:
+    """Finds the move of each round, of all moves or of those that copy no disks."""
+
+    def __init__(self, state: State, options: Options, factor: float | None) -> None:
+        self._every = Search(state, options)
+        self._cheap: Search | None = None
+        self._factor = factor or 0.0
+        if factor is not None and options.disk_moves:
+            cheap = dataclasses.replace(options, disk_moves=False)
+            self._cheap = Search(state, cheap)
+
+    def best(self, current: float) -> tuple[int, Move, float] | None:
+        """Find the move and the score after it, which is ``current`` before."""
+        found = self._every.best()
+        cheap = None if self._cheap is None else self._cheap.best()
+        if found is None or cheap is None:
+            return found
+        wanted = self._factor * (current - cheap[2])
+        return found if current - found[2] > wanted else cheap
+
+    def moved(self, inst: int, nodes: set[int]) -> None:
+        """Take note of a move: the instance, and all nodes it had or has."""
+        self._every.moved(inst, nodes)
+        if self._cheap is not None:
+            self._cheap.moved(inst, nodes)
 
 
 class Search:

@@ -146,8 +146,10 @@ class Search:
             for node in range(state.size)
             if state.online[node] and int(state.group[node]) in allocable
         ]
-        if not self.usable and not self.refuses:
-            raise NoRoomError("No online nodes")
+        members = np.bincount(state.group[self.usable]) if self.usable else np.zeros(1)
+        if members.max() < how.nodes and not self.refuses:
+            word = "No" if how.nodes == 1 else "Not enough"
+            raise NoRoomError(f"{word} online nodes")
         self._test: tuple[State, int, redundancy.Capacity] | None = None
         self.policies = {state.cluster.policy_of(node) for node in self.usable}
 

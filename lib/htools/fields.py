@@ -9,6 +9,9 @@ from typing import Any
 from ganeti.htools.model import DataError
 
 _TOO_LARGE = 1 << 62
+# Types as tuples: making a union at each test takes longer than the test.
+_LISTS = (list, tuple)
+_NUMBERS = (int, float)
 
 
 class Part:
@@ -16,7 +19,7 @@ class Part:
 
     def __init__(self, data: Any, path: str, source: str) -> None:
         self.path, self.source = path, source
-        if not isinstance(data, Mapping):
+        if type(data) is not dict and not isinstance(data, Mapping):
             raise self._error(path, "an object", data)
         self.data = data
 
@@ -75,6 +78,9 @@ class Part:
 
     def size(self, key: str, default: int | None = None) -> int:
         """Return a number from 0, cut to whole."""
+        value = self.data.get(key, default)
+        if type(value) is int and 0 <= value < _TOO_LARGE:
+            return value
         return int(self.number(key, default, least=0))
 
     def number(
@@ -82,7 +88,7 @@ class Part:
     ) -> float:
         """Return a number."""
         value = self.get(key) if default is None else self.data.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, _NUMBERS):
             raise self.wrong(key, "a number", value)
         if not abs(value) < _TOO_LARGE:
             raise self.wrong(key, "a number of ordinary size", value)
@@ -93,6 +99,8 @@ class Part:
     def texts(self, key: str, *, optional: bool = False) -> tuple[str, ...]:
         """Return a list of texts."""
         value = self.data.get(key, []) if optional else self.get(key)
+        if type(value) is list and not value:
+            return ()
         if not _is_list(value) or not all(isinstance(v, str) for v in value):
             raise self.wrong(key, "a list of texts", value)
         return tuple(value)
@@ -110,4 +118,4 @@ class Part:
 
 def _is_list(value: Any) -> bool:
     """Tell whether a value is a list in JSON; inside a daemon it may be a tuple."""
-    return isinstance(value, list | tuple)
+    return isinstance(value, _LISTS)

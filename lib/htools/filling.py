@@ -27,6 +27,9 @@ EXACT_NODES: Final = 48
 _NODES_PER_STEP: Final = 32
 _WEIGHT: Final = dict(score.WEIGHTS)
 _NAMES: Final = [name for name, _weight in score.WEIGHTS]
+#: Components that are no spreads, and their places.
+_OTHER: Final = [name for name in _NAMES if name not in Room.SPREADS]
+_OTHERS: Final = np.array([Room.ORDER[name] for name in _OTHER])
 _WEIGHTS: Final = np.array([weight for _name, weight in score.WEIGHTS])
 
 
@@ -96,10 +99,12 @@ class Filler:
         """Return sum and variance of each spread, over the nodes online."""
         values = self.room.base[:, self.up]
         n = len(self.up)
+        if not self.exact:
+            return values.sum(axis=1), values.var(axis=1)
         total = np.add.accumulate(values, axis=1)[:, -1]
-        squares = (values - (total / n)[:, None]) ** 2
-        variance = np.add.accumulate(squares, axis=1)[:, -1] / n
-        return total, variance
+        away = values - (total / n)[:, None]
+        away *= away
+        return total, np.add.accumulate(away, axis=1)[:, -1] / n
 
     def _constants(self) -> dict[str, float]:
         """Return the components that are no spreads, as they are now."""
@@ -168,8 +173,8 @@ class Filler:
         after = _moved(n, sums[:, None], variance[:, None], change, squares)
         sums_after = sums[:, None] + change
         parts = np.empty((len(_NAMES), len(rows), len(columns)))
-        for name, value in self._constants().items():
-            parts[room.ORDER[name]] = value
+        constant = self._constants()
+        parts[_OTHERS] = np.array([constant[name] for name in _OTHER])[:, None, None]
         parts[room.IN_ORDER] = np.sqrt(after)[:, :, None]
         both = room.changes_second
         change = room.second[both][:, None, columns]
@@ -208,9 +213,11 @@ class Filler:
         parts[room.ORDER["reserved_mem_rtotal"]] += change
 
     # Several at a time
-    def _costs(self, change: Floats, squares: Floats) -> Floats:
+    def _costs(
+        self, change: Floats, squares: Floats, statistics: tuple[Floats, Floats]
+    ) -> Floats:
         """Return per node what the score of its spreads would be with one more."""
-        sums, variance = self._statistics()
+        sums, variance = statistics
         n = len(self.up)
         after = _moved(n, sums[:, None], variance[:, None], change, squares)
         weights = self.room.weights
@@ -221,7 +228,8 @@ class Filler:
         fine = self.usable[self.room.can_first[self.usable]]
         if not len(fine):
             return []
-        costs = self._costs(self.room.first, self.room.first_squares)[fine]
+        known = self._statistics()
+        costs = self._costs(self.room.first, self.room.first_squares, known)[fine]
         order = len(fine) - 1 - np.argsort(costs[::-1], kind="stable")[:most]
         out: list[tuple[int, ...]] = []
         for node in fine[order]:
@@ -235,17 +243,21 @@ class Filler:
         fine = self.usable[room.can_first[self.usable]]
         if not len(fine) or not room.can_second[self.usable].any():
             return []
-        first = self._costs(room.first, room.first_squares)[fine]
-        second = self._costs(room.second, room.second_squares)
+        known = self._statistics()
+        first = self._costs(room.first, room.first_squares, known)[fine]
+        second = self._costs(room.second, room.second_squares, known)
         left = np.zeros(self.state.size, bool)
         left[self.usable] = room.can_second[self.usable]
+        cheap = np.sort(self.usable[np.argsort(second[self.usable])[: 4 * most]])
         out: list[tuple[int, ...]] = []
         order = len(fine) - 1 - np.argsort(first[::-1], kind="stable")
         taken: set[int] = set()
         for node in fine[order].tolist():
             if node in taken:
                 continue
-            partner = self._partner(node, second, left)
+            partner = self._partner(node, second, left, cheap)
+            if partner is None:
+                partner = self._partner(node, second, left, self.usable)
             if partner is None:
                 continue
             taken |= {node, partner}
@@ -256,20 +268,22 @@ class Filler:
                 break
         return out
 
-    def _partner(self, node: int, costs: Floats, left: Flags) -> int | None:
-        """Return the best secondary for a primary among nodes left."""
+    def _partner(
+        self, node: int, costs: Floats, left: Flags, places: Places
+    ) -> int | None:
+        """Return the best secondary for a primary of some places that are left."""
         room, state = self.room, self.state
-        kept = room.kept(node)
-        fine = left & (state.group == state.group[node])
-        fine &= room.is_failing | (room.unallocated > kept)
-        fine[node] = False
-        places = np.nonzero(fine)[0]
-        if not len(places):
+        kept, reserved = room.kept(node, places), room.reserved[places]
+        fine = left[places] & (state.group[places] == state.group[node])
+        fine &= room.is_failing[places] | (room.unallocated[places] > kept)
+        fine &= places != node
+        if not fine.any():
             return None
-        more = (kept[places] - room.reserved[places]) / state.t_mem[places]
+        more = (kept - reserved) / state.t_mem[places]
         total = costs[places] + more * (_WEIGHT["reserved_mem_rtotal"] + 1)
         if room.has_places:
             total = total + state.common_places[node, places]
+        total[~fine] = np.inf
         return int(places[len(places) - 1 - int(np.argmin(total[::-1]))])
 
 

@@ -214,13 +214,20 @@ class State:
         self.u_cpu[:] = _floats(node.node_cpus for node in nodes)
         self.u_cpu_later[:] = self.u_cpu
         self.load_cpu[:] = _floats(node.other_load for node in nodes)
-        for index, item in enumerate(self.instances):
-            self._load_instance(index, item)
+        self._load_instances()
         self.r_mem[:] = self.peers.max(axis=1) if self.size else 0
         recorded = np.trunc(self.t_mem) - self.n_mem - self.i_mem
         #: Memory that is gone although no instance has it.
         self.x_mem = recorded - reported
         self.unallocated[:] = recorded - np.maximum(0, self.x_mem)
+
+    def _load_instances(self) -> None:
+        """Count all instances, in plain lists: single numbers of arrays are slow."""
+        for name in ROWS:
+            setattr(self, name, getattr(self, name).tolist())
+        for index, item in enumerate(self.instances):
+            self._load_instance(index, item)
+        _use(self, np.array([getattr(self, name) for name in ROWS]))
 
     def _load_instance(self, index: int, item: model.Instance) -> None:
         """Count one instance at load; free disk is as reported, apart from plans."""

@@ -103,7 +103,7 @@ def _sharing(
     """Give the pairs of primaries whose instances share a secondary, not yet known."""
     primaries: list[dict[int, None]] = [{} for _node in cluster.nodes]
     for inst in reversed(cluster.instances):
-        if inst.secondary != NONE:
+        if inst.secondary != NONE and not inst.forthcoming:
             primaries[inst.secondary][inst.primary] = None
     pairs = itertools.chain.from_iterable(
         itertools.product(found, found) for found in primaries
@@ -176,7 +176,12 @@ def _taken(state: State, group: list[int], empty: _Emptier) -> tuple[list[int], 
 
 def _single(state: State, node: int) -> list[int]:
     """List primaries of a node that have no second one."""
-    return [i for i in state.primaries[node] if state.instances[i].template != "drbd"]
+    return [i for i in _real(state, node) if state.instances[i].template != "drbd"]
+
+
+def _real(state: State, node: int) -> list[int]:
+    """List primaries of a node that are there already."""
+    return [i for i in state.primaries[node] if not state.instances[i].forthcoming]
 
 
 def _move_singles(state: State, node: int, taken: Collection[int]) -> State | None:
@@ -195,7 +200,7 @@ def _move_singles(state: State, node: int, taken: Collection[int]) -> State | No
 
 
 def _move_secondaries(state: State, node: int, taken: Collection[int]) -> State | None:
-    moving = list(state.secondaries[node])
+    moving = [i for i in state.secondaries[node] if not state.instances[i].forthcoming]
     after = state.copy() if moving else state
     for inst in moving:
         first, item = after.pri[inst], after.instances[inst]
@@ -229,7 +234,7 @@ def _failed_over(part: Part, chosen_nodes: Collection[int]) -> Part:
     swap = Move(Kind.FAILOVER)
     after = part.after.copy()
     for node in part.nodes:
-        for inst in list(after.primaries[node]):
+        for inst in _real(after, node):
             other = after.sec[inst]
             stays = node not in chosen_nodes and other in part.nodes
             if after.instances[inst].template != "drbd" or stays:

@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from ganeti.htools import emptying, model
 from ganeti.htools import grid_checks as checks
 from ganeti.htools import grid_score as score
-from ganeti.htools import model
 from ganeti.htools.grid import State
 
 Flags = npt.NDArray[np.bool_]
@@ -158,13 +158,15 @@ class Capacity:
         return found == _YES or (found != _NO and _simulate(state, node))
 
     def _bounds(self, state: State, node: int, items: list[model.Instance]) -> int:
-        targets = _targets(state, node)
+        targets = _targets(state, node, free=True)
         if not len(targets):
             return _NO
-        used = [item.memory if item.uses_memory else 0 for item in items]
-        memory, most = sum(used), max(used)
+        moved = _in_order(items)
+        used = np.array([item.memory if item.uses_memory else 0 for item in moved])
+        disks = np.array([item.disk if item.local else 0 for item in moved])
         room = np.maximum(0, state.unallocated[targets] - self.memory[node, targets])
-        if room.sum() <= memory - min(used) or room.max() <= most:
+        free = np.maximum(0, state.f_dsk[targets])
+        if not (_may_fit(used, room) and (not disks.any() or _may_fit(disks, free))):
             return _NO
         if state.exclusive[targets].any() or any(
             not _policy_ok(state, node, item)
@@ -172,20 +174,62 @@ class Capacity:
             if item.template not in _SHARED
         ):
             return 0
-        slack = np.maximum(0, room - most)
-        disks = [item.disk for item in items if item.local]
-        if not disks:
-            return _YES if slack.sum() > memory - min(used) else 0
-        free = np.maximum(0, state.f_dsk[targets] - max(disks))
-        part = np.minimum(slack / max(memory, 1), free / max(*disks, sum(disks), 1))
-        return _YES if part.sum() > 2 else 0
+        if state.may_migrate is not None and moved[0].template in _SHARED:
+            open_ = np.isin(targets, _targets(state, node))
+            room, free = room[open_], free[open_]
+        part = _share_before(used, room)
+        if not disks.any():
+            return _YES if (part.sum(axis=1) > 1).all() else 0
+        of_disk = _share_before(disks, free)
+        of_disk[disks == 0] = np.inf
+        return _YES if (np.minimum(part, of_disk).sum(axis=1) > 2).all() else 0
 
 
-def _targets(state: State, node: int) -> Places:
-    """Return the other nodes of a group that instances may move to."""
+def _in_order(items: list[model.Instance]) -> list[model.Instance]:
+    """Sort a node's instances as they leave it."""
+    shared = [item for item in items if item.template in _SHARED]
+    rest = [item for item in items if item.template not in _SHARED]
+    return [*shared, *sorted(rest, key=lambda item: -item.memory)]
+
+
+def _may_fit(sizes: npt.NDArray[np.int64], room: npt.NDArray[np.float64]) -> bool:
+    """Tell whether places suffice for all that is at least as large as each size.
+
+    Something must be left of every place, so that it takes less than it has room for.
+    """
+    least = np.unique(sizes)
+    needed = (sizes[None, :] >= least[:, None]).sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        places = np.ceil(room[None, :] / least[:, None]) - 1
+    places[least == 0] = len(sizes) * (room > 0)
+    return bool((np.maximum(0, places).sum(axis=1) >= needed).all())
+
+
+def _share_before(
+    sizes: npt.NDArray[np.int64], room: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Return [one, place]: the part of all before it that would close the place.
+
+    If the parts of all places are more than one together, some place is open whatever
+    went where.
+    """
+    before = (np.cumsum(sizes) - sizes)[:, None]
+    spare = np.maximum(0, room[None, :] - sizes[:, None])
+    some = np.divide(spare, before, out=np.zeros(spare.shape), where=before > 0)
+    out: npt.NDArray[np.float64] = np.where(
+        before > 0, some, np.where(spare > 0, np.inf, 0.0)
+    )
+    return out
+
+
+def _targets(state: State, node: int, *, free: bool = False) -> Places:
+    """Return the other nodes of a group that instances may move to.
+
+    What is placed anew is ``free`` of rules about migration.
+    """
     fine = np.array(state.group == state.group[node])
     fine[node] = False
-    if state.may_migrate is not None:
+    if state.may_migrate is not None and not free:
         fine &= state.may_migrate[node]
     return np.nonzero(fine)[0]
 
@@ -210,12 +254,18 @@ def _simulate(before: State, node: int) -> bool:
     rest = [i for i in left if state.instances[i].template not in _SHARED]
     rest.sort(key=lambda index: -state.instances[index].memory)
     places = np.nonzero(state.group == state.group[node])[0]
+    items = [state.instances[index] for index in [*shared, *rest]]
+    is_open = not shared or len(_targets(state, node)) == len(places) - 1
+    if is_open and emptying.is_usual(state, items, places):
+        allowed = all(_policy_ok(state, node, state.instances[index]) for index in rest)
+        return allowed and emptying.Emptying(state, places, node).move_all(items)
     for index in [*shared, *rest]:
         item = state.instances[index]
         if index in rest and not _policy_ok(state, node, item):
             return False
         state.remove(index)
-        found = best_single(state, item, _targets(state, node), places)
+        targets = _targets(state, node, free=index in rest)
+        found = best_single(state, item, targets, places)
         if found is None:
             return False
         state.place(index, found)

@@ -13,7 +13,12 @@ from ganeti.htools.fields import Part
 #: Memory taken as used by a KVM node itself.
 STATIC_KVM_MIB: Final = 4096
 _LIVE: Final = ("total_memory", "free_memory", "total_disk", "free_disk", "total_cpus")
-_STATUS: Final = {"up": "running", "down": "ADMIN_down", "offline": "ADMIN_offline"}
+_STATUS: Final[dict[str, str]] = {
+    "up": "running",
+    "down": "ADMIN_down",
+    "offline": "ADMIN_offline",
+}
+_STATES: Final = tuple(_STATUS)
 #: Whose data it is, in messages.
 SOURCE: Final = "request"
 EVAC_MODES: Final = ("primary-only", "secondary-only", "all")
@@ -243,7 +248,7 @@ def _instance(
         vcpus=part.size("vcpus"),
         primary=nodes[0],
         secondary=nodes[1],
-        status=_STATUS[part.text("admin_state", list(_STATUS))]
+        status=_STATUS[part.text("admin_state", _STATES)]
         if "admin_state" in part.data
         else "running",
         template=template,
@@ -259,13 +264,12 @@ def _instance(
 
 def _nodes_of(part: Part, nodes: Mapping[str, int]) -> tuple[int, int]:
     """Return primary and secondary of an instance that exists."""
-    names = part.texts("nodes")
     places = _known(part, "nodes", nodes, "node")
     if not places:
         raise part.wrong("nodes", "a primary node", [])
     secondary = places[1] if len(places) > 1 else model.NONE
     if secondary == places[0]:
-        raise part.wrong("nodes", "different nodes", list(names))
+        raise part.wrong("nodes", "different nodes", list(part.texts("nodes")))
     return places[0], secondary
 
 

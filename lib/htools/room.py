@@ -81,21 +81,26 @@ class Room:
     def __init__(self, state: State, item: model.Instance, accepted: Flags) -> None:
         """Prepare; ``accepted`` tells nodes whose policy allows the instance."""
         self.state, self.item = state, item
-        self.accepted = accepted
         self.weights = np.array([dict(score.WEIGHTS)[name] for name in _SPREADS])
         self.amounts: Floats = np.array([getattr(state, name) for name in _AMOUNTS])
         self.has_places = bool(state.common_places.any())
         self.reserve = item.reserved_memory
         self.is_failing = self.unallocated <= self.reserved
+        #: [primary, secondary] -> memory kept; rows are read faster than columns.
+        self._of_primary: Floats | None = None
         self._bar = state.exclusive & (item.local and item.spindles is None)
-        self.as_first = self._changes(primary=True)
-        self.as_second = self._changes(primary=False)
+        self._open = accepted & ~self._bar
+        self._has_second = item.template == "drbd"
+        self._both = np.array([self._effect(primary=True), self._effect(primary=False)])
+        self.as_first, self.as_second = self._both
         self._limits()
-        self._values()
-        shape = (len(_SPREADS), state.size)
-        self.base, self.first, self.second = (np.zeros(shape) for _ in range(3))
-        self.first_squares, self.second_squares = np.zeros(shape), np.zeros(shape)
-        self.first_values = np.zeros(shape)
+        self._scale()
+        shape = (3, len(_SPREADS), state.size)
+        self._values, self._changes = np.zeros(shape), np.zeros((2, *shape[1:]))
+        self._squares = np.zeros((2, *shape[1:]))
+        self.base, self.first_values, _second = self._values
+        self.first, self.second = self._changes
+        self.first_squares, self.second_squares = self._squares
         self.can_first, self.can_second = (np.zeros(state.size, bool) for _ in "12")
         self.refresh(list(range(state.size)))
         self.changes_first: Flags = np.asarray(self.first.any(axis=1))
@@ -121,7 +126,7 @@ class Room:
         """Location score, per node."""
         return np.asarray(self.amounts[_ROW["location"]])
 
-    def _changes(self, *, primary: bool) -> Floats:
+    def _effect(self, *, primary: bool) -> Floats:
         """Return amounts x nodes: what one more instance adds."""
         state, item = self.state, self.item
         cpu, memory, disk, net = item.utilisation
@@ -156,15 +161,15 @@ class Room:
                 spindles = np.where(state.exclusive, 0.0, -np.inf)
                 low[_ROW[f"f_spin{suffix}"]] = spindles
                 high[_ROW[f"inst_spin{suffix}"]] = state.hi_spin
-        self.low_second, self.high_second = low.copy(), high.copy()
+        low_second, high_second = low.copy(), high.copy()
         reserve = np.nextafter(self.reserve, np.inf)
-        self.low_second[_ROW["unallocated"]] = reserve
-        self.low_second[_ROW["f_mem_later"]] = reserve
+        low_second[_ROW["unallocated"]] = low_second[_ROW["f_mem_later"]] = reserve
         low[_ROW["unallocated"]] = low[_ROW["f_mem_later"]] = _ABOVE_ZERO
         high[_ROW["u_cpu"]] = high[_ROW["u_cpu_later"]] = _most_cpus(state)
-        self.low_first, self.high_first = low, high
+        self._low = np.array([low, low_second])
+        self._high = np.array([high, high_second])
 
-    def _values(self) -> None:
+    def _scale(self) -> None:
         """Set how amounts become the numbers whose spread counts."""
         state = self.state
         nodes = np.arange(state.size)
@@ -185,53 +190,42 @@ class Room:
         disk = np.where(state.exclusive, state.spindle_count, state.t_dsk)
         whole |= {"f_dsk": disk, "f_dsk_later": disk}
         ones = np.ones(state.size)
-        self.whole = np.array([whole.get(name, ones) for name in _SPREADS.values()])
-        self.offset = np.zeros_like(self.whole)
+        self._whole = np.array([whole.get(name, ones) for name in _SPREADS.values()])
+        self._offset = np.zeros_like(self._whole)
         for row, name in enumerate(_SPREADS.values()):
-            nothing = self.whole[row] == 0
-            self.whole[row, nothing] = np.inf
-            self.offset[row, nothing] = 1.0 if name in _SPINDLES else 0.0
-        self.speed = np.ones_like(self.whole)
+            nothing = self._whole[row] == 0
+            self._whole[row, nothing] = np.inf
+            self._offset[row, nothing] = 1.0 if name in _SPINDLES else 0.0
+        self._speed = np.ones_like(self._whole)
         for name in ("vcpu_ratio_cv", "vcpu_ratio_cv_forth"):
-            self.speed[self.SPREADS[name]] = state.speed
-        self.step_first = self.as_first[source, nodes]
-        self.step_second = self.as_second[source, nodes]
+            self._speed[self.SPREADS[name]] = state.speed
+        self._is_plain = bool((state.speed == 1).all() and not self._offset.any())
+        first, second = (effect[source, nodes] for effect in self._both)
+        self._steps = np.array([np.zeros_like(first), first, second])
 
     def refresh(self, nodes: list[int]) -> None:
         """Work out the columns of some nodes anew."""
-        raw = self.amounts[self.source[:, nodes], nodes]
-        whole, speed, offset = (
-            table[:, nodes] for table in (self.whole, self.speed, self.offset)
-        )
-        base = raw / whole / speed + offset
-        first = (raw + self.step_first[:, nodes]) / whole / speed + offset
-        second = (raw + self.step_second[:, nodes]) / whole / speed + offset
-        squares = base * base
-        self.base[:, nodes] = base
-        self.first_values[:, nodes] = first
-        self.first[:, nodes] = first - base
-        self.first_squares[:, nodes] = first * first - squares
-        self.second[:, nodes] = second - base
-        self.second_squares[:, nodes] = second * second - squares
-        self._judge(nodes)
+        at = np.array(nodes, np.intp)
+        raw = self.amounts[self.source[:, at], at]
+        values = (raw + self._steps[:, :, at]) / self._whole[:, at]
+        if not self._is_plain:
+            values = values / self._speed[:, at] + self._offset[:, at]
+        squares = values * values
+        self._values[:, :, at] = values
+        self._changes[:, :, at] = values[1:] - values[0]
+        self._squares[:, :, at] = squares[1:] - squares[0]
+        self._judge(at)
 
-    def _judge(self, nodes: list[int]) -> None:
-        now = self.amounts[:, nodes]
-        after = now + self.as_first[:, nodes]
-        fine = (after >= self.low_first[:, nodes]) & (
-            after <= self.high_first[:, nodes]
-        )
-        left, kept = after[_ROW["unallocated"]], now[_ROW["r_mem"]]
-        healthy = (left > kept) | self.is_failing[nodes]
-        self.can_first[nodes] = fine.all(axis=0) & healthy & self.accepted[nodes]
-        self.can_first[nodes] &= ~self._bar[nodes]
-        if self.item.template != "drbd":
-            return
-        after = now + self.as_second[:, nodes]
-        fine = (after >= self.low_second[:, nodes]) & (
-            after <= self.high_second[:, nodes]
-        )
-        self.can_second[nodes] = fine.all(axis=0) & ~self._bar[nodes]
+    def _judge(self, at: Places) -> None:
+        now = self.amounts[:, at]
+        after = now + self._both[:, :, at]
+        fine = (after >= self._low[:, :, at]) & (after <= self._high[:, :, at])
+        first, second = fine.all(axis=1)
+        left, kept = after[0, _ROW["unallocated"]], now[_ROW["r_mem"]]
+        first &= (left > kept) | self.is_failing[at]
+        self.can_first[at] = first & self._open[at]
+        if self._has_second:
+            self.can_second[at] = second & ~self._bar[at]
 
     def take(self, nodes: Sequence[int]) -> None:
         """Count one more instance on its nodes; ``refresh`` these afterwards."""
@@ -243,6 +237,8 @@ class Room:
         self.amounts[:, second] += self.as_second[:, second]
         peers, row = self.state.peers, _ROW["r_mem"]
         peers[second, first] += self.reserve
+        if self._of_primary is not None:
+            self._of_primary[first, second] += self.reserve
         kept = max(self.amounts[row, second], peers[second, first])
         self.amounts[row, second] = kept
         if self.has_places:
@@ -254,14 +250,16 @@ class Room:
         for row, name in enumerate(_AMOUNTS):
             getattr(self.state, name)[:] = self.amounts[row]
 
-    def kept(self, primary: int) -> Floats:
-        """Return the memory each node would keep as secondary of a primary."""
-        there = self.state.peers[:, primary] + self.reserve
-        return np.asarray(np.maximum(there, self.reserved))
+    def kept(self, primary: int, places: Places) -> Floats:
+        """Return the memory that places would keep as secondaries of a primary."""
+        if self._of_primary is None:
+            self._of_primary = self.state.peers.T.copy()
+        there = self._of_primary[primary, places] + self.reserve
+        return np.asarray(np.maximum(there, self.reserved[places]))
 
     def kept_pairs(self, primaries: Places, secondaries: Places) -> Floats:
         """Return [primary, secondary] -> memory the secondary would keep."""
-        there = self.state.peers[np.ix_(secondaries, primaries)].T + self.reserve
+        there = self.state.peers[secondaries, primaries[:, None]] + self.reserve
         return np.asarray(np.maximum(there, self.reserved[secondaries]))
 
     def pairs_fine(self, primaries: Places, secondaries: Places, kept: Floats) -> Flags:
@@ -274,7 +272,7 @@ class Room:
 
     def memory_part(self, memory: Floats, nodes: Places) -> Floats:
         """Return memory as part of the nodes' own; the last axis is over nodes."""
-        return np.asarray(memory / self.whole[self.RESERVED, nodes])
+        return np.asarray(memory / self._whole[self.RESERVED, nodes])
 
 
 def _most_cpus(state: State) -> Floats:

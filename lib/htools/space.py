@@ -13,7 +13,8 @@ class Totals:
     """Sums over all nodes; memory and disk in MiB.
 
     ``available`` memory and disk are free beyond reserves; ``missing`` is memory that
-    nodes or nobody uses; ``shares`` is CPUs in use measured by the policies' ratios.
+    nodes or nobody uses; ``instances`` leaves out forthcoming ones; ``shares`` is CPUs
+    in use measured by the policies' ratios.
     """
 
     score: float
@@ -58,7 +59,7 @@ def totals(state: State) -> Totals:
     )
     return Totals(
         score=grid_score.value(state),
-        instances=len(state.instances),
+        instances=sum(not item.forthcoming for item in state.instances),
         memory=_sum(state.t_mem),
         disk=_sum(state.t_dsk),
         cpus=_sum(state.t_cpu),

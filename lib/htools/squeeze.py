@@ -63,14 +63,15 @@ def may_go(cluster: Cluster) -> list[int]:
 
     Not the master, and no node that has data on its own disks.
     """
+    there = [inst for inst in cluster.instances if not inst.forthcoming]
     bound = {
         node
-        for inst in cluster.instances
+        for inst in there
         for node in inst.nodes
         if inst.local or node == inst.secondary
     }
     count = [0] * len(cluster.nodes)
-    for inst in cluster.instances:
+    for inst in there:
         count[inst.primary] += 1
     found = [
         n

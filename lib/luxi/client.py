@@ -23,7 +23,7 @@ RETRIES: Final = 15
 RETRY_STEP_S: Final = 5.0
 #: Seconds between attempts to connect.
 CONNECT_STEP_S: Final = 1.0
-_CHUNK: Final = 1 << 20
+_CHUNK: Final = 1 << 18
 #: The method whose answers are tables.
 _QUERY: Final = "Query"
 #: From this size on, an answer is worth the import of the faster codec.
@@ -196,17 +196,23 @@ class Client:
         if not waits or elsewhere or self._timer.monotonic() >= deadline:
             raise errors.NoMasterError(self.path) from err
 
-    def _receive(self, sock: socket.socket) -> bytes:
-        chunks = []
+    def _receive(self, sock: socket.socket) -> bytearray:
+        # Answers can be large: not copied more often than needed.
+        received = bytearray()
+        chunk = memoryview(bytearray(_CHUNK))
         while True:
-            chunk = sock.recv(_CHUNK)
-            if not chunk:
+            count = sock.recv_into(chunk)
+            if not count:
                 raise errors.ConnectionClosedError("closed by the daemon")
-            chunks.append(chunk)
-            if chunk.endswith(framing.END):
-                return b"".join(chunks)[:-1]
-            if framing.END in chunk:
+            start = len(received)
+            received += chunk[:count]
+            end = received.find(framing.END, start)
+            if end < 0:
+                continue
+            if end + len(framing.END) != len(received):
                 raise errors.ProtocolError("the daemon sent more than one answer")
+            del received[end:]
+            return received
 
 
 def _encode(request: dict[str, Any]) -> bytes:
@@ -219,7 +225,7 @@ def _encode(request: dict[str, Any]) -> bytes:
     return json.dumps(request).encode() + b"\n" + framing.END
 
 
-def _decode(data: bytes) -> Any:
+def _decode(data: bytearray) -> Any:
     if len(data) >= _LARGE or "msgspec" in sys.modules:
         import msgspec
 
@@ -233,19 +239,19 @@ def _decode(data: bytes) -> Any:
         raise errors.ProtocolError(f"the answer is not JSON: {err}") from err
 
 
-def _decode_table(data: bytes) -> Any:
+def _decode_table(data: bytearray) -> Any:
     from ganeti.luxi import tables
 
     found = tables.decode(data)
     return _decode(data) if found is None else found
 
 
-def _result(data: bytes, *, is_table: bool = False) -> Any:
+def _result(data: bytearray, *, is_table: bool = False) -> Any:
     """Return the result that an answer carries, or raise its error."""
     is_large = is_table and len(data) >= _LARGE
     answer = _decode_table(data) if is_large else _decode(data)
     if not isinstance(answer, dict) or framing.KEY_SUCCESS not in answer:
-        raise errors.ProtocolError(f"wanted an answer, found {data[:200]!r}")
+        raise errors.ProtocolError(f"wanted an answer, found {bytes(data[:200])!r}")
     version = answer.get(framing.KEY_VERSION)
     if version not in {None, versions.LUXI_VERSION}:
         raise errors.LuxiError(

@@ -57,6 +57,14 @@ class Request(msgspec.Struct):
 _decoder: Final = msgspec.json.Decoder(Request)
 
 
+def _encode(success: bool, result: Any) -> bytearray:
+    """Return a whole answer; large ones are not copied."""
+    data = bytearray()
+    _encoder.encode_into({"success": success, "result": result}, data)
+    data += framing.END
+    return data
+
+
 class Call:
     """One request under way. Answer it exactly once, from any thread."""
 
@@ -75,7 +83,7 @@ class Call:
     def succeed(self, result: Any) -> None:
         """Answer with a result; encoding happens in the caller's thread."""
         try:
-            data = _encoder.encode({"success": True, "result": result})
+            data = _encode(True, result)
         except (TypeError, ValueError, OverflowError) as err:
             _log.exception("%s: the result cannot be sent", self.method)
             self.fail(errors.GenericError(f"{self.method}: {err}"))
@@ -86,15 +94,15 @@ class Call:
         """Answer with an error."""
         name, args = errors.encode(err)
         try:
-            data = _encoder.encode({"success": False, "result": [name, args]})
+            data = _encode(False, [name, args])
         except (TypeError, ValueError, OverflowError):
             texts = [str(arg) for arg in args]
-            data = _encoder.encode({"success": False, "result": [name, texts]})
+            data = _encode(False, [name, texts])
         self._server.answer(self, data)
 
     def reject(self, text: str) -> None:
         """Answer that the request is malformed, and close the connection."""
-        data = _encoder.encode({"success": False, "result": text})
+        data = _encode(False, text)
         self._server.answer(self, data, close=True)
 
 
@@ -210,8 +218,8 @@ class Server:
         with contextlib.suppress(BlockingIOError, OSError):
             os.eventfd_write(self._wake_fd, 1)
 
-    def answer(self, call: Call, data: bytes, *, close: bool = False) -> None:
-        """Send an encoded answer; thread-safe."""
+    def answer(self, call: Call, data: bytearray, *, close: bool = False) -> None:
+        """Send an encoded answer with its end; thread-safe."""
         if threading.current_thread() is self._thread:
             self._answer(call, data, close=close)
         else:
@@ -381,7 +389,7 @@ class Server:
         connection.received.clear()
         call.reject(f"Failed to parse request: {why}")
 
-    def _answer(self, call: Call, data: bytes, *, close: bool) -> None:
+    def _answer(self, call: Call, data: bytearray, *, close: bool) -> None:
         """Send an answer, unless the client is gone or was answered already."""
         connection = call.connection
         if connection.call is not call:
@@ -389,7 +397,7 @@ class Server:
         connection.call = None
         connection.closing = close
         connection.deadline = self._new_deadline()
-        connection.unsent = memoryview(data + framing.END)
+        connection.unsent = memoryview(data)
         try:
             self._write(connection)
         except OSError as err:

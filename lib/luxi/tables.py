@@ -97,12 +97,10 @@ class Rows(Sequence[Row]):
             None if the rows are not written compactly or cannot be cut: look at them
             one by one.
         """
-        # Without the brackets around the row, its first and its last cell.
-        rows = [bytes(row)[2:-2] + _BETWEEN for row in self._encoded]
-        if not rows or not width:
+        if not self._encoded or not width:
             return None
         try:
-            return [_column(keys) for keys in _cut_all(rows, width)]
+            return [_column(keys) for keys in _cut_all(self._encoded, width)]
         except (msgspec.DecodeError, _CannotCutError):
             return None
 
@@ -122,6 +120,11 @@ def _column(keys: Sequence[bytes]) -> Column:
     distinct = set(keys)
     cells = {key: _cell_decoder.decode(b"[" + key + b"]") for key in distinct}
     return Column(cells, None if len(cells) == 1 else keys)
+
+
+def _inside(row: msgspec.Raw) -> bytes:
+    """Return a row without the brackets around it, its first and its last cell."""
+    return bytes(row)[2:-2] + _BETWEEN
 
 
 def _split(row: bytes, width: int) -> list[bytes]:
@@ -198,14 +201,15 @@ class _Pattern:
             yield (known,) if is_same else next(varying)
 
 
-def _cut_all(rows: list[bytes], width: int) -> Iterator[Sequence[bytes]]:
+def _cut_all(rows: Sequence[msgspec.Raw], width: int) -> Iterator[Sequence[bytes]]:
     """Return the pieces of all rows by column."""
-    samples = [_split(row, width) for row in rows[:: len(rows) // _SAMPLES + 1]]
+    step = len(rows) // _SAMPLES + 1
+    samples = [_split(_inside(row), width) for row in rows[::step]]
     same = [len(set(pieces)) == 1 for pieces in zip(*samples, strict=True)]
     pattern = _Pattern(samples[0], same)
     for _guess in range(_GUESSES):
         found: list[list[bytes]] = []
-        for row in rows:
+        for row in map(_inside, rows):
             pieces = pattern.cut(row)
             if pieces is None:
                 pieces = pattern.cut_misfit(row)
@@ -216,10 +220,10 @@ def _cut_all(rows: list[bytes], width: int) -> Iterator[Sequence[bytes]]:
         else:
             return pattern.columns(found)
     pattern = _Pattern(samples[0], [False] * width)
-    return pattern.columns([_split(row, width) for row in rows])
+    return pattern.columns([_split(_inside(row), width) for row in rows])
 
 
-def decode(data: bytes) -> dict[str, Any] | None:
+def decode(data: bytes | bytearray) -> dict[str, Any] | None:
     """Return an answer as its generic form has it, None if it is no table.
 
     Its data are `Rows`.

@@ -41,7 +41,7 @@ class Answer(NamedTuple):
     """Fields as asked for, and one cell per field and row."""
 
     fields: list[FieldDefinition]
-    data: list[Sequence[Cell]]
+    data: list[list[Cell]]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the wire form."""
@@ -176,7 +176,7 @@ def _getters(
 
 def _cells(
     resource: Resource, context: Context, names: Sequence[str], rows: Sequence[Any]
-) -> list[Sequence[Cell]]:
+) -> list[list[Cell]]:
     """Return a cell per row and name; made by column, as many columns are cheap."""
     columns = [_column(resource, context, name, rows) for name in names]
     return list(map(list, zip(*columns, strict=True) if columns else [()] * len(rows)))

@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import pathlib
+import resource
 import statistics
 import subprocess
 import sys
@@ -37,6 +38,11 @@ def show(what, value, unit, goal, peer=""):
             ratio = 1 / ratio
         share = f"  {ratio:.2f}{' MISSED' if ratio > 1 else ''}"
     print(f"{what:<58} {value:>9.3f} {unit:<7} goal {goal}{share}{beside}", flush=True)
+
+
+def _children_cpu_s():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 class Cluster:
@@ -88,7 +94,11 @@ class Cluster:
 
     def command_s(self, *argv, runs=10):
         """Return the median wall time of a command."""
-        times = []
+        return self.command(*argv, runs=runs)[0]
+
+    def command(self, *argv, runs=10):
+        """Return the median wall time of a command, and its CPU with the master's."""
+        times, cpu = [], self.cpu_s() + _children_cpu_s()
         for _run in range(runs):
             began = time.monotonic()
             subprocess.run(
@@ -98,7 +108,8 @@ class Cluster:
                 stdout=subprocess.DEVNULL,
             )
             times.append(time.monotonic() - began)
-        return statistics.median(times)
+        cpu = self.cpu_s() + _children_cpu_s() - cpu
+        return statistics.median(times), cpu / runs
 
     def restart_master(self, change=lambda: None):
         """Stop the master daemon, change its files, start it."""

@@ -32,10 +32,11 @@ _PRIORITIES: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Job:
-    """What it works on, and its opcodes in wire form."""
+    """What it works on, its opcodes in wire form, and what its kind is called."""
 
     label: str
     ops: Sequence[dict[str, Any]]
+    noun: str = "instances"
 
 
 class _Terminated(BaseException):
@@ -74,7 +75,13 @@ def _signals() -> Iterator[_Stop]:
         signal.signal(signal.SIGTERM, before[1])
 
 
-def run(program: str, parsed: Parsed, sets: Sequence[Sequence[Job]]) -> int:
+def run(
+    program: str,
+    parsed: Parsed,
+    sets: Sequence[Sequence[Job]],
+    *,
+    comment: str = "rebalancing",
+) -> int:
     """Submit sets of jobs and wait for each; return the exit code.
 
     Args:
@@ -82,6 +89,7 @@ def run(program: str, parsed: Parsed, sets: Sequence[Sequence[Job]]) -> int:
         parsed: the LUXI socket (``L``), and ``reason`` and ``prio`` where the program
             has these options.
         sets: jobs of a set run at the same time, sets one after another.
+        comment: what the jobs are for.
 
     Raises:
         Problem: a job was refused or failed; later sets are left out.
@@ -95,18 +103,18 @@ def run(program: str, parsed: Parsed, sets: Sequence[Sequence[Job]]) -> int:
                     left = len(sets) - number
                     print(f"Exiting early due to user request, {left} jobset(s) left.")
                     return 0
-                _run_set(client, members, _common(program, parsed))
+                _run_set(client, members, _common(program, parsed, comment))
         except _Terminated:
             sys.stderr.write("Terminated; jobs that were submitted go on.\n")
             return TERMINATED
     return 0
 
 
-def _common(program: str, parsed: Parsed) -> dict[str, Any]:
+def _common(program: str, parsed: Parsed, comment: str) -> dict[str, Any]:
     """Return the parameters that all opcodes get."""
     trail = [[program, parsed.get("reason") or "", time.time_ns()]]
     common: dict[str, Any] = {
-        "comment": f"rebalancing via {program} {versions.RELEASE_VERSION}",
+        "comment": f"{comment} via {program} {versions.RELEASE_VERSION}",
         "reason": trail,
     }
     if parsed.get("prio"):
@@ -118,7 +126,7 @@ def _run_set(
     client: luxi.Client, members: Sequence[Job], common: dict[str, Any]
 ) -> None:
     labels = ",".join(job.label for job in members)
-    print(f"Executing jobset for instances {labels}")
+    print(f"Executing jobset for {members[0].noun} {labels}")
     ops = [[{**op, **common} for op in job.ops] for job in members]
     answers = client.call("SubmitManyJobs", [ops])
     ids = [str(value) for ok, value in answers if ok]

@@ -89,7 +89,7 @@ def _size(given: tuple[int, int, int, int]) -> Size:
 
 def _keep(parsed: Parsed, found: capacity.Outcome, word: str) -> None:
     """Print the places on stderr and save the state, when asked to."""
-    if parsed.verbosity > 2:
+    if parsed.verbosity > 1:
         lines = "".join(f"{line}\n" for line in space_report.placements(found))
         sys.stderr.write(f"{word} allocation map\n{lines}")
     shown.nodes_asked(found.after, parsed, f"{word} allocation status")

@@ -6,11 +6,12 @@ from typing import Final
 from ganeti.htools import jobs, squeeze
 from ganeti.htools.model import Cluster
 from ganeti.htools.squeeze import Action
-from ganeti.tools.htools import loading
+from ganeti.tools.htools import loading, powering
+from ganeti.tools.htools.loading import Problem
 from ganeti.tools.htools.options import Parsed
 
 NAME: Final = "hsqueeze"
-_OPTIONS: Final = "L t minr tgtr S C v nh skm"
+_OPTIONS: Final = "L t X minr tgtr S C v nh skm"
 
 
 _HEADERS: Final = {
@@ -43,7 +44,11 @@ def _run(parsed: Parsed) -> int:
     _commands(cluster, parsed, plan)
     words = f"after hsqueeze {_SAVED[plan.action]}"
     loading.save(parsed, plan.cluster, "squeezed", words)
-    return 0
+    if not parsed["X"]:
+        return 0
+    if parsed["L"] is None:
+        raise Problem(f"{NAME}: Execution of commands possible only on LUXI")
+    return powering.run(NAME, parsed, cluster, plan)
 
 
 def _candidates(what: str, cluster: Cluster, nodes: list[int]) -> None:

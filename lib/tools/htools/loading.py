@@ -164,6 +164,7 @@ def goal(parsed: Parsed) -> balance.Goal:
         min_gain=parsed["g"],
         min_gain_limit=parsed["mgl"],
         max_length=parsed["l"],
+        avoid_disk_moves=parsed.get("adm"),
     )
 
 

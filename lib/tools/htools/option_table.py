@@ -187,6 +187,14 @@ _MOVES: Final = (
         completion="float",
     ),
     _flag("ndm", "--no-disk-moves", "only failover and migrate"),
+    Option(
+        "adm",
+        ("--avoid-disk-moves",),
+        "a move that copies disks must gain FACTOR times what others do",
+        values.real("disk moves avoiding factor", least=0),
+        "FACTOR",
+        completion="float",
+    ),
     _flag("nim", "--no-instance-moves", "only change secondary nodes"),
     Option(
         "sel",

@@ -37,12 +37,14 @@ def whole(what: str, *, least: int | None = None) -> Parse:
     return parse
 
 
-def real(what: str) -> Parse:
+def real(what: str, *, least: float | None = None) -> Parse:
     """Make a reader of numbers."""
 
     def parse(text: str) -> float:
         if not _REAL.match(text) or len(text) > _MOST_DIGITS:
             raise ValueProblem(f"{what}: cannot parse string '{text}'")
+        if least is not None and float(text) < least:
+            raise ValueProblem(f"Invalid value of the {what} (expected >= {least:g})")
         return float(text)
 
     return parse

@@ -30,7 +30,9 @@ COMMAND_S = 240
 
 
 class NotUpError(Exception):
-    """The nodes that a test needs did not come up."""
+    """The nodes that a test needs did not come up; all who need them get it."""
+
+    is_told = False
 
 
 @pytest.hookimpl(wrapper=True)
@@ -40,7 +42,9 @@ def pytest_runtest_makereport(item, call):
         error = call.excinfo.value if call.excinfo else None
         if isinstance(error, NotUpError):
             # The place in this file where it was noticed helps nobody.
-            report.longrepr = f"no nodes for this test: {error}"
+            why = "see the first such error" if error.is_told else error
+            report.longrepr = f"no nodes for this test: {why}"
+            error.is_told = True
         else:
             logs = "".join(map(_logs_of, getattr(item, "funcargs", {}).values()))
             if logs:

@@ -3,14 +3,13 @@
 import collections
 import contextlib
 import json
-import os
 import pathlib
 import re
 import sys
 
 import pytest
 
-from fakes.patience import until
+from fakes.patience import has_ended, until
 
 ADD = ("gnt-instance", "add", "-s", "8M", "-H", "fake", "--no-nics")
 ADD += ("-o", "tiny+default", "--no-install", "--no-start")
@@ -231,4 +230,4 @@ say(said([], success=False, info=f"left {child.pid}"))
     found = ask("allocate", "bad-parent")
     assert found.code == 1
     pid = re.search(r"bad-parent: left (\d+)", found.output).group(1)
-    until("the child ends", lambda: not os.path.exists(f"/proc/{pid}"))
+    until("the child ends", lambda: has_ended(pid))

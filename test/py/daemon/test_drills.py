@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from fakes.patience import PATIENCE_S, until
+from fakes.patience import PATIENCE_S, has_ended, until
 
 pytestmark = pytest.mark.daemon
 GUEST = "drill.vc.test"
@@ -55,14 +55,6 @@ def emulators(cluster, name=GUEST):
     return found
 
 
-def gone(pid):
-    """Tell whether a process has ended, be it that nobody has asked for its end yet."""
-    try:
-        return not pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return True
-
-
 def fine(result, *texts):
     """A refusal of a command: one clear error."""
     assert result.code == 1, result.output
@@ -85,7 +77,7 @@ def test_a_disk_grows_under_a_running_guest(cluster, guest):
 def test_a_killed_emulator_is_seen_and_started_again(cluster, guest):
     (pid,) = emulators(cluster).values()
     os.kill(pid, signal.SIGKILL)
-    until("emulator gone", lambda: gone(pid))
+    until("emulator gone", lambda: has_ended(pid))
     assert field(cluster, "status") == ["ERROR_down"]
     fine(cluster.run("gnt-instance", "migrate", "-f", "-n", "node3", guest), guest)
     cluster.check("gnt-instance", "startup", guest)

@@ -1,9 +1,10 @@
-"""Waiting in tests: for what becomes true some time, and for jobs to get somewhere.
+"""Waiting in tests: for what becomes true some time, for jobs, for ends of processes.
 
 Limits are for machines far slower than usual: they end a test that hangs and are never
 part of what a test says.
 """
 
+import pathlib
 import time
 
 #: Seconds for what usually takes a moment.
@@ -42,3 +43,11 @@ def job_end(client, job_id, wanted=FINAL, timeout_s=PATIENCE_S):
         log += entries
         serial = log[-1][0] if log else None
     return known[0], log
+
+
+def has_ended(pid):
+    """Tell whether a process has ended, be it that nobody has asked for its end yet."""
+    try:
+        return not pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return True

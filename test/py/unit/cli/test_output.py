@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fakes import commands
 from fakes.luxi_master import FakeMaster
 from ganeti.cli import listing, roman, table, tree
+from ganeti.cli.context import Context
 from ganeti.luxi import tables
 
 
@@ -208,7 +209,7 @@ def list_of(data, *words):
         call=lambda *_args: {"fields": fields, "data": data},
         option=lambda name, default=None: default,
         opts=SimpleNamespace(separator=None, no_headers="--no-headers" in words),
-        out=lambda text: out.write(f"{text}\n"),
+        out_lines=lambda lines: out.writelines(f"{line}\n" for line in lines),
     )
     for word in words:
         if word.startswith("--separator="):
@@ -230,6 +231,26 @@ def test_large_answers_print_like_small_ones(words):
     assert list_of(encoded, *words) == list_of(rows, *words)
     assert list_of(encoded[:2], *words) == list_of(rows[:2], *words)
     assert "[1]" in list_of(encoded, *words)
+
+
+@pytest.mark.parametrize(
+    ("lines", "printed"),
+    [
+        ([], ""),
+        ([""], ""),
+        (["", ""], "\n\n"),
+        (["a"] * 64, "a\n" * 64),
+        ([*["a"] * 64, ""], "a\n" * 64 + "\n"),
+        (["a"] * 200, "a\n" * 200),
+    ],
+)
+def test_lines_are_printed_like_one_text(lines, printed):
+    out = io.StringIO()
+    ctx = Context.__new__(Context)
+    ctx.doors = SimpleNamespace(stdout=out)
+    ctx.progress_text = ""
+    ctx.out_lines(iter(lines))
+    assert out.getvalue() == printed
 
 
 JSON_VALUES = st.recursive(

@@ -226,3 +226,22 @@ def test_plans_are_those_of_the_original_where_it_is_installed(
     )
     _code, ours, _err = run_hbal(monkeypatch, *words)
     assert ours == theirs.stdout
+
+
+def test_disks_are_copied_only_when_that_gains_enough():
+    letters = {}
+    for factor in (None, 1.0, 1.2, 1e9):
+        now = grid.derive(text.load(KITE, "kite"))
+        goal = balance.Goal(avoid_disk_moves=factor)
+        steps = list(balance.plan(now, goal, Options()))
+        kinds = {step.move.kind for step in steps}
+        letters[factor] = [(step.inst, step.move) for step in steps]
+        copies = kinds - {Kind.FAILOVER, Kind.FAILOVER_TO}
+        if factor == 1e9:
+            # Once no migration gains anything, disks may be copied.
+            assert letters[factor][0][1].kind == Kind.FAILOVER
+        assert copies
+        scores = [step.score for step in steps]
+        assert scores == sorted(scores, reverse=True)
+    assert letters[None] == letters[1.0]
+    assert letters[1e9] != letters[None]

@@ -10,6 +10,7 @@ from fakes.some_cluster import KITE, random_cluster
 from ganeti.htools import (
     alloc,
     capacity,
+    emptying,
     filling,
     grid,
     model,
@@ -151,6 +152,40 @@ def test_without_nodes_there_is_an_error() -> None:
     state = grid.State(dataclasses.replace(base, groups=(group,)))
     with pytest.raises(capacity.NoRoomError):
         capacity.Search(state, capacity.How("drbd"))
+
+
+@pytest.mark.parametrize("template", ["plain", "sharedfile", "drbd"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_emptying_a_node_by_tables_goes_as_by_states(
+    seed: int, template: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However full the nodes are: with each step the slow way says the same."""
+    state = start(seed, template)
+    item = capacity.How("plain").instance(capacity.Size(3000, 9000, 1))
+    verdicts = set()
+    for nodes in filling.Filler(state.copy(), item, range(state.size)).fill():
+        state.place(state.new(item), *nodes)
+        for node in range(state.size):
+            quick = redundancy._simulate(state, node)
+            with monkeypatch.context() as patch:
+                patch.setattr(emptying, "is_usual", lambda *_args: False)
+                assert quick == redundancy._simulate(state, node)
+            verdicts.add(quick)
+            bounds = (
+                redundancy.Capacity(state)._bounds(
+                    state,
+                    node,
+                    [
+                        state.instances[i]
+                        for i in state.primaries[node]
+                        if state.sec[i] < 0
+                    ],
+                )
+                if any(state.sec[i] < 0 for i in state.primaries[node])
+                else 0
+            )
+            assert bounds == 0 or (bounds > 0) == quick
+    assert verdicts
 
 
 # Sizes that shrink

@@ -69,4 +69,4 @@ def test_an_answered_call_leaves_its_result_to_nobody():
             assert watched() is None
         finally:
             gc.enable()
-    assert sent == [b'{"success":true,"result":[1]}'] * 2
+    assert sent == [b'{"success":true,"result":[1]}\x03'] * 2

@@ -1,0 +1,122 @@
+"""Plans keep the rules on any cluster, and say beforehand what comes out."""
+
+import dataclasses
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fakes.some_cluster import random_cluster
+from ganeti.htools import balance, grid, grid_score, moves
+from ganeti.htools.legality import Options
+
+SEEDS = st.integers(0, 10**6)
+CASES = st.sampled_from(
+    [
+        {},
+        {"tags": True},
+        {"offline": 1},
+        {"template": "sharedfile"},
+        {"template": "sharedfile", "tags": True, "offline": 1},
+    ]
+)
+
+
+def tight(cluster):
+    """Leave nodes little more memory than what failovers need."""
+    nodes = []
+    for number, node in enumerate(cluster.nodes):
+        most = max((i.memory for i in cluster.instances), default=0)
+        spare = node.free_memory - most * (1 + number % 3)
+        nodes.append(
+            dataclasses.replace(
+                node,
+                total_memory=node.total_memory - spare,
+                free_memory=node.free_memory - spare,
+            )
+        )
+    return dataclasses.replace(cluster, nodes=tuple(nodes))
+
+
+def planned(cluster):
+    return list(balance.plan(grid.derive(cluster), balance.Goal(), Options()))
+
+
+@settings(max_examples=25, deadline=None)
+@given(SEEDS, CASES)
+def test_every_step_is_allowed_and_gives_the_score_it_says(seed, case):
+    cluster = random_cluster(seed, **case)
+    cluster = tight(cluster) if seed % 2 else cluster
+    now = grid.derive(cluster)
+    last = grid_score.value(now)
+    for step in planned(cluster):
+        assert moves.failure(now, step.inst, step.move) == 0
+        assert step.before == (now.pri[step.inst], now.sec[step.inst])
+        moves.apply(now, step.inst, step.move)
+        assert step.after == (now.pri[step.inst], now.sec[step.inst])
+        assert grid_score.value(now) == step.score < last
+        last = step.score
+
+
+@settings(max_examples=25, deadline=None)
+@given(SEEDS, CASES)
+def test_no_instance_is_lost_or_comes_to_a_node_offline(seed, case):
+    cluster = random_cluster(seed, **case)
+    now = grid.derive(cluster)
+    for _step in balance.plan(now, balance.Goal(), Options()):
+        pass
+    after = now.as_cluster()
+    assert [i.name for i in after.instances] == [i.name for i in cluster.instances]
+    for old, new in zip(cluster.instances, after.instances, strict=True):
+        assert len(set(new.nodes)) == len(new.nodes) == len(old.nodes)
+        for node in set(new.nodes) - set(old.nodes):
+            assert not cluster.nodes[node].offline
+        assert dataclasses.replace(old, primary=0, secondary=0) == (
+            dataclasses.replace(new, primary=0, secondary=0)
+        )
+    for node, held in enumerate(now.primaries):
+        assert sorted(held) == [i for i, at in enumerate(now.pri) if at == node]
+
+
+@settings(max_examples=25, deadline=None)
+@given(SEEDS, st.booleans(), st.sampled_from(["drbd", "sharedfile"]))
+def test_no_node_becomes_less_safe(seed, tags, template):
+    cluster = tight(random_cluster(seed, tags=tags, template=template))
+    now = grid.derive(cluster)
+    before = now.copy()
+    for _step in balance.plan(now, balance.Goal(), Options()):
+        assert not (now.fails_n1 & ~before.fails_n1).any()
+        over = now.per_cpu(now.u_cpu) > now.cpu_ratio
+        assert not (over & ~(before.per_cpu(before.u_cpu) > before.cpu_ratio)).any()
+        assert not ((now.f_dsk <= 0) & (before.f_dsk > 0)).any()
+        assert (now.pri_tags <= before.pri_tags.clip(min=1)).all()
+        before = now.copy()
+
+
+@settings(max_examples=20, deadline=None)
+@given(SEEDS, CASES)
+def test_names_change_nothing_but_names(seed, case):
+    cluster = random_cluster(seed, **case)
+    count = len(cluster.nodes)
+    nodes = [
+        dataclasses.replace(node, name=f"z{count - at}.other")
+        for at, node in enumerate(cluster.nodes)
+    ]
+    renamed = dataclasses.replace(cluster, nodes=tuple(nodes))
+    assert planned(renamed) == planned(cluster)
+
+
+@settings(max_examples=15, deadline=None)
+@given(SEEDS, CASES)
+def test_the_state_after_a_plan_is_that_of_its_cluster(seed, case):
+    cluster = random_cluster(seed, **case)
+    now = grid.derive(cluster)
+    for _step in balance.plan(now, balance.Goal(), Options()):
+        pass
+    fresh = grid.State(cluster)
+    for index in range(len(cluster.instances)):
+        fresh.remove(index)
+    for index, places in enumerate(zip(now.pri, now.sec, strict=True)):
+        fresh.place(index, *places)
+    assert (fresh.rows == now.rows).all()
+    assert (fresh.peers == now.peers).all()
+    assert (fresh.pri_tags == now.pri_tags).all()
