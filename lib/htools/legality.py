@@ -190,6 +190,7 @@ class Legality:
         t, strict = move.target, self.is_strict(move)
         if move.ends.target == "p":
             up, at_t = self.gain["", "p"], self.state.r_mem[t]
+            legal = legal & self._arrives(move)
             return legal & self.takes_primary(move, t, up, at_t, strict)
         down = self.gain["", "s"]
         return legal & self.takes_secondary(move, t, down, reserved[2], strict)
@@ -210,7 +211,7 @@ class Legality:
         online, force = self.state.online, self.options.force
         p, s = move.primary, move.secondary
         strict = online[p] & (not force)
-        legal = self._migration(move)
+        legal = self._leaves(move)
         match move.kind:
             case Kind.FAILOVER_TO:
                 return legal
@@ -237,15 +238,21 @@ class Legality:
             return legal & self.takes_secondary(move, s, zero, reserved[1], strict)
         return legal
 
-    def _migration(self, move: Move) -> Bools:
-        if self.state.may_migrate is None or move.kind == Kind.REPLACE_SECONDARY:
-            return np.ones_like(move.primary, dtype=np.bool_)
+    def _leaves(self, move: Move) -> Bools:
+        """Judge migrations between old nodes."""
         may = self.state.may_migrate
-        if move.kind in {Kind.FAILOVER, Kind.FAILOVER_REPLACE}:
-            return may[move.primary, move.secondary]
-        if move.kind == Kind.REPLACE_PRIMARY:
-            return may[move.primary, move.secondary] & may[move.secondary, move.target]
-        return may[move.primary, move.target]
+        through = {Kind.FAILOVER, Kind.FAILOVER_REPLACE, Kind.REPLACE_PRIMARY}
+        if may is None or move.kind not in through:
+            return np.ones_like(move.primary, dtype=np.bool_)
+        return may[move.primary, move.secondary]
+
+    def _arrives(self, move: Move) -> Bools:
+        """Judge migrations to the target."""
+        may = self.state.may_migrate
+        if may is None:
+            return np.ones_like(move.primary, dtype=np.bool_)
+        through = move.kind == Kind.REPLACE_PRIMARY
+        return may[move.secondary if through else move.primary, move.target]
 
     def takes_primary(
         self,

@@ -63,7 +63,7 @@ def difference(case: Case, ours: Output, theirs: Output) -> tuple[str, str]:
         )
     if ours == theirs:
         return SAME, ""
-    if ours.code and theirs.code:
+    if ours.code and theirs.code and ours.out == theirs.out:
         return WORDS, _first(ours, theirs)
     if case.tool == "hail":
         return _answers(ours, theirs)

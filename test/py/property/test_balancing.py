@@ -2,11 +2,15 @@
 
 import dataclasses
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes import made_clusters
 from fakes.some_cluster import random_cluster
-from ganeti.htools import balance, grid, grid_score, moves
+from ganeti.htools import balance, grid, grid_score, moves, text
+from ganeti.htools.bounds import TARGET_KINDS, Bounds
+from ganeti.htools.candidates import Evaluator
 from ganeti.htools.legality import Options
 
 SEEDS = st.integers(0, 10**6)
@@ -120,3 +124,22 @@ def test_the_state_after_a_plan_is_that_of_its_cluster(seed, case):
     assert (fresh.rows == now.rows).all()
     assert (fresh.peers == now.peers).all()
     assert (fresh.pri_tags == now.pri_tags).all()
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.integers(0, 10**4), st.sampled_from(["", "exclusion", "migration", "location"])
+)
+def test_no_move_is_better_than_its_bound(seed, tags):
+    shape = made_clusters.Shape(8, per_node=4, tags=tags, mixed=True, odd=True)
+    cluster = text.load(made_clusters.make(shape, seed).text(), "made")
+    now = grid.derive(cluster.only_group(0))
+    evaluator = Evaluator(now, Options())
+    inst = np.nonzero(balance.eligible(now, Options()))[0]
+    target = np.nonzero(now.online)[0]
+    bounds = Bounds(evaluator, inst, target)
+    for number, kind in enumerate(TARGET_KINDS):
+        found = evaluator.estimate(kind, inst[:, None], target[None, :])
+        least = bounds.pairs(kind, np.arange(len(inst)))
+        assert (least <= found + 1e-9).all()
+        assert (bounds.rows[number] <= found.min(axis=1) + 1e-9).all()
