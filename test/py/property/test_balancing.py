@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import msgspec
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -74,8 +75,8 @@ def test_no_instance_is_lost_or_comes_to_a_node_offline(seed, case):
         assert len(set(new.nodes)) == len(new.nodes) == len(old.nodes)
         for node in set(new.nodes) - set(old.nodes):
             assert not cluster.nodes[node].offline
-        assert dataclasses.replace(old, primary=0, secondary=0) == (
-            dataclasses.replace(new, primary=0, secondary=0)
+        assert msgspec.structs.replace(old, primary=0, secondary=0) == (
+            msgspec.structs.replace(new, primary=0, secondary=0)
         )
     for node, held in enumerate(now.primaries):
         assert sorted(held) == [i for i, at in enumerate(now.pri) if at == node]
