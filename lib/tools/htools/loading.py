@@ -166,6 +166,7 @@ def goal(parsed: Parsed) -> balance.Goal:
         min_gain_limit=parsed["mgl"],
         max_length=parsed["l"],
         avoid_disk_moves=parsed.get("adm"),
+        pairs=bool(parsed.get("search")),
     )
 
 

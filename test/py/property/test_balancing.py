@@ -97,6 +97,33 @@ def test_no_node_becomes_less_safe(seed, tags, template):
         before = now.copy()
 
 
+@settings(max_examples=6, deadline=None)
+@given(SEEDS, CASES, st.booleans())
+def test_pairs_end_no_worse_and_keep_the_rules(seed, case, narrow):
+    cluster = random_cluster(seed, **case)
+    cluster = tight(cluster) if narrow else cluster
+    now = grid.derive(cluster)
+    first, before = grid_score.value(now), now.copy()
+    single = planned(cluster)
+    goal = balance.Goal(pairs=True, max_length=len(single) + 4)
+    steps = list(balance.plan(grid.derive(cluster), goal, Options()))
+    assert steps[: len(single)] == single
+    last = single[-1].score if single else first
+    assert len(steps) == len(single) or steps[-1].score < last
+    for step in steps:
+        assert moves.failure(now, step.inst, step.move) == 0
+        moves.apply(now, step.inst, step.move)
+        assert grid_score.value(now) == step.score
+        if not now.offline.any():
+            assert not (now.fails_n1 & ~before.fails_n1).any()
+            assert (now.pri_tags <= before.pri_tags.clip(min=1)).all()
+        was, will = grid_score.components(before), grid_score.components(now)
+        faults = ("n1_cnt", "pri_tags_score", "offline_all_cnt", "offline_pri_cnt")
+        if grid_score.value(now) > grid_score.value(before):
+            assert all(will[name] <= was[name] for name in faults)
+        before = now.copy()
+
+
 @settings(max_examples=20, deadline=None)
 @given(SEEDS, CASES)
 def test_names_change_nothing_but_names(seed, case):
