@@ -218,7 +218,7 @@ def convert(value: Any, kind: Any, what: str) -> Any:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as err:
         raise errors.OpPrereqError(
-            f"{what}: {wording.misfit(str(err))}", ecodes.ECODE_INVAL
+            f"{what}: {wording.misfit(str(err), kind)}", ecodes.ECODE_INVAL
         ) from err
 
 

@@ -49,7 +49,9 @@ def bridges_exist(node: Node, bridges_list: list[str]) -> None:
     """
     del node
     if missing := missing_bridges(bridges_list):
-        raise errors.GenericError(f"missing bridges {', '.join(missing)}")
+        raise errors.GenericError(
+            f"missing bridges {', '.join(n or '(no name)' for n in missing)}"
+        )
 
 
 def missing_bridges(names: list[str]) -> list[str]:

@@ -190,7 +190,7 @@ HINTS: Final = (
         "put the name into DNS, or into /etc/hosts of all nodes",
     ),
     Hint(
-        r"(?i)unknown/wrong parameter name",
+        r"filter: unknown field",
         YOU,
         "list-fields of the same program shows all fields",
     ),

@@ -7,6 +7,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from ganeti.htools import (
     alloc,
     balance_request,
@@ -118,7 +120,7 @@ def solve(
 
 def _idle(cluster: model.Cluster) -> model.Cluster:
     instances = tuple(
-        dataclasses.replace(item, utilisation=_NO_USE) for item in cluster.instances
+        msgspec.structs.replace(item, utilisation=_NO_USE) for item in cluster.instances
     )
     return dataclasses.replace(cluster, instances=instances)
 
@@ -131,7 +133,7 @@ def _idle_newcomers(ask: request.Ask) -> request.Ask:
 
 
 def _idle_place(place: request.Place) -> request.Place:
-    item = dataclasses.replace(place.item, utilisation=_NO_USE)
+    item = msgspec.structs.replace(place.item, utilisation=_NO_USE)
     return dataclasses.replace(place, item=item)
 
 
@@ -306,7 +308,7 @@ class _Solver:
     def _add_secondary(self, ask: request.AddSecondary) -> dict[str, Any]:
         state, index = self.state, ask.instance
         item, primary = state.instances[index], state.pri[index]
-        drbd = dataclasses.replace(item, template="drbd")
+        drbd = msgspec.structs.replace(item, template="drbd")
         state.remove(index)
         outcome = alloc.second(state, drbd, primary, self._rules(state, None))
         words = alloc.log(state, outcome)

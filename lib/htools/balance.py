@@ -1,11 +1,12 @@
 """The greedy balancing plan: again and again the one move that lowers the score most.
 
 Which moves are tried, and which wins when several are equal, follows the documented
-order, so that plans are the same line by line.
+order, so that plans are the same line by line. On request the plan goes on where no
+single move helps: with pairs of moves of which the first need not lower the score.
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -28,6 +29,21 @@ _BLOCK: Final = 100_000
 _SAMPLE: Final = 8
 #: More than any change of a score.
 _ANY: Final = 1e300
+#: First moves of pairs that are tried where no single move helps.
+_BEAM: Final = 20
+#: Most times that a plan looks for pairs.
+_MOST_PAIRS: Final = 100
+#: Components that the first of a pair may not raise: they count what is at fault.
+_FAULTS: Final = (
+    "n1_cnt",
+    "offline_all_cnt",
+    "offline_pri_cnt",
+    "pri_tags_score",
+    "location_score",
+    "location_exclusion_score",
+)
+#: Digits to which changes of moves that are alike agree, such as those of twins.
+_ALIKE: Final = 9
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,6 +57,7 @@ class Goal:
         max_length: most moves; below 0 for no limit.
         avoid_disk_moves: how many times the gain of the best move without disks one
             that copies disks must bring; None treats both alike.
+        pairs: where no move helps, look for pairs of moves that do.
     """
 
     min_score: float = 1e-9
@@ -48,6 +65,12 @@ class Goal:
     min_gain_limit: float = 0.1
     max_length: int = -1
     avoid_disk_moves: float | None = None
+    pairs: bool = False
+
+    def is_gain(self, current: float, found: float) -> bool:
+        """Tell whether a lower score is worth the move."""
+        small = current <= self.min_gain_limit and current - found < self.min_gain
+        return found < current and not small
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -88,44 +111,64 @@ def plan(
         if length and current <= target:
             return
         if search is None:
-            search = _Rounds(state, options, goal.avoid_disk_moves)
-        best = search.best(current)
-        if best is None:
+            search = _Rounds(state, options, goal)
+        chosen = search.next(current, goal.max_length - length)
+        if not chosen:
             return
-        inst, move, found = best
-        gain = current - found
-        if not found < current:
-            return
-        if current <= goal.min_gain_limit and gain < goal.min_gain:
-            return
-        before = (state.pri[inst], state.sec[inst])
-        moves.apply(state, inst, move)
-        after = (state.pri[inst], state.sec[inst])
-        current = found
-        length += 1
-        yield Step(inst, move, before, after, found)
-        search.moved(inst, {*before, *after} - {NONE})
+        for inst, move, found in chosen:
+            before = (state.pri[inst], state.sec[inst])
+            moves.apply(state, inst, move)
+            after = (state.pri[inst], state.sec[inst])
+            current = found
+            length += 1
+            yield Step(inst, move, before, after, found)
+            search.moved(inst, {*before, *after} - {NONE})
+
+
+#: An instance, its move, and the score after it.
+_Scored = tuple[int, Move, float]
 
 
 class _Rounds:
-    """Finds the move of each round, of all moves or of those that copy no disks."""
+    """Finds the moves of each round, of all moves or of those that copy no disks."""
 
-    def __init__(self, state: State, options: Options, factor: float | None) -> None:
+    def __init__(self, state: State, options: Options, goal: Goal) -> None:
+        self._goal = goal
         self._every = Search(state, options)
         self._cheap: Search | None = None
-        self._factor = factor or 0.0
-        if factor is not None and options.disk_moves:
+        self._factor = goal.avoid_disk_moves or 0.0
+        self._pairs_left = _MOST_PAIRS if goal.pairs else 0
+        if goal.avoid_disk_moves is not None and options.disk_moves:
             cheap = dataclasses.replace(options, disk_moves=False)
             self._cheap = Search(state, cheap)
 
-    def best(self, current: float) -> tuple[int, Move, float] | None:
-        """Find the move and the score after it, which is ``current`` before."""
-        found = self._every.best()
-        cheap = None if self._cheap is None else self._cheap.best()
-        if found is None or cheap is None:
+    def next(self, current: float, left: int) -> Sequence[_Scored]:
+        """Find what to do at a score: a move, a pair, or nothing.
+
+        ``left`` is how many moves the plan may still have; below 0 for any number.
+        """
+        best = self._choose(current, Search.best_one)
+        if best and self._goal.is_gain(current, best[-1][2]):
+            return best
+        if left in {0, 1} or not self._pairs_left:
+            return ()
+        self._pairs_left -= 1
+        best = self._choose(current, Search.best_pair)
+        # Going back and forth gains no more than rounding does.
+        if best and self._goal.is_gain(current - _NEAR, best[-1][2]):
+            return best
+        return ()
+
+    def _choose(
+        self, current: float, find: Callable[["Search"], Sequence[_Scored]]
+    ) -> Sequence[_Scored]:
+        """Find the best; what copies disks must gain more than what does not."""
+        found = find(self._every)
+        cheap = () if self._cheap is None else find(self._cheap)
+        if not found or not cheap:
             return found
-        wanted = self._factor * (current - cheap[2])
-        return found if current - found[2] > wanted else cheap
+        wanted = self._factor * (current - cheap[-1][2])
+        return found if current - found[-1][2] > wanted else cheap
 
     def moved(self, inst: int, nodes: set[int]) -> None:
         """Take note of a move: the instance, and all nodes it had or has."""
@@ -149,6 +192,56 @@ class Search:
         target: Ints = np.nonzero(state.online)[0]
         self._target = target
         self._bounds = Bounds(self._evaluator, self._inst, target)
+
+    def best_one(self) -> Sequence[_Scored]:
+        """Find the best move; empty if nothing can move."""
+        best = self.best()
+        return () if best is None else (best,)
+
+    def best_pair(self) -> Sequence[_Scored]:
+        """Find the best of the pairs that begin with one of the best moves.
+
+        Returns:
+            both moves; empty if nothing can move twice. The state is as before.
+        """
+        state = self._state
+        best: Sequence[_Scored] = ()
+        faults = _faults(state)
+        first = self.lowest(_BEAM)
+        scores = exact(state, first)
+        for (inst, move), found in zip(first, scores, strict=True):
+            nodes = {state.pri[inst], state.sec[inst], move.target} - {NONE}
+            with moves.trial(state, inst, move.target):
+                moves.apply(state, inst, move)
+                pairs = zip(_faults(state), faults, strict=True)
+                if any(now > before for now, before in pairs):
+                    continue
+                self.moved(inst, nodes)
+                second = self.best()
+            self.moved(inst, nodes)
+            if second is not None and (not best or second[2] < best[-1][2]):
+                best = ((inst, move, found), second)
+        return best
+
+    def lowest(self, count: int) -> list[tuple[int, Move]]:
+        """List the best moves, the best first; of those alike only the first."""
+        if not len(self._inst):
+            return []
+        nowhere = np.full(len(self._inst), NONE)
+        swaps = self._evaluator.estimate(Kind.FAILOVER, self._inst, nowhere)
+        listed = [_Found(Kind.FAILOVER, self._inst, nowhere, swaps)]
+        limit = _nth(listed, count)
+        height = max(1, _BLOCK // max(1, len(self._target)))
+        for kind, bounds in zip(TARGET_KINDS, self._bounds.rows, strict=True):
+            order = np.argsort(bounds, kind="stable")
+            for start in range(0, len(order), height):
+                part = order[start : start + height]
+                part = part[bounds[part] <= limit]
+                if not len(part):
+                    break
+                listed.append(self._estimate(kind, part, limit))
+                limit = _nth(listed, count)
+        return _first_of_each(listed, limit)
 
     def best(self) -> tuple[int, Move, float] | None:
         """Find the best move and the score after it; None if nothing can move."""
@@ -234,6 +327,30 @@ def _spell_out(listed: list[_Found], limit: float) -> list[tuple[int, Move]]:
             for inst, target in zip(part.inst[at], part.target[at], strict=True)
         ]
     return [(inst, Move(kind, target)) for inst, target, kind in sorted(found)]
+
+
+def _faults(state: State) -> list[float]:
+    found = score.components(state)
+    return [found[name] for name in _FAULTS]
+
+
+def _nth(listed: list[_Found], count: int) -> float:
+    """Give the change up to which there are so many moves that differ."""
+    every = np.unique(np.concatenate([part.change for part in listed]).round(_ALIKE))
+    every = every[np.isfinite(every)]
+    return float(every[count - 1]) + _NEAR if len(every) >= count else _ANY
+
+
+def _first_of_each(listed: list[_Found], limit: float) -> list[tuple[int, Move]]:
+    """List moves below a limit by what they change, one of those alike."""
+    found: dict[float, tuple[int, int, Kind]] = {}
+    for part in listed:
+        for at in np.nonzero(part.change <= limit)[0]:
+            change = float(part.change[at].round(_ALIKE))
+            move = (int(part.inst[at]), int(part.target[at]), part.kind)
+            found[change] = min(move, found.get(change, move))
+    ordered = (found[change] for change in sorted(found))
+    return [(inst, Move(kind, target)) for inst, target, kind in ordered]
 
 
 def exact(state: State, listed: list[tuple[int, Move]]) -> list[float]:

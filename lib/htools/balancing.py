@@ -8,6 +8,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
+
 from ganeti.htools import balance, grid, jobs
 from ganeti.htools import grid_score as score
 from ganeti.htools.legality import Options
@@ -85,7 +87,7 @@ def plan(cluster: Cluster, want: Want) -> list[Balanced]:
     cluster = dataclasses.replace(
         cluster,
         instances=tuple(
-            dataclasses.replace(i, movable=i.movable and i.name not in split)
+            msgspec.structs.replace(i, movable=i.movable and i.name not in split)
             for i in cluster.instances
         ),
     )

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from ganeti.htools import alloc, filling, model, redundancy, refused, shrinking
@@ -105,7 +106,7 @@ class Outcome:
         found = self.after.as_cluster()
         old = len(found.instances) - len(self.placed)
         named = tuple(
-            dataclasses.replace(item, name=f"new-{number}")
+            msgspec.structs.replace(item, name=f"new-{number}")
             for number, item in enumerate(found.instances[old:])
         )
         instances = found.instances[:old] + named

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -226,33 +227,48 @@ class State:
         for name in ROWS:
             setattr(self, name, getattr(self, name).tolist())
         for index, item in enumerate(self.instances):
-            self._load_instance(index, item)
+            if item.primary >= 0:
+                self.primaries[item.primary].append(index)
+                self._load_primary(index, item, item.primary)
+            if item.secondary >= 0:
+                self.secondaries[item.secondary].append(index)
+                if not item.forthcoming:
+                    self.held[item.secondary] += 1
+                    self.load_dsk[item.secondary] += item.utilisation[2]
+            if item.template in model.LOCAL_TEMPLATES:
+                for node in item.nodes:
+                    self._load_disk(item, node)
+        self._load_peers()
+        # Newest first.
+        for items in (*self.primaries, *self.secondaries):
+            items.reverse()
         _use(self, np.array([getattr(self, name) for name in ROWS]))
 
-    def _load_instance(self, index: int, item: model.Instance) -> None:
-        """Count one instance at load; free disk is as reported, apart from plans."""
-        if item.primary >= 0:
-            node = item.primary
-            self._count_primary(index, node, 1)
-            self.i_mem[node] += item.memory if item.uses_memory else 0
-            self.f_mem_later[node] -= 0 if item.uses_memory else item.memory
-            self.u_cpu[node] += item.vcpus if self._is_now(item) else 0
-            self.u_cpu_later[node] += item.vcpus if item.online else 0
-            self._load_disk(item, node)
-        if item.secondary >= 0:
-            node = item.secondary
-            self._count_secondary(index, node, 1)
-            if not item.forthcoming:
-                self.peers[node, item.primary] += item.reserved_memory
-            self._load_disk(item, node)
-
-    @staticmethod
-    def _is_now(item: model.Instance) -> bool:
-        return item.online and not item.forthcoming
+    def _load_primary(self, index: int, item: model.Instance, node: int) -> None:
+        if self._tag_at:
+            for tag in self.tag_places(item):
+                self.pri_tags[node, tag] += 1
+        if item.uses_memory:
+            self.i_mem[node] += item.memory
+        else:
+            self.f_mem_later[node] -= item.memory
+        if item.online:
+            self.u_cpu_later[node] += item.vcpus
+        if item.forthcoming:
+            return
+        if item.online:
+            self.u_cpu[node] += item.vcpus
+        self.held[node] += 1
+        cpu, memory, disk, net = item.utilisation
+        self.load_cpu[node] += cpu
+        self.load_mem[node] += memory
+        self.load_dsk[node] += disk
+        self.load_net[node] += net
+        if self._has_places:
+            self.location[node] += self.location_at(item, node, self.sec[index])
 
     def _load_disk(self, item: model.Instance, node: int) -> None:
-        if not item.local:
-            return
+        """Count its disks; free disk is as reported, apart from plans."""
         if item.forthcoming:
             self.f_dsk_later[node] -= item.disk
             if self.exclusive[node]:
@@ -260,6 +276,22 @@ class State:
         if not self.exclusive[node]:
             self.inst_spin_later[node] += item.spindle_use
             self.inst_spin[node] += 0 if item.forthcoming else item.spindle_use
+
+    def _load_peers(self) -> None:
+        mirrored = [
+            item
+            for item in self.instances
+            if item.secondary >= 0 and not item.forthcoming
+        ]
+        places = (
+            [item.secondary for item in mirrored],
+            [item.primary for item in mirrored],
+        )
+        np.add.at(self.peers, places, [item.reserved_memory for item in mirrored])
+
+    @staticmethod
+    def _is_now(item: model.Instance) -> bool:
+        return item.online and not item.forthcoming
 
     # Copies
     def copy(self, *, same_peers: bool = False) -> "State":
@@ -310,7 +342,7 @@ class State:
             for node, free in zip(self.cluster.nodes, self.f_dsk, strict=True)
         )
         instances = tuple(
-            dataclasses.replace(item, primary=pri, secondary=sec)
+            msgspec.structs.replace(item, primary=pri, secondary=sec)
             for item, pri, sec in zip(self.instances, self.pri, self.sec, strict=True)
         )
         return dataclasses.replace(self.cluster, nodes=nodes, instances=instances)

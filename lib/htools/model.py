@@ -9,6 +9,8 @@ import enum
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+import msgspec
+
 #: Templates in the order of the built-in policy.
 TEMPLATES: Final = (
     "diskless",
@@ -146,8 +148,7 @@ class Node:
     other_load: float = 0.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Instance:
+class Instance(msgspec.Struct, frozen=True, gc=False):
     """An instance; ``spindles`` is None when a disk does not say how many it has.
 
     ``utilisation`` is the share of a node it uses: cpu, memory, disk, network.
@@ -240,10 +241,12 @@ class Cluster:
 
     def split(self) -> tuple[int, ...]:
         """List positions of instances whose nodes are in two groups."""
+        group = [node.group for node in self.nodes]
         return tuple(
             i
             for i, instance in enumerate(self.instances)
-            if len({self.nodes[n].group for n in instance.nodes}) > 1
+            if NONE not in (instance.primary, instance.secondary)
+            and group[instance.primary] != group[instance.secondary]
         )
 
     def only_group(self, group: int) -> "Cluster":
@@ -257,7 +260,7 @@ class Cluster:
         nodes = tuple(dataclasses.replace(self.nodes[n], group=0) for n in kept)
         here = [i for i, inst in enumerate(self.instances) if inst.primary in place]
         instances = tuple(
-            dataclasses.replace(
+            msgspec.structs.replace(
                 inst,
                 primary=place[inst.primary],
                 secondary=place.get(inst.secondary, NONE),

@@ -8,6 +8,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeGuard
 
+import msgspec
+
 from ganeti.htools.fields import Part
 from ganeti.htools.model import Cluster, DataError
 
@@ -80,7 +82,9 @@ def apply(cluster: Cluster, reports: Reports, collector: str) -> Cluster:
 
 def _with_loads(cluster: Cluster, loads: Mapping[str, float]) -> Cluster:
     instances = tuple(
-        dataclasses.replace(inst, utilisation=(loads[inst.name], *inst.utilisation[1:]))
+        msgspec.structs.replace(
+            inst, utilisation=(loads[inst.name], *inst.utilisation[1:])
+        )
         if inst.name in loads
         else inst
         for inst in cluster.instances

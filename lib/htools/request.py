@@ -7,18 +7,15 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti.htools import model
+import msgspec
+
+from ganeti.htools import model, records
 from ganeti.htools.fields import Part
 
 #: Memory taken as used by a KVM node itself.
 STATIC_KVM_MIB: Final = 4096
 _LIVE: Final = ("total_memory", "free_memory", "total_disk", "free_disk", "total_cpus")
-_STATUS: Final[dict[str, str]] = {
-    "up": "running",
-    "down": "ADMIN_down",
-    "offline": "ADMIN_offline",
-}
-_STATES: Final = tuple(_STATUS)
+_STATES: Final = tuple(records.STATUS)
 #: Whose data it is, in messages.
 SOURCE: Final = "request"
 EVAC_MODES: Final = ("primary-only", "secondary-only", "all")
@@ -111,10 +108,7 @@ def read_cluster(
         _node(name, part, places, fixed) for name, part in root.part("nodes").members()
     ]
     at = {node.name: place for place, node in enumerate(nodes)}
-    instances = [
-        _instance(name, part, _nodes_of(part, at))
-        for name, part in root.part("instances").members()
-    ]
+    instances = _instances(root.part("instances"), at)
     cluster = model.Cluster(
         tuple(groups),
         tuple(nodes),
@@ -128,7 +122,7 @@ def read_cluster(
     return dataclasses.replace(
         cluster,
         instances=tuple(
-            dataclasses.replace(item, movable=item.movable and place not in split)
+            msgspec.structs.replace(item, movable=item.movable and place not in split)
             for place, item in enumerate(instances)
         ),
     )
@@ -234,6 +228,15 @@ def _live(node: model.Node, part: Part, static_memory: int) -> model.Node:
     )
 
 
+def _instances(part: Part, nodes: Mapping[str, int]) -> Sequence[model.Instance]:
+    found = records.read(part.data, nodes)
+    if found is not None:
+        return found
+    return [
+        _instance(name, item, _nodes_of(item, nodes)) for name, item in part.members()
+    ]
+
+
 def _instance(
     name: str, part: Part, nodes: tuple[int, int] = (model.NONE, model.NONE)
 ) -> model.Instance:
@@ -248,7 +251,7 @@ def _instance(
         vcpus=part.size("vcpus"),
         primary=nodes[0],
         secondary=nodes[1],
-        status=_STATUS[part.text("admin_state", _STATES)]
+        status=records.STATUS[part.text("admin_state", _STATES)]
         if "admin_state" in part.data
         else "running",
         template=template,

@@ -95,6 +95,10 @@ class FakeHypervisor(Hypervisor):
                 hv_id, memory, vcpus = src.read().split()
         except FileNotFoundError:
             return None
+        except OSError as err:
+            raise errors.HypervisorError(
+                f"instance {name}: {self._file(name)}: {err.strerror}"
+            ) from err
         except ValueError as err:
             raise errors.HypervisorError(
                 f"instance {name}: {self._file(name)}: wanted three lines: {err}"

@@ -5,7 +5,7 @@ Pure: a snapshot and the nodes' reports in, JSON types out. Sizes are MiB.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ganeti import objects
 from ganeti.constants import versions
@@ -245,6 +245,10 @@ def build(
         running: node uuid -> {instance name: {memory, ...}}, what really runs there.
     """
     cluster = snapshot.cluster
+    filled = _Filled(
+        params.beparams_for(cluster, {}), params.nicparams_for(cluster, {})
+    )
+    names = {uuid: node.name for uuid, node in snapshot.nodes.items()}
     return {
         "version": versions.IALLOCATOR_VERSION,
         "cluster_name": cluster.cluster_name,
@@ -255,15 +259,23 @@ def build(
             uuid: _group(snapshot, group) for uuid, group in snapshot.nodegroups.items()
         },
         "nodes": {
-            node.name: _node(snapshot, node, reports.get(uuid), running.get(uuid, {}))
+            node.name: _node(snapshot, node)
+            | _live(snapshot, filled, node, reports.get(uuid), running.get(uuid, {}))
             for uuid, node in snapshot.nodes.items()
         },
         "instances": {
-            instance.name or instance.uuid: _instance(snapshot, instance)
+            instance.name or instance.uuid: _instance(snapshot, filled, names, instance)
             for instance in snapshot.instances.values()
         },
         "request": request.to_dict(),
     }
+
+
+class _Filled(NamedTuple):
+    """What instances and their NICs have that say nothing else."""
+
+    backend: Mapping[str, Any]
+    nic: Mapping[str, Any]
 
 
 def _group(snapshot: objects.Snapshot, group: objects.NodeGroup) -> dict[str, Any]:
@@ -276,13 +288,8 @@ def _group(snapshot: objects.Snapshot, group: objects.NodeGroup) -> dict[str, An
     }
 
 
-def _node(
-    snapshot: objects.Snapshot,
-    node: objects.Node,
-    report: Any,
-    running: Mapping[str, Mapping[str, Any]],
-) -> dict[str, Any]:
-    out: dict[str, Any] = {
+def _node(snapshot: objects.Snapshot, node: objects.Node) -> dict[str, Any]:
+    return {
         "tags": sorted(node.tags),
         "primary_ip": node.primary_ip,
         "secondary_ip": node.secondary_ip,
@@ -295,24 +302,26 @@ def _node(
         "ndparams": params.fill_ndparams(snapshot, node),
         "hv_state": node.hv_state_static,
     }
-    if node.offline or not node.vm_capable or report is None:
-        return out
-    return out | _live(snapshot, node, report, running)
 
 
 def _live(
     snapshot: objects.Snapshot,
+    filled: _Filled,
     node: objects.Node,
     report: Any,
     running: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
+    """Return what a node reports; nothing when it did not or its report is no use."""
+    if node.offline or not node.vm_capable or report is None:
+        return {}
     _boot_id, storage, hypervisors = report
     hv = hypervisors[0] if hypervisors else {}
     space = storage[0] if storage and storage[0] else {}
+    instances, default = snapshot.instances, filled.backend["maxmem"]
     primaries = [
-        (item, params.fill_beparams(snapshot, item)["maxmem"])
+        (item, item.beparams.get("maxmem", default))
         for uuid in snapshot.primary_instances(node.uuid)
-        for item in (snapshot.instances[uuid],)
+        for item in (instances[uuid],)
     ]
     free = int(hv.get("memory_free") or 0)
     for item, maxmem in primaries:
@@ -336,8 +345,13 @@ def _live(
     }
 
 
-def _instance(snapshot: objects.Snapshot, instance: objects.Instance) -> dict[str, Any]:
-    backend = params.fill_beparams(snapshot, instance)
+def _instance(
+    snapshot: objects.Snapshot,
+    filled: _Filled,
+    names: Mapping[str, str],
+    instance: objects.Instance,
+) -> dict[str, Any]:
+    backend = {**filled.backend, **instance.beparams}
     disks = snapshot.instance_disks(instance)
     template = snapshot.disk_template(instance)
     out: dict[str, Any] = {
@@ -348,10 +362,10 @@ def _instance(snapshot: objects.Snapshot, instance: objects.Instance) -> dict[st
         "spindle_use": backend["spindle_use"],
         "os": instance.os,
         "nodes": [
-            snapshot.nodes[uuid].name
+            names[uuid]
             for uuid in (instance.primary_node, *snapshot.secondary_nodes(instance))
         ],
-        "nics": [_nic(snapshot, nic) for nic in instance.nics],
+        "nics": [_nic(filled, nic) for nic in instance.nics],
         "disks": [
             {
                 "size": disk.size,
@@ -371,14 +385,10 @@ def _instance(snapshot: objects.Snapshot, instance: objects.Instance) -> dict[st
     return out
 
 
-def _nic(snapshot: objects.Snapshot, nic: objects.Nic) -> dict[str, Any]:
-    filled = params.fill_nicparams(snapshot, nic)
-    out = {
-        "mac": nic.mac,
-        "ip": nic.ip,
-        "mode": filled["mode"],
-        "link": filled["link"],
-    }
-    if filled["mode"] == "bridged":
-        out["bridge"] = filled["link"]
+def _nic(filled: _Filled, nic: objects.Nic) -> dict[str, Any]:
+    mode = nic.nicparams.get("mode", filled.nic["mode"])
+    link = nic.nicparams.get("link", filled.nic["link"])
+    out = {"mac": nic.mac, "ip": nic.ip, "mode": mode, "link": link}
+    if mode == "bridged":
+        out["bridge"] = link
     return out

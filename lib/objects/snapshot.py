@@ -166,11 +166,13 @@ class Snapshot:
 
     def instance_disks(self, instance: Instance) -> tuple[Disk, ...]:
         """Return the disks of an instance in order."""
-        return tuple(self.disks[uuid] for uuid in instance.disks)
+        disks = self._tables["disks"]
+        return tuple([disks[uuid] for uuid in instance.disks])
 
     def disk_template(self, instance: Instance) -> str:
         """Return its template: ``diskless`` without disks, ``mixed`` if they differ."""
-        kinds = {self.disks[uuid].dev_type for uuid in instance.disks}
+        disks = self._tables["disks"]
+        kinds: set[str] = {disks[uuid].dev_type for uuid in instance.disks}
         if not kinds:
             return "diskless"
         return kinds.pop() if len(kinds) == 1 else "mixed"
@@ -181,10 +183,11 @@ class Snapshot:
 
     def secondary_nodes(self, instance: Instance) -> tuple[str, ...]:
         """Return the uuids of the nodes that mirror its disks (drbd only), sorted."""
-        others = {
+        disks = self._tables["disks"]
+        others: set[str] = {
             node
             for uuid in instance.disks
-            if (disk := self.disks[uuid]).dev_type == "drbd"
+            if (disk := disks[uuid]).dev_type == "drbd"
             for node in _holders(disk)
         } - {instance.primary_node}
         return tuple(sorted(others))

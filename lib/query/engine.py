@@ -9,6 +9,7 @@ from ganeti.constants import ecodes
 from ganeti.constants import query as c
 from ganeti.query import cluster, config, instance, jobs, node, osdiagnose
 from ganeti.query.model import UNKNOWN, Cell, Context, Field, Getter, Resource, Sources
+from ganeti.utils import wording
 
 RESOURCES: Final[Mapping[str, Resource]] = {
     resource.name: resource
@@ -82,6 +83,14 @@ def describe(what: str, names: Sequence[str] | None) -> list[FieldDefinition]:
     return [_definition(resource, name) for name in names or sorted(resource.fields)]
 
 
+#: Programs whose ``list-fields`` shows the fields of a resource.
+_PROGRAMS: Final = {
+    c.QR_FILTER: "gnt-filter",
+    c.QR_GROUP: "gnt-group",
+    c.QR_INSTANCE: "gnt-instance",
+    c.QR_JOB: "gnt-job",
+    c.QR_NODE: "gnt-node",
+}
 #: Resources whose rows themselves come from nodes.
 _FROM_NODES: Final = frozenset({c.QR_EXPORT, c.QR_EXTSTORAGE, c.QR_OS})
 
@@ -155,12 +164,20 @@ def _predicate(
     def resolve(name: str) -> qlang.Leaf:
         field = resource.fields.get(name)
         if field is None:
-            raise errors.ParameterError(f"filter: unknown field {name}")
+            raise errors.ParameterError(_unknown_field(resource, name))
         skip = bool(field.live) and not live
         get = _never if skip else field.bind(context)
         return qlang.Leaf(name, field.kind, get, field.match, skip)
 
     return qlang.compile_(qfilter, resolve)
+
+
+def _unknown_field(resource: Resource, name: str) -> str:
+    text = f"filter: unknown field {name} of resource {resource.name}"
+    program = _PROGRAMS.get(resource.name)
+    if program is None:
+        return f"{text}; {wording.known_names(name, resource.fields)}"
+    return f"{text}, see {program} list-fields"
 
 
 def _never(_row: Any) -> Cell:

@@ -31,7 +31,7 @@ def write(paths: Paths, values: Mapping[str, str], *, dry_run: bool = False) -> 
         LockError: another writer holds the lock for too long.
     """
     texts = {key: encode(key, value) for key, value in values.items()}
-    if dry_run:
+    if dry_run or not texts:
         return
     os.makedirs(paths.lock_dir, exist_ok=True)
     with files.locked(f"{paths.lock_dir}/{LOCK_NAME}", timeout_s=LOCK_TIMEOUT_S):

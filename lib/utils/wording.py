@@ -3,7 +3,9 @@
 import difflib
 import re
 from collections.abc import Collection
-from typing import Final
+from typing import Any, Final
+
+from msgspec import inspect
 
 #: More names than these are not listed in an error.
 _FEW: Final = 12
@@ -20,6 +22,8 @@ _TYPES: Final = {
 _PLACE: Final = re.compile(r" - at (`key` in )?`\$\.?(.*)`$")
 _EXPECTED: Final = re.compile(r"Expected `(.*)`, got `(.*)`")
 _INVALID: Final = re.compile(r"Invalid enum value (.*)")
+#: One step into a value: the name of a field, or nothing for an index in brackets.
+_STEP: Final = re.compile(r"\[[^\]]*\]|([^.\[]+)")
 _MISSING: Final = re.compile(r"Object missing required field `(.*)`")
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`")
 
@@ -34,21 +38,78 @@ def known_names(wanted: str, known: Collection[str]) -> str:
     return f"none of the {len(known)} that there are is like it"
 
 
-def misfit(text: str) -> str:
-    """Return what the decoder says of a value that does not fit, for people."""
+def misfit(text: str, kind: Any) -> str:
+    """Return what the decoder says of a value that does not fit, for people.
+
+    Args:
+        text: of the decoder.
+        kind: the annotation that the whole value should have fitted.
+    """
     place = _PLACE.search(text)
     is_key = bool(place and place[1])
-    where = place[2].replace("[...]", "") if place else ""
+    path = place[2] if place else ""
+    where = path.replace("[...]", "")
     said = text[: place.start()] if place else text
-    words = _reworded(said, is_key=is_key)
+    if match := _INVALID.fullmatch(said):
+        words = _choice(match[1], _words_at(kind, path, is_key=is_key), is_key=is_key)
+    else:
+        words = _reworded(said)
     return f"{where}: {words}" if where else words
 
 
-def _reworded(said: str, *, is_key: bool) -> str:
+def _choice(found: str, known: set[str], *, is_key: bool) -> str:
+    """Return what is wrong with a value that is none of some words."""
+    if is_key:
+        few = f", wanted one of {', '.join(sorted(known))}"
+        return f"unknown key {found}" + (few if 0 < len(known) <= _FEW else "")
+    if 0 < len(known) <= _FEW:
+        return f"wanted one of {', '.join(sorted(known))}, found {found}"
+    more = f"; {known_names(found.strip(chr(39)), known)}" if known else ""
+    return f"unknown word {found}{more}"
+
+
+def _words_at(kind: Any, path: str, *, is_key: bool) -> set[str]:
+    """Return the words that an annotation allows at a place of the value."""
+    kinds = _alternatives(inspect.type_info(kind))
+    for name in _STEP.findall(path):
+        kinds = [
+            alternative
+            for parent in kinds
+            for inner in _inner(parent, name)
+            for alternative in _alternatives(inner)
+        ]
+    if is_key:
+        keys = [one.key_type for one in kinds if isinstance(one, inspect.DictType)]
+        kinds = [alternative for key in keys for alternative in _alternatives(key)]
+    literals = [one for one in kinds if isinstance(one, inspect.LiteralType)]
+    return {str(value) for one in literals for value in one.values}
+
+
+def _alternatives(kind: inspect.Type) -> list[inspect.Type]:
+    if isinstance(kind, inspect.Metadata):
+        return _alternatives(kind.type)
+    if isinstance(kind, inspect.UnionType):
+        return [inner for one in kind.types for inner in _alternatives(one)]
+    return [kind]
+
+
+def _inner(kind: inspect.Type, name: str) -> list[inspect.Type]:
+    """Return the types below a type: of a field, or of the items without a name."""
+    match kind:
+        case inspect.StructType() if name:
+            return [one.type for one in kind.fields if one.encode_name == name]
+        case inspect.DictType() if not name:
+            return [kind.value_type]
+        case inspect.TupleType() if not name:
+            return list(kind.item_types)
+        case inspect.CollectionType() if not name:
+            return [kind.item_type]
+    return []
+
+
+def _reworded(said: str) -> str:
     if match := _EXPECTED.fullmatch(said):
         return f"wanted {_kinds(match[1])}, found {_kinds(match[2])}"
-    if match := _INVALID.fullmatch(said):
-        return f"unknown {'key' if is_key else 'word'} {match[1]}"
     if match := _MISSING.fullmatch(said):
         return f"parameter {match[1]} is missing"
     if match := _UNKNOWN.fullmatch(said):

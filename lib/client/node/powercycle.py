@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ganeti.cli import jobs, questions
+from ganeti.cli import jobs, listing, questions
 from ganeti.cli.context import Context
 from ganeti.constants import exitcodes
 
@@ -12,9 +12,11 @@ _EXIT_DECLINED: Final = 2
 def run(ctx: Context) -> int:
     """Reset a node."""
     node = ctx.args[0]
-    question = f"Are you sure you want to hard powercycle node {node}?"
-    if not ctx.opts.confirm and not questions.confirm(ctx, question):
-        return _EXIT_DECLINED
+    if not ctx.opts.confirm:
+        listing.named(ctx, "node", ["name"], [node])  # nobody confirms a wrong name
+        question = f"Are you sure you want to hard powercycle node {node}?"
+        if not questions.confirm(ctx, question):
+            return _EXIT_DECLINED
     operation = jobs.op("OP_NODE_POWERCYCLE", node_name=node, force=ctx.opts.force)
     result = jobs.submit_or_run(ctx, operation)
     if result:

@@ -49,7 +49,7 @@ def build(
         mac = ctx.config.reserve_mac(ctx.owner, network.uuid if network else None)
     else:
         take_mac(ctx, mac, what)
-    filled = ctx.snapshot.cluster.nicparams["default"] | nicparams
+    filled = _filled(ctx.snapshot, nicparams, what)
     ip = _address(spec.get("ip"), filled, what, auto_ip)
     return objects.Nic(
         uuid=ctx.config.reserve_uuid(ctx.owner),
@@ -105,7 +105,7 @@ def _complete(
     """Return a record for complete values; reserves an address only if it is new."""
     network = _network(ctx.snapshot, spec.get("network"), what)
     nicparams = _nicparams(ctx.snapshot, spec, network, group, what)
-    filled = ctx.snapshot.cluster.nicparams["default"] | nicparams
+    filled = _filled(ctx.snapshot, nicparams, what)
     ip = _address(spec.get("ip"), filled, what, None)
     uuid = network.uuid if network else None
     if (ip, uuid) != (old.ip, old.network):
@@ -182,6 +182,20 @@ def _check_mode(given: Mapping[str, Any], what: str) -> None:
             f"{what}: wanted vlan as number, .number or :trunk:trunk, found {vlan!r}",
             ecodes.ECODE_INVAL,
         )
+
+
+def _filled(
+    snapshot: objects.Snapshot, nicparams: Mapping[str, Any], what: str
+) -> dict[str, Any]:
+    """Return parameters with the cluster's below; refuses a bridge without a name."""
+    filled = {**snapshot.cluster.nicparams["default"], **nicparams}
+    if filled["mode"] in ("bridged", "openvswitch") and not filled["link"]:
+        raise errors.OpPrereqError(
+            f"{what}: mode {filled['mode']} needs link=BRIDGE,"
+            " the cluster has no default",
+            ecodes.ECODE_INVAL,
+        )
+    return filled
 
 
 def _address(

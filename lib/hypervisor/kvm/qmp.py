@@ -11,13 +11,15 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from qemu.qmp import EventListener, ExecuteError, QMPClient, QMPError
+from qemu.qmp import ConnectError, EventListener, ExecuteError, QMPClient, QMPError
 
 from ganeti import errors
 
 T = TypeVar("T")
 #: Seconds for connecting and for each command.
 TIMEOUT_S: Final = 5.0
+#: Seconds before connecting again to an emulator that hung up instead of greeting.
+_AGAIN_S: Final = (0.1, 0.2, 0.4)
 
 
 class QmpCommandError(errors.HypervisorError):
@@ -37,7 +39,10 @@ class Qmp:
         self._path = path
         self._name = name
         self._timeout_s = timeout_s
-        self._client = QMPClient(name)
+        self._make_client()
+
+    def _make_client(self) -> None:
+        self._client = QMPClient(self._name)
         self._client.logger.setLevel(logging.CRITICAL)
         self._events = EventListener()
         self._client.register_listener(self._events)
@@ -50,11 +55,25 @@ class Qmp:
         """
         self._loop = asyncio.new_event_loop()
         try:
-            self._run(self._client.connect(self._path), "connecting")
+            self._run(self._connect(), "connecting")
         except errors.HypervisorError:
             self._close()
             raise
         return self
+
+    async def _connect(self) -> None:
+        """Connect; again if the emulator was not yet done with the session before."""
+        for pause_s in _AGAIN_S:
+            try:
+                await self._client.connect(self._path)
+            except ConnectError as err:
+                if not _is_hang_up(err):
+                    raise
+                await asyncio.sleep(pause_s)
+                self._make_client()
+            else:
+                return
+        await self._client.connect(self._path)
 
     def __exit__(
         self,
@@ -144,3 +163,13 @@ class Qmp:
             return bool(self._run(wait(), f"event {name}", timeout_s))
         except errors.HypervisorError:
             return False
+
+
+def _is_hang_up(err: ConnectError) -> bool:
+    """Tell whether the connection was made, and closed before the greeting."""
+    cause: BaseException | None = err
+    while cause is not None:
+        if isinstance(cause, EOFError | ConnectionResetError):
+            return True
+        cause = cause.__cause__
+    return False

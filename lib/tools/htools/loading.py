@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
+import msgspec
 import numpy as np
 
 from ganeti import errors
@@ -120,7 +121,7 @@ def _movable(cluster: Cluster, parsed: Parsed) -> Cluster:
         return inst.movable and selected and index not in fixed
 
     instances = tuple(
-        dataclasses.replace(inst, movable=may(k, inst))
+        msgspec.structs.replace(inst, movable=may(k, inst))
         for k, inst in enumerate(cluster.instances)
     )
     return dataclasses.replace(cluster, instances=instances)
@@ -165,6 +166,7 @@ def goal(parsed: Parsed) -> balance.Goal:
         min_gain_limit=parsed["mgl"],
         max_length=parsed["l"],
         avoid_disk_moves=parsed.get("adm"),
+        pairs=bool(parsed.get("search")),
     )
 
 

@@ -195,6 +195,7 @@ _MOVES: Final = (
         "FACTOR",
         completion="float",
     ),
+    _flag("search", "--search", "where no move helps, try pairs of moves"),
     _flag("nim", "--no-instance-moves", "only change secondary nodes"),
     Option(
         "sel",

@@ -8,6 +8,8 @@ import sys
 from concurrent import futures
 from typing import Any, Final
 
+import msgspec
+
 from ganeti.htools import monitored
 from ganeti.htools.model import Cluster, DataError
 from ganeti.tools.htools import sources, values
@@ -43,7 +45,7 @@ def apply(cluster: Cluster, parsed: Parsed) -> Cluster:
 
 def _with_use(cluster: Cluster, use: dict[str, _Use]) -> Cluster:
     instances = tuple(
-        dataclasses.replace(inst, utilisation=use.get(inst.name, inst.utilisation))
+        msgspec.structs.replace(inst, utilisation=use.get(inst.name, inst.utilisation))
         for inst in cluster.instances
     )
     return dataclasses.replace(cluster, instances=instances)

@@ -408,5 +408,6 @@ def main() -> int:
     try:
         return work(args)
     except (errors.GenericError, OSError) as err:
-        print(f"vcluster: {err.args[0] if err.args else err}", file=sys.stderr)
+        told = err if isinstance(err, OSError) or not err.args else err.args[0]
+        print(f"vcluster: {told}", file=sys.stderr)
         return getattr(err, "EXIT_CODE", 1)

@@ -123,7 +123,7 @@ SCRIPT = f"""
 0 | default                          | gnt-group list
 0 |                                  | gnt-group add rackb
 1 | exists already                   | gnt-group add rackb
-1 | unknown word 'odd'               | gnt-group add --alloc-policy=odd rackc
+1 | wanted one of last_resort       | gnt-group add --alloc-policy=odd rackc
 0 | Node group: rackb                | gnt-group info rackb
 1 | Node group 'none' not known      | gnt-group info none
 1 | nothing to change                | gnt-group modify rackb

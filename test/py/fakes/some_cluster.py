@@ -4,6 +4,8 @@ import dataclasses
 import pathlib
 import random
 
+import msgspec
+
 from ganeti.htools import text
 from ganeti.htools.model import Cluster, Group, Instance, Node
 
@@ -36,7 +38,7 @@ def random_cluster(
         if template == "drbd":
             here = instances[-1].primary
             other = second if second != here else (second + 1) % count
-            instances[-1] = dataclasses.replace(instances[-1], secondary=other)
+            instances[-1] = msgspec.structs.replace(instances[-1], secondary=other)
     nodes = []
     for number in range(count):
         memory = rng.choice((16384, 24576))

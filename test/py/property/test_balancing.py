@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import msgspec
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -74,8 +75,8 @@ def test_no_instance_is_lost_or_comes_to_a_node_offline(seed, case):
         assert len(set(new.nodes)) == len(new.nodes) == len(old.nodes)
         for node in set(new.nodes) - set(old.nodes):
             assert not cluster.nodes[node].offline
-        assert dataclasses.replace(old, primary=0, secondary=0) == (
-            dataclasses.replace(new, primary=0, secondary=0)
+        assert msgspec.structs.replace(old, primary=0, secondary=0) == (
+            msgspec.structs.replace(new, primary=0, secondary=0)
         )
     for node, held in enumerate(now.primaries):
         assert sorted(held) == [i for i, at in enumerate(now.pri) if at == node]
@@ -93,6 +94,33 @@ def test_no_node_becomes_less_safe(seed, tags, template):
         assert not (over & ~(before.per_cpu(before.u_cpu) > before.cpu_ratio)).any()
         assert not ((now.f_dsk <= 0) & (before.f_dsk > 0)).any()
         assert (now.pri_tags <= before.pri_tags.clip(min=1)).all()
+        before = now.copy()
+
+
+@settings(max_examples=6, deadline=None)
+@given(SEEDS, CASES, st.booleans())
+def test_pairs_end_no_worse_and_keep_the_rules(seed, case, narrow):
+    cluster = random_cluster(seed, **case)
+    cluster = tight(cluster) if narrow else cluster
+    now = grid.derive(cluster)
+    first, before = grid_score.value(now), now.copy()
+    single = planned(cluster)
+    goal = balance.Goal(pairs=True, max_length=len(single) + 4)
+    steps = list(balance.plan(grid.derive(cluster), goal, Options()))
+    assert steps[: len(single)] == single
+    last = single[-1].score if single else first
+    assert len(steps) == len(single) or steps[-1].score < last
+    for step in steps:
+        assert moves.failure(now, step.inst, step.move) == 0
+        moves.apply(now, step.inst, step.move)
+        assert grid_score.value(now) == step.score
+        if not now.offline.any():
+            assert not (now.fails_n1 & ~before.fails_n1).any()
+            assert (now.pri_tags <= before.pri_tags.clip(min=1)).all()
+        was, will = grid_score.components(before), grid_score.components(now)
+        faults = ("n1_cnt", "pri_tags_score", "offline_all_cnt", "offline_pri_cnt")
+        if grid_score.value(now) > grid_score.value(before):
+            assert all(will[name] <= was[name] for name in faults)
         before = now.copy()
 
 

@@ -1,5 +1,6 @@
 """Whatever a master asks of a node is done or refused, never a crash."""
 
+import os
 import tempfile
 
 import pytest
@@ -49,6 +50,8 @@ def argument(kind):
 def node():
     with tempfile.TemporaryDirectory(prefix="gn-", dir="/tmp") as root:
         real = nodes.make_node(root, time=nodes.CountedClock())
+        # No procedure may depend on another one having been called before.
+        os.makedirs(real.paths.data_dir, exist_ok=True)
         runner = FakeRunner()
         doors = hypervisor.Doors(real.paths, runner, real.clock)
         yield backend.Node(real.paths, runner, real.clock, hypervisor.drivers(doors))

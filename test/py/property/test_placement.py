@@ -1,7 +1,6 @@
 """Allocations keep the rules on any cluster."""
 
-import dataclasses
-
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -61,7 +60,7 @@ def test_taking_an_instance_off_restores_all_numbers(seed: int) -> None:
     cluster = request.read_cluster(placement.some_cluster(seed))
     state = grid.State(cluster)
     rows, peers = state.rows.copy(), state.peers.copy()
-    item = dataclasses.replace(
+    item = msgspec.structs.replace(
         model.Instance("x", 512, 2000, 1, model.NONE), disks=(1872,)
     )
     index = state.new(item)

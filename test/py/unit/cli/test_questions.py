@@ -105,3 +105,11 @@ def test_cancel_by_status_shows_the_jobs_first(master):
     done = commands.run("gnt-job cancel --queued", master, answers=["y\n"])
     assert done.code == 0
     assert done.out == "ID Status Summary\n 7 queued X\nJob 7 canceled\n"
+
+
+def test_nobody_is_asked_about_a_node_that_is_not_there(master):
+    done = commands.run("gnt-node powercycle nowhere", master, answers=["y\n"])
+    assert done.code == 1
+    assert "nowhere" in done.err
+    assert "hard powercycle" not in done.terminal
+    assert not master.jobs

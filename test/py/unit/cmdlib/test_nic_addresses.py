@@ -28,14 +28,16 @@ def nic(number=1, **changes):
     return found.replace(**changes)
 
 
-def engine(*extra):
+def engine(*extra, **cluster):
     policy = copy.deepcopy(clusters.EXAMPLE["cluster"]["ipolicy"])
     policy["disk-templates"] = ["diskless"]
     for key in ("nic-count", "disk-count"):
         policy["minmax"][0]["min"][key] = 0
     owner = clusters.instance(1, admin_state="down", disks_active=False)
     return Engine(
-        clusters.snapshot(extra=[owner.replace(nics=(nic(),)), *extra], ipolicy=policy),
+        clusters.snapshot(
+            extra=[owner.replace(nics=(nic(),)), *extra], ipolicy=policy, **cluster
+        ),
         SCRIPT,
     )
 
@@ -146,3 +148,11 @@ def test_an_address_inside_a_connected_network_is_taken_from_there():
     refused(create(spec), text, engine(network, group))
     eng = engine(network, group)
     eng.run(create(spec, conflicts_check=False))
+
+
+def test_a_bridged_nic_needs_a_bridge():
+    cluster = engine().snapshot.cluster
+    default = cluster.nicparams["default"] | {"link": "", "mode": "routed"}
+    request = create({"mode": "bridged"})
+    eng = engine(nicparams={"default": default})
+    refused(request, "nic 0: mode bridged needs link=BRIDGE", eng)

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import io
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -245,3 +246,85 @@ def test_disks_are_copied_only_when_that_gains_enough():
         assert scores == sorted(scores, reverse=True)
     assert letters[None] == letters[1.0]
     assert letters[1e9] != letters[None]
+
+
+def with_pairs(cluster, **limits):
+    now = grid.derive(cluster)
+    return list(balance.plan(now, balance.Goal(pairs=True, **limits), Options()))
+
+
+@pytest.mark.parametrize(
+    ("seed", "case"), [(2, {}), (11, {}), (2, {"template": "sharedfile"})]
+)
+def test_pairs_go_on_where_single_moves_are_stuck(seed, case):
+    cluster = random_cluster(seed, **case)
+    now = grid.derive(cluster)
+    greedy = list(balance.plan(now, balance.Goal(), Options()))
+    assert balance.Search(now, Options()).best()[2] >= greedy[-1].score
+    length = len(greedy) + 2
+    found = with_pairs(cluster, max_length=length)
+    assert found[: len(greedy)] == greedy
+    assert found[-1].score < greedy[-1].score
+    assert with_pairs(cluster, max_length=length) == found
+
+
+def test_the_second_of_a_pair_is_the_best_there_is():
+    cluster = random_cluster(11)
+    now = grid.derive(cluster)
+    last, costly = score.value(now), 0
+    before_pair = None
+    for step in with_pairs(cluster):
+        legal = [
+            (index, move)
+            for index, move in every_move(now)
+            if not moves.failure(now, index, move)
+        ]
+        assert (step.inst, step.move) in legal
+        if step.score < last:
+            assert step.score == min(balance.exact(now, legal))
+            assert before_pair is None or step.score < before_pair
+            before_pair = None
+        else:
+            assert before_pair is None
+            before_pair, costly = last, costly + 1
+        moves.apply(now, step.inst, step.move)
+        last = step.score
+    assert costly
+    assert before_pair is None
+
+
+def test_pairs_fit_into_the_number_of_moves():
+    cluster = random_cluster(11)
+    greedy = len(list(balance.plan(grid.derive(cluster), balance.Goal(), Options())))
+    lengths = [
+        len(with_pairs(cluster, max_length=greedy + more)) - greedy for more in range(3)
+    ]
+    assert lengths == [0, 0, 2]
+
+
+def test_pairs_gain_what_a_move_must():
+    cluster = random_cluster(11)
+    greedy = balance.plan(grid.derive(cluster), balance.Goal(), Options())
+    last = list(greedy)[-1]
+    gain = last.score - with_pairs(cluster)[-1].score
+    limits = {"min_gain_limit": last.score * 1.0001, "min_gain": gain * 1.01}
+    assert with_pairs(cluster, **limits)[-1].score >= last.score
+
+
+def test_disks_stay_in_pairs_too_where_they_must():
+    now = grid.derive(random_cluster(2))
+    options = Options(disk_moves=False)
+    steps = list(balance.plan(now, balance.Goal(pairs=True), options))
+    assert {step.move.kind for step in steps} <= {Kind.FAILOVER}
+    avoiding = with_pairs(random_cluster(11), avoid_disk_moves=1e9)
+    assert avoiding[-1].score < score.value(grid.derive(random_cluster(11)))
+
+
+def test_search_is_an_option_of_the_program(monkeypatch):
+    path = str(DATA / "stuck.data")
+    code, out, err = run_hbal(monkeypatch, "-t", path, "-C", "--search")
+    assert (code, err) == (0, "")
+    assert out == (DATA / "stuck.out").read_text()
+    _code, plain, _err = run_hbal(monkeypatch, "-t", path)
+    ends = [float(re.search(r"from .* to (.*)", said)[1]) for said in (out, plain)]
+    assert ends[0] < ends[1]

@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 
+import msgspec
 import pytest
 
 from fakes.some_cluster import random_cluster
@@ -75,7 +76,7 @@ def test_the_limit_counts_over_all_groups():
         instances=(
             *cluster.instances,
             *(
-                dataclasses.replace(
+                msgspec.structs.replace(
                     i,
                     name=f"x{i.name}",
                     primary=i.primary + count,
@@ -113,7 +114,7 @@ def test_a_forthcoming_instance_fails_over():
     cluster = dataclasses.replace(
         cluster,
         instances=tuple(
-            dataclasses.replace(i, forthcoming=True) for i in cluster.instances
+            msgspec.structs.replace(i, forthcoming=True) for i in cluster.instances
         ),
     )
     plans = balancing.plan(cluster, balancing.Want(goal=balance.Goal(min_gain=0)))
@@ -123,7 +124,7 @@ def test_a_forthcoming_instance_fails_over():
 
 def test_instances_in_two_groups_stay():
     cluster = load("groups.data")
-    split = dataclasses.replace(cluster.instances[1], secondary=3)
+    split = msgspec.structs.replace(cluster.instances[1], secondary=3)
     cluster = dataclasses.replace(
         cluster,
         instances=(cluster.instances[0], split, *cluster.instances[2:]),

@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 import ganeti
@@ -135,7 +136,7 @@ def test_as_few_nodes_as_possible_are_switched_on():
     more = dataclasses.replace(SHARED.nodes[4], name="kite6.lab.test")
     small = dataclasses.replace(more, name="kite0.lab.test", total_memory=2048.0)
     cluster = dataclasses.replace(SHARED, nodes=(*SHARED.nodes, more, small))
-    busy = dataclasses.replace(cluster.instances[0], memory=13000)
+    busy = msgspec.structs.replace(cluster.instances[0], memory=13000)
     cluster = dataclasses.replace(cluster, instances=(busy, *cluster.instances[1:]))
     plan = squeeze.plan(cluster, Size(14000, 1, 1), SMALL)
     assert (plan.action, plan.enough) == (Action.SWITCH_ON, False)

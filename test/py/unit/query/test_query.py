@@ -375,6 +375,26 @@ def test_misfit_is_told_even_without_rows():
         ask(sources(empty), "instance", ["name"], ["?", "nonsense"])
 
 
+@pytest.mark.parametrize(
+    ("what", "text"),
+    [
+        (
+            "instance",
+            (
+                "filter: unknown field odd of resource instance,"
+                " see gnt-instance list-fields"
+            ),
+        ),
+        ("lock", "filter: unknown field odd of resource lock; there are "),
+    ],
+)
+def test_unknown_field_of_a_filter_says_where_the_names_are(what, text):
+    empty = clusters.snapshot(nodes=1)
+    with pytest.raises(errors.ParameterError) as caught:
+        ask(sources(empty), what, ["name"], ["==", "odd", 1])
+    assert str(caught.value).startswith(text)
+
+
 def test_groups(snapshot):
     fields = [
         "name",

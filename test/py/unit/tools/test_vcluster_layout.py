@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from fakes import patience
 from ganeti import errors
 from ganeti.backend import power
 from ganeti.tools.vcluster import agent, life, processes, trees
@@ -98,7 +99,11 @@ def test_processes_are_found_by_environment_argument_or_parent(tmp_path):
     other = subprocess.Popen(["sleep", "60"], env={"GANETI_ROOTDIR": f"{root}0"})
     try:
         assert by_environment.stdout.readline() == by_argument.stdout.readline()
-        found = processes.of_root(root)
+        # The kernel shows the environment of a new program a moment after its start.
+        found = patience.until(
+            "three processes",
+            lambda: len(all_ := processes.of_root(root)) >= 3 and all_,
+        )
         pids = {process.pid for process in found}
         assert {by_environment.pid, by_argument.pid} <= pids
         assert other.pid not in pids

@@ -4,13 +4,19 @@ import msgspec
 import pytest
 
 from ganeti import errors, ht
+from ganeti.opcodes import codec
 from ganeti.utils import wording
+
+KEYS = (
+    "x: [0]: unknown key 'foo', wanted one of"
+    " bridge, ip, link, mac, mode, name, network, vlan"
+)
 
 
 @pytest.mark.parametrize(
     ("value", "kind", "text"),
     [
-        ([{"foo": "x"}], list[ht.NicSpec], "x: [0]: unknown key 'foo'"),
+        ([{"foo": "x"}], list[ht.NicSpec], KEYS),
         (
             [{"size": True}],
             list[dict[str, int]],
@@ -49,4 +55,30 @@ def test_few_names_are_listed_and_of_many_those_alike():
     assert wording.known_names("boot_ordre", many) == "did you mean boot_order?"
     assert wording.known_names("zzz", many) == (
         "none of the 17 that there are is like it"
+    )
+
+
+def test_a_wrong_choice_names_what_there_is():
+    asked = {"group_name": "g", "alloc_policy": "odd", "OP_ID": "OP_GROUP_SET_PARAMS"}
+    with pytest.raises(errors.OpPrereqError) as caught:
+        codec.decode(asked)
+    assert caught.value.args[0] == (
+        "OP_GROUP_SET_PARAMS: alloc_policy: wanted one of"
+        " last_resort, preferred, unallocable, found 'odd'"
+    )
+
+
+def test_of_many_choices_those_alike_are_named():
+    asked = {"ignore_errors": ["ENODESHH"], "OP_ID": "OP_CLUSTER_VERIFY"}
+    with pytest.raises(errors.OpPrereqError) as caught:
+        codec.decode(asked)
+    text = caught.value.args[0]
+    assert "ignore_errors[0]: unknown word 'ENODESHH'; did you mean ENODESSH" in text
+    assert "ECLUSTERCERT" not in text
+
+
+@pytest.mark.parametrize("cls", codec.OPCODES.values())
+def test_the_choices_of_every_opcode_can_be_looked_up(cls):
+    assert wording.misfit("Invalid enum value 'x' - at `$.no_such`", cls) == (
+        "no_such: unknown word 'x'"
     )

@@ -1,0 +1,80 @@
+"""Sessions with an emulator that is slow to let go of the one before."""
+
+import contextlib
+import json
+import os
+import socket
+import threading
+
+import pytest
+
+from ganeti import errors
+from ganeti.hypervisor.kvm import qmp
+
+GREETING = {"QMP": {"version": {"qemu": {"major": 7}}, "capabilities": []}}
+
+
+def send(client, message):
+    client.sendall(json.dumps(message).encode() + b"\r\n")
+
+
+@contextlib.contextmanager
+def emulator(path, hang_ups):
+    """Serve one client after another; hang up on the first ones before greeting."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen()
+    served = []
+
+    def serve():
+        while True:
+            try:
+                client, _address = listener.accept()
+            except OSError:
+                return
+            served.append(1)
+            with client, contextlib.suppress(OSError):
+                if len(served) > hang_ups:
+                    send(client, GREETING)
+                    # Each request arrives by itself: clients wait for the answer.
+                    while data := client.recv(65536):
+                        asked = json.loads(data)
+                        asked.pop("execute")
+                        send(client, {"return": {}} | asked)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield served
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(30)
+        os.unlink(path)
+
+
+def test_an_emulator_that_hangs_up_before_its_greeting_is_asked_again(tmp_path):
+    path = str(tmp_path / "qmp")
+    with emulator(path, hang_ups=2) as served:
+        with qmp.Qmp(path, "web1", timeout_s=30) as session:
+            assert session.execute("query-status") == {}
+        assert len(served) == 3
+
+
+def test_an_emulator_that_always_hangs_up_is_given_up(tmp_path):
+    path = str(tmp_path / "qmp")
+    with (
+        emulator(path, hang_ups=99) as served,
+        pytest.raises(errors.HypervisorError, match="instance web1: connecting"),
+        qmp.Qmp(path, "web1", timeout_s=30),
+    ):
+        pass
+    assert len(served) == 4
+
+
+def test_a_socket_that_is_not_there_is_not_waited_for(tmp_path):
+    with (
+        pytest.raises(errors.HypervisorError, match="instance web1: connecting"),
+        qmp.Qmp(str(tmp_path / "none"), "web1", timeout_s=30),
+    ):
+        pass
