@@ -270,6 +270,8 @@ class _Run:
         self.left = limit
         self.placed: list[Placed] = []
         self.failures: list[int] = []
+        #: The last filling of a state: with which size, and where they went.
+        self._filling: tuple[State, Size, list[tuple[int, ...]]] | None = None
 
     def outcome(self) -> Outcome:
         failures = tuple(self.failures)
@@ -316,10 +318,18 @@ class _Run:
     def _filled(
         self, state: State, most: int | None
     ) -> tuple[State, list[tuple[int, ...]]]:
-        out = state.copy()
+        out = state.copy(same_peers=self.how.nodes == 1)
         item = self.how.instance(self.size)
         filler = filling.Filler(out, item, self.search.usable)
-        return out, filler.fill(most)
+        known = self._filling
+        if known and known[0] is state and known[1] is self.size:
+            nodes = known[2]
+            if most is not None and most <= len(nodes):
+                return out, filler.repeat(nodes[:most])
+        nodes = filler.fill(most)
+        if filler.is_steady:
+            self._filling = state, self.size, nodes
+        return out, nodes
 
     def _add(self, state: State, nodes: Sequence[tuple[int, ...]]) -> None:
         self.state = state
@@ -356,15 +366,15 @@ class _Run:
 
     def _tested_steps(self, left: int | None) -> None:
         item = self.how.instance(self.size)
+        test = self.search.test_of(self.state)
         while True:
-            rules = alloc.Rules(self.search.test_of(self.state))
+            rules = alloc.Rules(test)
             found = alloc.allocate(self.state, item, self.search.usable, 1, rules)
             self.failures = list(found.failures)
             if found.nodes is None or left == 0:
                 return
-            state = self.state.copy()
-            state.place(state.new(item), *found.nodes)
-            self._add(state, [found.nodes])
+            test = test.after(item, found.nodes[0])
+            self._add(test.state, [found.nodes])
             left = None if left is None else left - 1
 
     # Sizes that shrink

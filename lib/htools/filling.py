@@ -80,6 +80,19 @@ class Filler:
         put(self.state, self.item, out)
         return out
 
+    @property
+    def is_steady(self) -> bool:
+        """Whether fewer instances go to the first of the places of more."""
+        return self.exact or not self.pairs
+
+    def repeat(self, places: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """Place instances where another filling of an equal state put them."""
+        for nodes in places:
+            self.room.take(nodes)
+        self.room.settle()
+        put(self.state, self.item, places)
+        return list(places)
+
     def _next(self, left: int | None) -> list[tuple[int, ...]]:
         if self.exact:
             best = self._best_pair() if self.pairs else self._best_single()

@@ -294,15 +294,19 @@ class State:
         return item.online and not item.forthcoming
 
     # Copies
-    def copy(self) -> "State":
-        """Return an independent state with the same numbers."""
+    def copy(self, *, same_peers: bool = False) -> "State":
+        """Return an independent state with the same numbers.
+
+        With ``same_peers`` both share the memory kept for failovers, the largest table:
+        for copies that only change instances without a secondary.
+        """
         out = copy.copy(self)
         _use(out, self.rows.copy())
         out.instances = list(self.instances)
         out.pri, out.sec = list(self.pri), list(self.sec)
         out.primaries = [list(items) for items in self.primaries]
         out.secondaries = [list(items) for items in self.secondaries]
-        out.peers = self.peers.copy()
+        out.peers = self.peers if same_peers else self.peers.copy()
         out.pri_tags = self.pri_tags.copy()
         return out
 

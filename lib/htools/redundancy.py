@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools import emptying, model
+from ganeti.htools import emptying, model, spare
 from ganeti.htools import grid_checks as checks
 from ganeti.htools import grid_score as score
 from ganeti.htools.grid import State
@@ -53,6 +53,11 @@ class Capacity:
             [index for index in mine if state.sec[index] < 0]
             for mine in state.primaries
         ]
+        self.loads: list[spare.Load | None] = [None] * state.size
+        #: Record -> nodes' policies that allow it, by group; both by position.
+        self._allowed: dict[tuple[int, int, bool], tuple[model.Instance, bool]] = {}
+        #: The last newcomer that fits without a secondary, its node, and the test then.
+        self.newest: tuple[model.Instance, int, Capacity] | None = None
         #: The node that failed last; it is the first to be looked at again.
         self._suspects = [-1]
         self.has_others = any(
@@ -71,6 +76,12 @@ class Capacity:
             fits &= state.may_migrate
         out: Flags = fits | ~self.exists | ~self.tested[:, None]
         return out
+
+    def _failovers_to(self, node: int) -> Flags:
+        """Return for each primary whether failovers to one node are possible."""
+        if not self.exists[:, node].any():
+            return np.ones(self.state.size, bool)
+        return np.asarray(self._failovers()[:, node])
 
     def holds(self) -> bool:
         """Return whether every node is evacuable now."""
@@ -91,12 +102,49 @@ class Capacity:
     def _all_evacuable(self) -> bool:
         """Return whether every node is evacuable; what failed last comes first."""
         nodes = self._nodes()
-        nodes.sort(key=lambda node: node != self._suspects[0])
-        for node in nodes:
-            if not self._evacuable(self.state, node):
-                self._suspects[0] = node
-                return False
+        suspect = self._suspects[0]
+        for some in ([node for node in nodes if node == suspect], nodes):
+            certain = self._certain(some)
+            for node in some:
+                if not certain[node] and not self._evacuable(self.state, node):
+                    self._suspects[0] = node
+                    return False
         return True
+
+    def _certain(self, nodes: list[int]) -> Flags:
+        """Return for each node whether a count of places shows that it is evacuable."""
+        state = self.state
+        out = np.zeros(state.size, bool)
+        if state.may_migrate is not None or state.exclusive.any():
+            return out
+        self._know_loads(nodes)
+        room = np.maximum(0, state.unallocated - self.memory.max(axis=0))
+        free = np.maximum(0, state.f_dsk)
+        groups = state.group[nodes]
+        for group in np.unique(groups).tolist():
+            mine = [node for node in nodes if state.group[node] == group]
+            places = np.nonzero(state.group == group)[0]
+            loads = [found for node in mine if (found := self.loads[node])]
+            at = np.searchsorted(places, mine)
+            out[mine] = spare.certain(loads, at, room[places], free[places])
+        return out
+
+    def _know_loads(self, nodes: list[int]) -> None:
+        for node in nodes:
+            if self.loads[node] is None:
+                items = [self.state.instances[index] for index in self.others[node]]
+                fine = all(self._may_be_anew(node, item) for item in items)
+                self.loads[node] = spare.load(_in_order(items), is_allowed=fine)
+
+    def _may_be_anew(self, node: int, item: model.Instance) -> bool:
+        """Return whether policy lets an instance leave for others of the group."""
+        if item.template in _SHARED:
+            return True
+        state = self.state
+        key = id(item), int(state.group[node]), bool(state.exclusive[node])
+        if key not in self._allowed:
+            self._allowed[key] = item, _policy_ok(state, node, item)
+        return self._allowed[key][1]
 
     def pairs(
         self, item: model.Instance, primaries: Places, secondaries: Places
@@ -123,7 +171,19 @@ class Capacity:
             return False
         if secondary >= 0 and not self.has_others:
             return True
-        return self._with(item, primary, secondary).others_fit(primary)
+        test = self._with(item, primary, secondary)
+        fits = test.others_fit(primary)
+        if fits and secondary < 0:
+            self.newest = item, primary, test
+        return fits
+
+    def after(self, item: model.Instance, primary: int) -> "Capacity":
+        """Return the test with a newcomer without secondary, in a state of its own."""
+        if self.newest is not None:
+            found, node, test = self.newest
+            if found is item and node == primary:
+                return test
+        return self._with(item, primary, -1)
 
     def others_fit(self, changed: int) -> bool:
         """Return whether what has no secondary fits elsewhere, from every node.
@@ -131,13 +191,15 @@ class Capacity:
         Args:
             changed: the one node to which failovers are not known to be possible.
         """
-        failovers = self._failovers()[:, changed]
-        return bool(failovers.all()) and self._all_evacuable()
+        return bool(self._failovers_to(changed).all()) and self._all_evacuable()
 
     def _with(self, item: model.Instance, primary: int, secondary: int) -> "Capacity":
         """Return the test with a newcomer in its place."""
+        self._know_loads(self._nodes())
         out = copy.copy(self)
-        out.state = self.state.copy()
+        out.loads, out.newest = list(self.loads), None
+        out.loads[primary] = None
+        out.state = self.state.copy(same_peers=secondary < 0)
         index = out.state.new(item)
         out.state.place(index, primary, secondary)
         if secondary < 0:
@@ -168,10 +230,8 @@ class Capacity:
         free = np.maximum(0, state.f_dsk[targets])
         if not (_may_fit(used, room) and (not disks.any() or _may_fit(disks, free))):
             return _NO
-        if state.exclusive[targets].any() or any(
-            not _policy_ok(state, node, item)
-            for item in items
-            if item.template not in _SHARED
+        if state.exclusive[targets].any() or not all(
+            self._may_be_anew(node, item) for item in items
         ):
             return 0
         if state.may_migrate is not None and moved[0].template in _SHARED:
@@ -242,8 +302,8 @@ def _policy_ok(state: State, node: int, item: model.Instance) -> bool:
 
 def _simulate(before: State, node: int) -> bool:
     """Move a node's instances one after the other, each to its best place."""
-    state = before.copy()
-    mine = list(state.primaries[node])
+    mine = list(before.primaries[node])
+    state = before.copy(same_peers=all(before.sec[index] < 0 for index in mine))
     for index in mine:
         if state.sec[index] >= 0:
             secondary = state.sec[index]

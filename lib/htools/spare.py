@@ -1,0 +1,134 @@
+"""Are there so many places that instances find one whatever went where before?
+
+A count over all nodes at once that says yes or leaves it open: a node takes one more
+unless enough went there to close it, and what was moved before can close only so many.
+What it leaves open is for ``redundancy``.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ganeti.htools import model
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.intp]
+Counts = npt.NDArray[np.int64]
+
+#: Most instances on one node that are counted as places of their own.
+_MOST: Final = 4
+#: First instances, the largest ones, that may each close a place alone.
+_BIG: Final = 3
+#: Most entries of one matrix.
+_CHUNK: Final = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """What leaves a node, in order.
+
+    Attributes:
+        memory, disk: of each instance; -1 for no disk of its own.
+        largest: [memory or disk, n] -> what one takes at most, the first n apart.
+        is_allowed: policy lets all of them move.
+    """
+
+    memory: Floats
+    disk: Floats
+    largest: Floats
+    is_allowed: bool
+
+
+def load(items: Sequence[model.Instance], *, is_allowed: bool) -> Load:
+    """Return what instances are, in the order in which they leave."""
+    memory = [float(item.memory if item.uses_memory else 0) for item in items]
+    disk = [float(item.disk if item.local else -1) for item in items]
+    most_memory = [max(memory[n:], default=0.0) for n in range(_BIG + 1)]
+    most_disk = [max([0.0, *disk[n:]]) for n in range(_BIG + 1)]
+    largest = np.array([most_memory, most_disk])
+    return Load(np.array(memory), np.array(disk), largest, is_allowed)
+
+
+def certain(loads: Sequence[Load], at: Places, room: Floats, free: Floats) -> Flags:
+    """Tell of which nodes all instances surely find room on the others.
+
+    Args:
+        loads: of the nodes.
+        at: where the nodes are among the places.
+        room: memory that is left at each place, never negative.
+        free: disk that is left there, never negative.
+    """
+    counts = np.array([len(one.memory) for one in loads])
+    memory = np.concatenate([one.memory for one in loads])
+    disk = np.concatenate([one.disk for one in loads])
+    starts = np.cumsum(counts) - counts
+    before = np.arange(len(memory)) - np.repeat(starts, counts)
+    owner = np.repeat(np.arange(len(loads)), counts)
+    out = np.array([one.is_allowed for one in loads])
+    largest = np.array([one.largest for one in loads])
+    left = np.nonzero(out[owner])[0]
+    for big in range(_BIG + 1):
+        own = owner[left]
+        wanted = _Wanted(memory[left], disk[left], largest[own, :, big], at[own])
+        # Each of these closes one place at most; the others have to close the rest.
+        alone = np.minimum(big, before[left])
+        enough = before[left] + (_MOST - 1) * alone
+        short = np.nonzero(_least(wanted, room, free) <= enough)[0]
+        step = max(1, _CHUNK // len(room))
+        parts = [short[n : n + step] for n in range(0, len(short), step)]
+        found = [
+            _exact(wanted.part(part), room, free) <= enough[part] for part in parts
+        ]
+        if not found:
+            return out
+        left = left[short[np.concatenate(found)]]
+    out[owner[left]] = False
+    return out
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Wanted:
+    """Instances of many nodes: sizes, the largest of their node, where they are."""
+
+    memory: Floats
+    disk: Floats
+    largest: Floats
+    home: Places
+
+    def part(self, at: Places) -> "_Wanted":
+        return _Wanted(self.memory[at], self.disk[at], self.largest[at], self.home[at])
+
+    def needs(self, taken: int) -> tuple[Floats, Floats]:
+        """Return what must be left where that many others may have gone before."""
+        disk = self.disk + taken * self.largest[:, 1]
+        memory = self.memory + taken * self.largest[:, 0]
+        return memory, np.where(self.disk < 0, -1.0, disk)
+
+
+def _least(wanted: _Wanted, room: Floats, free: Floats) -> Counts:
+    """Return at least how many others close all places, memory and disk apart."""
+    rooms, frees = np.sort(room), np.sort(free)
+    found = np.zeros(len(wanted.memory), np.int64)
+    for taken in range(_MOST):
+        memory, disk = wanted.needs(taken)
+        lacking = np.searchsorted(rooms, memory, side="right")
+        lacking -= room[wanted.home] <= memory
+        lacking += np.searchsorted(frees, disk, side="right")
+        lacking -= free[wanted.home] <= disk
+        found += np.maximum(0, len(room) - 1 - lacking)
+    return found
+
+
+def _exact(wanted: _Wanted, room: Floats, free: Floats) -> Counts:
+    """Return at least how many others close all places, looking at each place."""
+    found = np.zeros(len(wanted.memory), np.int64)
+    for taken in range(_MOST):
+        memory, disk = wanted.needs(taken)
+        fine = (room > memory[:, None]) & (free > disk[:, None])
+        fine[np.arange(len(fine)), wanted.home] = False
+        found += fine.sum(axis=1)
+    return found
