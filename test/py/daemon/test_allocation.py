@@ -50,7 +50,8 @@ def test_what_still_fits_is_told_and_really_fits(cluster) -> None:
     assert text.startswith("4 more instances fit, with disk template diskless:")
     add = (*ADD[:2], *ADD[4:], "-t", "diskless", "-B", "memory=256")
     cluster.check(*add, "fits.vc.test")
-    assert where(cluster)["fits.vc.test"] == places[0][0]
+    # Which of three equal nodes depends on the free memory of this machine just then.
+    assert [where(cluster)["fits.vc.test"]] in places
     cluster.check("gnt-instance", "remove", "-f", "fits.vc.test")
     refused = cluster.run("gnt-cluster", "capacity", "-t", "drbd")
     assert refused.code == 1

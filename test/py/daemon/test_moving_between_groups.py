@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 pytestmark = pytest.mark.daemon
-ADD = ("gnt-instance", "add", "-s", "16M", "-B", "memory=64M", "--no-nics")
+ADD = ("gnt-instance", "add", "-s", "16M", "-B", "memory=96M", "--no-nics")
 ADD += ("-o", "tiny+default")
 GUEST, STOPPED, FILED = "guest.vc.test", "stopped.vc.test", "filed.vc.test"
 
