@@ -1,8 +1,9 @@
-"""Reading decoded JSON strictly: every error names the place, the wanted and the found.
+"""Reading JSON strictly: every error names the place, the wanted and the found.
 
 What the fields mean is the caller's.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,16 @@ _TOO_LARGE = 1 << 62
 # Types as tuples: making a union at each test takes longer than the test.
 _LISTS = (list, tuple)
 _NUMBERS = (int, float)
+
+
+def decode(data: bytes, source: str) -> Any:
+    """Decode JSON; raises DataError that names the source."""
+    try:
+        return json.loads(data)
+    except ValueError as err:
+        raise DataError(f"{source}: is no JSON: {err}") from err
+    except RecursionError as err:
+        raise DataError(f"{source}: is nested too deeply") from err
 
 
 class Part:

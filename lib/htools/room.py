@@ -12,34 +12,14 @@ import numpy.typing as npt
 
 from ganeti.htools import grid_score as score
 from ganeti.htools import model
-from ganeti.htools.grid import State
+from ganeti.htools.grid import ROWS, State
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
 
-#: Amounts of a state that instances change, by row.
-_AMOUNTS: Final = (
-    "unallocated",
-    "f_dsk",
-    "f_spin",
-    "inst_spin",
-    "u_cpu",
-    "load_cpu",
-    "load_mem",
-    "load_dsk",
-    "load_net",
-    "f_mem_later",
-    "f_dsk_later",
-    "f_spin_later",
-    "inst_spin_later",
-    "u_cpu_later",
-    "r_mem",
-    "i_mem",
-    "held",
-    "location",
-)
-_ROW: Final = {name: row for row, name in enumerate(_AMOUNTS)}
+#: Row of each amount that instances change.
+_ROW: Final = {name: row for row, name in enumerate(ROWS)}
 #: Spread -> amount it is about; disks are spindles on nodes with exclusive storage.
 _SPREADS: Final = {
     "free_mem_cv": "unallocated",
@@ -82,7 +62,7 @@ class Room:
         """Prepare; ``accepted`` tells nodes whose policy allows the instance."""
         self.state, self.item = state, item
         self.weights = np.array([dict(score.WEIGHTS)[name] for name in _SPREADS])
-        self.amounts: Floats = np.array([getattr(state, name) for name in _AMOUNTS])
+        self.amounts: Floats = state.rows.copy()
         self.has_places = bool(state.common_places.any())
         self.reserve = item.reserved_memory
         self.is_failing = self.unallocated <= self.reserved
@@ -247,8 +227,7 @@ class Room:
 
     def settle(self) -> None:
         """Write the amounts into the state."""
-        for row, name in enumerate(_AMOUNTS):
-            getattr(self.state, name)[:] = self.amounts[row]
+        self.state.rows[:] = self.amounts
 
     def kept(self, primary: int, places: Places) -> Floats:
         """Return the memory that places would keep as secondaries of a primary."""

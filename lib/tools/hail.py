@@ -8,7 +8,7 @@ import json
 import sys
 from typing import Any, Final
 
-from ganeti.htools import answer, grid, request
+from ganeti.htools import answer, fields, grid, request
 from ganeti.tools.htools import loading, shown, sources
 from ganeti.tools.htools.loading import Problem
 from ganeti.tools.htools.options import Parsed
@@ -73,8 +73,8 @@ def _read(path: str) -> Any:
         DataError, OSError: it cannot be decoded or read.
     """
     if path == "-":
-        return sources.decode(sys.stdin.buffer.read(), "request -")
-    return sources.decode(sources.read_bytes(path), f"request {path}")
+        return fields.decode(sys.stdin.buffer.read(), "request -")
+    return fields.decode(sources.read_bytes(path), f"request {path}")
 
 
 def _show(parsed: Parsed, state: grid.State, suffix: str, what: str) -> None:

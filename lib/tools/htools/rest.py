@@ -1,6 +1,5 @@
 """Clusters over REST: from a master's port, or from files of the same content."""
 
-import json
 import os
 import re
 from typing import Any, Final
@@ -9,7 +8,7 @@ from urllib.parse import quote
 import pycurl
 
 from ganeti.constants import versions
-from ganeti.htools import queried
+from ganeti.htools import fields, queried
 from ganeti.htools.model import DataError
 
 PORT: Final = 5080
@@ -47,7 +46,7 @@ def read(master: str) -> queried.Answers:
     found: dict[str, Any] = {}
     for name, path in _RESOURCES.items():
         source, data = _get(master, name, path)
-        value = _decode(data, source)
+        value = fields.decode(data, source)
         is_list = isinstance(value, list) and all(isinstance(v, dict) for v in value)
         if not (isinstance(value, dict) if name == "info" else is_list):
             kind = "an object" if name == "info" else "a list of objects"
@@ -70,15 +69,6 @@ def _get(master: str, name: str, path: str) -> tuple[str, bytes]:
             return file, stream.read(MOST_BYTES)
     url = base_url(master) + path
     return url, fetch(url)
-
-
-def _decode(data: bytes, source: str) -> Any:
-    try:
-        return json.loads(data)
-    except ValueError as err:
-        raise DataError(f"{source}: is no JSON: {err}") from err
-    except RecursionError as err:
-        raise DataError(f"{source}: is nested too deeply") from err
 
 
 def fetch(

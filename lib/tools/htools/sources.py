@@ -3,13 +3,12 @@
 Each source gives a cluster as it was found; options that change it are ``loading``'s.
 """
 
-import json
 import os
 from typing import Any, Final
 
 from ganeti import errors, luxi, pathutils
 from ganeti.constants import misc
-from ganeti.htools import queried, request, simulate, text
+from ganeti.htools import fields, queried, request, simulate, text
 from ganeti.htools.model import Cluster, DataError
 from ganeti.tools.htools.options import Parsed
 
@@ -81,17 +80,7 @@ def read_json(path: str) -> Any:
     Raises:
         DataError, OSError: it is no JSON, or cannot be read.
     """
-    return decode(read_bytes(path), path)
-
-
-def decode(data: bytes, source: str) -> Any:
-    """Decode JSON; errors name the source."""
-    try:
-        return json.loads(data)
-    except ValueError as err:
-        raise DataError(f"{source}: is no JSON: {err}") from err
-    except RecursionError as err:
-        raise DataError(f"{source}: is nested too deeply") from err
+    return fields.decode(read_bytes(path), path)
 
 
 def connect(path: str) -> luxi.Client:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti.htools import monitored
+from ganeti.htools import fields, monitored
 from ganeti.htools.model import Cluster, DataError
 from ganeti.tools.htools import sources, values
 from ganeti.tools.htools.options import Parsed, ValueProblem
@@ -114,7 +114,7 @@ def _ask_node(name: str, collector: str) -> Any:
     url = f"http://{name}:{PORT}/1/report/default/{collector}"
     try:
         body = rest.fetch(url, connect_s=CONNECT_S, answer_s=ANSWER_S)
-        answer = sources.decode(body, url)
+        answer = fields.decode(body, url)
     except DataError:
         return None
     return answer.get("data") if isinstance(answer, dict) else None

@@ -8,24 +8,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fakes import clusters
+from fakes import allocators, clusters
 from fakes.rpc import FakeRunner
 from ganeti import errors, iallocator
 from ganeti.iallocator import answers
 
-INSTANCE, NEW = "inst1.example.com", "new.example.com"
-ALLOCATE = iallocator.Allocate(
-    name=NEW,
-    disk_template="file",
-    tags=(),
-    os="tiny",
-    vcpus=1,
-    memory=128,
-    spindle_use=1,
-    disks=[{"size": 1024, "mode": "rw"}],
-    nics=[],
-    hypervisor="kvm",
-)
+INSTANCE, NEW = "inst1.example.com", allocators.NEW
+ALLOCATE = allocators.allocate()
 SNAPSHOT = clusters.snapshot(instances=2)
 NODES = ["node1.example.com", "node2.example.com"]
 MIGRATE = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": INSTANCE}

@@ -4,22 +4,11 @@ import json
 
 import pytest
 
-from fakes import clusters
+from fakes import allocators, clusters
 from fakes.rpc import FakeRunner, failure
 from ganeti import errors, iallocator
 
-REQUEST = iallocator.Allocate(
-    name="new.example.com",
-    disk_template="file",
-    tags=(),
-    os="tiny",
-    vcpus=1,
-    memory=128,
-    spindle_use=1,
-    disks=[{"size": 1024, "mode": "rw"}],
-    nics=[],
-    hypervisor="kvm",
-)
+REQUEST = allocators.allocate()
 INFO = ["boot", [{"storage_size": 9000, "storage_free": 8000}], [{"memory_free": 4000}]]
 
 
