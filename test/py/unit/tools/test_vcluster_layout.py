@@ -99,15 +99,19 @@ def test_processes_are_found_by_environment_argument_or_parent(tmp_path):
     other = subprocess.Popen(["sleep", "60"], env={"GANETI_ROOTDIR": f"{root}0"})
     try:
         assert by_environment.stdout.readline() == by_argument.stdout.readline()
-        # The kernel shows the environment of a new program a moment after its start.
+        # A child bears its parent's name and environment until the kernel has put
+        # its own program in its place, and is nameless in between.
         found = patience.until(
-            "three processes",
-            lambda: len(all_ := processes.of_root(root)) >= 3 and all_,
+            "three processes, one of them sleep",
+            lambda: (
+                len(all_ := processes.of_root(root)) >= 3
+                and "sleep" in [process.name for process in all_]
+                and all_
+            ),
         )
         pids = {process.pid for process in found}
         assert {by_environment.pid, by_argument.pid} <= pids
         assert other.pid not in pids
-        assert "sleep" in [process.name for process in found]
         assert len(found) == 3
         assert processes.kill_all(lambda: processes.of_root(root)) == 3
         assert other.poll() is None
