@@ -131,6 +131,12 @@ HINTS: Final = (
         "'gnt-instance shutdown {name}' first",
     ),
     Hint(
+        r"instance (?P<name>[\w.-]*\w): only lost disks are recreated",
+        YOU,
+        "to write the operating system anew onto disks that exist:"
+        " 'gnt-instance reinstall {name}'",
+    ),
+    Hint(
         r"instance (?P<name>[\w.-]*\w): is not running, only failover",
         YOU,
         "'gnt-instance failover {name}', or start it first:"
