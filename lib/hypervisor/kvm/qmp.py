@@ -113,7 +113,7 @@ class Qmp:
             raise QmpCommandError(f"instance {self._name}: {what}: {err}") from err
         except ExecInterruptedError as err:
             raise errors.HypervisorError(
-                f"instance {self._name}: {what}: the emulator hung up unasked"
+                f"instance {self._name}: {what}: the emulator hung up"
             ) from err
         except (QMPError, OSError, EOFError) as err:
             raise errors.HypervisorError(
