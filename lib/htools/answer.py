@@ -14,14 +14,14 @@ from ganeti.htools import (
     balance_request,
     dedicated,
     evacuate,
-    how_many,
     model,
     objections,
     reasons,
-    redundancy,
     request,
 )
+from ganeti.htools.capacity import request as capacity_request
 from ganeti.htools.grid import State
+from ganeti.htools.redundancy.global_n1 import GlobalN1
 
 _NO_USE: Final = (0.0, 0.0, 0.0, 0.0)
 _OPS: Final = {
@@ -100,10 +100,10 @@ def solve(
         cluster = request.read_cluster(data, static_memory=options.static_memory)
     if not options.busy:
         cluster = _idle(cluster)
-    if how_many.is_asked(data):
+    if capacity_request.is_asked(data):
         checked = options.capacity_checks
-        many = how_many.read(data, cluster, capacity_checks=checked)
-        answer, after = how_many.solve(cluster, many)
+        many = capacity_request.read(data, cluster, capacity_checks=checked)
+        answer, after = capacity_request.solve(cluster, many)
         return Solution(answer, cluster, after, dict)
     if balance_request.is_asked(data):
         want = balance_request.read(data, ignore_soft=options.ignore_soft)
@@ -198,10 +198,10 @@ class _Solver:
             )
         return out
 
-    def _capacity(self, state: State) -> redundancy.Capacity | None:
+    def _capacity(self, state: State) -> GlobalN1 | None:
         if not self.options.capacity_checks:
             return None
-        return redundancy.Capacity(state)
+        return GlobalN1(state)
 
     def _rules(self, state: State, metric: alloc.Metric | None) -> alloc.Rules:
         capacity = None if metric else self._capacity(state)
@@ -339,7 +339,7 @@ class _Solver:
         mover = evacuate.Evacuation(
             state,
             ignore_soft=self.options.ignore_soft,
-            capacity=redundancy.Capacity if self.options.capacity_checks else None,
+            capacity=GlobalN1 if self.options.capacity_checks else None,
         )
         found = [
             (index, mover.change_group(index, targets)[1]) for index in ask.instances

@@ -11,9 +11,10 @@ from typing import Final
 import numpy as np
 
 from ganeti.htools import grid_checks as checks
-from ganeti.htools import model, redundancy
+from ganeti.htools import model
 from ganeti.htools.grid import State
 from ganeti.htools.reasons import Reason
+from ganeti.htools.redundancy.global_n1 import GlobalN1
 
 _MORE: Final = "more than"
 _RELATIONS: Final = {">": _MORE, ">=": "at least", "<=": "at most"}
@@ -50,7 +51,7 @@ def against(
     candidates: Sequence[int],
     count: int,
     *,
-    capacity: redundancy.Capacity | None = None,
+    capacity: GlobalN1 | None = None,
     any_group: bool = True,
 ) -> list[Reason]:
     """Find the reasons against each node, in the order of ``candidates``.
@@ -158,7 +159,7 @@ def _reason(case: _Case, node: int, check: checks.Check, role: str) -> Reason:
 
 
 def _combined(
-    case: _Case, found: _Found, count: int, capacity: redundancy.Capacity | None
+    case: _Case, found: _Found, count: int, capacity: GlobalN1 | None
 ) -> None:
     """Add why nodes that are fine alone cannot take the instance."""
     state, nodes = case.state, case.nodes
@@ -190,9 +191,7 @@ def _refused(found: Sequence[Reason], role: str) -> bool:
     return any(r.role == role or r.check.endswith("of the policy") for r in found)
 
 
-def _holds(
-    capacity: redundancy.Capacity, item: model.Instance, first: int, second: int
-) -> bool:
+def _holds(capacity: GlobalN1, item: model.Instance, first: int, second: int) -> bool:
     if second != model.NONE:
         pair = np.array([first]), np.array([second])
         if not capacity.pairs(item, *pair)[0, 0]:
