@@ -28,6 +28,8 @@ Case = tuple[str, Shape, int]
 SIZES = (20, 100, 500, 1000)
 OURS_LIMIT_S = 600.0
 QUICK_LIMIT_S = 4.0
+#: The others' time grows at least with this power of the number of nodes.
+_LEAST_GROWTH = 2
 QUICK = (
     (Shape(20), 1),
     (Shape(20, template="sharedfile"), 1),
@@ -37,10 +39,15 @@ QUICK = (
 
 
 class Bench:
-    """Runs cases; what took the other programs too long is not tried larger."""
+    """Runs cases; the others are spared what would surely take them too long."""
 
     def __init__(
-        self, tools: Sequence[str], limit_s: float, known: Sequence[Row] = ()
+        self,
+        tools: Sequence[str],
+        limit_s: float,
+        known: Sequence[Row] = (),
+        *,
+        is_bold: bool = False,
     ) -> None:
         """Prepare.
 
@@ -48,11 +55,13 @@ class Bench:
             tools: names of programs.
             limit_s: processor seconds for the others.
             known: rows whose other runs are not made again.
+            is_bold: try what only their growth speaks against.
         """
         self.tools = [tool for tool in tools if programs.ours(tool)]
         self.limit_s = limit_s
         self.known = {row.case: row for row in known}
-        self.too_large: dict[tuple[str, str], tuple[int, float]] = {}
+        self.is_bold = is_bold
+        self.known_s: dict[tuple[str, str], tuple[int, Side, float]] = {}
         for row in known:
             self._remember(row)
 
@@ -66,9 +75,11 @@ class Bench:
                 yield row
 
     def _remember(self, row: Row) -> None:
-        if row.theirs and row.theirs.seconds is None:
-            place = (row.tool, row.shape.template)
-            self.too_large.setdefault(place, (row.shape.nodes, row.limit_s))
+        if row.theirs:
+            place, found = (row.tool, row.shape.template), row.theirs
+            nodes, known, _limit_s = self.known_s.get(place, (0, found, 0.0))
+            if row.shape.nodes > nodes or found.cpu_s > known.cpu_s:
+                self.known_s[place] = row.shape.nodes, found, row.limit_s
 
     def _row(self, tool: str, shape: Shape, seed: int, made: made_clusters.Made) -> Row:
         known = self.known.get((tool, shape, seed))
@@ -92,10 +103,18 @@ class Bench:
         return Row(tool, shape, seed, limit_s, ours, theirs, why_not, verdict)
 
     def _hopeless(self, tool: str, shape: Shape) -> str:
-        nodes, limit_s = self.too_large.get((tool, shape.template), (shape.nodes, 0.0))
+        place = (tool, shape.template)
+        if place not in self.known_s:
+            return ""
+        nodes, found, limit_s = self.known_s[place]
         if nodes >= shape.nodes:
             return ""
-        return f"not run: over {limit_s:g} s at {nodes} nodes"
+        if found.seconds is None:
+            return f"not run: over {limit_s:g} s at {nodes} nodes"
+        least_s = found.cpu_s * (shape.nodes / nodes) ** _LEAST_GROWTH
+        if least_s < self.limit_s or self.is_bold:
+            return ""
+        return f"not run: {found.cpu_s:.1f} s at {nodes} nodes"
 
 
 def options() -> argparse.Namespace:
@@ -193,7 +212,8 @@ def main() -> int:
     if not chosen.report:
         tell_missing(chosen.tools)
     wanted, end = listed(chosen, rows.values()), time.monotonic() + 60 * chosen.minutes
-    for row in Bench(chosen.tools, limit_s, list(rows.values())).rows(wanted):
+    bench = Bench(chosen.tools, limit_s, list(rows.values()), is_bold=chosen.growth)
+    for row in bench.rows(wanted):
         rows[row.case] = row
         records.save(list(rows.values()), chosen.json)
         told = row.verdict or row.why_not

@@ -21,14 +21,12 @@ _KEY = re.compile(r"^HTS_(\w+)='?([^'\n]*)'?$", re.MULTILINE)
 def shapes(size: int) -> list[tuple[Shape, int]]:
     """Return the clusters of a size: shapes and seeds."""
     seeds = {20: 3, 100: 2}.get(size, 1)
-    others = 2 if size <= 20 else 1
     plain = [
         (Shape(size, template=template), seed)
         for template in made_clusters.TEMPLATES
         for seed in range(1, seeds + 1)
     ]
-    special = [(shape, n + 1) for shape in _special(size) for n in range(others)]
-    return [*plain, *special]
+    return [*plain, *((shape, 1) for shape in _special(size))]
 
 
 def _special(size: int) -> list[Shape]:
