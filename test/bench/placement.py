@@ -78,7 +78,7 @@ class Bench:
         if row.theirs:
             place, found = (row.tool, row.shape.template), row.theirs
             nodes, known, _limit_s = self.known_s.get(place, (0, found, 0.0))
-            if row.shape.nodes > nodes or found.cpu_s > known.cpu_s:
+            if (row.shape.nodes, found.cpu_s) >= (nodes, known.cpu_s):
                 self.known_s[place] = row.shape.nodes, found, row.limit_s
 
     def _row(self, tool: str, shape: Shape, seed: int, made: made_clusters.Made) -> Row:
