@@ -67,6 +67,11 @@ HINTS: Final = (
     Hint(r"Node group '.*' not known", YOU, "'gnt-group list' shows the names"),
     Hint(r"(Filter rule '.*' not known|no job filter)", YOU, "see 'gnt-filter list'"),
     Hint(
+        r"Error checking job status: [Jj]ob (with id )?(?P<job>\d+)",
+        YOU,
+        "should it be archived, 'gnt-job info {job}' shows its messages and outcome",
+    ),
+    Hint(
         r"Error checking job status",
         YOU,
         "'gnt-job list --archived' also shows archived jobs",

@@ -47,7 +47,7 @@ class Options:
     ignore_soft: bool = False
     restrict_to: Sequence[str] | None = None
     busy: bool = True
-    static_memory: int = request.STATIC_KVM_MIB
+    static_memory: int = model.STATIC_KVM_MIB
 
 
 @dataclasses.dataclass(frozen=True)
