@@ -47,7 +47,7 @@ class Options:
     ignore_soft: bool = False
     restrict_to: Sequence[str] | None = None
     busy: bool = True
-    static_memory: int = request.STATIC_KVM_MIB
+    static_memory: int = model.STATIC_KVM_MIB
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,6 +248,8 @@ class _Solver:
             place.count,
             self._rules(state, metric),
         )
+        if outcome.problem:
+            return None, outcome.problem
         text = alloc.of_group(self.cluster.groups[group], state, outcome)
         if outcome.nodes is None:
             return None, text
