@@ -11,7 +11,7 @@ from ganeti import errors
 from ganeti.constants import ecodes
 
 if TYPE_CHECKING:
-    from ganeti.htools import answer
+    from ganeti.htools import answer, model
 
 NAME: Final = "hail"
 _FLAGS: Final = frozenset(
@@ -30,13 +30,35 @@ def knows(params: Mapping[str, Any]) -> bool:
     )
 
 
+def static_memory(params: Mapping[str, Any]) -> int:
+    """Return the MiB that a KVM node itself takes; 0 for what it reports.
+
+    Raises:
+        OpPrereqError: it is no number.
+    """
+    from ganeti.htools import request
+
+    value = str(params.get("static-kvm-node-memory", request.STATIC_KVM_MIB))
+    if not value.isdecimal():
+        raise errors.OpPrereqError(
+            f"allocator {NAME}: static-kvm-node-memory: wanted MiB, found {value!r}",
+            ecodes.ECODE_INVAL,
+        )
+    return int(value)
+
+
 def solve(
-    data: Mapping[str, Any], params: Mapping[str, Any], *, explain: bool = False
+    cluster: "model.Cluster",
+    asked: Mapping[str, Any],
+    params: Mapping[str, Any],
+    *,
+    explain: bool = False,
 ) -> dict[str, Any]:
     """Return the answer to a request; a refusal tells the reasons of some nodes.
 
     Args:
-        data: the complete input of an allocator.
+        cluster: as it is.
+        asked: the request alone, as allocators get it.
         params: the cluster's parameters for allocators.
         explain: add all reasons of all nodes as data, under ``explanation``.
 
@@ -47,7 +69,7 @@ def solve(
     from ganeti.htools import answer, model
 
     try:
-        found = answer.solve(data, _options(params))
+        found = answer.solve({"request": asked}, _options(params), cluster=cluster)
     except model.DataError as err:
         raise errors.OpPrereqError(
             f"allocator {NAME}: {err}", ecodes.ECODE_INVAL
@@ -61,21 +83,15 @@ def solve(
 
 
 def _options(params: Mapping[str, Any]) -> "answer.Options":
-    from ganeti.htools import answer, request
+    from ganeti.htools import answer
 
-    memory = str(params.get("static-kvm-node-memory", request.STATIC_KVM_MIB))
-    if not memory.isdecimal():
-        raise errors.OpPrereqError(
-            f"allocator {NAME}: static-kvm-node-memory: wanted MiB, found {memory!r}",
-            ecodes.ECODE_INVAL,
-        )
     names = params.get("restrict-allocation-to")
     return answer.Options(
         capacity_checks="no-capacity-checks" not in params,
         ignore_soft="ignore-soft-errors" in params,
         restrict_to=str(names).split(",") if names else None,
         busy="ignore-dynu" not in params,
-        static_memory=int(memory),
+        static_memory=static_memory(params),
     )
 
 
