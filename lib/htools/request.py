@@ -37,6 +37,15 @@ class Place:
     group: int | None = None
     restrict_to: Sequence[int] | None = None
 
+    def allowed(self, cluster: model.Cluster) -> Sequence[int] | None:
+        """Return the positions of the nodes that may be used; None for all."""
+        if self.group is None:
+            return self.restrict_to
+        members = cluster.members(self.group)
+        if self.restrict_to is None:
+            return members
+        return [node for node in members if node in self.restrict_to]
+
 
 @dataclasses.dataclass(frozen=True)
 class MultiPlace:
