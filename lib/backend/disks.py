@@ -6,7 +6,7 @@ is in `ganeti.storage`.
 
 import contextlib
 import os
-from typing import Any
+from typing import Any, NoReturn
 
 from ganeti import errors, storage
 from ganeti.backend import links
@@ -211,14 +211,14 @@ def blockdev_pause_resume_sync(
 
 
 @procedure("blockdev_addchildren")
-def blockdev_addchildren(node: Node, bdev: DiskX, ndevs: list[DiskX]) -> None:
+def blockdev_addchildren(node: Node, bdev: DiskX, ndevs: list[DiskX]) -> NoReturn:
     """Refuse: none of these kinds of disks has parts."""
     del ndevs
     raise _device(node, bdev).error("cannot add parts: it has no mirror")
 
 
 @procedure("blockdev_removechildren")
-def blockdev_removechildren(node: Node, bdev: DiskX, ndevs: list[DiskX]) -> None:
+def blockdev_removechildren(node: Node, bdev: DiskX, ndevs: list[DiskX]) -> NoReturn:
     """Refuse: none of these kinds of disks has parts."""
     del ndevs
     raise _device(node, bdev).error("cannot remove parts: it has no mirror")

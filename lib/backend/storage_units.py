@@ -1,7 +1,7 @@
 """Procedures for storage units and directories of disk files."""
 
 import logging
-from typing import Any
+from typing import Any, NoReturn
 
 from ganeti import errors
 from ganeti.backend.registry import Node, procedure
@@ -21,7 +21,7 @@ def storage_list(
 @procedure("storage_modify")
 def storage_modify(
     node: Node, su_name: str, su_args: list[Any], name: str, changes: dict[str, Any]
-) -> None:
+) -> NoReturn:
     """Refuse: no field of the storage offered here can be changed."""
     del node, su_args
     raise errors.StorageError(
@@ -33,7 +33,7 @@ def storage_modify(
 @procedure("storage_execute")
 def storage_execute(
     node: Node, su_name: str, su_args: list[Any], name: str, op: str
-) -> None:
+) -> NoReturn:
     """Refuse: the storage offered here has no operations."""
     del node, su_args
     raise errors.StorageError(f"storage type {su_name}: unit {name}: cannot {op}")

@@ -67,6 +67,11 @@ HINTS: Final = (
     Hint(r"Node group '.*' not known", YOU, "'gnt-group list' shows the names"),
     Hint(r"(Filter rule '.*' not known|no job filter)", YOU, "see 'gnt-filter list'"),
     Hint(
+        r"Error checking job status: [Jj]ob (with id )?(?P<job>\d+)",
+        YOU,
+        "should it be archived, 'gnt-job info {job}' shows its messages and outcome",
+    ),
+    Hint(
         r"Error checking job status",
         YOU,
         "'gnt-job list --archived' also shows archived jobs",
@@ -99,6 +104,18 @@ HINTS: Final = (
         "look for room with 'gnt-node list -o name,mfree,dfree'",
     ),
     Hint(
+        r"node (?P<node>[\w.-]*\w): Error \d+: \S+ does not answer: connection refused",
+        ROOT,
+        "a node that has just started needs a moment; else on {node}:"
+        " 'daemon-util start ganeti-noded'",
+    ),
+    Hint(
+        r"node (?P<node>[\w.-]*\w): Error \d+: \S+ (does not answer|it takes conn)",
+        ADMIN,
+        "look after {node}; should it be lost, 'gnt-node modify -O yes {node}' and"
+        " 'gnt-node failover {node}' start its mirrored instances elsewhere",
+    ),
+    Hint(
         r"[Nn]ode (?P<node>[\w.-]*\w) is (marked )?offline",
         ADMIN,
         "once {node} is repaired: 'gnt-node modify -O no {node}'; until then"
@@ -129,6 +146,12 @@ HINTS: Final = (
         r"instance (?P<name>[\w.-]*\w): is running, (stop it|only)",
         YOU,
         "'gnt-instance shutdown {name}' first",
+    ),
+    Hint(
+        r"instance (?P<name>[\w.-]*\w): only lost disks are recreated",
+        YOU,
+        "to write the operating system anew onto disks that exist:"
+        " 'gnt-instance reinstall {name}'",
     ),
     Hint(
         r"instance (?P<name>[\w.-]*\w): is not running, only failover",

@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from ganeti.htools import grid_checks as checks
 from ganeti.htools import grid_score as score
-from ganeti.htools import model, numbers, redundancy
+from ganeti.htools import model, numbers
 from ganeti.htools.grid import State
+from ganeti.htools.redundancy.global_n1 import GlobalN1
 
 Places = npt.NDArray[np.intp]
 Floats = npt.NDArray[np.float64]
@@ -61,7 +62,7 @@ class Rules:
         metric: used instead of the score, then without N+1 test.
     """
 
-    capacity: redundancy.Capacity | None = None
+    capacity: GlobalN1 | None = None
     ignore_soft: bool = False
     metric: Metric | None = None
 
@@ -161,7 +162,7 @@ def _best_pairs(
     firsts: Places,
     *,
     most: int,
-    capacity: redundancy.Capacity | None,
+    capacity: GlobalN1 | None,
 ) -> list[tuple[float, tuple[int, ...]]]:
     """Return the best pair of each of the best primaries."""
     scorer = score.Pairs(state, item)
@@ -249,7 +250,7 @@ def _single(
     state: State,
     item: model.Instance,
     usable: Places,
-    capacity: redundancy.Capacity | None,
+    capacity: GlobalN1 | None,
     *,
     strict: bool,
 ) -> Outcome:
@@ -291,7 +292,7 @@ def _pair(
     item: model.Instance,
     primaries: Places,
     usable: Places,
-    capacity: redundancy.Capacity | None,
+    capacity: GlobalN1 | None,
     *,
     strict: bool,
 ) -> Outcome:
@@ -345,7 +346,7 @@ def _take_rows(
     best: _Best,
     item: model.Instance,
     rows: _Rows,
-    capacity: redundancy.Capacity | None,
+    capacity: GlobalN1 | None,
 ) -> None:
     """Offer the best pair of each primary that keeps the cluster redundant."""
     best.successes += int(rows.fine.sum())

@@ -16,14 +16,14 @@ from ganeti.htools import (
     dedicated,
     evacuate,
     explaining,
-    how_many,
     model,
     parts,
     reasons,
-    redundancy,
     request,
 )
+from ganeti.htools.capacity import request as capacity_request
 from ganeti.htools.grid import State
+from ganeti.htools.redundancy.global_n1 import GlobalN1
 
 _NO_USE: Final = (0.0, 0.0, 0.0, 0.0)
 _OPS: Final = {
@@ -49,7 +49,7 @@ class Options:
     ignore_soft: bool = False
     restrict_to: Sequence[str] | None = None
     busy: bool = True
-    static_memory: int = request.STATIC_KVM_MIB
+    static_memory: int = model.STATIC_KVM_MIB
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,10 +86,10 @@ def solve(
         cluster = request.read_cluster(data, static_memory=options.static_memory)
     if not options.busy:
         cluster = _idle(cluster)
-    if how_many.is_asked(data):
+    if capacity_request.is_asked(data):
         checked = options.capacity_checks
-        many = how_many.read(data, cluster, capacity_checks=checked)
-        answer, after = how_many.solve(cluster, many)
+        many = capacity_request.read(data, cluster, capacity_checks=checked)
+        answer, after = capacity_request.solve(cluster, many)
         return Solution(answer, cluster, after, partial(explaining.of_capacity, answer))
     if balance_request.is_asked(data):
         want = balance_request.read(data, ignore_soft=options.ignore_soft)
@@ -173,10 +173,10 @@ class _Solver:
         )
         return Solution(answer, self.cluster, self.state, explainer.explain)
 
-    def _capacity(self, state: State) -> redundancy.Capacity | None:
+    def _capacity(self, state: State) -> GlobalN1 | None:
         if not self.options.capacity_checks:
             return None
-        return redundancy.Capacity(state)
+        return GlobalN1(state)
 
     def _rules(self, state: State, metric: alloc.Metric | None) -> alloc.Rules:
         capacity = None if metric else self._capacity(state)
@@ -286,7 +286,7 @@ class _Solver:
         mover = evacuate.Evacuation(
             state,
             ignore_soft=self.options.ignore_soft,
-            capacity=redundancy.Capacity if self.options.capacity_checks else None,
+            capacity=GlobalN1 if self.options.capacity_checks else None,
         )
         targets = mover.targets(ask.instances, ask.groups)
         if not targets:

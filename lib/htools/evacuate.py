@@ -10,10 +10,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools import alloc, model, redundancy
+from ganeti.htools import alloc, model
 from ganeti.htools import grid_checks as checks
 from ganeti.htools import grid_score as score
 from ganeti.htools.grid import State
+from ganeti.htools.redundancy.global_n1 import GlobalN1
 
 Places = npt.NDArray[np.intp]
 _NO_SCORES: Final = np.zeros(0)
@@ -189,7 +190,7 @@ class Evacuation:
         state: State,
         *,
         ignore_soft: bool = False,
-        capacity: Callable[[State], redundancy.Capacity] | None = None,
+        capacity: Callable[[State], GlobalN1] | None = None,
     ) -> None:
         """Prepare.
 

@@ -19,13 +19,13 @@ from ganeti.htools import (
     model,
     objections,
     parts,
-    redundancy,
     request,
     unmoved,
 )
 from ganeti.htools import grid_score as score
 from ganeti.htools.grid import State
 from ganeti.htools.reasons import Explanation, Reason
+from ganeti.htools.redundancy.global_n1 import GlobalN1
 
 #: Possible places that are told of beside the chosen one.
 _MOST: Final = 10
@@ -110,8 +110,8 @@ class Explainer:
         targets = mover.targets(ask.instances, ask.groups)
         return [self._change(state, index, targets) for index in ask.instances]
 
-    def _capacity(self, state: State) -> redundancy.Capacity | None:
-        return redundancy.Capacity(state) if self.capacity_checks else None
+    def _capacity(self, state: State) -> GlobalN1 | None:
+        return GlobalN1(state) if self.capacity_checks else None
 
     def _named(self, nodes: Sequence[int]) -> tuple[str, ...]:
         return tuple(self.cluster.nodes[n].name for n in nodes if n != model.NONE)

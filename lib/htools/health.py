@@ -4,9 +4,10 @@ import dataclasses
 
 import numpy as np
 
-from ganeti.htools import grid, redundancy
+from ganeti.htools import grid
 from ganeti.htools import grid_score as score
 from ganeti.htools.model import Cluster
+from ganeti.htools.redundancy.global_n1 import GlobalN1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def of(now: grid.State, *, capacity_checks: bool = True) -> Health:
     offline = np.nonzero(now.offline)[0]
     gn1 = None
     if capacity_checks:
-        gn1 = len(redundancy.Capacity(now).failing())
+        gn1 = len(GlobalN1(now).failing())
     return Health(
         n1_fail=int((now.online & now.fails_n1).sum()),
         conflict_tags=int(conflicts.sum()),

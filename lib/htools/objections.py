@@ -11,9 +11,10 @@ from typing import Final
 import numpy as np
 
 from ganeti.htools import grid_checks as checks
-from ganeti.htools import model, redundancy
+from ganeti.htools import model
 from ganeti.htools.grid import State
 from ganeti.htools.reasons import Reason
+from ganeti.htools.redundancy.global_n1 import GlobalN1
 
 _MORE: Final = "more than"
 _RELATIONS: Final = {">": _MORE, ">=": "at least", "<=": "at most"}
@@ -50,7 +51,7 @@ def against(
     candidates: Sequence[int],
     count: int,
     *,
-    capacity: redundancy.Capacity | None = None,
+    capacity: GlobalN1 | None = None,
     any_group: bool = True,
     force: bool = False,
 ) -> list[Reason]:
@@ -165,9 +166,7 @@ def _reason(case: Case, node: int, check: checks.Check, role: str) -> Reason:
     )
 
 
-def _combined(
-    case: Case, found: Found, count: int, capacity: redundancy.Capacity | None
-) -> None:
+def _combined(case: Case, found: Found, count: int, capacity: GlobalN1 | None) -> None:
     """Add why nodes that are fine alone cannot take the instance."""
     state, nodes = case.state, case.nodes
     left = _MOST_TRIALS
@@ -198,9 +197,7 @@ def _refused(found: Sequence[Reason], role: str) -> bool:
     return any(r.role == role or r.check.endswith("of the policy") for r in found)
 
 
-def holds(
-    capacity: redundancy.Capacity, item: model.Instance, first: int, second: int
-) -> bool:
+def holds(capacity: GlobalN1, item: model.Instance, first: int, second: int) -> bool:
     """Tell whether nodes can be lost with an instance on a node, or on two."""
     if second != model.NONE:
         pair = np.array([first]), np.array([second])

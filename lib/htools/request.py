@@ -12,8 +12,6 @@ import msgspec
 from ganeti.htools import model, records
 from ganeti.htools.fields import Part
 
-#: Memory taken as used by a KVM node itself.
-STATIC_KVM_MIB: Final = 4096
 _LIVE: Final = ("total_memory", "free_memory", "total_disk", "free_disk", "total_cpus")
 _STATES: Final = tuple(records.STATUS)
 #: Whose data it is, in messages.
@@ -93,7 +91,7 @@ Ask = Place | MultiPlace | Relocate | AddSecondary | Evacuate | ChangeGroup
 
 
 def read_cluster(
-    data: Any, *, static_memory: int = STATIC_KVM_MIB, source: str = SOURCE
+    data: Any, *, static_memory: int = model.STATIC_KVM_MIB, source: str = SOURCE
 ) -> model.Cluster:
     """Return the cluster part of an allocator's input.
 

@@ -10,10 +10,11 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ganeti.htools import evacuate, model, objections, redundancy
+from ganeti.htools import evacuate, model, objections
 from ganeti.htools import grid_checks as checks
 from ganeti.htools.grid import State
 from ganeti.htools.reasons import Reason
+from ganeti.htools.redundancy.global_n1 import GlobalN1
 
 #: A place that was possible: score with it, node, role there.
 Other = tuple[float, int, str]
@@ -224,7 +225,7 @@ def second(
     state: State,
     item: model.Instance,
     primary: int,
-    capacity: redundancy.Capacity | None,
+    capacity: GlobalN1 | None,
     *,
     force: bool = False,
 ) -> list[Reason]:

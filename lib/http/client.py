@@ -258,12 +258,7 @@ class _Loop:
         self._liveness.forget(transfer)
         self._multi.remove_handle(curl)
         self._spare.append(curl)
-        is_lost = transfer.sent > 0
-        transfer.done(
-            Response(
-                0, b"", f"{transfers.TIMED_OUT}{transfers.FROZEN}", is_lost=is_lost
-            )
-        )
+        transfer.done(transfer.given_up())
 
     def _finish(self, curl: Any, error: str | None) -> None:
         transfer = self._running.pop(curl)

@@ -4,6 +4,7 @@ What many requests do together is in `ganeti.http.client`.
 """
 
 import dataclasses
+import errno
 import io
 import os
 import socket
@@ -23,6 +24,7 @@ _KEEPALIVE_INTERVAL_S: Final = 10
 _UNACKNOWLEDGED_MS: Final = 10_000
 #: How texts of errors begin that the library's time limits make.
 TIMED_OUT: Final = f"Error {pycurl.E_OPERATION_TIMEDOUT}: "
+_NO_CONNECTION: Final = f"Error {pycurl.E_COULDNT_CONNECT}: "
 #: What is said of a server whose machine takes connections in its place.
 FROZEN: Final = (
     "it takes connections but does not answer them: the daemon or its machine is"
@@ -54,6 +56,7 @@ class Request:
         ask_after_s: after this much silence the server is asked for a sign of life
             with a new connection, and the request given up if there is none; None
             for requests that must not be given up.
+        server: what the program at the other end is called in texts of errors.
     """
 
     address: str
@@ -65,11 +68,17 @@ class Request:
     timeout_s: float
     connect_timeout_s: float = timeouts.RPC_CONNECT_TIMEOUT
     ask_after_s: float | None = None
+    server: str = "the server"
 
     @property
     def host(self) -> Host:
         """The server."""
         return self.address, self.port
+
+    @property
+    def where(self) -> str:
+        """The server's address and port, for messages."""
+        return f"{_bracketed(self.address)}:{self.port}"
 
 
 class Response(NamedTuple):
@@ -96,6 +105,7 @@ class Transfer:
         self.done = done
         self.sent = 0
         self.curl: Any = None
+        self._connect_s = request.connect_timeout_s
         self.answer = io.BytesIO()
         self._body = io.BytesIO(request.body)
 
@@ -126,6 +136,7 @@ class Transfer:
             connect_s: for connection and handshake.
         """
         request = self.request
+        self._connect_s = connect_s
         _configure(curl, request, connect_s)
         for option, value in (
             (pycurl.POST, 1),
@@ -146,20 +157,45 @@ class Transfer:
         """Return what came of it."""
         if error is None:
             return Response(curl.getinfo(pycurl.RESPONSE_CODE), self.answer.getvalue())
-        if is_unanswered(curl, error):
-            error = f"{error}: {FROZEN}"
         # In TLS 1.3 a refusal of our certificate comes after we began to send.
         refused = "alert" in error and curl.getinfo(pycurl.NUM_CONNECTS) > 0
-        return Response(0, b"", error, is_lost=self.sent > 0 and not refused)
+        text = self._worded(curl, error)
+        return Response(0, b"", text, is_lost=self.sent > 0 and not refused)
+
+    def given_up(self) -> Response:
+        """Return what came of it when the server gave no sign of life."""
+        text = f"{TIMED_OUT}{self.request.where}: {FROZEN}"
+        return Response(0, b"", text, is_lost=self.sent > 0)
+
+    def _worded(self, curl: Any, error: str) -> str:
+        """Return the library's text with the server's address, and what to look at."""
+        number, _, reason = error.partition(": ")
+        where, server = self.request.where, self.request.server
+        if is_unanswered(curl, error):
+            return f"{number}: {where}: {reason}: {FROZEN}"
+        if error.startswith(TIMED_OUT) and not curl.getinfo(pycurl.PRIMARY_IP):
+            cause, is_refused = f"no connection within {self._connect_s:g} s", False
+        elif error.startswith(_NO_CONNECTION) and curl.getinfo(pycurl.OS_ERRNO):
+            code = curl.getinfo(pycurl.OS_ERRNO)
+            cause, is_refused = os.strerror(code).lower(), code == errno.ECONNREFUSED
+        else:
+            return f"{number}: {where}: {reason}"
+        look = f"is {server} running there?"
+        if not is_refused:
+            look = "is the machine up and its network connected?"
+        return f"{number}: {where} does not answer: {cause}; {look}"
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
 
 
 def _configure(curl: Any, request: Request, connect_s: float) -> None:
     """Set what a handle needs to reach a request's server."""
-    host = f"[{request.address}]" if ":" in request.address else request.address
     scheme = "http" if request.credentials is None else "https"
     curl.reset()
     for option, value in (
-        (pycurl.URL, f"{scheme}://{host}:{request.port}{request.path}"),
+        (pycurl.URL, f"{scheme}://{request.where}{request.path}"),
         (pycurl.CONNECTTIMEOUT_MS, int(connect_s * 1000)),
         *_FIXED_OPTIONS,
     ):

@@ -93,9 +93,9 @@ def _words(one: "reasons.Explanation") -> str:
 
 
 def _options(params: Mapping[str, Any]) -> "answer.Options":
-    from ganeti.htools import answer, request
+    from ganeti.htools import answer, model
 
-    memory = str(params.get("static-kvm-node-memory", request.STATIC_KVM_MIB))
+    memory = str(params.get("static-kvm-node-memory", model.STATIC_KVM_MIB))
     if not memory.isdecimal():
         raise errors.OpPrereqError(
             f"allocator {NAME}: static-kvm-node-memory: wanted MiB, found {memory!r}",

@@ -123,6 +123,7 @@ class _Runner(abc.ABC):
                 credentials=credentials,
                 timeout_s=timeout_s or _time_limit(row, args),
                 ask_after_s=_ASK_AFTER_S if row.name in table.READING else None,
+                server=_NODED,
             )
             for (_, target), body in zip(targets, bodies, strict=True)
         ]

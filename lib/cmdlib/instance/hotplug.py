@@ -36,7 +36,7 @@ def apply(
     if supported.failed:
         ctx.log.warn(
             "the running guest keeps its devices until it is started again:"
-            f" {supported.fail_msg}"
+            f" node {supported.node}: {supported.fail_msg}"
         )
         return []
     report: list[tuple[str, Any]] = []

@@ -142,7 +142,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         accepted = call("accept_instance", self.target, wire, info, address)
         if accepted.failed:
             self._abort(wire, info, at_source=False)
-            raise errors.OpExecError(accepted.describe(what))
+            raise errors.OpExecError(accepted.describe(f"{what} failed"))
         self.ctx.log.message(
             f"* migrating instance to {self.ctx.snapshot.nodes[self.target].name}"
         )
@@ -150,7 +150,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         begun = call("instance_migrate", self.source, name, wire, address, self.is_live)
         if begun.failed:
             self._abort(wire, info, at_source=True)
-            raise errors.OpExecError(begun.describe(what))
+            raise errors.OpExecError(begun.describe(f"{what} failed"))
         self._wait(wire, info, what)
         self._finish(wire, info, what)
 

@@ -9,6 +9,7 @@ from ganeti.cmdlib.instance import checks, common, disk_specs, disks
 from ganeti.constants import ecodes
 from ganeti.constants import params as param_types
 from ganeti.objects import lookup, params
+from ganeti.rpc import encode
 
 
 class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
@@ -79,6 +80,7 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
             self.require_stopped("have its disks recreated")
         if moves:
             self._check_move(template)
+        self._require_lost()
 
     def _check_move(self, template: str) -> None:
         instance, snapshot = self.instance, self.ctx.snapshot
@@ -125,14 +127,44 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         allocation.keep_only(self.ctx, sorted({*self.nodes_to_lock(), *found}))
         return found
 
+    def _require_lost(self) -> None:
+        """Refuse when a disk to create is there: its data would be at stake."""
+        where = self.new_nodes[0] if self.new_nodes else self.instance.primary_node
+        owner = self.instance.replace(primary_node=where)
+        kept, lost = [], []
+        for index, disk in self._chosen().items():
+            wire = encode.disk(self.ctx.snapshot, disk, owner)
+            found = self.ctx.rpc.call_one("blockdev_find", where, wire).require(
+                f"instance {owner.name}: cannot tell whether {disks.label(index)}"
+                " is lost",
+                ecodes.ECODE_ENVIRON,
+            )
+            if found is not None:
+                kept.append(f"{disks.label(index)} ({disks.place(disk)})")
+            else:
+                lost.append(index)
+        if not kept:
+            return
+        named = " ".join(f"--disk {index}" for index in lost)
+        others = f"name the lost ones alone ({named}), or " if lost else ""
+        raise self.prereq(
+            f"instance {owner.name}: only lost disks are recreated, found"
+            f" {', '.join(kept)} on node {common.node_name(self.ctx, where)};"
+            f" {others}remove or rename what is there if its data is not wanted",
+            ecodes.ECODE_EXISTS,
+        )
+
+    def _chosen(self) -> dict[int, objects.Disk]:
+        """Return the disks to create by index, as they shall be."""
+        recorded = self.ctx.snapshot.instance_disks(self.instance)
+        return {
+            index: self._changed(recorded[index], self.wanted.get(index, {}))
+            for index in sorted(self.wanted) or range(len(recorded))
+        }
+
     def execute(self) -> None:
         """Change the records, then create the disks."""
-        snapshot, instance = self.ctx.snapshot, self.instance
-        chosen = sorted(self.wanted) or list(range(len(instance.disks)))
-        changed = [
-            self._changed(snapshot.disks[instance.disks[i]], self.wanted.get(i, {}))
-            for i in chosen
-        ]
+        instance, changed = self.instance, list(self._chosen().values())
         if self.new_nodes:
             if self.new_nodes != [instance.primary_node]:
                 self.ctx.log.warn("the volumes on the old node are not removed")

@@ -11,7 +11,14 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from qemu.qmp import ConnectError, EventListener, ExecuteError, QMPClient, QMPError
+from qemu.qmp import (
+    ConnectError,
+    EventListener,
+    ExecInterruptedError,
+    ExecuteError,
+    QMPClient,
+    QMPError,
+)
 
 from ganeti import errors
 
@@ -104,6 +111,10 @@ class Qmp:
             ) from None
         except ExecuteError as err:
             raise QmpCommandError(f"instance {self._name}: {what}: {err}") from err
+        except ExecInterruptedError as err:
+            raise errors.HypervisorError(
+                f"instance {self._name}: {what}: the emulator hung up unasked"
+            ) from err
         except (QMPError, OSError, EOFError) as err:
             raise errors.HypervisorError(
                 f"instance {self._name}: {what}: {err or type(err).__name__}"

@@ -3,9 +3,11 @@
 import sys
 from typing import Final
 
-from ganeti.htools import capacity, grid, space, tables
+from ganeti.htools import grid
+from ganeti.htools.capacity import search as counting
+from ganeti.htools.capacity import totals
+from ganeti.htools.capacity.tiers import Size
 from ganeti.htools.model import Cluster
-from ganeti.htools.shrinking import Size
 from ganeti.tools.htools import loading, shown, space_report
 from ganeti.tools.htools.loading import Problem
 from ganeti.tools.htools.options import Parsed
@@ -30,14 +32,16 @@ def _run(parsed: Parsed) -> int:
     now = grid.State(cluster, min_disk=limits.min_disk, max_cpu=limits.max_cpu)
     shown.nodes_asked(now, parsed, "Initial cluster status")
     if parsed.verbosity > 2:
-        first = space_report.eight(space.totals(now).score)
+        first = space_report.eight(totals.totals(now).score)
+        from ganeti.htools import tables
+
         told = "\n".join(tables.metrics(now))
         sys.stderr.write(f"Initial coefficients: overall {first}\n{told}\n")
     report = _report(now, parsed)
     report.begin()
     try:
-        search = capacity.Search(now, report.how)
-    except capacity.NoRoomError as err:
+        search = counting.Search(now, report.how)
+    except counting.NoRoomError as err:
         sys.stdout.flush()
         raise Problem(f"failure during allocation: {err}") from err
     tiered, fixed = _sizes(cluster, parsed)
@@ -57,7 +61,7 @@ def _report(now: grid.State, parsed: Parsed) -> space_report.Report:
     policy = now.cluster.policy
     template = parsed["dt"] or (policy.templates[0] if policy.templates else "drbd")
     use = parsed["su"]
-    how = capacity.How(
+    how = counting.How(
         template=template,
         spindle_use=policy.std.spindles if use is None else use,
         limit=parsed["l"] if parsed["l"] >= 0 else None,
@@ -73,8 +77,8 @@ def _report(now: grid.State, parsed: Parsed) -> space_report.Report:
 
 def _sizes(cluster: Cluster, parsed: Parsed) -> tuple[tuple[Size, ...], Size]:
     """Return where tiered allocation starts, and the fixed size."""
-    tiered = capacity.sizes_of(cluster.policy)
-    fixed = capacity.size_of(cluster.policy.std)
+    tiered = counting.sizes_of(cluster.policy)
+    fixed = counting.size_of(cluster.policy.std)
     if parsed["tier"] is not None:
         tiered = (_size(parsed["tier"]),)
     if parsed["std"] is not None:
@@ -87,7 +91,7 @@ def _size(given: tuple[int, int, int, int]) -> Size:
     return Size(memory, disk, vcpus, spindles)
 
 
-def _keep(parsed: Parsed, found: capacity.Outcome, word: str) -> None:
+def _keep(parsed: Parsed, found: counting.Outcome, word: str) -> None:
     """Print the places on stderr and save the state, when asked to."""
     if parsed.verbosity > 1:
         lines = "".join(f"{line}\n" for line in space_report.placements(found))
@@ -101,8 +105,8 @@ def _keep(parsed: Parsed, found: capacity.Outcome, word: str) -> None:
 def _explain(
     parsed: Parsed,
     report: space_report.Report,
-    search: capacity.Search,
-    found: capacity.Outcome,
+    search: counting.Search,
+    found: counting.Outcome,
 ) -> None:
     """Tell why there is not one more, when asked to."""
     if parsed["explain"] or parsed["json"]:

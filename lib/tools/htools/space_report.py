@@ -3,16 +3,17 @@
 import abc
 import dataclasses
 import itertools
-import json
 import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ganeti.htools import capacity, numbers, space, stops
 from ganeti.htools import grid_checks as checks
+from ganeti.htools import numbers
+from ganeti.htools.capacity import totals
+from ganeti.htools.capacity.search import How, Outcome, Search, by_count
+from ganeti.htools.capacity.tiers import Size
+from ganeti.htools.capacity.totals import Totals
 from ganeti.htools.grid import State
-from ganeti.htools.shrinking import Size
-from ganeti.htools.space import Totals
 
 _PREFIX: Final = "HTS"
 
@@ -30,7 +31,7 @@ def _part(amount: float, whole: float) -> float:
     return amount / whole if whole else float("nan")
 
 
-def placements(found: capacity.Outcome) -> Iterator[str]:
+def placements(found: Outcome) -> Iterator[str]:
     """Give a line for each new instance: name, nodes, memory, disk, vcpus."""
     nodes = found.after.cluster.nodes
     rows = []
@@ -51,10 +52,10 @@ def placements(found: capacity.Outcome) -> Iterator[str]:
 class Report(abc.ABC):
     """Prints about one cluster as results come in."""
 
-    def __init__(self, now: State, how: capacity.How) -> None:
+    def __init__(self, now: State, how: How) -> None:
         """Prepare for a cluster and what is asked of it."""
         self.state, self.how = now, how
-        self.initial = space.totals(now)
+        self.initial = totals.totals(now)
         self.has_spindles = bool(now.exclusive.any())
 
     @abc.abstractmethod
@@ -62,16 +63,18 @@ class Report(abc.ABC):
         """Tell of the cluster."""
 
     @abc.abstractmethod
-    def tiered(self, found: capacity.Outcome, size: Size) -> None:
+    def tiered(self, found: Outcome, size: Size) -> None:
         """Tell what tiered allocation found."""
 
     @abc.abstractmethod
-    def standard(self, found: capacity.Outcome, size: Size) -> None:
+    def standard(self, found: Outcome, size: Size) -> None:
         """Tell what allocation of one size found."""
 
-    def explain(self, search: capacity.Search, found: capacity.Outcome) -> None:
+    def explain(self, search: Search, found: Outcome) -> None:
         """Tell why the last run found no more, beside what programs read."""
-        for line in stops.stop(search, found).lines():
+        from ganeti.htools.capacity import stop_reasons
+
+        for line in stop_reasons.stop(search, found).lines():
             sys.stderr.write(f"{line}\n")
 
     @abc.abstractmethod
@@ -103,7 +106,7 @@ class Text(Report):
         print(f"{title} instance spec is:")
         print(f"  {self._size(size)}, using disk template '{template}'.")
 
-    def tiered(self, found: capacity.Outcome, size: Size) -> None:
+    def tiered(self, found: Outcome, size: Size) -> None:
         """Tell what tiered allocation found."""
         self._head("Tiered (initial size)", size)
         print("Tiered allocation results:")
@@ -113,16 +116,16 @@ class Text(Report):
             print("  - no instances allocated")
         self._rest(found)
 
-    def standard(self, found: capacity.Outcome, size: Size) -> None:
+    def standard(self, found: Outcome, size: Size) -> None:
         """Tell what allocation of one size found."""
         self._head("Standard (fixed-size)", size)
         print("Normal (fixed-size) allocation results:")
         print(f"  - {len(found.placed):3d} instances allocated")
         self._rest(found)
 
-    def _rest(self, found: capacity.Outcome) -> None:
-        after = space.totals(found.after)
-        reason = checks.KINDS[capacity.by_count(found.failures)[0] - 1]
+    def _rest(self, found: Outcome) -> None:
+        after = totals.totals(found.after)
+        reason = checks.KINDS[by_count(found.failures)[0] - 1]
         print(f"  - most likely failure reason: {reason}")
         print(f"  - initial cluster score: {eight(self.initial.score)}")
         print(f"  -   final cluster score: {eight(after.score)}")
@@ -138,9 +141,11 @@ class Text(Report):
             percent = numbers.fixed(100 * part, 2)
             print(f"  - {name:>{width}s} usage efficiency: {percent:>5s}%")
 
-    def explain(self, search: capacity.Search, found: capacity.Outcome) -> None:
+    def explain(self, search: Search, found: Outcome) -> None:
         """Tell why the last run found no more."""
-        for line in stops.stop(search, found).lines():
+        from ganeti.htools.capacity import stop_reasons
+
+        for line in stop_reasons.stop(search, found).lines():
             print(line)
 
     def end(self) -> None:
@@ -196,10 +201,10 @@ class Keys(Report):
         _tell(f"{prefix}_RQN", str(self.how.nodes))
         _tell(f"{prefix}_DISK_TEMPLATE", self.how.template)
 
-    def tiered(self, found: capacity.Outcome, size: Size) -> None:
+    def tiered(self, found: Outcome, size: Size) -> None:
         """Tell what tiered allocation found."""
         self._size("TSPEC_INI", size)
-        after = space.totals(found.after)
+        after = totals.totals(found.after)
         self._totals("TRL", after)
         shown = [
             f"{one.memory},{one.disk},{one.vcpus},{one.spindles}={number}"
@@ -217,14 +222,14 @@ class Keys(Report):
             text = numbers.shown(value) if name == "NPU" else _whole(value)
             _tell(f"KM_{kind}_{name}", text)
 
-    def standard(self, found: capacity.Outcome, size: Size) -> None:
+    def standard(self, found: Outcome, size: Size) -> None:
         """Tell what allocation of one size found."""
         self._size("SPEC", size)
-        after = space.totals(found.after)
+        after = totals.totals(found.after)
         self._totals("FIN", after)
         _tell("ALLOC_USAGE", eight(_part(self.initial.instances, after.instances)))
         _tell("ALLOC_INSTANCES", str(len(found.placed)))
-        kinds = capacity.by_count(found.failures)
+        kinds = by_count(found.failures)
         if not found.is_redundant:
             kinds = [checks.N1]
         _tell("ALLOC_FAIL_REASON", checks.KINDS[kinds[0] - 1].upper())
@@ -249,27 +254,31 @@ class Document(Report):
         }
         self._run = ""
 
-    def _note(self, run: str, found: capacity.Outcome, size: Size) -> None:
+    def _note(self, run: str, found: Outcome, size: Size) -> None:
         self._run = run
         self._data[run] = {
             "start": dataclasses.asdict(size),
-            "final": dataclasses.asdict(space.totals(found.after)),
+            "final": dataclasses.asdict(totals.totals(found.after)),
         }
 
-    def tiered(self, found: capacity.Outcome, size: Size) -> None:
+    def tiered(self, found: Outcome, size: Size) -> None:
         """Note what tiered allocation found."""
         self._note("tiered", found, size)
 
-    def standard(self, found: capacity.Outcome, size: Size) -> None:
+    def standard(self, found: Outcome, size: Size) -> None:
         """Note what allocation of one size found."""
         self._note("standard", found, size)
 
-    def explain(self, search: capacity.Search, found: capacity.Outcome) -> None:
+    def explain(self, search: Search, found: Outcome) -> None:
         """Note the places and why the last run found no more."""
-        self._data[self._run] |= stops.data(search, found)
+        from ganeti.htools.capacity import stop_reasons
+
+        self._data[self._run] |= stop_reasons.data(search, found)
 
     def end(self) -> None:
         """Print it."""
+        import json
+
         print(json.dumps(self._data, indent=2, sort_keys=True))
 
 
@@ -288,7 +297,7 @@ def _used(mine: Totals) -> _Use:
     )
 
 
-def runs(found: capacity.Outcome) -> Iterator[tuple[Size, int]]:
+def runs(found: Outcome) -> Iterator[tuple[Size, int]]:
     """Give sizes in order of allocation, and how many of each in a row."""
     for size, members in itertools.groupby(found.placed, lambda placed: placed.size):
         yield size, len(list(members))

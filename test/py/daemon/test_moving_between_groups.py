@@ -83,6 +83,8 @@ def test_an_allocator_chooses_where_lost_disks_are_made_again(cluster):
     new, group, status = where(cluster, FILED)
     assert new != old
     assert (group, status) == ("default", "ADMIN_down")
+    again = cluster.run("gnt-instance", "recreate-disks", FILED)
+    assert (again.code, "only lost disks are recreated" in again.output) == (1, True)
     text = cluster.check("gnt-instance", "activate-disks", FILED)
     path = pathlib.Path(text.strip().split(":")[-1])
     assert path.stat().st_size == 16 << 20

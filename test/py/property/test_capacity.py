@@ -7,9 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.some_cluster import random_cluster
-from ganeti.htools import capacity, grid, model, redundancy
+from ganeti.htools import grid, model
 from ganeti.htools import grid_checks as checks
-from ganeti.htools.shrinking import Size
+from ganeti.htools.capacity.search import How, Search
+from ganeti.htools.capacity.tiers import Size
+from ganeti.htools.redundancy.global_n1 import GlobalN1
 
 TEMPLATES = st.sampled_from(["drbd", "plain", "sharedfile"])
 SEEDS = st.integers(0, 10**6)
@@ -31,8 +33,8 @@ def test_each_place_is_allowed_when_its_turn_comes(
     seed: int, template: str, size: Size, tiered: bool
 ) -> None:
     state = grid.State(cluster(seed, template))
-    how = capacity.How(template, accept_errors=True)
-    search = capacity.Search(state, how)
+    how = How(template, accept_errors=True)
+    search = Search(state, how)
     found = search.tiered([size]) if tiered else search.standard(size)
     now = state.copy()
     for placed in found.placed:
@@ -46,8 +48,8 @@ def test_each_place_is_allowed_when_its_turn_comes(
         now.place(now.new(item), *placed.nodes)
     assert np.array_equal(now.rows, found.after.rows)
     assert not (now.fails_n1 & ~state.fails_n1).any()
-    if template != "drbd" and redundancy.Capacity(state, only_online=True).holds():
-        assert redundancy.Capacity(now, only_online=True).holds()
+    if template != "drbd" and GlobalN1(state, only_online=True).holds():
+        assert GlobalN1(now, only_online=True).holds()
 
 
 @settings(max_examples=25, deadline=None)
@@ -68,10 +70,10 @@ def test_more_of_everything_never_means_less(
         spindles=node.spindles + 1,
     )
     nodes = (*base.nodes[:at], larger, *base.nodes[at + 1 :])
-    how = capacity.How(template, accept_errors=True, capacity_checks=False)
+    how = How(template, accept_errors=True, capacity_checks=False)
 
     def count(one: model.Cluster) -> int:
-        search = capacity.Search(grid.State(one), how)
+        search = Search(grid.State(one), how)
         return len(search.standard(size).placed)
 
     assert count(dataclasses.replace(base, nodes=nodes)) >= count(base)
@@ -83,7 +85,7 @@ def test_a_limit_gives_the_first_of_all_places(
     seed: int, template: str, size: Size
 ) -> None:
     state = grid.State(cluster(seed, template))
-    how = capacity.How(template, accept_errors=True, capacity_checks=False)
-    every = capacity.Search(state, how).standard(size).placed
+    how = How(template, accept_errors=True, capacity_checks=False)
+    every = Search(state, how).standard(size).placed
     few = dataclasses.replace(how, limit=3)
-    assert capacity.Search(state, few).standard(size).placed == every[:3]
+    assert Search(state, few).standard(size).placed == every[:3]

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes import placement
-from ganeti.htools import answer, grid, grid_score, model, redundancy, request
+from ganeti.htools import answer, grid, grid_score, model, request
+from ganeti.htools.redundancy.global_n1 import GlobalN1
 
 TEMPLATES = st.sampled_from(["drbd", "plain", "sharedfile"])
 
@@ -22,7 +23,7 @@ def test_an_allocation_keeps_policies_and_safety(seed: int, template: str) -> No
     names = found.answer["result"]
     places = [node.name for node in after.cluster.nodes]
     assert len(set(names)) == (2 if template == "drbd" else 1)
-    assert redundancy.Capacity(after).holds()
+    assert GlobalN1(after).holds()
     worse = after.fails_n1 & ~before.fails_n1
     assert not worse.any()
     for name in names:

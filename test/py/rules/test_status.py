@@ -8,7 +8,8 @@ import sys
 import pytest
 
 TOP = pathlib.Path(__file__).parents[3]
-by_subject = runpy.run_path(str(TOP / "autotools" / "status"))["by_subject"]
+STATUS = runpy.run_path(str(TOP / "autotools" / "status"))
+by_subject = STATUS["by_subject"]
 
 
 def test_the_status_page_is_the_one_that_the_tables_give():
@@ -39,3 +40,21 @@ def test_a_missing_thing_without_a_subject_fails():
 def test_a_subject_that_waits_for_nothing_fails():
     with pytest.raises(SystemExit, match="not missing any more: OP_B"):
         by_subject(["OP_A"], [("OP_A", "First"), ("OP_B", "First")])
+
+
+def test_what_is_only_refused_does_not_count_as_offered(monkeypatch):
+    monkeypatch.syspath_prepend(str(TOP / "build" / "py"))
+    found = list(STATUS["opcodes"]())
+    assert "OP_INSTANCE_REPLACE_DISKS (*refused*)" in found
+    assert not any(name.startswith("OP_INSTANCE_RECREATE_DISKS") for name in found)
+    commands = list(STATUS["commands"]())
+    assert "gnt-instance replace-disks (*refused*)" in commands
+    procedures = list(STATUS["procedures"]())
+    assert "blockdev_addchildren (*refused*)" in procedures
+    assert "blockdev_snapshot (*refused*)" in procedures
+    assert not any(name.startswith("blockdev_grow") for name in procedures)
+
+
+def test_the_mark_of_what_is_refused_is_no_part_of_its_name():
+    rows = [("OP_A", "First")]
+    assert by_subject(["OP_A (*refused*)"], rows) == {"First": ["OP_A (*refused*)"]}

@@ -56,6 +56,27 @@ PREREQ = [
         "'gnt-group assign-nodes OTHER NODE'",
     ),
     (
+        "instance a.tst: only lost disks are recreated, found disk/0 (/d) on node n1",
+        "already_exists",
+        "'gnt-instance reinstall a.tst'",
+    ),
+    (
+        (
+            "cannot get the state: node n2.tst: Error 7: 127.9.0.12:1811 does not answer:"
+            " connection refused; is ganeti-noded running there?"
+        ),
+        "environment_error",
+        "on n2.tst: 'daemon-util start ganeti-noded'",
+    ),
+    (
+        (
+            "cannot get the state: node n2.tst: Error 28: 127.9.0.12:1811 does not answer:"
+            " no connection within 5 s; is the machine up and its network connected?"
+        ),
+        "environment_error",
+        "'gnt-node failover n2.tst'",
+    ),
+    (
         "instance a.tst: is not running (marked down), so it has no console",
         "wrong_state",
         "'gnt-instance startup a.tst'",

@@ -6,6 +6,7 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
+from fakes.rpc import failure
 from ganeti import errors, objects
 from ganeti.locking import Level
 
@@ -118,3 +119,57 @@ def test_an_allocator_without_a_node_is_a_refusal():
     with pytest.raises(errors.OpPrereqError, match="mine: all full"):
         eng.run(recreate(iallocator="mine"))
     assert created(eng) == []
+
+
+def standing(*numbers):
+    """Return an answer of nodes on which some disks exist."""
+    paths = [disk(number).logical_id[1] for number in numbers]
+    return lambda _node, args: {"dev": 1} if args[0]["logical_id"][1] in paths else None
+
+
+def refused(eng, request_):
+    before = eng.snapshot
+    with pytest.raises(errors.OpPrereqError) as caught:
+        eng.run(request_)
+    assert eng.snapshot is before
+    assert created(eng) == []
+    return caught.value.args
+
+
+def test_a_disk_that_is_there_is_refused_before_anything_is_done():
+    eng = engine()
+    eng.rpc.script["blockdev_find"] = standing(0, 1)
+    text, code = refused(eng, recreate())
+    assert code == "already_exists"
+    for part in (NAME, "disk/0", "disk/1", disk(1).logical_id[1], "node1.example.com"):
+        assert part in text
+    assert "--disk" not in text
+
+
+def test_the_lost_disks_among_others_can_be_named_alone():
+    eng = engine()
+    eng.rpc.script["blockdev_find"] = standing(0)
+    text, _code = refused(eng, recreate())
+    assert "disk/1" not in text
+    assert "--disk 1" in text
+    eng.run(recreate(disks=[1]))
+    assert created(eng) == [(N1, 64)]
+
+
+def test_disks_are_looked_for_where_they_would_be_made():
+    eng = engine()
+    eng.rpc.script["blockdev_find"] = lambda node, _args: (
+        {"dev": 1} if node == N1 else None
+    )
+    eng.run(recreate(nodes=["node2"]))
+    assert created(eng) == [(N2, 64), (N2, 64)]
+    text, _code = refused(eng, recreate(nodes=["node1"]))
+    assert "node1.example.com" in text
+
+
+def test_a_node_that_cannot_tell_is_a_refusal():
+    eng = engine()
+    eng.rpc.script["blockdev_find"] = failure("found something else")
+    text, code = refused(eng, recreate())
+    assert "found something else" in text
+    assert code == "environment_error"

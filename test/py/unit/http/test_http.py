@@ -1,5 +1,6 @@
 """Server and client against each other, on loopback."""
 
+import contextlib
 import os
 import queue
 import socket
@@ -168,15 +169,39 @@ def test_old_tls_is_refused(secure, pem):
 def test_nobody_there_is_not_lost(caller):
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port = sock.getsockname()[1]
-    (answer,) = caller.perform([request(port)])
-    assert answer.error.startswith("Error 7:")
+    (answer,) = caller.perform([request(port, server="the-daemon")])
+    assert answer.error == (
+        f"Error 7: 127.0.0.1:{port} does not answer: connection refused; is the-daemon"
+        " running there?"
+    )
+    assert not answer.is_lost
+
+
+@pytest.fixture
+def full_listener():
+    """Return a port whose queue of connections is full, so that none is made."""
+    with contextlib.ExitStack() as stack:
+        made = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(2):
+            sock = stack.enter_context(socket.socket())
+            sock.setblocking(False)
+            sock.connect_ex(made.getsockname())
+        yield made.getsockname()[1]
+
+
+def test_a_machine_that_is_not_there_is_told_from_a_daemon(full_listener, caller):
+    (answer,) = caller.perform([request(full_listener, connect_timeout_s=0.2)])
+    assert answer.error == (
+        f"Error 28: 127.0.0.1:{full_listener} does not answer: no connection within"
+        " 0.2 s; is the machine up and its network connected?"
+    )
     assert not answer.is_lost
 
 
 def test_a_timeout_after_sending_is_lost(plain, caller, app):
     caller.perform([request(plain)])
     (answer,) = caller.perform([request(plain, path="/wait", timeout_s=0.5)])
-    assert answer.error.startswith("Error 28:")
+    assert answer.error.startswith(f"Error 28: 127.0.0.1:{plain}: Operation timed out")
     assert answer.is_lost
     app.entered.get(timeout=60)
     assert [path for path, _, _ in app.seen] == ["/echo", "/wait"]
@@ -380,6 +405,7 @@ def test_a_question_to_a_frozen_server_is_given_up(frozen, caller, pem):
     answers = caller.perform([request(frozen.port, **asking)] * 2)
     for answer in answers:
         assert "does not answer" in answer.error
+        assert f": 127.0.0.1:{frozen.port}: " in answer.error
     assert {answer.is_lost for answer in answers} == {True, False}
     # Nothing is sent to it any more until it makes a handshake.
     later = caller.perform([request(frozen.port, connect_timeout_s=0.1, pem=pem)])[0]

@@ -19,8 +19,11 @@ def send(client, message):
 
 
 @contextlib.contextmanager
-def emulator(path, hang_ups):
-    """Serve one client after another; hang up on the first ones before greeting."""
+def emulator(path, hang_ups=0, dies_of=""):
+    """Serve one client after another; hang up on the first ones before greeting.
+
+    The command `dies_of` is answered by hanging up, too.
+    """
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen()
@@ -39,7 +42,8 @@ def emulator(path, hang_ups):
                     # Each request arrives by itself: clients wait for the answer.
                     while data := client.recv(65536):
                         asked = json.loads(data)
-                        asked.pop("execute")
+                        if asked.pop("execute") == dies_of:
+                            break
                         send(client, {"return": {}} | asked)
 
     thread = threading.Thread(target=serve)
@@ -78,3 +82,15 @@ def test_a_socket_that_is_not_there_is_not_waited_for(tmp_path):
         qmp.Qmp(str(tmp_path / "none"), "web1", timeout_s=30),
     ):
         pass
+
+
+def test_an_emulator_that_dies_of_a_command_is_said_to_have_hung_up(tmp_path):
+    path = str(tmp_path / "qmp")
+    with (
+        emulator(path, dies_of="migrate"),
+        qmp.Qmp(path, "web1", timeout_s=30) as session,
+        pytest.raises(
+            errors.HypervisorError, match=r"web1: migrate: the emulator hung"
+        ),
+    ):
+        session.execute("migrate")

@@ -58,6 +58,14 @@ def test_few_names_are_listed_and_of_many_those_alike():
     )
 
 
+def test_of_very_many_objects_the_first_are_named():
+    assert wording.some(["b", "a"]) == "a, b"
+    assert wording.some(f"n{number:02}" for number in range(12)).endswith("n10, n11")
+    many = wording.some(f"n{number:02}" for number in reversed(range(40)))
+    assert many.startswith("n00, n01, ")
+    assert many.endswith("n11 and 28 more")
+
+
 def test_a_wrong_choice_names_what_there_is():
     asked = {"group_name": "g", "alloc_policy": "odd", "OP_ID": "OP_GROUP_SET_PARAMS"}
     with pytest.raises(errors.OpPrereqError) as caught:

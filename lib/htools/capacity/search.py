@@ -12,11 +12,13 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from ganeti.htools import alloc, filling, model, redundancy, refused, shrinking
+from ganeti.htools import alloc, model
 from ganeti.htools import grid_checks as checks
+from ganeti.htools.capacity import greedy, rejections, tiers
+from ganeti.htools.capacity.node_tables import NodeTables
+from ganeti.htools.capacity.tiers import Size
 from ganeti.htools.grid import State
-from ganeti.htools.room import Room
-from ganeti.htools.shrinking import Size
+from ganeti.htools.redundancy.global_n1 import GlobalN1
 
 #: Instances in the first try without the test for redundancy, and in the next ones.
 _LEAST_BATCH: Final = 20
@@ -151,7 +153,7 @@ class Search:
         if members.max() < how.nodes and not self.refuses:
             word = "No" if how.nodes == 1 else "Not enough"
             raise NoRoomError(f"{word} online nodes")
-        self._test: tuple[State, int, redundancy.Capacity] | None = None
+        self._test: tuple[State, int, GlobalN1] | None = None
         self.policies = {state.cluster.policy_of(node) for node in self.usable}
 
     def bad_nodes(self) -> list[int]:
@@ -165,7 +167,7 @@ class Search:
             return set()
         bad = set()
         if self.how.independent:
-            test = redundancy.Capacity(self.state)
+            test = GlobalN1(self.state)
             bad = {int(self.state.group[node]) for node in test.failing()}
         return bad | {int(self.state.group[node]) for node in self.bad_nodes()}
 
@@ -193,7 +195,7 @@ class Search:
         state, placed = self.state.copy(), tuple[Placed, ...]()
         for size in sizes:
             run = _Run(self, state, size, self.how.limit)
-            run.tiers()
+            run.shrink()
             found = run.outcome()
             state, placed = found.after, placed + found.placed
         return dataclasses.replace(found, placed=placed)
@@ -204,10 +206,10 @@ class Search:
         return Outcome((), tuple(failures), self.state, size, is_redundant=False)
 
     # Tests
-    def test_of(self, state: State) -> redundancy.Capacity:
+    def test_of(self, state: State) -> GlobalN1:
         """Return the test of a state."""
         ignored = self.ignored if self.how.independent else ()
-        return redundancy.Capacity(
+        return GlobalN1(
             state, ignored_groups=ignored, only_online=self.how.accept_errors
         )
 
@@ -222,7 +224,7 @@ class Search:
             tested: the loss of any node must be survived with it.
         """
         item = self.how.instance(size)
-        failures, possible = refused.counts(state, item, self.usable)
+        failures, possible = rejections.counts(state, item, self.usable)
         if not possible or not tested:
             return failures, bool(possible)
         test = self._kept_test(state)
@@ -235,7 +237,7 @@ class Search:
         failures[checks.N1 - 1] += possible
         return failures, False
 
-    def _kept_test(self, state: State) -> redundancy.Capacity:
+    def _kept_test(self, state: State) -> GlobalN1:
         """Return the test of a state that has not changed since it was asked for."""
         kept = self._test
         if kept is None or kept[0] is not state or kept[1] != len(state.instances):
@@ -244,14 +246,17 @@ class Search:
         return kept[2]
 
     def _has_safe_pair(
-        self, state: State, item: model.Instance, test: redundancy.Capacity
+        self, state: State, item: model.Instance, test: GlobalN1
     ) -> bool:
-        room = Room(state, item, filling.policy_fits(state, item))
+        tables = NodeTables(state, item, greedy.policy_fits(state, item))
         usable = np.array(self.usable, np.intp)
-        rows, columns = usable[room.can_first[usable]], usable[room.can_second[usable]]
+        rows, columns = (
+            usable[tables.can_first[usable]],
+            usable[tables.can_second[usable]],
+        )
         for at in range(0, len(rows), _ROWS):
             part = rows[at : at + _ROWS]
-            fine = room.pairs_fine(part, columns, room.kept_pairs(part, columns))
+            fine = tables.pairs_fine(part, columns, tables.kept_pairs(part, columns))
             fine &= test.pairs(item, part, columns)
             for row, column in np.argwhere(fine):
                 if test.others_hold(item, int(part[row]), int(columns[column])):
@@ -307,7 +312,7 @@ class _Run:
 
     def _refusals(self) -> tuple[list[int], int]:
         item = self.how.instance(self.size)
-        return refused.counts(self.state, item, self.search.usable)
+        return rejections.counts(self.state, item, self.search.usable)
 
     def _batch_size(self) -> int:
         state = self.state
@@ -320,7 +325,7 @@ class _Run:
     ) -> tuple[State, list[tuple[int, ...]]]:
         out = state.copy(same_peers=self.how.nodes == 1)
         item = self.how.instance(self.size)
-        filler = filling.Filler(out, item, self.search.usable)
+        filler = greedy.Filler(out, item, self.search.usable)
         known = self._filling
         if known and known[0] is state and known[1] is self.size:
             nodes = known[2]
@@ -378,7 +383,7 @@ class _Run:
             left = None if left is None else left - 1
 
     # Sizes that shrink
-    def tiers(self) -> None:
+    def shrink(self) -> None:
         """Place instances, each time of the next smaller size for which one fits."""
         while True:
             self.steps()
@@ -386,8 +391,8 @@ class _Run:
                 self.left -= len(self.placed)
                 if self.left <= 0:
                     return
-            found = shrinking.next_size(
-                self._attempt, self.size, self.failures, self._shrinking()
+            found = tiers.next_size(
+                self._attempt, self.size, self.failures, self._bounds()
             )
             if found is None:
                 return
@@ -395,12 +400,12 @@ class _Run:
             if self.left is not None:
                 self.left -= rounds * len(self.placed)
 
-    def _shrinking(self) -> shrinking.Bounds:
+    def _bounds(self) -> tiers.Bounds:
         placed = len(self.placed)
         rounds = None
         if self.left is not None and placed:
             rounds = (self.left - 1) // placed
-        return shrinking.Bounds(self.search.policies, rounds)
+        return tiers.Bounds(self.search.policies, rounds)
 
     def _attempt(self, size: Size, *, alone: bool) -> tuple[list[int], bool]:
         """Try a size as the steps would, or ``alone`` with every test."""

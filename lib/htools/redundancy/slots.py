@@ -2,7 +2,7 @@
 
 A count over all nodes at once that says yes or leaves it open: a node takes one more
 unless enough went there to close it, and what was moved before can close only so many.
-What it leaves open is for ``redundancy``.
+What it leaves open is for ``global_n1``.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Why there is not one more: what ended a run of ``htools.capacity``, as data.
+"""Why there is not one more: what ended a run of ``capacity.search``, as data.
 
 A stop has counts of refused places by kind, and for each node the rules that it breaks.
 """
@@ -7,9 +7,10 @@ import dataclasses
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
-from ganeti.htools import capacity, objections, reasons
 from ganeti.htools import grid_checks as checks
-from ganeti.htools.shrinking import Size
+from ganeti.htools import objections, reasons
+from ganeti.htools.capacity.search import Outcome, Search, by_count
+from ganeti.htools.capacity.tiers import Size
 
 #: What ended a run: no place is left, the limit, or nodes that failed before it.
 FULL: Final = "full"
@@ -61,11 +62,11 @@ class Stop:
             yield f"  - {line}"
 
 
-def stop(search: capacity.Search, found: capacity.Outcome) -> Stop:
+def stop(search: Search, found: Outcome) -> Stop:
     """Find out why a run ended."""
     failures = {
         checks.KINDS[kind - 1]: found.failures[kind - 1]
-        for kind in capacity.by_count(found.failures)
+        for kind in by_count(found.failures)
         if found.failures[kind - 1]
     }
     if not found.is_redundant:
@@ -87,9 +88,7 @@ def stop(search: capacity.Search, found: capacity.Outcome) -> Stop:
     return Stop(FULL, found.last, failures, tuple(against))
 
 
-def _together(
-    search: capacity.Search, told: Collection[str]
-) -> Iterator[reasons.Reason]:
+def _together(search: Search, told: Collection[str]) -> Iterator[reasons.Reason]:
     """Tell of nodes that are fine alone, but not with what else there is."""
     if search.how.nodes > 1:
         wanted = "another node with memory for its failovers too"
@@ -103,7 +102,7 @@ def _together(
             yield reasons.Reason(name, "primary", *words)
 
 
-def _unsafe(search: capacity.Search) -> Iterator[reasons.Reason]:
+def _unsafe(search: Search) -> Iterator[reasons.Reason]:
     state = search.state
     for node in search.bad_nodes():
         yield reasons.Reason(
@@ -118,7 +117,7 @@ def _unsafe(search: capacity.Search) -> Iterator[reasons.Reason]:
         )
 
 
-def data(search: capacity.Search, found: capacity.Outcome) -> dict[str, Any]:
+def data(search: Search, found: Outcome) -> dict[str, Any]:
     """Give a run as a JSON object: how many, where in order, and why no more."""
     nodes = found.after.cluster.nodes
     return {

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from ganeti.htools import grid_checks as checks
 from ganeti.htools import grid_score as score
 from ganeti.htools import model
+from ganeti.htools.capacity.node_tables import NodeTables
 from ganeti.htools.grid import State
-from ganeti.htools.room import Room
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -28,8 +28,8 @@ _NODES_PER_STEP: Final = 32
 _WEIGHT: Final = dict(score.WEIGHTS)
 _NAMES: Final = [name for name, _weight in score.WEIGHTS]
 #: Components that are no spreads, and their places.
-_OTHER: Final = [name for name in _NAMES if name not in Room.SPREADS]
-_OTHERS: Final = np.array([Room.ORDER[name] for name in _OTHER])
+_OTHER: Final = [name for name in _NAMES if name not in NodeTables.SPREADS]
+_OTHERS: Final = np.array([NodeTables.ORDER[name] for name in _OTHER])
 _WEIGHTS: Final = np.array([weight for _name, weight in score.WEIGHTS])
 
 
@@ -57,7 +57,7 @@ class Filler:
         """
         self.state, self.item = state, item
         self.pairs = item.template == "drbd"
-        self.room = Room(state, item, policy_fits(state, item))
+        self.tables = NodeTables(state, item, policy_fits(state, item))
         nodes = [node for node in usable if state.online[node]]
         self.usable: Places = np.array(nodes, np.intp)
         self.up: Places = np.nonzero(state.online)[0]
@@ -76,7 +76,7 @@ class Filler:
             if not found:
                 break
             out += found
-        self.room.settle()
+        self.tables.settle()
         put(self.state, self.item, out)
         return out
 
@@ -88,8 +88,8 @@ class Filler:
     def repeat(self, places: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """Place instances where another filling of an equal state put them."""
         for nodes in places:
-            self.room.take(nodes)
-        self.room.settle()
+            self.tables.take(nodes)
+        self.tables.settle()
         put(self.state, self.item, places)
         return list(places)
 
@@ -98,19 +98,19 @@ class Filler:
             best = self._best_pair() if self.pairs else self._best_single()
             if best is None:
                 return []
-            self.room.take(best)
-            self.room.refresh(list(best))
+            self.tables.take(best)
+            self.tables.refresh(list(best))
             return [best]
         most = self.several if left is None else min(left, self.several)
         found = self._good_pairs(most) if self.pairs else self._good_singles(most)
         if found:
-            self.room.refresh([node for nodes in found for node in nodes])
+            self.tables.refresh([node for nodes in found for node in nodes])
         return found
 
     # What the score is made of
     def _statistics(self) -> tuple[Floats, Floats]:
         """Return sum and variance of each spread, over the nodes online."""
-        values = self.room.base[:, self.up]
+        values = self.tables.base[:, self.up]
         n = len(self.up)
         if not self.exact:
             return values.sum(axis=1), values.var(axis=1)
@@ -121,39 +121,39 @@ class Filler:
 
     def _constants(self) -> dict[str, float]:
         """Return the components that are no spreads, as they are now."""
-        room, up = self.room, self.up
+        tables, up = self.tables, self.up
         out = dict(self.fixed)
-        out["reserved_mem_rtotal"] = _total(room.base[room.RESERVED, up])
-        if room.is_failing.any():
-            out["n1_cnt"] = _total(np.where(room.is_failing, room.held, 0.0)[up])
-        if room.has_places:
-            out["location_score"] = _total(room.location[up])
+        out["reserved_mem_rtotal"] = _total(tables.base[tables.RESERVED, up])
+        if tables.is_failing.any():
+            out["n1_cnt"] = _total(np.where(tables.is_failing, tables.held, 0.0)[up])
+        if tables.has_places:
+            out["location_score"] = _total(tables.location[up])
         return out
 
     # All candidates
     def _best_single(self) -> tuple[int] | None:
         """Return the best node by scores worked out in full; the last on ties."""
-        room = self.room
-        fine = self.usable[room.can_first[self.usable]]
+        tables = self.tables
+        fine = self.usable[tables.can_first[self.usable]]
         if not len(fine):
             return None
         constant = self._constants()
-        values = room.base[:, self.up]
+        values = tables.base[:, self.up]
         table = np.repeat(values[:, :, None], len(fine), axis=2)
         at = self.where[fine]
-        table[:, at, np.arange(len(fine))] = room.first_values[:, fine]
+        table[:, at, np.arange(len(fine))] = tables.first_values[:, fine]
         table -= (np.add.reduce(table, axis=1) / len(self.up))[:, None, :]
         table *= table
         spreads = np.sqrt(np.add.reduce(table, axis=1) / len(self.up))
         total = np.zeros(len(fine))
         _sums, variance = self._statistics()
         for name in _NAMES:
-            place = room.SPREADS.get(name)
+            place = tables.SPREADS.get(name)
             if place is None:
                 found: Floats | float = constant[name]
                 if name == "n1_cnt":
-                    found = found + np.where(room.is_failing[fine], 1.0, 0.0)
-            elif room.changes_first[place]:
+                    found = found + np.where(tables.is_failing[fine], 1.0, 0.0)
+            elif tables.changes_first[place]:
                 found = spreads[place]
             else:
                 found = float(np.sqrt(variance[place]))
@@ -162,13 +162,13 @@ class Filler:
 
     def _best_pair(self) -> tuple[int, int] | None:
         """Return the best pair by the incremental form; the last on ties."""
-        room = self.room
-        rows = self.usable[room.can_first[self.usable]]
-        columns = self.usable[room.can_second[self.usable]]
+        tables = self.tables
+        rows = self.usable[tables.can_first[self.usable]]
+        columns = self.usable[tables.can_second[self.usable]]
         if not len(rows) or not len(columns):
             return None
-        kept = room.kept_pairs(rows, columns)
-        fine = room.pairs_fine(rows, columns, kept)
+        kept = tables.kept_pairs(rows, columns)
+        fine = tables.pairs_fine(rows, columns, kept)
         if not fine.any():
             return None
         total = self._pair_scores(rows, columns, kept)
@@ -180,28 +180,28 @@ class Filler:
 
     def _pair_scores(self, rows: Places, columns: Places, kept: Floats) -> Floats:
         """Return [primary, secondary] -> score, summed in the order of components."""
-        room, n = self.room, len(self.up)
+        tables, n = self.tables, len(self.up)
         sums, variance = self._statistics()
-        change, squares = room.first[:, rows], room.first_squares[:, rows]
+        change, squares = tables.first[:, rows], tables.first_squares[:, rows]
         after = _moved(n, sums[:, None], variance[:, None], change, squares)
         sums_after = sums[:, None] + change
         parts = np.empty((len(_NAMES), len(rows), len(columns)))
         constant = self._constants()
         parts[_OTHERS] = np.array([constant[name] for name in _OTHER])[:, None, None]
-        parts[room.IN_ORDER] = np.sqrt(after)[:, :, None]
-        both = room.changes_second
-        change = room.second[both][:, None, columns]
-        squares = room.second_squares[both][:, None, columns]
-        parts[room.IN_ORDER[both]] = np.sqrt(
+        parts[tables.IN_ORDER] = np.sqrt(after)[:, :, None]
+        both = tables.changes_second
+        change = tables.second[both][:, None, columns]
+        squares = tables.second_squares[both][:, None, columns]
+        parts[tables.IN_ORDER[both]] = np.sqrt(
             _moved(n, sums_after[both, :, None], after[both, :, None], change, squares)
         )
         self._add_kept(parts, columns, kept, sums=sums, variance=variance)
-        if room.is_failing.any():
-            failing = room.is_failing.astype(np.float64)
-            parts[room.ORDER["n1_cnt"]] += failing[rows][:, None] + failing[columns]
-        if room.has_places:
+        if tables.is_failing.any():
+            failing = tables.is_failing.astype(np.float64)
+            parts[tables.ORDER["n1_cnt"]] += failing[rows][:, None] + failing[columns]
+        if tables.has_places:
             common = self.state.common_places[np.ix_(rows, columns)]
-            parts[room.ORDER["location_score"]] += common
+            parts[tables.ORDER["location_score"]] += common
         parts *= _WEIGHTS[:, None, None]
         out: Floats = np.add.reduce(parts, axis=0)
         return out
@@ -216,14 +216,14 @@ class Filler:
         variance: Floats,
     ) -> None:
         """Fill in what depends on the memory that secondaries keep."""
-        room, row = self.room, self.room.RESERVED
-        new = room.memory_part(kept, columns)
-        old = room.base[row, columns]
+        tables, row = self.tables, self.tables.RESERVED
+        new = tables.memory_part(kept, columns)
+        old = tables.base[row, columns]
         change = new - old
         squares = new * new - old * old
         spread = _moved(len(self.up), sums[row], variance[row], change, squares)
-        parts[room.IN_ORDER[row]] = np.sqrt(spread)
-        parts[room.ORDER["reserved_mem_rtotal"]] += change
+        parts[tables.IN_ORDER[row]] = np.sqrt(spread)
+        parts[tables.ORDER["reserved_mem_rtotal"]] += change
 
     # Several at a time
     def _costs(
@@ -233,34 +233,34 @@ class Filler:
         sums, variance = statistics
         n = len(self.up)
         after = _moved(n, sums[:, None], variance[:, None], change, squares)
-        weights = self.room.weights
+        weights = self.tables.weights
         out: Floats = weights @ np.sqrt(after)
-        return out + np.where(self.room.is_failing, 1.0, 0.0)
+        return out + np.where(self.tables.is_failing, 1.0, 0.0)
 
     def _good_singles(self, most: int) -> list[tuple[int, ...]]:
-        fine = self.usable[self.room.can_first[self.usable]]
+        fine = self.usable[self.tables.can_first[self.usable]]
         if not len(fine):
             return []
         known = self._statistics()
-        costs = self._costs(self.room.first, self.room.first_squares, known)[fine]
+        costs = self._costs(self.tables.first, self.tables.first_squares, known)[fine]
         order = len(fine) - 1 - np.argsort(costs[::-1], kind="stable")[:most]
         out: list[tuple[int, ...]] = []
         for node in fine[order]:
-            self.room.take((int(node),))
+            self.tables.take((int(node),))
             out.append((int(node),))
         return out
 
     def _good_pairs(self, most: int) -> list[tuple[int, ...]]:
         """Place up to ``most`` instances, each on two nodes of its own."""
-        room = self.room
-        fine = self.usable[room.can_first[self.usable]]
-        if not len(fine) or not room.can_second[self.usable].any():
+        tables = self.tables
+        fine = self.usable[tables.can_first[self.usable]]
+        if not len(fine) or not tables.can_second[self.usable].any():
             return []
         known = self._statistics()
-        first = self._costs(room.first, room.first_squares, known)[fine]
-        second = self._costs(room.second, room.second_squares, known)
+        first = self._costs(tables.first, tables.first_squares, known)[fine]
+        second = self._costs(tables.second, tables.second_squares, known)
         left = np.zeros(self.state.size, bool)
-        left[self.usable] = room.can_second[self.usable]
+        left[self.usable] = tables.can_second[self.usable]
         cheap = np.sort(self.usable[np.argsort(second[self.usable])[: 4 * most]])
         out: list[tuple[int, ...]] = []
         order = len(fine) - 1 - np.argsort(first[::-1], kind="stable")
@@ -275,7 +275,7 @@ class Filler:
                 continue
             taken |= {node, partner}
             left[[node, partner]] = False
-            room.take((node, partner))
+            tables.take((node, partner))
             out.append((node, partner))
             if len(out) >= most:
                 break
@@ -285,16 +285,16 @@ class Filler:
         self, node: int, costs: Floats, left: Flags, places: Places
     ) -> int | None:
         """Return the best secondary for a primary of some places that are left."""
-        room, state = self.room, self.state
-        kept, reserved = room.kept(node, places), room.reserved[places]
+        tables, state = self.tables, self.state
+        kept, reserved = tables.kept(node, places), tables.reserved[places]
         fine = left[places] & (state.group[places] == state.group[node])
-        fine &= room.is_failing[places] | (room.unallocated[places] > kept)
+        fine &= tables.is_failing[places] | (tables.unallocated[places] > kept)
         fine &= places != node
         if not fine.any():
             return None
         more = (kept - reserved) / state.t_mem[places]
         total = costs[places] + more * (_WEIGHT["reserved_mem_rtotal"] + 1)
-        if room.has_places:
+        if tables.has_places:
             total = total + state.common_places[node, places]
         total[~fine] = np.inf
         return int(places[len(places) - 1 - int(np.argmin(total[::-1]))])

@@ -9,10 +9,12 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ganeti.htools import capacity, model, stops
+from ganeti.htools import model
+from ganeti.htools.capacity import stop_reasons
+from ganeti.htools.capacity.search import How, NoRoomError, Search
+from ganeti.htools.capacity.tiers import Size
 from ganeti.htools.fields import Part
 from ganeti.htools.grid import State
-from ganeti.htools.shrinking import Size
 
 MODE: Final = "capacity"
 
@@ -29,7 +31,7 @@ class Ask:
     """
 
     sizes: Sequence[Size]
-    how: capacity.How
+    how: How
     tiered: bool = False
     groups: Sequence[int] | None = None
 
@@ -49,7 +51,7 @@ def read(data: Any, cluster: model.Cluster, *, capacity_checks: bool) -> Ask:
     part = Part(data, "", "request").part("request")
     template = part.text("disk_template", model.TEMPLATES)
     count = part.size("required_nodes")
-    how = capacity.How(
+    how = How(
         template=template,
         spindle_use=part.size("spindle_use", 1),
         limit=part.size("limit") if part.has("limit") else None,
@@ -96,12 +98,12 @@ def solve(cluster: model.Cluster, ask: Ask) -> tuple[dict[str, Any], State]:
     """Return the answer (success, info, result), and the cluster filled up."""
     state = State(cluster)
     try:
-        search = capacity.Search(state, ask.how, groups=ask.groups)
-    except capacity.NoRoomError as err:
+        search = Search(state, ask.how, groups=ask.groups)
+    except NoRoomError as err:
         told = f"Request failed: {err}"
         return {"success": False, "info": told, "result": []}, state
     sizes = ask.sizes
     found = search.tiered(sizes) if ask.tiered else search.standard(sizes[0])
-    result = stops.data(search, found)
+    result = stop_reasons.data(search, found)
     told = f"Request successful: {result['count']} instances fit"
     return {"success": True, "info": told, "result": result}, found.after

@@ -12,10 +12,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools import emptying, model, spare
 from ganeti.htools import grid_checks as checks
 from ganeti.htools import grid_score as score
+from ganeti.htools import model
 from ganeti.htools.grid import State
+from ganeti.htools.redundancy import evacuation, slots
 
 Flags = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
@@ -26,7 +27,7 @@ _YES: Final = 1
 _NO: Final = -1
 
 
-class Capacity:
+class GlobalN1:
     """The test for one state, alone and with each place of a newcomer."""
 
     def __init__(
@@ -53,11 +54,11 @@ class Capacity:
             [index for index in mine if state.sec[index] < 0]
             for mine in state.primaries
         ]
-        self.loads: list[spare.Load | None] = [None] * state.size
+        self.loads: list[slots.Load | None] = [None] * state.size
         #: Record -> nodes' policies that allow it, by group; both by position.
         self._allowed: dict[tuple[int, int, bool], tuple[model.Instance, bool]] = {}
         #: The last newcomer that fits without a secondary, its node, and the test then.
-        self.newest: tuple[model.Instance, int, Capacity] | None = None
+        self.newest: tuple[model.Instance, int, GlobalN1] | None = None
         #: The node that failed last; it is the first to be looked at again.
         self._suspects = [-1]
         self.has_others = any(
@@ -126,7 +127,7 @@ class Capacity:
             places = np.nonzero(state.group == group)[0]
             loads = [found for node in mine if (found := self.loads[node])]
             at = np.searchsorted(places, mine)
-            out[mine] = spare.certain(loads, at, room[places], free[places])
+            out[mine] = slots.certain(loads, at, room[places], free[places])
         return out
 
     def _know_loads(self, nodes: list[int]) -> None:
@@ -134,7 +135,7 @@ class Capacity:
             if self.loads[node] is None:
                 items = [self.state.instances[index] for index in self.others[node]]
                 fine = all(self._may_be_anew(node, item) for item in items)
-                self.loads[node] = spare.load(_in_order(items), is_allowed=fine)
+                self.loads[node] = slots.load(_in_order(items), is_allowed=fine)
 
     def _may_be_anew(self, node: int, item: model.Instance) -> bool:
         """Return whether policy lets an instance leave for others of the group."""
@@ -177,7 +178,7 @@ class Capacity:
             self.newest = item, primary, test
         return fits
 
-    def after(self, item: model.Instance, primary: int) -> "Capacity":
+    def after(self, item: model.Instance, primary: int) -> "GlobalN1":
         """Return the test with a newcomer without secondary, in a state of its own."""
         if self.newest is not None:
             found, node, test = self.newest
@@ -193,7 +194,7 @@ class Capacity:
         """
         return bool(self._failovers_to(changed).all()) and self._all_evacuable()
 
-    def _with(self, item: model.Instance, primary: int, secondary: int) -> "Capacity":
+    def _with(self, item: model.Instance, primary: int, secondary: int) -> "GlobalN1":
         """Return the test with a newcomer in its place."""
         self._know_loads(self._nodes())
         out = copy.copy(self)
@@ -316,9 +317,9 @@ def _simulate(before: State, node: int) -> bool:
     places = np.nonzero(state.group == state.group[node])[0]
     items = [state.instances[index] for index in [*shared, *rest]]
     is_open = not shared or len(_targets(state, node)) == len(places) - 1
-    if is_open and emptying.is_usual(state, items, places):
+    if is_open and evacuation.is_usual(state, items, places):
         allowed = all(_policy_ok(state, node, state.instances[index]) for index in rest)
-        return allowed and emptying.Emptying(state, places, node).move_all(items)
+        return allowed and evacuation.Evacuation(state, places, node).move_all(items)
     for index in [*shared, *rest]:
         item = state.instances[index]
         if index in rest and not _policy_ok(state, node, item):

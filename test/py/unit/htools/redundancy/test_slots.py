@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ganeti.htools import model, spare
+from ganeti.htools import model
+from ganeti.htools.redundancy import slots
 
 _SIZES = st.tuples(st.integers(1, 4), st.integers(1, 4))
 _PLACES = st.lists(
@@ -35,8 +36,8 @@ def _always_fits(sizes: list[tuple[int, int]], places: list[tuple[int, int]]) ->
 
 def _certain(sizes: list[tuple[int, int]], places: list[tuple[int, int]]) -> bool:
     items = [_item(*size) for size in sizes]
-    found = spare.certain(
-        [spare.load(items, is_allowed=True)],
+    found = slots.certain(
+        [slots.load(items, is_allowed=True)],
         np.array([0]),
         np.array([float(memory) for memory, _disk in places]),
         np.array([float(disk) for _memory, disk in places]),
@@ -62,6 +63,6 @@ def test_the_own_node_is_no_place() -> None:
 
 
 def test_what_policy_forbids_is_never_certain() -> None:
-    load = spare.load([_item(1, 1)], is_allowed=False)
+    load = slots.load([_item(1, 1)], is_allowed=False)
     room = np.array([9.0, 9.0])
-    assert not spare.certain([load], np.array([0]), room, room)[0]
+    assert not slots.certain([load], np.array([0]), room, room)[0]

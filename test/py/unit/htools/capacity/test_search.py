@@ -7,21 +7,14 @@ import numpy as np
 import pytest
 
 from fakes.some_cluster import KITE, random_cluster
-from ganeti.htools import (
-    alloc,
-    capacity,
-    emptying,
-    filling,
-    grid,
-    model,
-    redundancy,
-    refused,
-    shrinking,
-    text,
-)
+from ganeti.htools import alloc, grid, model, text
 from ganeti.htools import grid_checks as checks
 from ganeti.htools import grid_score as score
-from ganeti.htools.shrinking import Size
+from ganeti.htools.capacity import greedy, rejections, tiers
+from ganeti.htools.capacity.search import How, NoRoomError, Search, _Run, size_of
+from ganeti.htools.capacity.tiers import Size
+from ganeti.htools.redundancy import evacuation, global_n1
+from ganeti.htools.redundancy.global_n1 import GlobalN1
 
 SIZE = Size(memory=512, disk=2048, vcpus=1)
 SEEDS = range(6)
@@ -48,18 +41,18 @@ def one_by_one(
 @pytest.mark.parametrize("seed", SEEDS)
 def test_filling_places_as_single_allocations_do(seed: int, template: str) -> None:
     state = start(seed, template)
-    how = capacity.How(template)
+    how = How(template)
     item = how.instance(SIZE)
-    filler = filling.Filler(state.copy(), item, range(state.size))
+    filler = greedy.Filler(state.copy(), item, range(state.size))
     assert filler.fill() == one_by_one(state, item, how.nodes)
 
 
 @pytest.mark.parametrize("template", ["drbd", "plain"])
 def test_a_filled_state_is_as_if_placed_one_by_one(template: str) -> None:
     state = start(3, template)
-    item = capacity.How(template).instance(SIZE)
+    item = How(template).instance(SIZE)
     after = state.copy()
-    places = filling.Filler(after, item, range(state.size)).fill(7)
+    places = greedy.Filler(after, item, range(state.size)).fill(7)
     expected = state.copy()
     for nodes in places:
         expected.place(expected.new(item), *nodes)
@@ -75,10 +68,10 @@ def test_a_filled_state_is_as_if_placed_one_by_one(template: str) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_many_nodes_are_filled_as_far_as_few(seed: int, template: str) -> None:
     state = start(seed, template)
-    item = capacity.How(template).instance(SIZE)
-    exact = filling.Filler(state.copy(), item, range(state.size)).fill()
+    item = How(template).instance(SIZE)
+    exact = greedy.Filler(state.copy(), item, range(state.size)).fill()
     after = state.copy()
-    quick = filling.Filler(after, item, range(state.size), exact_nodes=0).fill()
+    quick = greedy.Filler(after, item, range(state.size), exact_nodes=0).fill()
     assert len(quick) >= len(exact) * 0.98
     assert alloc.allocate(after, item, range(state.size), len(quick[0])).nodes is None
 
@@ -89,33 +82,33 @@ def test_refusals_are_counted_as_allocation_counts_them(
     seed: int, template: str
 ) -> None:
     state = start(seed, template)
-    how = capacity.How(template)
+    how = How(template)
     for memory in (512, 2048, 6144, 12288):
         for disk in (1024, 200000, 390000):
             item = how.instance(Size(memory, disk, 2))
             found = alloc.allocate(state, item, range(state.size), how.nodes)
-            counts, possible = refused.counts(state, item, range(state.size))
+            counts, possible = rejections.counts(state, item, range(state.size))
             assert counts == list(found.failures)
             assert possible == found.successes
 
 
 def test_an_answer_names_every_place_and_why_there_is_no_more() -> None:
     state = grid.State(text.load(KITE.read_text(), "kite"))
-    search = capacity.Search(state, capacity.How("drbd"))
+    search = Search(state, How("drbd"))
     found = search.standard(Size(2048, 40960, 1))
     assert len(found.placed) == 15
     assert dict(zip(checks.KINDS, found.failures, strict=True))["FailDisk"] == 9
     names = [item.name for item in found.cluster().instances[-15:]]
     assert names == [f"new-{number}" for number in range(15)]
-    assert redundancy.Capacity(found.after).holds()
+    assert GlobalN1(found.after).holds()
     assert len(state.instances) == 6
 
 
 def test_a_limit_ends_a_run() -> None:
     state = start(1, "drbd")
-    search = capacity.Search(state, capacity.How("drbd", limit=3))
+    search = Search(state, How("drbd", limit=3))
     assert len(search.standard(SIZE).placed) == 3
-    none = capacity.Search(state, capacity.How("drbd", limit=0)).standard(SIZE)
+    none = Search(state, How("drbd", limit=0)).standard(SIZE)
     assert none.placed == ()
 
 
@@ -134,13 +127,13 @@ def failing_cluster() -> model.Cluster:
 
 def test_nodes_that_fail_already_stop_all_but_what_is_asked_for() -> None:
     state = grid.State(failing_cluster())
-    none = capacity.Search(state, capacity.How("drbd")).standard(SIZE)
+    none = Search(state, How("drbd")).standard(SIZE)
     assert (none.placed, none.is_redundant) == ((), False)
-    apart = capacity.How("drbd", independent=True)
-    found = capacity.Search(state, apart).standard(SIZE)
+    apart = How("drbd", independent=True)
+    found = Search(state, apart).standard(SIZE)
     assert {int(state.group[n]) for one in found.placed for n in one.nodes} == {1}
-    anyway = capacity.How("drbd", accept_errors=True)
-    found = capacity.Search(state, anyway).standard(SIZE)
+    anyway = How("drbd", accept_errors=True)
+    found = Search(state, anyway).standard(SIZE)
     assert {int(state.group[n]) for one in found.placed for n in one.nodes} == {0, 1}
 
 
@@ -150,8 +143,8 @@ def test_without_nodes_there_is_an_error() -> None:
         base.groups[0], alloc_policy=model.AllocPolicy.UNALLOCABLE
     )
     state = grid.State(dataclasses.replace(base, groups=(group,)))
-    with pytest.raises(capacity.NoRoomError):
-        capacity.Search(state, capacity.How("drbd"))
+    with pytest.raises(NoRoomError):
+        Search(state, How("drbd"))
 
 
 @pytest.mark.parametrize("template", ["plain", "sharedfile", "drbd"])
@@ -161,18 +154,18 @@ def test_emptying_a_node_by_tables_goes_as_by_states(
 ) -> None:
     """However full the nodes are: with each step the slow way says the same."""
     state = start(seed, template)
-    item = capacity.How("plain").instance(capacity.Size(3000, 9000, 1))
+    item = How("plain").instance(Size(3000, 9000, 1))
     verdicts = set()
-    for nodes in filling.Filler(state.copy(), item, range(state.size)).fill():
+    for nodes in greedy.Filler(state.copy(), item, range(state.size)).fill():
         state.place(state.new(item), *nodes)
         for node in range(state.size):
-            quick = redundancy._simulate(state, node)
+            quick = global_n1._simulate(state, node)
             with monkeypatch.context() as patch:
-                patch.setattr(emptying, "is_usual", lambda *_args: False)
-                assert quick == redundancy._simulate(state, node)
+                patch.setattr(evacuation, "is_usual", lambda *_args: False)
+                assert quick == global_n1._simulate(state, node)
             verdicts.add(quick)
             bounds = (
-                redundancy.Capacity(state)._bounds(
+                GlobalN1(state)._bounds(
                     state,
                     node,
                     [
@@ -199,8 +192,8 @@ def slow_next(search, state, size, failures):
         return search.attempt(state, one, tested=tested)
 
     def shrunk(one, kind):
-        possible = shrinking._possible_steps(one, kind)
-        return shrinking._smaller(one, kind, 1) if possible else None
+        possible = tiers._possible_steps(one, kind)
+        return tiers._smaller(one, kind, 1) if possible else None
 
     def rising(counts):
         return sorted(range(1, 10), key=lambda kind: counts[kind - 1])
@@ -237,21 +230,21 @@ LARGE_STEPS = {
 def test_the_next_size_is_that_of_the_slow_rule(
     seed: int, template: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shrinking, "_SHRINK", LARGE_STEPS)
+    monkeypatch.setattr(tiers, "_SHRINK", LARGE_STEPS)
     base = random_cluster(seed, template=template)
     low = dataclasses.replace(base.policy.std, memory=3000, disk=50000)
     high = dataclasses.replace(base.policy.ranges[0][1], memory=15000, disk=240000)
     policy = dataclasses.replace(base.policy, ranges=((low, high),))
     groups = tuple(dataclasses.replace(g, policy=policy) for g in base.groups)
     state = grid.State(dataclasses.replace(base, groups=groups, policy=policy))
-    search = capacity.Search(state, capacity.How(template))
-    size = capacity.size_of(high)
+    search = Search(state, How(template))
+    size = size_of(high)
     for _ in range(4):
-        run = capacity._Run(search, state, size, None)
+        run = _Run(search, state, size, None)
         run.steps()
         state = run.state
-        bounds = shrinking.Bounds(search.policies)
-        found = shrinking.next_size(run._attempt, size, run.failures, bounds)
+        bounds = tiers.Bounds(search.policies)
+        found = tiers.next_size(run._attempt, size, run.failures, bounds)
         expected = slow_next(search, state, size, run.failures)
         assert (found[0] if found else None) == expected
         if found is None:
@@ -261,7 +254,7 @@ def test_the_next_size_is_that_of_the_slow_rule(
 
 def test_tiers_only_get_smaller_and_fill_more() -> None:
     state = start(4, "drbd")
-    search = capacity.Search(state, capacity.How("drbd"))
+    search = Search(state, How("drbd"))
     found = search.tiered([Size(8192, 102400, 4)])
     sizes = [placed.size for placed in found.placed]
     assert sizes[0].memory <= 8192

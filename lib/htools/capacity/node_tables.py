@@ -1,7 +1,7 @@
 """What each node has, and would have with one more of an instance.
 
-Kept for ``htools.filling``: amounts, bounds on them, and the numbers whose spread makes
-the score, as tables with a column per node, so that few columns are worked out anew.
+Kept for ``capacity.greedy``: amounts, bounds on them, and the numbers of which the
+score is made, as tables with a column per node, so that few are worked out anew.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ _SPINDLES: Final = {"f_dsk": "f_spin", "f_dsk_later": "f_spin_later"}
 _ABOVE_ZERO: Final = float(np.nextafter(0.0, 1.0))
 
 
-class Room:
+class NodeTables:
     """Tables of a state for one instance; ``settle`` writes the amounts back.
 
     Attributes:

@@ -1,6 +1,6 @@
 """Do the instances of a node find room on the others of its group, one by one?
 
-Each goes to the node with the best score, soft rules aside, as in ``redundancy``, whose
+Each goes to the node with the best score, soft rules aside, as in ``global_n1``, whose
 rules these are; here they are followed on plain tables, for the usual cases.
 """
 
@@ -35,7 +35,7 @@ def is_usual(state: State, items: Sequence[model.Instance], places: Places) -> b
     )
 
 
-class Emptying:
+class Evacuation:
     """Nodes of a group as tables, with a column per node."""
 
     def __init__(self, state: State, places: Places, node: int) -> None:
