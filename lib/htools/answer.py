@@ -5,8 +5,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -15,7 +14,6 @@ from ganeti.htools import (
     balance_request,
     dedicated,
     evacuate,
-    explaining,
     model,
     parts,
     reasons,
@@ -24,6 +22,9 @@ from ganeti.htools import (
 from ganeti.htools.capacity import request as capacity_request
 from ganeti.htools.grid import State
 from ganeti.htools.redundancy.global_n1 import GlobalN1
+
+if TYPE_CHECKING:
+    from ganeti.htools import balancing
 
 _NO_USE: Final = (0.0, 0.0, 0.0, 0.0)
 _OPS: Final = {
@@ -90,11 +91,11 @@ def solve(
         checked = options.capacity_checks
         many = capacity_request.read(data, cluster, capacity_checks=checked)
         answer, after = capacity_request.solve(cluster, many)
-        return Solution(answer, cluster, after, partial(explaining.of_capacity, answer))
+        return Solution(answer, cluster, after, lambda: _told_capacity(answer))
     if balance_request.is_asked(data):
         want = balance_request.read(data, ignore_soft=options.ignore_soft)
         answer, after, plans = balance_request.solve(cluster, want)
-        return Solution(answer, cluster, after, partial(explaining.of_moves, plans))
+        return Solution(answer, cluster, after, lambda: _told_moves(plans))
     try:
         ask = request.read_ask(data, cluster, restrict_to=options.restrict_to)
     except request.CannotBeDone as err:
@@ -102,6 +103,19 @@ def solve(
     if not options.busy:
         ask = _idle_newcomers(ask)
     return _Solver(cluster, ask, options).solve()
+
+
+# What makes out reasons is loaded only when somebody wants to know them.
+def _told_capacity(answer: dict[str, Any]) -> list[reasons.Explanation]:
+    from ganeti.htools import explaining
+
+    return explaining.of_capacity(answer)
+
+
+def _told_moves(plans: Sequence["balancing.Balanced"]) -> list[reasons.Explanation]:
+    from ganeti.htools import explaining
+
+    return explaining.of_moves(plans)
 
 
 def _idle(cluster: model.Cluster) -> model.Cluster:
@@ -164,14 +178,18 @@ class _Solver:
             answer = self._evacuate(ask)
         else:
             answer = self._change_group(ask)
-        explainer = explaining.Explainer(
+        return Solution(answer, self.cluster, self.state, self._explain)
+
+    def _explain(self) -> list[reasons.Explanation]:
+        from ganeti.htools import explaining
+
+        return explaining.Explainer(
             self.cluster,
-            ask,
+            self.ask,
             self.state,
             capacity_checks=self.options.capacity_checks,
             ignore_soft=self.options.ignore_soft,
-        )
-        return Solution(answer, self.cluster, self.state, explainer.explain)
+        ).explain()
 
     def _capacity(self, state: State) -> GlobalN1 | None:
         if not self.options.capacity_checks:
