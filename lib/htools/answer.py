@@ -232,6 +232,8 @@ class _Solver:
             place.count,
             self._rules(state, metric),
         )
+        if outcome.problem:
+            return None, outcome.problem
         text = alloc.of_group(self.cluster.groups[group], state, outcome)
         if outcome.nodes is None:
             return None, text

@@ -292,7 +292,7 @@ class Evacuation:
         start = (state.pri[index], state.sec[index])
         best: tuple[float, list[Move]] | None = None
         failure = 0
-        for first in usable:
+        for first in usable if len(usable) > 1 else ():
             found = self.through(index, int(first), usable, places)
             if isinstance(found, int):
                 failure = found
