@@ -405,10 +405,11 @@ class State(Rows):
         memory = np.zeros((self.size, self.size))
         exists = np.zeros((self.size, self.size), bool)
         pairs = np.array([self.pri, self.sec], np.intp)
-        there = np.nonzero((pairs >= 0).all(axis=0))[0]
+        items = self.instances
+        present = np.array([not item.forthcoming for item in items], bool)
+        there = np.nonzero((pairs >= 0).all(axis=0) & present)[0]
         pri, sec = pairs[:, there]
         exists[pri, sec] = True
-        items = self.instances
         used = [items[n].memory if items[n].uses_memory else 0 for n in there.tolist()]
         np.add.at(memory, (pri, sec), used)
         return memory, exists

@@ -1,7 +1,7 @@
 """Values that describe a cluster to the placement tools.
 
 Everything here is as it was loaded; what follows from it (memory in use, score) is
-in ``state`` and ``score``. Nodes, instances and groups are known by their position.
+in ``grid`` and ``grid_score``. Nodes, instances and groups are known by their position.
 """
 
 import dataclasses
@@ -53,6 +53,8 @@ USING_MEMORY: Final = frozenset(
 )
 #: Position of a node that is not there.
 NONE: Final = -1
+#: Memory in MiB taken as used by a KVM node itself.
+STATIC_KVM_MIB: Final = 4096
 
 
 class AllocPolicy(enum.StrEnum):

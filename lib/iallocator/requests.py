@@ -188,12 +188,14 @@ class Balance:
         group_name: the only group, None for all.
         evacuate: only what has a node offline or drained moves.
         disk_moves: disks may be copied.
+        search: where no single move helps, look for pairs of moves that do.
     """
 
     max_moves: int
     group_name: str | None = None
     evacuate: bool = False
     disk_moves: bool = True
+    search: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the request object."""
@@ -203,6 +205,7 @@ class Balance:
             "group_name": self.group_name,
             "evacuate": self.evacuate,
             "disk_moves": self.disk_moves,
+            "search": self.search,
         }
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from ganeti.htools.model import TEMPLATES
-from ganeti.htools.request import STATIC_KVM_MIB
+from ganeti.htools.model import STATIC_KVM_MIB, TEMPLATES
 from ganeti.tools.htools import values
 from ganeti.tools.htools.options import Option
 

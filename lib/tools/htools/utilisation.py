@@ -5,12 +5,10 @@ The daemons of all nodes are asked at once.
 
 import dataclasses
 import sys
-from concurrent import futures
 from typing import Any, Final
 
 import msgspec
 
-from ganeti.htools import fields, monitored
 from ganeti.htools.model import Cluster, DataError
 from ganeti.tools.htools import sources, values
 from ganeti.tools.htools.options import Parsed, ValueProblem
@@ -76,6 +74,8 @@ def read_file(path: str) -> dict[str, _Use]:
 
 
 def _monitored(cluster: Cluster, parsed: Parsed) -> Cluster:
+    from ganeti.htools import monitored
+
     collector = monitored.XEN if parsed.get("mondx") else monitored.CPU
     if parsed.get("mondd") is not None:
         data = sources.read_json(parsed["mondd"])
@@ -95,6 +95,8 @@ def _monitored(cluster: Cluster, parsed: Parsed) -> Cluster:
 
 def ask(cluster: Cluster, collector: str) -> dict[str, Any]:
     """Ask the monitoring daemons of all nodes that are not offline."""
+    from concurrent import futures
+
     names = [node.name for node in cluster.nodes if not node.offline]
     with futures.ThreadPoolExecutor(_AT_ONCE) as pool:
         found = pool.map(lambda name: _ask_node(name, collector), names)
@@ -109,6 +111,7 @@ def ask(cluster: Cluster, collector: str) -> dict[str, Any]:
 
 def _ask_node(name: str, collector: str) -> Any:
     """Return a node's data, None without an answer."""
+    from ganeti.htools import fields
     from ganeti.tools.htools import rest
 
     url = f"http://{name}:{PORT}/1/report/default/{collector}"

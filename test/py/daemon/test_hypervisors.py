@@ -217,7 +217,7 @@ def test_a_shared_disk_is_at_hand_after_the_move(directory, node, other, boot):
     with guests.Console(other, "web1") as console:
         console.send("echo after >> /disk/proof; sync; cat /disk/proof\r")
         console.wait_for(r"\r\nbefore\r\nafter\r")
-        nodes.call(other, "instance_shutdown", record, 30, [])
+        nodes.call(other, "instance_shutdown", record, guests.BOOT_S, [])
     assert names(other, record) == []
 
 
@@ -235,7 +235,7 @@ def test_the_power_button_shuts_the_guest_down(node, tiny):
     start(node, tiny)
     with guests.Console(node, "web1") as console:
         console.wait_for("tiny login: ")
-        nodes.call(node, "instance_shutdown", tiny, 30, [])
+        nodes.call(node, "instance_shutdown", tiny, guests.BOOT_S, [])
         console.wait_for("tiny powers down")
     assert names(node, tiny) == []
 
@@ -265,7 +265,7 @@ def test_a_guest_that_ends_itself_is_told_from_a_stopped_one(node, tiny):
     assert info(node, tiny)["state"] == 0
     with guests.Console(node, "web1") as console:
         console.wait_for("tiny login: ")
-        nodes.call(node, "instance_shutdown", tiny, 30, [])
+        nodes.call(node, "instance_shutdown", tiny, guests.BOOT_S, [])
     assert info(node, tiny) == {}
 
 
@@ -305,7 +305,7 @@ def test_installed_disk_boots_by_itself_and_takes_a_new_name(node):
         console.wait_for("be kind\r\n(?s:.*)# ")
         console.send("cat /disk/boots\r")
         console.wait_for(r"\r\n1\r\n")
-        nodes.call(node, "instance_shutdown", record, 30, [])
+        nodes.call(node, "instance_shutdown", record, guests.BOOT_S, [])
     start(node, record)
     with guests.Console(node, "web1") as console:
         console.wait_for("web2 login: ")
