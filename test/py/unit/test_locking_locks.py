@@ -263,6 +263,16 @@ def test_release_gives_the_set_lock_back_first(people):
         a.do(lambda: locks.release(["n1"]))
 
 
+def test_a_wrong_release_gives_nothing_back(people):
+    [a] = people("a")
+    locks = make_set("n1", "n2")
+    a.do(lambda: locks.acquire(None))
+    with pytest.raises(errors.ProgrammerError, match="n9"):
+        a.do(lambda: locks.release(["n1", "n9"]))
+    assert a.do(locks.owns_all)
+    assert a.do(locks.owned) == {"n1", "n2"}
+
+
 def test_of_several_removers_one_wins(people):
     crowd = people(*(f"p{i}" for i in range(5)))
     locks = make_set("n1", "n2")
