@@ -3,15 +3,13 @@
 import os
 import random
 import threading
-import time
 
 import pytest
 
 from fakes.clocks import FakeClock
+from fakes.jobs_run import WAIT_S, until
 from ganeti import clock, errors
 from ganeti.locking import BGL, Level, LockManager, LockSet, Request, SharedLock
-
-WAIT_S = 60
 
 
 class Person:
@@ -53,13 +51,6 @@ class Person:
         self.begin(None)
         self.thread.join(WAIT_S)
         assert not self.thread.is_alive()
-
-
-def until(condition):
-    end = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < end
-        os.sched_yield()
 
 
 @pytest.fixture
