@@ -304,9 +304,11 @@ def _policy_ok(state: State, node: int, item: model.Instance) -> bool:
 def _simulate(before: State, node: int) -> bool:
     """Move a node's instances one after the other, each to its best place."""
     mine = list(before.primaries[node])
-    state = before.copy(same_peers=all(before.sec[index] < 0 for index in mine))
-    for index in mine:
-        if state.sec[index] >= 0:
+    state = before
+    mirrored = [index for index in mine if before.sec[index] >= 0]
+    if mirrored:
+        state = before.copy()
+        for index in mirrored:
             secondary = state.sec[index]
             state.remove(index)
             state.place(index, secondary, node)
@@ -320,6 +322,8 @@ def _simulate(before: State, node: int) -> bool:
     if is_open and evacuation.is_usual(state, items, places):
         allowed = all(_policy_ok(state, node, state.instances[index]) for index in rest)
         return allowed and evacuation.Evacuation(state, places, node).move_all(items)
+    if state is before:
+        state = before.copy(same_peers=True)
     for index in [*shared, *rest]:
         item = state.instances[index]
         if index in rest and not _policy_ok(state, node, item):
