@@ -13,14 +13,13 @@ import numpy.typing as npt
 from ganeti.htools import grid_score as score
 from ganeti.htools import model
 from ganeti.htools.grid import State
+from ganeti.htools.redundancy.slots import places_for
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
 
 #: Costs closer than this part are the same; the last node wins.
 _SAME: Final = 1e-12
-#: Part by which a quotient may be wrong.
-_ROUNDING: Final = 1e-9
 _MEMORY: Final = ("free_mem_cv", "reserved_mem_cv", "free_mem_cv_forth")
 _DISK: Final = ("free_disk_cv", "free_disk_cv_forth")
 _CPU: Final = ("vcpu_ratio_cv", "vcpu_ratio_cv_forth")
@@ -188,17 +187,17 @@ class _Rest:
         equal = self._end[at] - at
         is_new = at == 0 or self._sizes[at - 1] != self._sizes[at]
         if is_new and equal > 1:
-            most = slots(self._sizes[at], room, free, above=True, most=equal)
+            most = _count(self._sizes[at], room, free, above=True)
             if most < equal:
                 return False
         if at < self._next:
             return None
         left = self._count - at
-        found = slots(self._most[at], room, free, above=False, most=left)
-        if found >= left:
+        lack = left - _count(self._most[at], room, free)
+        if lack <= 0:
             return True
         # Each move makes the lack smaller by one at most, unless the sizes change.
-        self._next = min(at + left - found, self._change_after(at))
+        self._next = min(at + int(lack), self._change_after(at))
         return None
 
     def _change_after(self, at: int) -> int:
@@ -209,26 +208,9 @@ class _Rest:
         return self._count
 
 
-def slots(
-    size: tuple[int, int, bool], room: Floats, free: Floats, *, above: bool, most: int
-) -> int:
-    """Count how often places take one of a size; something must be left each time.
-
-    Args:
-        size: memory, disk, and whether the disk counts.
-        room: memory left at each place.
-        free: disk left there.
-        above: round up what is not sure because of rounding, else down.
-        most: more at one place need not be counted.
-    """
-    found = np.full(len(room), float(most))
+def _count(
+    size: tuple[int, int, bool], room: Floats, free: Floats, *, above: bool = False
+) -> float:
     memory, disk, is_local = size
-    sides = [(memory, room), (disk, free)] if is_local else [(memory, room)]
-    for each, left in sides:
-        if each:
-            times = left / each
-            times *= 1 + (_ROUNDING if above else -_ROUNDING)
-            found = np.minimum(found, np.ceil(times) - 1)
-        else:
-            found[left <= 0] = 0
-    return int(np.maximum(found, 0).sum())
+    found = places_for(memory, disk if is_local else -1, room, free, above=above)
+    return float(found.sum())
