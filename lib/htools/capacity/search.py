@@ -154,6 +154,8 @@ class Search:
             word = "No" if how.nodes == 1 else "Not enough"
             raise NoRoomError(f"{word} online nodes")
         self._test: tuple[_Mark, GlobalN1] | None = None
+        self._known_test: GlobalN1 | None = None
+        self._last_place = model.NONE
         self._rejections: tuple[_Mark, Rejections] | None = None
         self.policies = {state.cluster.policy_of(node) for node in self.usable}
 
@@ -210,9 +212,13 @@ class Search:
     def test_of(self, state: State) -> GlobalN1:
         """Return the test of a state."""
         ignored = self.ignored if self.how.independent else ()
-        return GlobalN1(
-            state, ignored_groups=ignored, only_online=self.how.accept_errors
+        self._known_test = GlobalN1(
+            state,
+            ignored_groups=ignored,
+            only_online=self.how.accept_errors,
+            known=self._known_test,
         )
+        return self._known_test
 
     def attempt(
         self, state: State, size: Size, *, tested: bool
@@ -229,14 +235,25 @@ class Search:
         if not possible or not tested:
             return failures, bool(possible)
         test = self._kept_test(state)
-        if self.how.nodes == 1:
-            rules = alloc.Rules(test)
-            found = alloc.allocate(state, item, self.usable, 1, rules)
-            return list(found.failures), found.nodes is not None
-        if self._has_safe_pair(state, item, test):
+        if self._has_safe_place(state, item, test):
             return failures, True
         failures[checks.N1 - 1] += possible
         return failures, False
+
+    def _has_safe_place(
+        self, state: State, item: model.Instance, test: GlobalN1
+    ) -> bool:
+        if self.how.nodes > 1:
+            return self._has_safe_pair(state, item, test)
+        table = self.rejections_of(state)
+        fine = table.nodes[table.primaries(item) == 0]
+        # What was a place for the last one is tried first, then the emptiest ones.
+        order = np.lexsort((-state.unallocated[fine], fine != self._last_place))
+        for node in fine[order].tolist():
+            if test.others_hold(item, node, -1):
+                self._last_place = node
+                return True
+        return False
 
     def rejections_of(self, state: State) -> Rejections:
         """Return the counts of a state; kept as long as it does not change."""
