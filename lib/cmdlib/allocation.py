@@ -69,7 +69,9 @@ def ask(
         snapshot = snapshot.apply([objects.Update("instances", replaced, None)])
     refusals = []
     for name in allocators:
-        answer = iallocator.run(ctx.rpc, snapshot, name, request, explain=explain)
+        answer = iallocator.run(
+            ctx.rpc, snapshot, name, request, explain=explain, known=ctx.known
+        )
         if explain:
             ctx.log.entry(jobqueue.ELOG_PLACEMENT, _told(name, answer))
         if answer.success:

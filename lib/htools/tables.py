@@ -44,9 +44,10 @@ def layout(
 
 
 def metrics(state: State) -> list[str]:
-    """Give the table of score components."""
+    """Give the table of score components; without a node online there are none."""
     rows = [["Field", "Value", "Weight"]]
-    for name, value in score.components(state).items():
+    found = score.components(state) if state.online.any() else {}
+    for name, value in found.items():
         weight = f"x{numbers.fixed(score.WEIGHT[name], 2)}"
         rows.append([name, numbers.fixed(value, 8), weight])
     return layout(rows, [False, True, True], prefix="  ")

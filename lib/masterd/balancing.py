@@ -29,11 +29,12 @@ class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         instance_moves: instances may change their primary node.
         restricted: nothing migrates off a node that stays online.
         ignore_soft_errors: go beyond what policies advise against.
+        search: where no single move helps, look for pairs of moves that do.
         static_memory: MiB that a KVM node takes for itself; 0 for what it reports.
         explain: tell reasons.
         allocator: that is asked in place of the plan made here; ``.`` for the
             cluster's default. It is told the group, the number of moves, and whether
-            to evacuate and to move disks.
+            to evacuate, to move disks and to search.
     """
 
     group: str | None = None
@@ -45,6 +46,7 @@ class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     instance_moves: bool = True
     restricted: bool = False
     ignore_soft_errors: bool = False
+    search: bool = False
     static_memory: int = 4096
     explain: bool = False
     allocator: str | None = None
@@ -75,6 +77,7 @@ def _ask(world: World, wanted: Wanted) -> dict[str, Any]:
         group_name=wanted.group,
         evacuate=wanted.evacuate,
         disk_moves=wanted.disk_moves,
+        search=wanted.search,
     )
     answer = iallocator.run(world.rpc, snapshot, name, request)
     if not answer.success:
@@ -133,6 +136,7 @@ def _plan(world: World, wanted: Wanted) -> dict[str, Any]:
             min_gain=wanted.min_gain,
             min_gain_limit=wanted.min_gain_limit,
             max_length=wanted.max_moves,
+            pairs=wanted.search,
         ),
         options=Options(
             disk_moves=wanted.disk_moves,

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from ganeti.htools import grid_score as score
 from ganeti.htools import model
-from ganeti.htools.grid import ROWS, State
+from ganeti.htools.grid import State
+from ganeti.htools.grid_rows import ROWS
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

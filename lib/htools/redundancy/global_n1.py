@@ -55,8 +55,8 @@ class GlobalN1:
         self.memory, self.exists = state.failover_memory()
         self.drbd_ok = bool(self._failovers().all())
         self.others = [
-            [index for index in mine if state.sec[index] < 0]
-            for mine in state.primaries
+            [index for index in _present(state, node) if state.sec[index] < 0]
+            for node in range(state.size)
         ]
         self.loads: list[slots.Load | None] = [None] * state.size
         #: Record -> nodes' policies that allow it, by group; both by position.
@@ -350,9 +350,15 @@ def _policy_ok(state: State, node: int, item: model.Instance) -> bool:
     return checks.policy(item, rules, exclusive=exclusive) is None
 
 
+def _present(state: State, node: int) -> list[int]:
+    """Return the primaries of a node that need another place when it is lost."""
+    instances = state.instances
+    return [i for i in state.primaries[node] if not instances[i].forthcoming]
+
+
 def _simulate(before: State, node: int) -> bool:
     """Move a node's instances one after the other, each to its best place."""
-    mine = list(before.primaries[node])
+    mine = _present(before, node)
     state = before
     mirrored = [index for index in mine if before.sec[index] >= 0]
     if mirrored:
