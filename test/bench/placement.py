@@ -8,6 +8,7 @@ good everywhere; exits with 1 if not. All figures are kept as JSON after each ca
 """
 
 import argparse
+import dataclasses
 import itertools
 import pathlib
 import subprocess
@@ -61,7 +62,7 @@ class Bench:
         self.limit_s = limit_s
         self.known = {row.case: row for row in known}
         self.is_bold = is_bold
-        self.known_s: dict[tuple[str, str], tuple[int, Side, float]] = {}
+        self.known_s: dict[tuple[str, Shape], tuple[int, Side, float]] = {}
         for row in known:
             self._remember(row)
 
@@ -76,7 +77,7 @@ class Bench:
 
     def _remember(self, row: Row) -> None:
         if row.theirs:
-            place, found = (row.tool, row.shape.template), row.theirs
+            place, found = (row.tool, _kind(row.shape)), row.theirs
             nodes, known, _limit_s = self.known_s.get(place, (0, found, 0.0))
             if (row.shape.nodes, found.cpu_s) >= (nodes, known.cpu_s):
                 self.known_s[place] = row.shape.nodes, found, row.limit_s
@@ -103,7 +104,7 @@ class Bench:
         return Row(tool, shape, seed, limit_s, ours, theirs, why_not, verdict)
 
     def _hopeless(self, tool: str, shape: Shape) -> str:
-        place = (tool, shape.template)
+        place = (tool, _kind(shape))
         if place not in self.known_s:
             return ""
         nodes, found, limit_s = self.known_s[place]
@@ -115,6 +116,11 @@ class Bench:
         if least_s < self.limit_s or self.is_bold:
             return ""
         return f"not run: {found.cpu_s:.1f} s at {nodes} nodes"
+
+
+def _kind(shape: Shape) -> Shape:
+    """Return what clusters that differ in size alone have in common."""
+    return dataclasses.replace(shape, nodes=0, offline=0)
 
 
 def options() -> argparse.Namespace:
