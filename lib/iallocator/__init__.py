@@ -7,6 +7,7 @@ What to do with an answer belongs to the logical units.
 from ganeti.iallocator.answers import Answer, Evacuation, MultiPlacement
 from ganeti.iallocator.requests import (
     Allocate,
+    AllocateSecondary,
     Balance,
     Capacity,
     ChangeGroup,
@@ -16,10 +17,11 @@ from ganeti.iallocator.requests import (
     Request,
     build,
 )
-from ganeti.iallocator.run import question, run
+from ganeti.iallocator.run import question, run, run_first
 
 __all__ = [
     "Allocate",
+    "AllocateSecondary",
     "Answer",
     "Balance",
     "Capacity",
@@ -33,4 +35,5 @@ __all__ = [
     "build",
     "question",
     "run",
+    "run_first",
 ]
