@@ -71,7 +71,9 @@ def ask(
     refusals = []
     for name in allocators:
         try:
-            answer = iallocator.run(ctx.rpc, snapshot, name, request, explain=explain)
+            answer = iallocator.run(
+                ctx.rpc, snapshot, name, request, explain=explain, known=ctx.known
+            )
         except (errors.OpPrereqError, errors.ResultValidationError) as err:
             if len(allocators) == 1:
                 raise

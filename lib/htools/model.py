@@ -48,7 +48,7 @@ STATES: Final = (
     "USER_down",
 )
 #: States in which an instance takes memory of its node.
-_USING_MEMORY: Final = frozenset(
+USING_MEMORY: Final = frozenset(
     {"running", "ERROR_up", "ERROR_nodedown", "ERROR_nodeoffline", "ERROR_wrongnode"}
 )
 #: Position of a node that is not there.
@@ -187,7 +187,7 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     @property
     def uses_memory(self) -> bool:
         """Whether its primary node's free memory is lower because of it."""
-        return not self.forthcoming and self.status in _USING_MEMORY
+        return not self.forthcoming and self.status in USING_MEMORY
 
     @property
     def reserved_memory(self) -> int:
@@ -249,6 +249,21 @@ class Cluster:
             for i, instance in enumerate(self.instances)
             if NONE not in (instance.primary, instance.secondary)
             and group[instance.primary] != group[instance.secondary]
+        )
+
+    def without_moving(self, kept: Iterable[int]) -> "Cluster":
+        """Return the cluster with some instances, by position, that must not move."""
+        staying = frozenset(kept)
+        if not staying:
+            return self
+        return dataclasses.replace(
+            self,
+            instances=tuple(
+                msgspec.structs.replace(item, movable=False)
+                if place in staying
+                else item
+                for place, item in enumerate(self.instances)
+            ),
         )
 
     def only_group(self, group: int) -> "Cluster":

@@ -7,8 +7,6 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from ganeti.htools import model, records
 from ganeti.htools.fields import Part
 
@@ -123,16 +121,7 @@ def read_cluster(
         root.texts("cluster_tags"),
         policy or model.DEFAULT_POLICY,
     )
-    split = frozenset(cluster.split())
-    if not split:
-        return cluster
-    return dataclasses.replace(
-        cluster,
-        instances=tuple(
-            msgspec.structs.replace(item, movable=item.movable and place not in split)
-            for place, item in enumerate(instances)
-        ),
-    )
+    return cluster.without_moving(cluster.split())
 
 
 def read_spec(part: Part) -> model.Spec:

@@ -5,6 +5,7 @@ What to do with an answer belongs to the logical units.
 """
 
 from ganeti.iallocator.answers import Answer, Evacuation, MultiPlacement
+from ganeti.iallocator.known import Known
 from ganeti.iallocator.requests import (
     Allocate,
     AllocateSecondary,
@@ -27,6 +28,7 @@ __all__ = [
     "Capacity",
     "ChangeGroup",
     "Evacuation",
+    "Known",
     "MultiAllocate",
     "MultiPlacement",
     "NodeEvacuate",

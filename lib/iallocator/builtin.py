@@ -11,7 +11,7 @@ from ganeti import errors
 from ganeti.constants import ecodes
 
 if TYPE_CHECKING:
-    from ganeti.htools import answer, reasons
+    from ganeti.htools import answer, model, reasons
 
 NAME: Final = "hail"
 _FLAGS: Final = frozenset(
@@ -34,13 +34,35 @@ def knows(params: Mapping[str, Any]) -> bool:
     )
 
 
+def static_memory(params: Mapping[str, Any]) -> int:
+    """Return the MiB that a KVM node itself takes; 0 for what it reports.
+
+    Raises:
+        OpPrereqError: it is no number.
+    """
+    from ganeti.htools import model
+
+    value = str(params.get("static-kvm-node-memory", model.STATIC_KVM_MIB))
+    if not value.isdecimal():
+        raise errors.OpPrereqError(
+            f"allocator {NAME}: static-kvm-node-memory: wanted MiB, found {value!r}",
+            ecodes.ECODE_INVAL,
+        )
+    return int(value)
+
+
 def solve(
-    data: Mapping[str, Any], params: Mapping[str, Any], *, explain: bool = False
+    cluster: "model.Cluster",
+    asked: Mapping[str, Any],
+    params: Mapping[str, Any],
+    *,
+    explain: bool = False,
 ) -> dict[str, Any]:
     """Return the answer to a request; a refusal tells the reasons of some nodes.
 
     Args:
-        data: the complete input of an allocator.
+        cluster: as it is.
+        asked: the request alone, as allocators get it.
         params: the cluster's parameters for allocators.
         explain: add all reasons of all nodes as data, under ``explanation``.
 
@@ -51,23 +73,23 @@ def solve(
     from ganeti.htools import answer, model
 
     try:
-        found = answer.solve(data, _options(params))
+        found = answer.solve({"request": asked}, _options(params), cluster=cluster)
     except model.DataError as err:
         raise errors.OpPrereqError(
             f"allocator {NAME}: {err}", ecodes.ECODE_INVAL
         ) from err
     out = dict(found.answer)
-    told = found.explanation() if explain or _is_refusal(data, out) else []
+    told = found.explanation() if explain or _is_refusal(asked, out) else []
     if explain:
         out["explanation"] = [item.data() for item in told]
-    if _is_refusal(data, out):
+    if _is_refusal(asked, out):
         _tell(out, told, explain=explain)
     return out
 
 
-def _is_refusal(data: Mapping[str, Any], out: Mapping[str, Any]) -> bool:
+def _is_refusal(asked: Mapping[str, Any], out: Mapping[str, Any]) -> bool:
     """Tell whether some instance has no place."""
-    several = data["request"]["type"] in _WITH_FAILURES
+    several = asked["type"] in _WITH_FAILURES
     return not out["success"] or (several and bool(out["result"][1]))
 
 
@@ -100,19 +122,13 @@ def _words(one: "reasons.Explanation") -> str:
 
 
 def _options(params: Mapping[str, Any]) -> "answer.Options":
-    from ganeti.htools import answer, model
+    from ganeti.htools import answer
 
-    memory = str(params.get("static-kvm-node-memory", model.STATIC_KVM_MIB))
-    if not memory.isdecimal():
-        raise errors.OpPrereqError(
-            f"allocator {NAME}: static-kvm-node-memory: wanted MiB, found {memory!r}",
-            ecodes.ECODE_INVAL,
-        )
     names = params.get("restrict-allocation-to")
     return answer.Options(
         capacity_checks="no-capacity-checks" not in params,
         ignore_soft="ignore-soft-errors" in params,
         restrict_to=str(names).split(",") if names else None,
         busy="ignore-dynu" not in params,
-        static_memory=int(memory),
+        static_memory=static_memory(params),
     )

@@ -6,6 +6,7 @@ from typing import Any, Final
 from ganeti import errors, objects, rpc, serializer
 from ganeti.constants import ecodes
 from ganeti.iallocator import answers, builtin, requests
+from ganeti.iallocator.known import Known
 from ganeti.objects import params
 
 #: Storage whose space is reported for a template: (type, does it have a key).
@@ -20,6 +21,7 @@ def run(
     *,
     options: Mapping[str, Any] | None = None,
     explain: bool = False,
+    known: Known | None = None,
 ) -> answers.Answer:
     """Ask an allocator: the built-in one here, any other as a script on the master.
 
@@ -30,17 +32,21 @@ def run(
         request: what is asked.
         options: further options of the script, beside the cluster's own.
         explain: also tell why nodes were refused, as far as the allocator can.
+        known: clusters that the built-in one read before, for less to read.
 
     Raises:
         OpPrereqError: the script is missing, failed, or its answer is no JSON.
         ResultValidationError: its answer is malformed.
     """
-    data = question(runner, snapshot, request)
     chosen = dict(snapshot.cluster.default_iallocator_params) | dict(options or {})
     if name == builtin.NAME and builtin.knows(chosen):
-        found = builtin.solve(data, chosen, explain=explain)
+        reports, running = _ask_nodes(runner, snapshot, request)
+        memory = builtin.static_memory(chosen)
+        reader = known or Known()
+        cluster = reader.read(snapshot, reports, running, static_memory=memory)
+        found = builtin.solve(cluster, request.to_dict(), chosen, explain=explain)
         return answers.parse(name, found, request, snapshot)
-    text = serializer.dump(data).decode()
+    text = serializer.dump(question(runner, snapshot, request)).decode()
     result = runner.call_one(
         "iallocator_runner", snapshot.cluster.master_node, name, text, chosen
     )
@@ -93,21 +99,21 @@ def question(
     runner: rpc.Runner, snapshot: objects.Snapshot, request: requests.Request
 ) -> dict[str, Any]:
     """Return the complete input of an allocator, with the nodes' own reports."""
-    nodes = [
-        uuid
-        for uuid, node in snapshot.nodes.items()
-        if node.vm_capable and not node.offline
-    ]
-    reports, running = _ask_nodes(runner, snapshot, nodes, request)
+    reports, running = _ask_nodes(runner, snapshot, request)
     return requests.build(snapshot, request, reports, running)
 
 
 def _ask_nodes(
     runner: rpc.Runner,
     snapshot: objects.Snapshot,
-    nodes: list[str],
     request: requests.Request,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return by node uuid the payloads of ``node_info``, and what runs there."""
+    nodes = [
+        uuid
+        for uuid, node in snapshot.nodes.items()
+        if node.vm_capable and not node.offline
+    ]
     kinds = list(snapshot.cluster.enabled_hypervisors)
     first = request.hypervisor if isinstance(request, requests.Allocate) else kinds[0]
     hv = params.hvparams_for(snapshot.cluster, first, "", {})

@@ -97,16 +97,22 @@ def verdicts(rows: Sequence[Row]) -> str:
         found = [row for row in rows if row.tool == tool]
         if not found:
             continue
-        compared = [row for row in found if row.theirs and row.verdict != "only ours"]
         broken = [row for row in found if is_broken(row)]
-        word = "BROKEN" if broken else "holds" if compared else "not compared"
-        out.append(
-            f"{tool}: {promise}: {word}, {len(compared) - len(broken)} of"
-            f" {len(compared)} compared ({_counted(compared)});"
-            f" {len(found) - len(compared)} of {len(found)} cases without their answer"
-        )
+        out.append(f"{tool}: {promise}: {_compared(found, len(broken))}")
         out += [f"  {_broken(row)}" for row in broken]
     return "\n".join(out)
+
+
+def _compared(rows: Sequence[Row], broken: int) -> str:
+    """Say how many cases speak for a promise."""
+    there = [row for row in rows if row.theirs and row.verdict != "only ours"]
+    if not there:
+        return f"not compared, no answer of theirs in {len(rows)} cases"
+    word = "BROKEN" if broken else "holds"
+    return (
+        f"{word}, {len(there) - broken} of {len(there)} compared ({_counted(there)});"
+        f" no answer of theirs in {len(rows) - len(there)} more"
+    )
 
 
 def _counted(rows: Sequence[Row]) -> str:

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from fakes import guests, nodes
+from fakes.patience import until
 from ganeti import errors
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
@@ -161,7 +162,7 @@ def migrate(node, other, record, *, live=True):
         status = nodes.call(node, "instance_get_migration_status", record)
         return status if status["status"] != "active" else None
 
-    status = guests.wait_until(ended, "migration")
+    status = until("the migration ends", ended)
     assert status["status"] == "completed"
     nodes.call(node, "instance_finalize_migration_src", record, True, live)
     nodes.call(other, "instance_finalize_migration_dst", record, text, True)
@@ -245,7 +246,7 @@ def test_a_killed_emulator_is_noticed_and_its_leftovers_go(node, tiny):
     pid_file = f"{node.paths.run_dir}/kvm-hypervisor/pid/web1"
     with open(pid_file) as src:
         os.kill(int(src.read()), signal.SIGKILL)
-    guests.wait_until(lambda: info(node, tiny) == {}, "end of the emulator")
+    until("the emulator ends", lambda: info(node, tiny) == {})
     assert names(node, tiny) == []
     nodes.call(node, "instance_shutdown", tiny, 10, [])
     assert not os.path.exists(pid_file)
@@ -259,7 +260,7 @@ def test_a_guest_that_ends_itself_is_told_from_a_stopped_one(node, tiny):
     with guests.Console(node, "web1") as console:
         console.login()
         console.send("poweroff -f\r")
-        guests.wait_until(lambda: info(node, tiny)["state"] == 1, "own shutdown")
+        until("its own shutdown", lambda: info(node, tiny)["state"] == 1)
     assert names(node, tiny) == ["web1"]
     start(node, tiny)
     assert info(node, tiny)["state"] == 0
@@ -360,7 +361,7 @@ def test_vnc_pinning_and_ballooning(node, boot):
     with guests.Console(node, "web1") as console:
         console.wait_for("tiny login: ")
     nodes.call(node, "instance_balloon_memory", record, 112)
-    guests.wait_until(lambda: info(node, record)["memory"] == 112, "balloon")
+    until("the balloon", lambda: info(node, record)["memory"] == 112)
 
 
 def test_errors_leave_nothing(node, boot):

@@ -3,15 +3,13 @@
 import os
 import random
 import threading
-import time
 
 import pytest
 
 from fakes.clocks import FakeClock
+from fakes.jobs_run import WAIT_S, until
 from ganeti import clock, errors
 from ganeti.locking import BGL, Level, LockManager, LockSet, Request, SharedLock
-
-WAIT_S = 60
 
 
 class Person:
@@ -53,13 +51,6 @@ class Person:
         self.begin(None)
         self.thread.join(WAIT_S)
         assert not self.thread.is_alive()
-
-
-def until(condition):
-    end = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < end
-        os.sched_yield()
 
 
 @pytest.fixture
@@ -261,6 +252,16 @@ def test_release_gives_the_set_lock_back_first(people):
     assert b.do(lambda: locks.add(["n3"], timeout=0))
     with pytest.raises(errors.ProgrammerError):
         a.do(lambda: locks.release(["n1"]))
+
+
+def test_a_wrong_release_gives_nothing_back(people):
+    [a] = people("a")
+    locks = make_set("n1", "n2")
+    a.do(lambda: locks.acquire(None))
+    with pytest.raises(errors.ProgrammerError, match="n9"):
+        a.do(lambda: locks.release(["n1", "n9"]))
+    assert a.do(locks.owns_all)
+    assert a.do(locks.owned) == {"n1", "n2"}
 
 
 def test_of_several_removers_one_wins(people):

@@ -76,9 +76,10 @@ REQUESTS = {
         "timeout": 5,
         "no_remember": True,
     },
-    "gnt-instance startup --paused -H acpi=no w1": {
+    "gnt-instance startup --paused -H acpi=no -B vcpus=2 w1": {
         "startup_paused": True,
         "hvparams": {"acpi": "no"},
+        "beparams": {"vcpus": "2"},
     },
     "gnt-instance modify --disk add:size=1g --net 1:remove -B vcpus=default w1": {
         "disks": [["add", -1, {"size": 1024}]],

@@ -423,6 +423,18 @@ def test_a_running_guest_is_told_of_a_new_nic():
     assert args[1:3] == ("hotadd", "nic")
 
 
+def test_a_guest_that_cannot_be_told_of_a_new_nic_gets_it_at_its_next_start():
+    add = op("OP_INSTANCE_SET_PARAMS", nics=[["add", -1, {}]])
+    eng = engine(instance_info=INFO, hotplug_supported=failure("no such monitor"))
+    assert not any("hotplug" in str(value) for _name, value in eng.run(add))
+    assert not eng.rpc.called("hotplug_device")
+    assert "node node1.example.com: no such monitor" in eng.callbacks.text()
+    eng = engine(instance_info=INFO, hotplug_device=failure("no free slot"))
+    assert ("nic/0", "hotplug:failed") in eng.run(add)
+    (said,) = [line for line in eng.callbacks.text().splitlines() if "slot" in line]
+    assert "cannot hot-plug nic/0: node node1.example.com: no free slot" in said
+
+
 def test_grow_refuses_to_shrink_and_records_the_new_size():
     eng = engine(instances=0)
     eng.run(create(start=False))

@@ -7,6 +7,7 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine
 from ganeti import errors
+from ganeti.locking import Level
 
 OTHER = "00000000-0000-4000-8000-0000000000b0"
 SIZE = {"memory": 128, "disk": 1024, "vcpus": 1, "spindles": 1}
@@ -45,6 +46,9 @@ def test_evacuation_submits_what_the_allocator_wants():
     asked = json.loads(text)["request"]
     assert asked["type"] == "node-evacuate"
     assert asked["instances"] == ["inst1.example.com", "inst2.example.com"]
+    # Planning reads only: the jobs take what they need for themselves.
+    modes = {level: shared for level, (_, shared) in eng.locks.modes().items()}
+    assert modes == dict.fromkeys((Level.INSTANCE, Level.NODEGROUP, Level.NODE), True)
 
 
 def test_instances_that_cannot_move_fail_the_evacuation_before_any_job():

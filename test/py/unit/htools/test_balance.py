@@ -11,37 +11,17 @@ import sys
 
 import pytest
 
+from fakes.every_move import every_move
 from fakes.some_cluster import random_cluster
-from ganeti.htools import balance, grid, moves, simulate, text
+from ganeti.htools import balance, exact_scores, grid, moves, simulate, text
 from ganeti.htools import grid_score as score
 from ganeti.htools.legality import Options
 from ganeti.htools.model import DataError
-from ganeti.htools.moves import Kind, Move
+from ganeti.htools.moves import Kind
 from ganeti.tools.htools import hbal
 
 DATA = pathlib.Path(__file__).parents[3] / "data" / "htools"
 KITE = (DATA / "kite.data").read_text()
-
-
-def every_move(now):
-    """All moves in the order in which they are tried."""
-    for index, inst in enumerate(now.instances):
-        here = {now.pri[index], now.sec[index]}
-        drbd = inst.template == "drbd"
-        second_online = drbd and now.online[now.sec[index]]
-        if second_online:
-            yield index, Move(Kind.FAILOVER)
-        for target in range(len(now.online)):
-            if target in here or not now.online[target]:
-                continue
-            if not drbd:
-                yield index, Move(Kind.FAILOVER_TO, target)
-                continue
-            yield index, Move(Kind.REPLACE_SECONDARY, target)
-            yield index, Move(Kind.REPLACE_FAILOVER, target)
-            if second_online:
-                yield index, Move(Kind.REPLACE_PRIMARY, target)
-                yield index, Move(Kind.FAILOVER_REPLACE, target)
 
 
 def slow_plan(now, goal, rounds):
@@ -52,7 +32,7 @@ def slow_plan(now, goal, rounds):
         for index, move in every_move(now):
             if moves.failure(now, index, move):
                 continue
-            (found,) = balance.exact(now, [(index, move)])
+            (found,) = exact_scores.after(now, [(index, move)])
             if best is None or found < best[2]:
                 best = (index, move, found)
         small = best and current <= goal.min_gain_limit
@@ -281,7 +261,7 @@ def test_the_second_of_a_pair_is_the_best_there_is():
         ]
         assert (step.inst, step.move) in legal
         if step.score < last:
-            assert step.score == min(balance.exact(now, legal))
+            assert step.score == min(exact_scores.after(now, legal))
             assert before_pair is None or step.score < before_pair
             before_pair = None
         else:

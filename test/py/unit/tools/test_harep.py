@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from fakes.luxi_master import FakeMaster
+from fakes.luxi_master import Connection
 from ganeti import errors
 from ganeti.repair import words
 from ganeti.tools.htools import harep, sources
@@ -13,13 +13,11 @@ from ganeti.tools.htools import harep, sources
 P = words.PREFIX
 
 
-class World:
+class World(Connection):
     """A master whose tag jobs do what they say, and whose repairs heal."""
 
-    path = "/fake"
-
     def __init__(self):
-        self.master = FakeMaster()
+        super().__init__()
         self.master.cluster = {"tags": [f"{P}failover"], "default_iallocator": "best,b"}
         self.master.objects = {
             "group": [{"uuid": "g", "name": "default", "tags": []}],
@@ -44,15 +42,6 @@ class World:
             "admin_state": "up",
             "forthcoming": False,
         }
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_args):
-        return None
-
-    def call(self, method, args=()):
-        return self.master.call(method, args)
 
     def tags(self, name="a"):
         return self.find("instance", name)["tags"]
