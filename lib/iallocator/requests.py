@@ -107,6 +107,17 @@ class Relocate:
 
 
 @dataclasses.dataclass(frozen=True)
+class AllocateSecondary:
+    """A second node for an instance that has one. The answer is its name."""
+
+    name: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the request object."""
+        return {"type": "allocate-secondary", "name": self.name}
+
+
+@dataclasses.dataclass(frozen=True)
 class NodeEvacuate:
     """Jobs that take instances off their nodes; ``mode`` says off which ones."""
 
@@ -213,6 +224,7 @@ Request = (
     Allocate
     | MultiAllocate
     | Relocate
+    | AllocateSecondary
     | NodeEvacuate
     | ChangeGroup
     | Capacity

@@ -1,6 +1,6 @@
 """Running an allocator on the master node."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import errors, objects, rpc, serializer
@@ -60,6 +60,39 @@ def run(
     if isinstance(decoded, dict):
         decoded.pop("explanation", None)
     return answers.parse(name, decoded, request, snapshot)
+
+
+def run_first(
+    runner: rpc.Runner,
+    snapshot: objects.Snapshot,
+    names: Sequence[str],
+    request: requests.Request,
+) -> answers.Answer:
+    """Ask allocators in order; return the first answer that is no refusal.
+
+    One that fails is passed over while there are others.
+
+    Raises:
+        OpPrereqError: none found a solution, has the words of each; or, of a single
+            one, see `run`.
+        ResultValidationError: of a single one, see `run`.
+    """
+    refusals = []
+    for name in names:
+        try:
+            answer = run(runner, snapshot, name, request)
+        except (errors.OpPrereqError, errors.ResultValidationError) as err:
+            if len(names) == 1:
+                raise
+            text = str(err.args[0]).removeprefix(f"allocator {name}: ")
+            refusals.append(f"{name}: {text}")
+            continue
+        if answer.success:
+            return answer
+        refusals.append(f"{name}: {answer.info}")
+    raise errors.OpPrereqError(
+        f"no solution found by allocator {'; '.join(refusals)}", ecodes.ECODE_NORES
+    )
 
 
 def question(
