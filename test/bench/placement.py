@@ -48,6 +48,7 @@ class Bench:
         limit_s: float,
         known: Sequence[Row] = (),
         *,
+        our_limit_s: float = OURS_LIMIT_S,
         is_bold: bool = False,
     ) -> None:
         """Prepare.
@@ -56,12 +57,13 @@ class Bench:
             tools: names of programs.
             limit_s: processor seconds for the others.
             known: rows whose other runs are not made again.
+            our_limit_s: processor seconds for ours.
             is_bold: try what only their growth speaks against.
         """
         self.tools = [tool for tool in tools if programs.ours(tool)]
         self.limit_s = limit_s
         self.known = {row.case: row for row in known}
-        self.is_bold = is_bold
+        self.our_limit_s, self.is_bold = our_limit_s, is_bold
         self.known_s: dict[tuple[str, Shape], tuple[int, Side, float]] = {}
         for row in known:
             self._remember(row)
@@ -92,7 +94,7 @@ class Bench:
                 result = cases.judge(tool, shape, made, run)
                 return Side(run.seconds, run.cpu_s, run.peak_mib, result)
 
-            ours = side(programs.ours(tool) or "", OURS_LIMIT_S)
+            ours = side(programs.ours(tool) or "", self.our_limit_s)
             if known and (known.theirs or known.why_not.startswith("not run")):
                 theirs, why_not = known.theirs, known.why_not
                 limit_s = known.limit_s
@@ -142,6 +144,9 @@ def options() -> argparse.Namespace:
     parser.add_argument("--tools", default=",".join(cases.TOOLS), help="with commas")
     parser.add_argument(
         "--limit", type=float, default=60.0, help="CPU seconds for the others"
+    )
+    parser.add_argument(
+        "--our-limit", type=float, default=OURS_LIMIT_S, help="CPU seconds for ours"
     )
     parser.add_argument(
         "--bold",
@@ -224,7 +229,11 @@ def main() -> int:
         tell_missing(chosen.tools)
     wanted, end = listed(chosen, rows.values()), time.monotonic() + 60 * chosen.minutes
     bench = Bench(
-        chosen.tools, limit_s, list(rows.values()), is_bold=chosen.bold or chosen.growth
+        chosen.tools,
+        limit_s,
+        list(rows.values()),
+        our_limit_s=chosen.our_limit,
+        is_bold=chosen.bold or chosen.growth,
     )
     for row in bench.rows(wanted):
         rows[row.case] = row
