@@ -252,7 +252,8 @@ def tell(rows: list[Row], chosen: argparse.Namespace) -> int:
         print(f"no figures in {chosen.json}", file=sys.stderr)
         return 2
     print(report.cases(rows))
-    print(f"\nProcessor seconds by cluster:\n\n{report.shapes(rows)}")
+    for tool in dict.fromkeys(row.tool for row in rows):
+        print(f"\n{tool}, processor seconds by nodes:\n\n{report.kinds(rows, tool)}")
     print(
         "\nProcessor seconds by number of nodes, ten DRBD instances each:\n\n"
         f"{report.growth(rows)}\n\n{report.verdicts(rows)}"
