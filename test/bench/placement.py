@@ -224,7 +224,11 @@ def main() -> int:
             return 2
     limit_s = min(chosen.limit, QUICK_LIMIT_S) if chosen.quick else chosen.limit
     kept = chosen.resume or chosen.report or chosen.ours
-    rows = {row.case: row for row in (records.read(chosen.json) if kept else [])}
+    try:
+        rows = {row.case: row for row in (records.read(chosen.json) if kept else [])}
+    except (OSError, ValueError, KeyError, TypeError) as err:
+        print(f"{chosen.json}: no figures of this bench: {err!r}", file=sys.stderr)
+        return 2
     if not chosen.report:
         tell_missing(chosen.tools)
     wanted, end = listed(chosen, rows.values()), time.monotonic() + 60 * chosen.minutes
