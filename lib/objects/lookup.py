@@ -58,6 +58,17 @@ def expand_group(snapshot: Snapshot, name: str) -> str:
     return expand(snapshot, "nodegroups", name)
 
 
+def group_names(snapshot: Snapshot, name: str | None) -> list[str]:
+    """Return the full name of a group, or those of all, sorted.
+
+    Raises:
+        OpPrereqError: see `expand`.
+    """
+    if name:
+        return [snapshot.nodegroups[expand_group(snapshot, name)].name]
+    return sorted(group.name for group in snapshot.nodegroups.values())
+
+
 def expand_instance(snapshot: Snapshot, name: str) -> str:
     """Return the uuid of an instance. Raises OpPrereqError, see `expand`."""
     return expand(snapshot, "instances", name)

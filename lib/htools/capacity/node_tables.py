@@ -40,7 +40,8 @@ _SPREADS: Final = {
 _PLACES: Final = {name: row for row, name in enumerate(_SPREADS)}
 _ORDER: Final = {name: at for at, (name, _weight) in enumerate(score.WEIGHTS)}
 _SPINDLES: Final = {"f_dsk": "f_spin", "f_dsk_later": "f_spin_later"}
-_ABOVE_ZERO: Final = float(np.nextafter(0.0, 1.0))
+#: The least amount that is something.
+ABOVE_ZERO: Final = float(np.nextafter(0.0, 1.0))
 
 
 class NodeTables:
@@ -137,7 +138,7 @@ class NodeTables:
         high = np.full_like(self.amounts, np.inf)
         if item.local:
             for suffix in ("", "_later"):
-                disk = np.maximum(_ABOVE_ZERO, state.lo_dsk)
+                disk = np.maximum(ABOVE_ZERO, state.lo_dsk)
                 low[_ROW[f"f_dsk{suffix}"]] = disk
                 spindles = np.where(state.exclusive, 0.0, -np.inf)
                 low[_ROW[f"f_spin{suffix}"]] = spindles
@@ -145,8 +146,8 @@ class NodeTables:
         low_second, high_second = low.copy(), high.copy()
         reserve = np.nextafter(self.reserve, np.inf)
         low_second[_ROW["unallocated"]] = low_second[_ROW["f_mem_later"]] = reserve
-        low[_ROW["unallocated"]] = low[_ROW["f_mem_later"]] = _ABOVE_ZERO
-        high[_ROW["u_cpu"]] = high[_ROW["u_cpu_later"]] = _most_cpus(state)
+        low[_ROW["unallocated"]] = low[_ROW["f_mem_later"]] = ABOVE_ZERO
+        high[_ROW["u_cpu"]] = high[_ROW["u_cpu_later"]] = most_cpus(state)
         self._low = np.array([low, low_second])
         self._high = np.array([high, high_second])
 
@@ -255,7 +256,7 @@ class NodeTables:
         return np.asarray(memory / self._whole[self.RESERVED, nodes])
 
 
-def _most_cpus(state: State) -> Floats:
+def most_cpus(state: State) -> Floats:
     """Return the most virtual CPUs of each node for which the ratio is kept."""
     ratio, cpus = state.cpu_ratio, state.t_cpu
     most = np.floor(ratio * cpus)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ganeti.htools import grid_score as score
 from ganeti.htools import model
 from ganeti.htools.grid import State
+from ganeti.htools.redundancy.slots import places_for
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
@@ -86,15 +87,29 @@ class Evacuation:
         return column[:, None] * self.part
 
     def move_all(self, items: Sequence[model.Instance]) -> bool:
-        """Move instances in order; tell whether each found room."""
+        """Move instances in order; tell whether each found room.
+
+        It ends as soon as a count of places tells what becomes of the others.
+        """
         known: dict[int, tuple[Floats, Floats]] = {}
-        for item in items:
+        rest = _Rest(items)
+        for at, item in enumerate(items):
+            told = rest.verdict(at, self._room(), self._free())
+            if told is not None:
+                return told
             if id(item) not in known:
                 wanted = self.state.wanted_places(item)[self.places]
                 known[id(item)] = self._change(item), wanted.astype(np.float64)
             if not self._move(item, *known[id(item)]):
                 return False
         return True
+
+    def _room(self) -> Floats:
+        """Return the memory left on the other nodes."""
+        return np.delete(self.unallocated, self.at)
+
+    def _free(self) -> Floats:
+        return np.delete(self.disk, self.at)
 
     def _move(self, item: model.Instance, change: Floats, wanted: Floats) -> bool:
         memory = item.memory if item.uses_memory else 0
@@ -132,3 +147,70 @@ class Evacuation:
         """Return what nodes that lack memory for failovers add to the score."""
         before = np.where(self.unallocated <= self.reserved, self.held, 0.0)
         return np.where(left <= self.reserved, self.held + 1, 0.0) - before
+
+
+class _Rest:
+    """What is still to be moved: does it find places whatever goes where?
+
+    A place for the largest of the rest, in memory and in disk, takes any of them and is
+    closed by one at most; so as many of such places as instances are enough. And where
+    all of the next ones are equal, each closes exactly one place for its like.
+    """
+
+    def __init__(self, items: Sequence[model.Instance]) -> None:
+        memory = [item.memory if item.uses_memory else 0 for item in items]
+        disk = [item.disk if item.local else 0 for item in items]
+        local = [item.local for item in items]
+        self._count = len(items)
+        self._sizes = list(zip(memory, disk, local, strict=True))
+        #: Of those from a position on, the most; and the end of its equals.
+        self._most: list[tuple[int, int, bool]] = []
+        self._end: list[int] = []
+        most, end = (0, 0, False), self._count
+        for at in range(self._count - 1, -1, -1):
+            size = self._sizes[at]
+            most = (
+                max(most[0], size[0]),
+                max(most[1], size[1]),
+                most[2] or size[2],
+            )
+            if at + 1 < self._count and self._sizes[at + 1] != size:
+                end = at + 1
+            self._most.append(most)
+            self._end.append(end)
+        self._most.reverse()
+        self._end.reverse()
+        self._next = 0
+
+    def verdict(self, at: int, room: Floats, free: Floats) -> bool | None:
+        """Tell whether all from a position on find places; None if it is open."""
+        equal = self._end[at] - at
+        is_new = at == 0 or self._sizes[at - 1] != self._sizes[at]
+        if is_new and equal > 1:
+            most = _count(self._sizes[at], room, free, above=True)
+            if most < equal:
+                return False
+        if at < self._next:
+            return None
+        left = self._count - at
+        lack = left - _count(self._most[at], room, free)
+        if lack <= 0:
+            return True
+        # Each move makes the lack smaller by one at most, unless the sizes change.
+        self._next = min(at + int(lack), self._change_after(at))
+        return None
+
+    def _change_after(self, at: int) -> int:
+        """Return the next position at which the rest is smaller."""
+        for later in range(at + 1, self._count):
+            if self._most[later] != self._most[at]:
+                return later
+        return self._count
+
+
+def _count(
+    size: tuple[int, int, bool], room: Floats, free: Floats, *, above: bool = False
+) -> float:
+    memory, disk, is_local = size
+    found = places_for(memory, disk if is_local else -1, room, free, above=above)
+    return float(found.sum())
