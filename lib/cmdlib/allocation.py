@@ -72,7 +72,12 @@ def ask(
     for name in allocators:
         try:
             answer = iallocator.run(
-                ctx.rpc, snapshot, name, request, explain=explain, known=ctx.known
+                ctx.rpc,
+                snapshot,
+                name,
+                request,
+                explain=explain,
+                known=ctx.known,
             )
         except (errors.OpPrereqError, errors.ResultValidationError) as err:
             if len(allocators) == 1:
@@ -182,7 +187,6 @@ def evacuation_jobs(
     what: str,
     *,
     early_release: bool,
-    ignore_soft_errors: bool = False,
     explain: bool = False,
 ) -> base.SubmitJobs:
     """Return the jobs that an allocator wants for moving instances.
@@ -195,7 +199,7 @@ def evacuation_jobs(
     """
     chosen = names(ctx.snapshot, allocator, what)
     found = ask(ctx, chosen, request, what, explain=explain)
-    if found.failed and not ignore_soft_errors:
+    if found.failed:
         reasons = "; ".join(f"{name}: {why}" for name, why in found.failed)
         raise errors.OpExecError(f"{what}: cannot move all instances: {reasons}")
     for name, group, nodes in found.moved:

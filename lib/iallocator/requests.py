@@ -119,10 +119,14 @@ class AllocateSecondary:
 
 @dataclasses.dataclass(frozen=True)
 class NodeEvacuate:
-    """Jobs that take instances off their nodes; ``mode`` says off which ones."""
+    """Jobs that take instances off their nodes; ``mode`` says off which ones.
+
+    To ignore soft errors is an option of the allocator, and not in the request.
+    """
 
     instances: Sequence[str]
     mode: str
+    ignore_soft_errors: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the request object."""

@@ -1,6 +1,6 @@
 """Running an allocator on the master node."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ganeti import errors, objects, rpc, serializer
@@ -19,7 +19,6 @@ def run(
     name: str,
     request: requests.Request,
     *,
-    options: Mapping[str, Any] | None = None,
     explain: bool = False,
     known: Known | None = None,
 ) -> answers.Answer:
@@ -30,7 +29,6 @@ def run(
         snapshot: the cluster.
         name: of the script.
         request: what is asked.
-        options: further options of the script, beside the cluster's own.
         explain: also tell why nodes were refused, as far as the allocator can.
         known: clusters that the built-in one read before, for less to read.
 
@@ -38,7 +36,9 @@ def run(
         OpPrereqError: the script is missing, failed, or its answer is no JSON.
         ResultValidationError: its answer is malformed.
     """
-    chosen = dict(snapshot.cluster.default_iallocator_params) | dict(options or {})
+    chosen = dict(snapshot.cluster.default_iallocator_params)
+    if isinstance(request, requests.NodeEvacuate) and request.ignore_soft_errors:
+        chosen["ignore-soft-errors"] = None
     if name == builtin.NAME and builtin.knows(chosen):
         reports, running = _ask_nodes(runner, snapshot, request)
         memory = builtin.static_memory(chosen)

@@ -94,9 +94,12 @@ class NodeEvacuate(base.LogicalUnit[opcodes.NodeEvacuate]):
         return allocation.evacuation_jobs(
             self.ctx,
             self.op.iallocator,
-            iallocator.NodeEvacuate(moves.names(self.instances), self.op.mode),
+            iallocator.NodeEvacuate(
+                moves.names(self.instances),
+                self.op.mode,
+                ignore_soft_errors=bool(self.op.ignore_soft_errors),
+            ),
             f"node {self.op.node_name}",
             early_release=self.op.early_release,
-            ignore_soft_errors=bool(self.op.ignore_soft_errors),
             explain=bool(self.op.dry_run),
         )

@@ -63,6 +63,27 @@ def test_instances_that_cannot_move_fail_the_evacuation_before_any_job():
     assert submitted(eng) == []
 
 
+def test_allocators_are_told_to_ignore_soft_errors():
+    moved = ["inst1.example.com", "default", ["node2.example.com"]]
+    request = {
+        "OP_ID": "OP_NODE_EVACUATE",
+        "node_name": "node1",
+        "mode": "primary-only",
+        "iallocator": "mine",
+    }
+    eng = engine([[moved], [], [[MIGRATE]]])
+    for more, flags in (
+        ({}, {}),
+        ({"ignore_soft_errors": True}, {"ignore-soft-errors": None}),
+    ):
+        eng.run(request | more)
+        (_node, (_name, _text, options)) = eng.rpc.called("iallocator_runner")[-1]
+        assert options == flags
+    eng = engine([[], [["inst1.example.com", "no room"]], []])
+    with pytest.raises(errors.OpExecError, match="no room"):
+        eng.run(request | {"ignore_soft_errors": True})
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
