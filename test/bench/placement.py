@@ -32,6 +32,7 @@ QUICK_LIMIT_S = 4.0
 #: The others' time grows at least with this power of the number of nodes.
 _LEAST_GROWTH = 2
 QUICK = (
+    (Shape(6, per_node=4, tight=True), 1),
     (Shape(20), 1),
     (Shape(20, template="sharedfile"), 1),
     (Shape(20, per_node=5, tight=True), 1),
