@@ -26,7 +26,7 @@ from fakes.made_clusters import Shape
 
 #: Tool, cluster and seed.
 Case = tuple[str, Shape, int]
-SIZES = (20, 100, 500, 1000)
+SIZES = (6, 20, 100, 500, 1000)
 OURS_LIMIT_S = 600.0
 QUICK_LIMIT_S = 4.0
 #: The others' time grows at least with this power of the number of nodes.
