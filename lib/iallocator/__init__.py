@@ -8,6 +8,7 @@ from ganeti.iallocator.answers import Answer, Evacuation, MultiPlacement
 from ganeti.iallocator.known import Known
 from ganeti.iallocator.requests import (
     Allocate,
+    AllocateSecondary,
     Balance,
     Capacity,
     ChangeGroup,
@@ -17,10 +18,11 @@ from ganeti.iallocator.requests import (
     Request,
     build,
 )
-from ganeti.iallocator.run import question, run
+from ganeti.iallocator.run import question, run, run_first
 
 __all__ = [
     "Allocate",
+    "AllocateSecondary",
     "Answer",
     "Balance",
     "Capacity",
@@ -35,4 +37,5 @@ __all__ = [
     "build",
     "question",
     "run",
+    "run_first",
 ]

@@ -83,7 +83,7 @@ def solve(
     if explain:
         out["explanation"] = [item.data() for item in told]
     if _is_refusal(asked, out):
-        _tell(out, told)
+        _tell(out, told, explain=explain)
     return out
 
 
@@ -93,14 +93,21 @@ def _is_refusal(asked: Mapping[str, Any], out: Mapping[str, Any]) -> bool:
     return not out["success"] or (several and bool(out["result"][1]))
 
 
-def _tell(out: dict[str, Any], told: Sequence["reasons.Explanation"]) -> None:
-    """Add to the answer's words why instances have no place."""
+def _tell(
+    out: dict[str, Any], told: Sequence["reasons.Explanation"], *, explain: bool
+) -> None:
+    """Add to the answer's words why instances have no place.
+
+    With ``explain`` only to those that end up in errors.
+    """
     against = {one.instance: _words(one) for one in told if not one.nodes}
     if not out["success"]:
         out["info"] += "".join(f" [{words}]" for words in against.values() if words)
         return
     failed = out["result"][1]
     if isinstance(failed[0], str):
+        if explain:
+            return
         out["info"] += "".join(f"; {name}: {against[name]}" for name in failed)
         return
     out["result"][1] = [

@@ -107,11 +107,26 @@ class Relocate:
 
 
 @dataclasses.dataclass(frozen=True)
+class AllocateSecondary:
+    """A second node for an instance that has one. The answer is its name."""
+
+    name: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the request object."""
+        return {"type": "allocate-secondary", "name": self.name}
+
+
+@dataclasses.dataclass(frozen=True)
 class NodeEvacuate:
-    """Jobs that take instances off their nodes; ``mode`` says off which ones."""
+    """Jobs that take instances off their nodes; ``mode`` says off which ones.
+
+    To ignore soft errors is an option of the allocator, and not in the request.
+    """
 
     instances: Sequence[str]
     mode: str
+    ignore_soft_errors: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the request object."""
@@ -213,6 +228,7 @@ Request = (
     Allocate
     | MultiAllocate
     | Relocate
+    | AllocateSecondary
     | NodeEvacuate
     | ChangeGroup
     | Capacity

@@ -1,6 +1,6 @@
 """Running an allocator on the master node."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ganeti import errors, objects, rpc, serializer
@@ -19,7 +19,6 @@ def run(
     name: str,
     request: requests.Request,
     *,
-    options: Mapping[str, Any] | None = None,
     explain: bool = False,
     known: Known | None = None,
 ) -> answers.Answer:
@@ -30,7 +29,6 @@ def run(
         snapshot: the cluster.
         name: of the script.
         request: what is asked.
-        options: further options of the script, beside the cluster's own.
         explain: also tell why nodes were refused, as far as the allocator can.
         known: clusters that the built-in one read before, for less to read.
 
@@ -38,7 +36,9 @@ def run(
         OpPrereqError: the script is missing, failed, or its answer is no JSON.
         ResultValidationError: its answer is malformed.
     """
-    chosen = dict(snapshot.cluster.default_iallocator_params) | dict(options or {})
+    chosen = dict(snapshot.cluster.default_iallocator_params)
+    if isinstance(request, requests.NodeEvacuate) and request.ignore_soft_errors:
+        chosen["ignore-soft-errors"] = None
     if name == builtin.NAME and builtin.knows(chosen):
         reports, running = _ask_nodes(runner, snapshot, request)
         memory = builtin.static_memory(chosen)
@@ -60,6 +60,39 @@ def run(
     if isinstance(decoded, dict):
         decoded.pop("explanation", None)
     return answers.parse(name, decoded, request, snapshot)
+
+
+def run_first(
+    runner: rpc.Runner,
+    snapshot: objects.Snapshot,
+    names: Sequence[str],
+    request: requests.Request,
+) -> answers.Answer:
+    """Ask allocators in order; return the first answer that is no refusal.
+
+    One that fails is passed over while there are others.
+
+    Raises:
+        OpPrereqError: none found a solution, has the words of each; or, of a single
+            one, see `run`.
+        ResultValidationError: of a single one, see `run`.
+    """
+    refusals = []
+    for name in names:
+        try:
+            answer = run(runner, snapshot, name, request)
+        except (errors.OpPrereqError, errors.ResultValidationError) as err:
+            if len(names) == 1:
+                raise
+            text = str(err.args[0]).removeprefix(f"allocator {name}: ")
+            refusals.append(f"{name}: {text}")
+            continue
+        if answer.success:
+            return answer
+        refusals.append(f"{name}: {answer.info}")
+    raise errors.OpPrereqError(
+        f"no solution found by allocator {'; '.join(refusals)}", ecodes.ECODE_NORES
+    )
 
 
 def question(

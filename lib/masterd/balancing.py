@@ -10,6 +10,7 @@ import msgspec
 
 from ganeti import errors, iallocator, objects, opcodes, query
 from ganeti.constants import ecodes
+from ganeti.iallocator import defaults
 from ganeti.masterd.calls import Later, World, method
 from ganeti.query import clusterinfo
 
@@ -33,8 +34,8 @@ class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         static_memory: MiB that a KVM node takes for itself; 0 for what it reports.
         explain: tell reasons.
         allocator: that is asked in place of the plan made here; ``.`` for the
-            cluster's default. It is told the group, the number of moves, and whether
-            to evacuate, to move disks and to search.
+            cluster's defaults in order. It is told the group, the number of moves, and
+            whether to evacuate, to move disks and to search.
     """
 
     group: str | None = None
@@ -63,13 +64,13 @@ def plan_balance(world: World, wanted: Wanted | None = None) -> Later:
 def _ask(world: World, wanted: Wanted) -> dict[str, Any]:
     """Have an allocator plan; it tells no scores, and its jobs run one by one."""
     snapshot = world.config.snapshot()
-    name = wanted.allocator or ""
-    if name == _DEFAULT:
-        name = snapshot.cluster.default_iallocator.split(",")[0].strip()
-    if not name or wanted.max_moves < 0:
+    names = [wanted.allocator or ""]
+    if names == [_DEFAULT]:
+        names = defaults.names(snapshot.cluster.default_iallocator)
+    if not all(names) or not names or wanted.max_moves < 0:
         raise errors.OpPrereqError(
             "balancing by an allocator: wanted its name and a number of moves from 0,"
-            f" found {name!r} and {wanted.max_moves}",
+            f" found {', '.join(names)!r} and {wanted.max_moves}",
             ecodes.ECODE_INVAL,
         )
     request = iallocator.Balance(
@@ -79,11 +80,7 @@ def _ask(world: World, wanted: Wanted) -> dict[str, Any]:
         disk_moves=wanted.disk_moves,
         search=wanted.search,
     )
-    answer = iallocator.run(world.rpc, snapshot, name, request)
-    if not answer.success:
-        raise errors.OpPrereqError(
-            f"balancing: allocator {name}: {answer.info}", ecodes.ECODE_NORES
-        )
+    answer = iallocator.run_first(world.rpc, snapshot, names, request)
     targets: dict[str, list[list[str]]] = {}
     for instance, _group, nodes in answer.result.moved:
         targets.setdefault(instance, []).append(list(nodes))

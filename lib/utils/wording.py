@@ -80,13 +80,12 @@ def misfit(text: str, kind: Any) -> str:
 
 def _choice(found: str, known: set[str], *, is_key: bool) -> str:
     """Return what is wrong with a value that is none of some words."""
-    if is_key:
-        few = f", wanted one of {', '.join(sorted(known))}"
-        return f"unknown key {found}" + (few if 0 < len(known) <= _FEW else "")
+    what = "unknown key" if is_key else "unknown word"
     if 0 < len(known) <= _FEW:
-        return f"wanted one of {', '.join(sorted(known))}, found {found}"
+        wanted = f"wanted one of {', '.join(sorted(known))}"
+        return f"{what} {found}, {wanted}" if is_key else f"{wanted}, found {found}"
     more = f"; {known_names(found.strip(chr(39)), known)}" if known else ""
-    return f"unknown word {found}{more}"
+    return f"{what} {found}{more}"
 
 
 def _words_at(kind: Any, path: str, *, is_key: bool) -> set[str]:

@@ -137,6 +137,11 @@ def options() -> argparse.Namespace:
     parser.add_argument(
         "--limit", type=float, default=60.0, help="CPU seconds for the others"
     )
+    parser.add_argument(
+        "--bold",
+        action="store_true",
+        help="try the others where their growth speaks against it",
+    )
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE")
     again = parser.add_mutually_exclusive_group()
     again.add_argument(
@@ -212,7 +217,9 @@ def main() -> int:
     if not chosen.report:
         tell_missing(chosen.tools)
     wanted, end = listed(chosen, rows.values()), time.monotonic() + 60 * chosen.minutes
-    bench = Bench(chosen.tools, limit_s, list(rows.values()), is_bold=chosen.growth)
+    bench = Bench(
+        chosen.tools, limit_s, list(rows.values()), is_bold=chosen.bold or chosen.growth
+    )
     for row in bench.rows(wanted):
         rows[row.case] = row
         records.save(list(rows.values()), chosen.json)

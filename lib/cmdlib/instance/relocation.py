@@ -59,7 +59,10 @@ class RelocationUnit(common.InstanceUnit[O]):
         """Have the allocator choose, if no node was named."""
         if self.wants_allocator:
             self.target = allocation.relocation(
-                self.ctx, self.instance, self.op.iallocator
+                self.ctx,
+                self.instance,
+                self.op.iallocator,
+                explain=bool(self.op.dry_run),
             )
             allocation.keep_only(self.ctx, [self.source, self.target])
 

@@ -70,6 +70,7 @@ REQUESTS = {
         "disks": [(1, {"size": 5120})],
         "nodes": ["a", "b"],
     },
+    "gnt-instance recreate-disks --disk 1 w1": {"disks": [(1, {})], "nodes": []},
     "gnt-instance reinstall -f -o deb w1": {"os_type": "deb"},
     "gnt-instance reboot -t soft w1": {"reboot_type": "soft"},
     "gnt-instance shutdown --timeout 5 --no-remember w1": {

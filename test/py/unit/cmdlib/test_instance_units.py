@@ -577,9 +577,14 @@ def test_a_failing_allocation_says_why_in_its_error():
 def test_scripts_have_no_say_in_the_explanation():
     eng = engine(0, **allocator("node3.example.com", explanation=[{"odd": 1}]))
     eng.run(create(pnode=None, iallocator="mine", dry_run=True))
-    assert placements(eng) == [
-        {"allocator": "mine", "success": True, "info": "fine", "instances": []}
-    ]
+    (told,) = placements(eng)
+    chosen = {"nodes": ["node3.example.com"], "reasons": [], "choice": []}
+    assert told == {
+        "allocator": "mine",
+        "success": True,
+        "info": "fine",
+        "instances": [{"instance": "web1.example.com", **chosen}],
+    }
 
 
 def test_default_allocators_are_tried_in_order():
@@ -593,6 +598,25 @@ def test_default_allocators_are_tried_in_order():
         script(iallocator_runner=run, all_instances_info={}),
     )
     assert eng.run(create(pnode=None)) == ["node2.example.com"]
+
+
+def test_a_default_allocator_that_fails_is_passed_over_while_there_are_others():
+    def run(_node, args):
+        answer = {"success": True, "info": "", "result": ["node2.example.com"]}
+        return json.dumps(answer) if args[0] == "second" else "no JSON"
+
+    answers = script(iallocator_runner=run, all_instances_info={})
+    eng = Engine(small(0, default_iallocator="first,second"), answers)
+    assert eng.run(create(pnode=None)) == ["node2.example.com"]
+    warnings = [text for _kind, text in eng.callbacks.entries if "WARNING" in str(text)]
+    (warning,) = warnings
+    assert warning.startswith(
+        " - WARNING: Allocator first failed: its answer is not JSON"
+    )
+    eng = Engine(small(0, default_iallocator="first,other"), answers)
+    refused(
+        eng, create(pnode=None), "no solution found by allocator first: .*; other: "
+    )
 
 
 def test_a_migration_asks_the_allocator_for_a_target():

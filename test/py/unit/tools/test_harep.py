@@ -133,7 +133,7 @@ def test_jobs_tell_who_submitted_them_and_why(run, world):
             assert tuple(op.reason[0][:2]) == ("harep", "night shift")
             assert op.comment.startswith("automated repairs by harep")
     (move,) = [op for op in world.master.jobs[1] if "FAILOVER" in op.op_id()]
-    assert move.iallocator == "best"
+    assert move.iallocator == "."
 
 
 def test_no_delay_when_none_is_wanted(run, world):
