@@ -79,9 +79,8 @@ def kinds(rows: Sequence[Row], tool: str) -> str:
 
 def _kind(shape: Shape) -> str:
     """Name a kind of cluster without its size."""
-    some = f", {100 * shape.offline // shape.nodes} % offline" if shape.offline else ""
     name = str(dataclasses.replace(shape, offline=0))
-    return name.split(" nodes ", 1)[1] + some
+    return name.split(" nodes ", 1)[1]
 
 
 def _seconds(sides: Sequence[Side]) -> str:
@@ -90,8 +89,8 @@ def _seconds(sides: Sequence[Side]) -> str:
         return ""
     middle = statistics.median_high([side.cpu_s for side in sides])
     if any(side.seconds is None for side in sides):
-        return f"> {middle:.0f} s"
-    return f"{middle:.2f} s" if middle < 10 else f"{middle:.0f} s"
+        return f"> {middle:.0f}"
+    return f"{middle:.2f}" if middle < 10 else f"{middle:.0f}"
 
 
 def verdicts(rows: Sequence[Row]) -> str:
