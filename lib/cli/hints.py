@@ -110,7 +110,7 @@ HINTS: Final = (
         " 'daemon-util start ganeti-noded'",
     ),
     Hint(
-        r"node (?P<node>[\w.-]*\w): Error \d+: \S+ (does not answer|it takes conn)",
+        r"node (?P<node>[\w.-]*\w): Error \d+: .*does not answer",
         ADMIN,
         "look after {node}; should it be lost, 'gnt-node modify -O yes {node}' and"
         " 'gnt-node failover {node}' start its mirrored instances elsewhere",

@@ -47,8 +47,10 @@ class State(Rows):
         size: count of nodes.
         pri, sec: node of each instance, -1 for none.
         primaries, secondaries: instances of each node, newest first.
-        peers: [secondary node, primary node] -> memory kept for failovers.
+        peers: [secondary node, primary node] -> memory kept for failovers; primary
+            nodes of guests come after all others.
         pri_tags: [node, exclusion tag] -> count of primaries.
+        present_tags: the same without instances that are still to come.
     """
 
     def __init__(
@@ -74,7 +76,8 @@ class State(Rows):
         self.instances = list(cluster.instances)
         self.pri = [item.primary for item in self.instances]
         self.sec = [item.secondary for item in self.instances]
-        self.peers: Floats = np.zeros((self.size, self.size))
+        outside = {item.primary for item in cluster.guests}
+        self.peers: Floats = np.zeros((self.size, self.size + len(outside)))
         self.use(np.zeros((len(ROWS), self.size)))
         self._fixed(min_disk, max_cpu)
         self._tags([*self.instances, *newcomers], exclusion)
@@ -116,10 +119,15 @@ class State(Rows):
         }
         self.exclusion_tags = sorted(names)
         self._tag_at = {tag: n for n, tag in enumerate(self.exclusion_tags)}
-        self.pri_tags = np.zeros((self.size, len(names)), np.int64)
+        self.use_tags(np.zeros((2, self.size, len(names)), np.int64))
         self._desired = tuple(_cut(tags, _DESIRED))
         self._node_locations(tuple(f"{word}:" for word in _cut(tags, _LOCATION)))
         self._node_migrations(tags)
+
+    def use_tags(self, counts: npt.NDArray[np.int64]) -> None:
+        """Take [all or present, node, exclusion tag] as the counts of primaries."""
+        self._tags_of = counts
+        self.pri_tags, self.present_tags = counts
 
     def _node_locations(self, prefixes: tuple[str, ...]) -> None:
         nodes = self.cluster.nodes
@@ -185,6 +193,10 @@ class State(Rows):
         columns.count(self, self.exclusive)
         columns.count_peers(self.peers)
         self.primaries, self.secondaries = columns.by_node(self.size)
+        if self.cluster.guests:
+            guests = Columns(self.cluster.guests)
+            guests.count_peers(self.peers)
+            guests.without_primary().count(self, self.exclusive)
         if not (self._tag_at or self._has_places):
             return
         for item in self.instances:
@@ -192,7 +204,7 @@ class State(Rows):
             if node < 0:
                 continue
             for tag in self.tag_places(item):
-                self.pri_tags[node, tag] += 1
+                self._tags_of[: 1 if item.forthcoming else 2, node, tag] += 1
             if not item.forthcoming:
                 self.location[node] += self.location_at(item, node, item.secondary)
 
@@ -214,7 +226,7 @@ class State(Rows):
         out.primaries = [list(items) for items in self.primaries]
         out.secondaries = [list(items) for items in self.secondaries]
         out.peers = self.peers if same_peers else self.peers.copy()
-        out.pri_tags = self.pri_tags.copy()
+        out.use_tags(self._tags_of.copy())
         return out
 
     def mark(self, index: int, nodes: Sequence[int]) -> Any:
@@ -225,7 +237,7 @@ class State(Rows):
             places,
             self.rows[:, places],
             self.peers[places],
-            self.pri_tags[places],
+            self._tags_of[:, places],
             [list(self.primaries[node]) for node in places],
             [list(self.secondaries[node]) for node in places],
             (self.pri[index], self.sec[index]),
@@ -236,7 +248,7 @@ class State(Rows):
         index, places, rows, peers, tags, primaries, secondaries, pair = mark
         self.rows[:, places] = rows
         self.peers[places] = peers
-        self.pri_tags[places] = tags
+        self._tags_of[:, places] = tags
         for place, mine, theirs in zip(places, primaries, secondaries, strict=True):
             self.primaries[place] = mine
             self.secondaries[place] = theirs
@@ -329,7 +341,7 @@ class State(Rows):
         item = self.instances[index]
         _put(self.primaries[node], index, sign)
         for tag in self.tag_places(item):
-            self.pri_tags[node, tag] += sign
+            self._tags_of[: 1 if item.forthcoming else 2, node, tag] += sign
         if item.forthcoming:
             return
         self.held[node] += sign

@@ -4,6 +4,7 @@ What it costs to begin is what an allocation costs: every decision loads the clu
 anew. Changes of single instances are for `htools.grid`.
 """
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -45,6 +46,12 @@ class Columns:
         self.balanced = _each(items, lambda item: item.auto_balance)
         self.local = _among([item.template for item in items], model.LOCAL_TEMPLATES)
         self.use = _of_kinds([item.utilisation for item in items])
+
+    def without_primary(self) -> "Columns":
+        """Return the same of secondaries alone."""
+        out = copy.copy(self)
+        out.primary = np.full_like(self.primary, model.NONE)
+        return out
 
     def count(self, state: Rows, exclusive: Flags) -> None:
         """Add all instances to the numbers of the nodes.

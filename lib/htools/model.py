@@ -217,9 +217,13 @@ class Cluster:
     policy: Policy = DEFAULT_POLICY
     #: Position printed for the first node, instance and group (1 when simulated).
     first_index: int = 0
-    #: Positions printed for nodes and instances of a part of a cluster.
+    #: Positions printed for nodes and instances of a part of a cluster; after its own
+    #: those of guests and of their primaries.
     node_numbers: tuple[int, ...] = ()
     instance_numbers: tuple[int, ...] = ()
+    #: Instances of which only the secondary is in this part of a cluster; positions of
+    #: their primaries go on after the last node.
+    guests: tuple[Instance, ...] = ()
 
     def node_number(self, node: int) -> int:
         """Give the position that is printed for a node."""
@@ -269,10 +273,15 @@ class Cluster:
     def only_group(self, group: int) -> "Cluster":
         """Cut out one group: its nodes, and the instances with their primary there.
 
-        A secondary in another group is dropped and such an instance does not move.
+        A secondary in another group is dropped and such an instance does not move. One
+        whose primary is in another group becomes a guest.
         """
         kept = self.members(group)
         place = {old: new for new, old in enumerate(kept)}
+        split = [n for n in self.split() if self.instances[n].secondary in place]
+        guests = [self.instances[n] for n in split]
+        outside = sorted({item.primary for item in guests})
+        away = {old: len(kept) + new for new, old in enumerate(outside)}
         place[NONE] = NONE
         nodes = tuple(dataclasses.replace(self.nodes[n], group=0) for n in kept)
         here = [i for i, inst in enumerate(self.instances) if inst.primary in place]
@@ -290,8 +299,14 @@ class Cluster:
             groups=(self.groups[group],),
             nodes=nodes,
             instances=instances,
-            node_numbers=tuple(kept),
-            instance_numbers=tuple(here),
+            node_numbers=(*kept, *outside),
+            instance_numbers=(*here, *split),
+            guests=tuple(
+                msgspec.structs.replace(
+                    item, primary=away[item.primary], secondary=place[item.secondary]
+                )
+                for item in guests
+            ),
         )
 
     def common_suffix(self) -> str:

@@ -6,6 +6,7 @@ decide nearly always; what they leave open is simulated.
 """
 
 import copy
+import operator
 from collections.abc import Collection
 from typing import Final
 
@@ -18,13 +19,12 @@ from ganeti.htools import model
 from ganeti.htools.grid import State
 from ganeti.htools.redundancy import evacuation, slots
 
+Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
 
 #: Templates whose instances move as they are.
 _SHARED: Final = model.EXTERNAL_TEMPLATES - {"blockdev"}
-#: Nodes that may change before it is found out anew which others are evacuable.
-_LOST: Final = 3
 _YES: Final = 1
 _NO: Final = -1
 
@@ -63,10 +63,6 @@ class GlobalN1:
         self.allowed: dict[tuple[int, int, bool], tuple[model.Instance, bool]] = {}
         #: The node that failed last; it is the first to be looked at again.
         self.suspects = [-1]
-        #: Nodes that are evacuable even if a few others take nothing, and nodes that
-        #: have changed since that was found out.
-        self.safe: Flags | None = None
-        self.changed: frozenset[int] = frozenset()
         self.mine = self.tested & np.array([bool(mine) for mine in self.others], bool)
         self.has_others = bool(self.mine.any())
         if known is not None:
@@ -76,12 +72,15 @@ class GlobalN1:
         """Take over what holds here too."""
         self.allowed, self.suspects = known.allowed, known.suspects
         old, new = known.state.instances, self.state.instances
+        same = [*map(operator.is_, old, new), False].index(False)
         for node, mine in enumerate(self.others):
-            before = known.others[node]
-            if known.loads[node] is not None and len(before) == len(mine):
-                pairs = zip(before, mine, strict=True)
-                if all(old[one] is new[two] for one, two in pairs):
-                    self.loads[node] = known.loads[node]
+            if known.others[node] == mine and max(mine, default=-1) < same:
+                self.loads[node] = known.loads[node]
+
+    def room(self) -> Floats:
+        """Return the memory that each node has left, beside that of any failovers."""
+        out = self.state.unallocated - self.memory.max(axis=0, initial=0)
+        return np.asarray(np.maximum(0, out))
 
     def _failovers(self) -> Flags:
         """Return [primary, secondary]: the failovers between them are possible."""
@@ -116,13 +115,8 @@ class GlobalN1:
         ]
 
     def _nodes(self) -> list[int]:
-        """List the nodes that are not evacuable for certain."""
-        mine = self.mine
-        if self.safe is not None:
-            mine = mine & ~self.safe
-            changed = list(self.changed)
-            mine[changed] = self.mine[changed]
-        found: list[int] = np.nonzero(mine)[0].tolist()
+        """List the tested nodes with instances that have no secondary."""
+        found: list[int] = np.nonzero(self.mine)[0].tolist()
         return found
 
     def _all_evacuable(self) -> bool:
@@ -137,25 +131,22 @@ class GlobalN1:
                     return False
         return True
 
-    def _certain(self, nodes: list[int], lost: int = 0) -> Flags:
-        """Return for each node whether a count of places shows that it is evacuable.
-
-        So many of the places may be ``lost``.
-        """
+    def _certain(self, nodes: list[int]) -> Flags:
+        """Return for each node whether a count of places shows that it is evacuable."""
         state = self.state
         out = np.zeros(state.size, bool)
         if state.may_migrate is not None or state.exclusive.any():
             return out
         self._know_loads(nodes)
-        room = np.maximum(0, state.unallocated - self.memory.max(axis=0))
+        room = self.room()
         free = np.maximum(0, state.f_dsk)
         groups = state.group[nodes]
-        for group in np.unique(groups).tolist():
+        for group in sorted(set(groups.tolist())):
             mine = [node for node in nodes if state.group[node] == group]
             places = np.nonzero(state.group == group)[0]
             loads = [found for node in mine if (found := self.loads[node])]
             at = np.searchsorted(places, mine)
-            out[mine] = slots.certain(loads, at, room[places], free[places], lost=lost)
+            out[mine] = slots.certain(loads, at, room[places], free[places])
         return out
 
     def _know_loads(self, nodes: list[int]) -> None:
@@ -206,9 +197,6 @@ class GlobalN1:
 
     def _holds_with(self, item: model.Instance, primary: int) -> bool:
         """Try a newcomer without secondary in its place."""
-        if self.safe is None or len(self.changed | {primary}) > _LOST:
-            self.safe, self.changed = None, frozenset()
-            self.safe = self._certain(self._nodes(), _LOST)
         trial = self._changed_by(item, primary, len(self.state.instances))
         index = self.state.new(item)
         mark = self.state.mark(index, [primary])
@@ -243,7 +231,7 @@ class GlobalN1:
         self, item: model.Instance, primary: int, index: int, secondary: int = -1
     ) -> "GlobalN1":
         """Return the test for the same state once it has a newcomer."""
-        self._know_loads(np.nonzero(self.mine)[0].tolist())
+        self._know_loads(self._nodes())
         out = copy.copy(self)
         out.loads = list(self.loads)
         out.loads[primary] = None
@@ -253,9 +241,7 @@ class GlobalN1:
             out.mine = self.mine.copy()
             out.mine[primary] = self.tested[primary]
             out.has_others = bool(out.mine.any())
-            out.changed = self.changed | {primary}
             return out
-        out.safe = None
         out.memory, out.exists = self.memory.copy(), self.exists.copy()
         out.exists[primary, secondary] = True
         out.memory[primary, secondary] += item.memory if item.uses_memory else 0
@@ -307,7 +293,7 @@ def _may_fit(sizes: npt.NDArray[np.int64], room: npt.NDArray[np.float64]) -> boo
 
     Something must be left of every place, so that it takes less than it has room for.
     """
-    least = np.unique(sizes)
+    least = np.array(sorted(set(sizes.tolist())))
     needed = (sizes[None, :] >= least[:, None]).sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         places = np.ceil(room[None, :] / least[:, None]) - 1

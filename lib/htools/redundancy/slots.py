@@ -120,9 +120,7 @@ def places_for(
     return np.asarray(np.maximum(out, 0))
 
 
-def certain(
-    loads: Sequence[Load], at: Places, room: Floats, free: Floats, *, lost: int = 0
-) -> Flags:
+def certain(loads: Sequence[Load], at: Places, room: Floats, free: Floats) -> Flags:
     """Tell of which nodes all instances surely find room on the others.
 
     Args:
@@ -130,10 +128,9 @@ def certain(
         at: where the nodes are among the places.
         room: memory that is left at each place, never negative.
         free: disk that is left there, never negative.
-        lost: so many places, no matter which, may take nothing.
     """
     out = np.array([one.is_allowed for one in loads])
-    out &= _tails_fit(loads, at, room, free, lost=lost)
+    out &= _tails_fit(loads, at, room, free)
     counts = np.array([len(one.memory) for one in loads])
     memory = np.concatenate([one.memory for one in loads])
     disk = np.concatenate([one.disk for one in loads])
@@ -147,7 +144,7 @@ def certain(
         wanted = _Wanted(memory[left], disk[left], largest[own, :, big], at[own])
         # Each of these closes one place at most; the others have to close the rest.
         alone = np.minimum(big, before[left])
-        enough = before[left] + (_MOST - 1) * alone + _MOST * lost
+        enough = before[left] + (_MOST - 1) * alone
         short = np.nonzero(_least(wanted, room, free) <= enough)[0]
         step = max(1, _CHUNK // len(room))
         parts = [short[n : n + step] for n in range(0, len(short), step)]
@@ -161,9 +158,7 @@ def certain(
     return out
 
 
-def _tails_fit(
-    loads: Sequence[Load], at: Places, room: Floats, free: Floats, *, lost: int
-) -> Flags:
+def _tails_fit(loads: Sequence[Load], at: Places, room: Floats, free: Floats) -> Flags:
     """Tell of which nodes the tails surely find places."""
     out = np.ones(len(loads), bool)
     known: dict[tuple[float, float], tuple[Floats, float]] = {}
@@ -173,8 +168,7 @@ def _tails_fit(
         key = one.tail.memory, one.tail.disk
         if key not in known:
             found = places_for(*key, room, free)
-            least = np.sort(found)[: max(0, len(found) - lost)]
-            known[key] = found, float(least.sum())
+            known[key] = found, float(found.sum())
         found, total = known[key]
         out[number] = total - found[at[number]] >= one.tail.need
     return out

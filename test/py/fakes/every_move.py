@@ -30,8 +30,6 @@ def legal_moves(now, options):
     return [
         (index, move)
         for index, move in every_move(now)
-        if now.instances[index].movable
-        and now.instances[index].auto_balance
-        and (options.disk_moves or move.kind in {Kind.FAILOVER, Kind.FAILOVER_TO})
+        if (options.disk_moves or move.kind in {Kind.FAILOVER, Kind.FAILOVER_TO})
         and not moves.failure(now, index, move, force=options.force)
     ]

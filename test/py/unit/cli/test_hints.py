@@ -77,6 +77,15 @@ PREREQ = [
         "'gnt-node failover n2.tst'",
     ),
     (
+        (
+            "cannot get the state: node n2.tst: Error 28: 127.9.0.12:1811: Connection"
+            " timed out after 5000 milliseconds: it takes connections but does not"
+            " answer them: the daemon or its machine is frozen or overloaded"
+        ),
+        "environment_error",
+        "'gnt-node modify -O yes n2.tst'",
+    ),
+    (
         "instance a.tst: is not running (marked down), so it has no console",
         "wrong_state",
         "'gnt-instance startup a.tst'",

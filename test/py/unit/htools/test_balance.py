@@ -12,7 +12,9 @@ import sys
 
 import pytest
 
+from fakes import made_clusters
 from fakes.every_move import every_move
+from fakes.made_clusters import Shape
 from fakes.some_cluster import random_cluster
 from ganeti.htools import balance, exact_scores, grid, moves, simulate, text
 from ganeti.htools import grid_score as score
@@ -95,6 +97,19 @@ def test_names_of_nodes_change_only_names():
         for one in (cluster, renamed)
     ]
     assert plans[0] == plans[1] != []
+
+
+@pytest.mark.parametrize("template", ["drbd", "sharedfile"])
+def test_many_scores_at_once_have_the_digits_of_single_ones(template):
+    made = made_clusters.make(Shape(30, template=template, mixed=True, odd=True), 1)
+    now = grid.derive(text.load(made.text(), "made"))
+    listed = list(every_move(now))[::97]
+    for (index, move), found in zip(
+        listed, exact_scores.after(now, listed), strict=True
+    ):
+        with moves.trial(now, index, move.target):
+            moves.apply(now, index, move)
+            assert score.value(now) == found
 
 
 def test_trials_leave_no_trace():
