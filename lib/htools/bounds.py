@@ -80,10 +80,13 @@ class Bounds:
                 effects.exclusion[:, inst],
             ]
         )
-        _found, first, size = np.unique(
-            seen, axis=1, return_index=True, return_inverse=True
-        )
-        return size.reshape(-1), inst[first]
+        columns = [column.tobytes() for column in np.ascontiguousarray(seen.T)]
+        first: dict[bytes, int] = {}
+        for at, column in enumerate(columns):
+            first.setdefault(column, at)
+        number = {column: at for at, column in enumerate(first)}
+        size = [number[column] for column in columns]
+        return np.array(size, np.int64), inst[list(first.values())]
 
     def refresh(self, nodes: Ints) -> None:
         """Take over changes of some nodes."""

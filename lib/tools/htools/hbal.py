@@ -14,7 +14,7 @@ from ganeti.tools.htools.options import Parsed
 NAME: Final = "hbal"
 _KEYS: Final = (
     "p pi C t E rm m L I X fjg reason G l v q O skm e maxcpu mindisk g mgl ndm sel nim"
-    " ise U nodyn mond mondd monde mondx ext exi S prio adm search"
+    " ise U nodyn mond mondd monde mondx mondk mw idle ext exi S prio adm search"
 )
 
 

@@ -34,6 +34,8 @@ def apply(cluster: Cluster, parsed: Parsed) -> Cluster:
     """
     if parsed.get("nodyn"):
         return _with_use(cluster, {inst.name: _IDLE for inst in cluster.instances})
+    if parsed.get("idle"):
+        cluster = _with_use(cluster, {inst.name: _IDLE for inst in cluster.instances})
     if parsed.get("U") is not None:
         cluster = _with_use(cluster, read_file(parsed["U"]))
     if parsed.get("mond"):
@@ -77,6 +79,25 @@ def _monitored(cluster: Cluster, parsed: Parsed) -> Cluster:
     from ganeti.htools import monitored
 
     collector = monitored.XEN if parsed.get("mondx") else monitored.CPU
+    reports = _reports(cluster, parsed, collector)
+    if reports is not None:
+        cluster = monitored.apply(cluster, reports, collector)
+    if not parsed.get("mondk"):
+        return cluster
+    reports = _reports(cluster, parsed, monitored.RSS)
+    if reports is None:
+        return cluster
+    return monitored.apply_memory(cluster, reports, parsed["mw"])
+
+
+def _reports(cluster: Cluster, parsed: Parsed, collector: str) -> dict[str, Any] | None:
+    """Return a collector's data of all nodes; None when some is missing.
+
+    Raises:
+        DataError: some is missing that was said to be needed.
+    """
+    from ganeti.htools import monitored
+
     if parsed.get("mondd") is not None:
         data = sources.read_json(parsed["mondd"])
         reports = monitored.from_file(data, collector, parsed["mondd"])
@@ -89,8 +110,8 @@ def _monitored(cluster: Cluster, parsed: Parsed) -> Cluster:
         )
         if parsed.get("monde"):
             raise DataError("Not all required data available")
-        return cluster
-    return monitored.apply(cluster, reports, collector)
+        return None
+    return reports
 
 
 def ask(cluster: Cluster, collector: str) -> dict[str, Any]:

@@ -163,7 +163,7 @@ def eligible_moves(state: grid.State, options: Options) -> list[tuple[int, Move]
 OPTIONS = st.builds(Options, disk_moves=st.booleans(), force=st.booleans())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(SEEDS, TEMPLATES, OPTIONS)
 @np.errstate(divide="ignore", invalid="ignore")
 def test_an_estimate_says_which_moves_are_allowed_and_what_they_bring(

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import io
+import json
 import pathlib
 import re
 import shutil
@@ -323,3 +324,43 @@ def test_search_is_an_option_of_the_program(monkeypatch):
     _code, plain, _err = run_hbal(monkeypatch, "-t", path)
     ends = [float(re.search(r"from .* to (.*)", said)[1]) for said in (out, plain)]
     assert ends[0] < ends[1]
+
+
+def coefficient(name, said):
+    """Return a part of the score as the program prints it at first."""
+    return float(re.search(rf"^ +{name} +([0-9.]+)", said, re.MULTILINE)[1])
+
+
+def test_memory_in_use_and_idle_instances_are_options_of_the_program(
+    monkeypatch, tmp_path
+):
+    sizes = {"kite1": {"owl1": 900, "owl2": 300}, "kite2": {}, "kite3": {}, "kite4": {}}
+    saved = [
+        {
+            "node": f"{node}.lab.test",
+            "reports": [
+                {"name": "cpu-avg-load", "data": {"cpu_total": 0}},
+                {
+                    "name": "kvm-inst-rss",
+                    "data": {f"{name}.lab.test": size for name, size in rows.items()},
+                },
+            ],
+        }
+        for node, rows in sizes.items()
+    ]
+    path = tmp_path / "mond.json"
+    path.write_text(json.dumps(saved))
+    kite = ("-t", str(DATA / "kite.data"), "-v", "-v", "-l0")
+    mond = ("--mond", f"--mond-data={path}", "--idle-default")
+    _code, idle, _err = run_hbal(monkeypatch, *kite, "--idle-default")
+    assert coefficient("mem_load_cv", idle) == coefficient("net_load_cv", idle) == 0
+    found = {
+        words: run_hbal(monkeypatch, *kite, *mond, *words)
+        for words in [(), ("--mond-kvm-rss",), ("--mond-kvm-rss", "--mem-weight=2")]
+    }
+    assert {(code, err) for code, _out, err in found.values()} == {(0, "")}
+    none, plain, double = (
+        coefficient("mem_load_cv", out) for _code, out, _err in found.values()
+    )
+    assert none == 0 < plain
+    assert double == pytest.approx(2 * plain)
