@@ -153,6 +153,7 @@ class Node:
 class Instance(msgspec.Struct, frozen=True, gc=False):
     """An instance; ``spindles`` is None when a disk does not say how many it has.
 
+    It is no dataclass: changed copies are made by ``msgspec.structs.replace``.
     ``utilisation`` is the share of a node it uses: cpu, memory, disk, network.
     """
 
