@@ -4,6 +4,7 @@ Each goes to the node with the best score, soft rules aside, as in ``global_n1``
 rules these are; here they are followed on plain tables, for the usual cases.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
@@ -29,9 +30,14 @@ _LOADS: Final = ("cpu_load_cv", "mem_load_cv", "disk_load_cv", "net_load_cv")
 
 def is_usual(state: State, items: Sequence[model.Instance], places: Places) -> bool:
     """Tell whether the tables have all that counts here."""
+    exclusive = places[state.exclusive[places]]
+    if len(exclusive) and (
+        not state.spindle_count[exclusive].all()
+        or any(item.local and item.spindles is None for item in items)
+    ):
+        return False
     return bool(
         state.online[places].all()
-        and not state.exclusive[places].any()
         and not any(item.forthcoming or state.tag_places(item) for item in items)
     )
 
@@ -63,6 +69,14 @@ class Evacuation:
             one = np.divide(1, own, out=np.zeros(len(places)), where=own != 0)
             for name in names:
                 part[list(spreads).index(name)] = one
+        # Disks of exclusive storage are counted by spindles, and take no other.
+        self.exclusive = np.nonzero(state.exclusive[places])[0]
+        self.spindles = np.full(len(places), np.inf)
+        apart = places[self.exclusive]
+        self.spindles[self.exclusive] = state.f_spin[apart]
+        for name in _DISK:
+            row = list(spreads).index(name)
+            part[row, self.exclusive] = 1 / state.spindle_count[apart]
         self.part = part
         self.order = list(spreads)
         self.unallocated = state.unallocated[places]
@@ -84,7 +98,15 @@ class Evacuation:
             **dict(zip(_LOADS, item.utilisation, strict=True)),
         }
         column = np.array([float(amounts.get(name, 0)) for name in self.order])
-        return column[:, None] * self.part
+        out: Floats = column[:, None] * self.part
+        if len(self.exclusive):
+            for name in _DISK:
+                row = self.order.index(name)
+                part = self.part[row, self.exclusive]
+                out[row, self.exclusive] = -_spindles(item) * part
+            for name in _SPINDLES:
+                out[self.order.index(name), self.exclusive] = 0
+        return out
 
     def move_all(self, items: Sequence[model.Instance]) -> bool:
         """Move instances in order; tell whether each found room.
@@ -94,7 +116,7 @@ class Evacuation:
         known: dict[int, tuple[Floats, Floats]] = {}
         rest = _Rest(items)
         for at, item in enumerate(items):
-            told = rest.verdict(at, self._room(), self._free())
+            told = rest.verdict(at, self._others())
             if told is not None:
                 return told
             if id(item) not in known:
@@ -104,12 +126,13 @@ class Evacuation:
                 return False
         return True
 
-    def _room(self) -> Floats:
-        """Return the memory left on the other nodes."""
-        return np.delete(self.unallocated, self.at)
-
-    def _free(self) -> Floats:
-        return np.delete(self.disk, self.at)
+    def _others(self) -> "_Left":
+        """Return what the other nodes have left."""
+        return _Left(
+            np.delete(self.unallocated, self.at),
+            np.delete(self.disk, self.at),
+            np.delete(self.spindles, self.at),
+        )
 
     def _move(self, item: model.Instance, change: Floats, wanted: Floats) -> bool:
         memory = item.memory if item.uses_memory else 0
@@ -121,6 +144,8 @@ class Evacuation:
         if item.local:
             self.disk[self.at] += item.disk
             fine &= self.disk > item.disk
+            self.spindles[self.at] += _spindles(item)
+            fine &= self.spindles >= _spindles(item)
         fine[self.at] = False
         if not fine.any():
             return False
@@ -132,6 +157,7 @@ class Evacuation:
         self.unallocated[best] -= memory
         self.held[best] += 1
         self.disk[best] -= item.disk if item.local else 0
+        self.spindles[best] -= _spindles(item)
         return True
 
     def _costs(self, change: Floats) -> Floats:
@@ -149,6 +175,32 @@ class Evacuation:
         return np.where(left <= self.reserved, self.held + 1, 0.0) - before
 
 
+def _spindles(item: model.Instance) -> int:
+    return item.spindles or 0 if item.local else 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Left:
+    """What places have left; spindles are infinite without exclusive storage."""
+
+    memory: Floats
+    disk: Floats
+    spindles: Floats
+
+    def count(self, size: "_Size", *, above: bool = False) -> float:
+        """Count how often they take one of a size; ``above`` rounds up."""
+        memory, disk, spindles = size
+        found = places_for(memory, disk, self.memory, self.disk, above=above)
+        if spindles:
+            times = np.floor(self.spindles / spindles)
+            found = np.minimum(found, np.maximum(0, times))
+        return float(found.sum())
+
+
+#: Memory, disk or -1 without one of its own, and spindles.
+_Size = tuple[int, int, int]
+
+
 class _Rest:
     """What is still to be moved: does it find places whatever goes where?
 
@@ -158,21 +210,25 @@ class _Rest:
     """
 
     def __init__(self, items: Sequence[model.Instance]) -> None:
-        memory = [item.memory if item.uses_memory else 0 for item in items]
-        disk = [item.disk if item.local else 0 for item in items]
-        local = [item.local for item in items]
         self._count = len(items)
-        self._sizes = list(zip(memory, disk, local, strict=True))
+        self._sizes: list[_Size] = [
+            (
+                item.memory if item.uses_memory else 0,
+                item.disk if item.local else -1,
+                _spindles(item),
+            )
+            for item in items
+        ]
         #: Of those from a position on, the most; and the end of its equals.
-        self._most: list[tuple[int, int, bool]] = []
+        self._most: list[_Size] = []
         self._end: list[int] = []
-        most, end = (0, 0, False), self._count
+        most, end = (0, -1, 0), self._count
         for at in range(self._count - 1, -1, -1):
             size = self._sizes[at]
             most = (
                 max(most[0], size[0]),
                 max(most[1], size[1]),
-                most[2] or size[2],
+                max(most[2], size[2]),
             )
             if at + 1 < self._count and self._sizes[at + 1] != size:
                 end = at + 1
@@ -182,18 +238,15 @@ class _Rest:
         self._end.reverse()
         self._next = 0
 
-    def verdict(self, at: int, room: Floats, free: Floats) -> bool | None:
+    def verdict(self, at: int, left: _Left) -> bool | None:
         """Tell whether all from a position on find places; None if it is open."""
         equal = self._end[at] - at
         is_new = at == 0 or self._sizes[at - 1] != self._sizes[at]
-        if is_new and equal > 1:
-            most = _count(self._sizes[at], room, free, above=True)
-            if most < equal:
-                return False
+        if is_new and equal > left.count(self._sizes[at], above=True):
+            return False
         if at < self._next:
             return None
-        left = self._count - at
-        lack = left - _count(self._most[at], room, free)
+        lack = self._count - at - left.count(self._most[at])
         if lack <= 0:
             return True
         # Each move makes the lack smaller by one at most, unless the sizes change.
@@ -206,11 +259,3 @@ class _Rest:
             if self._most[later] != self._most[at]:
                 return later
         return self._count
-
-
-def _count(
-    size: tuple[int, int, bool], room: Floats, free: Floats, *, above: bool = False
-) -> float:
-    memory, disk, is_local = size
-    found = places_for(memory, disk if is_local else -1, room, free, above=above)
-    return float(found.sum())

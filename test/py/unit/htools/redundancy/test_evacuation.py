@@ -1,5 +1,7 @@
 """Emptying a node ends early only with what it would have found out anyway."""
 
+import dataclasses
+
 import msgspec
 import pytest
 
@@ -9,10 +11,28 @@ from ganeti.htools.redundancy import evacuation, global_n1
 from ganeti.htools.redundancy.global_n1 import GlobalN1
 
 
+def fresh(template: str, memory: int, spindles: int | None = None) -> model.Instance:
+    """An instance that policy lets go anywhere."""
+    return model.Instance(
+        name="new",
+        memory=memory,
+        disk=4096,
+        vcpus=1,
+        primary=model.NONE,
+        template=template,
+        disks=(4096,),
+        spindles=spindles,
+    )
+
+
 def full(seed: int, template: str, memory: int) -> grid.State:
     """A cluster with many equal instances beside the few of its own."""
-    state = grid.State(random_cluster(seed, template=template))
-    item = model.Instance("more", memory, 4096, 1, model.NONE, template=template)
+    base = random_cluster(seed, template=template)
+    instances = tuple(
+        msgspec.structs.replace(item, disks=(item.disk,)) for item in base.instances
+    )
+    state = grid.State(dataclasses.replace(base, instances=instances))
+    item = fresh(template, memory)
     for node in range(state.size):
         while state.unallocated[node] > memory * (2 + node % 2):
             state.place(state.new(item), node)
@@ -31,6 +51,55 @@ def test_the_end_is_the_same_with_and_without_counting(
             patch.setattr(evacuation._Rest, "verdict", lambda *_args: None)
             slow = [global_n1._simulate(state, node) for node in range(state.size)]
         assert quick == slow
+
+
+def exclusive(seed: int, every: int) -> grid.State:
+    """A cluster in which some nodes have exclusive storage."""
+    base = random_cluster(seed, template="plain")
+    nodes = tuple(
+        dataclasses.replace(
+            node, exclusive=at % every == 0, spindles=40, free_spindles=seed * 7 + 3
+        )
+        for at, node in enumerate(base.nodes)
+    )
+    instances = tuple(
+        msgspec.structs.replace(item, spindles=1, disks=(item.disk,))
+        for item in base.instances
+    )
+    return grid.State(dataclasses.replace(base, nodes=nodes, instances=instances))
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_exclusive_storage_by_tables_goes_as_by_states(
+    every: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spindles run out before disks and memory do, or after them."""
+    for seed, memory in ((0, 200), (1, 200), (2, 200), (3, 3000)):
+        state, item = exclusive(seed, every), fresh("plain", memory, spindles=2)
+        for step in range(14):
+            state.place(state.new(item), step % state.size)
+            node = (step * 3 + 1) % state.size
+            quick = global_n1._simulate(state, node)
+            with monkeypatch.context() as patch:
+                patch.setattr(evacuation, "is_usual", lambda *_args: False)
+                assert quick == global_n1._simulate(state, node)
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_the_last_spindle_may_be_taken_and_no_more(
+    counted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not counted:
+        monkeypatch.setattr(evacuation._Rest, "verdict", lambda *_args: None)
+    base = exclusive(1, 1).cluster
+    nodes = tuple(dataclasses.replace(node, free_spindles=2) for node in base.nodes)
+    state = grid.State(dataclasses.replace(base, nodes=nodes, instances=()))
+    item = fresh("plain", 200, spindles=2)
+    for node in range(state.size - 1):
+        state.place(state.new(item), node)
+        assert global_n1._simulate(state, 0)
+    state.place(state.new(item), state.size - 1)
+    assert not global_n1._simulate(state, 0)
 
 
 def test_counting_ends_most_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
