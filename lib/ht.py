@@ -114,6 +114,8 @@ IallocatorDirection = Literal["in", "out"]
 IallocatorMode = Literal[
     "allocate",
     "allocate-secondary",
+    "balance",
+    "capacity",
     "change-group",
     "multi-allocate",
     "node-evacuate",

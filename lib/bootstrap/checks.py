@@ -14,6 +14,7 @@ from ganeti import _buildconf, errors
 from ganeti.bootstrap import records
 from ganeti.bootstrap.options import InitOptions
 from ganeti.constants import daemons, disks, ecodes, network
+from ganeti.iallocator import builtin, defaults
 from ganeti.pathutils import Paths
 from ganeti.process import Runner
 from ganeti.ssh import keys
@@ -22,7 +23,6 @@ from ganeti.utils import netutils
 #: How long to wait for an answer from the cluster's address, which nobody should have.
 _PING_TIMEOUT_S: Final = 5.0
 #: Needs no script: the master daemon has it built in.
-_BUILTIN_ALLOCATOR: Final = "hail"
 _FAMILIES: Final = {4: socket.AF_INET, 6: socket.AF_INET6}
 _FULL_PREFIX: Final = {socket.AF_INET: 32, socket.AF_INET6: 128}
 #: Files of which one shows that this node is in a cluster.
@@ -288,18 +288,13 @@ def _host_key(paths: Paths, options: InitOptions) -> str:
 
 
 def _iallocator(paths: Paths, options: InitOptions) -> str:
-    def is_there(name: str) -> bool:
-        return any(
-            os.access(os.path.join(directory, name), os.X_OK)
-            for directory in paths.iallocator_search_path
-        )
-
     name = options.default_iallocator
     if name is None:
-        return _BUILTIN_ALLOCATOR
-    if name and name != _BUILTIN_ALLOCATOR and not is_there(name):
+        return builtin.NAME
+    absent = defaults.absent(name, paths.iallocator_search_path)
+    if absent:
         raise errors.OpPrereqError(
-            f"default instance allocator {name}: no such script in"
+            f"default instance allocator {', '.join(absent)}: no such script in"
             f" {', '.join(paths.iallocator_search_path)}",
             ecodes.ECODE_INVAL,
         )

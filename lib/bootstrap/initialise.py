@@ -1,37 +1,19 @@
 """Making a cluster of one node."""
 
 import contextlib
-import glob
-import os
 from typing import Any, Final
 
 from ganeti import config, errors, opcodes, rpc, ssconf, store
-from ganeti.bootstrap import checks, crypto, jobs, records
+from ganeti.bootstrap import checks, crypto, jobs, records, state
 from ganeti.bootstrap.options import Feedback, InitOptions
 from ganeti.bootstrap.services import Services
 from ganeti.clock import Clock
 from ganeti.constants import daemons, versions
-from ganeti.constants import ssconf as ssconf_words
 from ganeti.objects import Snapshot
 from ganeti.pathutils import Paths
 from ganeti.process import Runner
 from ganeti.utils import files
 
-#: What init writes into the state directory, removed again when it fails.
-_WRITTEN: Final = (
-    "store.db*",
-    "config.data",
-    "server.pem",
-    "client.pem",
-    "rapi.pem",
-    "spice.pem",
-    "spice-ca.pem",
-    "hmac.key",
-    "cluster-domain-secret",
-    "known_hosts",
-    "ganeti_pub_keys",
-    f"{ssconf_words.FILEPREFIX}*",
-)
 _DIRECTORY_MODES: Final = ((0o755, "data"), (0o755, "run"), (0o750, "log"))
 
 
@@ -178,6 +160,5 @@ def _stop_quietly(services: Services, feedback: Feedback) -> None:
 
 def remove_cluster_files(paths: Paths) -> None:
     """Remove everything that makes this node a part of a cluster."""
-    for pattern in _WRITTEN:
-        for path in glob.glob(os.path.join(glob.escape(paths.data_dir), pattern)):
-            files.remove_file(path)
+    for path in state.cluster_files(paths):
+        files.remove_file(path)

@@ -67,6 +67,11 @@ HINTS: Final = (
     Hint(r"Node group '.*' not known", YOU, "'gnt-group list' shows the names"),
     Hint(r"(Filter rule '.*' not known|no job filter)", YOU, "see 'gnt-filter list'"),
     Hint(
+        r"Error checking job status: [Jj]ob (with id )?(?P<job>\d+)",
+        YOU,
+        "should it be archived, 'gnt-job info {job}' shows its messages and outcome",
+    ),
+    Hint(
         r"Error checking job status",
         YOU,
         "'gnt-job list --archived' also shows archived jobs",
@@ -105,7 +110,7 @@ HINTS: Final = (
         " 'daemon-util start ganeti-noded'",
     ),
     Hint(
-        r"node (?P<node>[\w.-]*\w): Error \d+: \S+ (does not answer|it takes conn)",
+        r"node (?P<node>[\w.-]*\w): Error \d+: .*does not answer",
         ADMIN,
         "look after {node}; should it be lost, 'gnt-node modify -O yes {node}' and"
         " 'gnt-node failover {node}' start its mirrored instances elsewhere",

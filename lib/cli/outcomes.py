@@ -13,12 +13,12 @@ def report(ctx: Context, outcomes: Sequence[Outcome], *, good: str, bad: str) ->
     Args:
         ctx: the command.
         outcomes: of the jobs.
-        good: line when all went well.
+        good: line when all went well; with ``--dry-run`` another one.
         bad: line otherwise, with ``{}`` for the number of failures.
     """
     failed = sum(not outcome.success for outcome in outcomes)
     if failed:
         ctx.out(bad.format(failed))
         return exitcodes.EXIT_FAILURE
-    ctx.out(good)
+    ctx.out("Nothing was done." if ctx.option("dry_run") else good)
     return exitcodes.EXIT_SUCCESS

@@ -132,10 +132,11 @@ def _default(option: Option) -> Any:
 
 def _parse(option: Option, name: str, text: str) -> Any:
     if option.kind == "choice" and text not in option.choices:
-        wanted = ", ".join(map(repr, option.choices))
-        raise UsageError(
-            f"option {name}: invalid choice: {text!r} (choose from {wanted})"
-        )
+        from ganeti.utils import wording
+
+        wanted = wording.choices(text, option.choices)
+        where = "" if wanted.startswith("choose") else "; --help lists all"
+        raise UsageError(f"option {name}: invalid choice: {text!r} ({wanted}{where})")
     try:
         return values.PARSERS[option.kind](text)
     except values.BadValueError as err:

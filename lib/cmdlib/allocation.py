@@ -1,11 +1,12 @@
 """Choosing nodes with an allocator, for all units that may need one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from ganeti import errors, iallocator, locking, objects
 from ganeti.cmdlib import base
 from ganeti.constants import ecodes, jobqueue
+from ganeti.iallocator import defaults
 
 #: Name that stands for the cluster's default allocators.
 DEFAULT_NAME: Final = "."
@@ -25,11 +26,7 @@ def names(snapshot: objects.Snapshot, wanted: str | None, what: str) -> list[str
     """
     if wanted and wanted != DEFAULT_NAME:
         return [wanted]
-    found = [
-        part.strip()
-        for part in snapshot.cluster.default_iallocator.split(",")
-        if part.strip()
-    ]
+    found = defaults.names(snapshot.cluster.default_iallocator)
     if not found:
         raise errors.OpPrereqError(
             f"{what}: name a node or an allocator; the cluster has no default one",
@@ -50,6 +47,8 @@ def ask(
 ) -> Any:
     """Return the result of the first allocator that finds one.
 
+    One that fails is passed over with a warning while there are others.
+
     Args:
         ctx: the world.
         allocators: names, tried in order.
@@ -62,16 +61,34 @@ def ask(
             allocator that was asked.
 
     Raises:
-        OpPrereqError: none found a solution; has the words of each.
+        OpPrereqError: none found a solution; has the words of each. Or, of a single
+            allocator, see `iallocator.run`.
+        ResultValidationError: of a single allocator, see `iallocator.run`.
     """
     snapshot = ctx.snapshot
     if replaced is not None:
         snapshot = snapshot.apply([objects.Update("instances", replaced, None)])
     refusals = []
     for name in allocators:
-        answer = iallocator.run(ctx.rpc, snapshot, name, request, explain=explain)
+        try:
+            answer = iallocator.run(
+                ctx.rpc,
+                snapshot,
+                name,
+                request,
+                explain=explain,
+                known=ctx.known,
+            )
+        except (errors.OpPrereqError, errors.ResultValidationError) as err:
+            if len(allocators) == 1:
+                raise
+            text = str(err.args[0]).removeprefix(f"allocator {name}: ")
+            ctx.log.warn(f"Allocator {name} failed: {text}")
+            refusals.append(f"{name}: {text}")
+            continue
         if explain:
-            ctx.log.entry(jobqueue.ELOG_PLACEMENT, _told(name, answer))
+            told = _told(name, request, answer)
+            ctx.log.entry(jobqueue.ELOG_PLACEMENT, told)
         if answer.success:
             ctx.log.info(f"Allocator {name}: {answer.info}")
             return answer.result
@@ -82,13 +99,36 @@ def ask(
     )
 
 
-def _told(name: str, answer: iallocator.Answer) -> dict[str, Any]:
+def _told(
+    name: str,
+    request: iallocator.Request,
+    answer: iallocator.Answer,
+) -> dict[str, Any]:
+    """Return an answer as data; a script tells no reasons, but what it chose."""
+    places = answer.explanation or [
+        {"instance": instance, "nodes": list(nodes), "reasons": [], "choice": []}
+        for instance, nodes in _places(request, answer.result)
+    ]
     return {
         "allocator": name,
         "success": answer.success,
         "info": answer.info,
-        "instances": list(answer.explanation),
+        "instances": list(places),
     }
+
+
+def _places(
+    request: iallocator.Request, result: Any
+) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield names and nodes of a result, without nodes where no place was found."""
+    if isinstance(result, iallocator.Evacuation):
+        yield from ((name, nodes) for name, _group, nodes in result.moved)
+        yield from ((name, ()) for name, _why in result.failed)
+    elif isinstance(result, iallocator.MultiPlacement):
+        yield from result.placed.items()
+        yield from ((name, ()) for name in result.failed)
+    elif isinstance(request, iallocator.Relocate | iallocator.Allocate) and result:
+        yield request.name, result
 
 
 def lock_all_nodes(locks: base.LockRequest, *, opportunistic: int = 0) -> None:
@@ -115,8 +155,12 @@ def relocation(
     ctx: base.Context,
     instance: objects.Instance,
     allocator: str | None,
+    *,
+    explain: bool = False,
 ) -> str:
     """Return the uuid of another node for an instance with external mirrors.
+
+    With ``explain`` the reasons are logged, see `ask`.
 
     Raises:
         OpPrereqError: there is no allocator, or none found a node.
@@ -128,7 +172,8 @@ def relocation(
         [snapshot.nodes[instance.primary_node].name],
         sum(disk.size for disk in disks),
     )
-    (name,) = ask(ctx, names(snapshot, allocator, what), request, what)
+    chosen = names(snapshot, allocator, what)
+    (name,) = ask(ctx, chosen, request, what, explain=explain)
     uuid = snapshot.uuid_of("nodes", name)
     if uuid is None:
         raise errors.OpPrereqError(f"node {name}: was removed", ecodes.ECODE_NOENT)
@@ -142,17 +187,19 @@ def evacuation_jobs(
     what: str,
     *,
     early_release: bool,
-    ignore_soft_errors: bool = False,
+    explain: bool = False,
 ) -> base.SubmitJobs:
     """Return the jobs that an allocator wants for moving instances.
+
+    With ``explain`` the reasons are logged, see `ask`.
 
     Raises:
         OpPrereqError: no allocator, or no solution.
         OpExecError: some instances cannot be moved; names each with its reason.
     """
     chosen = names(ctx.snapshot, allocator, what)
-    found = ask(ctx, chosen, request, what)
-    if found.failed and not ignore_soft_errors:
+    found = ask(ctx, chosen, request, what, explain=explain)
+    if found.failed:
         reasons = "; ".join(f"{name}: {why}" for name, why in found.failed)
         raise errors.OpExecError(f"{what}: cannot move all instances: {reasons}")
     for name, group, nodes in found.moved:

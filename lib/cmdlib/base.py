@@ -16,6 +16,7 @@ from ganeti import (
     config,
     errors,
     hooksmaster,
+    iallocator,
     locking,
     objects,
     opcodes,
@@ -126,6 +127,7 @@ class Context:
             accept connections there.
         write_known_hosts: (path, cluster name, lines ``type key``) writes the file
             with the cluster's host keys.
+        known: what allocations before have read of the configuration.
     """
 
     config: "config.Config"
@@ -140,6 +142,7 @@ class Context:
     rpc_at: Callable[[Sequence[Target]], Runner]
     query_sources: Callable[[], query.Sources]
     write_known_hosts: Callable[[str, str, Sequence[str]], None]
+    known: iallocator.Known = dataclasses.field(default_factory=iallocator.Known)
 
     @property
     def snapshot(self) -> objects.Snapshot:

@@ -8,7 +8,6 @@ from ganeti.cmdlib import typed
 from ganeti.cmdlib.instance import checks
 from ganeti.constants import disks as disk_words
 from ganeti.constants import ecodes, ipolicy, params
-from ganeti.objects import params as filled
 
 _RATIOS: Final = (ipolicy.IPOLICY_SPINDLE_RATIO, ipolicy.IPOLICY_VCPU_RATIO)
 
@@ -168,11 +167,4 @@ def new_violations(
 def _fits(snapshot: objects.Snapshot, uuid: str) -> bool:
     instance = snapshot.instances[uuid]
     node = snapshot.nodes[instance.primary_node]
-    return not checks.policy_problems(
-        snapshot,
-        node.group,
-        backend=filled.fill_beparams(snapshot, instance),
-        nic_count=len(instance.nics),
-        disk_sizes=[disk.size for disk in snapshot.instance_disks(instance)],
-        template=snapshot.disk_template(instance),
-    )
+    return not checks.problems_of(snapshot, instance, node.group)

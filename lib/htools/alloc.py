@@ -115,6 +115,74 @@ def second(
     return _pair(state, item, first, usable, rules.capacity, strict=strict)
 
 
+def ranking(
+    state: State,
+    item: model.Instance,
+    candidates: Sequence[int],
+    count: int,
+    *,
+    most: int,
+    rules: Rules = Rules(),
+) -> list[tuple[float, tuple[int, ...]]]:
+    """Return score and nodes of the best places, the best first.
+
+    Args:
+        state: without the instance.
+        item: the newcomer.
+        candidates: nodes that may be used, offline ones are left out.
+        count: 1 or 2 nodes; of two, places differ in the first.
+        most: so many at most.
+        rules: how to choose; the metric does not count.
+    """
+    capacity, strict = rules.capacity, not rules.ignore_soft
+    usable = score.choose([node for node in candidates if state.online[node]])
+    if not len(usable):
+        return []
+    own = _primary_codes(state, item, usable, strict=strict)
+    firsts = usable[own == 0]
+    if not len(firsts):
+        return []
+    if count > 1:
+        return _best_pairs(state, item, usable, firsts, most=most, capacity=capacity)
+    scores = score.as_primary(state, item, firsts)
+    found: list[tuple[float, tuple[int, ...]]] = []
+    for at in len(firsts) - 1 - np.argsort(scores[::-1], kind="stable"):
+        node = int(firsts[at])
+        if capacity is None or capacity.others_hold(item, node, model.NONE):
+            found.append((float(scores[at]), (node,)))
+        if len(found) == most:
+            break
+    return found
+
+
+def _best_pairs(
+    state: State,
+    item: model.Instance,
+    usable: Places,
+    firsts: Places,
+    *,
+    most: int,
+    capacity: GlobalN1 | None,
+) -> list[tuple[float, tuple[int, ...]]]:
+    """Return the best pair of each of the best primaries."""
+    scorer = score.Pairs(state, item)
+    found: list[tuple[float, tuple[int, ...]]] = []
+    step = max(1, _CHUNK // max(1, len(usable)))
+    for start in range(0, len(firsts), step):
+        part = firsts[start : start + step]
+        codes = _pair_codes(state, item, usable, part, np.zeros(len(part), np.int8))
+        fine = (codes == 0) & _partners(state, part, usable)
+        values = np.where(fine, scorer.scores(part, usable), np.inf)
+        for row in np.argsort(values.min(axis=1), kind="stable")[:most]:
+            at = slice(row, row + 1)
+            best = _Best()
+            rows = _Rows(values[at], fine[at], part[at], usable)
+            _take_rows(best, item, rows, capacity)
+            if best.nodes is not None:
+                found.append((best.score, best.nodes))
+    return sorted(found)[:most]
+
+
 def _nothing(problem: str) -> Outcome:
     return Outcome(None, 0.0, [0] * len(checks.KINDS), 0, problem)
 

@@ -5,7 +5,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -15,13 +15,16 @@ from ganeti.htools import (
     dedicated,
     evacuate,
     model,
-    objections,
+    parts,
     reasons,
     request,
 )
 from ganeti.htools.capacity import request as capacity_request
 from ganeti.htools.grid import State
 from ganeti.htools.redundancy.global_n1 import GlobalN1
+
+if TYPE_CHECKING:
+    from ganeti.htools import balancing
 
 _NO_USE: Final = (0.0, 0.0, 0.0, 0.0)
 _OPS: Final = {
@@ -47,7 +50,7 @@ class Options:
     ignore_soft: bool = False
     restrict_to: Sequence[str] | None = None
     busy: bool = True
-    static_memory: int = request.STATIC_KVM_MIB
+    static_memory: int = model.STATIC_KVM_MIB
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,29 +61,13 @@ class Solution:
         answer: success, info, result.
         before: the cluster as it was.
         after: with all that was found.
-        refusals: why nodes were not possible, for each asked instance.
+        explanation: makes out where each instance goes and why not elsewhere.
     """
 
     answer: dict[str, Any]
     before: model.Cluster
     after: State
-    refusals: Callable[[], dict[str, list[reasons.Reason]]]
-
-    def explanation(self) -> list[reasons.Explanation]:
-        """Tell of each new instance where it goes, and why not elsewhere."""
-        after = self.after
-        places = {
-            item.name: [
-                after.cluster.nodes[node].name
-                for node in (after.pri[index], after.sec[index])
-                if node >= 0
-            ]
-            for index, item in enumerate(after.instances)
-        }
-        return [
-            reasons.Explanation(name, tuple(places.get(name, ())), tuple(found))
-            for name, found in self.refusals().items()
-        ]
+    explanation: Callable[[], list[reasons.Explanation]]
 
 
 def solve(
@@ -104,18 +91,31 @@ def solve(
         checked = options.capacity_checks
         many = capacity_request.read(data, cluster, capacity_checks=checked)
         answer, after = capacity_request.solve(cluster, many)
-        return Solution(answer, cluster, after, dict)
+        return Solution(answer, cluster, after, lambda: _told_capacity(answer))
     if balance_request.is_asked(data):
         want = balance_request.read(data, ignore_soft=options.ignore_soft)
-        answer, after = balance_request.solve(cluster, want)
-        return Solution(answer, cluster, after, dict)
+        answer, after, plans = balance_request.solve(cluster, want)
+        return Solution(answer, cluster, after, lambda: _told_moves(plans))
     try:
         ask = request.read_ask(data, cluster, restrict_to=options.restrict_to)
     except request.CannotBeDone as err:
-        return Solution(_failed(str(err)), cluster, State(cluster), dict)
+        return Solution(_failed(str(err)), cluster, State(cluster), list)
     if not options.busy:
         ask = _idle_newcomers(ask)
     return _Solver(cluster, ask, options).solve()
+
+
+# What makes out reasons is loaded only when somebody wants to know them.
+def _told_capacity(answer: dict[str, Any]) -> list[reasons.Explanation]:
+    from ganeti.htools import explaining
+
+    return explaining.of_capacity(answer)
+
+
+def _told_moves(plans: Sequence["balancing.Balanced"]) -> list[reasons.Explanation]:
+    from ganeti.htools import explaining
+
+    return explaining.of_moves(plans)
 
 
 def _idle(cluster: model.Cluster) -> model.Cluster:
@@ -178,25 +178,18 @@ class _Solver:
             answer = self._evacuate(ask)
         else:
             answer = self._change_group(ask)
-        return Solution(answer, self.cluster, self.state, self._refusals)
+        return Solution(answer, self.cluster, self.state, self._explain)
 
-    def _refusals(self) -> dict[str, list[reasons.Reason]]:
-        fresh = State(self.cluster, newcomers=[p.item for p in self._places()])
-        placed = {item.name for item in self.state.instances}
-        out = {}
-        for place in self._places():
-            # What found no place met those that had found one.
-            state = fresh if place.item.name in placed else self.state
-            allowed = self._allowed(place)
-            out[place.item.name] = objections.against(
-                state,
-                place.item,
-                range(state.size) if allowed is None else allowed,
-                place.count,
-                capacity=self._capacity(state),
-                any_group=place.group is None,
-            )
-        return out
+    def _explain(self) -> list[reasons.Explanation]:
+        from ganeti.htools import explaining
+
+        return explaining.Explainer(
+            self.cluster,
+            self.ask,
+            self.state,
+            capacity_checks=self.options.capacity_checks,
+            ignore_soft=self.options.ignore_soft,
+        ).explain()
 
     def _capacity(self, state: State) -> GlobalN1 | None:
         if not self.options.capacity_checks:
@@ -206,14 +199,6 @@ class _Solver:
     def _rules(self, state: State, metric: alloc.Metric | None) -> alloc.Rules:
         capacity = None if metric else self._capacity(state)
         return alloc.Rules(capacity, self.options.ignore_soft, metric)
-
-    def _allowed(self, place: request.Place) -> Sequence[int] | None:
-        if place.group is None:
-            return place.restrict_to
-        members = self.cluster.members(place.group)
-        if place.restrict_to is None:
-            return members
-        return [node for node in members if node in place.restrict_to]
 
     # New instances
     def _place(self, place: request.Place) -> tuple[tuple[int, ...] | None, str]:
@@ -237,33 +222,22 @@ class _Solver:
         self, place: request.Place, group: int, metric: alloc.Metric | None
     ) -> tuple[tuple[int, ...] | None, str]:
         """Allocate where only one group and its instances count."""
-        members = self.cluster.members(group)
-        positions = {node: at for at, node in enumerate(members)}
-        state = self._only(group, positions)
-        allowed = self._allowed(place)
+        newcomers = [one.item for one in self._places()]
+        state, members = parts.of_group(self.state, group, newcomers)
+        allowed = place.allowed(self.cluster) or ()
         outcome = alloc.allocate(
             state,
             place.item,
-            [positions[node] for node in (members if allowed is None else allowed)],
+            [at for at, node in enumerate(members) if node in allowed],
             place.count,
             self._rules(state, metric),
         )
+        if outcome.problem:
+            return None, outcome.problem
         text = alloc.of_group(self.cluster.groups[group], state, outcome)
         if outcome.nodes is None:
             return None, text
         return tuple(members[node] for node in outcome.nodes), text
-
-    def _only(self, group: int, positions: dict[int, int]) -> State:
-        """Return one group's part of the present state."""
-        now, known = self.state, len(self.cluster.instances)
-        newcomers = [item.item for item in self._places()]
-        state = State(self.cluster.only_group(group), newcomers=newcomers)
-        for index in range(known, len(now.instances)):
-            if now.pri[index] in positions:
-                secondary = positions.get(now.sec[index], model.NONE)
-                new = state.new(now.instances[index])
-                state.place(new, positions[now.pri[index]], secondary)
-        return state
 
     def _names(self, nodes: Sequence[int]) -> list[str]:
         return [self.cluster.nodes[node].name for node in nodes]
@@ -329,18 +303,16 @@ class _Solver:
 
     def _change_group(self, ask: request.ChangeGroup) -> dict[str, Any]:
         state = self.state
-        sources = {int(state.group[state.pri[index]]) for index in ask.instances}
-        wanted = ask.groups or range(len(self.cluster.groups))
-        targets = [group for group in wanted if group not in sources]
-        if not targets:
-            names = ", ".join(group.name for group in self.cluster.groups)
-            why = f"no groups for evacuation: beside the present ones, of {names}"
-            return self._moved([(n, evacuate.Refused(why)) for n in ask.instances])
         mover = evacuate.Evacuation(
             state,
             ignore_soft=self.options.ignore_soft,
             capacity=GlobalN1 if self.options.capacity_checks else None,
         )
+        targets = mover.targets(ask.instances, ask.groups)
+        if not targets:
+            names = ", ".join(group.name for group in self.cluster.groups)
+            why = f"no groups for evacuation: beside the present ones, of {names}"
+            return self._moved([(n, evacuate.Refused(why)) for n in ask.instances])
         found = [
             (index, mover.change_group(index, targets)[1]) for index in ask.instances
         ]

@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 
+from ganeti.htools import exact_scores, moves
 from ganeti.htools import grid_score as score
-from ganeti.htools import moves
-from ganeti.htools.bounds import TARGET_KINDS, Bounds
+from ganeti.htools.bounds import Bounds
 from ganeti.htools.candidates import Evaluator
 from ganeti.htools.effects import Bools, Floats, Ints
 from ganeti.htools.grid import State
@@ -192,6 +192,8 @@ class Search:
         target: Ints = np.nonzero(state.online)[0]
         self._target = target
         self._bounds = Bounds(self._evaluator, self._inst, target)
+        kinds = self._evaluator.legality.kinds(self._inst)
+        self._can_swap = Kind.FAILOVER in kinds
 
     def best_one(self) -> Sequence[_Scored]:
         """Find the best move; empty if nothing can move."""
@@ -208,7 +210,7 @@ class Search:
         best: Sequence[_Scored] = ()
         faults = _faults(state)
         first = self.lowest(_BEAM)
-        scores = exact(state, first)
+        scores = exact_scores.after(state, first)
         for (inst, move), found in zip(first, scores, strict=True):
             nodes = {state.pri[inst], state.sec[inst], move.target} - {NONE}
             with moves.trial(state, inst, move.target):
@@ -227,12 +229,10 @@ class Search:
         """List the best moves, the best first; of those alike only the first."""
         if not len(self._inst):
             return []
-        nowhere = np.full(len(self._inst), NONE)
-        swaps = self._evaluator.estimate(Kind.FAILOVER, self._inst, nowhere)
-        listed = [_Found(Kind.FAILOVER, self._inst, nowhere, swaps)]
+        listed = [self._swaps()]
         limit = _nth(listed, count)
         height = max(1, _BLOCK // max(1, len(self._target)))
-        for kind, bounds in zip(TARGET_KINDS, self._bounds.rows, strict=True):
+        for kind, bounds in zip(self._bounds.kinds, self._bounds.rows, strict=True):
             order = np.argsort(bounds, kind="stable")
             for start in range(0, len(order), height):
                 part = order[start : start + height]
@@ -247,13 +247,11 @@ class Search:
         """Find the best move and the score after it; None if nothing can move."""
         if not len(self._inst):
             return None
-        nowhere = np.full(len(self._inst), NONE)
-        swaps = self._evaluator.estimate(Kind.FAILOVER, self._inst, nowhere)
-        listed = [_Found(Kind.FAILOVER, self._inst, nowhere, swaps)]
-        lowest = min(float(swaps.min()), self._sample())
+        listed = [self._swaps()]
+        lowest = min(float(listed[0].change.min()), self._sample())
         if not np.isfinite(lowest):
             return None
-        for kind, bounds in zip(TARGET_KINDS, self._bounds.rows, strict=True):
+        for kind, bounds in zip(self._bounds.kinds, self._bounds.rows, strict=True):
             rows = np.nonzero(bounds <= lowest + _NEAR)[0]
             rows = rows[np.argsort(bounds[rows], kind="stable")]
             height = max(1, _BLOCK // max(1, len(self._target)))
@@ -264,10 +262,19 @@ class Search:
                 lowest = min(lowest, float(found.change.min(initial=np.inf)))
         return self._exact(_spell_out(listed, lowest + _NEAR))
 
+    def _swaps(self) -> "_Found":
+        """Estimate the moves without a target."""
+        nowhere = np.full(len(self._inst), NONE)
+        if not self._can_swap:
+            never = np.full(len(self._inst), np.inf)
+            return _Found(Kind.FAILOVER, self._inst, nowhere, never)
+        swaps = self._evaluator.estimate(Kind.FAILOVER, self._inst, nowhere)
+        return _Found(Kind.FAILOVER, self._inst, nowhere, swaps)
+
     def _sample(self) -> float:
         """Estimate a few of the most promising moves; tell the lowest."""
         lowest = np.inf
-        for kind, bounds in zip(TARGET_KINDS, self._bounds.rows, strict=True):
+        for kind, bounds in zip(self._bounds.kinds, self._bounds.rows, strict=True):
             count = min(_SAMPLE, len(bounds) - 1)
             rows = np.argpartition(bounds, count)[:count] if count else np.arange(1)
             rows = rows[np.isfinite(bounds[rows])]
@@ -288,7 +295,9 @@ class Search:
     def _exact(self, listed: list[tuple[int, Move]]) -> tuple[int, Move, float] | None:
         """Compute scores exactly; the first of the lowest wins."""
         best: tuple[int, Move, float] | None = None
-        for (inst, move), found in zip(listed, exact(self._state, listed), strict=True):
+        for (inst, move), found in zip(
+            listed, exact_scores.after(self._state, listed), strict=True
+        ):
             if best is None or found < best[2]:
                 best = (inst, move, found)
         return best
@@ -351,13 +360,3 @@ def _first_of_each(listed: list[_Found], limit: float) -> list[tuple[int, Move]]
             found[change] = min(move, found.get(change, move))
     ordered = (found[change] for change in sorted(found))
     return [(inst, Move(kind, target)) for inst, target, kind in ordered]
-
-
-def exact(state: State, listed: list[tuple[int, Move]]) -> list[float]:
-    """Compute the scores after each of some moves, as ``score.value`` would."""
-    results = []
-    for inst, move in listed:
-        with moves.trial(state, inst, move.target):
-            moves.apply(state, inst, move)
-            results.append(score.value(state))
-    return results

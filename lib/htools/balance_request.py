@@ -34,6 +34,7 @@ def read(data: Any, *, ignore_soft: bool) -> balancing.Want:
             min_gain=part.number("min_gain", usual.min_gain, least=0),
             min_gain_limit=part.number("min_gain_limit", usual.min_gain_limit),
             max_length=part.size("max_moves"),
+            pairs=part.flag("search", default=False),
         ),
         options=Options(
             disk_moves=part.flag("disk_moves", default=True),
@@ -45,8 +46,10 @@ def read(data: Any, *, ignore_soft: bool) -> balancing.Want:
     )
 
 
-def solve(cluster: model.Cluster, want: balancing.Want) -> tuple[dict[str, Any], State]:
-    """Return the answer (success, info, result), and the cluster afterwards.
+def solve(
+    cluster: model.Cluster, want: balancing.Want
+) -> tuple[dict[str, Any], State, list[balancing.Balanced]]:
+    """Return the answer (success, info, result), the cluster afterwards, the plans.
 
     The result is [moved, [], jobs], as for evacuations; each job does one move.
 
@@ -71,4 +74,4 @@ def solve(cluster: model.Cluster, want: balancing.Want) -> tuple[dict[str, Any],
         f"{group.name} {group.before:.8f} -> {group.after:.8f}" for group in plans
     )
     told = f"Request successful: {len(moved)} moves, scores: {scores}"
-    return {"success": True, "info": told, "result": [moved, [], opcodes]}, state
+    return {"success": True, "info": told, "result": [moved, [], opcodes]}, state, plans

@@ -5,7 +5,7 @@
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -13,7 +13,14 @@ import msgspec
 from ganeti.htools import balance, grid, jobs
 from ganeti.htools import grid_score as score
 from ganeti.htools.legality import Options
-from ganeti.htools.model import MOVABLE_TEMPLATES, NONE, Cluster, DataError
+from ganeti.htools.model import (
+    MOVABLE_TEMPLATES,
+    NONE,
+    Cluster,
+    DataError,
+    Instance,
+)
+from ganeti.htools.reasons import Reason
 
 #: Changes of a part of the score below this are not told.
 _NOTHING: Final = 5e-9
@@ -63,7 +70,8 @@ class Moved:
 class Balanced:
     """The plan of one group: scores, moves, why no more, and who may not move why.
 
-    ``first`` is the position of its first move among all of the plan.
+    ``first`` is the position of its first move among all of the plan; ``kept`` and
+    ``reasons`` tell of the same instances, in words and as data.
     """
 
     name: str
@@ -75,6 +83,7 @@ class Balanced:
     moves: list[Moved]
     stopped: str
     kept: dict[str, str]
+    reasons: dict[str, Reason]
 
 
 def plan(cluster: Cluster, want: Want) -> list[Balanced]:
@@ -126,7 +135,7 @@ class _Planner:
         """Plan at most so many moves (below 0 for any number)."""
         now, goal = self._state, dataclasses.replace(self._want.goal, max_length=most)
         before, lowest = score.value(now), score.ideal(now)
-        kept = self._kept()
+        kept = dict(self._kept())
         moves: list[Moved] = []
         if self._part.instances and before - lowest >= goal.min_score and most != 0:
             moves = self._moves(goal, lowest)
@@ -140,7 +149,8 @@ class _Planner:
             first=first,
             moves=moves,
             stopped=self._stopped(goal, len(moves), lowest),
-            kept=kept,
+            kept={name: words for name, (words, _reason) in kept.items()},
+            reasons={name: reason for name, (_words, reason) in kept.items()},
         )
 
     def _moves(self, goal: balance.Goal, lowest: float) -> list[Moved]:
@@ -191,30 +201,35 @@ class _Planner:
         name = self._part.instances[index].name
         if not found < current:
             change = f"{found - current:+.8f}"
-            return f"no move lowers the score; the best one is of {name}: {change}"
+            tried = "no move and no pair of moves" if goal.pairs else "no move"
+            return f"{tried} lowers the score; the best one is of {name}: {change}"
         return (
             f"the best move left, of {name}, gains {current - found:.8f}, less than"
             f" {goal.min_gain:g}"
         )
 
-    def _kept(self) -> dict[str, str]:
-        """Tell which instances may not move, and why."""
+    def _kept(self) -> Iterator[tuple[str, tuple[str, Reason]]]:
+        """Tell which instances may not move, and why: in words and as data."""
         may = balance.eligible(self._state, self._want.options)
-        return {
-            inst.name: self._why(index)
-            for index, inst in enumerate(self._part.instances)
-            if not may[index]
-        }
+        for index, inst in enumerate(self._part.instances):
+            if not may[index]:
+                words, *data = self._why(inst)
+                node = self._names[inst.primary]
+                reason = Reason(node, "primary", "FailMove", data[0], "", *data[1:])
+                yield inst.name, (words, reason)
 
-    def _why(self, index: int) -> str:
-        inst = self._part.instances[index]
+    def _why(self, inst: Instance) -> tuple[str, str, str, str]:
+        """Return words; and check, wanted and found."""
         if inst.name in self._split:
-            return "its nodes are in different groups"
+            words = "its nodes are in different groups"
+            return words, "groups of its nodes", "the same", "different ones"
         if inst.template not in MOVABLE_TEMPLATES:
-            return f"its disks ({inst.template}) are on one node"
+            words = f"its disks ({inst.template}) are on one node"
+            return words, "disk template", "one that can move", inst.template
         if not inst.auto_balance:
-            return "it is not balanced automatically"
-        return "none of its nodes is offline"
+            return "it is not balanced automatically", "auto balance", "on", "off"
+        words = "none of its nodes is offline"
+        return words, "state of its nodes", "one offline or drained", "all online"
 
 
 def data(plans: Sequence[Balanced], *, explain: bool) -> dict[str, Any]:
@@ -232,7 +247,8 @@ def _group(done: Balanced, *, explain: bool) -> dict[str, Any]:
         "moves": [_move(move, done.first, explain=explain) for move in done.moves],
     }
     if explain:
-        out |= {"stopped": done.stopped, "kept": dict(done.kept)}
+        reasons = {name: reason.data() for name, reason in done.reasons.items()}
+        out |= {"stopped": done.stopped, "kept": dict(done.kept), "reasons": reasons}
     return out
 
 

@@ -19,9 +19,6 @@ from ganeti.htools.effects import Bools, Floats, Ints, Row
 from ganeti.htools.legality import ENDS, Move
 from ganeti.htools.moves import Kind
 
-#: Kinds that have a target node.
-TARGET_KINDS: Final = tuple(kind for kind in Kind if kind != Kind.FAILOVER)
-_ROLES: Final = ("p", "s")
 _NOWHERE: Final = -2
 _RISE: Final = score.WEIGHT["reserved_mem_rtotal"]
 
@@ -47,19 +44,23 @@ class Chords:
 class Bounds:
     """Lower bounds of score changes for the state of an evaluator.
 
-    ``rows`` are bounds by kind (those with targets) and instance over all targets;
-    ``refresh`` must be called after the state and the evaluator changed.
+    ``kinds`` are those with targets that some instance may have; ``rows`` are bounds
+    by kind and instance over all targets. ``refresh`` must be called after the state
+    and the evaluator changed.
     """
 
     def __init__(self, evaluator: Evaluator, inst: Ints, target: Ints) -> None:
         self._evaluator = evaluator
         self._state = evaluator.state
         self._inst, self._target = inst, target
+        possible = evaluator.legality.kinds(inst) - {Kind.FAILOVER}
+        self.kinds = tuple(sorted(possible))
+        self._roles = sorted({ENDS[kind].target for kind in self.kinds})
         self._size, self._sample = self._sizes()
         shape = (len(self._sample), len(target))
-        self._fits = {role: np.zeros(shape, dtype=np.bool_) for role in _ROLES}
+        self._fits = {role: np.zeros(shape, dtype=np.bool_) for role in self._roles}
         self._conflicts = np.zeros(shape)
-        self.rows: Floats = np.zeros((len(TARGET_KINDS), len(inst)))
+        self.rows: Floats = np.zeros((len(self.kinds), len(inst)))
         self.refresh(np.arange(self._state.size))
 
     def _sizes(self) -> tuple[Ints, Ints]:
@@ -79,20 +80,25 @@ class Bounds:
                 effects.exclusion[:, inst],
             ]
         )
-        _found, first, size = np.unique(
-            seen, axis=1, return_index=True, return_inverse=True
-        )
-        return size.reshape(-1), inst[first]
+        columns = [column.tobytes() for column in np.ascontiguousarray(seen.T)]
+        first: dict[bytes, int] = {}
+        for at, column in enumerate(columns):
+            first.setdefault(column, at)
+        number = {column: at for at, column in enumerate(first)}
+        size = [number[column] for column in columns]
+        return np.array(size, np.int64), inst[list(first.values())]
 
     def refresh(self, nodes: Ints) -> None:
         """Take over changes of some nodes."""
-        if not len(self._inst) or not len(self._target):
+        if not self.rows.size or not len(self._target):
             self.rows = np.full(self.rows.shape, np.inf)
             return
         self._judge(np.nonzero(np.isin(self._target, nodes))[0])
         chords = [self._chords(part) for part in self._evaluator.parts]
         kept = self._reserved_chords()
-        self._parts = {role: self._at_targets(role, chords, kept) for role in _ROLES}
+        self._parts = {
+            role: self._at_targets(role, chords, kept) for role in self._roles
+        }
         least = {
             role: (part.min(axis=1), self._masked(role).min(axis=1))
             for role, part in self._parts.items()
@@ -100,7 +106,7 @@ class Bounds:
         nowhere = np.full(len(self._inst), _NOWHERE)
         self._strict: list[Bools] = []
         self._own: list[Floats] = []
-        for row, kind in enumerate(TARGET_KINDS):
+        for row, kind in enumerate(self.kinds):
             move = self._evaluator.legality.move(kind, self._inst, nowhere)
             own, strict = self._of_instances(move, chords, kept)
             any_least, fitting = least[ENDS[kind].target]
@@ -114,7 +120,7 @@ class Bounds:
 
     def pairs(self, kind: Kind, rows: Ints) -> Floats:
         """Give bounds of one kind for some instances and all targets."""
-        row = TARGET_KINDS.index(kind)
+        row = self.kinds.index(kind)
         role, size = ENDS[kind].target, self._size[rows]
         part = self._parts[role][size]
         fits = self._fits[role][size] | ~self._strict[row][rows][:, None]
@@ -130,13 +136,15 @@ class Bounds:
         strict = np.ones((1, 1), dtype=np.bool_)
         move = rules.move(Kind.FAILOVER_REPLACE, inst, node)
         kept = state.r_mem[node]
-        self._fits["p"][:, columns] = rules.takes_primary(
-            move, node, rules.gain["", "p"], kept, strict
-        )
-        kept = np.maximum(kept, rules.own_reserve[inst])
-        self._fits["s"][:, columns] = rules.takes_secondary(
-            move, node, rules.gain["", "s"], kept, strict
-        )
+        if "p" in self._fits:
+            self._fits["p"][:, columns] = rules.takes_primary(
+                move, node, rules.gain["", "p"], kept, strict
+            )
+        if "s" in self._fits:
+            kept = np.maximum(kept, rules.own_reserve[inst])
+            self._fits["s"][:, columns] = rules.takes_secondary(
+                move, node, rules.gain["", "s"], kept, strict
+            )
         if len(state.exclusion_tags):
             self._conflicts[:, columns] = rules.conflicts(inst, node, 0)
 
@@ -144,8 +152,8 @@ class Bounds:
     def _chords(self, part: Part) -> Chords:
         """Find the chords of a spread component."""
         zero = np.zeros(len(self._sample))
-        low, high = {"p": zero, "s": zero}, {"p": zero, "s": zero}
-        for role in _ROLES:
+        low, high = dict.fromkeys(self._roles, zero), dict.fromkeys(self._roles, zero)
+        for role in self._roles:
             for row, inverse in _scales(part):
                 scale = inverse[self._target]
                 gain = self._evaluator.legality.gain["", role][row][self._sample]
@@ -164,9 +172,8 @@ class Bounds:
         low = best * (best + 2.0 * far.min())
         high = np.maximum(step * (step + 2.0 * far.max()), 0.0)
         zero = np.zeros(len(self._sample))
-        return self._chord(
-            found.reserved_variance, 1.0, {"p": zero, "s": low}, {"p": zero, "s": high}
-        )
+        least, most = {"p": zero, "s": low}, {"p": zero, "s": high}
+        return self._chord(found.reserved_variance, 1.0, least, most)
 
     def _chord(
         self,
@@ -176,8 +183,8 @@ class Bounds:
         high: dict[str, Floats],
     ) -> Chords:
         """Choose slopes that suit what moves to the best targets change."""
-        start = np.minimum(low["p"], low["s"]) / self._evaluator.count
-        end = np.maximum(high["p"], high["s"]) / self._evaluator.count
+        start = np.minimum.reduce(list(low.values())) / self._evaluator.count
+        end = np.maximum.reduce(list(high.values())) / self._evaluator.count
         start = np.maximum(start, -variance)
         end = np.maximum(end, start)
         rise = np.sqrt(variance + end) - np.sqrt(variance + start)

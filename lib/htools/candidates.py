@@ -310,12 +310,12 @@ class Evaluator:
         pairs = score.place_pairs(state, np.nonzero(state.online)[0])
         located = (state.node_places.T > 0) & state.online
         result: Floats = np.zeros(1)
-        for tag, has in enumerate(effects.exclusion):
-            if not has[inst].any():
+        for tag, tagged in enumerate(effects.exclusion & ~effects.forthcoming):
+            if not tagged[inst].any():
                 continue
             for place, at in enumerate(located):
-                won = at[new_p] & ~at[p] & has[inst]
-                lost = at[p] & ~at[new_p] & has[inst]
+                won = at[new_p] & ~at[p] & tagged[inst]
+                lost = at[p] & ~at[new_p] & tagged[inst]
                 count = pairs[place, tag]
                 result = result + won * float(count >= 1) - lost * float(count > 1)
         return result

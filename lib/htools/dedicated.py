@@ -4,11 +4,22 @@ With exclusive storage everywhere evenness means little: the best place is the o
 after which the fewest instances of the policy's least sizes are lost.
 """
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from ganeti.htools import alloc, model
 from ganeti.htools import grid_checks as checks
 from ganeti.htools.grid import State
+
+Flags = npt.NDArray[np.bool_]
+
+#: Sizes of nothing fit for ever.
+_MANY: Final = 1 << 30
 
 
 def applies(cluster: model.Cluster, group: int | None) -> bool:
@@ -28,30 +39,106 @@ def applies(cluster: model.Cluster, group: int | None) -> bool:
 
 def metric(item: model.Instance) -> alloc.Metric:
     """Return the function that says what placing an instance on nodes costs."""
+    return _Cost(item).of
 
-    def lost(state: State, nodes: tuple[int, ...]) -> alloc.Score:
-        rules = state.cluster.policy_of(nodes[0])
-        tests = [
-            _test_instance(low)
-            for low, _high in sorted(rules.ranges, key=lambda pair: -pair[0].disk)
+
+class _Cost:
+    """What placing one instance costs; remembers what it found of each node."""
+
+    def __init__(self, item: model.Instance) -> None:
+        self.item = item
+        self.state: State | None = None
+        self.tests: dict[int, list[model.Instance]] = {}
+        self.before: dict[int, list[int]] = {}
+        self.fits: dict[tuple[str, int], Flags] = {}
+        self.after: dict[tuple[int, float], tuple[list[int], float]] = {}
+
+    def of(self, state: State, nodes: tuple[int, ...]) -> alloc.Score:
+        """Return how many fewer of each least size fit, and the disk left free."""
+        if self.state is not state:
+            self.state = state
+            self.before, self.after, self.fits = {}, {}, {}
+        before = [self._before(state, node) for node in nodes]
+        found = self._after(state, nodes)
+        fewer = tuple(
+            sum(one) - sum(two)
+            for one, two in zip(
+                zip(*before, strict=True),
+                zip(*(counts for counts, _free in found), strict=True),
+                strict=True,
+            )
+        )
+        return fewer, sum(free for _counts, free in found)
+
+    def _before(self, state: State, node: int) -> list[int]:
+        """Return how many of each test instance fit now."""
+
+        def fits(test: model.Instance, times: int) -> bool:
+            key = test.name, times
+            if key not in self.fits:
+                self.fits[key] = _fits(state, test, times)
+            return bool(self.fits[key][node])
+
+        if node not in self.before:
+            tests = self._tests(state, node)
+            counts = [_most(functools.partial(fits, test)) for test in tests]
+            self.before[node] = counts
+        return self.before[node]
+
+    def _after(
+        self, state: State, nodes: tuple[int, ...]
+    ) -> list[tuple[list[int], float]]:
+        """Return counts and free disk of nodes that have the instance.
+
+        A secondary is the same for all primaries for which it reserves the same.
+        """
+        keys = [(nodes[0], -1.0)]
+        if len(nodes) > 1:
+            keys.append((nodes[1], self._reserved(state, *nodes)))
+        if not all(key in self.after for key in keys):
+            index = state.new(self.item)
+            state.place(index, *nodes)
+            for key in keys:
+                node = key[0]
+                counts = self._left(state, node)
+                self.after[key] = counts, float(state.f_dsk[node])
+            state.remove(index)
+            state.forget(index)
+        return [self.after[key] for key in keys]
+
+    def _reserved(self, state: State, primary: int, secondary: int) -> float:
+        more = 0 if self.item.forthcoming else self.item.reserved_memory
+        there = float(state.peers[secondary, primary])
+        return max(float(state.r_mem[secondary]), there + more)
+
+    def _left(self, state: State, node: int) -> list[int]:
+        """Return how many of each test instance fit on a changed node."""
+
+        def fits(test: model.Instance, times: int) -> bool:
+            return bool(_fits(state, test, times)[node])
+
+        return [
+            _fewer(functools.partial(fits, test), most)
+            for test, most in zip(
+                self._tests(state, node), self.before[node], strict=True
+            )
         ]
-        before = [_fitting(state, test, nodes) for test in tests]
-        index = state.new(item)
-        state.place(index, *nodes)
-        after = [_fitting(state, test, nodes) for test in tests]
-        free = sum(float(state.f_dsk[node]) for node in nodes)
-        state.remove(index)
-        state.forget(index)
-        fewer = tuple(one - two for one, two in zip(before, after, strict=True))
-        return fewer, free
 
-    return lost
+    def _tests(self, state: State, node: int) -> list[model.Instance]:
+        group = int(state.group[node])
+        if group not in self.tests:
+            ranges = state.cluster.policy_of(node).ranges
+            lows = sorted((low for low, _high in ranges), key=lambda low: -low.disk)
+            self.tests[group] = [
+                _test_instance(f"{group} {n}", low) for n, low in enumerate(lows)
+            ]
+        return self.tests[group]
 
 
-def _test_instance(spec: model.Spec) -> model.Instance:
+def _test_instance(name: str, spec: model.Spec) -> model.Instance:
     # Without a list of disks it needs no spindles.
     return model.Instance(
-        name="test",
+        name=name,
         memory=spec.memory,
         disk=spec.disk,
         vcpus=spec.cpus,
@@ -63,15 +150,46 @@ def _test_instance(spec: model.Spec) -> model.Instance:
     )
 
 
-def _fitting(state: State, item: model.Instance, nodes: Sequence[int]) -> int:
-    """Return how many of one size fit on some nodes, then take them off again."""
-    count = 0
-    for node in nodes:
-        index = state.new(item)
-        mark = state.mark(index, [node])
-        while not checks.verdict(checks.primary(state, item), state.size)[node]:
-            state.place(index, node)
-            count += 1
-        state.restore(mark)
-        state.forget(index)
-    return count
+def _most(fits: Callable[[int], bool]) -> int:
+    """Return the largest number that fits."""
+    bad = 1
+    while fits(bad):
+        if bad > _MANY:
+            return bad
+        bad *= 2
+    return _between(fits, bad // 2, bad)
+
+
+def _fewer(fits: Callable[[int], bool], most: int) -> int:
+    """Return the largest number that fits, most likely one little below another."""
+    fine, bad, step = most, most + 1, 1
+    while fine and not fits(fine):
+        fine, bad, step = max(0, fine - step), fine, step * 2
+    return _between(fits, fine, bad)
+
+
+def _between(fits: Callable[[int], bool], fine: int, bad: int) -> int:
+    while bad - fine > 1:
+        middle = (fine + bad) // 2
+        if fits(middle):
+            fine = middle
+        else:
+            bad = middle
+    return fine
+
+
+def _fits(state: State, item: model.Instance, times: int) -> Flags:
+    """Return the nodes on which so many of one size fit, one after the other.
+
+    They do where one that is so many times the size fits: each rule is a bound of a
+    sum, and the last one's verdict is that on all of them.
+    """
+    several = msgspec.structs.replace(
+        item,
+        memory=item.memory * times,
+        disk=item.disk * times,
+        vcpus=item.vcpus * times,
+        spindle_use=item.spindle_use * times,
+    )
+    codes = checks.verdict(checks.primary(state, several), state.size)
+    return np.asarray(codes == 0)

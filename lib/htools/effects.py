@@ -9,7 +9,8 @@ import enum
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools.grid import ROWS, State
+from ganeti.htools.grid import State
+from ganeti.htools.grid_rows import ROWS
 from ganeti.htools.model import EXTERNAL_TEMPLATES, Instance
 
 Floats = npt.NDArray[np.float64]

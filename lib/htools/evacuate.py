@@ -5,6 +5,7 @@ Every function changes the given state when it succeeds and leaves it alone when
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from ganeti.htools.grid import State
 from ganeti.htools.redundancy.global_n1 import GlobalN1
 
 Places = npt.NDArray[np.intp]
+_NO_SCORES: Final = np.zeros(0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +96,55 @@ def replace_secondary(
     return code
 
 
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """What checks say of each node, for an instance that is taken off for it.
+
+    Attributes:
+        rows: the checks.
+        codes: of the first that fails, of every node.
+        fine: usable nodes where none fails.
+        scores: with the instance there, for each of ``fine``.
+    """
+
+    rows: Sequence[checks.Check]
+    codes: checks.Codes
+    fine: Places
+    scores: npt.NDArray[np.float64]
+
+
+def external_trial(
+    state: State,
+    index: int,
+    start: int,
+    usable: Places,
+    places: Places,
+    *,
+    strict: bool,
+) -> Trial:
+    """Try an instance with shared storage, now off its node ``start``, on others."""
+    item = state.instances[index]
+    rows = checks.primary(state, item, strict=strict)
+    codes = checks.verdict(rows, state.size)
+    if state.may_migrate is not None:
+        codes[~state.may_migrate[start]] = checks.MIG
+    fine = usable[codes[usable] == 0]
+    scores = score.as_primary(state, item, fine, places) if len(fine) else _NO_SCORES
+    return Trial(rows, codes, fine, scores)
+
+
+def secondary_trial(
+    state: State, index: int, usable: Places, places: Places, *, strict: bool
+) -> Trial:
+    """Try nodes as secondary of a DRBD instance, which has none now."""
+    item, primary = state.instances[index], state.pri[index]
+    rows = checks.secondary(state, item, state.peers[:, primary], strict=strict)
+    codes = _secondary_codes(state, index, strict=strict)
+    fine = usable[codes[usable] == 0]
+    scores = score.as_secondary(state, index, fine, places) if len(fine) else _NO_SCORES
+    return Trial(rows, codes, fine, scores)
+
+
 def _last_best(values: npt.NDArray[np.float64]) -> int:
     return len(values) - 1 - int(np.argmin(values[::-1]))
 
@@ -111,17 +162,16 @@ def best_secondary(
     mark = state.mark(index, [node for node in (primary, old) if node >= 0])
     state.remove(index)
     state.place(index, primary)
-    codes = _secondary_codes(state, index, strict=strict)
-    fine = usable[codes[usable] == 0]
+    trial = secondary_trial(state, index, usable, places, strict=strict)
+    codes = trial.codes
     refused = [(int(node), int(codes[node])) for node in usable if codes[node]]
-    if not len(fine):
+    if not len(trial.fine):
         state.restore(mark)
         return None, 0.0, refused
-    scores = score.as_secondary(state, index, fine, places)
-    at = _last_best(scores)
+    at = _last_best(trial.scores)
     state.remove(index)
-    state.place(index, primary, int(fine[at]))
-    return int(fine[at]), float(scores[at]), refused
+    state.place(index, primary, int(trial.fine[at]))
+    return int(trial.fine[at]), float(trial.scores[at]), refused
 
 
 def refused(state: State, trials: Sequence[tuple[int, int]]) -> Refused:
@@ -172,6 +222,13 @@ class Evacuation:
         fine[[*leave, primary]] = False
         return np.nonzero(fine)[0]
 
+    def targets(self, instances: Sequence[int], groups: Sequence[int]) -> list[int]:
+        """Return the groups that instances may change to, of some or of all."""
+        state = self.state
+        sources = {int(state.group[state.pri[index]]) for index in instances}
+        wanted = groups or range(len(state.cluster.groups))
+        return [group for group in wanted if group not in sources]
+
     def evacuate(self, index: int, mode: str, leave: set[int]) -> Found:
         """Move one instance within its group."""
         group = int(self.state.group[self.state.pri[index]])
@@ -216,21 +273,16 @@ class Evacuation:
 
     def _external(self, index: int, usable: Places, places: Places) -> Found:
         state = self.state
-        item, primary = state.instances[index], state.pri[index]
+        primary = state.pri[index]
         strict = not (self.force or bool(state.offline[primary]))
         mark = state.mark(index, [primary])
         state.remove(index)
-        found = checks.primary(state, item, strict=strict)
-        codes = checks.verdict(found, state.size)
-        if state.may_migrate is not None:
-            codes[~state.may_migrate[primary]] = checks.MIG
-        fine = usable[codes[usable] == 0]
-        if not len(fine):
+        trial = external_trial(state, index, primary, usable, places, strict=strict)
+        if not len(trial.fine):
             state.restore(mark)
-            trials = [(int(node), int(codes[node])) for node in usable]
+            trials = [(int(node), int(trial.codes[node])) for node in usable]
             return refused(self.state, trials)
-        scores = score.as_primary(state, item, fine, places)
-        node = int(fine[_last_best(scores)])
+        node = int(trial.fine[_last_best(trial.scores)])
         state.place(index, node)
         return [Move("failover_to", node)]
 
@@ -240,13 +292,13 @@ class Evacuation:
         start = (state.pri[index], state.sec[index])
         best: tuple[float, list[Move]] | None = None
         failure = 0
-        for first in usable:
-            found = self._through(index, int(first), usable, places)
+        for first in usable if len(usable) > 1 else ():
+            found = self.through(index, int(first), usable, places)
             if isinstance(found, int):
                 failure = found
             elif best is None or not best[0] < found[0]:
                 best = found
-            self._back(index, start)
+            self.back(index, start)
         if best is None:
             why = checks.KINDS[failure - 1] if failure else "no nodes available"
             return Refused(
@@ -258,15 +310,19 @@ class Evacuation:
         state.place(index, *targets)
         return best[1]
 
-    def _back(self, index: int, pair: tuple[int, int]) -> None:
+    def back(self, index: int, pair: tuple[int, int]) -> None:
+        """Put an instance back onto its nodes."""
         if (self.state.pri[index], self.state.sec[index]) != pair:
             self.state.remove(index)
             self.state.place(index, *pair)
 
-    def _through(
+    def through(
         self, index: int, first: int, usable: Places, places: Places
     ) -> tuple[float, list[Move]] | int:
-        """Return score and moves with one new primary, or the last refusal."""
+        """Return score and moves with one new primary, or the last refusal.
+
+        The instance is moved with them; `back` undoes it.
+        """
         state, moves = self.state, []
         if state.offline[state.pri[index]]:
             code = failover(state, index, force=self.force)

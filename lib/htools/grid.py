@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ganeti.htools import model
+from ganeti.htools.grid_load import Columns
+from ganeti.htools.grid_rows import ROWS, Rows
 
 _EXCLUSION: Final = "htools:iextags:"
 _LOCATION: Final = "htools:nlocation:"
@@ -23,28 +25,6 @@ _MIGRATION: Final = "htools:migration:"
 _ALLOW: Final = "htools:allowmigration:"
 
 Floats = npt.NDArray[np.float64]
-
-#: Numbers that change with the instances of a node, by row of the one array.
-ROWS: Final = (
-    "unallocated",
-    "i_mem",
-    "r_mem",
-    "f_dsk",
-    "f_spin",
-    "inst_spin",
-    "u_cpu",
-    "load_cpu",
-    "load_mem",
-    "load_dsk",
-    "load_net",
-    "f_mem_later",
-    "f_dsk_later",
-    "f_spin_later",
-    "inst_spin_later",
-    "u_cpu_later",
-    "location",
-    "held",
-)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,7 +39,7 @@ class Limits:
     min_disk: float = 0.0
 
 
-class State:
+class State(Rows):
     """Numbers of all nodes; positions are those of the cluster's model.
 
     Attributes:
@@ -67,29 +47,11 @@ class State:
         size: count of nodes.
         pri, sec: node of each instance, -1 for none.
         primaries, secondaries: instances of each node, newest first.
-        peers: [secondary node, primary node] -> memory kept for failovers.
+        peers: [secondary node, primary node] -> memory kept for failovers; primary
+            nodes of guests come after all others.
         pri_tags: [node, exclusion tag] -> count of primaries.
+        present_tags: the same without instances that are still to come.
     """
-
-    unallocated: Floats
-    i_mem: Floats
-    r_mem: Floats
-    f_dsk: Floats
-    f_spin: Floats
-    inst_spin: Floats
-    u_cpu: Floats
-    load_cpu: Floats
-    load_mem: Floats
-    load_dsk: Floats
-    load_net: Floats
-    f_mem_later: Floats
-    f_dsk_later: Floats
-    f_spin_later: Floats
-    inst_spin_later: Floats
-    u_cpu_later: Floats
-    location: Floats
-    held: Floats
-    rows: Floats
 
     def __init__(
         self,
@@ -114,10 +76,9 @@ class State:
         self.instances = list(cluster.instances)
         self.pri = [item.primary for item in self.instances]
         self.sec = [item.secondary for item in self.instances]
-        self.primaries: list[list[int]] = [[] for _ in cluster.nodes]
-        self.secondaries: list[list[int]] = [[] for _ in cluster.nodes]
-        self.peers: Floats = np.zeros((self.size, self.size))
-        _use(self, np.zeros((len(ROWS), self.size)))
+        outside = {item.primary for item in cluster.guests}
+        self.peers: Floats = np.zeros((self.size, self.size + len(outside)))
+        self.use(np.zeros((len(ROWS), self.size)))
         self._fixed(min_disk, max_cpu)
         self._tags([*self.instances, *newcomers], exclusion)
         self._load()
@@ -158,10 +119,15 @@ class State:
         }
         self.exclusion_tags = sorted(names)
         self._tag_at = {tag: n for n, tag in enumerate(self.exclusion_tags)}
-        self.pri_tags = np.zeros((self.size, len(names)), np.int64)
+        self.use_tags(np.zeros((2, self.size, len(names)), np.int64))
         self._desired = tuple(_cut(tags, _DESIRED))
         self._node_locations(tuple(f"{word}:" for word in _cut(tags, _LOCATION)))
         self._node_migrations(tags)
+
+    def use_tags(self, counts: npt.NDArray[np.int64]) -> None:
+        """Take [all or present, node, exclusion tag] as the counts of primaries."""
+        self._tags_of = counts
+        self.pri_tags, self.present_tags = counts
 
     def _node_locations(self, prefixes: tuple[str, ...]) -> None:
         nodes = self.cluster.nodes
@@ -223,71 +189,24 @@ class State:
         self.unallocated[:] = recorded - np.maximum(0, self.x_mem)
 
     def _load_instances(self) -> None:
-        """Count all instances, in plain lists: single numbers of arrays are slow."""
-        for name in ROWS:
-            setattr(self, name, getattr(self, name).tolist())
-        for index, item in enumerate(self.instances):
-            if item.primary >= 0:
-                self.primaries[item.primary].append(index)
-                self._load_primary(index, item, item.primary)
-            if item.secondary >= 0:
-                self.secondaries[item.secondary].append(index)
-                if not item.forthcoming:
-                    self.held[item.secondary] += 1
-                    self.load_dsk[item.secondary] += item.utilisation[2]
-            if item.template in model.LOCAL_TEMPLATES:
-                for node in item.nodes:
-                    self._load_disk(item, node)
-        self._load_peers()
-        # Newest first.
-        for items in (*self.primaries, *self.secondaries):
-            items.reverse()
-        _use(self, np.array([getattr(self, name) for name in ROWS]))
-
-    def _load_primary(self, index: int, item: model.Instance, node: int) -> None:
-        if self._tag_at:
-            for tag in self.tag_places(item):
-                self.pri_tags[node, tag] += 1
-        if item.uses_memory:
-            self.i_mem[node] += item.memory
-        else:
-            self.f_mem_later[node] -= item.memory
-        if item.online:
-            self.u_cpu_later[node] += item.vcpus
-        if item.forthcoming:
+        columns = Columns(self.instances)
+        columns.count(self, self.exclusive)
+        columns.count_peers(self.peers)
+        self.primaries, self.secondaries = columns.by_node(self.size)
+        if self.cluster.guests:
+            guests = Columns(self.cluster.guests)
+            guests.count_peers(self.peers)
+            guests.without_primary().count(self, self.exclusive)
+        if not (self._tag_at or self._has_places):
             return
-        if item.online:
-            self.u_cpu[node] += item.vcpus
-        self.held[node] += 1
-        cpu, memory, disk, net = item.utilisation
-        self.load_cpu[node] += cpu
-        self.load_mem[node] += memory
-        self.load_dsk[node] += disk
-        self.load_net[node] += net
-        if self._has_places:
-            self.location[node] += self.location_at(item, node, self.sec[index])
-
-    def _load_disk(self, item: model.Instance, node: int) -> None:
-        """Count its disks; free disk is as reported, apart from plans."""
-        if item.forthcoming:
-            self.f_dsk_later[node] -= item.disk
-            if self.exclusive[node]:
-                self.f_spin_later[node] -= item.spindles or 0
-        if not self.exclusive[node]:
-            self.inst_spin_later[node] += item.spindle_use
-            self.inst_spin[node] += 0 if item.forthcoming else item.spindle_use
-
-    def _load_peers(self) -> None:
-        mirrored = [
-            item
-            for item in self.instances
-            if item.secondary >= 0 and not item.forthcoming
-        ]
-        places = (
-            [item.secondary for item in mirrored],
-            [item.primary for item in mirrored],
-        )
-        np.add.at(self.peers, places, [item.reserved_memory for item in mirrored])
+        for item in self.instances:
+            node = item.primary
+            if node < 0:
+                continue
+            for tag in self.tag_places(item):
+                self._tags_of[: 1 if item.forthcoming else 2, node, tag] += 1
+            if not item.forthcoming:
+                self.location[node] += self.location_at(item, node, item.secondary)
 
     @staticmethod
     def _is_now(item: model.Instance) -> bool:
@@ -301,13 +220,13 @@ class State:
         for copies that only change instances without a secondary.
         """
         out = copy.copy(self)
-        _use(out, self.rows.copy())
+        out.use(self.rows.copy())
         out.instances = list(self.instances)
         out.pri, out.sec = list(self.pri), list(self.sec)
         out.primaries = [list(items) for items in self.primaries]
         out.secondaries = [list(items) for items in self.secondaries]
         out.peers = self.peers if same_peers else self.peers.copy()
-        out.pri_tags = self.pri_tags.copy()
+        out.use_tags(self._tags_of.copy())
         return out
 
     def mark(self, index: int, nodes: Sequence[int]) -> Any:
@@ -318,7 +237,7 @@ class State:
             places,
             self.rows[:, places],
             self.peers[places],
-            self.pri_tags[places],
+            self._tags_of[:, places],
             [list(self.primaries[node]) for node in places],
             [list(self.secondaries[node]) for node in places],
             (self.pri[index], self.sec[index]),
@@ -329,7 +248,7 @@ class State:
         index, places, rows, peers, tags, primaries, secondaries, pair = mark
         self.rows[:, places] = rows
         self.peers[places] = peers
-        self.pri_tags[places] = tags
+        self._tags_of[:, places] = tags
         for place, mine, theirs in zip(places, primaries, secondaries, strict=True):
             self.primaries[place] = mine
             self.secondaries[place] = theirs
@@ -422,7 +341,7 @@ class State:
         item = self.instances[index]
         _put(self.primaries[node], index, sign)
         for tag in self.tag_places(item):
-            self.pri_tags[node, tag] += sign
+            self._tags_of[: 1 if item.forthcoming else 2, node, tag] += sign
         if item.forthcoming:
             return
         self.held[node] += sign
@@ -498,10 +417,11 @@ class State:
         memory = np.zeros((self.size, self.size))
         exists = np.zeros((self.size, self.size), bool)
         pairs = np.array([self.pri, self.sec], np.intp)
-        there = np.nonzero((pairs >= 0).all(axis=0))[0]
+        items = self.instances
+        present = np.array([not item.forthcoming for item in items], bool)
+        there = np.nonzero((pairs >= 0).all(axis=0) & present)[0]
         pri, sec = pairs[:, there]
         exists[pri, sec] = True
-        items = self.instances
         used = [items[n].memory if items[n].uses_memory else 0 for n in there.tolist()]
         np.add.at(memory, (pri, sec), used)
         return memory, exists
@@ -521,13 +441,6 @@ def derive(
         max_cpu=found.max_cpu,
         exclusion=[f"{prefix}:" for prefix in exclusion],
     )
-
-
-def _use(state: State, rows: Floats) -> None:
-    """Give a state its rows, each under its name too."""
-    state.rows = rows
-    for position, name in enumerate(ROWS):
-        setattr(state, name, rows[position])
 
 
 def _put(items: list[int], index: int, sign: int) -> None:

@@ -145,8 +145,11 @@ def _shared_places(state: State, up: Places) -> int:
 
 
 def place_pairs(state: State, up: Places) -> npt.NDArray[np.int64]:
-    """Return [location tag, exclusion tag] -> how often nodes online have both."""
-    return np.asarray(state.node_places[up].T @ state.pri_tags[up])
+    """Return [location tag, exclusion tag] -> how often nodes online have both.
+
+    Instances that are still to come do not count, other than for tags of one node.
+    """
+    return np.asarray(state.node_places[up].T @ state.present_tags[up])
 
 
 def value(state: State, nodes: Places | None = None) -> float:
@@ -377,9 +380,9 @@ def _spreads(base: Floats, new: Floats, at: Places) -> Floats:
 def _new_pairs(state: State, item: model.Instance, up: Places) -> Floats:
     """Return per node how many (location, exclusion) pairs would be doubled."""
     places = state.tag_places(item)
-    if not places or not state.node_places.size:
+    if not places or not state.node_places.size or item.forthcoming:
         return np.zeros(state.size)
-    pairs = state.node_places[up].T @ state.pri_tags[up]
+    pairs = place_pairs(state, up)
     doubled = (pairs[:, places] > 0).astype(np.int64).sum(axis=1)
     return np.asarray(state.node_places @ doubled, np.float64)
 

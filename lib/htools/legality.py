@@ -52,6 +52,10 @@ ENDS: Final = {
 }
 
 
+#: Kinds that copy disks.
+_COPYING: Final = frozenset(Kind) - {Kind.FAILOVER, Kind.FAILOVER_TO}
+
+
 @dataclasses.dataclass(slots=True)
 class Move:
     """Arrays of one evaluation: instances, their nodes, targets, the kind's ends."""
@@ -132,6 +136,20 @@ class Legality:
         free = (move.target != move.primary) & (move.target != move.secondary)
         result: Bools = may & free
         return result
+
+    def kinds(self, inst: Ints) -> frozenset[Kind]:
+        """List the kinds that some of the instances may have, wherever they are."""
+        effects, options = self.effects, self.options
+        mirrored = effects.drbd[inst] & (effects.secondary[inst] != NONE)
+        found = set()
+        if effects.external[inst].any():
+            found.add(Kind.FAILOVER_TO)
+        if mirrored.any():
+            found.add(Kind.FAILOVER)
+            found |= _COPYING if options.disk_moves else set()
+        if not options.instance_moves:
+            found &= {Kind.REPLACE_SECONDARY}
+        return frozenset(found)
 
     def after(self, row: Row, node: Ints, gain: Floats, inst: Ints) -> Floats:
         """Give amounts of nodes after instances changed their role there."""

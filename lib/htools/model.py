@@ -1,7 +1,7 @@
 """Values that describe a cluster to the placement tools.
 
 Everything here is as it was loaded; what follows from it (memory in use, score) is
-in ``state`` and ``score``. Nodes, instances and groups are known by their position.
+in ``grid`` and ``grid_score``. Nodes, instances and groups are known by their position.
 """
 
 import dataclasses
@@ -48,11 +48,13 @@ STATES: Final = (
     "USER_down",
 )
 #: States in which an instance takes memory of its node.
-_USING_MEMORY: Final = frozenset(
+USING_MEMORY: Final = frozenset(
     {"running", "ERROR_up", "ERROR_nodedown", "ERROR_nodeoffline", "ERROR_wrongnode"}
 )
 #: Position of a node that is not there.
 NONE: Final = -1
+#: Memory in MiB taken as used by a KVM node itself.
+STATIC_KVM_MIB: Final = 4096
 
 
 class AllocPolicy(enum.StrEnum):
@@ -151,6 +153,7 @@ class Node:
 class Instance(msgspec.Struct, frozen=True, gc=False):
     """An instance; ``spindles`` is None when a disk does not say how many it has.
 
+    It is no dataclass: changed copies are made by ``msgspec.structs.replace``.
     ``utilisation`` is the share of a node it uses: cpu, memory, disk, network.
     """
 
@@ -185,7 +188,7 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     @property
     def uses_memory(self) -> bool:
         """Whether its primary node's free memory is lower because of it."""
-        return not self.forthcoming and self.status in _USING_MEMORY
+        return not self.forthcoming and self.status in USING_MEMORY
 
     @property
     def reserved_memory(self) -> int:
@@ -215,9 +218,13 @@ class Cluster:
     policy: Policy = DEFAULT_POLICY
     #: Position printed for the first node, instance and group (1 when simulated).
     first_index: int = 0
-    #: Positions printed for nodes and instances of a part of a cluster.
+    #: Positions printed for nodes and instances of a part of a cluster; after its own
+    #: those of guests and of their primaries.
     node_numbers: tuple[int, ...] = ()
     instance_numbers: tuple[int, ...] = ()
+    #: Instances of which only the secondary is in this part of a cluster; positions of
+    #: their primaries go on after the last node.
+    guests: tuple[Instance, ...] = ()
 
     def node_number(self, node: int) -> int:
         """Give the position that is printed for a node."""
@@ -249,13 +256,33 @@ class Cluster:
             and group[instance.primary] != group[instance.secondary]
         )
 
+    def without_moving(self, kept: Iterable[int]) -> "Cluster":
+        """Return the cluster with some instances, by position, that must not move."""
+        staying = frozenset(kept)
+        if not staying:
+            return self
+        return dataclasses.replace(
+            self,
+            instances=tuple(
+                msgspec.structs.replace(item, movable=False)
+                if place in staying
+                else item
+                for place, item in enumerate(self.instances)
+            ),
+        )
+
     def only_group(self, group: int) -> "Cluster":
         """Cut out one group: its nodes, and the instances with their primary there.
 
-        A secondary in another group is dropped and such an instance does not move.
+        A secondary in another group is dropped and such an instance does not move. One
+        whose primary is in another group becomes a guest.
         """
         kept = self.members(group)
         place = {old: new for new, old in enumerate(kept)}
+        split = [n for n in self.split() if self.instances[n].secondary in place]
+        guests = [self.instances[n] for n in split]
+        outside = sorted({item.primary for item in guests})
+        away = {old: len(kept) + new for new, old in enumerate(outside)}
         place[NONE] = NONE
         nodes = tuple(dataclasses.replace(self.nodes[n], group=0) for n in kept)
         here = [i for i, inst in enumerate(self.instances) if inst.primary in place]
@@ -273,8 +300,14 @@ class Cluster:
             groups=(self.groups[group],),
             nodes=nodes,
             instances=instances,
-            node_numbers=tuple(kept),
-            instance_numbers=tuple(here),
+            node_numbers=(*kept, *outside),
+            instance_numbers=(*here, *split),
+            guests=tuple(
+                msgspec.structs.replace(
+                    item, primary=away[item.primary], secondary=place[item.secondary]
+                )
+                for item in guests
+            ),
         )
 
     def common_suffix(self) -> str:

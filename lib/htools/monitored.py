@@ -1,4 +1,4 @@
-"""The utilisation of cpus as monitoring daemons report it, put into a cluster.
+"""The use of cpus and memory as monitoring daemons report it, put into a cluster.
 
 A collector's data counts only when every node that is not offline gave it.
 """
@@ -11,12 +11,14 @@ from typing import Any, Final, TypeGuard
 import msgspec
 
 from ganeti.htools.fields import Part
-from ganeti.htools.model import Cluster, DataError
+from ganeti.htools.model import Cluster, DataError, Instance
 
 #: Average load of a node's cpus.
 CPU: Final = "cpu-avg-load"
 #: The same of each domain of Xen.
 XEN: Final = "xen-cpu-avg-load"
+#: Resident memory of the process of each KVM guest.
+RSS: Final = "kvm-inst-rss"
 
 #: Data of one collector by node name.
 Reports = Mapping[str, Any]
@@ -78,6 +80,37 @@ def apply(cluster: Cluster, reports: Reports, collector: str) -> Cluster:
         for node, other in zip(cluster.nodes, others, strict=True)
     )
     return _with_loads(dataclasses.replace(cluster, nodes=nodes), loads)
+
+
+def apply_memory(cluster: Cluster, reports: Reports, weight: float) -> Cluster:
+    """Set the memory utilisation of instances to their resident memory.
+
+    An instance as large as the average one counts as ``weight``, so that the unit of
+    the reports does not matter. ``reports`` has the data of every node that is not
+    offline (see `missing`).
+    """
+    sizes: dict[str, float] = {}
+    for node in cluster.nodes:
+        sizes.update(_domains(reports.get(node.name)) or {})
+    known = [sizes[inst.name] for inst in cluster.instances if inst.name in sizes]
+    whole = sum(known)
+    if not whole:
+        return cluster
+    each = weight * len(known) / whole
+    instances = tuple(
+        msgspec.structs.replace(
+            inst, utilisation=_memory(inst, each * sizes[inst.name])
+        )
+        if inst.name in sizes
+        else inst
+        for inst in cluster.instances
+    )
+    return dataclasses.replace(cluster, instances=instances)
+
+
+def _memory(inst: Instance, value: float) -> tuple[float, float, float, float]:
+    cpu, _memory, disk, net = inst.utilisation
+    return cpu, value, disk, net
 
 
 def _with_loads(cluster: Cluster, loads: Mapping[str, float]) -> Cluster:

@@ -33,11 +33,11 @@ _MIB: Final = ("memory", "disk size", "free disk", "disk kept")
 _MOST_TRIALS: Final = 64
 
 
-_Found = dict[int, list[Reason]]
+Found = dict[int, list[Reason]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Case:
+class Case:
     """A state, the instance that is not in it, and the nodes to look at."""
 
     state: State
@@ -53,6 +53,7 @@ def against(
     *,
     capacity: GlobalN1 | None = None,
     any_group: bool = True,
+    force: bool = False,
 ) -> list[Reason]:
     """Find the reasons against each node, in the order of ``candidates``.
 
@@ -65,17 +66,18 @@ def against(
         count: nodes it needs, 1 or 2.
         capacity: the test that nodes can be lost, if it is to count.
         any_group: the group was not given, so that its policy counts.
+        force: soft rules of primaries do not count.
     """
     found: dict[int, list[Reason]] = {node: [] for node in candidates}
     for node in candidates:
         before = _outside(state, item, node, any_group=any_group)
-        found[node] += before or _policy(state, item, node)
-    inside = [n for n in candidates if not any(_is_outside(r) for r in found[n])]
-    case = _Case(state, item, inside)
-    _judge(case, found, checks.primary(state, item), "primary")
+        found[node] += before or of_policy(state, item, node)
+    inside = [n for n in candidates if not any(is_outside(r) for r in found[n])]
+    case = Case(state, item, inside)
+    judge(case, found, checks.primary(state, item, strict=not force), "primary")
     if count > 1:
         rows = checks.secondary(state, item, np.zeros(state.size))
-        _judge(case, found, rows, "secondary")
+        judge(case, found, rows, "secondary")
     _combined(case, found, count, capacity)
     return [reason for node in candidates for reason in found[node]]
 
@@ -103,11 +105,13 @@ def _outside(
     return []
 
 
-def _is_outside(reason: Reason) -> bool:
+def is_outside(reason: Reason) -> bool:
+    """Tell whether a node was not even looked at."""
     return reason.kind not in checks.KINDS
 
 
-def _policy(state: State, item: model.Instance, node: int) -> list[Reason]:
+def of_policy(state: State, item: model.Instance, node: int) -> list[Reason]:
+    """Tell what the policy of a node's group has against an instance."""
     record = state.cluster.nodes[node]
     rules = state.cluster.groups[record.group].policy
     found = checks.policy(item, rules, exclusive=record.exclusive)
@@ -127,8 +131,12 @@ def _unit(rule: str) -> str:
     return "MiB" if any(word in rule for word in _MIB) else ""
 
 
-def _judge(case: _Case, found: _Found, rows: Sequence[checks.Check], role: str) -> None:
-    """Add what checks find; of a kind, the first check of a node tells enough."""
+def judge(case: Case, found: Found, rows: Sequence[checks.Check], role: str) -> None:
+    """Add what checks find to the lists of nodes.
+
+    Of a kind, the first check of a node tells enough; what is found already for the
+    other role is not told twice.
+    """
     for node in case.nodes:
         first = {c.kind: c for c in reversed(rows) if c.failed[node]}
         for check in reversed(first.values()):
@@ -138,7 +146,7 @@ def _judge(case: _Case, found: _Found, rows: Sequence[checks.Check], role: str) 
                 found[node].append(reason)
 
 
-def _reason(case: _Case, node: int, check: checks.Check, role: str) -> Reason:
+def _reason(case: Case, node: int, check: checks.Check, role: str) -> Reason:
     """Say what a check found; what is left over becomes what is there and asked."""
     asked = 0.0
     name = _LEFT.get(check.rule, "")
@@ -158,9 +166,7 @@ def _reason(case: _Case, node: int, check: checks.Check, role: str) -> Reason:
     )
 
 
-def _combined(
-    case: _Case, found: _Found, count: int, capacity: GlobalN1 | None
-) -> None:
+def _combined(case: Case, found: Found, count: int, capacity: GlobalN1 | None) -> None:
     """Add why nodes that are fine alone cannot take the instance."""
     state, nodes = case.state, case.nodes
     left = _MOST_TRIALS
@@ -178,7 +184,7 @@ def _combined(
             words = ("FailDisk", "second node", "", text, "none")
         elif capacity is None or left < 0:
             return
-        elif any(_holds(capacity, case.item, first, second) for second in partners):
+        elif any(holds(capacity, case.item, first, second) for second in partners):
             continue
         else:
             text = "room elsewhere for the instances of any node that is lost"
@@ -191,7 +197,8 @@ def _refused(found: Sequence[Reason], role: str) -> bool:
     return any(r.role == role or r.check.endswith("of the policy") for r in found)
 
 
-def _holds(capacity: GlobalN1, item: model.Instance, first: int, second: int) -> bool:
+def holds(capacity: GlobalN1, item: model.Instance, first: int, second: int) -> bool:
+    """Tell whether nodes can be lost with an instance on a node, or on two."""
     if second != model.NONE:
         pair = np.array([first]), np.array([second])
         if not capacity.pairs(item, *pair)[0, 0]:

@@ -5,7 +5,10 @@ Values only, cheap to load; what finds reasons is in ``objections``.
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
+
+#: Lines that tell of possible places that are worse.
+_MOST_CHOICES: Final = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -16,7 +19,8 @@ class Reason:
         node: its name.
         role: ``primary`` or ``secondary``.
         kind: the word for it in summaries, of `checks.KINDS`; or ``FailState``,
-            ``FailGroup``, ``FailNet``, for nodes that are not even looked at.
+            ``FailGroup``, ``FailNet``, ``FailLeave``, for nodes that are not even
+            looked at; ``Score`` or ``Policy`` for why another place is better.
         check: what the rule is about.
         relation: of what is found to what is wanted: ``more than``, ``at least``,
             ``at most``, or empty for the same.
@@ -50,11 +54,20 @@ class Reason:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Explanation:
-    """Where an instance goes, primary first and nowhere without a place; and why."""
+    """Where an instance goes, and why there.
+
+    Attributes:
+        instance: its name.
+        nodes: where it goes, primary first; empty without a place.
+        reasons: what speaks against other nodes.
+        choice: why other nodes, which were possible, are worse; the best of them
+            first, some may be left out.
+    """
 
     instance: str
     nodes: tuple[str, ...]
     reasons: tuple[Reason, ...]
+    choice: tuple[Reason, ...] = ()
 
     def data(self) -> dict[str, Any]:
         """Give a JSON object."""
@@ -62,21 +75,28 @@ class Explanation:
             "instance": self.instance,
             "nodes": list(self.nodes),
             "reasons": [reason.data() for reason in self.reasons],
+            "choice": [reason.data() for reason in self.choice],
         }
 
     def lines(self) -> list[str]:
         """Put it into words: a line for the nodes, one for each reason."""
         where = ", ".join(self.nodes) or "no place"
-        return [
-            f"Instance {self.instance}: {where}",
-            *(f"  {line}" for line in lines(self.reasons)),
-        ]
+        told = [*lines(self.reasons), *shortened(self.choice, _MOST_CHOICES)]
+        return [f"Instance {self.instance}: {where}", *(f"  {line}" for line in told)]
 
 
 def _shown(value: float | str, unit: str) -> str:
     if isinstance(value, str):
         return value
     return f"{value:.10g} {unit}".strip()
+
+
+def shortened(found: Iterable[Reason], most: int) -> list[str]:
+    """Put reasons into words, in so many lines at most and one for how many more."""
+    every = lines(found)
+    if len(every) <= most:
+        return every
+    return [*every[:most], f"and {len(every) - most} more"]
 
 
 def lines(found: Iterable[Reason]) -> list[str]:

@@ -7,13 +7,9 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from ganeti.htools import model, records
 from ganeti.htools.fields import Part
 
-#: Memory taken as used by a KVM node itself.
-STATIC_KVM_MIB: Final = 4096
 _LIVE: Final = ("total_memory", "free_memory", "total_disk", "free_disk", "total_cpus")
 _STATES: Final = tuple(records.STATUS)
 #: Whose data it is, in messages.
@@ -36,6 +32,15 @@ class Place:
     count: int
     group: int | None = None
     restrict_to: Sequence[int] | None = None
+
+    def allowed(self, cluster: model.Cluster) -> Sequence[int] | None:
+        """Return the positions of the nodes that may be used; None for all."""
+        if self.group is None:
+            return self.restrict_to
+        members = cluster.members(self.group)
+        if self.restrict_to is None:
+            return members
+        return [node for node in members if node in self.restrict_to]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +89,7 @@ Ask = Place | MultiPlace | Relocate | AddSecondary | Evacuate | ChangeGroup
 
 
 def read_cluster(
-    data: Any, *, static_memory: int = STATIC_KVM_MIB, source: str = SOURCE
+    data: Any, *, static_memory: int = model.STATIC_KVM_MIB, source: str = SOURCE
 ) -> model.Cluster:
     """Return the cluster part of an allocator's input.
 
@@ -116,16 +121,7 @@ def read_cluster(
         root.texts("cluster_tags"),
         policy or model.DEFAULT_POLICY,
     )
-    split = frozenset(cluster.split())
-    if not split:
-        return cluster
-    return dataclasses.replace(
-        cluster,
-        instances=tuple(
-            msgspec.structs.replace(item, movable=item.movable and place not in split)
-            for place, item in enumerate(instances)
-        ),
-    )
+    return cluster.without_moving(cluster.split())
 
 
 def read_spec(part: Part) -> model.Spec:

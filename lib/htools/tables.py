@@ -1,5 +1,6 @@
 """Tables of nodes, instances and score components."""
 
+import heapq
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -44,9 +45,10 @@ def layout(
 
 
 def metrics(state: State) -> list[str]:
-    """Give the table of score components."""
+    """Give the table of score components; without a node online there are none."""
     rows = [["Field", "Value", "Weight"]]
-    for name, value in score.components(state).items():
+    found = score.components(state) if state.online.any() else {}
+    for name, value in found.items():
         weight = f"x{numbers.fixed(score.WEIGHT[name], 2)}"
         rows.append([name, numbers.fixed(value, 8), weight])
     return layout(rows, [False, True, True], prefix="  ")
@@ -124,9 +126,9 @@ _FIELDS: Final[dict[str, tuple[str, bool, _Show]]] = {
     "tcpu": ("pcpu", True, _amount("t_cpu")),
     "ucpu": ("vcpu", True, _amount("u_cpu")),
     "pcnt": ("pcnt", True, lambda s, n: str(len(_there(s, s.primaries[n])))),
-    "scnt": ("scnt", True, lambda s, n: str(len(_there(s, s.secondaries[n])))),
-    "plist": ("primaries", True, lambda s, n: _places(s, s.primaries[n])),
-    "slist": ("secondaries", True, lambda s, n: _places(s, s.secondaries[n])),
+    "scnt": ("scnt", True, lambda s, n: str(len(_seconds(s, n)))),
+    "plist": ("primaries", True, lambda s, n: _listed(_places(s, s.primaries[n]))),
+    "slist": ("secondaries", True, lambda s, n: _listed(_seconds(s, n))),
     "pfmem": ("p_fmem", True, _free_memory),
     "pfdsk": ("p_fdsk", True, _free_disk),
     "rcpu": (
@@ -158,10 +160,26 @@ def _whole(value: float) -> str:
     return numbers.fixed(float(value), 0)
 
 
-def _places(state: State, instances: list[int]) -> str:
+def _places(state: State, instances: list[int]) -> list[int]:
+    """Give the positions that are printed for instances that are there."""
     number, known = state.cluster.instance_number, len(state.cluster.instances)
-    shown = [number(k) if k < known else k for k in _there(state, instances)]
-    return f"[{','.join(map(str, shown))}]"
+    return [number(k) if k < known else k for k in _there(state, instances)]
+
+
+def _seconds(state: State, n: int) -> list[int]:
+    """Give what is printed for secondaries, also of other groups' instances."""
+    cluster = state.cluster
+    guests = [
+        cluster.instance_number(len(cluster.instances) + at)
+        for at, item in enumerate(cluster.guests)
+        if item.secondary == n and not item.forthcoming
+    ]
+    mine = _places(state, state.secondaries[n])
+    return list(heapq.merge(mine, reversed(guests), key=lambda number: -number))
+
+
+def _listed(positions: list[int]) -> str:
+    return f"[{','.join(map(str, positions))}]"
 
 
 def nodes(state: State, fields: Sequence[str] = NODE_FIELDS) -> list[str]:

@@ -21,6 +21,8 @@ from ganeti.objects.filled import DiskX, InstanceX, NicX
 from ganeti.objects.instance import Instance
 
 MIB: Final = 1024 * 1024
+#: Characters of a host name, see `ganeti.utils.hostnames`, and of a file name.
+_LONGEST_NAME: Final = 255
 
 
 class State(enum.IntEnum):
@@ -339,4 +341,9 @@ def check_instance_name(name: str) -> str:
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise errors.HypervisorError(f"instance name {name!r}: not a host name")
+    if len(name) > _LONGEST_NAME:
+        raise errors.HypervisorError(
+            f"instance name {name[:20]}...: wanted at most {_LONGEST_NAME} characters,"
+            f" found {len(name)}"
+        )
     return name

@@ -5,8 +5,10 @@ What to do with an answer belongs to the logical units.
 """
 
 from ganeti.iallocator.answers import Answer, Evacuation, MultiPlacement
+from ganeti.iallocator.known import Known
 from ganeti.iallocator.requests import (
     Allocate,
+    AllocateSecondary,
     Balance,
     Capacity,
     ChangeGroup,
@@ -16,15 +18,17 @@ from ganeti.iallocator.requests import (
     Request,
     build,
 )
-from ganeti.iallocator.run import question, run
+from ganeti.iallocator.run import question, run, run_first
 
 __all__ = [
     "Allocate",
+    "AllocateSecondary",
     "Answer",
     "Balance",
     "Capacity",
     "ChangeGroup",
     "Evacuation",
+    "Known",
     "MultiAllocate",
     "MultiPlacement",
     "NodeEvacuate",
@@ -33,4 +37,5 @@ __all__ = [
     "build",
     "question",
     "run",
+    "run_first",
 ]

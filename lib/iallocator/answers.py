@@ -43,8 +43,9 @@ class Answer:
     Attributes:
         success: whether it found something.
         info: its own words.
-        result: node names for allocate and relocate, a JSON object for capacity,
-            `Evacuation` or `MultiPlacement` for the others; None without success.
+        result: node names for allocate and relocate, one for allocate-secondary, a
+            JSON object for capacity, `Evacuation` or `MultiPlacement` for the others;
+            None without success.
         explanation: for each new instance an object with ``instance``, ``nodes`` and
             ``reasons``; empty unless asked for, and known of the built-in one only.
     """
@@ -112,6 +113,9 @@ class _Checker:
             return self._nodes(found, request.required_nodes, "result")
         if isinstance(request, requests.Relocate):
             return self._relocation(request, found)
+        if isinstance(request, requests.AllocateSecondary):
+            self.check(isinstance(found, str), "result", "a node name", found)
+            return self._nodes([found], 1, "result")[0]
         if isinstance(request, requests.MultiAllocate):
             return self._placement(request, found)
         if isinstance(request, requests.Capacity):

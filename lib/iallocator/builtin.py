@@ -4,22 +4,26 @@ Its rules are in `ganeti.htools`; here are only the parameters that a cluster ma
 for it, and the words of a refusal.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ganeti import errors
 from ganeti.constants import ecodes
 
 if TYPE_CHECKING:
-    from ganeti.htools import answer
+    from ganeti.htools import answer, model, reasons
 
 NAME: Final = "hail"
 _FLAGS: Final = frozenset(
     {"ignore-soft-errors", "no-capacity-checks", "ignore-dynu", "verbose"}
 )
 _VALUES: Final = frozenset({"restrict-allocation-to", "static-kvm-node-memory"})
-#: Reasons shown when nothing was found.
+#: Lines of reasons shown for an instance that has no place.
 _MOST_REASONS: Final = 8
+#: Modes whose answers name the instances that have no place.
+_WITH_FAILURES: Final = ("multi-allocate", "node-evacuate", "change-group")
+#: What comes before the refusal of each node in the words of the solver.
+_TRIALS: Final = ":  Node "
 
 
 def knows(params: Mapping[str, Any]) -> bool:
@@ -30,13 +34,35 @@ def knows(params: Mapping[str, Any]) -> bool:
     )
 
 
+def static_memory(params: Mapping[str, Any]) -> int:
+    """Return the MiB that a KVM node itself takes; 0 for what it reports.
+
+    Raises:
+        OpPrereqError: it is no number.
+    """
+    from ganeti.htools import model
+
+    value = str(params.get("static-kvm-node-memory", model.STATIC_KVM_MIB))
+    if not value.isdecimal():
+        raise errors.OpPrereqError(
+            f"allocator {NAME}: static-kvm-node-memory: wanted MiB, found {value!r}",
+            ecodes.ECODE_INVAL,
+        )
+    return int(value)
+
+
 def solve(
-    data: Mapping[str, Any], params: Mapping[str, Any], *, explain: bool = False
+    cluster: "model.Cluster",
+    asked: Mapping[str, Any],
+    params: Mapping[str, Any],
+    *,
+    explain: bool = False,
 ) -> dict[str, Any]:
     """Return the answer to a request; a refusal tells the reasons of some nodes.
 
     Args:
-        data: the complete input of an allocator.
+        cluster: as it is.
+        asked: the request alone, as allocators get it.
         params: the cluster's parameters for allocators.
         explain: add all reasons of all nodes as data, under ``explanation``.
 
@@ -47,43 +73,62 @@ def solve(
     from ganeti.htools import answer, model
 
     try:
-        found = answer.solve(data, _options(params))
+        found = answer.solve({"request": asked}, _options(params), cluster=cluster)
     except model.DataError as err:
         raise errors.OpPrereqError(
             f"allocator {NAME}: {err}", ecodes.ECODE_INVAL
         ) from err
     out = dict(found.answer)
+    told = found.explanation() if explain or _is_refusal(asked, out) else []
     if explain:
-        out["explanation"] = [item.data() for item in found.explanation()]
-    if not out["success"]:
-        out["info"] += _reasons(found)
+        out["explanation"] = [item.data() for item in told]
+    if _is_refusal(asked, out):
+        _tell(out, told, explain=explain)
     return out
 
 
-def _options(params: Mapping[str, Any]) -> "answer.Options":
-    from ganeti.htools import answer, request
+def _is_refusal(asked: Mapping[str, Any], out: Mapping[str, Any]) -> bool:
+    """Tell whether some instance has no place."""
+    several = asked["type"] in _WITH_FAILURES
+    return not out["success"] or (several and bool(out["result"][1]))
 
-    memory = str(params.get("static-kvm-node-memory", request.STATIC_KVM_MIB))
-    if not memory.isdecimal():
-        raise errors.OpPrereqError(
-            f"allocator {NAME}: static-kvm-node-memory: wanted MiB, found {memory!r}",
-            ecodes.ECODE_INVAL,
-        )
+
+def _tell(
+    out: dict[str, Any], told: Sequence["reasons.Explanation"], *, explain: bool
+) -> None:
+    """Add to the answer's words why instances have no place.
+
+    With ``explain`` only to those that end up in errors.
+    """
+    against = {one.instance: _words(one) for one in told if not one.nodes}
+    if not out["success"]:
+        out["info"] += "".join(f" [{words}]" for words in against.values() if words)
+        return
+    failed = out["result"][1]
+    if isinstance(failed[0], str):
+        if explain:
+            return
+        out["info"] += "".join(f"; {name}: {against[name]}" for name in failed)
+        return
+    out["result"][1] = [
+        [name, f"{text.split(_TRIALS)[0]} [{against[name]}]"] for name, text in failed
+    ]
+
+
+def _words(one: "reasons.Explanation") -> str:
+    from ganeti.htools import reasons
+
+    return "; ".join(reasons.shortened(one.reasons, _MOST_REASONS))
+
+
+def _options(params: Mapping[str, Any]) -> "answer.Options":
+    from ganeti.htools import answer
+
     names = params.get("restrict-allocation-to")
     return answer.Options(
         capacity_checks="no-capacity-checks" not in params,
         ignore_soft="ignore-soft-errors" in params,
         restrict_to=str(names).split(",") if names else None,
         busy="ignore-dynu" not in params,
-        static_memory=int(memory),
+        static_memory=static_memory(params),
     )
-
-
-def _reasons(found: "answer.Solution") -> str:
-    from ganeti.htools import reasons
-
-    rows = [row for rows in found.refusals().values() for row in rows]
-    words = reasons.lines(rows)
-    if len(words) > _MOST_REASONS:
-        words[_MOST_REASONS:] = [f"and {len(words) - _MOST_REASONS} more"]
-    return f" [{'; '.join(words)}]" if words else ""

@@ -5,16 +5,12 @@ Pure: a snapshot and the nodes' reports in, JSON types out. Sizes are MiB.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from ganeti import objects
 from ganeti.constants import versions
+from ganeti.iallocator import means
 from ganeti.objects import params
-
-#: What DRBD's metadata adds to each disk.
-DRBD_META_MIB: Final = 128
-#: Templates without storage reports; their nodes show no disk space.
-_REPORTED: Final = frozenset({"plain", "drbd", "file", "sharedfile"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +55,7 @@ class Allocate:
                 dict(disk, type=disk.get("type", self.disk_template))
                 for disk in self.disks
             ],
-            "disk_space_total": disk_space(
+            "disk_space_total": means.disk_space(
                 self.disk_template, [int(disk["size"]) for disk in self.disks]
             ),
             "nics": [dict(nic) for nic in self.nics],
@@ -111,11 +107,26 @@ class Relocate:
 
 
 @dataclasses.dataclass(frozen=True)
+class AllocateSecondary:
+    """A second node for an instance that has one. The answer is its name."""
+
+    name: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the request object."""
+        return {"type": "allocate-secondary", "name": self.name}
+
+
+@dataclasses.dataclass(frozen=True)
 class NodeEvacuate:
-    """Jobs that take instances off their nodes; ``mode`` says off which ones."""
+    """Jobs that take instances off their nodes; ``mode`` says off which ones.
+
+    To ignore soft errors is an option of the allocator, and not in the request.
+    """
 
     instances: Sequence[str]
     mode: str
+    ignore_soft_errors: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the request object."""
@@ -175,7 +186,7 @@ class Capacity:
             "disk_template": self.disk_template,
             "required_nodes": self.required_nodes,
             "sizes": [dict(size) for size in self.sizes],
-            "disk_extra": DRBD_META_MIB if self.disk_template == "drbd" else 0,
+            "disk_extra": means.DRBD_META_MIB if self.disk_template == "drbd" else 0,
             "spindle_use": self.spindle_use,
             "tiered": self.tiered,
             "groups": None if self.groups is None else list(self.groups),
@@ -192,12 +203,14 @@ class Balance:
         group_name: the only group, None for all.
         evacuate: only what has a node offline or drained moves.
         disk_moves: disks may be copied.
+        search: where no single move helps, look for pairs of moves that do.
     """
 
     max_moves: int
     group_name: str | None = None
     evacuate: bool = False
     disk_moves: bool = True
+    search: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the request object."""
@@ -207,6 +220,7 @@ class Balance:
             "group_name": self.group_name,
             "evacuate": self.evacuate,
             "disk_moves": self.disk_moves,
+            "search": self.search,
         }
 
 
@@ -214,19 +228,12 @@ Request = (
     Allocate
     | MultiAllocate
     | Relocate
+    | AllocateSecondary
     | NodeEvacuate
     | ChangeGroup
     | Capacity
     | Balance
 )
-
-
-def disk_space(template: str, sizes_mib: Sequence[int]) -> int:
-    """Return what an instance's disks take on a node."""
-    if template == "diskless":
-        return 0
-    extra = DRBD_META_MIB if template == "drbd" else 0
-    return sum(size + extra for size in sizes_mib)
 
 
 def build(
@@ -312,32 +319,30 @@ def _live(
     running: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Return what a node reports; nothing when it did not or its report is no use."""
-    if node.offline or not node.vm_capable or report is None:
+    found = means.read(node, report)
+    if found is None:
         return {}
-    _boot_id, storage, hypervisors = report
-    hv = hypervisors[0] if hypervisors else {}
-    space = storage[0] if storage and storage[0] else {}
     instances, default = snapshot.instances, filled.backend["maxmem"]
     primaries = [
         (item, item.beparams.get("maxmem", default))
         for uuid in snapshot.primary_instances(node.uuid)
         for item in (instances[uuid],)
     ]
-    free = int(hv.get("memory_free") or 0)
+    free = found.free_memory
     for item, maxmem in primaries:
         if item.admin_state == "up" and not item.forthcoming:
             used = int(running.get(item.name, {}).get("memory", 0))
             free -= max(0, maxmem - used)
     return {
-        "total_memory": int(hv.get("memory_total") or 0),
-        "reserved_memory": int(hv.get("memory_dom0") or 0),
+        "total_memory": found.total_memory,
+        "reserved_memory": found.reserved_memory,
         "free_memory": free,
-        "total_disk": int(space.get("storage_size") or 0),
-        "free_disk": int(space.get("storage_free") or 0),
+        "total_disk": found.total_disk,
+        "free_disk": found.free_disk,
         "total_spindles": 0,
         "free_spindles": 0,
-        "total_cpus": int(hv.get("cpu_total") or 0),
-        "reserved_cpus": int(hv.get("cpu_dom0") or 0),
+        "total_cpus": found.total_cpus,
+        "reserved_cpus": found.reserved_cpus,
         "i_pri_memory": sum(maxmem for _item, maxmem in primaries),
         "i_pri_up_memory": sum(
             maxmem for item, maxmem in primaries if item.admin_state == "up"
@@ -378,7 +383,7 @@ def _instance(
         "disk_template": template,
         "disks_active": instance.disks_active,
         "hypervisor": instance.hypervisor,
-        "disk_space_total": disk_space(template, [disk.size for disk in disks]),
+        "disk_space_total": means.disk_space(template, [disk.size for disk in disks]),
     }
     if instance.forthcoming:
         out["forthcoming"] = True

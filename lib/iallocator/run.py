@@ -1,11 +1,12 @@
 """Running an allocator on the master node."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ganeti import errors, objects, rpc, serializer
 from ganeti.constants import ecodes
 from ganeti.iallocator import answers, builtin, requests
+from ganeti.iallocator.known import Known
 from ganeti.objects import params
 
 #: Storage whose space is reported for a template: (type, does it have a key).
@@ -18,8 +19,8 @@ def run(
     name: str,
     request: requests.Request,
     *,
-    options: Mapping[str, Any] | None = None,
     explain: bool = False,
+    known: Known | None = None,
 ) -> answers.Answer:
     """Ask an allocator: the built-in one here, any other as a script on the master.
 
@@ -28,19 +29,24 @@ def run(
         snapshot: the cluster.
         name: of the script.
         request: what is asked.
-        options: further options of the script, beside the cluster's own.
         explain: also tell why nodes were refused, as far as the allocator can.
+        known: clusters that the built-in one read before, for less to read.
 
     Raises:
         OpPrereqError: the script is missing, failed, or its answer is no JSON.
         ResultValidationError: its answer is malformed.
     """
-    data = question(runner, snapshot, request)
-    chosen = dict(snapshot.cluster.default_iallocator_params) | dict(options or {})
+    chosen = dict(snapshot.cluster.default_iallocator_params)
+    if isinstance(request, requests.NodeEvacuate) and request.ignore_soft_errors:
+        chosen["ignore-soft-errors"] = None
     if name == builtin.NAME and builtin.knows(chosen):
-        found = builtin.solve(data, chosen, explain=explain)
+        reports, running = _ask_nodes(runner, snapshot, request)
+        memory = builtin.static_memory(chosen)
+        reader = known or Known()
+        cluster = reader.read(snapshot, reports, running, static_memory=memory)
+        found = builtin.solve(cluster, request.to_dict(), chosen, explain=explain)
         return answers.parse(name, found, request, snapshot)
-    text = serializer.dump(data).decode()
+    text = serializer.dump(question(runner, snapshot, request)).decode()
     result = runner.call_one(
         "iallocator_runner", snapshot.cluster.master_node, name, text, chosen
     )
@@ -56,25 +62,58 @@ def run(
     return answers.parse(name, decoded, request, snapshot)
 
 
+def run_first(
+    runner: rpc.Runner,
+    snapshot: objects.Snapshot,
+    names: Sequence[str],
+    request: requests.Request,
+) -> answers.Answer:
+    """Ask allocators in order; return the first answer that is no refusal.
+
+    One that fails is passed over while there are others.
+
+    Raises:
+        OpPrereqError: none found a solution, has the words of each; or, of a single
+            one, see `run`.
+        ResultValidationError: of a single one, see `run`.
+    """
+    refusals = []
+    for name in names:
+        try:
+            answer = run(runner, snapshot, name, request)
+        except (errors.OpPrereqError, errors.ResultValidationError) as err:
+            if len(names) == 1:
+                raise
+            text = str(err.args[0]).removeprefix(f"allocator {name}: ")
+            refusals.append(f"{name}: {text}")
+            continue
+        if answer.success:
+            return answer
+        refusals.append(f"{name}: {answer.info}")
+    raise errors.OpPrereqError(
+        f"no solution found by allocator {'; '.join(refusals)}", ecodes.ECODE_NORES
+    )
+
+
 def question(
     runner: rpc.Runner, snapshot: objects.Snapshot, request: requests.Request
 ) -> dict[str, Any]:
     """Return the complete input of an allocator, with the nodes' own reports."""
-    nodes = [
-        uuid
-        for uuid, node in snapshot.nodes.items()
-        if node.vm_capable and not node.offline
-    ]
-    reports, running = _ask_nodes(runner, snapshot, nodes, request)
+    reports, running = _ask_nodes(runner, snapshot, request)
     return requests.build(snapshot, request, reports, running)
 
 
 def _ask_nodes(
     runner: rpc.Runner,
     snapshot: objects.Snapshot,
-    nodes: list[str],
     request: requests.Request,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return by node uuid the payloads of ``node_info``, and what runs there."""
+    nodes = [
+        uuid
+        for uuid, node in snapshot.nodes.items()
+        if node.vm_capable and not node.offline
+    ]
     kinds = list(snapshot.cluster.enabled_hypervisors)
     first = request.hypervisor if isinstance(request, requests.Allocate) else kinds[0]
     hv = params.hvparams_for(snapshot.cluster, first, "", {})

@@ -10,6 +10,7 @@ import msgspec
 
 from ganeti import errors, iallocator, objects, opcodes, query
 from ganeti.constants import ecodes
+from ganeti.iallocator import defaults
 from ganeti.masterd.calls import Later, World, method
 from ganeti.query import clusterinfo
 
@@ -29,11 +30,12 @@ class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         instance_moves: instances may change their primary node.
         restricted: nothing migrates off a node that stays online.
         ignore_soft_errors: go beyond what policies advise against.
+        search: where no single move helps, look for pairs of moves that do.
         static_memory: MiB that a KVM node takes for itself; 0 for what it reports.
         explain: tell reasons.
         allocator: that is asked in place of the plan made here; ``.`` for the
-            cluster's default. It is told the group, the number of moves, and whether
-            to evacuate and to move disks.
+            cluster's defaults in order. It is told the group, the number of moves, and
+            whether to evacuate, to move disks and to search.
     """
 
     group: str | None = None
@@ -45,6 +47,7 @@ class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     instance_moves: bool = True
     restricted: bool = False
     ignore_soft_errors: bool = False
+    search: bool = False
     static_memory: int = 4096
     explain: bool = False
     allocator: str | None = None
@@ -61,13 +64,13 @@ def plan_balance(world: World, wanted: Wanted | None = None) -> Later:
 def _ask(world: World, wanted: Wanted) -> dict[str, Any]:
     """Have an allocator plan; it tells no scores, and its jobs run one by one."""
     snapshot = world.config.snapshot()
-    name = wanted.allocator or ""
-    if name == _DEFAULT:
-        name = snapshot.cluster.default_iallocator.split(",")[0].strip()
-    if not name or wanted.max_moves < 0:
+    names = [wanted.allocator or ""]
+    if names == [_DEFAULT]:
+        names = defaults.names(snapshot.cluster.default_iallocator)
+    if not all(names) or not names or wanted.max_moves < 0:
         raise errors.OpPrereqError(
             "balancing by an allocator: wanted its name and a number of moves from 0,"
-            f" found {name!r} and {wanted.max_moves}",
+            f" found {', '.join(names)!r} and {wanted.max_moves}",
             ecodes.ECODE_INVAL,
         )
     request = iallocator.Balance(
@@ -75,12 +78,9 @@ def _ask(world: World, wanted: Wanted) -> dict[str, Any]:
         group_name=wanted.group,
         evacuate=wanted.evacuate,
         disk_moves=wanted.disk_moves,
+        search=wanted.search,
     )
-    answer = iallocator.run(world.rpc, snapshot, name, request)
-    if not answer.success:
-        raise errors.OpPrereqError(
-            f"balancing: allocator {name}: {answer.info}", ecodes.ECODE_NORES
-        )
+    answer = iallocator.run_first(world.rpc, snapshot, names, request)
     targets: dict[str, list[list[str]]] = {}
     for instance, _group, nodes in answer.result.moved:
         targets.setdefault(instance, []).append(list(nodes))
@@ -133,6 +133,7 @@ def _plan(world: World, wanted: Wanted) -> dict[str, Any]:
             min_gain=wanted.min_gain,
             min_gain_limit=wanted.min_gain_limit,
             max_length=wanted.max_moves,
+            pairs=wanted.search,
         ),
         options=Options(
             disk_moves=wanted.disk_moves,

@@ -10,10 +10,10 @@ import msgspec
 
 from ganeti import errors, iallocator, objects
 from ganeti.constants import ecodes
+from ganeti.iallocator import builtin, defaults
 from ganeti.masterd.calls import Later, World, method
 from ganeti.objects import lookup, params
 
-_OWN_ALLOCATOR: Final = "hail"
 _DEFAULT: Final = "."
 
 
@@ -27,8 +27,8 @@ class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         tiered: sizes shrink when no more fit; they start with the largest allowed.
         groups: names or uuids of the only node groups, none for all.
         limit: most instances.
-        allocator: that is asked; ``.`` for the cluster's default, the built-in one
-            when left out.
+        allocator: that is asked; ``.`` for the cluster's defaults in order, the
+            built-in one when left out.
     """
 
     disk_template: str | None = None
@@ -46,20 +46,17 @@ def query_capacity(world: World, wanted: Wanted) -> Later:
     """Tell how many more instances fit, where in order, and why there is no more."""
     snapshot = world.config.snapshot()
     request = build_request(snapshot, wanted)
-    name = wanted.allocator or _OWN_ALLOCATOR
-    if name == _DEFAULT:
-        name = snapshot.cluster.default_iallocator.split(",")[0].strip()
-        name = name or _OWN_ALLOCATOR
-    return Later(world.slow.submit(_ask, world, name, request), can_cancel=True)
+    names = [wanted.allocator or builtin.NAME]
+    if names == [_DEFAULT]:
+        names = defaults.names(snapshot.cluster.default_iallocator) or [builtin.NAME]
+    return Later(world.slow.submit(_ask, world, names, request), can_cancel=True)
 
 
-def _ask(world: World, name: str, request: iallocator.Capacity) -> dict[str, Any]:
+def _ask(
+    world: World, names: Sequence[str], request: iallocator.Capacity
+) -> dict[str, Any]:
     snapshot = world.config.snapshot()
-    answer = iallocator.run(world.rpc, snapshot, name, request)
-    if not answer.success:
-        raise errors.OpPrereqError(
-            f"capacity: allocator {name}: {answer.info}", ecodes.ECODE_NORES
-        )
+    answer = iallocator.run_first(world.rpc, snapshot, names, request)
     return {
         "disk_template": request.disk_template,
         "tiered": request.tiered,

@@ -21,6 +21,7 @@ from ganeti import (
     config,
     errors,
     hooksmaster,
+    iallocator,
     objects,
     opcodes,
     pathutils,
@@ -55,6 +56,7 @@ class Doors:
     rpc_at: Callable[[Sequence[Target]], Runner]
     query_sources: Callable[[], query.Sources]
     write_known_hosts: Callable[[str, str, Sequence[str]], None] = known_hosts.write
+    known: iallocator.Known = dataclasses.field(default_factory=iallocator.Known)
 
 
 class _WatchedConfig:
@@ -158,6 +160,7 @@ class _Run:
                 rpc_at=doors.rpc_at,
                 query_sources=doors.query_sources,
                 write_known_hosts=doors.write_known_hosts,
+                known=doors.known,
             ),
         )
         self._operation = hooksmaster.Operation(

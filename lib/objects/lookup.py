@@ -10,6 +10,7 @@ from typing import Final
 from ganeti import errors
 from ganeti.constants import ecodes
 from ganeti.objects.snapshot import Snapshot
+from ganeti.utils import wording
 
 #: Word for messages by table.
 _KINDS: Final = {
@@ -41,7 +42,7 @@ def expand(snapshot: Snapshot, table: str, name: str) -> str:
     kind = _KINDS[table]
     if not found:
         raise errors.OpPrereqError(f"{kind} '{name}' not known", ecodes.ECODE_NOENT)
-    names = ", ".join(sorted(snapshot.table(table)[uuid].name for uuid in found))
+    names = wording.some(snapshot.table(table)[uuid].name for uuid in found)
     raise errors.OpPrereqError(
         f"{kind} '{name}' not known: it could be any of {names}", ecodes.ECODE_NOENT
     )
@@ -55,6 +56,17 @@ def expand_node(snapshot: Snapshot, name: str) -> str:
 def expand_group(snapshot: Snapshot, name: str) -> str:
     """Return the uuid of a node group. Raises OpPrereqError, see `expand`."""
     return expand(snapshot, "nodegroups", name)
+
+
+def group_names(snapshot: Snapshot, name: str | None) -> list[str]:
+    """Return the full name of a group, or those of all, sorted.
+
+    Raises:
+        OpPrereqError: see `expand`.
+    """
+    if name:
+        return [snapshot.nodegroups[expand_group(snapshot, name)].name]
+    return sorted(group.name for group in snapshot.nodegroups.values())
 
 
 def expand_instance(snapshot: Snapshot, name: str) -> str:

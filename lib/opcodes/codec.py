@@ -24,6 +24,7 @@ from ganeti.opcodes import (
     test,
 )
 from ganeti.opcodes.base import Opcode
+from ganeti.utils import wording
 
 _MODULES: Final = (
     backup,
@@ -88,7 +89,12 @@ def decode(data: Any) -> Opcode:
     op_id = data.get("OP_ID")
     cls = OPCODES.get(op_id) if isinstance(op_id, str) else None
     if cls is None or not isinstance(op_id, str):
-        raise errors.OpPrereqError(f"unknown opcode {op_id!r}", ecodes.ECODE_INVAL)
+        alike = ""
+        if isinstance(op_id, str):
+            alike = f"; {wording.known_names(op_id, OPCODES)}"
+        raise errors.OpPrereqError(
+            f"unknown opcode {op_id!r}{alike}", ecodes.ECODE_INVAL
+        )
     defaulted = _DEFAULTED[op_id]
     given = {k: v for k, v in data.items() if v is not None or k not in defaulted}
     op: Opcode = ht.convert(given, cls, op_id)

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from ganeti.constants import disks
 from ganeti.constants import query as c
-from ganeti.objects import FilterRule, Network, NodeGroup, lookup
+from ganeti.objects import FilterRule, Network, NodeGroup
 from ganeti.objects import params as fill
 from ganeti.query.model import (
     Cell,
@@ -20,6 +20,7 @@ from ganeti.query.model import (
     normal,
     optional,
     plain,
+    rows_by_name,
 )
 from ganeti.query.node import param_fields
 from ganeti.utils import nicesort
@@ -66,14 +67,6 @@ def _group_instance_count(context: Context, group: NodeGroup) -> int:
     snapshot = context.snapshot
     nodes = snapshot.nodes_in_group(group.uuid)
     return sum(len(snapshot.primary_instances(node)) for node in nodes)
-
-
-def _group_rows(context: Context, names: Sequence[Any] | None) -> Sequence[NodeGroup]:
-    snapshot = context.snapshot
-    if names is None:
-        return nicesort.nice_sorted(snapshot.nodegroups.values(), lambda g: g.name)
-    uuids = [lookup.expand_group(snapshot, str(name)) for name in names]
-    return [snapshot.nodegroups[uuid] for uuid in uuids]
 
 
 GROUP: Final = Resource(
@@ -157,7 +150,7 @@ GROUP: Final = Resource(
             ),
         ),
     ),
-    _group_rows,
+    rows_by_name("nodegroups"),
 )
 
 
@@ -209,14 +202,6 @@ def _users_by_network(context: Context) -> dict[str, list[str]]:
         return {uuid: nicesort.nice_names(users) for uuid, users in found.items()}
 
     return context.once("network users", make)
-
-
-def _network_rows(context: Context, names: Sequence[Any] | None) -> Sequence[Network]:
-    snapshot = context.snapshot
-    if names is None:
-        return nicesort.nice_sorted(snapshot.networks.values(), lambda n: n.name)
-    uuids = [lookup.expand_network(snapshot, str(name)) for name in names]
-    return [snapshot.networks[uuid] for uuid in uuids]
 
 
 NETWORK: Final = Resource(
@@ -301,7 +286,7 @@ NETWORK: Final = Resource(
             ),
         ),
     ),
-    _network_rows,
+    rows_by_name("networks"),
 )
 
 
@@ -355,12 +340,7 @@ class _ExportRow(NamedTuple):
 
 
 def _export_rows(context: Context, names: Sequence[Any] | None) -> list[_ExportRow]:
-    snapshot = context.snapshot
-    if names is None:
-        nodes = nicesort.nice_sorted(snapshot.nodes.values(), lambda n: n.name)
-    else:
-        uuids = [lookup.expand_node(snapshot, str(name)) for name in names]
-        nodes = [snapshot.nodes[uuid] for uuid in uuids]
+    nodes = rows_by_name("nodes")(context, names)
     answers = context.call("export_list", [node.uuid for node in nodes])
     rows = []
     for node in nodes:

@@ -1,13 +1,13 @@
 """Instances as queries show them: what the configuration says."""
 
 import functools
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Final
 
 from ganeti.constants import hypervisors, params
 from ganeti.constants import query as c
 from ganeti.constants.hvparams import HYPERVISOR
-from ganeti.objects import Instance, lookup
+from ganeti.objects import Instance
 from ganeti.objects import params as fill
 from ganeti.query import instance_live, instance_parts
 from ganeti.query.model import (
@@ -22,9 +22,9 @@ from ganeti.query.model import (
     normal,
     optional,
     plain,
+    rows_by_name,
     shared_column,
 )
-from ganeti.utils import nicesort
 
 _KIND_OF_TYPE: Final = {
     "bool": c.QFT_BOOL,
@@ -363,14 +363,6 @@ _PLAIN_FIELDS: Final = (
 )
 
 
-def _rows(context: Context, names: Sequence[Any] | None) -> Sequence[Instance]:
-    snapshot = context.snapshot
-    if names is None:
-        return nicesort.nice_sorted(snapshot.instances.values(), lambda i: i.name)
-    uuids = [lookup.expand_instance(snapshot, str(name)) for name in names]
-    return [snapshot.instances[uuid] for uuid in uuids]
-
-
 RESOURCE: Final = Resource(
     c.QR_INSTANCE,
     "name",
@@ -384,6 +376,6 @@ RESOURCE: Final = Resource(
         instance_parts.nic_fields(),
         instance_live.FIELDS,
     ),
-    _rows,
+    rows_by_name("instances"),
     instance_live.FETCH,
 )

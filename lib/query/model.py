@@ -8,9 +8,10 @@ from typing import Any, Final, Protocol, TypeVar, cast
 from ganeti import errors, jqueue
 from ganeti.constants import query as c
 from ganeti.locking import LockInfo
-from ganeti.objects import Snapshot
+from ganeti.objects import Snapshot, lookup
 from ganeti.rpc.base import Runner
 from ganeti.rpc.result import Result
+from ganeti.utils import nicesort
 
 T = TypeVar("T")
 
@@ -303,3 +304,22 @@ def by_name(*groups: Iterable[Field]) -> dict[str, Field]:
                 raise errors.ProgrammerError(f"query field {field.name} is there twice")
             result[field.name] = field
     return result
+
+
+def rows_by_name(
+    table: str,
+) -> Callable[[Context, Sequence[Any] | None], Sequence[Any]]:
+    """Return how to list a table's records, all in natural order or those of names.
+
+    Args:
+        table: of the snapshot, see `ganeti.objects.TABLES`.
+    """
+
+    def rows(context: Context, names: Sequence[Any] | None) -> Sequence[Any]:
+        records = context.snapshot.table(table)
+        if names is None:
+            return nicesort.nice_sorted(records.values(), lambda record: record.name)
+        expand = lookup.expand
+        return [records[expand(context.snapshot, table, str(n))] for n in names]
+
+    return rows

@@ -6,7 +6,7 @@ from typing import Any, Final
 from ganeti.constants import disks, params
 from ganeti.constants import query as c
 from ganeti.constants.hvparams import HYPERVISOR
-from ganeti.objects import Node, lookup
+from ganeti.objects import Node
 from ganeti.objects import params as fill
 from ganeti.query.model import (
     UNAVAIL,
@@ -21,6 +21,7 @@ from ganeti.query.model import (
     maybe,
     normal,
     plain,
+    rows_by_name,
 )
 from ganeti.rpc.result import Result
 from ganeti.utils import nicesort
@@ -374,11 +375,6 @@ _FIELDS: Final = by_name(
 )
 
 
-def _rows(context: Context, names: Sequence[Any] | None) -> Sequence[Node]:
-    snapshot = context.snapshot
-    if names is None:
-        return nicesort.nice_sorted(snapshot.nodes.values(), lambda node: node.name)
-    return [snapshot.nodes[lookup.expand_node(snapshot, str(name))] for name in names]
-
-
-RESOURCE: Final = Resource(c.QR_NODE, "name", _FIELDS, _rows, {_INFO: _fetch_info})
+RESOURCE: Final = Resource(
+    c.QR_NODE, "name", _FIELDS, rows_by_name("nodes"), {_INFO: _fetch_info}
+)

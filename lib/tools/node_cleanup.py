@@ -3,15 +3,14 @@
 Stops all daemons and removes certificates, secrets, configuration and ssconf.
 """
 
-import glob
 import logging
 import os
 import sys
 from typing import Final
 
 from ganeti import errors
+from ganeti.bootstrap import state
 from ganeti.bootstrap.services import Services
-from ganeti.constants import ssconf as ssconf_words
 from ganeti.pathutils import Paths
 from ganeti.process import Runner, SystemRunner
 from ganeti.tools import common
@@ -19,21 +18,6 @@ from ganeti.utils import files
 
 _log = logging.getLogger(__name__)
 NAME: Final = "node-cleanup"
-_PATTERNS: Final = (
-    "server.pem",
-    "client.pem",
-    "rapi.pem",
-    "spice.pem",
-    "spice-ca.pem",
-    "hmac.key",
-    "cluster-domain-secret",
-    "known_hosts",
-    "ganeti_pub_keys",
-    "config.data",
-    "store.db",
-    "store.db-*",
-    f"{ssconf_words.FILEPREFIX}*",
-)
 #: Where copies of removed files go, below the backup directory.
 BACKUP_DIR: Final = "ganeti-node-cleanup"
 
@@ -67,12 +51,9 @@ def clean_up(paths: Paths, process: Runner, *, keep_copies: bool) -> None:
     """
     Services(paths, process).stop_all()
     target = os.path.join(paths.backup_dir, BACKUP_DIR)
-    for pattern in _PATTERNS:
-        for path in glob.glob(os.path.join(glob.escape(paths.data_dir), pattern)):
-            if not os.path.isfile(path):
-                raise errors.GenericError(
-                    f"{path}: wanted a file, found something else"
-                )
-            if keep_copies:
-                _log.info("%s: kept as %s", path, files.backup_file(path, target))
-            files.remove_file(path)
+    for path in state.cluster_files(paths):
+        if not os.path.isfile(path):
+            raise errors.GenericError(f"{path}: wanted a file, found something else")
+        if keep_copies:
+            _log.info("%s: kept as %s", path, files.backup_file(path, target))
+        files.remove_file(path)

@@ -19,6 +19,8 @@ from ganeti import errors
 
 #: Pause between tries to get a lock with a time limit, in seconds.
 _LOCK_RETRY_S = 0.02
+#: Characters of a file's name that stand in the name of its replacement.
+_NAME_SHARE = 100
 
 
 def read_file(path: str, *, max_size: int | None = None) -> bytes:
@@ -64,7 +66,9 @@ def write_file(
         OSError: nothing was changed.
     """
     directory, name = os.path.split(path)
-    fd, temporary = tempfile.mkstemp(prefix=f".{name}.", suffix=".new", dir=directory)
+    # The longest names leave no room for what is added.
+    prefix = f".{name[:_NAME_SHARE]}."
+    fd, temporary = tempfile.mkstemp(prefix=prefix, suffix=".new", dir=directory)
     try:
         with os.fdopen(fd, "wb") as stream:
             stream.write(data.encode() if isinstance(data, str) else data)

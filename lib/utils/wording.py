@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 from msgspec import inspect
@@ -38,6 +38,27 @@ def known_names(wanted: str, known: Collection[str]) -> str:
     return f"none of the {len(known)} that there are is like it"
 
 
+def some(names: Iterable[str]) -> str:
+    """Return names in order; of very many the first ones and how many follow."""
+    ordered = sorted(names)
+    more = len(ordered) - _FEW
+    shown = ", ".join(ordered[:_FEW])
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def choices(wanted: str, known: Sequence[str]) -> str:
+    """Return what can be chosen, quoted: all words if they are few, else those alike.
+
+    Who is asked for one of many words must be told elsewhere where they stand.
+    """
+    if len(known) <= _FEW:
+        return f"choose from {', '.join(map(repr, known))}"
+    alike = difflib.get_close_matches(wanted, known, cutoff=0.6)
+    if alike:
+        return f"did you mean {' or '.join(map(repr, alike))}?"
+    return f"none of the {len(known)} words is like it"
+
+
 def misfit(text: str, kind: Any) -> str:
     """Return what the decoder says of a value that does not fit, for people.
 
@@ -59,13 +80,12 @@ def misfit(text: str, kind: Any) -> str:
 
 def _choice(found: str, known: set[str], *, is_key: bool) -> str:
     """Return what is wrong with a value that is none of some words."""
-    if is_key:
-        few = f", wanted one of {', '.join(sorted(known))}"
-        return f"unknown key {found}" + (few if 0 < len(known) <= _FEW else "")
+    what = "unknown key" if is_key else "unknown word"
     if 0 < len(known) <= _FEW:
-        return f"wanted one of {', '.join(sorted(known))}, found {found}"
+        wanted = f"wanted one of {', '.join(sorted(known))}"
+        return f"{what} {found}, {wanted}" if is_key else f"{wanted}, found {found}"
     more = f"; {known_names(found.strip(chr(39)), known)}" if known else ""
-    return f"unknown word {found}{more}"
+    return f"{what} {found}{more}"
 
 
 def _words_at(kind: Any, path: str, *, is_key: bool) -> set[str]:

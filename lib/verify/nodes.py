@@ -92,20 +92,26 @@ def _time(
     )
 
 
+def _connections(
+    report: Report,
+    node: objects.Node,
+    code: str,
+    kind: str,
+    failures: Mapping[str, str] | None,
+) -> None:
+    """Judge what a node says of its connections to others, ``kind`` TCP or SSH."""
+    nothing = f"node returned no {kind} connection data"
+    if report.error_if(failures is None, code, node.name, nothing):
+        return
+    for name, text in sorted((failures or {}).items()):
+        what = f"{kind.lower()} communication with node '{name}': {text}"
+        report.error_if(True, code, node.name, what)
+
+
 def _network(
     report: Report, node: objects.Node, answer: Mapping[str, Any], expected: Expected
 ) -> None:
-    failures = answer.get(nv.NV_NODENETTEST)
-    if not report.error_if(
-        failures is None, "ENODENET", node.name, "node returned no TCP connection data"
-    ):
-        for name, text in sorted((failures or {}).items()):
-            report.error_if(
-                True,
-                "ENODENET",
-                node.name,
-                f"tcp communication with node '{name}': {text}",
-            )
+    _connections(report, node, "ENODENET", "TCP", answer.get(nv.NV_NODENETTEST))
     if nv.NV_MASTERIP in answer:
         report.error_if(
             not answer[nv.NV_MASTERIP],
@@ -123,17 +129,7 @@ def _network(
 
 
 def _ssh(report: Report, node: objects.Node, answer: Mapping[str, Any]) -> None:
-    failures = answer.get(nv.NV_NODELIST)
-    if not report.error_if(
-        failures is None, "ENODESSH", node.name, "node returned no SSH connection data"
-    ):
-        for name, text in sorted((failures or {}).items()):
-            report.error_if(
-                True,
-                "ENODESSH",
-                node.name,
-                f"ssh communication with node '{name}': {text}",
-            )
+    _connections(report, node, "ENODESSH", "SSH", answer.get(nv.NV_NODELIST))
     report.errors("ENODESSH", node.name, answer.get(nv.NV_SSH_SETUP) or ())
     for text in answer.get(nv.NV_SSH_CLUTTER) or ():
         report.error_if(True, "ENODESSH", node.name, text, warn_only=True)

@@ -1,10 +1,9 @@
 """Time of one allocation: the solver in-process, the program, and another one.
 
-usage: allocation.py [OTHER_HAIL]
-OTHER_HAIL is the path of another allocator program that reads the same requests; it gets
-ten minutes a request.
+Another allocator program that reads the same requests gets ten minutes for each.
 """
 
+import argparse
 import json
 import pathlib
 import random
@@ -69,7 +68,9 @@ def program(path, file):
 
 def main():
     """Measure all sizes."""
-    other = sys.argv[1] if len(sys.argv) > 1 else None
+    parser = argparse.ArgumentParser("test/bench/run allocation", description=__doc__)
+    parser.add_argument("other", nargs="?", help="path of another allocator program")
+    other = parser.parse_args().other
     for template in TEMPLATES:
         for nodes, instances in SIZES:
             data = big_request(nodes, instances, template)

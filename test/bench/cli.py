@@ -92,7 +92,9 @@ def live(nodes, count):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        "test/bench/run cli", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--quick", action="store_true", help="smaller numbers")
     quick = parser.parse_args().quick
     with running(1) as cluster:

@@ -311,7 +311,9 @@ def twenty_nodes():
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        "test/bench/run cluster", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--quick", action="store_true", help="smaller numbers")
     quick = parser.parse_args().quick
     with running(1) as cluster:

@@ -1,13 +1,11 @@
 """What a job costs in the queue: no-op jobs over the real store, no candidates.
 
-    PYTHONPATH=build/py python test/bench/jqueue.py [jobs]
-
 Prints one figure a line: name, value, unit.
 """
 
+import argparse
 import os
 import resource
-import sys
 import tempfile
 import threading
 import time
@@ -194,7 +192,9 @@ def blocked(directory, count, rounds=100):
 
 
 def main():
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
+    parser = argparse.ArgumentParser("test/bench/run jqueue", description=__doc__)
+    parser.add_argument("jobs", nargs="?", type=int, default=2000)
+    count = parser.parse_args().jobs
     with tempfile.TemporaryDirectory() as directory:
         throughput(directory, count // 4, durable=False, clients=1)
         throughput(directory, count, durable=False, clients=20)

@@ -1,236 +1,209 @@
 """Placement programs on made-up clusters: time, memory and results, beside others.
 
 ``hail`` places one instance, ``hbal`` makes a whole plan, ``hspace`` counts what fits;
-the same files go to another implementation's programs when they are installed. Prints
-one table and how time grows with the number of nodes, and writes all figures as JSON.
+the same files go to another implementation's programs when they are installed. Prints a
+line for each case, tables of times, and whether each program's result is at least as
+good everywhere; exits with 1 if not. All figures are kept as JSON after each case:
+``--resume`` goes on from there, ``--minutes`` ends a piece, ``--report`` only prints.
 """
 
 import argparse
 import dataclasses
-import json
+import itertools
 import pathlib
+import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 
-from beside import cases, measure, plot
+from beside import cases, measure, records, report
+from beside.records import Row, Side
 
 from fakes import made_clusters
 from fakes import placement_programs as programs
 from fakes.made_clusters import Shape
 
-SIZES = (20, 100, 500, 1000)
+#: Tool, cluster and seed.
+Case = tuple[str, Shape, int]
+SIZES = (6, 20, 100, 500, 1000)
 OURS_LIMIT_S = 600.0
 QUICK_LIMIT_S = 4.0
+#: The others' time grows at least with this power of the number of nodes.
+_LEAST_GROWTH = 2
 QUICK = (
+    (Shape(6, per_node=4, tight=True), 1),
     (Shape(20), 1),
     (Shape(20, template="sharedfile"), 1),
     (Shape(20, per_node=5, tight=True), 1),
     (Shape(100), 1),
 )
-OTHER = "ganeti-htools 3.0.2"
-
-
-@dataclasses.dataclass(frozen=True)
-class Side:
-    """One implementation's run of a case."""
-
-    run: measure.Run
-    result: cases.Result
-
-    def figures(self) -> dict[str, object]:
-        """Return what goes to JSON."""
-        return {
-            "seconds": self.run.seconds,
-            "cpu_s": self.run.cpu_s,
-            "peak_mib": self.run.peak_mib,
-            "result": self.result.words,
-        }
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """A case with what was found."""
-
-    tool: str
-    shape: Shape
-    seed: int
-    ours: Side
-    theirs: Side | None
-    why_not: str
-    verdict: str
 
 
 class Bench:
-    """Runs cases; what took the other programs too long is not tried larger."""
+    """Runs cases; the others are spared what would surely take them too long."""
 
-    def __init__(self, tools: Sequence[str], limit_s: float) -> None:
-        self.tools = tools
+    def __init__(
+        self,
+        tools: Sequence[str],
+        limit_s: float,
+        known: Sequence[Row] = (),
+        *,
+        our_limit_s: float = OURS_LIMIT_S,
+        is_bold: bool = False,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            tools: names of programs.
+            limit_s: processor seconds for the others.
+            known: rows whose other runs are not made again.
+            our_limit_s: processor seconds for ours.
+            is_bold: try what only their growth speaks against.
+        """
+        self.tools = [tool for tool in tools if programs.ours(tool)]
         self.limit_s = limit_s
-        self.too_large: dict[tuple[str, str], int] = {}
+        self.known = {row.case: row for row in known}
+        self.our_limit_s, self.is_bold = our_limit_s, is_bold
+        self.known_s: dict[tuple[str, Shape], tuple[int, Side, float]] = {}
+        for row in known:
+            self._remember(row)
 
-    def rows(self, listed: Sequence[tuple[Shape, int]]) -> Iterator[Row]:
-        """Measure all cases, small clusters first."""
-        for shape, seed in sorted(listed, key=lambda case: case[0].nodes):
+    def rows(self, wanted: Sequence[Case]) -> Iterator[Row]:
+        """Measure cases."""
+        for (shape, seed), several in itertools.groupby(wanted, lambda case: case[1:]):
             made = made_clusters.make(shape, seed)
-            for tool in self.tools:
-                if programs.ours(tool):
-                    yield self._row(tool, shape, seed, made)
+            for tool, _shape, _seed in several:
+                row = self._row(tool, shape, seed, made)
+                self._remember(row)
+                yield row
+
+    def _remember(self, row: Row) -> None:
+        if row.theirs:
+            place, found = (row.tool, _kind(row.shape)), row.theirs
+            nodes, known, _limit_s = self.known_s.get(place, (0, found, 0.0))
+            if (row.shape.nodes, found.cpu_s) >= (nodes, known.cpu_s):
+                self.known_s[place] = row.shape.nodes, found, row.limit_s
 
     def _row(self, tool: str, shape: Shape, seed: int, made: made_clusters.Made) -> Row:
+        known = self.known.get((tool, shape, seed))
         with tempfile.TemporaryDirectory() as directory:
             words = cases.prepare(tool, shape, made, pathlib.Path(directory))
 
             def side(program: str, limit_s: float) -> Side:
                 run = measure.best([program, *words], limit_s)
-                return Side(run, cases.judge(tool, shape, made, run))
+                result = cases.judge(tool, shape, made, run)
+                return Side(run.seconds, run.cpu_s, run.peak_mib, result)
 
-            ours = side(programs.ours(tool) or "", OURS_LIMIT_S)
-            other, why_not = programs.theirs(tool), self._hopeless(tool, shape)
-            theirs = side(other, self.limit_s) if other and not why_not else None
-        if theirs and theirs.run.seconds is None:
-            self.too_large.setdefault((tool, shape.template), shape.nodes)
+            ours = side(programs.ours(tool) or "", self.our_limit_s)
+            if known and (known.theirs or known.why_not.startswith("not run")):
+                theirs, why_not = known.theirs, known.why_not
+                limit_s = known.limit_s
+            else:
+                other, limit_s = programs.theirs(tool), self.limit_s
+                why_not = self._hopeless(tool, shape) if other else "not installed"
+                theirs = side(other, limit_s) if other and not why_not else None
         verdict = cases.verdict(tool, ours.result, theirs.result) if theirs else ""
-        return Row(tool, shape, seed, ours, theirs, why_not, verdict)
+        return Row(tool, shape, seed, limit_s, ours, theirs, why_not, verdict)
 
     def _hopeless(self, tool: str, shape: Shape) -> str:
-        nodes = self.too_large.get((tool, shape.template), shape.nodes)
+        place = (tool, _kind(shape))
+        if place not in self.known_s:
+            return ""
+        nodes, found, limit_s = self.known_s[place]
         if nodes >= shape.nodes:
             return ""
-        return f"not run: over {self.limit_s:g} s at {nodes} nodes"
+        if found.seconds is None:
+            return f"not run: over {limit_s:g} s at {nodes} nodes"
+        least_s = found.cpu_s * (shape.nodes / nodes) ** _LEAST_GROWTH
+        if least_s < self.limit_s or self.is_bold:
+            return ""
+        return f"not run: {found.cpu_s:.1f} s at {nodes} nodes"
 
 
-HEADER = [
-    "tool",
-    "cluster",
-    "seed",
-    "s",
-    "CPU s",
-    "MiB",
-    "result",
-    "other s",
-    "CPU s",
-    "MiB",
-    "result",
-    "ours",
-]
-
-
-def cells(row: Row, limit_s: float) -> list[str]:
-    """Return a row of the table."""
-    start = [row.tool, str(row.shape), str(row.seed), *_side(row.ours, OURS_LIMIT_S)]
-    if row.theirs is None:
-        return [*start, "", "", "", row.why_not, row.verdict]
-    return [*start, *_side(row.theirs, limit_s), row.verdict]
-
-
-def _side(side: Side, limit_s: float) -> list[str]:
-    run = side.run
-    wall = "-" if run.seconds is None else f"{run.seconds:.2f}"
-    cpu = _cpu(side, limit_s).removesuffix(" s")
-    return [wall, cpu, f"{run.peak_mib:.0f}", side.result.words]
-
-
-def _cpu(side: Side | None, limit_s: float) -> str:
-    if side is None:
-        return "-"
-    if side.run.seconds is None:
-        return f"> {limit_s:g} s"
-    return f"{side.run.cpu_s:.2f} s"
-
-
-def table(lines: Sequence[Sequence[str]]) -> str:
-    """Return lines of cells, the first one a header, as a table."""
-    widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
-    rule = "  ".join("=" * max(1, width) for width in widths)
-    told = [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        for line in lines
-    ]
-    return "\n".join([rule, told[0].rstrip(), rule, *map(str.rstrip, told[1:]), rule])
-
-
-def typical(rows: Sequence[Row], tool: str, nodes: int) -> Row | None:
-    """Return the DRBD cluster of a size that stands for it."""
-    plain = Shape(nodes)
-    return next((r for r in rows if r.tool == tool and r.shape == plain), None)
-
-
-def growth(rows: Sequence[Row], limit_s: float) -> str:
-    """Return the table of processor seconds by number of nodes."""
-    tools = list(dict.fromkeys(row.tool for row in rows))
-    lines = [["nodes", *(word for t in tools for word in (t, f"{t}, other"))]]
-    for nodes in sorted(
-        {row.shape.nodes for row in rows if row.shape == Shape(row.shape.nodes)}
-    ):
-        line = [f"{nodes:,}"]
-        for tool in tools:
-            row = typical(rows, tool, nodes)
-            line.append(_cpu(row.ours if row else None, OURS_LIMIT_S))
-            line.append(_cpu(row.theirs if row else None, limit_s))
-        lines.append(line)
-    return table(lines)
-
-
-def picture(rows: Sequence[Row], limit_s: float) -> str:
-    """Return the growth as a picture."""
-    panels = []
-    for tool in dict.fromkeys(row.tool for row in rows):
-        shown = [r for r in rows if r.tool == tool and r.shape == Shape(r.shape.nodes)]
-        shown = [row for row in shown if row.seed == 1]
-        ours = [(row.shape.nodes, row.ours) for row in shown]
-        others = [(row.shape.nodes, row.theirs) for row in shown if row.theirs]
-        lines = [
-            plot.Line("ours", _points(ours), ()),
-            plot.Line(OTHER, _points(others), _bounds(others, limit_s)),
-        ]
-        panels.append(plot.Panel(tool, lines))
-    return plot.svg(panels, "nodes, ten DRBD instances each", "processor seconds")
-
-
-def _points(sides: Sequence[tuple[int, Side]]) -> list[tuple[float, float]]:
-    return [(x, side.run.cpu_s) for x, side in sides if side.run.seconds is not None]
-
-
-def _bounds(
-    sides: Sequence[tuple[int, Side]], limit_s: float
-) -> list[tuple[float, float]]:
-    return [(x, limit_s) for x, side in sides if side.run.seconds is None]
+def _kind(shape: Shape) -> Shape:
+    """Return what clusters that differ in size alone have in common."""
+    return dataclasses.replace(shape, nodes=0, offline=0)
 
 
 def options() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a few cases, two minutes")
-    parser.add_argument(
+    parser = argparse.ArgumentParser(
+        prog="test/bench/run placement",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--quick", action="store_true", help="a few cases, two minutes")
+    which.add_argument(
         "--growth", action="store_true", help="only what the growth table shows"
+    )
+    which.add_argument(
+        "--report", action="store_true", help="measure nothing, print what is known"
     )
     parser.add_argument("--sizes", help="numbers of nodes, with commas")
     parser.add_argument("--tools", default=",".join(cases.TOOLS), help="with commas")
     parser.add_argument(
         "--limit", type=float, default=60.0, help="CPU seconds for the others"
     )
-    parser.add_argument("--json", default="build/bench-placement.json", metavar="FILE")
+    parser.add_argument(
+        "--our-limit", type=float, default=OURS_LIMIT_S, help="CPU seconds for ours"
+    )
+    parser.add_argument(
+        "--bold",
+        action="store_true",
+        help="try the others where their growth speaks against it",
+    )
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE")
+    again = parser.add_mutually_exclusive_group()
+    again.add_argument(
+        "--resume", action="store_true", help="leave out what the JSON file has"
+    )
+    again.add_argument(
+        "--ours", action="store_true", help="take the other runs from the JSON file"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=1e9, help="begin no case after these"
+    )
     parser.add_argument("--plot", metavar="FILE", help="write the growth as SVG")
     parser.add_argument(
         "--install-other", action="store_true", help="install the other programs first"
     )
-    return parser.parse_args()
+    chosen = parser.parse_args()
+    chosen.tools = chosen.tools.split(",")
+    unknown = sorted(set(chosen.tools) - set(cases.TOOLS))
+    if unknown:
+        parser.error(
+            f"--tools: {', '.join(unknown)}: known are {','.join(cases.TOOLS)}"
+        )
+    try:
+        chosen.sizes = [int(n) for n in (chosen.sizes or "").split(",") if n]
+    except ValueError:
+        parser.error(f"--sizes: wanted numbers with commas, found {chosen.sizes!r}")
+    if chosen.json is None:
+        name = "quick" if chosen.quick else "all"
+        chosen.json = pathlib.Path(f"build/bench-placement-{name}.json")
+    return chosen
 
 
-def main() -> None:
-    """Run the bench."""
-    chosen = options()
-    if chosen.install_other:
-        programs.install()
-    tools, listed, limit_s = chosen.tools.split(","), [], chosen.limit
+def listed(chosen: argparse.Namespace, known: Iterable[Row]) -> list[Case]:
+    """Return the cases that are asked for, small clusters first."""
+    if chosen.report:
+        return []
+    sizes = chosen.sizes or SIZES
     if chosen.quick:
-        listed, limit_s = list(QUICK), min(limit_s, QUICK_LIMIT_S)
-    sizes = [int(text) for text in chosen.sizes.split(",")] if chosen.sizes else SIZES
-    if not chosen.quick or chosen.sizes:
-        listed = [case for size in sizes for case in cases.shapes(size)]
-    if chosen.growth:
-        listed = [(Shape(size), 1) for size in sizes]
+        found = [case for case in QUICK if not chosen.sizes or case[0].nodes in sizes]
+    elif chosen.growth:
+        found = [(Shape(size), 1) for size in sizes]
+    else:
+        found = [case for size in sorted(sizes) for case in cases.shapes(size)]
+    wanted = [(tool, *case) for case in found for tool in chosen.tools]
+    there = {row.case for row in known} if chosen.resume else set()
+    return [case for case in wanted if case not in there]
+
+
+def tell_missing(tools: Sequence[str]) -> None:
+    """Say which programs there are not."""
     for tool in tools:
         if not programs.ours(tool):
             print(f"{tool}: not built here, left out")
@@ -239,32 +212,61 @@ def main() -> None:
                 f"{tool}: the other one is not installed (package {programs.PACKAGE},"
                 " --install-other), ours alone"
             )
-    rows = []
-    for row in Bench(tools, limit_s).rows(listed):
-        rows.append(row)
-        print(
-            f"{row.tool} {row.shape}, seed {row.seed}: {row.verdict}", file=sys.stderr
-        )
-    print(table([HEADER, *(cells(row, limit_s) for row in rows)]))
-    print(
-        f"\nProcessor seconds by number of nodes, ten DRBD instances each:\n\n{growth(rows, limit_s)}"
+
+
+def main() -> int:
+    """Run the bench; return the exit code."""
+    chosen = options()
+    if chosen.install_other:
+        try:
+            programs.install()
+        except (OSError, subprocess.SubprocessError) as err:
+            print(f"cannot install {programs.PACKAGE}: {err}", file=sys.stderr)
+            return 2
+    limit_s = min(chosen.limit, QUICK_LIMIT_S) if chosen.quick else chosen.limit
+    kept = chosen.resume or chosen.report or chosen.ours
+    try:
+        rows = {row.case: row for row in (records.read(chosen.json) if kept else [])}
+    except (OSError, ValueError, KeyError, TypeError) as err:
+        print(f"{chosen.json}: no figures of this bench: {err!r}", file=sys.stderr)
+        return 2
+    if not chosen.report:
+        tell_missing(chosen.tools)
+    wanted, end = listed(chosen, rows.values()), time.monotonic() + 60 * chosen.minutes
+    bench = Bench(
+        chosen.tools,
+        limit_s,
+        list(rows.values()),
+        our_limit_s=chosen.our_limit,
+        is_bold=chosen.bold or chosen.growth,
     )
-    figures = [
-        {
-            "tool": row.tool,
-            "cluster": str(row.shape),
-            "nodes": row.shape.nodes,
-            "seed": row.seed,
-            "ours": row.ours.figures(),
-            "theirs": row.theirs.figures() if row.theirs else None,
-            "verdict": row.verdict,
-        }
-        for row in rows
-    ]
-    pathlib.Path(chosen.json).write_text(json.dumps(figures, indent=1))
+    for row in bench.rows(wanted):
+        rows[row.case] = row
+        records.save(list(rows.values()), chosen.json)
+        told = row.verdict or row.why_not
+        print(f"{row.tool} {row.shape}, seed {row.seed}: {told}", file=sys.stderr)
+        if time.monotonic() > end:
+            print("time is up", file=sys.stderr)
+            break
+    return tell(list(rows.values()), chosen)
+
+
+def tell(rows: list[Row], chosen: argparse.Namespace) -> int:
+    """Print what was found; return the exit code."""
+    if not rows:
+        print(f"no figures in {chosen.json}", file=sys.stderr)
+        return 2
+    print(report.cases(rows))
+    for tool in dict.fromkeys(row.tool for row in rows):
+        print(f"\n{tool}, processor seconds by nodes:\n\n{report.kinds(rows, tool)}")
+    print(
+        "\nProcessor seconds by number of nodes, ten DRBD instances each:\n\n"
+        f"{report.growth(rows)}\n\n{report.verdicts(rows)}"
+    )
     if chosen.plot:
-        pathlib.Path(chosen.plot).write_text(picture(rows, limit_s))
+        pathlib.Path(chosen.plot).write_text(report.picture(rows))
+    return int(any(report.is_broken(row) for row in rows))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

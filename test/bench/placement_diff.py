@@ -1,8 +1,6 @@
 """Placement programs against another implementation on random small clusters.
 
-``placement_diff.py [--count N] [--first SEED] [--tools hail,hbal] [--keep DIRECTORY]``
-prints each difference with the seed that makes it, and how many there are of each kind.
-``--keep`` saves the files and both outputs of the real ones.
+Prints each difference with the seed that makes it, and how many there are of each kind.
 """
 
 import argparse
@@ -36,7 +34,7 @@ def keep(
 
 
 def compare(
-    tool: str, seed: int, limit_s: float
+    tool: str, seed: int, limit_s: int
 ) -> tuple[made_cases.Case, dict[str, comparison.Output], tuple[str, str]]:
     """Run one case twice and compare."""
     case, outputs = made_cases.case(tool, seed), {}
@@ -57,14 +55,27 @@ def compare(
 
 def main() -> None:
     """Compare."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="test/bench/run placement_diff",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--count", type=int, default=100, help="cases for each tool")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--tools", default=",".join(made_cases.TOOLS))
-    parser.add_argument("--limit", type=float, default=10.0, help="seconds a run")
-    parser.add_argument("--keep", type=pathlib.Path, help="directory")
+    parser.add_argument("--limit", type=int, default=10, help="CPU seconds a run")
+    parser.add_argument(
+        "--keep",
+        type=pathlib.Path,
+        metavar="DIRECTORY",
+        help="save the files and both outputs of real differences",
+    )
     parser.add_argument("--json", type=pathlib.Path, help="write the counts")
     chosen = parser.parse_args()
+    unknown = sorted(set(chosen.tools.split(",")) - set(made_cases.TOOLS))
+    if unknown:
+        known = ",".join(made_cases.TOOLS)
+        parser.error(f"--tools: {', '.join(unknown)}: known are {known}")
     os.environ["LC_ALL"] = "C.UTF-8"
     counts: dict[str, dict[str, int]] = {}
     for tool in chosen.tools.split(","):

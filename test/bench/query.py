@@ -1,8 +1,6 @@
-"""Time of a list of many instances inside the master daemon: answer and encoding.
+"""Time of a list of many instances inside the master daemon: answer and encoding."""
 
-usage: query.py [INSTANCES]
-"""
-
+import argparse
 import json
 import sys
 import time
@@ -79,7 +77,9 @@ def measure(what, run):
 
 def main():
     """Measure."""
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 5000
+    parser = argparse.ArgumentParser("test/bench/run query", description=__doc__)
+    parser.add_argument("instances", nargs="?", type=int, default=5000)
+    count = parser.parse_args().instances
     with open(f"{sys.path[0]}/../data/spec/objects.json", encoding="utf-8") as stream:
         example = json.load(stream)["example_config"]
     snapshot = make_snapshot(example, count)

@@ -81,7 +81,7 @@ def bench_rate(runner, threads, seconds):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser("test/bench/run rpc", description=__doc__)
     parser.add_argument("--nodes", type=int, default=20)
     parser.add_argument("--daemons", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=2.0)

@@ -67,7 +67,7 @@ def line(shape: Shape, found: list[tuple[Plan, Plan]]) -> str:
 
 def main() -> None:
     """Run the bench."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser("test/bench/run search", description=__doc__)
     parser.add_argument("--count", type=int, default=10, help="clusters of each shape")
     count = parser.parse_args().count
     print(

@@ -150,7 +150,7 @@ def bench_tag(folder, instances, rounds=200):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser("test/bench/run store", description=__doc__)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--dir", default=None, help="where to put databases")
     options = parser.parse_args()

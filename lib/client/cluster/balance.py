@@ -43,6 +43,7 @@ def _wanted(ctx: Context) -> dict[str, Any]:
         "instance_moves": False if opts.no_instance_moves else None,
         "restricted": opts.restricted_migration,
         "ignore_soft_errors": opts.ignore_soft_errors,
+        "search": opts.search,
         "explain": opts.explain,
         "allocator": opts.iallocator,
     }

@@ -69,6 +69,11 @@ BALANCE: Final = Command(
             "go beyond what policies advise against",
             dest="ignore_soft_errors",
         ),
+        Option(
+            ("--search",),
+            "where no single move helps, look for pairs of moves that do",
+            dest="search",
+        ),
         o.YES,
         o.SUBMIT,
         o.PRINT_JOBID,

@@ -1,11 +1,15 @@
 """``iallocator``: what an allocator is asked, or what it answers."""
 
-from typing import Any
+from typing import Any, Final
 
 from ganeti import errors
 from ganeti.cli import jobs, values
 from ganeti.cli.context import Context
 from ganeti.constants import ecodes
+
+#: Modes about the whole cluster; the argument is the only node group.
+_OF_CLUSTER: Final = ("balance", "capacity")
+_ALL_GROUPS: Final = "."
 
 
 def _disks(text: str) -> list[dict[str, Any]]:
@@ -32,11 +36,14 @@ def _nics(text: str) -> list[dict[str, Any]]:
 def run(ctx: Context) -> None:
     """Print the request or the answer of an allocator."""
     opts = ctx.opts
+    of_cluster = opts.mode in _OF_CLUSTER
+    group = ctx.args[0] if of_cluster and ctx.args[0] != _ALL_GROUPS else None
     operation = jobs.op(
         "OP_TEST_ALLOCATOR",
         mode=opts.mode,
         name=ctx.args[0],
-        instances=ctx.args,
+        instances=None if of_cluster else ctx.args,
+        group_name=group,
         disks=_disks(opts.disks),
         disk_template=opts.disk_template,
         nics=_nics(opts.nics),

@@ -68,6 +68,8 @@ COMMANDS: Final = (
                 choices=(
                     "allocate",
                     "allocate-secondary",
+                    "balance",
+                    "capacity",
                     "change-group",
                     "multi-allocate",
                     "node-evacuate",
@@ -129,7 +131,8 @@ COMMANDS: Final = (
             ),
             Option(
                 ("--count",),
-                "number of instances in a multi-allocate test request",
+                "number of instances in a multi-allocate test request; most moves of"
+                " balance, most instances of capacity",
                 dest="count",
                 kind="int",
                 default=2,

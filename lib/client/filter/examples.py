@@ -26,7 +26,13 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
             "two migrations at a time",
         ),
     ),
-    "list": (Example("gnt-filter list", "all rules"),),
+    "list": (
+        Example("gnt-filter list", "all rules"),
+        Example(
+            "gnt-filter list --json -o predicates,action",
+            "conditions as the command add takes them",
+        ),
+    ),
     "info": (Example("gnt-filter info", "all rules, one value a line"),),
     "delete": (
         Example(

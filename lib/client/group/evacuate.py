@@ -1,8 +1,9 @@
 """``evacuate``: move all instances out of a group."""
 
-from ganeti.cli import executor, jobs
+from ganeti.cli import executor, explaining, jobs
 from ganeti.cli.context import Context
 from ganeti.cli.outcomes import report
+from ganeti.constants import exitcodes
 
 
 def run(ctx: Context) -> int:
@@ -17,6 +18,9 @@ def run(ctx: Context) -> int:
         sequential=opts.sequential,
         force_failover=opts.force_failover,
     )
+    if opts.explain:
+        explaining.run(ctx, operation)
+        return exitcodes.EXIT_SUCCESS
     return report(
         ctx,
         executor.run_with_jobs(ctx, operation),

@@ -57,6 +57,8 @@ COMMANDS: Final = (
                 "never migrate, always fail over",
                 dest="force_failover",
             ),
+            o.DRY_RUN,
+            o.EXPLAIN,
             o.SUBMIT,
             o.PRINT_JOBID,
             *o.PLANNED,

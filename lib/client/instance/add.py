@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from ganeti.cli import jobs
+from ganeti.cli import explaining, jobs
 from ganeti.cli.context import Context
-from ganeti.client.instance import devices, explain
+from ganeti.client.instance import devices
 
 
 def run(ctx: Context) -> None:
@@ -34,7 +34,7 @@ def run(ctx: Context) -> None:
         **_same_names(opts),
     )
     if opts.explain:
-        explain.run(ctx, operation)
+        explaining.run(ctx, operation, ctx.args[0])
         return
     jobs.submit_or_run(ctx, operation)
 

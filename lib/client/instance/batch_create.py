@@ -3,10 +3,11 @@
 import json
 from typing import Any, Final
 
-from ganeti.cli import executor, jobs
+from ganeti.cli import executor, explaining, jobs
 from ganeti.cli.context import Context
 from ganeti.cli.outcomes import report
 from ganeti.client.instance.devices import refusal
+from ganeti.constants import exitcodes
 
 _OP_ID: Final = "OP_INSTANCE_CREATE"
 
@@ -44,9 +45,18 @@ def run(ctx: Context) -> int:
         iallocator=ctx.opts.iallocator,
         instances=[_operation(entry, index) for index, entry in enumerate(entries)],
     )
+    if ctx.opts.explain:
+        explaining.run(ctx, operation)
+        return exitcodes.EXIT_SUCCESS
+    result = jobs.submit_or_run(ctx, operation)
+    outcomes = executor.wait_for_jobs(ctx, result)
+    for name in result["failed"]:
+        text = "no place was found"
+        ctx.err(f"Instance {name}: {text}")
+        outcomes.append(executor.Outcome(name, success=False, result=text, job_id=None))
     return report(
         ctx,
-        executor.run_with_jobs(ctx, operation),
+        outcomes,
         good="All instances created successfully.",
         bad="There were {} errors during the creation.",
     )

@@ -1,8 +1,9 @@
 """``change-group``: move an instance to another node group."""
 
-from ganeti.cli import executor, jobs
+from ganeti.cli import executor, explaining, jobs
 from ganeti.cli.context import Context
 from ganeti.cli.outcomes import report
+from ganeti.constants import exitcodes
 
 
 def run(ctx: Context) -> int:
@@ -15,6 +16,9 @@ def run(ctx: Context) -> int:
         target_groups=opts.to or None,
         early_release=opts.early_release,
     )
+    if opts.explain:
+        explaining.run(ctx, operation, name)
+        return exitcodes.EXIT_SUCCESS
     return report(
         ctx,
         executor.run_with_jobs(ctx, operation),

@@ -139,6 +139,9 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example(
             "gnt-instance recreate-disks web1", "its disks are lost: make empty ones"
         ),
+        Example(
+            "gnt-instance recreate-disks --disk 1 web1", "only its second disk is lost"
+        ),
     ),
     "activate-disks": (
         Example(

@@ -1,6 +1,6 @@
 """``failover``: stop an instance, switch its node, start it."""
 
-from ganeti.cli import jobs, questions
+from ganeti.cli import explaining, jobs, questions
 from ganeti.cli.context import Context
 from ganeti.client.instance import devices, selection
 from ganeti.constants import exitcodes
@@ -15,7 +15,7 @@ def run(ctx: Context) -> int:
         f"Failover will happen to image {name}. This requires a shutdown of the"
         " instance. Continue?"
     )
-    if not opts.force:
+    if not (opts.force or opts.explain):
         selection.check_known(ctx, name)
         if not questions.confirm(ctx, question):
             return exitcodes.EXIT_FAILURE
@@ -35,5 +35,8 @@ def run(ctx: Context) -> int:
         ignore_ipolicy=opts.ignore_ipolicy,
         cleanup=opts.cleanup,
     )
+    if opts.explain:
+        explaining.run(ctx, operation, name)
+        return exitcodes.EXIT_SUCCESS
     jobs.submit_or_run(ctx, operation)
     return exitcodes.EXIT_SUCCESS

@@ -1,6 +1,6 @@
 """``migrate``: move a running instance to another node."""
 
-from ganeti.cli import jobs, questions
+from ganeti.cli import explaining, jobs, questions
 from ganeti.cli.context import Context
 from ganeti.cli.migration import migration_mode
 from ganeti.client.instance import devices, selection
@@ -21,7 +21,7 @@ def run(ctx: Context) -> int:
         else f"Instance {name} will be migrated. Note that migration may impact the"
         " instance if anything goes wrong. Continue?"
     )
-    if not opts.force:
+    if not (opts.force or opts.explain):
         selection.check_known(ctx, name)
         if not questions.confirm(ctx, question):
             return exitcodes.EXIT_FAILURE
@@ -37,5 +37,8 @@ def run(ctx: Context) -> int:
         ignore_ipolicy=opts.ignore_ipolicy,
         ignore_hvversions=opts.ignore_hvversions,
     )
+    if opts.explain:
+        explaining.run(ctx, operation, name)
+        return exitcodes.EXIT_SUCCESS
     jobs.submit_or_run(ctx, operation)
     return exitcodes.EXIT_SUCCESS

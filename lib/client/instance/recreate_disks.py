@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ganeti.cli import jobs
+from ganeti.cli import explaining, jobs
 from ganeti.cli.context import Context
 from ganeti.client.instance import devices
 
@@ -32,4 +32,7 @@ def run(ctx: Context) -> None:
         nodes=[node for node in (opts.node or "").split(":") if node],
         iallocator=opts.iallocator,
     )
+    if opts.explain:
+        explaining.run(ctx, operation, ctx.args[0])
+        return
     jobs.submit_or_run(ctx, operation)

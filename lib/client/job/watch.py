@@ -1,7 +1,7 @@
 """``watch`` and ``wait``: follow one job to its end."""
 
 from ganeti import errors
-from ganeti.cli import failures, jobs
+from ganeti.cli import failures, hints, jobs
 from ganeti.cli.context import Context
 from ganeti.client.job.ids import parse_id
 from ganeti.constants import exitcodes
@@ -15,6 +15,7 @@ def _follow(ctx: Context, job_id: int, on_log: jobs.OnLog | None) -> int:
     except errors.GenericError as err:
         text, _ = failures.describe(err)
         ctx.err(f"Job {job_id} failed: {text}")
+        hints.show(ctx, hints.find(text))
         return exitcodes.EXIT_FAILURE
     return exitcodes.EXIT_SUCCESS
 
@@ -25,7 +26,11 @@ def watch(ctx: Context) -> int:
     headline = f"Output from job {job_id} follows"
     ctx.out(headline)
     ctx.out("-" * len(headline))
-    return _follow(ctx, job_id, jobs.print_log(ctx))
+    code = _follow(ctx, job_id, jobs.print_log(ctx))
+    if code == exitcodes.EXIT_SUCCESS and ctx.shows_progress:
+        # A job may have said nothing: its end is worth a word to people.
+        ctx.err(f"Job {job_id} was successful")
+    return code
 
 
 def wait(ctx: Context) -> int:

@@ -1,7 +1,7 @@
 """``evacuate``: move instances away from a node."""
 
 from ganeti import errors
-from ganeti.cli import executor, jobs, listing, questions
+from ganeti.cli import executor, explaining, jobs, listing, questions
 from ganeti.cli.context import Context
 from ganeti.cli.outcomes import report
 from ganeti.constants import ecodes, exitcodes
@@ -41,7 +41,8 @@ def run(ctx: Context) -> int:
         ctx.err(f"No instances to evacuate on node {node} (mode {mode})")
         return exitcodes.EXIT_SUCCESS
     question = f"Evacuate instances from node {node} (mode {mode})?"
-    if not opts.force and not questions.confirm(ctx, question):
+    is_asked = not (opts.force or opts.dry_run)
+    if is_asked and not questions.confirm(ctx, question):
         return exitcodes.EXIT_CONFIRMATION
     operation = jobs.op(
         "OP_NODE_EVACUATE",
@@ -52,6 +53,9 @@ def run(ctx: Context) -> int:
         early_release=opts.early_release,
         ignore_soft_errors=opts.ignore_soft_errors or None,
     )
+    if opts.explain:
+        explaining.run(ctx, operation)
+        return exitcodes.EXIT_SUCCESS
     outcomes = executor.run_with_jobs(ctx, operation)
     return report(
         ctx,

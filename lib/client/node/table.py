@@ -82,6 +82,8 @@ COMMANDS: Final = (
                 "only instances that are secondary there",
                 dest="secondary_only",
             ),
+            o.DRY_RUN,
+            o.EXPLAIN,
             *o.JOB,
         ),
         run="client.node.evacuate:run",

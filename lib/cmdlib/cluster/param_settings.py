@@ -9,6 +9,7 @@ from ganeti.cmdlib import state_params, typed
 from ganeti.cmdlib.cluster.settings import refuse
 from ganeti.constants import ecodes, hypervisors, params
 from ganeti.objects import params as filled
+from ganeti.utils import wording
 
 _NIC_MODES: Final = ("bridged", "openvswitch", "routed")
 
@@ -64,15 +65,15 @@ def _hypervisors(
     if not wanted:
         raise refuse("enabled_hypervisors: wanted at least one hypervisor")
     gone = set(snapshot.cluster.enabled_hypervisors) - set(wanted)
-    users = sorted(
+    users = [
         instance.name
         for instance in snapshot.instances.values()
         if instance.hypervisor in gone
-    )
+    ]
     if users:
         raise refuse(
             f"enabled_hypervisors: {', '.join(sorted(gone))} is used by instances"
-            f" {', '.join(users)}",
+            f" {wording.some(users)}",
             ecodes.ECODE_STATE,
         )
     return wanted

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from ganeti import errors, objects, opcodes, pathutils
 from ganeti.constants import ecodes, mond, uidpool
+from ganeti.iallocator import defaults
 
 #: Taken as they are: their types say all there is to check.
 _AS_GIVEN: Final = (
@@ -148,11 +149,11 @@ def _collectors(
 
 def _allocator(name: str, paths: pathutils.Paths) -> str:
     directories = paths.iallocator_search_path
-    if name and not any(
-        os.access(os.path.join(directory, name), os.X_OK) for directory in directories
-    ):
+    absent = defaults.absent(name, directories)
+    if absent:
         raise refuse(
-            f"default_iallocator {name}: no such script in {', '.join(directories)}"
+            f"default_iallocator {', '.join(absent)}: no such script in"
+            f" {', '.join(directories)}"
         )
     return name
 

@@ -12,12 +12,7 @@ class ClusterVerify(LogicalUnit[opcodes.ClusterVerify]):
 
     def check_prereq(self) -> None:
         """Find the groups."""
-        snapshot = self.ctx.snapshot
-        if self.op.group_name:
-            wanted = [lookup.expand_group(snapshot, self.op.group_name)]
-        else:
-            wanted = list(snapshot.nodegroups)
-        self.groups = sorted(snapshot.nodegroups[uuid].name for uuid in wanted)
+        self.groups = lookup.group_names(self.ctx.snapshot, self.op.group_name)
 
     def execute(self) -> SubmitJobs:
         """Make the jobs; those of groups wait for the one of the configuration."""

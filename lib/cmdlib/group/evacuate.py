@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from ganeti import iallocator, opcodes
 from ganeti.cmdlib import allocation, base
 from ganeti.cmdlib.instance import moves
-from ganeti.constants import ecodes
+from ganeti.constants import ecodes, jobqueue
 from ganeti.objects import lookup
 
 
@@ -59,6 +59,8 @@ class GroupEvacuate(base.LogicalUnit[opcodes.GroupEvacuate]):
                 " again",
                 ecodes.ECODE_STATE,
             )
+        if self.op.dry_run:
+            self._jobs()
 
     def hooks_env(self) -> dict[str, Any]:
         """Return the groups."""
@@ -75,8 +77,15 @@ class GroupEvacuate(base.LogicalUnit[opcodes.GroupEvacuate]):
         nodes = list(dict.fromkeys([snapshot.cluster.master_node, *members]))
         return nodes, nodes
 
+    def dry_run_result(self) -> dict[str, Any]:
+        """Return no jobs."""
+        return {jobqueue.JOB_IDS_KEY: []}
+
     def execute(self) -> base.SubmitJobs:
         """Return the jobs, one after the other if asked for."""
+        return self._jobs()
+
+    def _jobs(self) -> base.SubmitJobs:
         if not self.instances:
             return base.SubmitJobs([])
         found = allocation.evacuation_jobs(
@@ -85,6 +94,7 @@ class GroupEvacuate(base.LogicalUnit[opcodes.GroupEvacuate]):
             iallocator.ChangeGroup(self.instances, self.targets),
             f"group {self.op.group_name}",
             early_release=self.op.early_release,
+            explain=bool(self.op.dry_run),
         )
         jobs = [[self._failover(op) for op in job] for job in found.jobs]
         if self.op.sequential:

@@ -10,6 +10,7 @@ from ganeti.cmdlib.group.locks import instance_names
 from ganeti.constants import ecodes, hooks, params
 from ganeti.locking import Level
 from ganeti.objects import Update, lookup
+from ganeti.utils import wording
 
 
 class GroupSetParams(LogicalUnit[opcodes.GroupSetParams]):
@@ -75,7 +76,7 @@ class GroupSetParams(LogicalUnit[opcodes.GroupSetParams]):
         )
         if arrived:
             raise self.prereq(
-                f"node group {group.name}: instances {', '.join(sorted(arrived))}"
+                f"node group {group.name}: instances {wording.some(arrived)}"
                 " arrived meanwhile, retry",
                 ecodes.ECODE_STATE,
             )

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from ganeti import iallocator, opcodes
 from ganeti.cmdlib import allocation, base
 from ganeti.cmdlib.instance import common, moves
-from ganeti.constants import ecodes
+from ganeti.constants import ecodes, jobqueue
 from ganeti.objects import lookup
 
 
@@ -50,8 +50,20 @@ class InstanceChangeGroup(common.InstanceUnit[opcodes.InstanceChangeGroup]):
         nodes = self.with_master(())
         return nodes, nodes
 
+    def check_prereq(self) -> None:
+        """Ask the allocator already now if nothing is to be done."""
+        if self.op.dry_run:
+            self._jobs()
+
+    def dry_run_result(self) -> dict[str, Any]:
+        """Return no jobs."""
+        return {jobqueue.JOB_IDS_KEY: []}
+
     def execute(self) -> base.SubmitJobs:
         """Return the jobs."""
+        return self._jobs()
+
+    def _jobs(self) -> base.SubmitJobs:
         name = self.instance.name
         return allocation.evacuation_jobs(
             self.ctx,
@@ -59,4 +71,5 @@ class InstanceChangeGroup(common.InstanceUnit[opcodes.InstanceChangeGroup]):
             iallocator.ChangeGroup([name], self.targets),
             f"instance {name}",
             early_release=self.op.early_release,
+            explain=bool(self.op.dry_run),
         )

@@ -91,6 +91,33 @@ def _outside(
     return found
 
 
+def problems_of(
+    snapshot: objects.Snapshot,
+    instance: objects.Instance,
+    group: str,
+    *,
+    disk_sizes: Sequence[int] | None = None,
+) -> list[str]:
+    """Return why a recorded instance does not fit the policy of a group.
+
+    Args:
+        snapshot: the cluster.
+        instance: its record.
+        group: uuid of its own group or another one.
+        disk_sizes: in MiB, in place of the recorded ones.
+    """
+    if disk_sizes is None:
+        disk_sizes = [disk.size for disk in snapshot.instance_disks(instance)]
+    return policy_problems(
+        snapshot,
+        group,
+        backend=params.fill_beparams(snapshot, instance),
+        nic_count=len(instance.nics),
+        disk_sizes=disk_sizes,
+        template=snapshot.disk_template(instance),
+    )
+
+
 def require_policy(
     problems: Sequence[str],
     snapshot: objects.Snapshot,

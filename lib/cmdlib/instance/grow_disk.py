@@ -6,7 +6,6 @@ from ganeti import objects, opcodes
 from ganeti.cmdlib.instance import checks, common, disks
 from ganeti.constants import disks as disk_words
 from ganeti.constants import ecodes
-from ganeti.objects import params
 from ganeti.rpc import encode
 
 _MIB: Final = 1024 * 1024
@@ -60,13 +59,8 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
             self.target_mib if disk.uuid == self.disk.uuid else disk.size
             for disk in snapshot.instance_disks(instance)
         ]
-        problems = checks.policy_problems(
-            snapshot,
-            self.primary.group,
-            backend=params.fill_beparams(snapshot, instance),
-            nic_count=len(instance.nics),
-            disk_sizes=sizes,
-            template=snapshot.disk_template(instance),
+        problems = checks.problems_of(
+            snapshot, instance, self.primary.group, disk_sizes=sizes
         )
         checks.require_policy(problems, snapshot, self.primary.group, instance.name)
 

@@ -74,14 +74,7 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
 
     def _check_policy(self, node: objects.Node) -> None:
         instance, snapshot = self.instance, self.ctx.snapshot
-        problems = checks.policy_problems(
-            snapshot,
-            node.group,
-            backend=params.fill_beparams(snapshot, instance),
-            nic_count=len(instance.nics),
-            disk_sizes=[disk.size for disk in snapshot.instance_disks(instance)],
-            template=snapshot.disk_template(instance),
-        )
+        problems = checks.problems_of(snapshot, instance, node.group)
         checks.require_policy(problems, snapshot, node.group, instance.name)
 
     def hooks_env(self) -> dict[str, Any]:

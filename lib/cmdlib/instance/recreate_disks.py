@@ -121,7 +121,12 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         )
         what = f"instance {instance.name}"
         names = allocation.ask(
-            self.ctx, self.allocators, request, what, replaced=instance.uuid
+            self.ctx,
+            self.allocators,
+            request,
+            what,
+            replaced=instance.uuid,
+            explain=bool(self.op.dry_run),
         )
         found = [lookup.expand_node(snapshot, name) for name in names]
         allocation.keep_only(self.ctx, sorted({*self.nodes_to_lock(), *found}))

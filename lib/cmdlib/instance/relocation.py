@@ -59,7 +59,10 @@ class RelocationUnit(common.InstanceUnit[O]):
         """Have the allocator choose, if no node was named."""
         if self.wants_allocator:
             self.target = allocation.relocation(
-                self.ctx, self.instance, self.op.iallocator
+                self.ctx,
+                self.instance,
+                self.op.iallocator,
+                explain=bool(self.op.dry_run),
             )
             allocation.keep_only(self.ctx, [self.source, self.target])
 
@@ -129,14 +132,7 @@ class RelocationUnit(common.InstanceUnit[O]):
         instance, snapshot = self.instance, self.ctx.snapshot
         if node.group == self.primary.group:
             return
-        problems = checks.policy_problems(
-            snapshot,
-            node.group,
-            backend=params.fill_beparams(snapshot, instance),
-            nic_count=len(instance.nics),
-            disk_sizes=[disk.size for disk in snapshot.instance_disks(instance)],
-            template=snapshot.disk_template(instance),
-        )
+        problems = checks.problems_of(snapshot, instance, node.group)
         checks.require_policy(problems, snapshot, node.group, instance.name)
 
     def relocation_env(self) -> dict[str, Any]:

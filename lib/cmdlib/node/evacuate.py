@@ -1,9 +1,11 @@
 """OP_NODE_EVACUATE: submit jobs that take instances off a node."""
 
+from typing import Any
+
 from ganeti import iallocator, opcodes
 from ganeti.cmdlib import allocation, base
 from ganeti.cmdlib.instance import moves
-from ganeti.constants import ecodes
+from ganeti.constants import ecodes, jobqueue
 from ganeti.objects import lookup
 
 
@@ -60,9 +62,18 @@ class NodeEvacuate(base.LogicalUnit[opcodes.NodeEvacuate]):
                         f"instance {instance.name}: its primary node is"
                         f" {self.op.remote_node}, which cannot be its secondary too"
                     )
+        if self.op.dry_run:
+            self._jobs()
+
+    def dry_run_result(self) -> dict[str, Any]:
+        """Return no jobs."""
+        return {jobqueue.JOB_IDS_KEY: []}
 
     def execute(self) -> base.SubmitJobs:
         """Return the jobs."""
+        return self._jobs()
+
+    def _jobs(self) -> base.SubmitJobs:
         if not self.instances:
             return base.SubmitJobs([])
         if self.op.remote_node:
@@ -83,8 +94,12 @@ class NodeEvacuate(base.LogicalUnit[opcodes.NodeEvacuate]):
         return allocation.evacuation_jobs(
             self.ctx,
             self.op.iallocator,
-            iallocator.NodeEvacuate(moves.names(self.instances), self.op.mode),
+            iallocator.NodeEvacuate(
+                moves.names(self.instances),
+                self.op.mode,
+                ignore_soft_errors=bool(self.op.ignore_soft_errors),
+            ),
             f"node {self.op.node_name}",
             early_release=self.op.early_release,
-            ignore_soft_errors=bool(self.op.ignore_soft_errors),
+            explain=bool(self.op.dry_run),
         )

@@ -8,6 +8,7 @@ from ganeti.cmdlib import ancillary, candidates, early_hooks
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.constants import ecodes, hooks
 from ganeti.objects import lookup
+from ganeti.utils import wording
 
 
 class NodeRemove(LogicalUnit[opcodes.NodeRemove]):
@@ -46,7 +47,7 @@ class NodeRemove(LogicalUnit[opcodes.NodeRemove]):
         }
         for word, uuids in held.items():
             if uuids:
-                names = ", ".join(sorted(snapshot.instances[u].name for u in uuids))
+                names = wording.some(snapshot.instances[u].name for u in uuids)
                 raise self.prereq(
                     f"node {self.node.name}: is the {word} node of {names}",
                     ecodes.ECODE_INVAL,

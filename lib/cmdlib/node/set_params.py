@@ -11,6 +11,7 @@ from ganeti.cmdlib.node.address import check_secondary
 from ganeti.constants import ecodes, hooks
 from ganeti.locking import Level
 from ganeti.objects import lookup
+from ganeti.utils import wording
 
 
 class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
@@ -112,7 +113,7 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
             missing = set(self._mirrored()) - self.ctx.locks.owned(Level.INSTANCE)
             if missing:
                 raise self.prereq(
-                    f"node {self.node.name}: instances {', '.join(sorted(missing))}"
+                    f"node {self.node.name}: instances {wording.some(missing)}"
                     " arrived meanwhile, retry",
                     ecodes.ECODE_STATE,
                 )

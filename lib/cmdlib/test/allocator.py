@@ -22,11 +22,10 @@ class TestAllocator(base.LogicalUnit[opcodes.TestAllocator]):
             "node-evacuate": ("instances", "evac_mode"),
             "change-group": ("instances",),
             "relocate": (),
+            "allocate-secondary": (),
+            "balance": (),
+            "capacity": ("memory", "vcpus", "disks"),
         }
-        if op.mode not in needed:
-            raise self.prereq(
-                f"allocator mode {op.mode} is not offered by this release"
-            )
         for name in needed[op.mode]:
             if getattr(op, name) is None:
                 raise self.prereq(f"allocator mode {op.mode} needs {name}")
@@ -59,6 +58,11 @@ class TestAllocator(base.LogicalUnit[opcodes.TestAllocator]):
                 [snapshot.nodes[instance.primary_node].name],
                 sum(disk.size for disk in disks),
             )
+        if op.mode == "allocate-secondary":
+            uuid = lookup.expand_instance(snapshot, op.name)
+            return iallocator.AllocateSecondary(snapshot.instances[uuid].name)
+        if op.mode in ("balance", "capacity"):
+            return self._of_cluster()
         names = [
             snapshot.instances[lookup.expand_instance(snapshot, name)].name
             for name in op.instances or []
@@ -67,6 +71,30 @@ class TestAllocator(base.LogicalUnit[opcodes.TestAllocator]):
             return iallocator.NodeEvacuate(names, op.evac_mode or "")
         targets = [lookup.expand_group(snapshot, n) for n in op.target_groups or []]
         return iallocator.ChangeGroup(names, targets)
+
+    def _of_cluster(self) -> iallocator.Balance | iallocator.Capacity:
+        """Return a request about the whole cluster, or one group of it."""
+        op, snapshot = self.op, self.ctx.snapshot
+        group = None
+        if op.group_name:
+            uuid = lookup.expand_group(snapshot, op.group_name)
+            group = snapshot.nodegroups[uuid].name
+        if op.mode == "balance":
+            return iallocator.Balance(op.count, group)
+        size = {
+            "memory": op.memory or 0,
+            "disk": sum(int(disk["size"]) for disk in op.disks or []),
+            "vcpus": op.vcpus or 0,
+            "spindles": op.spindle_use,
+        }
+        template = op.disk_template or snapshot.cluster.enabled_disk_templates[0]
+        return iallocator.Capacity(
+            disk_template=template,
+            sizes=[size],
+            spindle_use=op.spindle_use,
+            groups=[group] if group else None,
+            limit=op.count,
+        )
 
     def _allocate(self, name: str) -> iallocator.Allocate:
         op, cluster = self.op, self.ctx.snapshot.cluster

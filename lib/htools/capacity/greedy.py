@@ -15,6 +15,7 @@ from ganeti.htools import grid_checks as checks
 from ganeti.htools import grid_score as score
 from ganeti.htools import model
 from ganeti.htools.capacity.node_tables import NodeTables
+from ganeti.htools.capacity.pair_scores import PairScores
 from ganeti.htools.grid import State
 
 Floats = npt.NDArray[np.float64]
@@ -66,6 +67,9 @@ class Filler:
         self.exact = len(self.usable) <= exact_nodes
         self.several = max(1, len(self.usable) // _NODES_PER_STEP)
         self.fixed = score.components(state)
+        self.quick: PairScores | None = None
+        if self.exact and self.pairs and PairScores.suits(self.tables):
+            self.quick = PairScores(self.tables, self.usable, self.up, self.fixed)
 
     def fill(self, most: int | None = None) -> list[tuple[int, ...]]:
         """Place instances until none fits or ``most`` are placed; returns nodes."""
@@ -94,6 +98,12 @@ class Filler:
         return list(places)
 
     def _next(self, left: int | None) -> list[tuple[int, ...]]:
+        if self.quick:
+            pair = self.quick.best()
+            if pair is None:
+                return []
+            self.quick.take(*pair)
+            return [pair]
         if self.exact:
             best = self._best_pair() if self.pairs else self._best_single()
             if best is None:

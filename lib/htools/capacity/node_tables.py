@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from ganeti.htools import grid_score as score
 from ganeti.htools import model
-from ganeti.htools.grid import ROWS, State
+from ganeti.htools.grid import State
+from ganeti.htools.grid_rows import ROWS
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -39,7 +40,8 @@ _SPREADS: Final = {
 _PLACES: Final = {name: row for row, name in enumerate(_SPREADS)}
 _ORDER: Final = {name: at for at, (name, _weight) in enumerate(score.WEIGHTS)}
 _SPINDLES: Final = {"f_dsk": "f_spin", "f_dsk_later": "f_spin_later"}
-_ABOVE_ZERO: Final = float(np.nextafter(0.0, 1.0))
+#: The least amount that is something.
+ABOVE_ZERO: Final = float(np.nextafter(0.0, 1.0))
 
 
 class NodeTables:
@@ -136,7 +138,7 @@ class NodeTables:
         high = np.full_like(self.amounts, np.inf)
         if item.local:
             for suffix in ("", "_later"):
-                disk = np.maximum(_ABOVE_ZERO, state.lo_dsk)
+                disk = np.maximum(ABOVE_ZERO, state.lo_dsk)
                 low[_ROW[f"f_dsk{suffix}"]] = disk
                 spindles = np.where(state.exclusive, 0.0, -np.inf)
                 low[_ROW[f"f_spin{suffix}"]] = spindles
@@ -144,8 +146,8 @@ class NodeTables:
         low_second, high_second = low.copy(), high.copy()
         reserve = np.nextafter(self.reserve, np.inf)
         low_second[_ROW["unallocated"]] = low_second[_ROW["f_mem_later"]] = reserve
-        low[_ROW["unallocated"]] = low[_ROW["f_mem_later"]] = _ABOVE_ZERO
-        high[_ROW["u_cpu"]] = high[_ROW["u_cpu_later"]] = _most_cpus(state)
+        low[_ROW["unallocated"]] = low[_ROW["f_mem_later"]] = ABOVE_ZERO
+        high[_ROW["u_cpu"]] = high[_ROW["u_cpu_later"]] = most_cpus(state)
         self._low = np.array([low, low_second])
         self._high = np.array([high, high_second])
 
@@ -170,13 +172,13 @@ class NodeTables:
         disk = np.where(state.exclusive, state.spindle_count, state.t_dsk)
         whole |= {"f_dsk": disk, "f_dsk_later": disk}
         ones = np.ones(state.size)
-        self._whole = np.array([whole.get(name, ones) for name in _SPREADS.values()])
-        self._offset = np.zeros_like(self._whole)
+        self.whole = np.array([whole.get(name, ones) for name in _SPREADS.values()])
+        self._offset = np.zeros_like(self.whole)
         for row, name in enumerate(_SPREADS.values()):
-            nothing = self._whole[row] == 0
-            self._whole[row, nothing] = np.inf
+            nothing = self.whole[row] == 0
+            self.whole[row, nothing] = np.inf
             self._offset[row, nothing] = 1.0 if name in _SPINDLES else 0.0
-        self._speed = np.ones_like(self._whole)
+        self._speed = np.ones_like(self.whole)
         for name in ("vcpu_ratio_cv", "vcpu_ratio_cv_forth"):
             self._speed[self.SPREADS[name]] = state.speed
         self._is_plain = bool((state.speed == 1).all() and not self._offset.any())
@@ -187,7 +189,7 @@ class NodeTables:
         """Work out the columns of some nodes anew."""
         at = np.array(nodes, np.intp)
         raw = self.amounts[self.source[:, at], at]
-        values = (raw + self._steps[:, :, at]) / self._whole[:, at]
+        values = (raw + self._steps[:, :, at]) / self.whole[:, at]
         if not self._is_plain:
             values = values / self._speed[:, at] + self._offset[:, at]
         squares = values * values
@@ -195,6 +197,58 @@ class NodeTables:
         self._changes[:, :, at] = values[1:] - values[0]
         self._squares[:, :, at] = squares[1:] - squares[0]
         self._judge(at)
+
+    def twins(self) -> tuple[list[int], list[int]]:
+        """Return spreads that differ, and for each spread the one that is like it.
+
+        What is alike stays so. Memory kept for failovers is left out.
+        """
+        known: dict[bytes, int] = {}
+        own = self.amounts[self.source, np.arange(self.state.size)]
+        tables = (own, *self._steps, self.whole, self._speed, self._offset)
+        of = [
+            known.setdefault(b"".join(table[row].tobytes() for table in tables), row)
+            for row in range(len(_SPREADS))
+        ]
+        of[self.RESERVED] = self.RESERVED
+        return sorted({*of} - {self.RESERVED}), of
+
+    def columns(self, rows: list[int], at: Places) -> Floats:
+        """Return [now or with one more as primary or secondary, spread, node]."""
+        raw = self.amounts[self.source[rows][:, at], at]
+        values = (raw + self._steps[:, rows][:, :, at]) / self.whole[rows][:, at]
+        if not self._is_plain:
+            values /= self._speed[rows][:, at]
+            values += self._offset[rows][:, at]
+        return np.asarray(values)
+
+    def roles(self, node: int) -> tuple[tuple[bool, bool], int]:
+        """Tell whether a node may become primary and secondary, memory kept aside.
+
+        Also returns how many more instances, whatever it is of them, surely leave that
+        as it is: each takes the most of every amount.
+        """
+        now, adds = self.amounts[:, node], self._both[:, :, node]
+        low, high = self._low[:, :, node], self._high[:, :, node]
+        after = now + adds
+        is_open = bool(self._open[node]), not self._bar[node]
+        fine = ((after >= low) & (after <= high)).all(axis=1) & is_open
+        if not fine.any():
+            return (False, False), 0
+        least = np.minimum(adds.min(axis=0), 0)
+        most = np.maximum(adds.max(axis=0), 0)
+        times = np.minimum(
+            np.divide(
+                after - low, -least, out=np.full_like(after, np.inf), where=least < 0
+            ),
+            np.divide(
+                high - after, most, out=np.full_like(after, np.inf), where=most > 0
+            ),
+        )[fine]
+        number = float(times.min())
+        # One less, for quotients are rounded.
+        steps = int(min(number, 1e6)) - 1
+        return (bool(fine[0]), bool(fine[1])), max(0, steps)
 
     def _judge(self, at: Places) -> None:
         now = self.amounts[:, at]
@@ -251,10 +305,10 @@ class NodeTables:
 
     def memory_part(self, memory: Floats, nodes: Places) -> Floats:
         """Return memory as part of the nodes' own; the last axis is over nodes."""
-        return np.asarray(memory / self._whole[self.RESERVED, nodes])
+        return np.asarray(memory / self.whole[self.RESERVED, nodes])
 
 
-def _most_cpus(state: State) -> Floats:
+def most_cpus(state: State) -> Floats:
     """Return the most virtual CPUs of each node for which the ratio is kept."""
     ratio, cpus = state.cpu_ratio, state.t_cpu
     most = np.floor(ratio * cpus)

@@ -1,90 +1,208 @@
 """How many places are refused an instance, and why: counts without a matrix.
 
 The counts are those of ``htools.alloc``: each node, or each pair of nodes of a group,
-by the first rule that refuses it. Work grows with nodes, not with pairs.
+by the first rule that refuses it. Work grows with nodes, not with pairs; rules become
+bounds once, so that many sizes of an instance are tried quickly on one state.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from ganeti.htools import grid_checks as checks
 from ganeti.htools import model
+from ganeti.htools.capacity.node_tables import ABOVE_ZERO, most_cpus
 from ganeti.htools.grid import State
 
 Places = npt.NDArray[np.intp]
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Codes = npt.NDArray[np.int8]
 Counts = list[int]
+
+_MOST: Final = len(checks.KINDS) + 1
+
+
+class Rejections:
+    """Counts for sizes of an instance on one state, which must stay as it is.
+
+    The instances have no tags, run, and differ in memory, disk, CPUs and spindles.
+    """
+
+    def __init__(
+        self, state: State, item: model.Instance, usable: Sequence[int]
+    ) -> None:
+        """Prepare.
+
+        Args:
+            state: without the instance.
+            item: one of the newcomers.
+            usable: nodes that may be used, online.
+        """
+        self.state = state
+        self.nodes: Places = np.array(list(usable), np.intp)
+        self.groups = state.group[self.nodes]
+        self.is_pair = item.template == "drbd"
+        self._of_group = len(state.cluster.groups)
+        self._policies: dict[tuple[int, bool], list[int]] = {}
+        for at, node in enumerate(self.nodes.tolist()):
+            key = (int(state.group[node]), bool(state.exclusive[node]))
+            self._policies.setdefault(key, []).append(at)
+        self._primary = _Verdicts(_primary_rules(state, item), self.nodes)
+        if not self.is_pair:
+            return
+        sizes = np.bincount(self.groups, minlength=self._of_group)
+        self._partners = sizes[self.groups] - 1
+        self._enough, self._short = (
+            _Verdicts(_secondary_rules(state, item, is_short=short), self.nodes)
+            for short in (False, True)
+        )
+        self._unallocated = state.unallocated[self.nodes]
+        self._kept = state.r_mem[self.nodes]
+
+    def primaries(self, item: model.Instance) -> Codes:
+        """Return for each usable node the kind of refusal as primary, 0 for none."""
+        own = self._primary.codes(item)
+        for (group, exclusive), members in self._policies.items():
+            rules = self.state.cluster.groups[group].policy
+            found = checks.policy(item, rules, exclusive=exclusive)
+            if found:
+                own[members] = found[0]
+        return own
+
+    def secondaries(self, item: model.Instance) -> Codes:
+        """Return the kinds as secondary of a node for which no memory is kept yet."""
+        return self._enough.codes(item)
+
+    def counts(self, item: model.Instance) -> tuple[Counts, int]:
+        """Return refused places by kind (order of ``checks.KINDS``), and possible ones.
+
+        Which primary it is matters only for the memory kept for it: each secondary has
+        one kind where that is enough, and another where it is not.
+        """
+        own = self.primaries(item)
+        if not self.is_pair:
+            return _listed(np.bincount(own, minlength=_MOST))
+        fine = own == 0
+        found = np.bincount(own, np.where(fine, 0, self._partners), _MOST)
+        if not fine.any():
+            return _listed(found)
+        enough = self.secondaries(item)
+        short = self._short.codes(item)
+        number = np.bincount(self.groups, fine, self._of_group)
+        found += np.bincount(enough, number[self.groups] - fine, _MOST)
+        close = self._unallocated <= self._kept + item.reserved_memory
+        at = np.nonzero(close & (enough != short))[0]
+        if len(at):
+            wrong = self._lacking(at, fine, item.reserved_memory)
+            found -= np.bincount(enough[at], wrong, _MOST)
+            found += np.bincount(short[at], wrong, _MOST)
+        return _listed(found)
+
+    def _lacking(self, at: Places, fine: Flags, reserve: int) -> npt.NDArray[np.int64]:
+        """Count for some secondaries the primaries for which they lack memory."""
+        firsts = np.nonzero(fine)[0]
+        kept = self.state.peers[np.ix_(self.nodes[at], self.nodes[firsts])] + reserve
+        lack = self._unallocated[at, None] <= kept
+        lack &= self.groups[firsts] == self.groups[at, None]
+        lack &= firsts != at[:, None]
+        return np.asarray(lack.sum(axis=1))
+
+    def pairs(self, item: model.Instance) -> tuple[Places, Places, Flags]:
+        """Return nodes fit as primary, as secondary, and [primary, secondary]: both."""
+        state = self.state
+        rows = self.nodes[self.primaries(item) == 0]
+        columns = self.nodes[self.secondaries(item) == 0]
+        kept = state.peers[np.ix_(columns, rows)].T + item.reserved_memory
+        enough = state.unallocated[columns] > np.maximum(kept, state.r_mem[columns])
+        fine = state.group[rows][:, None] == state.group[columns]
+        fine &= rows[:, None] != columns
+        return rows, columns, fine & (enough | state.fails_n1[columns])
 
 
 def counts(
     state: State, item: model.Instance, usable: Sequence[int]
 ) -> tuple[Counts, int]:
-    """Return refused places by kind (order of ``checks.KINDS``), and possible ones.
-
-    Args:
-        state: without the instance.
-        item: the newcomer.
-        usable: nodes that may be used, online.
-    """
-    nodes: Places = np.array(list(usable), np.intp)
-    own = _primary(state, item, nodes)
-    if item.template != "drbd":
-        return _sorted(np.bincount(own, minlength=len(checks.KINDS) + 1))
-    groups = state.group[nodes]
-    sizes = np.bincount(groups, minlength=len(state.cluster.groups))
-    partners = sizes[groups] - 1
-    found = np.zeros(len(checks.KINDS) + 1, np.int64)
-    refused = own != 0
-    np.add.at(found, own[refused], partners[refused])
-    _add_secondaries(found, state, item, nodes, nodes[~refused])
-    return _sorted(found)
+    """Return refused places by kind (order of ``checks.KINDS``), and possible ones."""
+    return Rejections(state, item, usable).counts(item)
 
 
-def _sorted(found: npt.NDArray[np.int64]) -> tuple[Counts, int]:
+def _listed(found: npt.NDArray[np.float64 | np.int64]) -> tuple[Counts, int]:
     return [int(number) for number in found[1:]], int(found[0])
 
 
-def _primary(state: State, item: model.Instance, nodes: Places) -> checks.Codes:
-    known: dict[tuple[int, bool], int] = {}
-    own = checks.verdict(checks.primary(state, item), state.size)[nodes]
-    for at, node in enumerate(nodes.tolist()):
-        key = (int(state.group[node]), bool(state.exclusive[node]))
-        if key not in known:
-            rules = state.cluster.groups[key[0]].policy
-            found = checks.policy(item, rules, exclusive=key[1])
-            known[key] = found[0] if found else 0
-        own[at] = known[key] or own[at]
-    return own
+#: A rule: kind of refusal, what the instance takes, what is left of it, and the least.
+_Rule = tuple[int, str, Floats, Floats | float]
 
 
-def _add_secondaries(
-    found: npt.NDArray[np.int64],
-    state: State,
-    item: model.Instance,
-    nodes: Places,
-    primaries: Places,
-) -> None:
-    """Count the pairs whose primary is possible.
+def _disk_rules(state: State, item: model.Instance, suffix: str) -> Iterator[_Rule]:
+    def amount(name: str) -> Floats:
+        return np.asarray(getattr(state, name + suffix))
 
-    Which primary it is matters only for the memory kept for it: each node has one code
-    where that is enough, and another where it is not.
+    if not item.local:
+        return
+    yield checks.DISK, "disk", amount("f_dsk"), np.maximum(ABOVE_ZERO, state.lo_dsk)
+    least = np.where(state.exclusive, 0.0, -np.inf)
+    yield checks.SPINDLES, "spindles", amount("f_spin"), least
+    used = amount("inst_spin") + np.where(state.exclusive, 0, item.spindle_use)
+    yield checks.DISK, "", -used, -state.hi_spin
+
+
+def _primary_rules(state: State, item: model.Instance) -> Iterator[_Rule]:
+    """Give the rules of ``grid_checks.primary`` in their order."""
+    memory, most = state.unallocated, most_cpus(state)
+    yield checks.MEM, "memory", memory, ABOVE_ZERO
+    yield from _disk_rules(state, item, "")
+    least = np.where(state.fails_n1, -np.inf, np.nextafter(state.r_mem, np.inf))
+    yield checks.MEM, "memory", memory, least
+    yield checks.CPU, "vcpus", -state.u_cpu, -most
+    yield checks.MEM, "memory", state.f_mem_later, ABOVE_ZERO
+    yield from _disk_rules(state, item, "_later")
+    yield checks.CPU, "vcpus", -state.u_cpu_later, -most
+
+
+def _secondary_rules(
+    state: State, item: model.Instance, *, is_short: bool
+) -> Iterator[_Rule]:
+    """Give the rules of ``grid_checks.secondary`` in their order.
+
+    ``is_short``: what is kept for the primary is more than there is.
     """
-    nothing = np.zeros(state.size)
-    enough = checks.verdict(checks.secondary(state, item, nothing), state.size)
-    lacking = np.full(state.size, np.inf)
-    short = checks.verdict(checks.secondary(state, item, lacking), state.size)
-    groups = state.group
-    number = np.bincount(groups[primaries], minlength=len(state.cluster.groups))
-    is_primary = np.zeros(state.size, bool)
-    is_primary[primaries] = True
-    pairs = number[groups[nodes]] - is_primary[nodes]
-    np.add.at(found, enough[nodes], pairs)
-    close = state.unallocated <= state.r_mem + item.reserved_memory
-    for node in nodes[close[nodes] & (enough != short)[nodes]].tolist():
-        kept = state.peers[node, primaries] + item.reserved_memory
-        lack = (state.unallocated[node] <= kept) & (groups[primaries] == groups[node])
-        lack &= primaries != node
-        wrong = int(lack.sum())
-        found[enough[node]] -= wrong
-        found[short[node]] += wrong
+    yield from _disk_rules(state, item, "")
+    yield checks.MEM, "reserve", state.unallocated, ABOVE_ZERO
+    if is_short:
+        least = np.where(state.fails_n1, -np.inf, np.inf)
+        yield checks.MEM, "", state.unallocated, least
+    yield from _disk_rules(state, item, "_later")
+    yield checks.MEM, "reserve", state.f_mem_later, ABOVE_ZERO
+
+
+class _Verdicts:
+    """Rules of one role in order, as tables: rules x nodes."""
+
+    def __init__(self, rules: Iterable[_Rule], nodes: Places) -> None:
+        listed = list(rules)
+        self._kinds = np.array([*(rule[0] for rule in listed), 0], np.int8)
+        self._takes = [rule[1] for rule in listed]
+        self._left = np.array([rule[2][nodes] for rule in listed])
+        least = [np.broadcast_to(rule[3], rule[2].shape)[nodes] for rule in listed]
+        self._least = np.array(least)
+        # The last row stands for no refusal.
+        self._failed = np.ones((len(listed) + 1, len(nodes)), bool)
+
+    def codes(self, item: model.Instance) -> Codes:
+        """Return for each node the kind of the first rule that refuses, 0 for none."""
+        amounts = {
+            "": 0,
+            "memory": item.memory,
+            "reserve": item.reserved_memory,
+            "disk": item.disk,
+            "vcpus": item.vcpus,
+            "spindles": item.spindles or 0,
+        }
+        taken = np.array([[float(amounts[name])] for name in self._takes])
+        np.less(self._left - taken, self._least, out=self._failed[:-1])
+        out: Codes = self._kinds[self._failed.argmax(axis=0)]
+        return out

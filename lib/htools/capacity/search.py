@@ -14,8 +14,8 @@ import numpy as np
 
 from ganeti.htools import alloc, model
 from ganeti.htools import grid_checks as checks
-from ganeti.htools.capacity import greedy, rejections, tiers
-from ganeti.htools.capacity.node_tables import NodeTables
+from ganeti.htools.capacity import greedy, tiers
+from ganeti.htools.capacity.rejections import Rejections
 from ganeti.htools.capacity.tiers import Size
 from ganeti.htools.grid import State
 from ganeti.htools.redundancy.global_n1 import GlobalN1
@@ -153,7 +153,10 @@ class Search:
         if members.max() < how.nodes and not self.refuses:
             word = "No" if how.nodes == 1 else "Not enough"
             raise NoRoomError(f"{word} online nodes")
-        self._test: tuple[State, int, GlobalN1] | None = None
+        self._test: tuple[_Mark, GlobalN1] | None = None
+        self._known_test: GlobalN1 | None = None
+        self._last_place = model.NONE
+        self._rejections: tuple[_Mark, Rejections] | None = None
         self.policies = {state.cluster.policy_of(node) for node in self.usable}
 
     def bad_nodes(self) -> list[int]:
@@ -209,9 +212,13 @@ class Search:
     def test_of(self, state: State) -> GlobalN1:
         """Return the test of a state."""
         ignored = self.ignored if self.how.independent else ()
-        return GlobalN1(
-            state, ignored_groups=ignored, only_online=self.how.accept_errors
+        self._known_test = GlobalN1(
+            state,
+            ignored_groups=ignored,
+            only_online=self.how.accept_errors,
+            known=self._known_test,
         )
+        return self._known_test
 
     def attempt(
         self, state: State, size: Size, *, tested: bool
@@ -224,44 +231,68 @@ class Search:
             tested: the loss of any node must be survived with it.
         """
         item = self.how.instance(size)
-        failures, possible = rejections.counts(state, item, self.usable)
+        failures, possible = self.rejections_of(state).counts(item)
         if not possible or not tested:
             return failures, bool(possible)
         test = self._kept_test(state)
-        if self.how.nodes == 1:
-            rules = alloc.Rules(test)
-            found = alloc.allocate(state, item, self.usable, 1, rules)
-            return list(found.failures), found.nodes is not None
-        if self._has_safe_pair(state, item, test):
+        if self._has_safe_place(state, item, test):
             return failures, True
         failures[checks.N1 - 1] += possible
         return failures, False
 
+    def _has_safe_place(
+        self, state: State, item: model.Instance, test: GlobalN1
+    ) -> bool:
+        if self.how.nodes > 1:
+            return self._has_safe_pair(state, item, test)
+        table = self.rejections_of(state)
+        fine = table.nodes[table.primaries(item) == 0]
+        # What was a place for the last one is tried first, then the emptiest ones.
+        order = np.lexsort((-state.unallocated[fine], fine != self._last_place))
+        for node in fine[order].tolist():
+            if test.others_hold(item, node, -1):
+                self._last_place = node
+                return True
+        return False
+
+    def rejections_of(self, state: State) -> Rejections:
+        """Return the counts of a state; kept as long as it does not change."""
+        kept = self._rejections
+        if kept is None or not kept[0].is_of(state):
+            item = self.how.instance(Size(0, 0, 0))
+            kept = _Mark(state), Rejections(state, item, self.usable)
+            self._rejections = kept
+        return kept[1]
+
     def _kept_test(self, state: State) -> GlobalN1:
         """Return the test of a state that has not changed since it was asked for."""
         kept = self._test
-        if kept is None or kept[0] is not state or kept[1] != len(state.instances):
-            kept = (state, len(state.instances), self.test_of(state))
+        if kept is None or not kept[0].is_of(state):
+            kept = _Mark(state), self.test_of(state)
             self._test = kept
-        return kept[2]
+        return kept[1]
 
     def _has_safe_pair(
         self, state: State, item: model.Instance, test: GlobalN1
     ) -> bool:
-        tables = NodeTables(state, item, greedy.policy_fits(state, item))
-        usable = np.array(self.usable, np.intp)
-        rows, columns = (
-            usable[tables.can_first[usable]],
-            usable[tables.can_second[usable]],
-        )
+        rows, columns, fine = self.rejections_of(state).pairs(item)
         for at in range(0, len(rows), _ROWS):
             part = rows[at : at + _ROWS]
-            fine = tables.pairs_fine(part, columns, tables.kept_pairs(part, columns))
-            fine &= test.pairs(item, part, columns)
-            for row, column in np.argwhere(fine):
+            safe = fine[at : at + _ROWS] & test.pairs(item, part, columns)
+            for row, column in np.argwhere(safe):
                 if test.others_hold(item, int(part[row]), int(columns[column])):
                     return True
         return False
+
+
+class _Mark:
+    """Remembers a state, and tells whether it is the same with the same instances."""
+
+    def __init__(self, state: State) -> None:
+        self._state, self._count = state, len(state.instances)
+
+    def is_of(self, state: State) -> bool:
+        return self._state is state and self._count == len(state.instances)
 
 
 class _Run:
@@ -312,7 +343,7 @@ class _Run:
 
     def _refusals(self) -> tuple[list[int], int]:
         item = self.how.instance(self.size)
-        return rejections.counts(self.state, item, self.search.usable)
+        return self.search.rejections_of(self.state).counts(item)
 
     def _batch_size(self) -> int:
         state = self.state

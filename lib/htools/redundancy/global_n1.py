@@ -6,6 +6,7 @@ decide nearly always; what they leave open is simulated.
 """
 
 import copy
+import operator
 from collections.abc import Collection
 from typing import Final
 
@@ -18,6 +19,7 @@ from ganeti.htools import model
 from ganeti.htools.grid import State
 from ganeti.htools.redundancy import evacuation, slots
 
+Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
 
@@ -36,13 +38,15 @@ class GlobalN1:
         *,
         ignored_groups: Collection[int] = (),
         only_online: bool = False,
+        known: "GlobalN1 | None" = None,
     ) -> None:
         """Prepare.
 
         Args:
-            state: without the newcomer.
+            state: without the newcomer; a trial changes it and takes that back.
             ignored_groups: nodes of these need not be evacuable.
             only_online: nodes that are offline need not be.
+            known: the test of a state with mostly the same instances, to learn from.
         """
         self.state = state
         self.tested = ~np.isin(state.group, list(ignored_groups))
@@ -51,19 +55,32 @@ class GlobalN1:
         self.memory, self.exists = state.failover_memory()
         self.drbd_ok = bool(self._failovers().all())
         self.others = [
-            [index for index in mine if state.sec[index] < 0]
-            for mine in state.primaries
+            [index for index in _present(state, node) if state.sec[index] < 0]
+            for node in range(state.size)
         ]
         self.loads: list[slots.Load | None] = [None] * state.size
         #: Record -> nodes' policies that allow it, by group; both by position.
-        self._allowed: dict[tuple[int, int, bool], tuple[model.Instance, bool]] = {}
-        #: The last newcomer that fits without a secondary, its node, and the test then.
-        self.newest: tuple[model.Instance, int, GlobalN1] | None = None
+        self.allowed: dict[tuple[int, int, bool], tuple[model.Instance, bool]] = {}
         #: The node that failed last; it is the first to be looked at again.
-        self._suspects = [-1]
-        self.has_others = any(
-            mine and self.tested[node] for node, mine in enumerate(self.others)
-        )
+        self.suspects = [-1]
+        self.mine = self.tested & np.array([bool(mine) for mine in self.others], bool)
+        self.has_others = bool(self.mine.any())
+        if known is not None:
+            self._learn(known)
+
+    def _learn(self, known: "GlobalN1") -> None:
+        """Take over what holds here too."""
+        self.allowed, self.suspects = known.allowed, known.suspects
+        old, new = known.state.instances, self.state.instances
+        same = [*map(operator.is_, old, new), False].index(False)
+        for node, mine in enumerate(self.others):
+            if known.others[node] == mine and max(mine, default=-1) < same:
+                self.loads[node] = known.loads[node]
+
+    def room(self) -> Floats:
+        """Return the memory that each node has left, beside that of any failovers."""
+        out = self.state.unallocated - self.memory.max(axis=0, initial=0)
+        return np.asarray(np.maximum(0, out))
 
     def _failovers(self) -> Flags:
         """Return [primary, secondary]: the failovers between them are possible."""
@@ -98,17 +115,19 @@ class GlobalN1:
         ]
 
     def _nodes(self) -> list[int]:
-        return [int(node) for node in np.nonzero(self.tested)[0] if self.others[node]]
+        """List the tested nodes with instances that have no secondary."""
+        found: list[int] = np.nonzero(self.mine)[0].tolist()
+        return found
 
     def _all_evacuable(self) -> bool:
         """Return whether every node is evacuable; what failed last comes first."""
         nodes = self._nodes()
-        suspect = self._suspects[0]
+        suspect = self.suspects[0]
         for some in ([node for node in nodes if node == suspect], nodes):
             certain = self._certain(some)
             for node in some:
                 if not certain[node] and not self._evacuable(self.state, node):
-                    self._suspects[0] = node
+                    self.suspects[0] = node
                     return False
         return True
 
@@ -119,10 +138,10 @@ class GlobalN1:
         if state.may_migrate is not None or state.exclusive.any():
             return out
         self._know_loads(nodes)
-        room = np.maximum(0, state.unallocated - self.memory.max(axis=0))
+        room = self.room()
         free = np.maximum(0, state.f_dsk)
         groups = state.group[nodes]
-        for group in np.unique(groups).tolist():
+        for group in sorted(set(groups.tolist())):
             mine = [node for node in nodes if state.group[node] == group]
             places = np.nonzero(state.group == group)[0]
             loads = [found for node in mine if (found := self.loads[node])]
@@ -143,9 +162,9 @@ class GlobalN1:
             return True
         state = self.state
         key = id(item), int(state.group[node]), bool(state.exclusive[node])
-        if key not in self._allowed:
-            self._allowed[key] = item, _policy_ok(state, node, item)
-        return self._allowed[key][1]
+        if key not in self.allowed:
+            self.allowed[key] = item, _policy_ok(state, node, item)
+        return self.allowed[key][1]
 
     def pairs(
         self, item: model.Instance, primaries: Places, secondaries: Places
@@ -172,18 +191,24 @@ class GlobalN1:
             return False
         if secondary >= 0 and not self.has_others:
             return True
-        test = self._with(item, primary, secondary)
-        fits = test.others_fit(primary)
-        if fits and secondary < 0:
-            self.newest = item, primary, test
-        return fits
+        if secondary < 0:
+            return self._holds_with(item, primary)
+        return self._with(item, primary, secondary).others_fit(primary)
+
+    def _holds_with(self, item: model.Instance, primary: int) -> bool:
+        """Try a newcomer without secondary in its place."""
+        trial = self._changed_by(item, primary, len(self.state.instances))
+        index = self.state.new(item)
+        mark = self.state.mark(index, [primary])
+        self.state.place(index, primary)
+        try:
+            return trial.others_fit(primary)
+        finally:
+            self.state.restore(mark)
+            self.state.forget(index)
 
     def after(self, item: model.Instance, primary: int) -> "GlobalN1":
         """Return the test with a newcomer without secondary, in a state of its own."""
-        if self.newest is not None:
-            found, node, test = self.newest
-            if found is item and node == primary:
-                return test
         return self._with(item, primary, -1)
 
     def others_fit(self, changed: int) -> bool:
@@ -195,17 +220,27 @@ class GlobalN1:
         return bool(self._failovers_to(changed).all()) and self._all_evacuable()
 
     def _with(self, item: model.Instance, primary: int, secondary: int) -> "GlobalN1":
-        """Return the test with a newcomer in its place."""
+        """Return the test with a newcomer in its place, in a state of its own."""
+        index = len(self.state.instances)
+        out = self._changed_by(item, primary, index, secondary)
+        out.state = self.state.copy(same_peers=secondary < 0)
+        out.state.place(out.state.new(item), primary, secondary)
+        return out
+
+    def _changed_by(
+        self, item: model.Instance, primary: int, index: int, secondary: int = -1
+    ) -> "GlobalN1":
+        """Return the test for the same state once it has a newcomer."""
         self._know_loads(self._nodes())
         out = copy.copy(self)
-        out.loads, out.newest = list(self.loads), None
+        out.loads = list(self.loads)
         out.loads[primary] = None
-        out.state = self.state.copy(same_peers=secondary < 0)
-        index = out.state.new(item)
-        out.state.place(index, primary, secondary)
         if secondary < 0:
             out.others = list(self.others)
             out.others[primary] = [index, *self.others[primary]]
+            out.mine = self.mine.copy()
+            out.mine[primary] = self.tested[primary]
+            out.has_others = bool(out.mine.any())
             return out
         out.memory, out.exists = self.memory.copy(), self.exists.copy()
         out.exists[primary, secondary] = True
@@ -258,7 +293,7 @@ def _may_fit(sizes: npt.NDArray[np.int64], room: npt.NDArray[np.float64]) -> boo
 
     Something must be left of every place, so that it takes less than it has room for.
     """
-    least = np.unique(sizes)
+    least = np.array(sorted(set(sizes.tolist())))
     needed = (sizes[None, :] >= least[:, None]).sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         places = np.ceil(room[None, :] / least[:, None]) - 1
@@ -301,12 +336,20 @@ def _policy_ok(state: State, node: int, item: model.Instance) -> bool:
     return checks.policy(item, rules, exclusive=exclusive) is None
 
 
+def _present(state: State, node: int) -> list[int]:
+    """Return the primaries of a node that need another place when it is lost."""
+    instances = state.instances
+    return [i for i in state.primaries[node] if not instances[i].forthcoming]
+
+
 def _simulate(before: State, node: int) -> bool:
     """Move a node's instances one after the other, each to its best place."""
-    mine = list(before.primaries[node])
-    state = before.copy(same_peers=all(before.sec[index] < 0 for index in mine))
-    for index in mine:
-        if state.sec[index] >= 0:
+    mine = _present(before, node)
+    state = before
+    mirrored = [index for index in mine if before.sec[index] >= 0]
+    if mirrored:
+        state = before.copy()
+        for index in mirrored:
             secondary = state.sec[index]
             state.remove(index)
             state.place(index, secondary, node)
@@ -320,6 +363,8 @@ def _simulate(before: State, node: int) -> bool:
     if is_open and evacuation.is_usual(state, items, places):
         allowed = all(_policy_ok(state, node, state.instances[index]) for index in rest)
         return allowed and evacuation.Evacuation(state, places, node).move_all(items)
+    if state is before:
+        state = before.copy(same_peers=True)
     for index in [*shared, *rest]:
         item = state.instances[index]
         if index in rest and not _policy_ok(state, node, item):

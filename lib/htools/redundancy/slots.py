@@ -6,6 +6,8 @@ What it leaves open is for ``global_n1``.
 """
 
 import dataclasses
+import itertools
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -25,6 +27,24 @@ _MOST: Final = 4
 _BIG: Final = 3
 #: Most entries of one matrix.
 _CHUNK: Final = 1 << 20
+#: Fewest equal instances in a row that are counted together.
+_RUN: Final = 8
+#: Part by which a quotient may be wrong.
+_ROUNDING: Final = 1e-9
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Tail:
+    """The end of what leaves a node, from many equal instances on.
+
+    Attributes:
+        memory, disk: the most of any; -1 for no disks of their own.
+        need: places of that size that are enough, wherever the others went.
+    """
+
+    memory: float
+    disk: float
+    need: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -32,25 +52,72 @@ class Load:
     """What leaves a node, in order.
 
     Attributes:
-        memory, disk: of each instance; -1 for no disk of its own.
+        memory, disk: of each instance before the tail; -1 for no disk of its own.
         largest: [memory or disk, n] -> what one takes at most, the first n apart.
         is_allowed: policy lets all of them move.
+        tail: the others; None without.
     """
 
     memory: Floats
     disk: Floats
     largest: Floats
     is_allowed: bool
+    tail: Tail | None = None
 
 
 def load(items: Sequence[model.Instance], *, is_allowed: bool) -> Load:
     """Return what instances are, in the order in which they leave."""
     memory = [float(item.memory if item.uses_memory else 0) for item in items]
     disk = [float(item.disk if item.local else -1) for item in items]
+    tail, head = _tail(memory, disk)
+    del memory[head:], disk[head:]
     most_memory = [max(memory[n:], default=0.0) for n in range(_BIG + 1)]
     most_disk = [max([0.0, *disk[n:]]) for n in range(_BIG + 1)]
     largest = np.array([most_memory, most_disk])
-    return Load(np.array(memory), np.array(disk), largest, is_allowed)
+    return Load(np.array(memory), np.array(disk), largest, is_allowed, tail)
+
+
+def _tail(memory: list[float], disk: list[float]) -> tuple[Tail | None, int]:
+    """Return the tail and where it starts: with the longest row of equals."""
+    start, longest, at = len(memory), _RUN - 1, 0
+    for (each, needed), group in itertools.groupby(zip(memory, disk, strict=True)):
+        length = len(list(group))
+        if length > longest and each > 0 and needed != 0:
+            start, longest = at, length
+        at += length
+    if start == len(memory):
+        return None, start
+    most, most_disk = max(memory[start:]), max(disk[start:])
+    # An instance that left before closes as many of the places as fit into it.
+    need = float(len(memory) - start)
+    for each, needed in zip(memory[:start], disk[:start], strict=True):
+        closed = max(1.0, math.ceil(each / most))
+        if needed > 0 and most_disk > 0:
+            closed = max(closed, math.ceil(needed / most_disk))
+        need += closed
+    return Tail(most, most_disk, need), start
+
+
+def places_for(
+    memory: float, disk: float, room: Floats, free: Floats, *, above: bool = False
+) -> Floats:
+    """Count how often each place takes one of a size; something must be left.
+
+    Args:
+        memory: of one.
+        disk: of one; -1 for no disk of its own.
+        room: memory left at each place.
+        free: disk left there.
+        above: round up what is not sure because of rounding, else down.
+    """
+    factor = 1 + (_ROUNDING if above else -_ROUNDING)
+    out = np.full(len(room), np.inf)
+    for each, left in ((memory, room), (disk, free)):
+        if each > 0:
+            out = np.minimum(out, np.ceil(left * (factor / each)) - 1)
+        elif each == 0:
+            out[left <= 0] = 0
+    return np.asarray(np.maximum(out, 0))
 
 
 def certain(loads: Sequence[Load], at: Places, room: Floats, free: Floats) -> Flags:
@@ -62,13 +129,14 @@ def certain(loads: Sequence[Load], at: Places, room: Floats, free: Floats) -> Fl
         room: memory that is left at each place, never negative.
         free: disk that is left there, never negative.
     """
+    out = np.array([one.is_allowed for one in loads])
+    out &= _tails_fit(loads, at, room, free)
     counts = np.array([len(one.memory) for one in loads])
     memory = np.concatenate([one.memory for one in loads])
     disk = np.concatenate([one.disk for one in loads])
     starts = np.cumsum(counts) - counts
     before = np.arange(len(memory)) - np.repeat(starts, counts)
     owner = np.repeat(np.arange(len(loads)), counts)
-    out = np.array([one.is_allowed for one in loads])
     largest = np.array([one.largest for one in loads])
     left = np.nonzero(out[owner])[0]
     for big in range(_BIG + 1):
@@ -87,6 +155,22 @@ def certain(loads: Sequence[Load], at: Places, room: Floats, free: Floats) -> Fl
             return out
         left = left[short[np.concatenate(found)]]
     out[owner[left]] = False
+    return out
+
+
+def _tails_fit(loads: Sequence[Load], at: Places, room: Floats, free: Floats) -> Flags:
+    """Tell of which nodes the tails surely find places."""
+    out = np.ones(len(loads), bool)
+    known: dict[tuple[float, float], tuple[Floats, float]] = {}
+    for number, one in enumerate(loads):
+        if one.tail is None:
+            continue
+        key = one.tail.memory, one.tail.disk
+        if key not in known:
+            found = places_for(*key, room, free)
+            known[key] = found, float(found.sum())
+        found, total = known[key]
+        out[number] = total - found[at[number]] >= one.tail.need
     return out
 
 

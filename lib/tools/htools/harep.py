@@ -31,6 +31,8 @@ _NODE: Final = ("name", "offline", "drained", "group.uuid")
 _GROUP: Final = ("uuid", "name", "tags")
 #: Allocator for repairs on a cluster without a default one.
 _ALLOCATOR: Final = "hail"
+#: Stands for the cluster's default allocators, in order.
+_DEFAULT: Final = "."
 _NO_ROOM: Final = frozenset({ecodes.ECODE_NORES, ecodes.ECODE_TEMP_NORES})
 _HEADING: Final = "Instance status count"
 
@@ -67,8 +69,8 @@ class _Run:
         self._info = client.call("QueryClusterInfo")
         self._nodes = {row["name"]: row for row in self._table("node", _NODE)}
         self._groups = {row["uuid"]: row for row in self._table("group", _GROUP)}
-        names = str(self._info.get("default_iallocator") or _ALLOCATOR)
-        self._allocator = names.partition(",")[0].strip()
+        has_default = bool(self._info.get("default_iallocator"))
+        self._allocator = _DEFAULT if has_default else _ALLOCATOR
 
     def _table(self, kind: str, fields: tuple[str, ...]) -> list[dict[str, Any]]:
         answer = self._client.call("Query", [kind, list(fields), None])

@@ -14,7 +14,7 @@ from ganeti.tools.htools.options import Parsed
 NAME: Final = "hbal"
 _KEYS: Final = (
     "p pi C t E rm m L I X fjg reason G l v q O skm e maxcpu mindisk g mgl ndm sel nim"
-    " ise U nodyn mond mondd monde mondx ext exi S prio adm search"
+    " ise U nodyn mond mondd monde mondx mondk mw idle ext exi S prio adm search"
 )
 
 
@@ -33,6 +33,8 @@ def _run(parsed: Parsed) -> int:
     if parsed.verbosity > 1 and suffix:
         print(f"Note: Stripping common suffix of '{suffix}' from names")
     group = _group(cluster, parsed["G"])
+    if parsed.verbosity > 1:
+        _tell_split(cluster)
     part = cluster.only_group(group)
     now = grid.derive(part, limits, parsed["ext"])
     print(f"Group size {len(part.nodes)} nodes, {len(part.instances)} instances")
@@ -78,6 +80,15 @@ def _execute(part: Cluster, parsed: Parsed, steps: list[balance.Step]) -> int:
         for members in jobs.job_sets(steps)
     ]
     return execute.run(NAME, parsed, sets[:1] if parsed["fjg"] else sets)
+
+
+def _tell_split(cluster: Cluster) -> None:
+    """Name the instances whose nodes are in different groups."""
+    names = [f"  {cluster.instances[index].name}\n" for index in cluster.split()]
+    if names:
+        sys.stderr.write("Found instances belonging to multiple node groups:\n")
+        sys.stderr.write("".join(names))
+        sys.stderr.write("These instances will not be moved.\n")
 
 
 def _group(cluster: Cluster, wanted: str | None) -> int:

@@ -3,7 +3,7 @@
 import sys
 from typing import Final
 
-from ganeti.htools import grid, tables
+from ganeti.htools import grid
 from ganeti.htools.capacity import search as counting
 from ganeti.htools.capacity import totals
 from ganeti.htools.capacity.tiers import Size
@@ -33,6 +33,8 @@ def _run(parsed: Parsed) -> int:
     shown.nodes_asked(now, parsed, "Initial cluster status")
     if parsed.verbosity > 2:
         first = space_report.eight(totals.totals(now).score)
+        from ganeti.htools import tables
+
         told = "\n".join(tables.metrics(now))
         sys.stderr.write(f"Initial coefficients: overall {first}\n{told}\n")
     report = _report(now, parsed)

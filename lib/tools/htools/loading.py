@@ -8,17 +8,20 @@ import dataclasses
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from ganeti import errors
-from ganeti.htools import balance, text
 from ganeti.htools.grid import Limits
-from ganeti.htools.legality import Options
 from ganeti.htools.model import Cluster, DataError, Instance, lookup
 from ganeti.tools.htools import option_table, options, sources, utilisation
 from ganeti.tools.htools.options import Parsed
+
+if TYPE_CHECKING:
+    from ganeti.htools import balance
+    from ganeti.htools.legality import Options
 
 #: Memory (MiB) that may be missing on a node before it is told.
 _MISSING_MEMORY = 512
@@ -158,8 +161,10 @@ def limits(parsed: Parsed) -> Limits:
     )
 
 
-def goal(parsed: Parsed) -> balance.Goal:
+def goal(parsed: Parsed) -> "balance.Goal":
     """Read the options that tell when a plan is good enough."""
+    from ganeti.htools import balance
+
     return balance.Goal(
         min_score=parsed["e"],
         min_gain=parsed["g"],
@@ -170,8 +175,10 @@ def goal(parsed: Parsed) -> balance.Goal:
     )
 
 
-def moves(parsed: Parsed) -> Options:
+def moves(parsed: Parsed) -> "Options":
     """Read the options that tell which moves a plan may have."""
+    from ganeti.htools.legality import Options
+
     return Options(
         disk_moves=not parsed["ndm"],
         instance_moves=not parsed["nim"],
@@ -209,6 +216,8 @@ def save(parsed: Parsed, cluster: Cluster, suffix: str, what: str) -> None:
     """Save a state when asked to."""
     if parsed["S"] is None:
         return
+    from ganeti.htools import text
+
     path = f"{parsed['S']}.{suffix}"
     with open(path, "w", encoding="utf-8") as stream:
         stream.write(text.dump(cluster))

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from ganeti.htools.model import TEMPLATES
-from ganeti.htools.request import STATIC_KVM_MIB
+from ganeti.htools.model import STATIC_KVM_MIB, TEMPLATES
 from ganeti.tools.htools import values
 from ganeti.tools.htools.options import Option
 
@@ -62,6 +61,17 @@ _SOURCES: Final = (
     ),
     _file("mondd", "--mond-data", "read answers of monitoring daemons from a FILE"),
     _flag("mondx", "--mond-xen", "use what Xen reports of each instance"),
+    _flag("mondk", "--mond-kvm-rss", "use the resident memory of each KVM process"),
+    Option(
+        "mw",
+        ("--mem-weight",),
+        "what an instance of average resident memory counts",
+        values.real("memory weight", least=0),
+        "FACTOR",
+        default=1.0,
+        completion="float",
+    ),
+    _flag("idle", "--idle-default", "what has no utilisation data counts as idle"),
     _flag(
         "monde",
         "--exit-on-missing-mond-data",

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 
-from ganeti.htools import grid, tables
+from ganeti.htools import grid
 from ganeti.tools.htools.options import Parsed
 
 
@@ -20,6 +20,8 @@ def tables_asked(now: grid.State, parsed: Parsed, instances: str, nodes: str) ->
     """
     err = sys.stderr
     if parsed["pi"]:
+        from ganeti.htools import tables
+
         told = "\n".join(tables.instances(now))
         err.write(f"\n{instances}:\n{told}\n")
     nodes_asked(now, parsed, nodes)
@@ -28,6 +30,8 @@ def tables_asked(now: grid.State, parsed: Parsed, instances: str, nodes: str) ->
 def nodes_asked(now: grid.State, parsed: Parsed, title: str) -> None:
     """Print the table of nodes if option ``p`` asks for it, on standard error."""
     if parsed["p"] is not None:
+        from ganeti.htools import tables
+
         told = "\n".join(tables.nodes(now, tables.node_fields(parsed["p"])))
         sys.stderr.write(f"\n{title}:\n{told}\n\n")
 

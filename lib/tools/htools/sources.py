@@ -1,16 +1,19 @@
 """Where a placement program reads its cluster: files, invented nodes, and daemons.
 
 Each source gives a cluster as it was found; options that change it are ``loading``'s.
+What reads a source is imported when it is asked for.
 """
 
 import os
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from ganeti import errors, luxi, pathutils
-from ganeti.constants import misc
-from ganeti.htools import fields, queried, request, simulate, text
-from ganeti.htools.model import Cluster, DataError
+from ganeti import errors
+from ganeti.htools.model import STATIC_KVM_MIB, Cluster, DataError
 from ganeti.tools.htools.options import Parsed
+
+if TYPE_CHECKING:
+    from ganeti import luxi
+    from ganeti.htools import queried
 
 #: Seconds to wait for a master daemon to listen, and for each of its answers.
 LUXI_CONNECT_S: Final = 10.0
@@ -28,21 +31,28 @@ def read(parsed: Parsed) -> Cluster:
     if sum(parsed.get(key) is not None for key in ("m", "L", "t")) > 1:
         raise SeveralSourcesError
     static_memory = parsed.get("skm")
-    static = request.STATIC_KVM_MIB if static_memory is None else static_memory
+    static = STATIC_KVM_MIB if static_memory is None else static_memory
     offline = parsed.get("O") or ()
     if parsed.get("m") is not None:
+        from ganeti.htools import queried
         from ganeti.tools.htools import rest
 
         answers = rest.read(parsed["m"])
         return queried.read_cluster(answers, static_memory=static, offline=offline)
     if parsed.get("L") is not None:
+        from ganeti.htools import queried
+
         answers = read_luxi(parsed["L"])
         return queried.read_cluster(answers, static_memory=static, offline=offline)
     if parsed.get("sim"):
+        from ganeti.htools import simulate
+
         return simulate.load(parsed["sim"])
     if parsed.get("t") is not None:
         return read_text(parsed["t"])
     if parsed.get("I") is not None:
+        from ganeti.htools import request
+
         path = parsed["I"]
         data = read_json(path)
         return request.read_cluster(data, static_memory=static, source=path)
@@ -71,6 +81,8 @@ def read_text(path: str) -> Cluster:
         data = read_bytes(path).decode()
     except UnicodeDecodeError as err:
         raise DataError(f"{path}: not a text file: {err.reason}") from err
+    from ganeti.htools import text
+
     return text.load(data, path)
 
 
@@ -80,11 +92,16 @@ def read_json(path: str) -> Any:
     Raises:
         DataError, OSError: it is no JSON, or cannot be read.
     """
+    from ganeti.htools import fields
+
     return fields.decode(read_bytes(path), path)
 
 
-def connect(path: str) -> luxi.Client:
+def connect(path: str) -> "luxi.Client":
     """Prepare a connection to the master daemon; empty for the usual socket."""
+    from ganeti import luxi, pathutils
+    from ganeti.constants import misc
+
     return luxi.Client.of_node(
         pathutils.from_environ(os.environ),
         override=path or os.environ.get(misc.LUXI_OVERRIDE, ""),
@@ -94,13 +111,15 @@ def connect(path: str) -> luxi.Client:
     )
 
 
-def read_luxi(path: str) -> queried.Answers:
+def read_luxi(path: str) -> "queried.Answers":
     """Ask a master daemon all about its cluster.
 
     Raises:
         GenericError: it is not there, or stopped answering.
         DataError: it answered something else.
     """
+    from ganeti.htools import queried
+
     with connect(path) as client:
         source = f"LUXI {client.path}"
         tables = {
@@ -113,7 +132,7 @@ def read_luxi(path: str) -> queried.Answers:
     )
 
 
-def _query(client: luxi.Client, kind: str, fields: tuple[str, ...]) -> Any:
+def _query(client: "luxi.Client", kind: str, fields: tuple[str, ...]) -> Any:
     return client.call("Query", [kind, list(fields), None])
 
 

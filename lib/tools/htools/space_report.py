@@ -3,14 +3,13 @@
 import abc
 import dataclasses
 import itertools
-import json
 import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
 from ganeti.htools import grid_checks as checks
 from ganeti.htools import numbers
-from ganeti.htools.capacity import stop_reasons, totals
+from ganeti.htools.capacity import totals
 from ganeti.htools.capacity.search import How, Outcome, Search, by_count
 from ganeti.htools.capacity.tiers import Size
 from ganeti.htools.capacity.totals import Totals
@@ -73,6 +72,8 @@ class Report(abc.ABC):
 
     def explain(self, search: Search, found: Outcome) -> None:
         """Tell why the last run found no more, beside what programs read."""
+        from ganeti.htools.capacity import stop_reasons
+
         for line in stop_reasons.stop(search, found).lines():
             sys.stderr.write(f"{line}\n")
 
@@ -142,6 +143,8 @@ class Text(Report):
 
     def explain(self, search: Search, found: Outcome) -> None:
         """Tell why the last run found no more."""
+        from ganeti.htools.capacity import stop_reasons
+
         for line in stop_reasons.stop(search, found).lines():
             print(line)
 
@@ -268,10 +271,14 @@ class Document(Report):
 
     def explain(self, search: Search, found: Outcome) -> None:
         """Note the places and why the last run found no more."""
+        from ganeti.htools.capacity import stop_reasons
+
         self._data[self._run] |= stop_reasons.data(search, found)
 
     def end(self) -> None:
         """Print it."""
+        import json
+
         print(json.dumps(self._data, indent=2, sort_keys=True))
 
 

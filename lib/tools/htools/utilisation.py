@@ -5,12 +5,10 @@ The daemons of all nodes are asked at once.
 
 import dataclasses
 import sys
-from concurrent import futures
 from typing import Any, Final
 
 import msgspec
 
-from ganeti.htools import fields, monitored
 from ganeti.htools.model import Cluster, DataError
 from ganeti.tools.htools import sources, values
 from ganeti.tools.htools.options import Parsed, ValueProblem
@@ -36,6 +34,8 @@ def apply(cluster: Cluster, parsed: Parsed) -> Cluster:
     """
     if parsed.get("nodyn"):
         return _with_use(cluster, {inst.name: _IDLE for inst in cluster.instances})
+    if parsed.get("idle"):
+        cluster = _with_use(cluster, {inst.name: _IDLE for inst in cluster.instances})
     if parsed.get("U") is not None:
         cluster = _with_use(cluster, read_file(parsed["U"]))
     if parsed.get("mond"):
@@ -76,7 +76,28 @@ def read_file(path: str) -> dict[str, _Use]:
 
 
 def _monitored(cluster: Cluster, parsed: Parsed) -> Cluster:
+    from ganeti.htools import monitored
+
     collector = monitored.XEN if parsed.get("mondx") else monitored.CPU
+    reports = _reports(cluster, parsed, collector)
+    if reports is not None:
+        cluster = monitored.apply(cluster, reports, collector)
+    if not parsed.get("mondk"):
+        return cluster
+    reports = _reports(cluster, parsed, monitored.RSS)
+    if reports is None:
+        return cluster
+    return monitored.apply_memory(cluster, reports, parsed["mw"])
+
+
+def _reports(cluster: Cluster, parsed: Parsed, collector: str) -> dict[str, Any] | None:
+    """Return a collector's data of all nodes; None when some is missing.
+
+    Raises:
+        DataError: some is missing that was said to be needed.
+    """
+    from ganeti.htools import monitored
+
     if parsed.get("mondd") is not None:
         data = sources.read_json(parsed["mondd"])
         reports = monitored.from_file(data, collector, parsed["mondd"])
@@ -89,12 +110,14 @@ def _monitored(cluster: Cluster, parsed: Parsed) -> Cluster:
         )
         if parsed.get("monde"):
             raise DataError("Not all required data available")
-        return cluster
-    return monitored.apply(cluster, reports, collector)
+        return None
+    return reports
 
 
 def ask(cluster: Cluster, collector: str) -> dict[str, Any]:
     """Ask the monitoring daemons of all nodes that are not offline."""
+    from concurrent import futures
+
     names = [node.name for node in cluster.nodes if not node.offline]
     with futures.ThreadPoolExecutor(_AT_ONCE) as pool:
         found = pool.map(lambda name: _ask_node(name, collector), names)
@@ -109,6 +132,7 @@ def ask(cluster: Cluster, collector: str) -> dict[str, Any]:
 
 def _ask_node(name: str, collector: str) -> Any:
     """Return a node's data, None without an answer."""
+    from ganeti.htools import fields
     from ganeti.tools.htools import rest
 
     url = f"http://{name}:{PORT}/1/report/default/{collector}"

@@ -4,9 +4,9 @@ import dataclasses
 import json
 import pathlib
 import re
-from typing import Any
 
 from beside import measure
+from beside.records import Result
 from fakes import made_clusters
 from fakes.made_clusters import Made, Shape
 
@@ -18,25 +18,6 @@ _FIRST = re.compile(r"^Initial score: ([\d.]+)$", re.MULTILINE)
 _KEY = re.compile(r"^HTS_(\w+)='?([^'\n]*)'?$", re.MULTILINE)
 
 
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """What a tool found.
-
-    Attributes:
-        words: for the table.
-        score: of the cluster afterwards, lower is better; None without one.
-        count: moves made or instances placed.
-        steps: what can be compared line by line.
-        is_whole: False when the tool was ended before its end.
-    """
-
-    words: str
-    score: float | None
-    count: int
-    steps: tuple[Any, ...]
-    is_whole: bool
-
-
 def shapes(size: int) -> list[tuple[Shape, int]]:
     """Return the clusters of a size: shapes and seeds."""
     seeds = {20: 3, 100: 2}.get(size, 1)
@@ -45,7 +26,7 @@ def shapes(size: int) -> list[tuple[Shape, int]]:
         for template in made_clusters.TEMPLATES
         for seed in range(1, seeds + 1)
     ]
-    return [*plain, *((shape, 1) for shape in _special(size))] if size <= 100 else plain
+    return [*plain, *((shape, 1) for shape in _special(size))]
 
 
 def _special(size: int) -> list[Shape]:
@@ -153,9 +134,7 @@ def verdict(tool: str, ours: Result, theirs: Result) -> str:
     if not ours.is_whole:
         return "WORSE: no answer"
     if not theirs.is_whole:
-        shared = len(theirs.steps)
-        same = ours.steps[:shared] == theirs.steps[:shared]
-        return f"first {shared} moves the {'same' if same else 'OTHER'}"
+        return _start(ours, theirs)
     if ours.steps == theirs.steps:
         return "same"
     if tool == "hspace":
@@ -167,3 +146,13 @@ def verdict(tool: str, ours: Result, theirs: Result) -> str:
         return "MORE MOVES"
     worse = ours.score > theirs.score + 1e-8
     return "WORSE" if worse else "better" if ours.score < theirs.score else "equal"
+
+
+def _start(ours: Result, theirs: Result) -> str:
+    """Compare a plan with the start of one that was not ended."""
+    shared = len(theirs.steps)
+    if ours.steps[:shared] == theirs.steps[:shared]:
+        return f"first {shared} moves the same"
+    mine = _STEP.match(ours.steps[min(shared, len(ours.steps)) - 1])
+    is_worse = mine is None or float(mine.group(1)) > (theirs.score or 0.0)
+    return f"first {shared} moves {'WORSE' if is_worse else 'better'}"

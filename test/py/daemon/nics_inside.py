@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from fakes import guests, nodes
+from fakes.patience import until
 from ganeti import errors
 from ganeti.hypervisor.base import Doors
 from ganeti.hypervisor.kvm import taps
@@ -95,7 +96,7 @@ def plugging(node, record):
         console.wait_for(f"address:{wanted}")
         nodes.call(node, "hotplug_device", record, "hotremove", "nic", moved, None, 2)
         console.send("exit\r")
-    guests.wait_until(lambda: len(links()) == 2, "tap goes")
+    until("the tap goes", lambda: len(links()) == 2)
 
 
 def migration(node, other, record):
@@ -109,7 +110,7 @@ def migration(node, other, record):
         status = nodes.call(node, "instance_get_migration_status", record)
         return status["status"] if status["status"] != "active" else None
 
-    assert guests.wait_until(ended, "migration") == "completed"
+    assert until("the migration ends", ended) == "completed"
     nodes.call(node, "instance_finalize_migration_src", record, True, True)
     nodes.call(other, "instance_finalize_migration_dst", record, text, True)
     tap = read(f"{other.paths.run_dir}/kvm-hypervisor/nic/web1/1")

@@ -77,6 +77,48 @@ def test_a_dry_run_explains_and_makes_nothing(cluster) -> None:
     assert "largest memory of the policy" in large.output
 
 
+def test_every_command_with_an_allocator_explains_and_does_nothing(cluster) -> None:
+    name, node = "told.vc.test", "node1.vc.test"
+    cluster.check(*ADD, "-t", "sharedfile", "-n", "node1", name)
+    before = where(cluster)
+    for words in (
+        ("gnt-instance", "failover", "-I", "hail", name),
+        ("gnt-node", "evacuate", "-p", "node1"),
+    ):
+        program, command, *rest = words
+        options = ("--dry-run", "--explain", "--json")
+        told = json.loads(cluster.check(program, command, *options, *rest))
+        (allocator,) = told["allocators"]
+        (one,) = [row for row in allocator["instances"] if row["instance"] == name]
+        assert one["nodes"] != [node]
+        others = {row["node"] for row in (*one["reasons"], *one["choice"])}
+        assert others | set(one["nodes"]) >= {"node2.vc.test", "node3.vc.test"}
+    alone = cluster.run("gnt-instance", "change-group", "--dry-run", "--explain", name)
+    assert alone.code == 1
+    assert "there is no other group" in alone.output
+    assert where(cluster) == before
+    cluster.check("gnt-instance", "remove", "-f", name)
+
+
+def test_default_allocators_are_a_list_tried_in_order(cluster) -> None:
+    install(cluster, "refuses", "say(said([], success=False, info='not today'))")
+    install(cluster, "crashes", "1 / 0")
+    found = cluster.run("gnt-cluster", "modify", "-I", "refuses,nowhere,hail")
+    assert found.code == 1
+    assert "nowhere: no such script" in found.output
+    cluster.check("gnt-cluster", "modify", "-I", "refuses,crashes,hail")
+    try:
+        told = cluster.check(*ADD, "-t", "sharedfile", "--dry-run", "maybe.vc.test")
+        assert "WARNING: Allocator crashes failed" in told
+        assert "Allocator hail: Request successful" in told
+        cluster.check("gnt-cluster", "modify", "-I", "refuses,crashes")
+        none = cluster.run(*ADD, "-t", "sharedfile", "--dry-run", "maybe.vc.test")
+        assert none.code == 1
+        assert "refuses: not today; crashes: " in none.output
+    finally:
+        cluster.check("gnt-cluster", "modify", "-I", "hail")
+
+
 def test_several_at_once(cluster, tmp_path) -> None:
     names = [f"batch{k}.vc.test" for k in range(3)]
     text = json.dumps([BATCH | {"instance_name": name} for name in names])

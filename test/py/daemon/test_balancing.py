@@ -2,11 +2,15 @@
 
 import collections
 import json
+import re
 
 import pytest
 
 ADD = ("gnt-instance", "add", "-t", "sharedfile", "-s", "8M", "-H", "fake")
 ADD += ("-B", "memory=256M", "-o", "tiny+default", "--no-nics", "-n", "node1")
+APPLY = ("gnt-cluster", "balance", "--apply", "--yes")
+#: A line of a plan: instance, target, score.
+PLANNED = re.compile(r"^ +\d+\. (\S+) +\S+ +=> (\S+) +([0-9.]+)", re.MULTILINE)
 NAMES = [f"pile{k}.vc.test" for k in range(6)]
 
 
@@ -78,6 +82,22 @@ def test_the_cluster_balances_itself(piled) -> None:
     again = piled.check("gnt-cluster", "balance", "--explain")
     assert "nothing to do" in again
     assert "No more: " in again
+
+
+@pytest.mark.parametrize("words", [("hbal", "-L", "-X"), APPLY], ids=["hbal", "gnt"])
+def test_a_search_ends_where_its_plan_says(piled, words) -> None:
+    expected = where(piled)
+    told = piled.check(*words, "--search")
+    lines = PLANNED.findall(told)
+    assert lines
+    for name, target, _score in lines:
+        short = name.partition(".")[0]
+        expected[f"{short}.vc.test"] = f"{target.partition('.')[0]}.vc.test"
+    assert where(piled) == expected
+    # Free memory of this machine changes meanwhile.
+    assert abs(score(piled) - float(lines[-1][2])) < 0.5
+    again = piled.check("gnt-cluster", "balance", "--search", "--explain")
+    assert "nothing to do" in again
 
 
 def test_a_bounded_number_of_moves(piled) -> None:

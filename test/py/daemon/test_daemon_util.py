@@ -6,8 +6,7 @@ import subprocess
 
 import pytest
 
-from fakes.vnode import BIN, VirtualNode
-from ganeti import rpc
+from fakes.vnode import BIN, VirtualNode, own_address
 from ganeti.utils import pidfile
 
 pytestmark = pytest.mark.daemon
@@ -15,8 +14,7 @@ pytestmark = pytest.mark.daemon
 
 @pytest.fixture
 def node(tmp_path):
-    tail = (os.getpid() % 60000) + 300
-    made = VirtualNode(tmp_path, "n1.tst", f"127.3.{tail >> 8}.{(tail & 255) or 1}")
+    made = VirtualNode(tmp_path, "n1.tst", own_address("127.3"))
     made.make_cluster()
     defaults = pathlib.Path(made.paths.at("/etc/default/ganeti"))
     defaults.parent.mkdir(parents=True)
@@ -40,20 +38,11 @@ def log_of(node):
     return pathlib.Path(node.paths.log_dir, "node-daemon.log")
 
 
-def ask(node):
-    target = rpc.Target("u1", node.name, node.address, 1811)
-    caller = rpc.StaticRunner([target], node.paths)
-    try:
-        return caller.call_one("version", "u1")
-    finally:
-        caller.close()
-
-
 def test_a_daemon_is_started_once_checked_and_stopped(node):
     assert util(node, "check", "ganeti-noded").returncode == 1
     assert util(node, "start", "ganeti-noded").returncode == 0
     # The command returns when the daemon serves: no waiting here.
-    assert not ask(node).failed
+    assert not node.ask().failed
     pid = pidfile.read_pid(node.paths.pid_file("ganeti-noded"))
     assert util(node, "check", "ganeti-noded").returncode == 0
     assert util(node, "start", "ganeti-noded").returncode == 0
@@ -62,7 +51,7 @@ def test_a_daemon_is_started_once_checked_and_stopped(node):
     assert util(node, "stop", "ganeti-noded").returncode == 0
     assert util(node, "check", "ganeti-noded").returncode == 1
     assert util(node, "stop", "ganeti-noded").returncode == 0
-    assert ask(node).failed
+    assert node.ask().failed
 
 
 def test_logs_are_reopened(node):

@@ -1,7 +1,6 @@
 """Damaged files and hostile peers: one clear error, and daemons that serve others."""
 
 import fcntl
-import os
 import pathlib
 import random
 import socket
@@ -9,8 +8,7 @@ import subprocess
 
 import pytest
 
-from fakes.vnode import BIN, TOP, VirtualNode
-from ganeti import rpc
+from fakes.vnode import BIN, TOP, VirtualNode, own_address
 from ganeti.constants import versions
 
 pytestmark = pytest.mark.daemon
@@ -18,20 +16,10 @@ pytestmark = pytest.mark.daemon
 
 @pytest.fixture
 def node(tmp_path):
-    tail = (os.getpid() % 60000) + 300
-    made = VirtualNode(tmp_path, "n1.tst", f"127.3.{tail >> 8}.{(tail & 255) or 1}")
+    made = VirtualNode(tmp_path, "n1.tst", own_address("127.3"))
     made.make_cluster()
     yield made
     made.stop(9)
-
-
-def ask(node, procedure="version", *args):
-    target = rpc.Target("u1", node.name, node.address, 1811)
-    caller = rpc.StaticRunner([target], node.paths, None)
-    try:
-        return caller.call_one(procedure, "u1", *args)
-    finally:
-        caller.close()
 
 
 def run_noded(node):
@@ -78,7 +66,7 @@ def test_strangers_bytes_on_the_port_harm_nobody(node):
                 sock.recv(4096)
             except OSError:
                 continue
-    assert ask(node).payload == versions.PROTOCOL_VERSION
+    assert node.ask().payload == versions.PROTOCOL_VERSION
     log = pathlib.Path(node.paths.log_dir, "node-daemon.log")
     if log.exists():
         assert "Traceback" not in log.read_text()
@@ -89,11 +77,11 @@ def test_a_certificate_damaged_under_a_running_daemon_breaks_only_new_masters(no
     path = pathlib.Path(node.paths.server_pem)
     data = path.read_bytes()
     path.write_bytes(b"garbage")
-    refused = ask(node)
+    refused = node.ask()
     assert refused.failed
     assert "Traceback" not in refused.fail_msg
     path.write_bytes(data)
-    assert ask(node).payload == versions.PROTOCOL_VERSION
+    assert node.ask().payload == versions.PROTOCOL_VERSION
 
 
 @pytest.mark.parametrize("text", ["", "no-equals-sign", "\xff\xfe", "u1=zz\n" * 1000])
@@ -101,12 +89,12 @@ def test_a_damaged_list_of_candidates_locks_the_node_but_does_not_end_it(node, t
     digest = node.make_client()
     node.write_ssconf(master_candidates_certs=f"u1={digest}\n")
     node.start_noded()
-    assert not ask(node).failed
+    assert not node.ask().failed
     path = pathlib.Path(node.paths.data_dir, "ssconf_master_candidates_certs")
     path.write_bytes(text.encode("latin-1"))
-    ask(node)
+    node.ask()
     node.write_ssconf(master_candidates_certs=f"u1={digest}\n")
-    assert not ask(node).failed
+    assert not node.ask().failed
 
 
 def test_a_full_disk_for_logs_stops_no_call(node):
@@ -114,7 +102,7 @@ def test_a_full_disk_for_logs_stops_no_call(node):
     log.symlink_to("/dev/full")
     node.start_noded("-d")
     for _round in range(5):
-        assert ask(node).payload == versions.PROTOCOL_VERSION
+        assert node.ask().payload == versions.PROTOCOL_VERSION
 
 
 def test_an_unwritable_log_file_is_named(node):
@@ -144,8 +132,7 @@ def test_a_second_quickstart_is_one_clear_error():
 
 def test_a_call_after_a_restart_of_the_node_daemon_is_not_lost(node):
     node.start_noded()
-    target = rpc.Target("u1", node.name, node.address, 1811)
-    caller = rpc.StaticRunner([target], node.paths, None)
+    caller = node.runner()
     try:
         for _round in range(4):
             assert not caller.call_one("version", "u1").failed

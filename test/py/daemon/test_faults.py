@@ -97,7 +97,7 @@ def test_a_frozen_node_holds_up_nobody_for_long(cluster):
         # Its connection is kept: only a new one shows that nobody answers there.
         found, first_s = timed(cluster, *volumes)
         again, second_s = timed(cluster, *volumes)
-        act, act_s = timed(cluster, *ADD_ON_NODE2)
+        act = cluster.run(*ADD_ON_NODE2)
     finally:
         cluster.command("resume", "node2")
     for done in (found, again):
@@ -105,11 +105,11 @@ def test_a_frozen_node_holds_up_nobody_for_long(cluster):
         assert rows["node2.vc.test"] == "?"
         assert rows["node1.vc.test"] != "?"
     # Some seconds each; a call that waits to its own end takes a minute or more.
-    assert first_s < 40
-    assert second_s < 40
+    assert first_s < 55
+    assert second_s < 55
     assert act.code == 1
-    assert "does not answer" in act.output
-    assert act_s < 40
+    # What a call that waited to its own end would not say.
+    assert "takes connections but does not answer" in act.output
     assert "?" not in cluster.check(*volumes)
 
 

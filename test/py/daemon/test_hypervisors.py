@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from fakes import guests, nodes
+from fakes.patience import until
 from ganeti import errors
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
@@ -161,7 +162,7 @@ def migrate(node, other, record, *, live=True):
         status = nodes.call(node, "instance_get_migration_status", record)
         return status if status["status"] != "active" else None
 
-    status = guests.wait_until(ended, "migration")
+    status = until("the migration ends", ended)
     assert status["status"] == "completed"
     nodes.call(node, "instance_finalize_migration_src", record, True, live)
     nodes.call(other, "instance_finalize_migration_dst", record, text, True)
@@ -217,7 +218,7 @@ def test_a_shared_disk_is_at_hand_after_the_move(directory, node, other, boot):
     with guests.Console(other, "web1") as console:
         console.send("echo after >> /disk/proof; sync; cat /disk/proof\r")
         console.wait_for(r"\r\nbefore\r\nafter\r")
-        nodes.call(other, "instance_shutdown", record, 30, [])
+        nodes.call(other, "instance_shutdown", record, guests.BOOT_S, [])
     assert names(other, record) == []
 
 
@@ -235,7 +236,7 @@ def test_the_power_button_shuts_the_guest_down(node, tiny):
     start(node, tiny)
     with guests.Console(node, "web1") as console:
         console.wait_for("tiny login: ")
-        nodes.call(node, "instance_shutdown", tiny, 30, [])
+        nodes.call(node, "instance_shutdown", tiny, guests.BOOT_S, [])
         console.wait_for("tiny powers down")
     assert names(node, tiny) == []
 
@@ -245,7 +246,7 @@ def test_a_killed_emulator_is_noticed_and_its_leftovers_go(node, tiny):
     pid_file = f"{node.paths.run_dir}/kvm-hypervisor/pid/web1"
     with open(pid_file) as src:
         os.kill(int(src.read()), signal.SIGKILL)
-    guests.wait_until(lambda: info(node, tiny) == {}, "end of the emulator")
+    until("the emulator ends", lambda: info(node, tiny) == {})
     assert names(node, tiny) == []
     nodes.call(node, "instance_shutdown", tiny, 10, [])
     assert not os.path.exists(pid_file)
@@ -259,13 +260,13 @@ def test_a_guest_that_ends_itself_is_told_from_a_stopped_one(node, tiny):
     with guests.Console(node, "web1") as console:
         console.login()
         console.send("poweroff -f\r")
-        guests.wait_until(lambda: info(node, tiny)["state"] == 1, "own shutdown")
+        until("its own shutdown", lambda: info(node, tiny)["state"] == 1)
     assert names(node, tiny) == ["web1"]
     start(node, tiny)
     assert info(node, tiny)["state"] == 0
     with guests.Console(node, "web1") as console:
         console.wait_for("tiny login: ")
-        nodes.call(node, "instance_shutdown", tiny, 30, [])
+        nodes.call(node, "instance_shutdown", tiny, guests.BOOT_S, [])
     assert info(node, tiny) == {}
 
 
@@ -305,7 +306,7 @@ def test_installed_disk_boots_by_itself_and_takes_a_new_name(node):
         console.wait_for("be kind\r\n(?s:.*)# ")
         console.send("cat /disk/boots\r")
         console.wait_for(r"\r\n1\r\n")
-        nodes.call(node, "instance_shutdown", record, 30, [])
+        nodes.call(node, "instance_shutdown", record, guests.BOOT_S, [])
     start(node, record)
     with guests.Console(node, "web1") as console:
         console.wait_for("web2 login: ")
@@ -360,7 +361,7 @@ def test_vnc_pinning_and_ballooning(node, boot):
     with guests.Console(node, "web1") as console:
         console.wait_for("tiny login: ")
     nodes.call(node, "instance_balloon_memory", record, 112)
-    guests.wait_until(lambda: info(node, record)["memory"] == 112, "balloon")
+    until("the balloon", lambda: info(node, record)["memory"] == 112)
 
 
 def test_errors_leave_nothing(node, boot):

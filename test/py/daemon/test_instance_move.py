@@ -48,7 +48,7 @@ def leftovers(cluster):
     ]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_failed_move_leaves_everything_as_it_was(cluster):
     before = contents(cluster, "node1")
     cluster.check("gnt-cluster", "modify", "--compression-tools=no-such-tool,gzip")
@@ -63,7 +63,7 @@ def test_failed_move_leaves_everything_as_it_was(cluster):
     assert leftovers(cluster) == []
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("tool", ["none", "gzip"])
 def test_disks_arrive_and_the_instance_runs_there(cluster, tool):
     source = state(cluster)[0].split(".")[0]

@@ -75,7 +75,7 @@ def daemon(node):
 
 
 def submit(paths):
-    with Client.of_node(paths, timeout_s=30) as client:
+    with Client.of_node(paths, timeout_s=120) as client:
         job_id = client.call("SubmitJob", [[DELAY]])
         return job_id, job_status(client, job_id)
 
@@ -102,12 +102,12 @@ def test_orderly_end_and_new_start(daemon):
 
 def test_crash_loses_no_job(daemon):
     submit(daemon)
-    with Client.of_node(daemon, timeout_s=30) as client:
+    with Client.of_node(daemon, timeout_s=120) as client:
         client.call("ReplaceFilter", [None, 1, [], "PAUSE", []])
         waiting = client.call("SubmitJob", [[DELAY]])
     end(pid_of(daemon), signal.SIGKILL)
     assert run(daemon).returncode == 0
-    with Client.of_node(daemon, timeout_s=30) as client:
+    with Client.of_node(daemon, timeout_s=120) as client:
         found = client.call("QueryJobs", [None, ["id", "status"]])
         assert found == [[1, "success"], [waiting, "queued"]]
 

@@ -20,7 +20,7 @@ def instance(vcluster):
     vcluster.check("gnt-instance", "remove", "-f", NAME)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_a_reason_goes_from_the_command_to_the_node(instance):
     instance.check("gnt-instance", "startup", "--reason", "after maintenance", NAME)
     path = instance.file(f"/var/run/ganeti/instance-reason/{NAME}", "node2")
@@ -41,7 +41,7 @@ def test_a_reason_goes_from_the_command_to_the_node(instance):
     assert trail[-1][0] == "gnt:daemon:noded:start"
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_jobs_made_by_jobs_inherit_the_reason(instance):
     instance.check("gnt-cluster", "verify", "--reason", "every night")
     with instance.luxi() as client:
@@ -60,7 +60,7 @@ def test_jobs_made_by_jobs_inherit_the_reason(instance):
     ]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_watch_shows_lines_as_they_are_logged_and_ends_with_the_job(instance):
     rounds = {"OP_ID": "OP_TEST_DELAY", "duration": 0, "repeat": 2, "on_master": True}
     endless = {

@@ -34,7 +34,7 @@ def assert_clean(cluster):
         own.verify_directly_issued_by(x509.load_certificate(str(server)))
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_everything_is_new_on_all_nodes_and_the_old_is_kept(cluster):
     old = {name: content(cluster, name) for name in NAMES}
     cluster.check("gnt-cluster", "renew-crypto", "-f", *EVERYTHING)
@@ -46,7 +46,7 @@ def test_everything_is_new_on_all_nodes_and_the_old_is_kept(cluster):
     assert_clean(cluster)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_node_certificates_alone_need_no_restart(cluster):
     pid = cluster.file("/var/run/ganeti/ganeti-masterd.pid").read_text()
     old = {node: content(cluster, "client.pem", node) for node in ("node1", "node2")}
@@ -61,7 +61,7 @@ def test_node_certificates_alone_need_no_restart(cluster):
     assert_clean(cluster)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_killed_half_way_it_can_be_run_again(cluster):
     argv = ["gnt-cluster", "renew-crypto", "-f", *EVERYTHING]
     node = cluster.node("node1")

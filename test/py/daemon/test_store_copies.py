@@ -1,6 +1,5 @@
 """Copies of the store kept by real node daemons."""
 
-import os
 import signal
 import threading
 
@@ -8,7 +7,7 @@ import pytest
 
 from fakes import cluster
 from fakes.patience import until
-from fakes.vnode import VirtualNode
+from fakes.vnode import VirtualNode, own_address
 from ganeti import errors, rpc, store
 from ganeti.clock import SystemClock
 from ganeti.store import Document
@@ -20,12 +19,11 @@ NUMBERS = (1, 2)
 
 @pytest.fixture
 def nodes(tmp_path):
-    tail = (os.getpid() % 60000) + 300
     made = {
         cluster.make_id("node", number): VirtualNode(
             tmp_path,
             f"n{number}.tst",
-            f"127.{8 + number}.{tail >> 8}.{(tail & 255) or 1}",
+            own_address(f"127.{8 + number}"),
         )
         for number in (0, *NUMBERS)
     }

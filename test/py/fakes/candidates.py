@@ -1,7 +1,6 @@
 """Master candidates in this process: real copies behind a transport that can fail."""
 
 import threading
-import time
 
 from fakes import cluster
 from ganeti import errors, store
@@ -64,11 +63,3 @@ class Candidates:
             event.set()
         for copy in self.copies.values():
             copy.close()
-
-
-def wait_for(condition, what):
-    """Wait until a condition holds; fail after a time that is long for any machine."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, f"still waiting for {what}"
-        time.sleep(0.002)

@@ -112,13 +112,3 @@ class Console:
                 return count
             self.text = ""
         raise AssertionError(f"the counter stays at {above}")
-
-
-def wait_until(condition, what: str, timeout_s: float = BOOT_S):
-    """Poll until a condition holds; return what it returned."""
-    end = time.monotonic() + timeout_s
-    while not (found := condition()):
-        if time.monotonic() > end:
-            raise AssertionError(f"{what}: not in {timeout_s:g} s")
-        time.sleep(0.02)
-    return found

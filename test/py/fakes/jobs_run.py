@@ -1,22 +1,18 @@
 """A queue over a store in memory, with an executor that does what a test says."""
 
 import contextlib
-import os
 import threading
-import time
 
+from fakes import patience
 from fakes.store import MemoryBackend, open_memory
 from ganeti import clock, errors, jqueue, opcodes
 
-WAIT_S = 60
+WAIT_S = patience.PATIENCE_S
 
 
 def until(condition):
     """Give others time until something has come true."""
-    end = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < end
-        os.sched_yield()
+    patience.until("what other threads do", condition)
 
 
 class Gate:

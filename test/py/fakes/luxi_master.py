@@ -243,3 +243,21 @@ class FakeMaster:
 
     def _AutoArchiveJobs(self, age, timeout):
         return [3, 0]
+
+
+class Connection:
+    """A client of a fake master, for what takes one as an argument."""
+
+    path = "/fake"
+
+    def __init__(self):
+        self.master = FakeMaster()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_args):
+        return None
+
+    def call(self, method, args=()):
+        return self.master.call(method, args)

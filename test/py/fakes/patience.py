@@ -8,18 +8,23 @@ import pathlib
 import time
 
 #: Seconds for what usually takes a moment.
-PATIENCE_S = 60.0
+PATIENCE_S = 90.0
 #: Seconds that one call for a change of a job waits; shorter than the client's limit.
 _CALL_S = 20
+_PAUSE_STEP_S, _LONGEST_PAUSE_S = 0.0001, 0.02
 FINAL = ("success", "error", "canceled")
 
 
 def until(what, condition, timeout_s=PATIENCE_S):
-    """Poll until a condition holds; return what it returned."""
-    end = time.monotonic() + timeout_s
+    """Poll until a condition holds; return what it returned.
+
+    Often in the beginning, since most things take a moment only, then at leisure.
+    """
+    end, pause_s = time.monotonic() + timeout_s, 0.0
     while not (found := condition()):
         assert time.monotonic() < end, f"{what}: not within {timeout_s:g} s"
-        time.sleep(0.02)
+        time.sleep(pause_s)
+        pause_s = min(_LONGEST_PAUSE_S, pause_s + _PAUSE_STEP_S)
     return found
 
 

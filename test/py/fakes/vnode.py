@@ -1,19 +1,27 @@
 """Virtual nodes for daemon tests: a root directory, certificates, real daemons."""
 
+import contextlib
 import os
 import pathlib
 import signal
 import subprocess
 import time
 
-from ganeti import ssconf
+from fakes import patience
+from ganeti import rpc, ssconf
 from ganeti.pathutils import Paths
 from ganeti.utils import x509
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
 BIN = TOP / "build" / "bin"
-#: Seconds until a daemon must answer; generous, since test machines are busy.
-PATIENCE_S = 60.0
+#: Of node daemons.
+PORT = 1811
+
+
+def own_address(network):
+    """Return an address of this test process alone in a network such as ``127.2``."""
+    tail = (os.getpid() % 60000) + 300
+    return f"{network}.{tail >> 8}.{(tail & 255) or 1}"
 
 
 class VirtualNode:
@@ -84,6 +92,16 @@ class VirtualNode:
             f"noded ended with {self.process.wait()} before {text!r}: {''.join(said)}"
         )
 
+    def runner(self, term=None):
+        """Return a runner that knows this node as ``u1``; close it afterwards."""
+        target = rpc.Target("u1", self.name, self.address, PORT)
+        return rpc.StaticRunner([target], self.paths, term)
+
+    def ask(self, procedure="version", *args, term=None):
+        """Call a procedure of the node daemon over a new connection."""
+        with contextlib.closing(self.runner(term)) as caller:
+            return caller.call_one(procedure, "u1", *args)
+
     def stop(self, number=signal.SIGTERM):
         """End the node daemon and return its exit code and what it still wrote."""
         if self.process is None:
@@ -91,7 +109,7 @@ class VirtualNode:
         process, self.process = self.process, None
         process.send_signal(number)
         try:
-            _, rest = process.communicate(timeout=PATIENCE_S)
+            _, rest = process.communicate(timeout=patience.PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             _, rest = process.communicate()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fakes import made_clusters
 from fakes.some_cluster import random_cluster
 from ganeti.htools import balance, grid, grid_score, moves, text
-from ganeti.htools.bounds import TARGET_KINDS, Bounds
+from ganeti.htools.bounds import Bounds
 from ganeti.htools.candidates import Evaluator
 from ganeti.htools.legality import Options
 
@@ -166,7 +166,7 @@ def test_no_move_is_better_than_its_bound(seed, tags):
     inst = np.nonzero(balance.eligible(now, Options()))[0]
     target = np.nonzero(now.online)[0]
     bounds = Bounds(evaluator, inst, target)
-    for number, kind in enumerate(TARGET_KINDS):
+    for number, kind in enumerate(bounds.kinds):
         found = evaluator.estimate(kind, inst[:, None], target[None, :])
         least = bounds.pairs(kind, np.arange(len(inst)))
         assert (least <= found + 1e-9).all()

@@ -7,8 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.some_cluster import random_cluster
-from ganeti.htools import grid, model
+from ganeti.htools import alloc, grid, model
 from ganeti.htools import grid_checks as checks
+from ganeti.htools.capacity.greedy import Filler
+from ganeti.htools.capacity.rejections import Rejections
 from ganeti.htools.capacity.search import How, Search
 from ganeti.htools.capacity.tiers import Size
 from ganeti.htools.redundancy.global_n1 import GlobalN1
@@ -89,3 +91,57 @@ def test_a_limit_gives_the_first_of_all_places(
     every = Search(state, how).standard(size).placed
     few = dataclasses.replace(how, limit=3)
     assert Search(state, few).standard(size).placed == every[:3]
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS, st.integers(1, 3), st.booleans(), st.booleans())
+def test_tables_of_pairs_choose_as_scores_worked_out_in_full(
+    seed: int, vcpus: int, is_level: bool, has_groups: bool
+) -> None:
+    base = random_cluster(seed, offline=seed % 2)
+    nodes, instances = base.nodes, base.instances
+    if is_level:
+        # Equal and empty nodes: many pairs cost the same.
+        nodes = tuple(
+            dataclasses.replace(nodes[1], name=node.name, offline=node.offline)
+            for node in nodes
+        )
+        instances = ()
+    if has_groups:
+        nodes = tuple(
+            dataclasses.replace(node, group=at % 2) for at, node in enumerate(nodes)
+        )
+        instances = ()
+    groups = (*base.groups, dataclasses.replace(base.groups[0], name="b", uuid="b"))
+    made = dataclasses.replace(base, nodes=nodes, instances=instances, groups=groups)
+    item = How("drbd").instance(Size(1536, 5000, vcpus))
+    state = grid.State(made)
+    usable = [node for node in range(state.size) if state.online[node]]
+    quick = Filler(state.copy(), item, usable)
+    slow = Filler(state.copy(), item, usable)
+    assert (quick.quick is None) == bool(state.fails_n1.any())
+    slow.quick = None
+    assert quick.fill() == slow.fill()
+    assert np.array_equal(quick.state.rows, slow.state.rows)
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS, TEMPLATES, st.booleans(), st.sampled_from([0.0, 0.3]))
+def test_refusals_are_those_of_an_allocation(
+    seed: int, template: str, exclusive: bool, min_disk: float
+) -> None:
+    base = random_cluster(seed, template=template)
+    nodes = tuple(
+        dataclasses.replace(node, exclusive=exclusive and at % 2 == 0, free_spindles=at)
+        for at, node in enumerate(base.nodes)
+    )
+    state = grid.State(dataclasses.replace(base, nodes=nodes), min_disk=min_disk)
+    how = How(template)
+    table = Rejections(state, how.instance(Size(0, 0, 0)), range(state.size))
+    for memory in (512, 4096, 9000, 40000):
+        for disk in (1024, 90000, 2000000):
+            for vcpus, spindles in ((1, 1), (8, 3)):
+                item = how.instance(Size(memory, disk, vcpus, spindles))
+                found = alloc.allocate(state, item, range(state.size), how.nodes)
+                expected = list(found.failures), found.successes
+                assert table.counts(item) == expected

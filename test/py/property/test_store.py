@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes import cluster
-from fakes.candidates import Candidates, wait_for
+from fakes.candidates import Candidates
+from fakes.patience import until
 from fakes.store import open_memory
 from ganeti import config, errors, store
 from ganeti.clock import SystemClock
@@ -109,7 +110,7 @@ def test_copies_converge_after_any_faults(events):
         world.candidates.down.clear()
         world.candidates.losing.clear()
         world.run("commit", 0)  # a purged copy is noticed by the next change
-        wait_for(world.is_converged, f"copies after {events}")
+        until(f"copies after {events}", world.is_converged)
         assert dict(world.db.scan("jobs")) == world.expected
     finally:
         world.close()

@@ -15,6 +15,8 @@ _SPEC = json.loads((_ROOT / "data" / "spec" / "cli.json").read_text())
 #: Names each documented command or option that is not offered, and its subject.
 _STATUS = _ROOT.parent / "doc" / "status.rst"
 _PROGRAMS = ("cluster", "node", "group", "instance", "os", "job", "debug", "filter")
+#: Choices of documented options that only we have.
+OURS = {("iallocator", "mode"): ("balance", "capacity")}
 TABLES = {
     f"gnt-{name}": importlib.import_module(f"ganeti.client.{name}.table").PROGRAM
     for name in _PROGRAMS
@@ -75,7 +77,9 @@ def test_offered_commands_take_the_documented_arguments_and_options(row):
         option = by_names[tuple(wanted["n"])]
         assert option.kind == wanted["type"], wanted["n"]
         assert option.repeat == wanted.get("repeat", False), wanted["n"]
-        assert list(option.choices) == wanted.get("choices", []), wanted["n"]
+        more = OURS.get((row["cmd"], option.dest), ())
+        choices = [choice for choice in option.choices if choice not in more]
+        assert choices == wanted.get("choices", []), wanted["n"]
         assert (option.dest or None) == wanted["dest"], wanted["n"]
         if option.dest:
             # Nothing given is nothing given, whatever it is called.

@@ -1,5 +1,6 @@
 """Allocator requests and answers; scripts that misbehave get one clear error."""
 
+import dataclasses
 import json
 
 import pytest
@@ -104,3 +105,34 @@ def test_every_requested_instance_is_answered_for():
     assert answer.result.placed == {"new.example.com": ["node3.example.com"]}
     with pytest.raises(errors.ResultValidationError, match="wanted"):
         ask(said([[], []]), request)
+
+
+def hail(request):
+    """Ask the built-in allocator about three nodes that report the same."""
+    snapshot = clusters.snapshot(instances=1)
+    report = {"memory_total": 16000, "memory_free": 9000, "cpu_total": 4}
+    info = ["boot", [{"storage_size": 90000, "storage_free": 80000}], [report]]
+    script = {"node_info": info, "all_instances_info": {}}
+    return iallocator.run(
+        FakeRunner(lambda: snapshot, script), snapshot, "hail", request
+    )
+
+
+def test_the_built_in_one_says_why_an_instance_has_no_place():
+    request = iallocator.NodeEvacuate(["inst1.example.com"], "secondary-only")
+    ((name, why),) = hail(request).result.failed
+    assert name == "inst1.example.com"
+    assert why == (
+        "Instances with disk template 'diskless' can't execute change secondary"
+        " [node1.example.com: disk template: wanted drbd, which has a second node,"
+        " found diskless]"
+    )
+
+
+def test_the_built_in_one_says_why_some_of_several_have_no_place():
+    small = dataclasses.replace(REQUEST, disk_template="plain")
+    big = dataclasses.replace(small, name="big.example.com", memory=19000)
+    answer = hail(iallocator.MultiAllocate([small, big]))
+    assert answer.result.failed == ["big.example.com"]
+    assert "; big.example.com: node" in answer.info
+    assert "free memory: wanted more than 19000 MiB" in answer.info

@@ -192,6 +192,11 @@ def test_directory_with_disks_is_not_removed_but_renamed(node, record):
     nodes.call(node, "file_storage_dir_rename", old, new)
     nodes.call(node, "file_storage_dir_rename", old, new)
     assert os.path.isdir(node.paths.at(new))
+    nodes.call(node, "file_storage_dir_create", old)
+    with pytest.raises(errors.StorageError, match="both exist"):
+        nodes.call(node, "file_storage_dir_rename", old, new)
+    assert os.listdir(node.paths.at(old)) == []
+    assert len(os.listdir(node.paths.at(new))) == len(record["disks_info"])
 
 
 def test_refused_kinds_are_named(node, record):

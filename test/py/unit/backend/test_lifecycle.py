@@ -62,6 +62,7 @@ def test_leaving_wipes_secrets_and_ends_the_daemon(node):
     fill(
         node, "server.pem", "client.pem", "hmac.key", "term", "store.db", "queue/serial"
     )
+    nodes.call(node, "x509_cert_create", 3600)
     os.makedirs(node.paths.root_ssh_dir)
     key = f"{node.paths.root_ssh_dir}/id_rsa"
     for path in (key, f"{key}.pub", f"{node.paths.root_ssh_dir}/authorized_keys"):
@@ -73,6 +74,7 @@ def test_leaving_wipes_secrets_and_ends_the_daemon(node):
         nodes.call(node, "node_leave_cluster", True)
     assert caught.value.args == (True, "Shutdown scheduled")
     assert os.listdir(node.paths.data_dir) == []
+    assert not os.path.exists(f"{node.paths.run_dir}/crypto")
     with open(f"{node.paths.root_ssh_dir}/authorized_keys") as stream:
         assert stream.read() == "ssh-rsa AAAAfriend you\n"
     assert not os.path.exists(key)

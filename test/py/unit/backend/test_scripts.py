@@ -46,7 +46,7 @@ def test_wrong_hooks_are_refused(node, args):
         nodes.call(node, "hooks_runner", *args, {})
 
 
-def oob(node, text, command="power-status", timeout=20):
+def oob(node, text, command="power-status", timeout=60):
     path = f"{node.paths.root}/oob"
     program(path, text)
     return nodes.call(node, "run_oob", path, command, "n2.tst", timeout)
@@ -68,9 +68,9 @@ def test_oob_programs_of_virtual_nodes_know_their_cluster(node):
 @pytest.mark.parametrize(
     ("text", "timeout", "message"),
     [
-        ("echo broken >&2; exit 1", 20, r"execution failed \(broken\)"),
+        ("echo broken >&2; exit 1", 60, r"execution failed \(broken\)"),
         ("sleep 60", 0.2, "timeout exceeded"),
-        ("echo nonsense", 20, "not JSON"),
+        ("echo nonsense", 60, "not JSON"),
     ],
 )
 def test_oob_failures(node, text, timeout, message):
@@ -112,16 +112,16 @@ def test_allocator_failures(node):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "limit_s", "words"),
     [
-        ("sleep 60", "own did not end in time and was killed"),
-        ("yes", "own printed too much and was killed: "),
-        ("kill -9 $$", "own was ended by signal 9"),
-        ("head -c 9000 /dev/zero | tr '\\0' x; echo why >&2; exit 1", "xwhy$"),
+        ("sleep 600", 0.3, "own did not end in time and was killed"),
+        ("yes", 60, "own printed too much and was killed: "),
+        ("kill -9 $$", 60, "own was ended by signal 9"),
+        ("head -c 9000 /dev/zero | tr '\\0' x; echo why >&2; exit 1", 60, "xwhy$"),
     ],
 )
-def test_allocators_that_misbehave(node, monkeypatch, text, words):
-    monkeypatch.setattr(scripts, "_ALLOCATOR_S", 0.5)
+def test_allocators_that_misbehave(node, monkeypatch, text, limit_s, words):
+    monkeypatch.setattr(scripts, "_ALLOCATOR_S", limit_s)
     monkeypatch.setattr(scripts, "_ALLOCATOR_OUTPUT", 20000)
     found = with_allocator(node, text)
     with pytest.raises(errors.OpExecError, match=words) as caught:

@@ -156,6 +156,7 @@ def test_facts_are_found_out(paths):
         ({"master_netmask": 0}, "found 0"),
         ({"vg_name": "xenvg"}, "no enabled disk template uses it"),
         ({"default_iallocator": "magic"}, "magic: no such script"),
+        ({"default_iallocator": "hail, magic"}, "magic: no such script"),
         (
             {"enabled_disk_templates": ("file",), "file_storage_dir": "here"},
             "wanted an absolute path, found 'here'",

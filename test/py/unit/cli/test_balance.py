@@ -50,7 +50,7 @@ def test_the_plan_is_shown_and_nothing_is_done(master):
 def test_options_reach_the_master(master):
     line = (
         "gnt-cluster balance -g rackA --max-moves=3 --min-gain=0.5 --evac-mode"
-        " --no-disk-moves --restricted-migration"
+        " --no-disk-moves --restricted-migration --search"
     )
     run(line, master)
     assert master.asked == [
@@ -63,6 +63,7 @@ def test_options_reach_the_master(master):
             "disk_moves": False,
             "restricted": True,
             "ignore_soft_errors": False,
+            "search": True,
             "explain": False,
         }
     ]

@@ -1,4 +1,4 @@
-"""``gnt-instance add --dry-run --explain``: what it prints and when it refuses."""
+"""``--dry-run --explain`` of any command: what it prints and when it refuses."""
 
 import json
 
@@ -92,3 +92,66 @@ def test_it_goes_with_a_dry_run_that_is_waited_for(master, line):
     assert done.code == 1
     assert "--explain goes with --dry-run only" in done.err
     assert master.jobs == {}
+
+
+MOVERS = [
+    ("gnt-instance failover {} -I hail a.tst", "OP_INSTANCE_FAILOVER"),
+    ("gnt-instance migrate {} -I hail a.tst", "OP_INSTANCE_MIGRATE"),
+    ("gnt-instance change-group {} a.tst", "OP_INSTANCE_CHANGE_GROUP"),
+    ("gnt-instance recreate-disks {} -I hail a.tst", "OP_INSTANCE_RECREATE_DISKS"),
+]
+
+
+@pytest.mark.parametrize(("line", "op_id"), MOVERS)
+def test_commands_for_one_instance_tell_its_nodes(master, line, op_id):
+    master.messages[op_id] = [("placement", told("n1.tst"))]
+    master.results[op_id] = None
+    done = commands.run(line.format("--dry-run --explain"), master)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == [
+        "Instance a.tst: n1.tst",
+        "Allocator hail: words of it",
+        "  n2.tst, n3.tst: free memory: wanted more than 4096 MiB, found 1024 MiB",
+        "  n4.tst: free memory: wanted more than 4096 MiB, found 7 MiB",
+    ]
+    ((operation,),) = master.jobs.values()
+    assert (operation.op_id(), operation.dry_run) == (op_id, True)
+    plain = commands.run(line.format("--explain"), master)
+    assert plain.code == 1
+    assert "--explain goes with --dry-run only" in plain.err
+
+
+@pytest.mark.parametrize(
+    ("line", "op_id"),
+    [
+        ("gnt-node evacuate {} -p n1.tst", "OP_NODE_EVACUATE"),
+        ("gnt-group evacuate {} default", "OP_GROUP_EVACUATE"),
+    ],
+)
+def test_commands_for_many_tell_each(master, line, op_id):
+    node = {"name": "n1.tst", "pinst_list": ["a.tst"], "sinst_list": []}
+    master.objects["node"] = [node]
+    master.messages[op_id] = [("placement", told("n9.tst"))]
+    master.results[op_id] = {"jobs": []}
+    done = commands.run(line.format("--dry-run --explain"), master)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines()[:3] == [
+        "Allocator hail: words of it",
+        "  Instance a.tst: n9.tst",
+        "    n2.tst, n3.tst: free memory: wanted more than 4096 MiB, found 1024 MiB",
+    ]
+    found = commands.run(line.format("--dry-run --explain --json"), master)
+    assert json.loads(found.out) == {"allocators": [told("n9.tst")]}
+    plain = commands.run(line.format("--dry-run"), master)
+    assert plain.out.splitlines()[-1] == "Nothing was done."
+
+
+def test_instances_without_a_place_are_errors_of_a_batch(master, tmp_path):
+    source = tmp_path / "batch.json"
+    source.write_text(json.dumps([{"instance_name": "big.tst"}]))
+    result = {"jobs": [], "allocatable": [], "failed": ["big.tst"]}
+    master.results["OP_INSTANCE_MULTI_ALLOC"] = result
+    done = commands.run(f"gnt-instance batch-create {source}", master)
+    assert done.code == 1
+    assert "Instance big.tst: no place was found" in done.err
+    assert "There were 1 errors" in done.out

@@ -61,16 +61,29 @@ PREREQ = [
         "'gnt-instance reinstall a.tst'",
     ),
     (
-        "cannot get the state: node n2.tst: Error 7: 127.9.0.12:1811 does not answer:"
-        " connection refused; is ganeti-noded running there?",
+        (
+            "cannot get the state: node n2.tst: Error 7: 127.9.0.12:1811 does not answer:"
+            " connection refused; is ganeti-noded running there?"
+        ),
         "environment_error",
         "on n2.tst: 'daemon-util start ganeti-noded'",
     ),
     (
-        "cannot get the state: node n2.tst: Error 28: 127.9.0.12:1811 does not answer:"
-        " no connection within 5 s; is the machine up and its network connected?",
+        (
+            "cannot get the state: node n2.tst: Error 28: 127.9.0.12:1811 does not answer:"
+            " no connection within 5 s; is the machine up and its network connected?"
+        ),
         "environment_error",
         "'gnt-node failover n2.tst'",
+    ),
+    (
+        (
+            "cannot get the state: node n2.tst: Error 28: 127.9.0.12:1811: Connection"
+            " timed out after 5000 milliseconds: it takes connections but does not"
+            " answer them: the daemon or its machine is frozen or overloaded"
+        ),
+        "environment_error",
+        "'gnt-node modify -O yes n2.tst'",
     ),
     (
         "instance a.tst: is not running (marked down), so it has no console",

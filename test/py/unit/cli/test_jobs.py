@@ -308,8 +308,15 @@ def test_watch_and_wait(master):
         "Output from job 1 follows\n-------------------------\n"
         "Tue Nov 14 22:13:21 2023 hi\n"
     )
+    assert done.err == ""
+    shown = commands.run("gnt-job watch 1", master, tty=True)
+    assert (shown.code, shown.out) == (0, done.out)
+    assert shown.err.endswith("Job 1 was successful\n")
     done = commands.run("gnt-job wait 1", master)
     assert (done.code, done.out) == (0, "")
     done = commands.run("gnt-job wait 9", master)
     assert done.code == 1
     assert done.err == "Job 9 failed: Error checking job status: Job 9 lost\n"
+    shown = commands.run("gnt-job watch 9", master, tty=True)
+    assert "'gnt-job info 9' shows its messages" in shown.err
+    assert shown.code == 1

@@ -76,6 +76,19 @@ def test_a_wrong_option_is_a_usage_error(text, problem):
     assert str(caught.value) == problem
 
 
+def test_of_very_many_choices_those_alike_are_named_and_where_all_stand():
+    for given, wanted in (
+        ("ENODESHH", "did you mean 'ENODESSH' or"),
+        ("zzz", "none of the 41 words is like it"),
+    ):
+        done = commands.run(f"gnt-cluster verify --ignore-errors {given}")
+        last = done.err.splitlines()[-1]
+        assert (done.code, done.out) == (2, "")
+        assert f"invalid choice: '{given}' ({wanted}" in last
+        assert last.endswith("; --help lists all)")
+        assert "ECLUSTERCERT" not in last
+
+
 def test_a_usage_error_exits_2_with_usage_and_text_on_stderr():
     done = commands.run("gnt-job list --foo")
     assert (done.code, done.out) == (2, "")

@@ -70,15 +70,17 @@ REQUESTS = {
         "disks": [(1, {"size": 5120})],
         "nodes": ["a", "b"],
     },
+    "gnt-instance recreate-disks --disk 1 w1": {"disks": [(1, {})], "nodes": []},
     "gnt-instance reinstall -f -o deb w1": {"os_type": "deb"},
     "gnt-instance reboot -t soft w1": {"reboot_type": "soft"},
     "gnt-instance shutdown --timeout 5 --no-remember w1": {
         "timeout": 5,
         "no_remember": True,
     },
-    "gnt-instance startup --paused -H acpi=no w1": {
+    "gnt-instance startup --paused -H acpi=no -B vcpus=2 w1": {
         "startup_paused": True,
         "hvparams": {"acpi": "no"},
+        "beparams": {"vcpus": "2"},
     },
     "gnt-instance modify --disk add:size=1g --net 1:remove -B vcpus=default w1": {
         "disks": [["add", -1, {"size": 1024}]],

@@ -423,6 +423,18 @@ def test_a_running_guest_is_told_of_a_new_nic():
     assert args[1:3] == ("hotadd", "nic")
 
 
+def test_a_guest_that_cannot_be_told_of_a_new_nic_gets_it_at_its_next_start():
+    add = op("OP_INSTANCE_SET_PARAMS", nics=[["add", -1, {}]])
+    eng = engine(instance_info=INFO, hotplug_supported=failure("no such monitor"))
+    assert not any("hotplug" in str(value) for _name, value in eng.run(add))
+    assert not eng.rpc.called("hotplug_device")
+    assert "node node1.example.com: no such monitor" in eng.callbacks.text()
+    eng = engine(instance_info=INFO, hotplug_device=failure("no free slot"))
+    assert ("nic/0", "hotplug:failed") in eng.run(add)
+    (said,) = [line for line in eng.callbacks.text().splitlines() if "slot" in line]
+    assert "cannot hot-plug nic/0: node node1.example.com: no free slot" in said
+
+
 def test_grow_refuses_to_shrink_and_records_the_new_size():
     eng = engine(instances=0)
     eng.run(create(start=False))
@@ -565,9 +577,14 @@ def test_a_failing_allocation_says_why_in_its_error():
 def test_scripts_have_no_say_in_the_explanation():
     eng = engine(0, **allocator("node3.example.com", explanation=[{"odd": 1}]))
     eng.run(create(pnode=None, iallocator="mine", dry_run=True))
-    assert placements(eng) == [
-        {"allocator": "mine", "success": True, "info": "fine", "instances": []}
-    ]
+    (told,) = placements(eng)
+    chosen = {"nodes": ["node3.example.com"], "reasons": [], "choice": []}
+    assert told == {
+        "allocator": "mine",
+        "success": True,
+        "info": "fine",
+        "instances": [{"instance": "web1.example.com", **chosen}],
+    }
 
 
 def test_default_allocators_are_tried_in_order():
@@ -581,6 +598,25 @@ def test_default_allocators_are_tried_in_order():
         script(iallocator_runner=run, all_instances_info={}),
     )
     assert eng.run(create(pnode=None)) == ["node2.example.com"]
+
+
+def test_a_default_allocator_that_fails_is_passed_over_while_there_are_others():
+    def run(_node, args):
+        answer = {"success": True, "info": "", "result": ["node2.example.com"]}
+        return json.dumps(answer) if args[0] == "second" else "no JSON"
+
+    answers = script(iallocator_runner=run, all_instances_info={})
+    eng = Engine(small(0, default_iallocator="first,second"), answers)
+    assert eng.run(create(pnode=None)) == ["node2.example.com"]
+    warnings = [text for _kind, text in eng.callbacks.entries if "WARNING" in str(text)]
+    (warning,) = warnings
+    assert warning.startswith(
+        " - WARNING: Allocator first failed: its answer is not JSON"
+    )
+    eng = Engine(small(0, default_iallocator="first,other"), answers)
+    refused(
+        eng, create(pnode=None), "no solution found by allocator first: .*; other: "
+    )
 
 
 def test_a_migration_asks_the_allocator_for_a_target():

@@ -7,8 +7,10 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine
 from ganeti import errors
+from ganeti.locking import Level
 
 OTHER = "00000000-0000-4000-8000-0000000000b0"
+SIZE = {"memory": 128, "disk": 1024, "vcpus": 1, "spindles": 1}
 MIGRATE = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": "inst1.example.com"}
 
 
@@ -44,6 +46,9 @@ def test_evacuation_submits_what_the_allocator_wants():
     asked = json.loads(text)["request"]
     assert asked["type"] == "node-evacuate"
     assert asked["instances"] == ["inst1.example.com", "inst2.example.com"]
+    # Planning reads only: the jobs take what they need for themselves.
+    modes = {level: shared for level, (_, shared) in eng.locks.modes().items()}
+    assert modes == dict.fromkeys((Level.INSTANCE, Level.NODEGROUP, Level.NODE), True)
 
 
 def test_instances_that_cannot_move_fail_the_evacuation_before_any_job():
@@ -56,6 +61,27 @@ def test_instances_that_cannot_move_fail_the_evacuation_before_any_job():
     with pytest.raises(errors.OpExecError, match=r"inst1\.example\.com: no room"):
         eng.run(request | {"iallocator": "mine"})
     assert submitted(eng) == []
+
+
+def test_allocators_are_told_to_ignore_soft_errors():
+    moved = ["inst1.example.com", "default", ["node2.example.com"]]
+    request = {
+        "OP_ID": "OP_NODE_EVACUATE",
+        "node_name": "node1",
+        "mode": "primary-only",
+        "iallocator": "mine",
+    }
+    eng = engine([[moved], [], [[MIGRATE]]])
+    for more, flags in (
+        ({}, {}),
+        ({"ignore_soft_errors": True}, {"ignore-soft-errors": None}),
+    ):
+        eng.run(request | more)
+        (_node, (_name, _text, options)) = eng.rpc.called("iallocator_runner")[-1]
+        assert options == flags
+    eng = engine([[], [["inst1.example.com", "no room"]], []])
+    with pytest.raises(errors.OpExecError, match="no room"):
+        eng.run(request | {"ignore_soft_errors": True})
 
 
 @pytest.mark.parametrize(
@@ -160,3 +186,84 @@ def test_an_allocator_can_be_shown_its_question_and_asked():
     ]:
         with pytest.raises(errors.OpPrereqError, match=text):
             eng.run(request | changes)
+
+
+@pytest.mark.parametrize(
+    ("mode", "asked", "answer"),
+    [
+        (
+            "balance",
+            {"max_moves": 3, "group_name": "other", "search": False},
+            [[["inst1.example.com", "other", ["node9.example.com"]]], [], [[MIGRATE]]],
+        ),
+        (
+            "capacity",
+            {"limit": 3, "groups": ["other"], "sizes": [SIZE]},
+            {"count": 0, "instances": [], "stopped": None},
+        ),
+        ("allocate-secondary", {"name": "inst1.example.com"}, "node2.example.com"),
+    ],
+)
+def test_our_own_modes_can_be_shown_and_asked_too(mode, asked, answer):
+    request = {
+        "OP_ID": "OP_TEST_ALLOCATOR",
+        "mode": mode,
+        "name": "inst1",
+        "group_name": "other",
+        "count": 3,
+        "memory": 128,
+        "vcpus": 1,
+        "disks": [{"size": 512, "mode": "rw"}, {"size": 512, "mode": "rw"}],
+    }
+    eng = engine(answer)
+    shown = json.loads(eng.run(request | {"direction": "in"}))["request"]
+    assert shown["type"] == mode
+    assert asked.items() <= shown.items()
+    told = json.loads(eng.run(request | {"direction": "out", "iallocator": "a"}))
+    if mode == "balance":
+        (((name, _group, _nodes),), _failed, ((op,),)) = told["result"]
+        assert (name, op["OP_ID"]) == ("inst1.example.com", "OP_INSTANCE_MIGRATE")
+    else:
+        assert told["result"] == answer
+
+
+def placements(eng):
+    return [said for kind, said in eng.callbacks.entries if kind == "placement"]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"OP_ID": "OP_NODE_EVACUATE", "node_name": "node1", "mode": "primary-only"},
+        {"OP_ID": "OP_GROUP_EVACUATE", "group_name": "default"},
+        {"OP_ID": "OP_INSTANCE_CHANGE_GROUP", "instance_name": "inst1"},
+    ],
+)
+def test_a_dry_run_tells_what_the_allocator_wants_and_submits_nothing(request_):
+    moved = ["inst1.example.com", "other", ["node9.example.com"]]
+    eng = engine([[moved], [], [[MIGRATE]]])
+    result = eng.run(request_ | {"iallocator": "mine", "dry_run": True})
+    assert result["jobs"] == []
+    assert submitted(eng) == []
+    (told,) = placements(eng)
+    assert told["allocator"] == "mine"
+    assert told["instances"] == [
+        {
+            "instance": "inst1.example.com",
+            "nodes": ["node9.example.com"],
+            "reasons": [],
+            "choice": [],
+        }
+    ]
+
+
+def test_the_built_in_allocator_tells_nodes_and_reasons_of_a_dry_run():
+    eng = engine([])
+    request = {"OP_ID": "OP_INSTANCE_CHANGE_GROUP", "instance_name": "inst1"}
+    with pytest.raises(errors.OpExecError, match=r"node9\.example\.com: ") as caught:
+        eng.run(request | {"iallocator": "hail", "dry_run": True})
+    (told,) = placements(eng)
+    (one,) = told["instances"]
+    assert (one["instance"], one["nodes"]) == ("inst1.example.com", [])
+    for reason in one["reasons"]:
+        assert f"{reason['node']}: {reason['check']}" in str(caught.value)

@@ -181,6 +181,10 @@ def test_a_removed_node_runs_its_own_post_hooks_and_another_takes_its_place():
     assert (N2, "post") in hooks
     assert (N2, "pre") not in hooks
     assert engine.rpc.called("node_leave_cluster") == [(N2, (True,))]
+    ((_where, args),) = engine.rpc.called("node_ssh_key_remove")
+    assert args[:2] == (N2, "node2.example.com")
+    # Nobody logs in there any more, nor it elsewhere.
+    assert args[4:] == (True, True, True, True, False)
     assert engine.locks.names(Level.NODE) == set(engine.snapshot.nodes)
 
 

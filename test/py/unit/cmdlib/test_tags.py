@@ -33,6 +33,9 @@ def test_tags_can_be_set_read_and_removed_under_the_objects_lock(
     get = {"OP_ID": "OP_TAGS_GET", "kind": kind, "name": name}
     assert engine.run(get) == ["a:1", "b"]
     assert engine.locks.modes() == {}
+    shared = {} if level is None else {level: (frozenset([lock]), True)}
+    assert engine.run(get | {"use_locking": True}) == ["a:1", "b"]
+    assert engine.locks.modes() == shared
     engine.run(tag("DEL", "b", kind=kind, name=name))
     assert engine.run(get) == ["a:1"]
 

@@ -81,7 +81,7 @@ def test_refusals_are_data() -> None:
     assert not found.answer["success"]
     assert found.answer["result"] == []
     assert "FailMem: 4" in found.answer["info"]
-    (first, *_rest) = found.refusals()["new"]
+    (first, *_rest) = found.explanation()[0].reasons
     assert (first.node, first.kind) == ("n1", "FailMem")
     assert (first.check, first.relation) == ("free memory", "more than")
     assert (first.wanted, first.found, first.unit) == (20000, 16384 - 1024, "MiB")

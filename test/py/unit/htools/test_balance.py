@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import io
+import json
 import pathlib
 import re
 import shutil
@@ -11,37 +12,19 @@ import sys
 
 import pytest
 
+from fakes import made_clusters
+from fakes.every_move import every_move
+from fakes.made_clusters import Shape
 from fakes.some_cluster import random_cluster
-from ganeti.htools import balance, grid, moves, simulate, text
+from ganeti.htools import balance, exact_scores, grid, moves, simulate, text
 from ganeti.htools import grid_score as score
 from ganeti.htools.legality import Options
 from ganeti.htools.model import DataError
-from ganeti.htools.moves import Kind, Move
+from ganeti.htools.moves import Kind
 from ganeti.tools.htools import hbal
 
 DATA = pathlib.Path(__file__).parents[3] / "data" / "htools"
 KITE = (DATA / "kite.data").read_text()
-
-
-def every_move(now):
-    """All moves in the order in which they are tried."""
-    for index, inst in enumerate(now.instances):
-        here = {now.pri[index], now.sec[index]}
-        drbd = inst.template == "drbd"
-        second_online = drbd and now.online[now.sec[index]]
-        if second_online:
-            yield index, Move(Kind.FAILOVER)
-        for target in range(len(now.online)):
-            if target in here or not now.online[target]:
-                continue
-            if not drbd:
-                yield index, Move(Kind.FAILOVER_TO, target)
-                continue
-            yield index, Move(Kind.REPLACE_SECONDARY, target)
-            yield index, Move(Kind.REPLACE_FAILOVER, target)
-            if second_online:
-                yield index, Move(Kind.REPLACE_PRIMARY, target)
-                yield index, Move(Kind.FAILOVER_REPLACE, target)
 
 
 def slow_plan(now, goal, rounds):
@@ -52,7 +35,7 @@ def slow_plan(now, goal, rounds):
         for index, move in every_move(now):
             if moves.failure(now, index, move):
                 continue
-            (found,) = balance.exact(now, [(index, move)])
+            (found,) = exact_scores.after(now, [(index, move)])
             if best is None or found < best[2]:
                 best = (index, move, found)
         small = best and current <= goal.min_gain_limit
@@ -114,6 +97,19 @@ def test_names_of_nodes_change_only_names():
         for one in (cluster, renamed)
     ]
     assert plans[0] == plans[1] != []
+
+
+@pytest.mark.parametrize("template", ["drbd", "sharedfile"])
+def test_many_scores_at_once_have_the_digits_of_single_ones(template):
+    made = made_clusters.make(Shape(30, template=template, mixed=True, odd=True), 1)
+    now = grid.derive(text.load(made.text(), "made"))
+    listed = list(every_move(now))[::97]
+    for (index, move), found in zip(
+        listed, exact_scores.after(now, listed), strict=True
+    ):
+        with moves.trial(now, index, move.target):
+            moves.apply(now, index, move)
+            assert score.value(now) == found
 
 
 def test_trials_leave_no_trace():
@@ -281,7 +277,7 @@ def test_the_second_of_a_pair_is_the_best_there_is():
         ]
         assert (step.inst, step.move) in legal
         if step.score < last:
-            assert step.score == min(balance.exact(now, legal))
+            assert step.score == min(exact_scores.after(now, legal))
             assert before_pair is None or step.score < before_pair
             before_pair = None
         else:
@@ -328,3 +324,43 @@ def test_search_is_an_option_of_the_program(monkeypatch):
     _code, plain, _err = run_hbal(monkeypatch, "-t", path)
     ends = [float(re.search(r"from .* to (.*)", said)[1]) for said in (out, plain)]
     assert ends[0] < ends[1]
+
+
+def coefficient(name, said):
+    """Return a part of the score as the program prints it at first."""
+    return float(re.search(rf"^ +{name} +([0-9.]+)", said, re.MULTILINE)[1])
+
+
+def test_memory_in_use_and_idle_instances_are_options_of_the_program(
+    monkeypatch, tmp_path
+):
+    sizes = {"kite1": {"owl1": 900, "owl2": 300}, "kite2": {}, "kite3": {}, "kite4": {}}
+    saved = [
+        {
+            "node": f"{node}.lab.test",
+            "reports": [
+                {"name": "cpu-avg-load", "data": {"cpu_total": 0}},
+                {
+                    "name": "kvm-inst-rss",
+                    "data": {f"{name}.lab.test": size for name, size in rows.items()},
+                },
+            ],
+        }
+        for node, rows in sizes.items()
+    ]
+    path = tmp_path / "mond.json"
+    path.write_text(json.dumps(saved))
+    kite = ("-t", str(DATA / "kite.data"), "-v", "-v", "-l0")
+    mond = ("--mond", f"--mond-data={path}", "--idle-default")
+    _code, idle, _err = run_hbal(monkeypatch, *kite, "--idle-default")
+    assert coefficient("mem_load_cv", idle) == coefficient("net_load_cv", idle) == 0
+    found = {
+        words: run_hbal(monkeypatch, *kite, *mond, *words)
+        for words in [(), ("--mond-kvm-rss",), ("--mond-kvm-rss", "--mem-weight=2")]
+    }
+    assert {(code, err) for code, _out, err in found.values()} == {(0, "")}
+    none, plain, double = (
+        coefficient("mem_load_cv", out) for _code, out, _err in found.values()
+    )
+    assert none == 0 < plain
+    assert double == pytest.approx(2 * plain)

@@ -179,6 +179,19 @@ def test_an_allocator_is_asked_for_moves():
     assert [int(node) for node in found.after.pri[:2]] == [3, 1]
 
 
+def test_a_search_goes_on_where_no_single_move_helps():
+    cluster = load("stuck.data")
+    want = balancing.Want(goal=balance.Goal(pairs=True))
+    (greedy,) = balancing.plan(cluster, balancing.Want())
+    (found,) = balancing.plan(cluster, want)
+    assert found.after < greedy.after
+    assert found.stopped.startswith("no move and no pair of moves lowers the score")
+    asked = {"max_moves": len(found.moves)}
+    searched = ask(cluster, search=True, **asked).answer
+    assert searched["info"].endswith(f"-> {found.after:.8f}")
+    assert ask(cluster, **asked).answer["info"].endswith(f"-> {greedy.after:.8f}")
+
+
 def test_an_allocator_makes_no_more_moves_than_asked_for():
     moved, _failed, jobs = ask(load("kite.data"), max_moves=1).answer["result"]
     assert (len(moved), len(jobs)) == (1, 1)

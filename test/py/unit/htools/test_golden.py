@@ -13,12 +13,20 @@ import sys
 import pytest
 
 from ganeti.tools import hail
-from ganeti.tools.htools import hbal, hspace
+from ganeti.tools.htools import hbal, hcheck, hinfo, hroller, hspace, hsqueeze
 
 CASES = sorted(
     (pathlib.Path(__file__).parents[3] / "data" / "htools" / "golden").iterdir()
 )
-PROGRAMS = {"hail": hail.main, "hbal": hbal.main, "hspace": hspace.main}
+PROGRAMS = {
+    "hail": hail.main,
+    "hbal": hbal.main,
+    "hcheck": hcheck.main,
+    "hinfo": hinfo.main,
+    "hroller": hroller.main,
+    "hspace": hspace.main,
+    "hsqueeze": hsqueeze.main,
+}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

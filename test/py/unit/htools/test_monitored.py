@@ -53,3 +53,15 @@ def test_saved_answers_are_found_by_collector() -> None:
 def test_other_data_is_refused(saved: object) -> None:
     with pytest.raises(DataError, match=r"^f: "):
         monitored.from_file(saved, monitored.CPU, "f")
+
+
+def test_resident_memory_counts_by_its_part_of_the_average() -> None:
+    sizes = {"owl1.lab.test": 300, "owl2.lab.test": 100}
+    reports = {name: {} for name in REPORTS} | {"kite1.lab.test": sizes}
+    cluster = monitored.apply_memory(kites(), reports, 2.0)
+    used = [inst.utilisation for inst in cluster.instances]
+    assert used[:3] == [(1, 3, 1, 1), (1, 1, 1, 1), (1, 1, 1, 1)]
+    reports["kite1.lab.test"] = {name: 4096 * size for name, size in sizes.items()}
+    assert monitored.apply_memory(kites(), reports, 2.0) == cluster
+    reports["kite1.lab.test"] = dict.fromkeys(sizes, 0)
+    assert monitored.apply_memory(kites(), reports, 2.0) == kites()

@@ -200,7 +200,11 @@ def test_a_machine_that_is_not_there_is_told_from_a_daemon(full_listener, caller
 
 def test_a_timeout_after_sending_is_lost(plain, caller, app):
     caller.perform([request(plain)])
-    (answer,) = caller.perform([request(plain, path="/wait", timeout_s=0.5)])
+    # On a busy machine the time may be over before anything was sent.
+    for limit_s in (0.5, 5, 50):
+        (answer,) = caller.perform([request(plain, path="/wait", timeout_s=limit_s)])
+        if answer.is_lost:
+            break
     assert answer.error.startswith(f"Error 28: 127.0.0.1:{plain}: Operation timed out")
     assert answer.is_lost
     app.entered.get(timeout=60)
@@ -379,10 +383,16 @@ class Frozen:
     def serve_one(self):
         sock, _peer = self.listener.accept()
         self.kept = self.context.wrap_socket(sock, server_side=True)
-        self.kept.settimeout(10)
+        self.kept.settimeout(60)
+        self.read_request()
+        self.answer()
+
+    def read_request(self):
         received = b""
         while not received.endswith(b"[]"):
             received += self.kept.recv(4096)
+
+    def answer(self):
         self.kept.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]")
 
     def close(self):
@@ -405,7 +415,7 @@ def test_a_question_to_a_frozen_server_is_given_up(frozen, caller, pem):
     answers = caller.perform([request(frozen.port, **asking)] * 2)
     for answer in answers:
         assert "does not answer" in answer.error
-        assert f": 127.0.0.1:{frozen.port}: " in answer.error
+        assert f": 127.0.0.1:{frozen.port}" in answer.error
     assert {answer.is_lost for answer in answers} == {True, False}
     # Nothing is sent to it any more until it makes a handshake.
     later = caller.perform([request(frozen.port, connect_timeout_s=0.1, pem=pem)])[0]
@@ -414,11 +424,16 @@ def test_a_question_to_a_frozen_server_is_given_up(frozen, caller, pem):
 
 
 def test_a_request_that_acts_is_not_given_up(frozen, caller, pem):
-    limits = {"connect_timeout_s": 0.05, "timeout_s": 0.3}
-    answer = caller.perform([request(frozen.port, pem=pem, **limits)])[0]
-    assert "timed out" in answer.error
-    assert "does not answer" not in answer.error
-    assert answer.is_lost
+    answers = queue.SimpleQueue()
+    caller.start(request(frozen.port, pem=pem), answers.put)
+    frozen.read_request()
+    asking = {"ask_after_s": 0.01, "connect_timeout_s": 0.1, "pem": pem}
+    assert (
+        "does not answer" in caller.perform([request(frozen.port, **asking)])[0].error
+    )
+    assert answers.empty()
+    frozen.answer()
+    assert answers.get(timeout=60).status == 200
 
 
 def test_a_server_that_was_silent_for_long_is_not_trusted(
@@ -444,9 +459,9 @@ def test_a_busy_server_is_waited_for(secure, app, caller, pem, monkeypatch):
     # As many as the server has workers: none is left to look at the questions.
     for _worker in range(3):
         caller.start(request(secure, "/wait", pem=pem, ask_after_s=0.01), done.put)
-        app.entered.get(timeout=10)
+        app.entered.get(timeout=60)
     for _question in range(5):
-        assert heard.acquire(timeout=10)
+        assert heard.acquire(timeout=60)
     assert done.empty()
     app.gate.set()
-    assert [done.get(timeout=10).status for _worker in range(3)] == [200] * 3
+    assert [done.get(timeout=60).status for _worker in range(3)] == [200] * 3

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from fakes import guests, nodes
+from fakes import clusters, guests, nodes
 from ganeti import errors, pathutils
-from ganeti.hypervisor.base import AttachedDisk
+from ganeti.hypervisor.base import AttachedDisk, ConsoleHost
 from ganeti.hypervisor.kvm import argv, checks, cpu, devices, display, runtime, taps
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.objects.filled import DiskX, InstanceX, NetInfo, NicX
@@ -343,6 +343,27 @@ def test_a_display_without_a_port():
         display.arguments(
             instance(vnc_bind_address="::").replace(network_port=None), {}
         )
+
+
+def reached(port=11005, **params):
+    host = ConsoleHost("192.0.2.1", 22)
+    record = clusters.instance(1, name="web1", network_port=port)
+    return display.console(record, params, host, pathutils.Paths(hostname="n1"))
+
+
+def test_a_serial_console_comes_first_then_vnc_then_spice():
+    every = {"vnc_bind_address": "0.0.0.0", "spice_bind": "192.0.2.7"}
+    serial = reached(serial_console=True, **every)
+    assert (serial.kind, serial.host, serial.port) == ("ssh", "192.0.2.1", 22)
+    assert serial.command[-1] == "web1"
+    vnc = reached(serial_console=False, **every)
+    assert (vnc.kind, vnc.host, vnc.port) == ("vnc", "192.0.2.1", 11005)
+    assert vnc.display == 5105
+    spice = reached(spice_bind="192.0.2.7")
+    assert (spice.kind, spice.host, spice.port) == ("spice", "192.0.2.7", 11005)
+    for nothing in (reached(), reached(None, **every), reached(vnc_bind_address="/x")):
+        assert nothing.kind == "msg"
+        assert "web1" in nothing.message
 
 
 def test_network_script_environment():

@@ -358,16 +358,19 @@ def test_canceling_a_job_that_waits_for_locks(live):
     assert [op.status for op in live.final(1).ops] == ["canceled", "canceled"]
 
 
-def test_canceling_between_two_attempts(live):
-    def run(*_):
-        raise LockTimeout
+def test_canceling_between_two_attempts():
+    # The second attempt comes when the clock is moved.
+    with running(clk=StepClock()) as live:
 
-    live.executor.script["busy"] = run
-    live.queue.submit([dummy("busy")])
-    until(lambda: live.executor.runs and not live.queue.statistics().running)
-    assert live.status(1) == "waiting"
-    assert live.queue.cancel(1) == (True, "Job 1 canceled")
-    assert live.status(1) == "canceled"
+        def run(*_):
+            raise LockTimeout
+
+        live.executor.script["busy"] = run
+        live.queue.submit([dummy("busy")])
+        until(lambda: live.executor.runs and not live.queue.statistics().running)
+        assert live.status(1) == "waiting"
+        assert live.queue.cancel(1) == (True, "Job 1 canceled")
+        assert live.status(1) == "canceled"
 
 
 def interruptible(harness, comment):
@@ -601,10 +604,12 @@ def test_waiting_answers_at_once_when_there_is_something_to_tell(live):
     live.final(1)
     wait = live.queue.wait_for_change
     values, log = wait(
-        1, lambda job: [job.status], previous=["success"], serial=2, timeout_s=9
+        1, lambda job: [job.status], previous=["success"], serial=2, timeout_s=WAIT_S
     ).result(WAIT_S)
     assert (values, log) == (["success"], ())
-    _, log = wait(1, lambda job: [job.status], serial=1, timeout_s=9).result(WAIT_S)
+    _, log = wait(1, lambda job: [job.status], serial=1, timeout_s=WAIT_S).result(
+        WAIT_S
+    )
     assert [entry.payload for entry in log] == ["b"]
 
 
@@ -613,9 +618,11 @@ def test_waiting_sees_logs_and_the_end(live):
     live.queue.submit([dummy("slow"), dummy(messages=["x"])])
     gate.wait()
     status = lambda job: [job.status]  # noqa: E731
-    first = live.queue.wait_for_change(1, status, timeout_s=9).result(WAIT_S)
+    first = live.queue.wait_for_change(1, status, timeout_s=WAIT_S).result(WAIT_S)
     assert first == (["running"], ())
-    future = live.queue.wait_for_change(1, status, previous=["running"], timeout_s=9)
+    future = live.queue.wait_for_change(
+        1, status, previous=["running"], timeout_s=WAIT_S
+    )
     assert not future.done()
     gate.open()
     live.final(1)
@@ -623,8 +630,8 @@ def test_waiting_sees_logs_and_the_end(live):
     assert values != ["running"]
 
 
-def test_a_burst_of_lines_is_told_together(live):
-    gate = Gate()
+def test_a_burst_of_lines_is_told_together():
+    clk, gate, second = StepClock(), Gate(), Gate()
 
     def run(_op, callbacks, *_):
         callbacks.started()
@@ -633,18 +640,21 @@ def test_a_burst_of_lines_is_told_together(live):
             callbacks.log("message", str(n))
         second.stop()
 
-    second = Gate()
-    live.executor.script["chatty"] = run
-    live.queue.submit([dummy("chatty")])
-    gate.wait()
-    future = live.queue.wait_for_change(
-        1, lambda job: [job.status], previous=["running"], serial=0, timeout_s=9
-    )
-    gate.open()
-    second.wait()
-    _, log = future.result(WAIT_S)
-    assert [entry.payload for entry in log] == list("01234")
-    second.open()
+    with running(clk=clk) as live:
+        live.executor.script["chatty"] = run
+        live.queue.submit([dummy("chatty")])
+        gate.wait()
+        future = live.queue.wait_for_change(
+            1, lambda job: [job.status], previous=["running"], serial=0, timeout_s=60
+        )
+        gate.open()
+        second.wait()
+        assert not future.done()
+        clk.now = 0.1
+        live.queue._core.timers.run_due()
+        _, log = future.result(WAIT_S)
+        assert [entry.payload for entry in log] == list("01234")
+        second.open()
 
 
 def test_waiting_ends_with_its_time_and_gives_the_present_values():
@@ -684,7 +694,7 @@ def test_waiting_for_an_unknown_or_archived_job_fails(live):
     live.final(1)
     live.queue.archive(1)
     for job_id in (1, 7):
-        future = live.queue.wait_for_change(job_id, lambda job: [], timeout_s=9)
+        future = live.queue.wait_for_change(job_id, lambda job: [], timeout_s=WAIT_S)
         with pytest.raises(errors.JobLost):
             future.result(WAIT_S)
 

@@ -329,7 +329,8 @@ def test_hundreds_of_waiting_clients_cost_no_threads(server, paths, handler):
         sock.sendall(b'{"method": "Never", "args": []}\x03')
     for _ in socks:
         assert handler.arrived.acquire(timeout=60)
-    assert threading.active_count() == before
+    # Threads of earlier tests may end meanwhile.
+    assert threading.active_count() <= before
     for call in handler.kept:
         call.succeed(1)
     for sock in socks:

@@ -17,7 +17,7 @@ from fakes.rpc import failure
 from ganeti import mcpu, objects, opcodes
 from ganeti.cmdlib.units import UNITS
 from ganeti.constants.misc import REDACTED
-from ganeti.mcpu.conduct import CONDUCT
+from ganeti.mcpu.conduct import CONDUCT, device_path
 from ganeti.mcpu.planning import Rehearsal
 from ganeti.mcpu.rehearsal import VirtualClock, describe
 from ganeti.objects import Update
@@ -558,3 +558,16 @@ def test_the_file_of_host_keys_is_noted_not_written(tmp_path):
     files = [step.text for step in said.steps if step.kind == "file"]
     assert [path.rpartition("/")[2] for path in files] == ["known_hosts"]
     assert (data / "known_hosts").read_text() == "as it was\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "logical_id", "path"),
+    [
+        ("file", ["loop", "/srv/disk0"], "/srv/disk0"),
+        ("plain", ["xenvg", "lv0"], "/dev/xenvg/lv0"),
+        ("drbd", ["n1", "n2", 11000, 0, 0, "secret"], "/dev/drbd"),
+        ("file", None, ""),
+    ],
+)
+def test_where_a_disk_will_be_found_is_foreseen(kind, logical_id, path):
+    assert device_path({"dev_type": kind, "logical_id": logical_id}) == path

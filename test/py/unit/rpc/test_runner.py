@@ -119,6 +119,12 @@ def test_failures(response, text, is_lost, deposed):
     assert (result.is_lost, result.deposed) == (is_lost, deposed)
 
 
+def test_errors_can_name_the_daemon_that_is_missing(make):
+    made, recorder, snapshot = make()
+    made.call("version", list(snapshot.nodes)[:1])
+    assert recorder.requests[0].server == "ganeti-noded"
+
+
 def test_static_runners_know_uuids_and_names(make, tmp_path, monkeypatch):
     recorder = Recorder(ok)
     monkeypatch.setattr(client, "Client", lambda: recorder)

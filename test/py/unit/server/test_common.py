@@ -54,7 +54,7 @@ def run(root, how, *options, **kwargs):
         command(root, how, *options),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
         env={"PYTHONPATH": os.pathsep.join(sys.path)},
         **kwargs,
@@ -71,7 +71,7 @@ def test_detached_daemon_is_ready_when_the_command_returns(tmp_path, how):
     handle = os.pidfd_open(pid)
     assert run(tmp_path, "ok").returncode == 1
     os.kill(pid, signal.SIGTERM)
-    ended = select.select([handle], [], [], 20)[0]
+    ended = select.select([handle], [], [], 120)[0]
     os.close(handle)
     assert ended
     assert (tmp_path / "stopped").exists()
@@ -87,7 +87,7 @@ def test_detached_daemon_keeps_nothing_of_its_caller(tmp_path):
         assert run(tmp_path, "ok", pass_fds=[writer]).returncode == 0
         os.close(writer)
         # The end of the pipe is seen although the daemon lives.
-        assert select.select([reader], [], [], 20)[0]
+        assert select.select([reader], [], [], 120)[0]
         assert os.read(reader, 1) == b""
         pid = pidfile.read_pid(Paths(root=str(tmp_path)).pid_file("ganeti-masterd"))
         assert os.readlink(f"/proc/{pid}/cwd") == "/"

@@ -5,7 +5,8 @@ import threading
 import pytest
 
 from fakes import cluster
-from fakes.candidates import Candidates, wait_for
+from fakes.candidates import Candidates
+from fakes.patience import until
 from ganeti import errors, store
 from ganeti.clock import SystemClock
 from ganeti.objects import Update
@@ -72,22 +73,22 @@ def job(key, data=b"{}"):
 def test_candidates_get_everything(db, world, tmp_path):
     db.commit([job("1")])
     for number in (1, 2):
-        wait_for(lambda n=number: is_same(db, world, tmp_path, n), "the copy")
+        until("the copy", lambda n=number: is_same(db, world, tmp_path, n))
     assert world[1].status()["term"] == db.term
 
 
 def test_a_commit_does_not_wait_for_a_minority(db, world, tmp_path):
-    wait_for(lambda: all(ok for ok, _ in db.copies().values()), "both")
+    until("both", lambda: all(ok for ok, _ in db.copies().values()))
     world.hang(2)
     for number in range(5):
         db.commit([job(str(number))])
     assert world[1].status()["revision"] == db.snapshot().revision
     world.release(2)
-    wait_for(lambda: is_same(db, world, tmp_path, 2), "the slow one")
+    until("the slow one", lambda: is_same(db, world, tmp_path, 2))
 
 
 def test_without_a_majority_a_commit_warns_and_goes_on(db, world, caplog, tmp_path):
-    wait_for(lambda: all(ok for ok, _ in db.copies().values()), "both")
+    until("both", lambda: all(ok for ok, _ in db.copies().values()))
     world.down |= set(world.copies)
     revision = db.commit([job("1")])
     assert f"NO MAJORITY: revision {revision} is on 1 master candidates" in caplog.text
@@ -95,12 +96,12 @@ def test_without_a_majority_a_commit_warns_and_goes_on(db, world, caplog, tmp_pa
     db.commit([job("2")])
     world.down.clear()
     for number in (1, 2):
-        wait_for(lambda n=number: is_same(db, world, tmp_path, n), "the repair")
+        until("the repair", lambda n=number: is_same(db, world, tmp_path, n))
     assert caplog.text.count("NO MAJORITY") == 1
 
 
 def test_silence_costs_one_time_limit_only(db, world, monkeypatch, caplog, tmp_path):
-    wait_for(lambda: all(ok for ok, _ in db.copies().values()), "both")
+    until("both", lambda: all(ok for ok, _ in db.copies().values()))
     monkeypatch.setattr(peers, "ACK_TIMEOUT_S", 0.05)
     world.hang(1)
     world.hang(2)
@@ -112,29 +113,29 @@ def test_silence_costs_one_time_limit_only(db, world, monkeypatch, caplog, tmp_p
     assert len(world.calls) == calls  # nobody is asked while the calls hang
     world.release(1)
     world.release(2)
-    wait_for(lambda: is_same(db, world, tmp_path, 1), "the repair")
+    until("the repair", lambda: is_same(db, world, tmp_path, 1))
 
 
 def test_a_candidate_that_missed_some_gets_just_these(db, world, tmp_path):
-    wait_for(lambda: is_same(db, world, tmp_path, 2), "the copy")
+    until("the copy", lambda: is_same(db, world, tmp_path, 2))
     world.down.add(world.node(2))
     for number in range(5):
         db.commit([job(str(number))])
-    wait_for(lambda: not db.copies()[world.node(2)][0], "it to be stale")
+    until("it to be stale", lambda: not db.copies()[world.node(2)][0])
     world.calls.clear()
     world.down.clear()
-    wait_for(lambda: is_same(db, world, tmp_path, 2), "the repair")
+    until("the repair", lambda: is_same(db, world, tmp_path, 2))
     assert (world.node(2), "store_install") not in world.calls
 
 
 def test_a_lost_answer_is_no_lost_change(db, world, tmp_path):
-    wait_for(lambda: is_same(db, world, tmp_path, 2), "the copy")
+    until("the copy", lambda: is_same(db, world, tmp_path, 2))
     world.losing.add(world.node(2))
     db.commit([job("1")])
-    wait_for(lambda: not db.copies()[world.node(2)][0], "it to be stale")
+    until("it to be stale", lambda: not db.copies()[world.node(2)][0])
     world.losing.clear()
     db.commit([job("2")])
-    wait_for(lambda: is_same(db, world, tmp_path, 2), "the repair")
+    until("the repair", lambda: is_same(db, world, tmp_path, 2))
 
 
 def test_a_candidate_with_another_history_gets_a_whole_copy(
@@ -147,23 +148,21 @@ def test_a_candidate_with_another_history_gets_a_whole_copy(
     )
     other.commit(cluster.big(3, 1))
     other.commit([job("foreign")])
-    wait_for(
-        lambda: stranger.copies[world.node(2)].status()["revision"] == 2, "the other"
-    )
+    until("the other", lambda: stranger.copies[world.node(2)].status()["revision"] == 2)
     other.close()
-    wait_for(lambda: is_same(db, world, tmp_path, 2), "the copy")
+    until("the copy", lambda: is_same(db, world, tmp_path, 2))
     world.copies[world.node(2)].close()
     world.copies[world.node(2)] = stranger.copies[world.node(2)]
     db.commit([job("1")])
-    wait_for(
-        lambda: contents(tmp_path / "store.db") == contents(tmp_path / "other.db"),
+    until(
         "the repair",
+        lambda: contents(tmp_path / "store.db") == contents(tmp_path / "other.db"),
     )
     assert (world.node(2), "store_install") in world.calls
 
 
 def test_what_the_master_lost_disappears_from_candidates(db, world, tmp_path):
-    wait_for(lambda: is_same(db, world, tmp_path, 1), "the copy")
+    until("the copy", lambda: is_same(db, world, tmp_path, 1))
     limit = db._backend._writer._db.execute("PRAGMA page_count").fetchone()[0] + 2
     db._backend._writer._db.execute(f"PRAGMA max_page_count = {limit}")
     with pytest.raises(errors.StorageError, match="full"):
@@ -171,12 +170,12 @@ def test_what_the_master_lost_disappears_from_candidates(db, world, tmp_path):
     assert db.read("jobs", "big") is None
     db._backend._writer._db.execute("PRAGMA max_page_count = 1000000")
     db.commit([job("small")])
-    wait_for(lambda: is_same(db, world, tmp_path, 1), "the repair")
+    until("the repair", lambda: is_same(db, world, tmp_path, 1))
     assert db.read("jobs", "small") == b"{}"
 
 
 def test_new_candidates_join_and_old_ones_leave(db, world, tmp_path):
-    wait_for(lambda: is_same(db, world, tmp_path, 2), "the copy")
+    until("the copy", lambda: is_same(db, world, tmp_path, 2))
     node = db.snapshot().nodes[world.node(2)]
     db.commit([Update("nodes", node.uuid, node.replace(master_candidate=False))])
     db.commit([job("1")])
@@ -186,7 +185,7 @@ def test_new_candidates_join_and_old_ones_leave(db, world, tmp_path):
     world[2].purge()
     assert world[2].status()["revision"] == 0
     db.commit([Update("nodes", node.uuid, node)])
-    wait_for(lambda: is_same(db, world, tmp_path, 2), "the new candidate")
+    until("the new candidate", lambda: is_same(db, world, tmp_path, 2))
 
 
 def test_a_new_candidate_gets_the_archive_bit_by_bit(db, world, monkeypatch):
@@ -195,7 +194,7 @@ def test_a_new_candidate_gets_the_archive_bit_by_bit(db, world, monkeypatch):
     db.commit([Document("archive", f"{n:03}", b"x" * 90) for n in range(100)])
     db.commit([Document("joblogs", f"{n:03}/1", b"y" * 90) for n in range(100)])
     db.commit([job("500"), Document("joblogs", "500/1", b"z")])
-    wait_for(lambda: db.copies()[world.node(2)][0], "the copy")
+    until("the copy", lambda: db.copies()[world.node(2)][0])
     node = db.snapshot().nodes[world.node(2)]
     db.commit([Update("nodes", node.uuid, node.replace(offline=True))])
     world[2].purge()
@@ -214,7 +213,7 @@ def test_a_new_candidate_gets_the_archive_bit_by_bit(db, world, monkeypatch):
             copy.close()
 
     for table in ("archive", "joblogs"):
-        wait_for(lambda t=table: copied(t) == list(db.scan(t)), table)
+        until(table, lambda t=table: copied(t) == list(db.scan(t)))
     assert (world.node(2), "store_install") in world.calls
 
 
@@ -227,9 +226,9 @@ def test_a_whole_copy_has_the_logs_of_live_jobs_only(db):
 
 
 def test_a_newer_master_deposes_the_old_one(db, world, opener, tmp_path):
-    wait_for(lambda: is_same(db, world, tmp_path, 1), "the copy")
+    until("the copy", lambda: is_same(db, world, tmp_path, 1))
     db_term = db.term
-    wait_for(lambda: is_same(db, world, tmp_path, 2), "the copy")
+    until("the copy", lambda: is_same(db, world, tmp_path, 2))
     old_status = world[1].status()
     world[1].close()
     # Node 1 becomes the master, with its copy.
@@ -243,7 +242,7 @@ def test_a_newer_master_deposes_the_old_one(db, world, opener, tmp_path):
     assert taker.term == db_term + 1
     assert taker.snapshot().nodes == db.snapshot().nodes
     taker.commit([job("new")])
-    wait_for(lambda: world[2].status()["term"] == taker.term, "node 2 to hear of it")
+    until("node 2 to hear of it", lambda: world[2].status()["term"] == taker.term)
 
     def write():
         for number in range(100):
@@ -263,7 +262,7 @@ def test_an_idle_master_learns_that_it_is_deposed(world, opener, monkeypatch, tm
     told = threading.Event()
     db = opener(on_deposed=told.set)
     db.commit(cluster.big(3, 1))
-    wait_for(lambda: is_same(db, world, tmp_path, 2), "the copy")
+    until("the copy", lambda: is_same(db, world, tmp_path, 2))
     term = db.term + 1
     batch = store.wire.encode_batch([])
     assert world[2].apply(term, db.snapshot().revision, batch)["term"] == term
@@ -278,9 +277,9 @@ def test_a_copy_that_disappears_is_noticed_while_nothing_is_written(
     monkeypatch.setattr(peers, "IDLE_CHECK_S", 0.01)
     db = opener()
     db.commit(cluster.big(3, 1))
-    wait_for(lambda: is_same(db, world, tmp_path, 2), "the copy")
+    until("the copy", lambda: is_same(db, world, tmp_path, 2))
     world[2].purge()
-    wait_for(lambda: is_same(db, world, tmp_path, 2), "the new copy")
+    until("the new copy", lambda: is_same(db, world, tmp_path, 2))
 
 
 def test_what_another_cluster_left_on_a_node_deposes_nobody(world, opener, tmp_path):
@@ -293,6 +292,6 @@ def test_what_another_cluster_left_on_a_node_deposes_nobody(world, opener, tmp_p
     left.close()
     db = opener()
     db.commit(cluster.big(3, 2))
-    wait_for(lambda: is_same(db, world, tmp_path, 2), "the copy")
+    until("the copy", lambda: is_same(db, world, tmp_path, 2))
     assert world[2].status()["term"] == db.term == 1
     db.commit([job("1")])

@@ -129,7 +129,7 @@ def test_a_bad_answer_is_told_with_its_address(answer, told, certificate):
 
 def test_a_silent_server_is_given_up(certificate):
     silence = threading.Event()
-    with web(lambda _path: silence.wait(10) and (200, b""), certificate) as address:
+    with web(lambda _path: silence.wait(120) and (200, b""), certificate) as address:
         with pytest.raises(DataError, match="timed out"):
             rest.fetch(f"{address}/2/info", answer_s=0.1)
         silence.set()

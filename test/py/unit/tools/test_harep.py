@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from fakes.luxi_master import FakeMaster
+from fakes.luxi_master import Connection
 from ganeti import errors
 from ganeti.repair import words
 from ganeti.tools.htools import harep, sources
@@ -13,13 +13,11 @@ from ganeti.tools.htools import harep, sources
 P = words.PREFIX
 
 
-class World:
+class World(Connection):
     """A master whose tag jobs do what they say, and whose repairs heal."""
 
-    path = "/fake"
-
     def __init__(self):
-        self.master = FakeMaster()
+        super().__init__()
         self.master.cluster = {"tags": [f"{P}failover"], "default_iallocator": "best,b"}
         self.master.objects = {
             "group": [{"uuid": "g", "name": "default", "tags": []}],
@@ -44,15 +42,6 @@ class World:
             "admin_state": "up",
             "forthcoming": False,
         }
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_args):
-        return None
-
-    def call(self, method, args=()):
-        return self.master.call(method, args)
 
     def tags(self, name="a"):
         return self.find("instance", name)["tags"]
@@ -144,7 +133,7 @@ def test_jobs_tell_who_submitted_them_and_why(run, world):
             assert tuple(op.reason[0][:2]) == ("harep", "night shift")
             assert op.comment.startswith("automated repairs by harep")
     (move,) = [op for op in world.master.jobs[1] if "FAILOVER" in op.op_id()]
-    assert move.iallocator == "best"
+    assert move.iallocator == "."
 
 
 def test_no_delay_when_none_is_wanted(run, world):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fakes.luxi_master import FakeMaster
+from fakes.luxi_master import Connection
 from fakes.programs import DATA
 from ganeti import errors
 from ganeti.htools import squeeze, text
@@ -17,27 +17,16 @@ OFF = squeeze.plan(SHARED, Size(512, 1, 1), Size(512, 1, 1))
 ON = squeeze.plan(SHARED, Size(15000, 1, 1), Size(512, 1, 1))
 
 
-class World:
+class World(Connection):
     """A master that notes power, as jobs tell it."""
 
-    path = "/fake"
-
     def __init__(self):
-        self.master = FakeMaster()
+        super().__init__()
         self.master.objects["node"] = [
             {"name": node.name, "powered": True, "ndp/oob_program": "/oob"}
             for node in SHARED.nodes
         ]
         self.master.results["OP_OOB_COMMAND"] = self._power
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_args):
-        return None
-
-    def call(self, method, args=()):
-        return self.master.call(method, args)
 
     def _power(self, op):
         for node in self.master.objects["node"]:

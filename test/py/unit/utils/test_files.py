@@ -35,6 +35,13 @@ def test_a_failed_write_leaves_the_old_content_and_no_rest(tmp_path, monkeypatch
     assert os.listdir(tmp_path) == ["f"]
 
 
+def test_the_longest_names_can_be_replaced(tmp_path):
+    path = tmp_path / ("a" * 255)
+    files.write_file(str(path), "x")
+    assert path.read_text() == "x"
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_link_is_replaced_and_not_followed(tmp_path):
     (tmp_path / "target").write_text("keep")
     (tmp_path / "link").symlink_to(tmp_path / "target")

@@ -1,5 +1,7 @@
 """What people read about values that do not fit."""
 
+from typing import Literal
+
 import msgspec
 import pytest
 
@@ -58,6 +60,14 @@ def test_few_names_are_listed_and_of_many_those_alike():
     )
 
 
+def test_of_very_many_objects_the_first_are_named():
+    assert wording.some(["b", "a"]) == "a, b"
+    assert wording.some(f"n{number:02}" for number in range(12)).endswith("n10, n11")
+    many = wording.some(f"n{number:02}" for number in reversed(range(40)))
+    assert many.startswith("n00, n01, ")
+    assert many.endswith("n11 and 28 more")
+
+
 def test_a_wrong_choice_names_what_there_is():
     asked = {"group_name": "g", "alloc_policy": "odd", "OP_ID": "OP_GROUP_SET_PARAMS"}
     with pytest.raises(errors.OpPrereqError) as caught:
@@ -66,6 +76,21 @@ def test_a_wrong_choice_names_what_there_is():
         "OP_GROUP_SET_PARAMS: alloc_policy: wanted one of"
         " last_resort, preferred, unallocable, found 'odd'"
     )
+
+
+def test_of_many_keys_and_opcodes_those_alike_are_named():
+    keys = dict[Literal[tuple(f"key{letter}" for letter in "abcdefghijklmn")], int]
+    with pytest.raises(errors.OpPrereqError) as caught:
+        ht.convert({"kexa": 1}, keys, "x")
+    assert caught.value.args[0].startswith("x: unknown key 'kexa'; did you mean keya")
+    for wrong, text in (
+        ("OP_NODE_AD", "unknown opcode 'OP_NODE_AD'; did you mean OP_NODE_ADD"),
+        (None, "unknown opcode None"),
+        (7, "unknown opcode 7"),
+    ):
+        with pytest.raises(errors.OpPrereqError) as caught:
+            codec.decode({"OP_ID": wrong})
+        assert caught.value.args[0].startswith(text)
 
 
 def test_of_many_choices_those_alike_are_named():

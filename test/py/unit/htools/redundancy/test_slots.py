@@ -1,6 +1,7 @@
 """Places that surely suffice: never promised where instances find none."""
 
 import itertools
+from unittest import mock
 
 import numpy as np
 from hypothesis import given
@@ -52,6 +53,26 @@ def test_what_is_certain_fits_whatever_went_where(
     sizes = sorted(sizes, reverse=True)
     if _certain(sizes, places):
         assert _always_fits(sizes, places[1:])
+
+
+@given(
+    sizes=st.lists(st.tuples(_SIZES, st.integers(1, 3)), min_size=1, max_size=3),
+    places=_PLACES,
+)
+def test_rows_of_equals_are_certain_only_if_they_always_fit(
+    sizes: list[tuple[tuple[int, int], int]], places: list[tuple[int, int]]
+) -> None:
+    rows = [size for size, times in sizes for _ in range(times)][:5]
+    with mock.patch.object(slots, "_RUN", 2):
+        if _certain(rows, places):
+            assert _always_fits(rows, places[1:])
+
+
+def test_many_equals_are_certain_where_as_many_fit() -> None:
+    rows = [(9, 9), *[(2, 2)] * 8]
+    # One of the large ones closes as many of the small places as fit into it.
+    assert _certain(rows, [(0, 0), (27, 27), (5, 5)])
+    assert not _certain(rows, [(0, 0), (22, 22), (5, 5)])
 
 
 def test_plenty_of_room_is_certain() -> None:

@@ -1,0 +1,98 @@
+"""``--explain``: where an allocator puts instances, and why not on other nodes.
+
+The job is only tried (``--dry-run``): it asks its allocators as it would, and its log
+has their reasons as data. Here they are printed, for people or as one JSON document.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ganeti import errors
+from ganeti.cli import jobs
+from ganeti.cli.context import Context
+from ganeti.cli.text import safe
+from ganeti.constants import ecodes
+from ganeti.htools import reasons
+
+Data = Mapping[str, Any]
+
+
+def run(ctx: Context, operation: jobs.Op, name: str | None = None) -> None:
+    """Have a job checked; print where its instances go, and the reasons.
+
+    They are printed too when it cannot be done; the error follows.
+
+    Args:
+        ctx: the command.
+        operation: the opcode.
+        name: of the instance, of an opcode that is about a single one.
+
+    Raises:
+        OpPrereqError: without ``--dry-run``, or with ``--submit``.
+        GenericError: the error of the job.
+    """
+    if not ctx.option("dry_run") or ctx.option("submit_only"):
+        raise errors.OpPrereqError(
+            "--explain goes with --dry-run only, without --submit", ecodes.ECODE_INVAL
+        )
+    told: list[Data] = []
+    show = jobs.print_log(ctx)
+
+    def on_log(entry: list[Any]) -> None:
+        if entry[2] == jobs.PLACEMENT:
+            told.append(entry[3])
+        else:
+            show(entry)
+
+    job_id = jobs.submit(ctx, [jobs.with_generic(ctx, operation)])
+    result: Any = None
+    try:
+        (result,) = jobs.wait(ctx, job_id, on_log)
+    finally:
+        if name is None:
+            _print_all(ctx, told)
+        else:
+            nodes = result if isinstance(result, list) else _chosen(told)
+            _print(ctx, name, nodes, told)
+
+
+def _chosen(told: Sequence[Data]) -> Sequence[str]:
+    """Return the nodes that the last allocator chose for a single instance."""
+    found = [item["nodes"] for one in told[-1:] for item in one["instances"]]
+    return found[0] if found else ()
+
+
+def _print(ctx: Context, name: str, nodes: Sequence[str], told: Sequence[Data]) -> None:
+    if ctx.option("json"):
+        document = {"instance": name, "nodes": list(nodes), "allocators": list(told)}
+        ctx.out(json.dumps(document, indent=1))
+        return
+    if nodes or told:
+        ctx.out(f"Instance {name}: {safe(', '.join(nodes)) or 'no place'}")
+    for one in told:
+        ctx.out(f"Allocator {one['allocator']}: {safe(one['info'])}")
+        for item in one["instances"]:
+            for line in _explanation(item).lines()[1:]:
+                ctx.out(safe(line))
+
+
+def _print_all(ctx: Context, told: Sequence[Data]) -> None:
+    if ctx.option("json"):
+        ctx.out(json.dumps({"allocators": list(told)}, indent=1))
+        return
+    if not told:
+        ctx.out("No allocator was asked.")
+    for one in told:
+        ctx.out(f"Allocator {one['allocator']}: {safe(one['info'])}")
+        for item in one["instances"]:
+            for line in _explanation(item).lines():
+                ctx.out(f"  {safe(line)}")
+
+
+def _explanation(item: Data) -> reasons.Explanation:
+    against, choice = (
+        tuple(reasons.Reason(**row) for row in item.get(key, ()))
+        for key in ("reasons", "choice")
+    )
+    return reasons.Explanation(item["instance"], tuple(item["nodes"]), against, choice)

@@ -1,0 +1,24 @@
+"""The cluster's default allocators: one name, or several with commas between them."""
+
+import os
+from collections.abc import Sequence
+
+from ganeti.iallocator import builtin
+
+
+def names(setting: str) -> list[str]:
+    """Return the names in the order in which they are tried; maybe none."""
+    return [name.strip() for name in setting.split(",") if name.strip()]
+
+
+def absent(setting: str, directories: Sequence[str]) -> list[str]:
+    """Return those that are not built in, nor a program in a directory."""
+    return [
+        name
+        for name in names(setting)
+        if name != builtin.NAME
+        and not any(
+            os.access(os.path.join(directory, name), os.X_OK)
+            for directory in directories
+        )
+    ]

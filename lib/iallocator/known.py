@@ -1,0 +1,241 @@
+"""The cluster as the built-in allocator takes it, straight from the configuration.
+
+The same cluster comes out as from a request in JSON types, without making one: records
+do not change, so that what was made of them once is kept for the next time.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from ganeti import errors, objects
+from ganeti.constants import ecodes
+from ganeti.htools import model, records, request
+from ganeti.htools.fields import Part
+from ganeti.iallocator import means
+from ganeti.objects import params
+
+_NO_NODES: Final[Mapping[str, int]] = {}
+#: Means of nodes without a report, which take no cpu for themselves that is known.
+_NOTHING: Final = means.Means(0, 0, 0, 0, 0, 0, 1)
+_NOT_NEGATIVE: Final = (
+    "total_memory",
+    "reserved_memory",
+    "total_disk",
+    "total_cpus",
+    "reserved_cpus",
+)
+_Running = Mapping[str, Mapping[str, Mapping[str, Any]]]
+
+
+class _Instances(NamedTuple):
+    """What was made of instances, and of what; all of it replaced at once.
+
+    Attributes:
+        backend: parameters of instances that say nothing else.
+        places: node uuid -> position.
+        made: instance uuid -> its record, its disks' records, the result.
+    """
+
+    backend: Mapping[str, Any]
+    places: Mapping[str, int]
+    made: Mapping[str, tuple[objects.Instance, Sequence[objects.Disk], model.Instance]]
+
+
+class Known:
+    """Reads clusters, and knows what it has read; threads may share one."""
+
+    def __init__(self) -> None:
+        self._instances = _Instances({}, _NO_NODES, {})
+
+    def read(
+        self,
+        snapshot: objects.Snapshot,
+        reports: Mapping[str, Any],
+        running: _Running,
+        *,
+        static_memory: int,
+    ) -> model.Cluster:
+        """Return the cluster.
+
+        Args:
+            snapshot: the configuration.
+            reports: node uuid -> payload of ``node_info``, for nodes that answered.
+            running: node uuid -> {instance name: {memory, ...}}, what runs there.
+            static_memory: MiB taken as used by a KVM node itself; 0 for what it
+                reports.
+
+        Raises:
+            OpPrereqError: a node's report or a policy makes no sense.
+        """
+        try:
+            return self._read(snapshot, reports, running, static_memory)
+        except model.DataError as err:
+            raise errors.OpPrereqError(
+                f"built-in allocator: {err}", ecodes.ECODE_INVAL
+            ) from err
+
+    def _read(
+        self,
+        snapshot: objects.Snapshot,
+        reports: Mapping[str, Any],
+        running: _Running,
+        static_memory: int,
+    ) -> model.Cluster:
+        cluster = snapshot.cluster
+        groups = {uuid: place for place, uuid in enumerate(snapshot.nodegroups)}
+        places = {uuid: place for place, uuid in enumerate(snapshot.nodes)}
+        instances = self._all(snapshot, places)
+        less = _not_yet_used(places, instances, running)
+        is_kvm = cluster.enabled_hypervisors[:1] == ("kvm",)
+        reader = _Nodes(snapshot, groups, static_memory if is_kvm else 0)
+        out = model.Cluster(
+            tuple([_group(snapshot, item) for item in snapshot.nodegroups.values()]),
+            tuple(
+                [
+                    reader.read(node, reports.get(uuid), less[place])
+                    for place, (uuid, node) in enumerate(snapshot.nodes.items())
+                ]
+            ),
+            instances,
+            tuple(sorted(cluster.tags)),
+            request.read_policy(Part(cluster.ipolicy, "ipolicy", "cluster")),
+        )
+        return out.without_moving(out.split())
+
+    def _all(
+        self, snapshot: objects.Snapshot, places: Mapping[str, int]
+    ) -> tuple[model.Instance, ...]:
+        """Return all instances; those that changed are made anew."""
+        backend = params.beparams_for(snapshot.cluster, {})
+        old = self._instances
+        fits = old.backend == backend and old.places == places
+        known = old.made if fits else {}
+        made = {}
+        disks = snapshot.disks
+        for uuid, instance in snapshot.instances.items():
+            mine = [disks[disk] for disk in instance.disks]
+            found = known.get(uuid)
+            # Disks are nearly always the same objects, which lists compare first.
+            if found is None or found[0] is not instance or found[1] != mine:
+                place = _place(snapshot, instance, places)
+                new = _instance(backend, instance, mine, place)
+                found = instance, mine, new
+            made[uuid] = found
+        self._instances = _Instances(backend, places, made)
+        return tuple([found[2] for found in made.values()])
+
+
+def _place(
+    snapshot: objects.Snapshot, instance: objects.Instance, places: Mapping[str, int]
+) -> tuple[int, int]:
+    """Return the positions of an instance's nodes."""
+    others = snapshot.secondary_nodes(instance)
+    return (
+        places[instance.primary_node],
+        places[others[0]] if others else model.NONE,
+    )
+
+
+def _instance(
+    backend: Mapping[str, Any],
+    instance: objects.Instance,
+    disks: Sequence[objects.Disk],
+    place: tuple[int, int],
+) -> model.Instance:
+    mine = instance.beparams
+    kinds = {disk.dev_type for disk in disks}
+    template = "diskless" if not kinds else kinds.pop() if len(kinds) == 1 else "mixed"
+    sizes = tuple([disk.size for disk in disks])
+    spindles = [disk.spindles for disk in disks if disk.spindles is not None]
+    return model.Instance(
+        name=instance.name or instance.uuid,
+        memory=mine.get("maxmem", backend["maxmem"]),
+        disk=means.disk_space(template, sizes),
+        vcpus=mine.get("vcpus", backend["vcpus"]),
+        primary=place[0],
+        secondary=place[1],
+        status=records.STATUS[instance.admin_state],
+        template=template,
+        tags=tuple(sorted(instance.tags)),
+        spindle_use=mine.get("spindle_use", backend["spindle_use"]),
+        spindles=sum(spindles) if len(spindles) == len(disks) else None,
+        forthcoming=instance.forthcoming,
+        disks=sizes,
+        movable=template in model.MOVABLE_TEMPLATES,
+    )
+
+
+def _group(snapshot: objects.Snapshot, group: objects.NodeGroup) -> model.Group:
+    policy = params.group_ipolicy(snapshot, group)
+    return model.Group(
+        name=group.name,
+        uuid=group.uuid,
+        alloc_policy=model.AllocPolicy(group.alloc_policy),
+        tags=tuple(sorted(group.tags)),
+        networks=tuple(sorted(group.networks)),
+        policy=request.read_policy(Part(policy, "ipolicy", f"group {group.name}")),
+    )
+
+
+def _not_yet_used(
+    places: Mapping[str, int],
+    instances: Sequence[model.Instance],
+    running: _Running,
+) -> list[int]:
+    """Return by node how much more its running instances may still take."""
+    mine: list[Mapping[str, Mapping[str, Any]]] = [{} for _ in places]
+    for uuid, found in running.items():
+        if uuid in places:
+            mine[places[uuid]] = found
+    less = [0] * len(places)
+    for item in instances:
+        if item.status != "running" or item.forthcoming:
+            continue
+        at, name = item.primary, item.name
+        used = int(mine[at][name].get("memory", 0)) if name in mine[at] else 0
+        if used < item.memory:
+            less[at] += item.memory - used
+    return less
+
+
+class _Nodes:
+    """Reads nodes of one cluster."""
+
+    def __init__(
+        self, snapshot: objects.Snapshot, groups: Mapping[str, int], static_memory: int
+    ) -> None:
+        self._groups, self._static_memory = groups, static_memory
+        self._params = {
+            uuid: params.group_ndparams(snapshot, group)
+            for uuid, group in snapshot.nodegroups.items()
+        }
+
+    def read(self, node: objects.Node, report: Any, not_yet_used: int) -> model.Node:
+        """Return a node; one that is drained or did not report counts as offline."""
+        filled = {**self._params[node.group], **node.ndparams}
+        exclusive = bool(filled["exclusive_storage"])
+        found = None if node.drained else means.read(node, report)
+        is_off = found is None
+        mine = found or _NOTHING
+        for name in _NOT_NEGATIVE:
+            if getattr(mine, name) < 0:
+                raise model.DataError(
+                    f"node {node.name}: {name}: wanted a number from 0,"
+                    f" found {getattr(mine, name)}"
+                )
+        return model.Node(
+            name=node.name,
+            group=self._groups[node.group],
+            total_memory=mine.total_memory,
+            node_memory=0 if is_off else self._static_memory or mine.reserved_memory,
+            free_memory=0 if is_off else mine.free_memory - not_yet_used,
+            total_disk=mine.total_disk,
+            free_disk=mine.free_disk,
+            cpus=mine.total_cpus,
+            offline=is_off,
+            # Nodes do not report free spindles to the master.
+            spindles=0 if exclusive and not is_off else int(filled["spindle_count"]),
+            tags=tuple(sorted(node.tags)),
+            exclusive=exclusive,
+            node_cpus=mine.reserved_cpus,
+        )

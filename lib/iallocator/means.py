@@ -1,0 +1,52 @@
+"""What nodes report of their means, and what disks take of them. Sizes are MiB."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ganeti import objects
+
+#: What DRBD's metadata adds to each disk.
+DRBD_META_MIB: Final = 128
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Means:
+    """A node's report; names as in requests.
+
+    ``free_memory`` is what nobody uses now, also where an instance may still grow.
+    """
+
+    total_memory: int
+    reserved_memory: int
+    free_memory: int
+    total_disk: int
+    free_disk: int
+    total_cpus: int
+    reserved_cpus: int
+
+
+def read(node: objects.Node, report: Any) -> Means | None:
+    """Read a payload of ``node_info``; None if a node has none or it is of no use."""
+    if node.offline or not node.vm_capable or report is None:
+        return None
+    _boot_id, storage, hypervisors = report
+    hv = hypervisors[0] if hypervisors else {}
+    space = storage[0] if storage and storage[0] else {}
+    return Means(
+        total_memory=int(hv.get("memory_total") or 0),
+        reserved_memory=int(hv.get("memory_dom0") or 0),
+        free_memory=int(hv.get("memory_free") or 0),
+        total_disk=int(space.get("storage_size") or 0),
+        free_disk=int(space.get("storage_free") or 0),
+        total_cpus=int(hv.get("cpu_total") or 0),
+        reserved_cpus=int(hv.get("cpu_dom0") or 0),
+    )
+
+
+def disk_space(template: str, sizes_mib: Sequence[int]) -> int:
+    """Return what an instance's disks take on a node."""
+    if template == "diskless":
+        return 0
+    extra = DRBD_META_MIB if template == "drbd" else 0
+    return sum(sizes_mib) + extra * len(sizes_mib)

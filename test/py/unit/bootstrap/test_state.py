@@ -1,0 +1,37 @@
+"""What makes a node a part of its cluster."""
+
+import pathlib
+
+import pytest
+
+from ganeti.bootstrap import initialise, state
+from ganeti.pathutils import Paths
+
+CLUSTERS = ("server.pem", "hmac.key", "store.db", "store.db-wal", "ssconf_node_list")
+CLUSTERS += ("store.db.damaged-wal",)
+OWN = ("rapi_users", "server.pem.orig", "notes")
+
+
+@pytest.fixture
+def paths(tmp_path):
+    # A name in which a pattern could see more than a name.
+    found = Paths(root=str(tmp_path / "n[1]"), hostname="n[1]")
+    top = pathlib.Path(found.data_dir)
+    top.mkdir(parents=True)
+    for name in (*CLUSTERS, *OWN):
+        (top / name).write_text(name)
+    return found
+
+
+def names(listed):
+    return {pathlib.Path(path).name for path in listed}
+
+
+def test_files_of_the_cluster_are_told_from_the_administrators_own(paths):
+    assert names(state.cluster_files(paths)) == set(CLUSTERS)
+
+
+def test_a_node_that_leaves_keeps_what_is_its_own(paths):
+    initialise.remove_cluster_files(paths)
+    assert names(pathlib.Path(paths.data_dir).iterdir()) == set(OWN)
+    assert state.cluster_files(paths) == []

@@ -1,0 +1,70 @@
+"""Placement programs start with few threads and end at once, with all that they told."""
+
+import gc
+import io
+import os
+import sys
+import types
+
+import pytest
+
+from ganeti.tools.htools import launch
+
+
+class Ended(Exception):
+    """Stands for the end of the process; nothing after it runs."""
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """A program that ends with 3, in a process that cannot really be ended."""
+    made = types.ModuleType("some_program")
+    made.main = lambda: print("told") or 3
+    monkeypatch.setitem(sys.modules, made.__name__, made)
+    monkeypatch.setattr(os, "environ", {})
+    threshold, enabled = gc.get_threshold(), gc.isenabled()
+
+    def end(code: int) -> None:
+        raise Ended(code)
+
+    monkeypatch.setattr(os, "_exit", end)
+    yield made
+    gc.unfreeze()
+    gc.set_threshold(*threshold)
+    assert gc.isenabled() is enabled
+
+
+def test_a_program_ends_with_its_code_after_its_output(program, capfd) -> None:
+    with pytest.raises(Ended) as ended:
+        launch.main(program.__name__)
+    assert ended.value.args == (3,)
+    assert capfd.readouterr().out == "told\n"
+
+
+def test_threads_are_limited_unless_the_caller_chose(program, monkeypatch) -> None:
+    seen = []
+    program.main = lambda: seen.append(dict(os.environ)) or 0
+    for given in ({}, {"OPENBLAS_NUM_THREADS": "2"}):
+        monkeypatch.setattr(os, "environ", dict(given))
+        with pytest.raises(Ended):
+            launch.main(program.__name__)
+    assert [one["OPENBLAS_NUM_THREADS"] for one in seen] == ["1", "2"]
+
+
+def test_output_that_nobody_takes_ends_as_usual(program, monkeypatch) -> None:
+    class Full(io.StringIO):
+        def flush(self) -> None:
+            raise BrokenPipeError
+
+    program.main = lambda: 4
+    monkeypatch.setattr(sys, "stdout", Full())
+    assert launch.main(program.__name__) == 4
+
+
+def test_a_program_that_fails_shows_how(program) -> None:
+    def fail() -> int:
+        raise KeyError("unexpected")
+
+    program.main = fail
+    with pytest.raises(KeyError):
+        launch.main(program.__name__)
