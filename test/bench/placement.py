@@ -8,6 +8,7 @@ good everywhere; exits with 1 if not. All figures are kept as JSON after each ca
 """
 
 import argparse
+import dataclasses
 import itertools
 import pathlib
 import subprocess
@@ -25,12 +26,13 @@ from fakes.made_clusters import Shape
 
 #: Tool, cluster and seed.
 Case = tuple[str, Shape, int]
-SIZES = (20, 100, 500, 1000)
+SIZES = (6, 20, 100, 500, 1000)
 OURS_LIMIT_S = 600.0
 QUICK_LIMIT_S = 4.0
 #: The others' time grows at least with this power of the number of nodes.
 _LEAST_GROWTH = 2
 QUICK = (
+    (Shape(6, per_node=4, tight=True), 1),
     (Shape(20), 1),
     (Shape(20, template="sharedfile"), 1),
     (Shape(20, per_node=5, tight=True), 1),
@@ -47,6 +49,7 @@ class Bench:
         limit_s: float,
         known: Sequence[Row] = (),
         *,
+        our_limit_s: float = OURS_LIMIT_S,
         is_bold: bool = False,
     ) -> None:
         """Prepare.
@@ -55,13 +58,14 @@ class Bench:
             tools: names of programs.
             limit_s: processor seconds for the others.
             known: rows whose other runs are not made again.
+            our_limit_s: processor seconds for ours.
             is_bold: try what only their growth speaks against.
         """
         self.tools = [tool for tool in tools if programs.ours(tool)]
         self.limit_s = limit_s
         self.known = {row.case: row for row in known}
-        self.is_bold = is_bold
-        self.known_s: dict[tuple[str, str], tuple[int, Side, float]] = {}
+        self.our_limit_s, self.is_bold = our_limit_s, is_bold
+        self.known_s: dict[tuple[str, Shape], tuple[int, Side, float]] = {}
         for row in known:
             self._remember(row)
 
@@ -76,7 +80,7 @@ class Bench:
 
     def _remember(self, row: Row) -> None:
         if row.theirs:
-            place, found = (row.tool, row.shape.template), row.theirs
+            place, found = (row.tool, _kind(row.shape)), row.theirs
             nodes, known, _limit_s = self.known_s.get(place, (0, found, 0.0))
             if (row.shape.nodes, found.cpu_s) >= (nodes, known.cpu_s):
                 self.known_s[place] = row.shape.nodes, found, row.limit_s
@@ -91,7 +95,7 @@ class Bench:
                 result = cases.judge(tool, shape, made, run)
                 return Side(run.seconds, run.cpu_s, run.peak_mib, result)
 
-            ours = side(programs.ours(tool) or "", OURS_LIMIT_S)
+            ours = side(programs.ours(tool) or "", self.our_limit_s)
             if known and (known.theirs or known.why_not.startswith("not run")):
                 theirs, why_not = known.theirs, known.why_not
                 limit_s = known.limit_s
@@ -103,7 +107,7 @@ class Bench:
         return Row(tool, shape, seed, limit_s, ours, theirs, why_not, verdict)
 
     def _hopeless(self, tool: str, shape: Shape) -> str:
-        place = (tool, shape.template)
+        place = (tool, _kind(shape))
         if place not in self.known_s:
             return ""
         nodes, found, limit_s = self.known_s[place]
@@ -115,6 +119,11 @@ class Bench:
         if least_s < self.limit_s or self.is_bold:
             return ""
         return f"not run: {found.cpu_s:.1f} s at {nodes} nodes"
+
+
+def _kind(shape: Shape) -> Shape:
+    """Return what clusters that differ in size alone have in common."""
+    return dataclasses.replace(shape, nodes=0, offline=0)
 
 
 def options() -> argparse.Namespace:
@@ -136,6 +145,9 @@ def options() -> argparse.Namespace:
     parser.add_argument("--tools", default=",".join(cases.TOOLS), help="with commas")
     parser.add_argument(
         "--limit", type=float, default=60.0, help="CPU seconds for the others"
+    )
+    parser.add_argument(
+        "--our-limit", type=float, default=OURS_LIMIT_S, help="CPU seconds for ours"
     )
     parser.add_argument(
         "--bold",
@@ -213,12 +225,20 @@ def main() -> int:
             return 2
     limit_s = min(chosen.limit, QUICK_LIMIT_S) if chosen.quick else chosen.limit
     kept = chosen.resume or chosen.report or chosen.ours
-    rows = {row.case: row for row in (records.read(chosen.json) if kept else [])}
+    try:
+        rows = {row.case: row for row in (records.read(chosen.json) if kept else [])}
+    except (OSError, ValueError, KeyError, TypeError) as err:
+        print(f"{chosen.json}: no figures of this bench: {err!r}", file=sys.stderr)
+        return 2
     if not chosen.report:
         tell_missing(chosen.tools)
     wanted, end = listed(chosen, rows.values()), time.monotonic() + 60 * chosen.minutes
     bench = Bench(
-        chosen.tools, limit_s, list(rows.values()), is_bold=chosen.bold or chosen.growth
+        chosen.tools,
+        limit_s,
+        list(rows.values()),
+        our_limit_s=chosen.our_limit,
+        is_bold=chosen.bold or chosen.growth,
     )
     for row in bench.rows(wanted):
         rows[row.case] = row
@@ -237,7 +257,8 @@ def tell(rows: list[Row], chosen: argparse.Namespace) -> int:
         print(f"no figures in {chosen.json}", file=sys.stderr)
         return 2
     print(report.cases(rows))
-    print(f"\nProcessor seconds by cluster:\n\n{report.shapes(rows)}")
+    for tool in dict.fromkeys(row.tool for row in rows):
+        print(f"\n{tool}, processor seconds by nodes:\n\n{report.kinds(rows, tool)}")
     print(
         "\nProcessor seconds by number of nodes, ten DRBD instances each:\n\n"
         f"{report.growth(rows)}\n\n{report.verdicts(rows)}"

@@ -25,8 +25,9 @@ from ganeti import errors
 T = TypeVar("T")
 #: Seconds for connecting and for each command.
 TIMEOUT_S: Final = 5.0
-#: Seconds before connecting again to an emulator that hung up instead of greeting.
-_AGAIN_S: Final = (0.1, 0.2, 0.4)
+#: Seconds before connecting again to an emulator that hung up instead of greeting: one
+#: that has just taken a guest over may need a while on a busy machine.
+_AGAIN_S: Final = (0.1, 0.2, 0.4, 0.8, 1.6)
 
 
 class QmpCommandError(errors.HypervisorError):

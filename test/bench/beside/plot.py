@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape
 
-_WIDTH, _HEIGHT = 250, 240
+_WIDTH, _HEIGHT = 310, 240
 _LEFT, _TOP, _RIGHT, _BOTTOM = 48, 28, 10, 60
 _COLOURS = ("#1f5fa8", "#c2410c")
 _STYLE = (

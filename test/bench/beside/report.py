@@ -1,5 +1,6 @@
 """Tables, verdicts and a picture of what a bench of placement programs found."""
 
+import dataclasses
 import statistics
 from collections.abc import Iterable, Sequence
 
@@ -54,30 +55,32 @@ def _side(side: Side) -> list[str]:
     return [wall, cpu, f"{side.peak_mib:.0f}", side.result.words]
 
 
-def shapes(rows: Sequence[Row]) -> str:
-    """Return the table of processor seconds by cluster, the middle of its seeds."""
-    tools = list(dict.fromkeys(row.tool for row in rows))
-    head = [
-        "cluster",
-        "seeds",
-        *(word for t in tools for word in (t, "other", "result")),
-    ]
-    lines = [head]
-    for shape in dict.fromkeys(row.shape for row in rows):
-        same = [row for row in rows if row.shape == shape]
-        line = [str(shape), str(len({row.seed for row in same}))]
-        for tool in tools:
-            line += _middle([row for row in same if row.tool == tool])
+def kinds(rows: Sequence[Row], tool: str) -> str:
+    """Return a tool's processor seconds by kind of cluster and number of nodes.
+
+    Of several seeds the middle is shown.
+    """
+    mine = [row for row in rows if row.tool == tool]
+    sizes = sorted({row.shape.nodes for row in mine})
+    lines = [["cluster", *(w for n in sizes for w in (f"{n:,}", "other"))]]
+    for kind in dict.fromkeys(_kind(row.shape) for row in mine):
+        line = [kind]
+        for nodes in sizes:
+            found = [
+                row
+                for row in mine
+                if row.shape.nodes == nodes and _kind(row.shape) == kind
+            ]
+            line.append(_seconds([row.ours for row in found]))
+            line.append(_seconds([row.theirs for row in found if row.theirs]))
         lines.append(line)
     return table(lines)
 
 
-def _middle(rows: Sequence[Row]) -> list[str]:
-    if not rows:
-        return ["", "", ""]
-    others = [row.theirs for row in rows if row.theirs]
-    verdicts = ", ".join(dict.fromkeys(row.verdict for row in rows if row.verdict))
-    return [_seconds([row.ours for row in rows]), _seconds(others), verdicts]
+def _kind(shape: Shape) -> str:
+    """Name a kind of cluster without its size."""
+    name = str(dataclasses.replace(shape, offline=0))
+    return name.split(" nodes ", 1)[1]
 
 
 def _seconds(sides: Sequence[Side]) -> str:
@@ -86,8 +89,8 @@ def _seconds(sides: Sequence[Side]) -> str:
         return ""
     middle = statistics.median_high([side.cpu_s for side in sides])
     if any(side.seconds is None for side in sides):
-        return f"> {middle:.0f} s"
-    return f"{middle:.2f} s" if middle < 10 else f"{middle:.0f} s"
+        return f"> {middle:.0f}"
+    return f"{middle:.2f}" if middle < 10 else f"{middle:.0f}"
 
 
 def verdicts(rows: Sequence[Row]) -> str:

@@ -65,7 +65,8 @@ def test_an_emulator_that_hangs_up_before_its_greeting_is_asked_again(tmp_path):
         assert len(served) == 3
 
 
-def test_an_emulator_that_always_hangs_up_is_given_up(tmp_path):
+def test_an_emulator_that_always_hangs_up_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(qmp, "_AGAIN_S", (0.01, 0.01, 0.01))
     path = str(tmp_path / "qmp")
     with (
         emulator(path, hang_ups=99) as served,
