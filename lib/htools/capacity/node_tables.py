@@ -213,13 +213,18 @@ class NodeTables:
         of[self.RESERVED] = self.RESERVED
         return sorted({*of} - {self.RESERVED}), of
 
-    def columns(self, rows: list[int], at: Places) -> Floats:
-        """Return [now or with one more as primary or secondary, spread, node]."""
-        raw = self.amounts[self.source[rows][:, at], at]
-        values = (raw + self._steps[:, rows][:, :, at]) / self.whole[rows][:, at]
+    def columns(self, rows: Places, at: Places) -> Floats:
+        """Return [now or with one more as primary or secondary, spread, node].
+
+        Args:
+            rows: of spreads, [spread, 1].
+            at: nodes.
+        """
+        raw = self.amounts[self.source[rows, at], at]
+        values = (raw + self._steps[:, rows, at]) / self.whole[rows, at]
         if not self._is_plain:
-            values /= self._speed[rows][:, at]
-            values += self._offset[rows][:, at]
+            values /= self._speed[rows, at]
+            values += self._offset[rows, at]
         return np.asarray(values)
 
     def roles(self, node: int) -> tuple[tuple[bool, bool], int]:
