@@ -146,6 +146,8 @@ def certain(loads: Sequence[Load], at: Places, room: Floats, free: Floats) -> Fl
         alone = np.minimum(big, before[left])
         enough = before[left] + (_MOST - 1) * alone
         short = np.nonzero(_least(wanted, room, free) <= enough)[0]
+        # Those of like size together: most places are out of the question for them.
+        short = short[np.argsort(wanted.memory[short])]
         step = max(1, _CHUNK // len(room))
         parts = [short[n : n + step] for n in range(0, len(short), step)]
         found = [
@@ -212,7 +214,8 @@ def _exact(wanted: _Wanted, room: Floats, free: Floats) -> Counts:
     found = np.zeros(len(wanted.memory), np.int64)
     for taken in range(_MOST):
         memory, disk = wanted.needs(taken)
-        fine = (room > memory[:, None]) & (free > disk[:, None])
-        fine[np.arange(len(fine)), wanted.home] = False
+        near = (room > memory.min()) & (free > disk.min())
+        fine = (room[near] > memory[:, None]) & (free[near] > disk[:, None])
         found += fine.sum(axis=1)
+        found -= (room[wanted.home] > memory) & (free[wanted.home] > disk)
     return found
