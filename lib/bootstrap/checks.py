@@ -22,7 +22,6 @@ from ganeti.utils import netutils
 
 #: How long to wait for an answer from the cluster's address, which nobody should have.
 _PING_TIMEOUT_S: Final = 5.0
-#: Needs no script: the master daemon has it built in.
 _FAMILIES: Final = {4: socket.AF_INET, 6: socket.AF_INET6}
 _FULL_PREFIX: Final = {socket.AF_INET: 32, socket.AF_INET6: 128}
 #: Files of which one shows that this node is in a cluster.

@@ -1,15 +1,16 @@
 """CPU time of one allocation inside the master daemon: configuration to node names.
 
-usage: decision.py [NODES INSTANCES]
 The nodes' reports are there at once; what their calls take is for bench ``rpc``. One
 instance changes between decisions, as in a cluster at work.
 """
 
+import argparse
+import dataclasses
 import random
 import sys
 import time
 
-from fakes import clusters
+from fakes import allocators, clusters
 from ganeti import iallocator, objects
 from ganeti.rpc import Result
 
@@ -121,19 +122,17 @@ def decisions(snapshot, runner, request):
 
 def main():
     """Measure both templates."""
-    count, instances = map(int, sys.argv[1:] or ("200", "4000"))
+    parser = argparse.ArgumentParser("test/bench/run decision", description=__doc__)
+    parser.add_argument("nodes", nargs="?", type=int, default=200)
+    parser.add_argument("instances", nargs="?", type=int, default=4000)
+    chosen = parser.parse_args()
+    count, instances = chosen.nodes, chosen.instances
     for template in TEMPLATES:
-        request = iallocator.Allocate(
-            name="new.example.com",
+        request = dataclasses.replace(
+            allocators.allocate(),
             disk_template=template,
-            tags=[],
-            os="tiny",
-            vcpus=1,
             memory=1024,
-            spindle_use=1,
             disks=[{"size": 10240, "mode": "rw"}],
-            nics=[],
-            hypervisor="kvm",
         )
         first, *others = decisions(*big_snapshot(count, instances, template), request)
         others.sort()
