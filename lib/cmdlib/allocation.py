@@ -8,8 +8,6 @@ from ganeti.cmdlib import base
 from ganeti.constants import ecodes, jobqueue
 from ganeti.iallocator import defaults
 
-#: Name that stands for the cluster's default allocators.
-DEFAULT_NAME: Final = "."
 _NODE_LEVELS: Final = (locking.Level.NODE, locking.Level.NODE_RES)
 
 
@@ -24,9 +22,8 @@ def names(snapshot: objects.Snapshot, wanted: str | None, what: str) -> list[str
     Raises:
         OpPrereqError: none was named and the cluster has no default.
     """
-    if wanted and wanted != DEFAULT_NAME:
-        return [wanted]
-    found = defaults.names(snapshot.cluster.default_iallocator)
+    name = wanted or defaults.DEFAULT_NAME
+    found = defaults.chosen(name, snapshot.cluster.default_iallocator)
     if not found:
         raise errors.OpPrereqError(
             f"{what}: name a node or an allocator; the cluster has no default one",
@@ -68,35 +65,25 @@ def ask(
     snapshot = ctx.snapshot
     if replaced is not None:
         snapshot = snapshot.apply([objects.Update("instances", replaced, None)])
-    refusals = []
-    for name in allocators:
-        try:
-            answer = iallocator.run(
-                ctx.rpc,
-                snapshot,
-                name,
-                request,
-                explain=explain,
-                known=ctx.known,
-            )
-        except (errors.OpPrereqError, errors.ResultValidationError) as err:
-            if len(allocators) == 1:
-                raise
-            text = str(err.args[0]).removeprefix(f"allocator {name}: ")
-            ctx.log.warn(f"Allocator {name} failed: {text}")
-            refusals.append(f"{name}: {text}")
-            continue
+
+    def one(name: str) -> iallocator.Answer:
+        answer = iallocator.run(
+            ctx.rpc, snapshot, name, request, explain=explain, known=ctx.known
+        )
         if explain:
             told = _told(name, request, answer)
             ctx.log.entry(jobqueue.ELOG_PLACEMENT, told)
-        if answer.success:
-            ctx.log.info(f"Allocator {name}: {answer.info}")
-            return answer.result
-        refusals.append(f"{name}: {answer.info}")
-    raise errors.OpPrereqError(
-        f"{what}: no solution found by allocator {'; '.join(refusals)}",
-        ecodes.ECODE_TEMP_NORES if is_temporary else ecodes.ECODE_NORES,
+        return answer
+
+    name, answer = iallocator.run_first(
+        allocators,
+        one,
+        what,
+        on_failure=lambda name, why: ctx.log.warn(f"Allocator {name} failed: {why}"),
+        ecode=ecodes.ECODE_TEMP_NORES if is_temporary else ecodes.ECODE_NORES,
     )
+    ctx.log.info(f"Allocator {name}: {answer.info}")
+    return answer.result
 
 
 def _told(

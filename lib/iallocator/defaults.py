@@ -2,8 +2,17 @@
 
 import os
 from collections.abc import Sequence
+from typing import Final
 
 from ganeti.iallocator import builtin
+
+#: Stands for all of them, wherever an allocator is named.
+DEFAULT_NAME: Final = "."
+
+
+def chosen(name: str, setting: str) -> list[str]:
+    """Return the allocators that a name stands for, in order; maybe none."""
+    return names(setting) if name == DEFAULT_NAME else [name]
 
 
 def names(setting: str) -> list[str]:

@@ -67,20 +67,6 @@ class Known:
         Raises:
             OpPrereqError: a node's report or a policy makes no sense.
         """
-        try:
-            return self._read(snapshot, reports, running, static_memory)
-        except model.DataError as err:
-            raise errors.OpPrereqError(
-                f"built-in allocator: {err}", ecodes.ECODE_INVAL
-            ) from err
-
-    def _read(
-        self,
-        snapshot: objects.Snapshot,
-        reports: Mapping[str, Any],
-        running: _Running,
-        static_memory: int,
-    ) -> model.Cluster:
         cluster = snapshot.cluster
         groups = {uuid: place for place, uuid in enumerate(snapshot.nodegroups)}
         places = {uuid: place for place, uuid in enumerate(snapshot.nodes)}
@@ -88,18 +74,21 @@ class Known:
         less = _not_yet_used(places, instances, running)
         is_kvm = cluster.enabled_hypervisors[:1] == ("kvm",)
         reader = _Nodes(snapshot, groups, static_memory if is_kvm else 0)
-        out = model.Cluster(
-            tuple([_group(snapshot, item) for item in snapshot.nodegroups.values()]),
-            tuple(
-                [
+        try:
+            out = model.Cluster(
+                tuple(_group(snapshot, item) for item in snapshot.nodegroups.values()),
+                tuple(
                     reader.read(node, reports.get(uuid), less[place])
                     for place, (uuid, node) in enumerate(snapshot.nodes.items())
-                ]
-            ),
-            instances,
-            tuple(sorted(cluster.tags)),
-            request.read_policy(Part(cluster.ipolicy, "ipolicy", "cluster")),
-        )
+                ),
+                instances,
+                tuple(sorted(cluster.tags)),
+                request.read_policy(Part(cluster.ipolicy, "ipolicy", "cluster")),
+            )
+        except model.DataError as err:
+            raise errors.OpPrereqError(
+                f"built-in allocator: {err}", ecodes.ECODE_INVAL
+            ) from err
         return out.without_moving(out.split())
 
     def _all(

@@ -1,6 +1,6 @@
 """Running an allocator on the master node."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ganeti import errors, objects, rpc, serializer
@@ -63,14 +63,23 @@ def run(
 
 
 def run_first(
-    runner: rpc.Runner,
-    snapshot: objects.Snapshot,
     names: Sequence[str],
-    request: requests.Request,
-) -> answers.Answer:
-    """Ask allocators in order; return the first answer that is no refusal.
+    ask: Callable[[str], answers.Answer],
+    what: str = "",
+    *,
+    on_failure: Callable[[str, str], None] | None = None,
+    ecode: str = ecodes.ECODE_NORES,
+) -> tuple[str, answers.Answer]:
+    """Ask allocators in order; return the first answer that is no refusal, and whose.
 
     One that fails is passed over while there are others.
+
+    Args:
+        names: of the allocators.
+        ask: runs one, as `run` does.
+        what: names the operation in the error.
+        on_failure: is told the name of each that is passed over, and why.
+        ecode: of the error.
 
     Raises:
         OpPrereqError: none found a solution, has the words of each; or, of a single
@@ -80,18 +89,21 @@ def run_first(
     refusals = []
     for name in names:
         try:
-            answer = run(runner, snapshot, name, request)
+            answer = ask(name)
         except (errors.OpPrereqError, errors.ResultValidationError) as err:
             if len(names) == 1:
                 raise
             text = str(err.args[0]).removeprefix(f"allocator {name}: ")
+            if on_failure is not None:
+                on_failure(name, text)
             refusals.append(f"{name}: {text}")
             continue
         if answer.success:
-            return answer
+            return name, answer
         refusals.append(f"{name}: {answer.info}")
+    start = f"{what}: " if what else ""
     raise errors.OpPrereqError(
-        f"no solution found by allocator {'; '.join(refusals)}", ecodes.ECODE_NORES
+        f"{start}no solution found by allocator {'; '.join(refusals)}", ecode
     )
 
 

@@ -4,7 +4,7 @@ The cluster is the one that a query sees, as ``hbal -L`` would; nothing is locke
 changed. Moves are jobs that the client submits if it wants them.
 """
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -13,8 +13,6 @@ from ganeti.constants import ecodes
 from ganeti.iallocator import defaults
 from ganeti.masterd.calls import Later, World, method
 from ganeti.query import clusterinfo
-
-_DEFAULT: Final = "."
 
 
 class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,9 +62,8 @@ def plan_balance(world: World, wanted: Wanted | None = None) -> Later:
 def _ask(world: World, wanted: Wanted) -> dict[str, Any]:
     """Have an allocator plan; it tells no scores, and its jobs run one by one."""
     snapshot = world.config.snapshot()
-    names = [wanted.allocator or ""]
-    if names == [_DEFAULT]:
-        names = defaults.names(snapshot.cluster.default_iallocator)
+    setting = snapshot.cluster.default_iallocator
+    names = defaults.chosen(wanted.allocator or "", setting)
     if not all(names) or not names or wanted.max_moves < 0:
         raise errors.OpPrereqError(
             "balancing by an allocator: wanted its name and a number of moves from 0,"
@@ -80,7 +77,9 @@ def _ask(world: World, wanted: Wanted) -> dict[str, Any]:
         disk_moves=wanted.disk_moves,
         search=wanted.search,
     )
-    answer = iallocator.run_first(world.rpc, snapshot, names, request)
+    _name, answer = iallocator.run_first(
+        names, lambda name: iallocator.run(world.rpc, snapshot, name, request)
+    )
     targets: dict[str, list[list[str]]] = {}
     for instance, _group, nodes in answer.result.moved:
         targets.setdefault(instance, []).append(list(nodes))

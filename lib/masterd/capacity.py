@@ -4,7 +4,7 @@ The nodes are asked what they have now; nothing is locked and nothing changes.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -13,8 +13,6 @@ from ganeti.constants import ecodes
 from ganeti.iallocator import builtin, defaults
 from ganeti.masterd.calls import Later, World, method
 from ganeti.objects import lookup, params
-
-_DEFAULT: Final = "."
 
 
 class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,9 +44,9 @@ def query_capacity(world: World, wanted: Wanted) -> Later:
     """Tell how many more instances fit, where in order, and why there is no more."""
     snapshot = world.config.snapshot()
     request = build_request(snapshot, wanted)
-    names = [wanted.allocator or builtin.NAME]
-    if names == [_DEFAULT]:
-        names = defaults.names(snapshot.cluster.default_iallocator) or [builtin.NAME]
+    setting = snapshot.cluster.default_iallocator
+    names = defaults.chosen(wanted.allocator or builtin.NAME, setting)
+    names = names or [builtin.NAME]
     return Later(world.slow.submit(_ask, world, names, request), can_cancel=True)
 
 
@@ -56,7 +54,9 @@ def _ask(
     world: World, names: Sequence[str], request: iallocator.Capacity
 ) -> dict[str, Any]:
     snapshot = world.config.snapshot()
-    answer = iallocator.run_first(world.rpc, snapshot, names, request)
+    _name, answer = iallocator.run_first(
+        names, lambda name: iallocator.run(world.rpc, snapshot, name, request)
+    )
     return {
         "disk_template": request.disk_template,
         "tiered": request.tiered,
