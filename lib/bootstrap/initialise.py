@@ -4,7 +4,7 @@ import contextlib
 from typing import Any, Final
 
 from ganeti import config, errors, opcodes, rpc, ssconf, store
-from ganeti.bootstrap import checks, crypto, jobs, records, state
+from ganeti.bootstrap import checks, cluster_files, crypto, jobs, records
 from ganeti.bootstrap.options import Feedback, InitOptions
 from ganeti.bootstrap.services import Services
 from ganeti.clock import Clock
@@ -160,5 +160,5 @@ def _stop_quietly(services: Services, feedback: Feedback) -> None:
 
 def remove_cluster_files(paths: Paths) -> None:
     """Remove everything that makes this node a part of a cluster."""
-    for path in state.cluster_files(paths):
+    for path in cluster_files.of_node(paths):
         files.remove_file(path)

@@ -1,5 +1,6 @@
 """Choosing nodes with an allocator, for all units that may need one."""
 
+import abc
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -9,6 +10,25 @@ from ganeti.constants import ecodes, jobqueue
 from ganeti.iallocator import defaults
 
 _NODE_LEVELS: Final = (locking.Level.NODE, locking.Level.NODE_RES)
+
+
+class Submitting(abc.ABC):
+    """What units have in common that do nothing but submit an allocator's jobs.
+
+    Such a unit asks for its `jobs` among its checks already if it is only tried.
+    """
+
+    @abc.abstractmethod
+    def jobs(self) -> base.SubmitJobs:
+        """Ask for the jobs."""
+
+    def dry_run_result(self) -> dict[str, Any]:
+        """Return no jobs."""
+        return {jobqueue.JOB_IDS_KEY: []}
+
+    def execute(self) -> base.SubmitJobs:
+        """Return the jobs."""
+        return self.jobs()
 
 
 def names(snapshot: objects.Snapshot, wanted: str | None, what: str) -> list[str]:

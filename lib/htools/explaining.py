@@ -17,10 +17,10 @@ from ganeti.htools import (
     dedicated,
     evacuate,
     model,
+    move_objections,
     objections,
     parts,
     request,
-    unmoved,
 )
 from ganeti.htools import grid_score as score
 from ganeti.htools.grid import State
@@ -221,7 +221,9 @@ class Explainer:
         rows = [(value, pair[0], "primary") for value, pair in found]
         return self._compared(rows, chosen)
 
-    def _compared(self, rows: Sequence[unmoved.Other], chosen: int) -> list[Reason]:
+    def _compared(
+        self, rows: Sequence[move_objections.Other], chosen: int
+    ) -> list[Reason]:
         if not rows:
             return []
         own = [value for value, node, _role in rows if node == chosen]
@@ -246,7 +248,9 @@ class Explainer:
         drbd = msgspec.structs.replace(item, template="drbd")
         state.remove(index)
         capacity = self._capacity(state)
-        against = unmoved.second(state, drbd, primary, capacity, force=self.ignore_soft)
+        against = move_objections.second(
+            state, drbd, primary, capacity, force=self.ignore_soft
+        )
         chosen = self.after.sec[index]
         if chosen == model.NONE:
             return Explanation(item.name, (), tuple(against))
@@ -273,16 +277,18 @@ class Explainer:
         out = []
         for index in instances:
             group = int(state.group[state.pri[index]])
-            trip = unmoved.Trip(index, mode, group, left, force=self.ignore_soft)
+            trip = move_objections.Trip(
+                index, mode, group, left, force=self.ignore_soft
+            )
             out.append(self._moved(state, trip, ()))
         return out
 
     def _moved(
-        self, state: State, trip: unmoved.Trip, before: Sequence[Reason]
+        self, state: State, trip: move_objections.Trip, before: Sequence[Reason]
     ) -> Explanation:
         """Explain one move, and do it."""
         index, name = trip.index, state.instances[trip.index].name
-        told = unmoved.tell(state, trip)
+        told = move_objections.tell(state, trip)
         old = state.pri[index], state.sec[index]
         new = self.after.pri[index], self.after.sec[index]
         against = tuple(dict.fromkeys([*before, *told.reasons]))
@@ -297,7 +303,7 @@ class Explainer:
     def _change(self, state: State, index: int, targets: Sequence[int]) -> Explanation:
         """Explain a move to another group: against all nodes there, then the way."""
         item = state.instances[index]
-        never = unmoved.never(state, index, "all")
+        never = move_objections.never(state, index, "all")
         if never is not None:
             return Explanation(item.name, (), (never,))
         if not targets:
@@ -317,7 +323,7 @@ class Explainer:
             return Explanation(item.name, (), tuple(against))
         group = choice.best.group
         inside = {self.cluster.nodes[n].name for n in self.cluster.members(group)}
-        trip = unmoved.Trip(index, "all", group, force=self.ignore_soft)
+        trip = move_objections.Trip(index, "all", group, force=self.ignore_soft)
         others = self._other_groups(choice.groups, choice.best)
         found = self._moved(state, trip, [r for r in against if r.node not in inside])
         return dataclasses.replace(found, choice=(*found.choice, *others))

@@ -9,7 +9,7 @@ import sys
 from typing import Final
 
 from ganeti import errors
-from ganeti.bootstrap import state
+from ganeti.bootstrap import cluster_files
 from ganeti.bootstrap.services import Services
 from ganeti.pathutils import Paths
 from ganeti.process import Runner, SystemRunner
@@ -51,7 +51,7 @@ def clean_up(paths: Paths, process: Runner, *, keep_copies: bool) -> None:
     """
     Services(paths, process).stop_all()
     target = os.path.join(paths.backup_dir, BACKUP_DIR)
-    for path in state.cluster_files(paths):
+    for path in cluster_files.of_node(paths):
         if not os.path.isfile(path):
             raise errors.GenericError(f"{path}: wanted a file, found something else")
         if keep_copies:

@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 from ganeti import iallocator, opcodes
 from ganeti.cmdlib import allocation, base
 from ganeti.cmdlib.instance import moves
-from ganeti.constants import ecodes, jobqueue
+from ganeti.constants import ecodes
 from ganeti.objects import lookup
 
 
-class GroupEvacuate(base.LogicalUnit[opcodes.GroupEvacuate]):
+class GroupEvacuate(allocation.Submitting, base.LogicalUnit[opcodes.GroupEvacuate]):
     """Ask the allocator how to empty a group."""
 
     HOOKS_PATH: ClassVar[str | None] = "group-evacuate"
@@ -60,7 +60,7 @@ class GroupEvacuate(base.LogicalUnit[opcodes.GroupEvacuate]):
                 ecodes.ECODE_STATE,
             )
         if self.op.dry_run:
-            self._jobs()
+            self.jobs()
 
     def hooks_env(self) -> dict[str, Any]:
         """Return the groups."""
@@ -77,15 +77,8 @@ class GroupEvacuate(base.LogicalUnit[opcodes.GroupEvacuate]):
         nodes = list(dict.fromkeys([snapshot.cluster.master_node, *members]))
         return nodes, nodes
 
-    def dry_run_result(self) -> dict[str, Any]:
-        """Return no jobs."""
-        return {jobqueue.JOB_IDS_KEY: []}
-
-    def execute(self) -> base.SubmitJobs:
+    def jobs(self) -> base.SubmitJobs:
         """Return the jobs, one after the other if asked for."""
-        return self._jobs()
-
-    def _jobs(self) -> base.SubmitJobs:
         if not self.instances:
             return base.SubmitJobs([])
         found = allocation.evacuation_jobs(

@@ -6,11 +6,13 @@ from typing import Any, ClassVar
 from ganeti import iallocator, opcodes
 from ganeti.cmdlib import allocation, base
 from ganeti.cmdlib.instance import common, moves
-from ganeti.constants import ecodes, jobqueue
+from ganeti.constants import ecodes
 from ganeti.objects import lookup
 
 
-class InstanceChangeGroup(common.InstanceUnit[opcodes.InstanceChangeGroup]):
+class InstanceChangeGroup(
+    allocation.Submitting, common.InstanceUnit[opcodes.InstanceChangeGroup]
+):
     """Ask the allocator how to get an instance into another group."""
 
     HOOKS_PATH: ClassVar[str | None] = "instance-change-group"
@@ -53,17 +55,10 @@ class InstanceChangeGroup(common.InstanceUnit[opcodes.InstanceChangeGroup]):
     def check_prereq(self) -> None:
         """Ask the allocator already now if nothing is to be done."""
         if self.op.dry_run:
-            self._jobs()
+            self.jobs()
 
-    def dry_run_result(self) -> dict[str, Any]:
-        """Return no jobs."""
-        return {jobqueue.JOB_IDS_KEY: []}
-
-    def execute(self) -> base.SubmitJobs:
+    def jobs(self) -> base.SubmitJobs:
         """Return the jobs."""
-        return self._jobs()
-
-    def _jobs(self) -> base.SubmitJobs:
         name = self.instance.name
         return allocation.evacuation_jobs(
             self.ctx,

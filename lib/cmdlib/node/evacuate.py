@@ -1,15 +1,13 @@
 """OP_NODE_EVACUATE: submit jobs that take instances off a node."""
 
-from typing import Any
-
 from ganeti import iallocator, opcodes
 from ganeti.cmdlib import allocation, base
 from ganeti.cmdlib.instance import moves
-from ganeti.constants import ecodes, jobqueue
+from ganeti.constants import ecodes
 from ganeti.objects import lookup
 
 
-class NodeEvacuate(base.LogicalUnit[opcodes.NodeEvacuate]):
+class NodeEvacuate(allocation.Submitting, base.LogicalUnit[opcodes.NodeEvacuate]):
     """Plan with an allocator, or with a named node for secondaries."""
 
     def check_arguments(self) -> None:
@@ -63,17 +61,10 @@ class NodeEvacuate(base.LogicalUnit[opcodes.NodeEvacuate]):
                         f" {self.op.remote_node}, which cannot be its secondary too"
                     )
         if self.op.dry_run:
-            self._jobs()
+            self.jobs()
 
-    def dry_run_result(self) -> dict[str, Any]:
-        """Return no jobs."""
-        return {jobqueue.JOB_IDS_KEY: []}
-
-    def execute(self) -> base.SubmitJobs:
+    def jobs(self) -> base.SubmitJobs:
         """Return the jobs."""
-        return self._jobs()
-
-    def _jobs(self) -> base.SubmitJobs:
         if not self.instances:
             return base.SubmitJobs([])
         if self.op.remote_node:

@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from ganeti.bootstrap import initialise, state
+from ganeti.bootstrap import cluster_files, initialise
 from ganeti.pathutils import Paths
 
 CLUSTERS = ("server.pem", "hmac.key", "store.db", "store.db-wal", "ssconf_node_list")
@@ -28,10 +28,10 @@ def names(listed):
 
 
 def test_files_of_the_cluster_are_told_from_the_administrators_own(paths):
-    assert names(state.cluster_files(paths)) == set(CLUSTERS)
+    assert names(cluster_files.of_node(paths)) == set(CLUSTERS)
 
 
 def test_a_node_that_leaves_keeps_what_is_its_own(paths):
     initialise.remove_cluster_files(paths)
     assert names(pathlib.Path(paths.data_dir).iterdir()) == set(OWN)
-    assert state.cluster_files(paths) == []
+    assert cluster_files.of_node(paths) == []

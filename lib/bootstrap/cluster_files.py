@@ -27,7 +27,7 @@ _PATTERNS: Final = (
 )
 
 
-def cluster_files(paths: Paths) -> list[str]:
+def of_node(paths: Paths) -> list[str]:
     """Return the paths of such files that this node has."""
     top = glob.escape(paths.data_dir)
     return [
