@@ -92,6 +92,31 @@ def test_refusals_are_counted_as_allocation_counts_them(
             assert possible == found.successes
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("several", [1, 3, 4])
+def test_a_filling_goes_on_where_another_one_was_the_same(
+    seed: int, several: int
+) -> None:
+    state = start(seed, "drbd")
+    item = How("drbd").instance(SIZE)
+
+    def filled(most: int, known=()) -> greedy.Filler:
+        filler = greedy.Filler(state.copy(), item, range(state.size), exact_nodes=0)
+        filler.several = several
+        filler.fill(most, known)
+        return filler
+
+    for first in (2, 7, 12):
+        known = filled(first).steps
+        for most in range(1, 16):
+            quick, slow = filled(most, known), filled(most)
+            assert quick.state.pri == slow.state.pri
+            assert quick.state.sec == slow.state.sec
+            assert np.array_equal(quick.state.rows, slow.state.rows)
+            assert np.array_equal(quick.state.peers, slow.state.peers)
+            assert quick.steps == slow.steps
+
+
 def test_an_answer_names_every_place_and_why_there_is_no_more() -> None:
     state = grid.State(text.load(KITE.read_text(), "kite"))
     search = Search(state, How("drbd"))
