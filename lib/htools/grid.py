@@ -387,12 +387,21 @@ class State(Rows):
         """Whether instances may want location tags at all."""
         return bool(self._desired)
 
+    def desired_tags(self, item: model.Instance) -> frozenset[str]:
+        """Return the location tags that an instance wants."""
+        if not self._desired:
+            return frozenset()
+        return frozenset(tag for tag in item.tags if tag.startswith(self._desired))
+
     def wanted_places(self, item: model.Instance) -> npt.NDArray[np.int64]:
         """Return how many location tags that an instance wants each node lacks."""
-        if not self._desired:
+        return self.lacking(self.desired_tags(item))
+
+    def lacking(self, tags: frozenset[str]) -> npt.NDArray[np.int64]:
+        """Return how many of some location tags each node lacks."""
+        if not tags:
             return np.zeros(self.size, np.int64)
-        wanted = {tag for tag in item.tags if tag.startswith(self._desired)}
-        return np.array([len(wanted - mine) for mine in self.places], np.int64)
+        return np.array([len(tags - mine) for mine in self.places], np.int64)
 
     def per_cpu(self, used: Floats) -> Floats:
         """Return virtual per physical CPUs; without any, that is no limit's worth."""
