@@ -214,7 +214,7 @@ class Search:
         best: Sequence[_Scored] = ()
         faults = _faults(state)
         first = self.lowest(_BEAM)
-        scores = exact_scores.after(state, first)
+        scores = exact_scores.after(state, first, self._evaluator)
         for (inst, move), found in zip(first, scores, strict=True):
             nodes = {state.pri[inst], state.sec[inst], move.target} - {NONE}
             with moves.trial(state, inst, move.target):
@@ -300,9 +300,8 @@ class Search:
     def _exact(self, listed: list[tuple[int, Move]]) -> tuple[int, Move, float] | None:
         """Compute scores exactly; the first of the lowest wins."""
         best: tuple[int, Move, float] | None = None
-        for (inst, move), found in zip(
-            listed, exact_scores.after(self._state, listed), strict=True
-        ):
+        scores = exact_scores.after(self._state, listed, self._evaluator)
+        for (inst, move), found in zip(listed, scores, strict=True):
             if best is None or found < best[2]:
                 best = (inst, move, found)
         return best

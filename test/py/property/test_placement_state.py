@@ -1,7 +1,6 @@
 """States of placement stay true: after moves they are as if loaded, for any cluster."""
 
 import random
-from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -51,7 +50,7 @@ def varied(seed: int, template: str = "drbd", *, is_plain: bool = False) -> Clus
     for item in cluster.instances:
         used[item.primary] += item.memory
     nodes = tuple(
-        replace(
+        msgspec.structs.replace(
             node,
             # Often just as much is left as an instance or two would take.
             total_memory=float(node.node_memory + taken + left),
@@ -70,7 +69,7 @@ def varied(seed: int, template: str = "drbd", *, is_plain: bool = False) -> Clus
     tags = tuple(f"htools:{word}" for word in words if dice.random() < 0.3)
     if "htools:migration:hv" in tags:
         tags = (*tags, "htools:allowmigration:hv:1::hv:2")
-    return replace(cluster, nodes=nodes, instances=instances, tags=tags)
+    return msgspec.structs.replace(cluster, nodes=nodes, instances=instances, tags=tags)
 
 
 def wander(state: grid.State, seed: int, count: int) -> None:
@@ -214,7 +213,7 @@ def mixed(seed: int) -> Cluster:
     cluster = varied(seed)
     dice = random.Random(seed)
     kinds = [dice.choice(["drbd", "drbd", "sharedfile"]) for _ in cluster.instances]
-    return replace(
+    return msgspec.structs.replace(
         cluster,
         instances=tuple(
             item
