@@ -20,6 +20,8 @@ from ganeti.htools.legality import ENDS, Move
 from ganeti.htools.moves import Kind
 
 _NOWHERE: Final = -2
+#: Less than any change of a score.
+_LEAST: Final = -1e300
 _RISE: Final = score.WEIGHT["reserved_mem_rtotal"]
 
 
@@ -56,6 +58,8 @@ class Bounds:
         possible = evaluator.legality.kinds(inst) - {Kind.FAILOVER}
         self.kinds = tuple(sorted(possible))
         self._roles = sorted({ENDS[kind].target for kind in self.kinds})
+        apart = bool(self._state.exclusive.any())
+        self._unbounded: Bools = evaluator.effects.unplaceable[inst] & apart
         self._size, self._sample = self._sizes()
         shape = (len(self._sample), len(target))
         self._fits = {role: np.zeros(shape, dtype=np.bool_) for role in self._roles}
@@ -113,7 +117,7 @@ class Bounds:
             best = np.where(strict, fitting[self._size], any_least[self._size])
             self._strict.append(strict)
             self._own.append(own)
-            self.rows[row] = own + best
+            self.rows[row] = np.where(self._unbounded, _LEAST, own + best)
 
     def _masked(self, role: str) -> Floats:
         return np.where(self._fits[role], self._parts[role], np.inf)
@@ -124,7 +128,8 @@ class Bounds:
         role, size = ENDS[kind].target, self._size[rows]
         part = self._parts[role][size]
         fits = self._fits[role][size] | ~self._strict[row][rows][:, None]
-        return np.where(fits, part, np.inf) + self._own[row][rows][:, None]
+        found = np.where(fits, part, np.inf) + self._own[row][rows][:, None]
+        return np.where(self._unbounded[rows][:, None], _LEAST, found)
 
     def _judge(self, columns: Ints) -> None:
         """Judge targets by the strict rules, as far as instances of a size are alike.

@@ -16,6 +16,7 @@ from ganeti.htools.effects import Floats, Ints, Row
 from ganeti.htools.grid import State
 from ganeti.htools.legality import Legality, Move, Options
 from ganeti.htools.moves import Kind
+from ganeti.htools.unknown_spindles import Correction
 
 #: Spread components and the row of a node's numbers each is about.
 _SPREAD_ROWS: Final = {
@@ -68,6 +69,7 @@ class Evaluator:
         self.inverse_memory = self._inverses(state.t_mem)
         self.count = max(1, int(state.online.sum()))
         self.parts = self._make_parts()
+        self._correction = Correction(self.legality, *self._capacity(Row.ALL_DISK))
         self.refresh(np.arange(state.size))
 
     def _inverses(self, capacity: Floats) -> Floats:
@@ -153,7 +155,7 @@ class Evaluator:
         with np.errstate(invalid="ignore"):
             allowed = rules.allowed(move) & rules.legal(move, reserved)
             change = self._spreads(move, reserved)
-        change = change + self.counted(move, reserved)
+        change = change + self.counted(move, reserved) + self._correction.of(move)
         return np.where(allowed, change, np.inf)
 
     def _spreads(self, move: Move, reserved: tuple[Floats | Ints, ...]) -> Floats:

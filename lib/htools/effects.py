@@ -84,6 +84,8 @@ class Effects:
         self.drbd = _flags(item.template == "drbd" for item in items)
         self.external = _flags(item.template in EXTERNAL_TEMPLATES for item in items)
         self.unknown_spindles = _flags(item.spindles is None for item in items)
+        #: What they do to nodes with exclusive storage is no sum.
+        self.unplaceable: Bools = self.local & self.unknown_spindles & self.forthcoming
         self.exclusion: Bools = np.zeros(
             (len(state.exclusion_tags), len(items)), dtype=np.bool_
         )

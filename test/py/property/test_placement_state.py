@@ -31,9 +31,7 @@ def _varied(item: Instance, dice: random.Random, is_plain: bool) -> Instance:
     to_come = not is_plain and dice.random() < 0.15
     return msgspec.structs.replace(
         item,
-        # Not both to come and without a number of spindles: what that does to nodes
-        # with exclusive storage is no sum, and estimates take it for one.
-        spindles=None if not to_come and dice.random() < 0.1 else 1,
+        spindles=None if dice.random() < 0.1 else 1,
         spindle_use=dice.choice([1, 2]),
         auto_balance=dice.random() < 0.9,
         forthcoming=to_come,
