@@ -135,6 +135,7 @@ class State(Rows):
             frozenset(tag for tag in node.tags if prefixes and tag.startswith(prefixes))
             for node in nodes
         ]
+        self._lacking: dict[frozenset[str], npt.NDArray[np.int64]] = {}
         names = sorted(frozenset().union(*self.places))
         self._has_places = bool(names or self._desired)
         self.node_places = np.array(
@@ -382,17 +383,22 @@ class State(Rows):
             int(self.common_places[node, secondary]) if secondary >= 0 else 0
         )
 
-    @property
-    def wants_places(self) -> bool:
-        """Whether instances may want location tags at all."""
-        return bool(self._desired)
+    def desired_tags(self, item: model.Instance) -> frozenset[str]:
+        """Return the location tags that an instance wants of its primary."""
+        if not self._desired:
+            return frozenset()
+        return frozenset(tag for tag in item.tags if tag.startswith(self._desired))
+
+    def lacking(self, wanted: frozenset[str]) -> npt.NDArray[np.int64]:
+        """Return how many of some location tags each node lacks; not to be changed."""
+        if wanted not in self._lacking:
+            counts = [len(wanted - mine) for mine in self.places]
+            self._lacking[wanted] = np.array(counts, np.int64)
+        return self._lacking[wanted]
 
     def wanted_places(self, item: model.Instance) -> npt.NDArray[np.int64]:
         """Return how many location tags that an instance wants each node lacks."""
-        if not self._desired:
-            return np.zeros(self.size, np.int64)
-        wanted = {tag for tag in item.tags if tag.startswith(self._desired)}
-        return np.array([len(wanted - mine) for mine in self.places], np.int64)
+        return self.lacking(self.desired_tags(item))
 
     def per_cpu(self, used: Floats) -> Floats:
         """Return virtual per physical CPUs; without any, that is no limit's worth."""

@@ -371,9 +371,9 @@ class Legality:
 
     def conflicts(self, inst: Ints, node: Ints, more_than: int) -> Ints:
         """Count exclusion tags of instances that nodes have more than so often."""
-        state = self.state
+        counts = self.state.pri_tags
         found = np.zeros(np.broadcast_shapes(inst.shape, node.shape), dtype=np.int64)
-        owned = self.effects.exclusion
-        for tag in np.nonzero(owned[:, inst.ravel()].any(axis=1))[0]:
-            found += owned[tag][inst] & (state.pri_tags[node, tag] > more_than)
+        for tags in self.effects.tags.T:
+            tag = tags[inst]
+            found += (tag != NONE) & (counts[node, tag] > more_than)
         return found

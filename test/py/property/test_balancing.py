@@ -167,7 +167,7 @@ def test_no_move_is_better_than_its_bound(seed, tags):
     target = np.nonzero(now.online)[0]
     bounds = Bounds(evaluator, inst, target)
     for number, kind in enumerate(bounds.kinds):
-        found = evaluator.estimate(kind, inst[:, None], target[None, :])
+        found = evaluator.estimate(kind, inst[:, None], bounds.target[None, :])
         least = bounds.pairs(kind, np.arange(len(inst)))
         assert (least <= found + 1e-9).all()
         assert (bounds.rows[number] <= found.min(axis=1) + 1e-9).all()
