@@ -16,7 +16,7 @@ import numpy as np
 from ganeti import errors
 from ganeti.htools.grid import Limits
 from ganeti.htools.model import Cluster, DataError, Instance, lookup
-from ganeti.tools.htools import option_table, options, sources, utilisation
+from ganeti.tools.htools import option_table, options, sources, utilisation, writing
 from ganeti.tools.htools.options import Parsed
 
 if TYPE_CHECKING:
@@ -219,6 +219,5 @@ def save(parsed: Parsed, cluster: Cluster, suffix: str, what: str) -> None:
     from ganeti.htools import text
 
     path = f"{parsed['S']}.{suffix}"
-    with open(path, "w", encoding="utf-8") as stream:
-        stream.write(text.dump(cluster))
+    writing.text(path, text.dump(cluster))
     sys.stderr.write(f"The cluster state {what} has been written to file '{path}'\n")
