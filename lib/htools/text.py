@@ -4,10 +4,11 @@ Opening files is the caller's; this module turns lines into values and back. Err
 name the file, the line and the field.
 """
 
-import dataclasses
 import re
 from collections.abc import Iterable
 from typing import Final
+
+import msgspec
 
 from ganeti.htools import numbers
 from ganeti.htools.model import (
@@ -38,8 +39,7 @@ _LARGEST: Final = 1e18
 _YES_NO: Final = {"Y": True, "N": False}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(msgspec.Struct, frozen=True):
     """One line and its place, which errors name."""
 
     source: str
@@ -160,7 +160,7 @@ def load(data: str, source: str) -> Cluster:
             policy = found
             continue
         place = line.place(0, "owner", owners)
-        groups[place] = dataclasses.replace(groups[place], policy=found)
+        groups[place] = msgspec.structs.replace(groups[place], policy=found)
     return Cluster(
         groups=tuple(groups),
         nodes=tuple(nodes),
@@ -245,7 +245,7 @@ def _node(line: _Line, groups: dict[str, int]) -> Node:
     group = line.place(8, "group", groups)
     unknown = any(line.text(k) == "?" for k in range(1, 7))
     if unknown:
-        line = dataclasses.replace(
+        line = msgspec.structs.replace(
             line, cells=[line.cells[0], *["0"] * 6, *line.cells[7:]]
         )
     return Node(
@@ -332,7 +332,7 @@ def _policy(line: _Line) -> Policy:
 
 def _spec(line: _Line, field: str, text: str) -> Spec:
     cells = text.split(",")
-    if len(cells) != len(dataclasses.fields(Spec)):
+    if len(cells) != len(Spec.__struct_fields__):
         raise line.fail(field, f"wanted six numbers, found {text!r}")
     bad = [cell for cell in cells if not _WHOLE.match(cell) or len(cell) > _MOST_DIGITS]
     if bad:
@@ -410,7 +410,7 @@ def _instance_line(inst: Instance, nodes: list[str]) -> str:
 
 
 def _spec_text(spec: Spec) -> str:
-    return ",".join(str(value) for value in dataclasses.astuple(spec))
+    return ",".join(str(value) for value in msgspec.structs.astuple(spec))
 
 
 def _policy_line(owner: str, policy: Policy) -> str:

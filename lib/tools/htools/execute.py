@@ -4,13 +4,14 @@ SIGINT lets the set that runs end and leaves out the rest; SIGTERM ends the prog
 once. Jobs that were submitted go on in both cases.
 """
 
-import dataclasses
 import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
+
+import msgspec
 
 from ganeti import errors, luxi
 from ganeti.constants import jobqueue, versions
@@ -34,8 +35,7 @@ _PRIORITIES: Final = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """What it works on, its opcodes in wire form, and what its kind is called."""
 
     label: str

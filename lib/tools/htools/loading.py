@@ -4,7 +4,6 @@ Where clusters come from is in ``sources``; options that change what was loaded 
 applied here.
 """
 
-import dataclasses
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -127,7 +126,7 @@ def _movable(cluster: Cluster, parsed: Parsed) -> Cluster:
         msgspec.structs.replace(inst, movable=may(k, inst))
         for k, inst in enumerate(cluster.instances)
     )
-    return dataclasses.replace(cluster, instances=instances)
+    return msgspec.structs.replace(cluster, instances=instances)
 
 
 def _instances(cluster: Cluster, wanted: Iterable[str]) -> set[int]:
@@ -147,10 +146,10 @@ def _offline(cluster: Cluster, wanted: Iterable[str]) -> Cluster:
         raise Problem(f"wrong node name(s) set as offline: {','.join(unknown)}\n")
     places = set(found.values())
     nodes = tuple(
-        dataclasses.replace(node, offline=node.offline or k in places)
+        msgspec.structs.replace(node, offline=node.offline or k in places)
         for k, node in enumerate(cluster.nodes)
     )
-    return dataclasses.replace(cluster, nodes=nodes)
+    return msgspec.structs.replace(cluster, nodes=nodes)
 
 
 def limits(parsed: Parsed) -> Limits:

@@ -3,7 +3,6 @@
 The daemons of all nodes are asked at once.
 """
 
-import dataclasses
 import sys
 from typing import Any, Final
 
@@ -50,7 +49,7 @@ def _with_use(cluster: Cluster, use: dict[str, _Use]) -> Cluster:
         msgspec.structs.replace(inst, utilisation=use.get(inst.name, inst.utilisation))
         for inst in cluster.instances
     )
-    return dataclasses.replace(cluster, instances=instances)
+    return msgspec.structs.replace(cluster, instances=instances)
 
 
 def read_file(path: str) -> dict[str, _Use]:
