@@ -5,10 +5,10 @@ order, so that plans are the same line by line. On request the plan goes on wher
 single move helps: with pairs of moves of which the first need not lower the score.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from ganeti.htools import exact_scores, moves
@@ -48,8 +48,7 @@ _FAULTS: Final = (
 _ALIKE: Final = 9
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Goal:
+class Goal(msgspec.Struct, frozen=True):
     """When to stop, and what to prefer.
 
     Attributes:
@@ -75,8 +74,7 @@ class Goal:
         return found < current and not small
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """One move of a plan: nodes before and after (-1 is none) and the score after."""
 
     inst: int
@@ -147,7 +145,7 @@ class _Rounds:
         self._factor = goal.avoid_disk_moves or 0.0
         self._pairs_left = _MOST_PAIRS if goal.pairs else 0
         if goal.avoid_disk_moves is not None and options.disk_moves:
-            cheap = dataclasses.replace(options, disk_moves=False)
+            cheap = msgspec.structs.replace(options, disk_moves=False)
             self._cheap = Search(state, cheap)
 
     def next(self, current: float, left: int) -> Sequence[_Scored]:
@@ -348,8 +346,7 @@ class Search:
             self._apart = np.union1d(self._apart, inst)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(msgspec.Struct, frozen=True):
     """Estimates of moves of one kind."""
 
     kind: Kind

@@ -5,7 +5,6 @@ is for `htools.grid_checks`, what the result is worth for `htools.grid_score`.
 """
 
 import copy
-import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -27,8 +26,7 @@ _ALLOW: Final = "htools:allowmigration:"
 Floats = npt.NDArray[np.float64]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """Changes to what nodes accept, given on the command line.
 
     ``max_cpu`` replaces the policies' ratio; ``min_disk`` is the part of the disk to
@@ -258,14 +256,14 @@ class State(Rows):
     def as_cluster(self) -> model.Cluster:
         """Return records of the present state; free memory stays as reported."""
         nodes = tuple(
-            dataclasses.replace(node, free_disk=int(free))
+            msgspec.structs.replace(node, free_disk=int(free))
             for node, free in zip(self.cluster.nodes, self.f_dsk, strict=True)
         )
         instances = tuple(
             msgspec.structs.replace(item, primary=pri, secondary=sec)
             for item, pri, sec in zip(self.instances, self.pri, self.sec, strict=True)
         )
-        return dataclasses.replace(self.cluster, nodes=nodes, instances=instances)
+        return msgspec.structs.replace(self.cluster, nodes=nodes, instances=instances)
 
     # Instances
     def new(self, item: model.Instance) -> int:

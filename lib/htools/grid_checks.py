@@ -4,10 +4,10 @@ A check names its rule, tells where it fails, and what was wanted and found, so 
 same table gives verdicts and reasons. Nothing here changes a state.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -33,8 +33,7 @@ Flags = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.int8]
 
 
-@dataclasses.dataclass(frozen=True)
-class Check:
+class Check(msgspec.Struct, frozen=True):
     """One rule, for each node.
 
     Attributes:

@@ -4,10 +4,10 @@ Sums run in node order, so that equal states get equal digits. Choosing among th
 candidates is for `htools.alloc` and the balancer.
 """
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -74,8 +74,7 @@ def _disk(state: State, free: Floats, spindles: Floats) -> Floats:
     return part
 
 
-@dataclasses.dataclass(frozen=True)
-class Numbers:
+class Numbers(msgspec.Struct, frozen=True):
     """What the score needs of each node: name -> value per node."""
 
     spreads: dict[str, Floats]

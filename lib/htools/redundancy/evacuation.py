@@ -4,10 +4,10 @@ Each goes to the node with the best score, soft rules aside, as in ``global_n1``
 rules these are; here they are followed on plain tables, for the usual cases.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -179,8 +179,7 @@ def _spindles(item: model.Instance) -> int:
     return item.spindles or 0 if item.local else 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Left:
+class _Left(msgspec.Struct, frozen=True, eq=False):
     """What places have left; spindles are infinite without exclusive storage."""
 
     memory: Floats

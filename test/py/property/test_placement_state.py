@@ -1,13 +1,13 @@
 """States of placement stay true: after moves they are as if loaded, for any cluster."""
 
 import random
-from dataclasses import replace
 
 import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from fakes.every_move import every_move, legal_moves
 from fakes.some_cluster import random_cluster

@@ -1,7 +1,5 @@
 """Emptying a node ends early only with what it would have found out anyway."""
 
-import dataclasses
-
 import msgspec
 import pytest
 
@@ -31,7 +29,7 @@ def full(seed: int, template: str, memory: int) -> grid.State:
     instances = tuple(
         msgspec.structs.replace(item, disks=(item.disk,)) for item in base.instances
     )
-    state = grid.State(dataclasses.replace(base, instances=instances))
+    state = grid.State(msgspec.structs.replace(base, instances=instances))
     item = fresh(template, memory)
     for node in range(state.size):
         while state.unallocated[node] > memory * (2 + node % 2):
@@ -57,7 +55,7 @@ def exclusive(seed: int, every: int) -> grid.State:
     """A cluster in which some nodes have exclusive storage."""
     base = random_cluster(seed, template="plain")
     nodes = tuple(
-        dataclasses.replace(
+        msgspec.structs.replace(
             node, exclusive=at % every == 0, spindles=40, free_spindles=seed * 7 + 3
         )
         for at, node in enumerate(base.nodes)
@@ -66,7 +64,7 @@ def exclusive(seed: int, every: int) -> grid.State:
         msgspec.structs.replace(item, spindles=1, disks=(item.disk,))
         for item in base.instances
     )
-    return grid.State(dataclasses.replace(base, nodes=nodes, instances=instances))
+    return grid.State(msgspec.structs.replace(base, nodes=nodes, instances=instances))
 
 
 @pytest.mark.parametrize("every", [1, 2])
@@ -92,8 +90,8 @@ def test_the_last_spindle_may_be_taken_and_no_more(
     if not counted:
         monkeypatch.setattr(evacuation._Rest, "verdict", lambda *_args: None)
     base = exclusive(1, 1).cluster
-    nodes = tuple(dataclasses.replace(node, free_spindles=2) for node in base.nodes)
-    state = grid.State(dataclasses.replace(base, nodes=nodes, instances=()))
+    nodes = tuple(msgspec.structs.replace(node, free_spindles=2) for node in base.nodes)
+    state = grid.State(msgspec.structs.replace(base, nodes=nodes, instances=()))
     item = fresh("plain", 200, spindles=2)
     for node in range(state.size - 1):
         state.place(state.new(item), node)
