@@ -7,7 +7,7 @@ from typing import Final
 from ganeti.htools import balance, grid, jobs, numbers, tables
 from ganeti.htools import grid_score as score
 from ganeti.htools.model import NONE, Cluster
-from ganeti.tools.htools import execute, loading, shown
+from ganeti.tools.htools import execute, loading, shown, writing
 from ganeti.tools.htools.loading import Problem
 from ganeti.tools.htools.options import Parsed
 
@@ -220,8 +220,7 @@ def _commands(
 
     lines = jobs.listing([[work(step) for step in members] for members in sets])
     if parsed["C"]:
-        with open(parsed["C"], "w", encoding="utf-8") as stream:
-            stream.write(jobs.script(lines))
+        writing.text(parsed["C"], jobs.script(lines))
         print(f"The commands have been written to file '{parsed['C']}'")
         return
     print()

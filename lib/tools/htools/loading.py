@@ -15,7 +15,7 @@ import numpy as np
 from ganeti import errors
 from ganeti.htools.grid import Limits
 from ganeti.htools.model import Cluster, DataError, Instance, lookup
-from ganeti.tools.htools import option_table, options, sources, utilisation
+from ganeti.tools.htools import option_table, options, sources, utilisation, writing
 from ganeti.tools.htools.options import Parsed
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def _warn_inconsistent(cluster: Cluster) -> None:
     for inst in cluster.instances:
         if inst.uses_memory:
             used[inst.primary] += inst.memory
-        for place in inst.nodes:
+        for place in inst.nodes if not inst.forthcoming else ():
             disks[place] += inst.disk
     lines = []
     for n, node in enumerate(cluster.nodes):
@@ -218,6 +218,5 @@ def save(parsed: Parsed, cluster: Cluster, suffix: str, what: str) -> None:
     from ganeti.htools import text
 
     path = f"{parsed['S']}.{suffix}"
-    with open(path, "w", encoding="utf-8") as stream:
-        stream.write(text.dump(cluster))
+    writing.text(path, text.dump(cluster))
     sys.stderr.write(f"The cluster state {what} has been written to file '{path}'\n")
