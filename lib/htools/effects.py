@@ -85,6 +85,9 @@ class Effects:
         self.drbd = _flags(item.template == "drbd" for item in items)
         self.external = _flags(item.template in EXTERNAL_TEMPLATES for item in items)
         self.unknown_spindles = _flags(item.spindles is None for item in items)
+        #: What these do to nodes is no sum (``unknown_spindles``).
+        self.apart: Bools = self.local & self.unknown_spindles & self.forthcoming
+        self.apart &= bool(state.exclusive.any())
         self.tags = _padded([sorted({*state.tag_places(item)}) for item in items])
         self.wishes, self.lacking = _wishes(state)
 

@@ -209,12 +209,12 @@ class _Extra:
         state, item = self.state, self.item
         changes = self._disk_changes()
         changes["f_mem_later"] = state.f_mem_later - item.memory
-        changes["u_cpu_later"] = state.u_cpu_later + item.vcpus
+        vcpus = item.vcpus if item.online else 0
+        changes["u_cpu_later"] = state.u_cpu_later + vcpus
         left = state.unallocated
         held, location = state.held, state.location
         if not self.later:
             left = left - (item.memory if item.uses_memory else 0)
-            vcpus = item.vcpus if item.online else 0
             cpu, memory, disk, net = self.busy
             changes |= {
                 "unallocated": left,
