@@ -133,13 +133,25 @@ def iallocator_runner(
 def _find_allocator(node: Node, name: str) -> str:
     if not is_plugin_name(name):
         raise errors.OpExecError(f"{name!r} is no name of an iallocator")
+    found = ""
     for directory in node.paths.iallocator_search_path:
         path = f"{directory}/{name}"
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
-    raise errors.OpExecError(
-        f"iallocator {name}: not found in {':'.join(node.paths.iallocator_search_path)}"
-    )
+        if not found and os.path.lexists(path):
+            found = f"{path} is {_other_than_program(path)}"
+    places = ":".join(node.paths.iallocator_search_path)
+    why = f"wanted a program, {found}" if found else f"not found in {places}"
+    raise errors.OpExecError(f"iallocator {name}: {why}")
+
+
+def _other_than_program(path: str) -> str:
+    """Say what is at a path where a program should be."""
+    if os.path.isdir(path):
+        return "a directory"
+    if os.path.isfile(path):
+        return "not executable"
+    return "a broken link" if os.path.islink(path) else "no ordinary file"
 
 
 @procedure("run_oob")

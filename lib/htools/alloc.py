@@ -4,10 +4,10 @@ The state stays as it is; callers place the instance themselves. Every refusal i
 as data; words are made in `htools.answer`.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -26,8 +26,7 @@ Score = float | tuple[tuple[int, ...], float]
 _CHUNK: Final = 1 << 21
 
 
-@dataclasses.dataclass(frozen=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """What one allocation found.
 
     Attributes:
@@ -52,8 +51,7 @@ class Metric(Protocol):
         """Return the cost; less is better."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Rules:
+class Rules(msgspec.Struct, frozen=True):
     """How to choose.
 
     Attributes:
@@ -67,12 +65,16 @@ class Rules:
     metric: Metric | None = None
 
 
+#: How to choose when nobody says it.
+_ALL_RULES: Final = Rules()
+
+
 def allocate(
     state: State,
     item: model.Instance,
     candidates: Sequence[int],
     count: int,
-    rules: Rules = Rules(),
+    rules: Rules = _ALL_RULES,
 ) -> Outcome:
     """Return the best nodes for a newcomer.
 
@@ -99,7 +101,7 @@ def allocate(
 
 
 def second(
-    state: State, item: model.Instance, primary: int, rules: Rules = Rules()
+    state: State, item: model.Instance, primary: int, rules: Rules = _ALL_RULES
 ) -> Outcome:
     """Return the best secondary, of all nodes of the group, for a given primary.
 
@@ -122,7 +124,7 @@ def ranking(
     count: int,
     *,
     most: int,
-    rules: Rules = Rules(),
+    rules: Rules = _ALL_RULES,
 ) -> list[tuple[float, tuple[int, ...]]]:
     """Return score and nodes of the best places, the best first.
 
@@ -332,8 +334,7 @@ def _pair_codes(
     return np.where(own[:, None] != 0, own[:, None], codes)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Rows:
+class _Rows(msgspec.Struct, frozen=True):
     """Scores of pairs: [primary, secondary], where they are possible, and nodes."""
 
     values: Floats
@@ -381,8 +382,7 @@ def _drop_better(
     best.successes -= dropped
 
 
-@dataclasses.dataclass(frozen=True)
-class GroupOutcome:
+class GroupOutcome(msgspec.Struct, frozen=True):
     """What an allocation found in one group; ``left_out`` if it was not tried."""
 
     group: int
@@ -390,8 +390,7 @@ class GroupOutcome:
     left_out: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """The allocation over all groups.
 
     Attributes:
@@ -410,7 +409,7 @@ def over_groups(
     *,
     candidates: Sequence[int] | None = None,
     groups: Sequence[int] | None = None,
-    rules: Rules = Rules(),
+    rules: Rules = _ALL_RULES,
 ) -> Choice:
     """Return the best group and nodes for a newcomer.
 

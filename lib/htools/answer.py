@@ -3,7 +3,6 @@
 `solve` is all of an allocator but reading and printing; the master calls it directly.
 """
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,8 +33,7 @@ _OPS: Final = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """How to solve.
 
     Attributes:
@@ -53,8 +51,7 @@ class Options:
     static_memory: int = model.STATIC_KVM_MIB
 
 
-@dataclasses.dataclass(frozen=True)
-class Solution:
+class Solution(msgspec.Struct, frozen=True):
     """An answer, and how it came about.
 
     Attributes:
@@ -122,19 +119,19 @@ def _idle(cluster: model.Cluster) -> model.Cluster:
     instances = tuple(
         msgspec.structs.replace(item, utilisation=_NO_USE) for item in cluster.instances
     )
-    return dataclasses.replace(cluster, instances=instances)
+    return msgspec.structs.replace(cluster, instances=instances)
 
 
 def _idle_newcomers(ask: request.Ask) -> request.Ask:
     if isinstance(ask, request.MultiPlace):
         places = [_idle_place(place) for place in ask.places]
-        return dataclasses.replace(ask, places=places)
+        return msgspec.structs.replace(ask, places=places)
     return _idle_place(ask) if isinstance(ask, request.Place) else ask
 
 
 def _idle_place(place: request.Place) -> request.Place:
     item = msgspec.structs.replace(place.item, utilisation=_NO_USE)
-    return dataclasses.replace(place, item=item)
+    return msgspec.structs.replace(place, item=item)
 
 
 #: An instance that is still to come cannot migrate.

@@ -5,10 +5,10 @@ order, so that plans are the same line by line. On request the plan goes on wher
 single move helps: with pairs of moves of which the first need not lower the score.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from ganeti.htools import exact_scores, moves
@@ -27,6 +27,8 @@ _NEAR: Final = 1e-7
 _BLOCK: Final = 100_000
 #: Moves of each kind that give a first idea of what the best is.
 _SAMPLE: Final = 8
+#: Looks at a pair's bound that take as long as an estimate.
+_COST: Final = 30
 #: More than any change of a score.
 _ANY: Final = 1e300
 #: First moves of pairs that are tried where no single move helps.
@@ -46,8 +48,7 @@ _FAULTS: Final = (
 _ALIKE: Final = 9
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Goal:
+class Goal(msgspec.Struct, frozen=True):
     """When to stop, and what to prefer.
 
     Attributes:
@@ -73,8 +74,7 @@ class Goal:
         return found < current and not small
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """One move of a plan: nodes before and after (-1 is none) and the score after."""
 
     inst: int
@@ -91,8 +91,14 @@ def eligible(state: State, options: Options) -> Bools:
         dtype=np.bool_,
     )
     if options.evacuate:
-        second = np.array(state.sec)
-        found &= state.offline[state.pri] | (second != NONE) & state.offline[second]
+        found &= _to_evacuate(state, np.arange(len(found)))
+    return found
+
+
+def _to_evacuate(state: State, inst: Ints) -> Bools:
+    """Tell which instances have a node offline."""
+    first, second = np.array(state.pri)[inst], np.array(state.sec)[inst]
+    found: Bools = state.offline[first] | (second != NONE) & state.offline[second]
     return found
 
 
@@ -139,7 +145,7 @@ class _Rounds:
         self._factor = goal.avoid_disk_moves or 0.0
         self._pairs_left = _MOST_PAIRS if goal.pairs else 0
         if goal.avoid_disk_moves is not None and options.disk_moves:
-            cheap = dataclasses.replace(options, disk_moves=False)
+            cheap = msgspec.structs.replace(options, disk_moves=False)
             self._cheap = Search(state, cheap)
 
     def next(self, current: float, left: int) -> Sequence[_Scored]:
@@ -188,12 +194,14 @@ class Search:
         self._state = state
         self._options = options
         self._evaluator = Evaluator(state, options)
-        self._inst: Ints = np.nonzero(eligible(state, options))[0]
-        target: Ints = np.nonzero(state.online)[0]
-        self._target = target
-        self._bounds = Bounds(self._evaluator, self._inst, target)
-        kinds = self._evaluator.legality.kinds(self._inst)
-        self._can_swap = Kind.FAILOVER in kinds
+        every = eligible(state, options)
+        apart = self._evaluator.effects.apart
+        self._inst: Ints = np.nonzero(every & ~apart)[0]
+        #: Those for which there are no bounds.
+        self._apart: Ints = np.nonzero(every & apart)[0]
+        online: Ints = np.nonzero(state.online)[0]
+        self._bounds = Bounds(self._evaluator, self._inst, online)
+        self._target = self._bounds.target
 
     def best_one(self) -> Sequence[_Scored]:
         """Find the best move; empty if nothing can move."""
@@ -210,7 +218,7 @@ class Search:
         best: Sequence[_Scored] = ()
         faults = _faults(state)
         first = self.lowest(_BEAM)
-        scores = exact_scores.after(state, first)
+        scores = exact_scores.after(state, first, self._evaluator)
         for (inst, move), found in zip(first, scores, strict=True):
             nodes = {state.pri[inst], state.sec[inst], move.target} - {NONE}
             with moves.trial(state, inst, move.target):
@@ -227,9 +235,9 @@ class Search:
 
     def lowest(self, count: int) -> list[tuple[int, Move]]:
         """List the best moves, the best first; of those alike only the first."""
-        if not len(self._inst):
+        if not len(self._inst) + len(self._apart):
             return []
-        listed = [self._swaps()]
+        listed = [*self._of_apart(), self._swaps()]
         limit = _nth(listed, count)
         height = max(1, _BLOCK // max(1, len(self._target)))
         for kind, bounds in zip(self._bounds.kinds, self._bounds.rows, strict=True):
@@ -245,12 +253,12 @@ class Search:
 
     def best(self) -> tuple[int, Move, float] | None:
         """Find the best move and the score after it; None if nothing can move."""
-        if not len(self._inst):
-            return None
-        listed = [self._swaps()]
-        lowest = min(float(listed[0].change.min()), self._sample())
+        listed = self._of_apart()
+        lowest = min([self._sample(), *(found.least for found in listed)])
         if not np.isfinite(lowest):
             return None
+        listed.append(self._swaps(lowest + _NEAR))
+        lowest = min(lowest, listed[-1].least)
         for kind, bounds in zip(self._bounds.kinds, self._bounds.rows, strict=True):
             rows = np.nonzero(bounds <= lowest + _NEAR)[0]
             rows = rows[np.argsort(bounds[rows], kind="stable")]
@@ -259,29 +267,44 @@ class Search:
                 part = rows[start : start + height]
                 found = self._estimate(kind, part, lowest + _NEAR)
                 listed.append(found)
-                lowest = min(lowest, float(found.change.min(initial=np.inf)))
+                lowest = min(lowest, found.least)
         return self._exact(_spell_out(listed, lowest + _NEAR))
 
-    def _swaps(self) -> "_Found":
-        """Estimate the moves without a target."""
-        nowhere = np.full(len(self._inst), NONE)
-        if not self._can_swap:
-            never = np.full(len(self._inst), np.inf)
-            return _Found(Kind.FAILOVER, self._inst, nowhere, never)
-        swaps = self._evaluator.estimate(Kind.FAILOVER, self._inst, nowhere)
-        return _Found(Kind.FAILOVER, self._inst, nowhere, swaps)
+    def _swaps(self, limit: float = _ANY) -> "_Found":
+        """Estimate the moves without a target that can be below a limit."""
+        inst = self._inst[self._bounds.swaps <= limit]
+        nowhere = np.full(len(inst), NONE)
+        change = self._evaluator.estimate(Kind.FAILOVER, inst, nowhere)
+        return _Found(Kind.FAILOVER, inst, nowhere, change)
+
+    def _of_apart(self) -> list["_Found"]:
+        """Estimate all moves of the instances for which there are no bounds."""
+        if not len(self._apart):
+            return []
+        found = []
+        for kind in sorted(self._evaluator.legality.kinds(self._apart)):
+            inst = np.repeat(self._apart, len(self._target))
+            target = np.tile(self._target, len(self._apart))
+            if kind == Kind.FAILOVER:
+                inst, target = self._apart, np.full(len(self._apart), NONE)
+            change = self._evaluator.estimate(kind, inst, target)
+            found.append(_Found(kind, inst, target, change))
+        return found
 
     def _sample(self) -> float:
         """Estimate a few of the most promising moves; tell the lowest."""
         lowest = np.inf
         for kind, bounds in zip(self._bounds.kinds, self._bounds.rows, strict=True):
-            count = min(_SAMPLE, len(bounds) - 1)
-            rows = np.argpartition(bounds, count)[:count] if count else np.arange(1)
-            rows = rows[np.isfinite(bounds[rows])]
+            rows = _lowest(bounds)
             if len(rows):
                 target = self._target[self._bounds.pairs(kind, rows).argmin(axis=1)]
                 found = self._evaluator.estimate(kind, self._inst[rows], target)
                 lowest = min(lowest, float(found.min()))
+        rows = _lowest(self._bounds.swaps)
+        if len(rows):
+            nowhere = np.full(len(rows), NONE)
+            found = self._evaluator.estimate(Kind.FAILOVER, self._inst[rows], nowhere)
+            lowest = min(lowest, float(found.min()))
         if np.isfinite(lowest):
             return lowest
         return float("inf") if np.isinf(self._bounds.rows).all() else _ANY
@@ -289,15 +312,15 @@ class Search:
     def _estimate(self, kind: Kind, rows: Ints, limit: float) -> "_Found":
         """Estimate what can be below a limit."""
         at, column = np.nonzero(self._bounds.pairs(kind, rows) <= limit)
+        self._bounds.worked(len(rows) * len(self._target) + _COST * len(at))
         inst, target = self._inst[rows[at]], self._target[column]
         return _Found(kind, inst, target, self._evaluator.estimate(kind, inst, target))
 
     def _exact(self, listed: list[tuple[int, Move]]) -> tuple[int, Move, float] | None:
         """Compute scores exactly; the first of the lowest wins."""
         best: tuple[int, Move, float] | None = None
-        for (inst, move), found in zip(
-            listed, exact_scores.after(self._state, listed), strict=True
-        ):
+        scores = exact_scores.after(self._state, listed, self._evaluator)
+        for (inst, move), found in zip(listed, scores, strict=True):
             if best is None or found < best[2]:
                 best = (inst, move, found)
         return best
@@ -308,22 +331,40 @@ class Search:
         self._evaluator.effects.moved(inst)
         self._evaluator.refresh(touched)
         if self._options.evacuate:
-            left = np.nonzero(eligible(self._state, self._options))[0]
-            if len(left) != len(self._inst):
-                self._inst = left
-                self._bounds = Bounds(self._evaluator, left, self._target)
-                return
+            self._allow(np.array([inst]))
         self._bounds.refresh(touched)
 
+    def _allow(self, inst: Ints) -> None:
+        """Say whether an instance still has something to leave."""
+        live = _to_evacuate(self._state, inst)
+        if not self._evaluator.effects.apart[inst[0]]:
+            self._bounds.allow(int(inst[0]), bool(live[0]))
+            return
+        self._apart = np.setdiff1d(self._apart, inst)
+        if live[0]:
+            self._apart = np.union1d(self._apart, inst)
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Found:
+
+class _Found(msgspec.Struct, frozen=True):
     """Estimates of moves of one kind."""
 
     kind: Kind
     inst: Ints
     target: Ints
     change: Floats
+
+    @property
+    def least(self) -> float:
+        """The lowest change; infinite without any."""
+        return float(self.change.min(initial=np.inf))
+
+
+def _lowest(bounds: Floats) -> Ints:
+    """List the rows of a few of the lowest bounds."""
+    count = min(_SAMPLE, len(bounds) - 1)
+    rows: Ints = np.argpartition(bounds, count)[:count] if count > 0 else np.arange(1)
+    rows = rows[: len(bounds)]
+    return rows[np.isfinite(bounds[rows])]
 
 
 def _spell_out(listed: list[_Found], limit: float) -> list[tuple[int, Move]]:

@@ -4,7 +4,6 @@
 ``balance``. The result names objects, so that it outlives the cluster it was made for.
 """
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -26,8 +25,7 @@ from ganeti.htools.reasons import Reason
 _NOTHING: Final = 5e-9
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Want:
+class Want(msgspec.Struct, frozen=True):
     """What is asked for.
 
     Attributes:
@@ -37,12 +35,11 @@ class Want:
     """
 
     group: str | None = None
-    goal: balance.Goal = dataclasses.field(default_factory=balance.Goal)
-    options: Options = dataclasses.field(default_factory=Options)
+    goal: balance.Goal = msgspec.field(default_factory=balance.Goal)
+    options: Options = msgspec.field(default_factory=Options)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(msgspec.Struct, frozen=True):
     """One move of a plan.
 
     Attributes:
@@ -66,8 +63,7 @@ class Moved:
     opcodes: list[dict[str, Any]]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Balanced:
+class Balanced(msgspec.Struct, frozen=True):
     """The plan of one group: scores, moves, why no more, and who may not move why.
 
     ``first`` is the position of its first move among all of the plan; ``kept`` and
@@ -93,7 +89,7 @@ def plan(cluster: Cluster, want: Want) -> list[Balanced]:
         DataError: there is no such group.
     """
     split = {cluster.instances[index].name for index in cluster.split()}
-    cluster = dataclasses.replace(
+    cluster = msgspec.structs.replace(
         cluster,
         instances=tuple(
             msgspec.structs.replace(i, movable=i.movable and i.name not in split)
@@ -133,7 +129,10 @@ class _Planner:
 
     def plan(self, most: int, first: int) -> Balanced:
         """Plan at most so many moves (below 0 for any number)."""
-        now, goal = self._state, dataclasses.replace(self._want.goal, max_length=most)
+        now, goal = (
+            self._state,
+            msgspec.structs.replace(self._want.goal, max_length=most),
+        )
         before, lowest = score.value(now), score.ideal(now)
         kept = dict(self._kept())
         moves: list[Moved] = []

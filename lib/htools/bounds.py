@@ -1,67 +1,83 @@
 """What a move can gain at most, for all moves at once and without looking at each.
 
 What a move does to the sum of squares of a spread is one number for the instance, with
-what it leaves, plus one for its target. The spread itself is the root of that; a root
-bends down, so between the least and the largest change possible its chord lies below
-it. With chords in the place of roots a whole score is a sum as well: of a part of the
-instance and of a part of the target, which is the same for all instances of one size.
-So the least for an instance is its own part plus the least of its size's targets.
+what it leaves, plus one for its target. With chords in the place of roots a whole score
+is a sum as well: of a part of the instance and of a part of the target, which is the
+same for all instances of one size. So the least for an instance is its own part plus
+the least of its size's targets.
+
+Both parts are kept from move to move: as long as the chords stay, only those of nodes
+that a move touched, and of the instances there, are made anew. The bounds of all others
+get lower by the slack of the chords, and when that makes too many moves seem good,
+everything is made anew with new chords.
 """
 
-import dataclasses
 from typing import Final
 
 import numpy as np
 
 from ganeti.htools import grid_score as score
-from ganeti.htools.candidates import Evaluator, Part
-from ganeti.htools.effects import Bools, Floats, Ints, Row
+from ganeti.htools.candidates import Evaluator
+from ganeti.htools.chords import Chords, Sizes
+from ganeti.htools.effects import Bools, Floats, Ints
 from ganeti.htools.legality import ENDS, Move
+from ganeti.htools.model import NONE
 from ganeti.htools.moves import Kind
+from ganeti.htools.targets import Targets
 
 _NOWHERE: Final = -2
-_RISE: Final = score.WEIGHT["reserved_mem_rtotal"]
-
-
-Numbers = Floats | Ints
-
-
-@dataclasses.dataclass(slots=True)
-class Chords:
-    """Lines below a root, for each size of instances.
-
-    ``slope`` is theirs; ``low`` and ``high`` are the least and the largest that one
-    target in a role can add to the sum of squares.
-    """
-
-    variance: float
-    weight: float
-    slope: Floats
-    low: dict[str, Floats]
-    high: dict[str, Floats]
+#: Work on a pair of size and target, and on a kind of move of an instance, when
+#: everything is made anew, in looks at a pair.
+_PER_PAIR: Final = 6
+_PER_MOVE: Final = 40
 
 
 class Bounds:
     """Lower bounds of score changes for the state of an evaluator.
 
-    ``kinds`` are those with targets that some instance may have; ``rows`` are bounds
-    by kind and instance over all targets. ``refresh`` must be called after the state
-    and the evaluator changed.
+    ``refresh`` must be called after the state and the evaluator changed.
+
+    Attributes:
+        kinds: those with targets that some instance may have.
+        rows: bounds by kind and instance over all targets.
+        swaps: bounds of the moves without a target; infinite if there are none.
+        target: possible targets in the order of columns of ``pairs``.
+        slack: by how much bounds are lower than they would be made anew.
     """
 
     def __init__(self, evaluator: Evaluator, inst: Ints, target: Ints) -> None:
         self._evaluator = evaluator
         self._state = evaluator.state
-        self._inst, self._target = inst, target
-        possible = evaluator.legality.kinds(inst) - {Kind.FAILOVER}
-        self.kinds = tuple(sorted(possible))
-        self._roles = sorted({ENDS[kind].target for kind in self.kinds})
-        self._size, self._sample = self._sizes()
-        shape = (len(self._sample), len(target))
-        self._fits = {role: np.zeros(shape, dtype=np.bool_) for role in self._roles}
-        self._conflicts = np.zeros(shape)
-        self.rows: Floats = np.zeros((len(self.kinds), len(inst)))
-        self.refresh(np.arange(self._state.size))
+        self._inst = inst
+        every = evaluator.legality.kinds(inst)
+        self._can_swap = Kind.FAILOVER in every
+        self.kinds = tuple(sorted(every - {Kind.FAILOVER}))
+        self._size, sample = self._sizes()
+        roles = sorted({ENDS[kind].target for kind in self.kinds})
+        self._targets = Targets(evaluator, sample, target, roles)
+        self.target = self._targets.target
+        spreads, more = evaluator.spreads, evaluator.spreads.more
+        self._alike = Sizes(
+            {role: spreads.gain["", role][sample] for role in roles},
+            {role: more["", role][sample] for role in roles if more},
+            evaluator.legality.own_reserve[sample],
+        )
+        self._ranges = {role: self._range(role) for role in roles}
+        self._row: Ints = np.full(len(self._state.instances), NONE)
+        self._row[inst] = np.arange(len(inst))
+        self._live = np.ones(len(inst), np.bool_)
+        shape = (len(self.kinds), len(inst))
+        self._own: Floats = np.full(shape, np.inf)
+        self._strict: Bools = np.ones(shape, np.bool_)
+        self._partner: Ints = np.zeros(shape, np.int64)
+        self.rows: Floats = np.full(shape, np.inf)
+        self._swap: Floats = np.full(len(inst), np.inf)
+        self.swaps: Floats = np.full(len(inst), np.inf)
+        tables = len(roles) * len(sample) * len(target)
+        self._price = _PER_PAIR * tables + _PER_MOVE * self._own.size
+        self.slack = 0.0
+        self._usual = self._spent = self._debt = 0
+        self._begin()
 
     def _sizes(self) -> tuple[Ints, Ints]:
         """Number instances by all that targets see of them; give one of each number."""
@@ -76,8 +92,9 @@ class Bounds:
                     effects.drbd[inst],
                     effects.unknown_spindles[inst],
                     effects.forthcoming[inst],
+                    effects.wishes[inst],
                 ],
-                effects.exclusion[:, inst],
+                effects.tags[inst].T,
             ]
         )
         columns = [column.tobytes() for column in np.ascontiguousarray(seen.T)]
@@ -88,262 +105,218 @@ class Bounds:
         size = [number[column] for column in columns]
         return np.array(size, np.int64), inst[list(first.values())]
 
+    def _range(self, role: str) -> list[tuple[Floats, Floats, Floats]]:
+        """List what a unit is worth at targets, least and most, and units of sizes."""
+        if not len(self.target):
+            return []
+        spreads, alike = self._evaluator.spreads, self._alike
+        scales = [(spreads.inverse[self.target], alike.gain[role])]
+        if spreads.second is not None:
+            scales.append((spreads.second[self.target], alike.more[role]))
+        return [(by.min(axis=0), by.max(axis=0), gain) for by, gain in scales]
+
+    def _begin(self) -> None:
+        """Make everything anew."""
+        self._usual = self._spent = self._debt = 0
+        if not len(self._inst) or not len(self.target):
+            return
+        self._chords = Chords(self._evaluator.spreads, self._alike, self.target)
+        self._targets.fill(self._chords)
+        self._renew(np.arange(len(self._inst)))
+
     def refresh(self, nodes: Ints) -> None:
         """Take over changes of some nodes."""
-        if not self.rows.size or not len(self._target):
-            self.rows = np.full(self.rows.shape, np.inf)
+        if not len(self._inst) or not len(self.target):
             return
-        self._judge(np.nonzero(np.isin(self._target, nodes))[0])
-        chords = [self._chords(part) for part in self._evaluator.parts]
-        kept = self._reserved_chords()
-        self._parts = {
-            role: self._at_targets(role, chords, kept) for role in self._roles
-        }
-        least = {
-            role: (part.min(axis=1), self._masked(role).min(axis=1))
-            for role, part in self._parts.items()
-        }
-        nowhere = np.full(len(self._inst), _NOWHERE)
-        self._strict: list[Bools] = []
-        self._own: list[Floats] = []
-        for row, kind in enumerate(self.kinds):
-            move = self._evaluator.legality.move(kind, self._inst, nowhere)
-            own, strict = self._of_instances(move, chords, kept)
-            any_least, fitting = least[ENDS[kind].target]
-            best = np.where(strict, fitting[self._size], any_least[self._size])
-            self._strict.append(strict)
-            self._own.append(own)
-            self.rows[row] = own + best
+        columns = self._targets.columns(nodes)
+        self._targets.judge(columns)
+        self._usual = self._usual or self._spent
+        self._debt += max(0, self._spent - self._usual)
+        self._spent = 0
+        reached = self._chords.take(nodes, self.target[columns])
+        if not reached or self._debt > self._price:
+            self._begin()
+            return
+        self._targets.take(columns)
+        self._renew(self._on(nodes))
 
-    def _masked(self, role: str) -> Floats:
-        return np.where(self._fits[role], self._parts[role], np.inf)
+    def _on(self, nodes: Ints) -> Ints:
+        """List the rows of instances on some nodes, and of those that share tags."""
+        state, found = self._state, self._evaluator
+        on = {i for n in nodes.tolist() for i in state.primaries[n]}
+        on |= {i for n in nodes.tolist() for i in state.secondaries[n]}
+        rows = self._row[sorted(on)]
+        if len(found.retagged):
+            tags = found.effects.tags[self._inst]
+            shared = np.isin(tags, found.retagged).any(axis=1)
+            rows = np.union1d(rows, np.nonzero(shared)[0])
+        return np.asarray(rows[rows != NONE])
+
+    def allow(self, inst: int, live: bool) -> None:
+        """Say whether an instance may move; before ``refresh`` of its nodes."""
+        self._live[self._row[inst]] = live
+
+    def worked(self, pairs: int) -> None:
+        """Take note of pairs that were looked at because their bounds are low."""
+        self._spent += pairs
 
     def pairs(self, kind: Kind, rows: Ints) -> Floats:
         """Give bounds of one kind for some instances and all targets."""
         row = self.kinds.index(kind)
-        role, size = ENDS[kind].target, self._size[rows]
-        part = self._parts[role][size]
-        fits = self._fits[role][size] | ~self._strict[row][rows][:, None]
-        return np.where(fits, part, np.inf) + self._own[row][rows][:, None]
-
-    def _judge(self, columns: Ints) -> None:
-        """Judge targets by the strict rules, as far as instances of a size are alike.
-
-        A target that fails its failovers may take what it could not otherwise.
-        """
-        rules, state = self._evaluator.legality, self._state
-        inst, node = self._sample[:, None], self._target[columns][None, :]
-        strict = np.ones((1, 1), dtype=np.bool_)
-        move = rules.move(Kind.FAILOVER_REPLACE, inst, node)
-        kept = state.r_mem[node]
-        if "p" in self._fits:
-            self._fits["p"][:, columns] = rules.takes_primary(
-                move, node, rules.gain["", "p"], kept, strict
-            )
-        if "s" in self._fits:
-            kept = np.maximum(kept, rules.own_reserve[inst])
-            self._fits["s"][:, columns] = rules.takes_secondary(
-                move, node, rules.gain["", "s"], kept, strict
-            )
-        if len(state.exclusion_tags):
-            self._conflicts[:, columns] = rules.conflicts(inst, node, 0)
-
-    # Chords
-    def _chords(self, part: Part) -> Chords:
-        """Find the chords of a spread component."""
-        zero = np.zeros(len(self._sample))
-        low, high = dict.fromkeys(self._roles, zero), dict.fromkeys(self._roles, zero)
-        for role in self._roles:
-            for row, inverse in _scales(part):
-                scale = inverse[self._target]
-                gain = self._evaluator.legality.gain["", role][row][self._sample]
-                linear = 2.0 * scale * part.deviation[self._target]
-                ends = gain * linear.min(), gain * linear.max()
-                square = (gain * scale.min()) ** 2, (gain * scale.max()) ** 2
-                low[role] = low[role] + np.minimum(*ends) + square[0]
-                high[role] = high[role] + np.maximum(*ends) + square[1]
-        return self._chord(part.variance, part.weight, low, high)
-
-    def _reserved_chords(self) -> Chords:
-        found, rules = self._evaluator, self._evaluator.legality
-        step = rules.own_reserve[self._sample] * found.inverse_memory.max()
-        far = found.reserved_deviation[self._target]
-        best = np.clip(-far.min(), 0.0, step)
-        low = best * (best + 2.0 * far.min())
-        high = np.maximum(step * (step + 2.0 * far.max()), 0.0)
-        zero = np.zeros(len(self._sample))
-        least, most = {"p": zero, "s": low}, {"p": zero, "s": high}
-        return self._chord(found.reserved_variance, 1.0, least, most)
-
-    def _chord(
-        self,
-        variance: float,
-        weight: float,
-        low: dict[str, Floats],
-        high: dict[str, Floats],
-    ) -> Chords:
-        """Choose slopes that suit what moves to the best targets change."""
-        start = np.minimum.reduce(list(low.values())) / self._evaluator.count
-        end = np.maximum.reduce(list(high.values())) / self._evaluator.count
-        start = np.maximum(start, -variance)
-        end = np.maximum(end, start)
-        rise = np.sqrt(variance + end) - np.sqrt(variance + start)
-        wide = end > start
-        slope = np.where(wide, rise / np.where(wide, end - start, 1.0), 0.0)
-        return Chords(variance, weight, slope * weight, low, high)
-
-    def _offset(
-        self, chord: Chords, role: str, squares: Floats, more: Floats
-    ) -> Floats:
-        """Give where lines begin that are below the roots of instances.
-
-        ``squares`` is the least that their old nodes add, ``more`` by how much more
-        that can be.
-        """
-        size, count = self._size, self._evaluator.count
-        slope = chord.slope[size]
-        ends = []
-        for value in (
-            squares + chord.low[role][size],
-            squares + more + chord.high[role][size],
-        ):
-            change = np.maximum(value / count, -chord.variance)
-            root = np.sqrt(chord.variance + change) - chord.variance**0.5
-            ends.append(chord.weight * root - slope * change)
-        result: Floats = np.minimum(ends[0], ends[1])
-        return result
-
-    # What targets and instances add
-    def _at_targets(self, role: str, chords: list[Chords], kept: Chords) -> Floats:
-        """Give the targets' part of bounds: sizes x targets."""
-        found, target = self._evaluator, self._target
-        gain = found.legality.gain["", role]
-        factors, values = [], []
-        for part, chord in zip(found.parts, chords, strict=True):
-            for row, inverse in _scales(part):
-                own, scale = gain[row][self._sample], inverse[target]
-                factors += [chord.slope * own, chord.slope * own * own]
-                values += [2.0 * scale * part.deviation[target], scale * scale]
-        at = np.array(factors).T @ np.array(values) / found.count
-        at += np.where(
-            found.effects.forthcoming[self._sample][:, None],
-            0.0,
-            self._state.fails_n1[target][None, :],
+        part = self._targets.pairs(
+            ENDS[kind].target,
+            self._size[rows],
+            self._partner[row, rows],
+            self._strict[row, rows],
         )
-        if role == "p":
-            at += score.WEIGHT["pri_tags_score"] * self._conflicts
-            return np.asarray(at)
-        own = found.legality.own_reserve[self._sample][:, None]
-        least = np.maximum(own - self._state.r_mem[target][None, :], 0)
-        return np.asarray(
-            at + self._reserve(kept.slope[:, None], target[None, :], least, own)
+        part += (self._own[row, rows] - self.slack)[:, None]
+        return part
+
+    def _renew(self, rows: Ints) -> None:
+        """Make the part of some instances anew, and then the sums of all."""
+        inst, nowhere = self._inst[rows], np.full(len(rows), _NOWHERE)
+        for row, kind in enumerate(self.kinds):
+            move = self._evaluator.legality.move(kind, inst, nowhere)
+            self._own[row, rows] = self._of_instances(move, rows)
+            self._strict[row, rows] = self._evaluator.legality.is_strict(move)
+            self._partner[row, rows] = self._partners(move)
+        if self._can_swap:
+            self._swap[rows] = self._of_swaps(rows)
+        self.slack = self._chords.slack()
+        for row, kind in enumerate(self.kinds):
+            least = self._targets.least(
+                ENDS[kind].target, self._size, self._partner[row], self._strict[row]
+            )
+            np.add(self._own[row], least, out=self.rows[row])
+        self.rows -= self.slack
+        np.subtract(self._swap, self.slack, out=self.swaps)
+
+    # The part of instances
+    def _of_swaps(self, rows: Ints) -> Floats:
+        """Give what moves without a target change with the chords' moments."""
+        change, gains = self._evaluator.from_moments(
+            self._chords.moments,
+            Kind.FAILOVER,
+            self._inst[rows],
+            np.full(len(rows), NONE),
         )
+        legal = np.isfinite(change) & self._live[rows]
+        self._chords.reach_over(gains[legal], gains[legal])
+        return np.where(legal, change, np.inf)
 
-    def _reserve(
-        self, slope: Floats, node: Ints, least: Numbers, most: Numbers
-    ) -> Floats:
-        """Give the least that keeping some more memory on nodes can change."""
-        found = self._evaluator
-        inverse, far = found.inverse_memory[node], found.reserved_deviation[node]
-        count = found.count
-        with np.errstate(divide="ignore", invalid="ignore"):
-            best = -far - _RISE * count / (2.0 * slope)
-        step = np.clip(best, least * inverse, most * inverse)
-        step = np.where(slope > 0, step, least * inverse)
-        result: Floats = slope * step * (step + 2.0 * far) / count + _RISE * step
-        return result
-
-    def _of_instances(
-        self, move: Move, chords: list[Chords], kept: Chords
-    ) -> tuple[Floats, Bools]:
-        """Give the instances' part of bounds, and whether soft rules count."""
-        found, rules = self._evaluator, self._evaluator.legality
+    def _of_instances(self, move: Move, rows: Ints) -> Floats:
+        """Give the instances' part of bounds of one kind."""
+        found, rules, chords = self._evaluator, self._evaluator.legality, self._chords
         reserved = rules.least_reserved(move)
-        change = found.failing_before(move, reserved) + found.left(move)
-        change = change - self._tags_left(move)
-        for part, chord in zip(found.parts, chords, strict=True):
-            change = change + self._spread(move, part, chord)
-        if move.kind != Kind.FAILOVER_TO:
-            change = change + self._kept(move, kept, reserved)
         with np.errstate(invalid="ignore"):
             legal = rules.allowed(move) & rules.legal_before(move, reserved)
-        return np.where(legal, change, np.inf), rules.is_strict(move)
+        legal &= self._live[rows]
+        change = found.failing_before(move, reserved) + found.left(move)
+        change = change + self._counted(move)
+        role, size = move.ends.target, self._size[rows]
+        low, high = self._squares(move, size)
+        mean: Floats = np.zeros(1)
+        if move.kind != Kind.FAILOVER_TO:
+            kept, low[:, -1], high[:, -1], mean = self._kept(move, size, reserved)
+            change = change + kept
+        change = change + chords.below(role, size, low, high, legal)
+        low[:, -1] = -mean
+        change = change + (chords.slope[size] * low).sum(axis=1) / found.spreads.count
+        return np.where(legal, change, np.inf)
 
-    def _spread(self, move: Move, part: Part, chord: Chords) -> Floats:
-        """Add up what the old nodes do to a spread, and what its mean can."""
-        found, count = self._evaluator, self._evaluator.count
-        squares: Floats = np.zeros(1)
-        sums: Floats = np.zeros(1)
+    def _squares(self, move: Move, size: Ints) -> tuple[Floats, Floats]:
+        """Give what old nodes add to sums of squares, at least and at most."""
+        spreads, role = self._evaluator.spreads, move.ends.target
+        squares: Floats = np.zeros((len(size), len(spreads.weight)))
+        sums = squares
         for node, before, after in (
             (move.primary, "p", move.ends.primary),
             (move.secondary, "s", move.ends.secondary),
         ):
             if after in {"=", before}:
                 continue
-            step = found.step(part, move.inst, node, before, after)
-            squares = squares + step * (2.0 * part.deviation[node] + step)
+            step = spreads.step(move.inst, node, before, after)
+            far = self._chords.moments.deviation[node]
+            squares = squares + step * (2.0 * far + step)
             sums = sums + step
         low, high = sums, sums
-        gain = found.legality.gain["", move.ends.target]
-        for row, inverse in _scales(part):
-            own = gain[row][move.inst]
-            ends = own * inverse[self._target].min(), own * inverse[self._target].max()
+        for least, most, gain in self._ranges[role]:
+            ends = gain[size] * least, gain[size] * most
             low, high = low + np.minimum(*ends), high + np.maximum(*ends)
-        mean = np.maximum(low * low, high * high) / count
-        squares = squares - mean
-        offset = self._offset(chord, move.ends.target, squares, mean)
-        result: Floats = offset + chord.slope[self._size] * squares / count
-        return result
+        mean = np.maximum(low * low, high * high) / spreads.count
+        return squares - mean, squares
 
     def _kept(
-        self, move: Move, chord: Chords, reserved: tuple[Floats | Ints, ...]
-    ) -> Floats:
-        """Give the least that reserved memory of old nodes can change."""
-        found, state = self._evaluator, self._state
+        self, move: Move, size: Ints, reserved: tuple[Floats | Ints, ...]
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """Give the least that reserved memory of old nodes can change.
+
+        Returns:
+            the change, what old nodes add to the sum of squares at least and at most,
+            and what the mean can take off it.
+        """
+        found, state, chords = self._evaluator, self._state, self._chords
+        spreads = found.spreads
         own = found.legality.own_reserve[move.inst]
-        slope = chord.slope[self._size]
+        slope = chords.slope[size, -1]
         change: Floats = np.zeros(1)
         low: Floats = np.zeros(1)
         high: Floats = np.zeros(1)
-        for node, least in zip((move.primary, move.secondary), reserved, strict=True):
+        rises = move.kind == Kind.REPLACE_FAILOVER
+        stays = move.kind == Kind.REPLACE_PRIMARY
+        nodes = [(move.secondary, reserved[1], stays)]
+        # Other primaries keep what they keep.
+        nodes += [(move.primary, reserved[0], True)] if rises else []
+        for node, least, varies in nodes:
             before = state.r_mem[node]
-            rises = node is move.primary and move.kind == Kind.REPLACE_FAILOVER
-            stays = node is move.secondary and move.kind == Kind.REPLACE_PRIMARY
-            most = np.maximum(least, before + own) if rises or stays else least
-            change = change + self._reserve(slope, node, least - before, most - before)
-            far, inverse = found.reserved_deviation[node], found.inverse_memory[node]
-            ends = (least - before) * inverse, (most - before) * inverse
+            most = np.maximum(least, before + own) if varies else least
+            rise, limit = least - before, most - before
+            change = change + chords.reserve(slope, node, rise, limit)
+            far = chords.moments.deviation[node, -1]
+            inverse = spreads.inverse_memory[node]
+            ends = rise * inverse, limit * inverse
             best = np.clip(-far, *ends)
             low = low + best * (best + 2.0 * far)
             high = high + np.maximum(*(step * (step + 2.0 * far) for step in ends))
-        mean = own * found.inverse_memory.max()
-        mean = mean * mean / found.count
-        offset = self._offset(chord, move.ends.target, low - mean, high - low + mean)
-        result: Floats = change + offset - slope * mean / found.count
-        return result
+        mean = own * spreads.inverse_memory.max()
+        mean = mean * mean / spreads.count
+        return change, low - mean, high, mean
 
-    def _tags_left(self, move: Move) -> Floats:
-        """Count what leaving the primary can gain of tags at most."""
-        found, state = self._evaluator, self._state
+    def _partners(self, move: Move) -> Ints:
+        """Number the nodes that instances have besides their targets."""
+        alone = self._evaluator.effects.forthcoming[move.inst]
+        if move.kind == Kind.FAILOVER_TO:
+            return self._targets.partner(move.primary, np.ones_like(alone))
+        stays = move.kind in {Kind.REPLACE_SECONDARY, Kind.REPLACE_FAILOVER}
+        node = move.primary if stays else move.secondary
+        if move.ends.target == "s":
+            alone = alone | self._state.offline[node]
+        return self._targets.partner(node, alone)
+
+    def _counted(self, move: Move) -> Floats:
+        """Count what tags of the old nodes change, and what targets can at most."""
+        found, online = self._evaluator, self._state.online
+        inst, old = move.inst, move.primary
+        new = None
+        if move.ends.target == "s":
+            new = move.primary if move.ends.primary == "=" else move.secondary
+        moves = move.ends.primary != "="
+        change: Floats = np.zeros(1)
+        if found.tagged and moves:
+            change = change - found.legality.conflicts(inst, old, 1) * online[old]
+            if new is not None:
+                change = change + found.legality.conflicts(inst, new, 0) * online[new]
+            change = change * score.WEIGHT["pri_tags_score"]
+        if not found.located:
+            return change
         effects = found.effects
-        inst, at = move.inst, move.primary
-        left: Floats = np.zeros(len(inst))
-        named = bool(len(state.exclusion_tags)) and move.ends.primary != "="
-        if named:
-            lost = found.legality.conflicts(inst, at, 1) * state.online[at]
-            left = left + score.WEIGHT["pri_tags_score"] * lost
-        if found.located:
-            left = left + effects.common(inst) + effects.lacking[inst, at]
-            if named:
-                has = effects.exclusion[:, inst].sum(axis=0)
-                left = left + has * state.node_places.T[:, at].sum(axis=0)
-        return left
-
-
-def _scales(part: Part) -> list[tuple[Row, Floats]]:
-    """List rows of amounts that enter into a spread, and by how much."""
-    found = [(part.row, part.inverse)]
-    if part.second is not None:
-        free = Row.FREE_SPINDLES if part.row == Row.DISK else Row.ALL_FREE_SPINDLES
-        found.append((free, part.second))
-    return found
+        wish, common = effects.wishes[inst], effects.common(inst)
+        located = -(common + effects.lacking[wish, old]) * online[old]
+        if new is not None:
+            located = located + effects.lacking[wish, new] * online[new]
+        if move.kind == Kind.FAILOVER_TO:
+            located = located + common
+        change = change + np.where(effects.forthcoming[inst], 0.0, located)
+        if found.tagged and moves:
+            change = change + found.pairs_change(move, new)
+        return change

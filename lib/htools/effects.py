@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ganeti.htools.grid import State
 from ganeti.htools.grid_rows import ROWS
-from ganeti.htools.model import EXTERNAL_TEMPLATES, Instance
+from ganeti.htools.model import EXTERNAL_TEMPLATES, NONE, Instance
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -58,8 +58,9 @@ class Effects:
         as_primary, as_secondary: rows x instances, added to a node's numbers.
         counted: rows x nodes, which of them a node keeps.
         reserved: memory that a secondary keeps.
-        exclusion: exclusion tags x instances, who has them.
-        lacking: instances x nodes, wanted location tags that the node has not.
+        tags: instances x exclusion tags they have, -1 where they have fewer.
+        wishes: for each instance a row of ``lacking``.
+        lacking: wishes x nodes, wanted location tags that the node has not.
     """
 
     def __init__(self, state: State) -> None:
@@ -84,17 +85,16 @@ class Effects:
         self.drbd = _flags(item.template == "drbd" for item in items)
         self.external = _flags(item.template in EXTERNAL_TEMPLATES for item in items)
         self.unknown_spindles = _flags(item.spindles is None for item in items)
-        self.exclusion: Bools = np.zeros(
-            (len(state.exclusion_tags), len(items)), dtype=np.bool_
+        #: What these do to nodes is no sum (``unknown_spindles``).
+        self.apart: Bools = self.local & self.unknown_spindles & self.forthcoming
+        self.apart &= bool(state.exclusive.any())
+        tags = [state.tag_places(item) for item in items]
+        self.tags = _padded([sorted({*each}) for each in tags])
+        #: Whether amounts and tags say all that instances do to nodes.
+        self.are_sums = all(len({*each}) == len(each) for each in tags) and not (
+            state.exclusive.any() and self.unknown_spindles.any()
         )
-        for index, item in enumerate(items):
-            self.exclusion[state.tag_places(item), index] = True
-        self.lacking: Ints = np.zeros((1, 1), dtype=np.int64)
-        if state.wants_places:
-            self.lacking = np.array([state.wanted_places(item) for item in items])
-        self.lacking = np.broadcast_to(
-            self.lacking.reshape(-1, self.lacking.shape[-1]), (len(items), state.size)
-        )
+        self.wishes, self.lacking = _wishes(state)
 
     def moved(self, inst: int) -> None:
         """Take over the nodes of one instance."""
@@ -106,6 +106,27 @@ class Effects:
         second = self.secondary[inst]
         shared = self.state.common_places[self.primary[inst], second]
         return np.where(second >= 0, shared, 0)
+
+
+def _padded(lists: list[list[int]]) -> Ints:
+    """Make columns of lists that are not equally long."""
+    width = max(map(len, lists), default=0)
+    return np.array(
+        [[*each, *[NONE] * (width - len(each))] for each in lists], dtype=np.int64
+    ).reshape(len(lists), width)
+
+
+def _wishes(state: State) -> tuple[Ints, Ints]:
+    """Number what instances want of locations, and tell what nodes lack of each."""
+    number: dict[frozenset[str], int] = {}
+    wishes = [
+        number.setdefault(state.desired_tags(item), len(number))
+        for item in state.instances
+    ]
+    lacking: Ints = np.zeros((max(1, len(number)), state.size), dtype=np.int64)
+    for row, wanted in enumerate(number):
+        lacking[row] = state.lacking(wanted)
+    return np.array(wishes, dtype=np.int64), lacking
 
 
 def _flags(values: object) -> Bools:

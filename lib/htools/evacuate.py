@@ -3,10 +3,10 @@
 Every function changes the given state when it succeeds and leaves it alone when not.
 """
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -20,16 +20,14 @@ Places = npt.NDArray[np.intp]
 _NO_SCORES: Final = np.zeros(0)
 
 
-@dataclasses.dataclass(frozen=True)
-class Move:
+class Move(msgspec.Struct, frozen=True):
     """One step: ``failover``, ``failover_to`` or ``replace_secondary`` to a node."""
 
     kind: str
     target: int = model.NONE
 
 
-@dataclasses.dataclass(frozen=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """Why an instance stays: words for people, and (node, kind) for each trial."""
 
     text: str
@@ -96,8 +94,7 @@ def replace_secondary(
     return code
 
 
-@dataclasses.dataclass(frozen=True)
-class Trial:
+class Trial(msgspec.Struct, frozen=True):
     """What checks say of each node, for an instance that is taken off for it.
 
     Attributes:

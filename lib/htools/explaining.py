@@ -4,7 +4,6 @@ The decisions are made again one after the other, on the state that each of them
 this costs as much as answering, and is done only when somebody wants to know.
 """
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -71,8 +70,7 @@ def _number(cost: alloc.Score) -> float:
     return cost if isinstance(cost, float) else cost[1]
 
 
-@dataclasses.dataclass(frozen=True)
-class Explainer:
+class Explainer(msgspec.Struct, frozen=True):
     """Explains the answer to one request.
 
     Attributes:
@@ -326,7 +324,7 @@ class Explainer:
         trip = move_objections.Trip(index, "all", group, force=self.ignore_soft)
         others = self._other_groups(choice.groups, choice.best)
         found = self._moved(state, trip, [r for r in against if r.node not in inside])
-        return dataclasses.replace(found, choice=(*found.choice, *others))
+        return msgspec.structs.replace(found, choice=(*found.choice, *others))
 
     def _other_groups(
         self, groups: Iterable[alloc.GroupOutcome], best: alloc.GroupOutcome

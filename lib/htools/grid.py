@@ -5,7 +5,6 @@ is for `htools.grid_checks`, what the result is worth for `htools.grid_score`.
 """
 
 import copy
-import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -27,8 +26,7 @@ _ALLOW: Final = "htools:allowmigration:"
 Floats = npt.NDArray[np.float64]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """Changes to what nodes accept, given on the command line.
 
     ``max_cpu`` replaces the policies' ratio; ``min_disk`` is the part of the disk to
@@ -135,6 +133,7 @@ class State(Rows):
             frozenset(tag for tag in node.tags if prefixes and tag.startswith(prefixes))
             for node in nodes
         ]
+        self._lacking: dict[frozenset[str], npt.NDArray[np.int64]] = {}
         names = sorted(frozenset().union(*self.places))
         self._has_places = bool(names or self._desired)
         self.node_places = np.array(
@@ -257,14 +256,14 @@ class State(Rows):
     def as_cluster(self) -> model.Cluster:
         """Return records of the present state; free memory stays as reported."""
         nodes = tuple(
-            dataclasses.replace(node, free_disk=int(free))
+            msgspec.structs.replace(node, free_disk=int(free))
             for node, free in zip(self.cluster.nodes, self.f_dsk, strict=True)
         )
         instances = tuple(
             msgspec.structs.replace(item, primary=pri, secondary=sec)
             for item, pri, sec in zip(self.instances, self.pri, self.sec, strict=True)
         )
-        return dataclasses.replace(self.cluster, nodes=nodes, instances=instances)
+        return msgspec.structs.replace(self.cluster, nodes=nodes, instances=instances)
 
     # Instances
     def new(self, item: model.Instance) -> int:
@@ -382,26 +381,22 @@ class State(Rows):
             int(self.common_places[node, secondary]) if secondary >= 0 else 0
         )
 
-    @property
-    def wants_places(self) -> bool:
-        """Whether instances may want location tags at all."""
-        return bool(self._desired)
-
     def desired_tags(self, item: model.Instance) -> frozenset[str]:
-        """Return the location tags that an instance wants."""
+        """Return the location tags that an instance wants of its primary."""
         if not self._desired:
             return frozenset()
         return frozenset(tag for tag in item.tags if tag.startswith(self._desired))
 
+    def lacking(self, wanted: frozenset[str]) -> npt.NDArray[np.int64]:
+        """Return how many of some location tags each node lacks; not to be changed."""
+        if wanted not in self._lacking:
+            counts = [len(wanted - mine) for mine in self.places]
+            self._lacking[wanted] = np.array(counts, np.int64)
+        return self._lacking[wanted]
+
     def wanted_places(self, item: model.Instance) -> npt.NDArray[np.int64]:
         """Return how many location tags that an instance wants each node lacks."""
         return self.lacking(self.desired_tags(item))
-
-    def lacking(self, tags: frozenset[str]) -> npt.NDArray[np.int64]:
-        """Return how many of some location tags each node lacks."""
-        if not tags:
-            return np.zeros(self.size, np.int64)
-        return np.array([len(tags - mine) for mine in self.places], np.int64)
 
     def per_cpu(self, used: Floats) -> Floats:
         """Return virtual per physical CPUs; without any, that is no limit's worth."""

@@ -4,10 +4,10 @@ A check names its rule, tells where it fails, and what was wanted and found, so 
 same table gives verdicts and reasons. Nothing here changes a state.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -33,8 +33,7 @@ Flags = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.int8]
 
 
-@dataclasses.dataclass(frozen=True)
-class Check:
+class Check(msgspec.Struct, frozen=True):
     """One rule, for each node.
 
     Attributes:
@@ -216,7 +215,8 @@ def _primary_later(
     table.at_least(SPINDLES, "free spindles", free, 0, local & state.exclusive)
     used = state.inst_spin_later + np.where(state.exclusive, 0, instance.spindle_use)
     table.at_most(DISK, "spindle use", used, state.hi_spin, local)
-    ratio = state.per_cpu(state.u_cpu_later + instance.vcpus)
+    vcpus = instance.vcpus if instance.online else 0
+    ratio = state.per_cpu(state.u_cpu_later + vcpus)
     table.at_most(CPU, "vcpu ratio", ratio, state.cpu_ratio, state.cpu_ratio >= 0)
 
 

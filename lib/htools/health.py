@@ -1,7 +1,6 @@
 """How healthy a cluster is: the numbers that tell whether it wants balancing."""
 
-import dataclasses
-
+import msgspec
 import numpy as np
 
 from ganeti.htools import grid
@@ -10,8 +9,7 @@ from ganeti.htools.model import Cluster
 from ganeti.htools.redundancy.global_n1 import GlobalN1
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Health:
+class Health(msgspec.Struct, frozen=True):
     """Numbers of a node group, or their sums over a cluster.
 
     Attributes:
@@ -43,11 +41,10 @@ class Health:
     @property
     def bad(self) -> bool:
         """Whether anything is wrong."""
-        return any(dataclasses.astuple(self))
+        return any(msgspec.structs.astuple(self))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Group:
+class Group(msgspec.Struct, frozen=True):
     """A node group: its own part of the cluster, its health and score."""
 
     name: str

@@ -4,9 +4,9 @@ What ``grid_checks`` says of one instance is said here of many, from the state
 before the move. Nothing here knows what a move is worth (``candidates``).
 """
 
-import dataclasses
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from ganeti.htools.effects import LATER, Bools, Effects, Floats, Ints, Row
@@ -15,8 +15,7 @@ from ganeti.htools.model import NONE
 from ganeti.htools.moves import Kind
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """What moves a plan may have.
 
     ``restricted`` forbids to migrate off nodes online; ``force`` ignores soft errors;
@@ -30,8 +29,7 @@ class Options:
     evacuate: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Ends:
+class Ends(msgspec.Struct, frozen=True):
     """What a kind of move makes of the old nodes and of the target.
 
     Roles: "p" primary, "s" secondary, "" nothing, "=" as before.
@@ -56,8 +54,7 @@ ENDS: Final = {
 _COPYING: Final = frozenset(Kind) - {Kind.FAILOVER, Kind.FAILOVER_TO}
 
 
-@dataclasses.dataclass(slots=True)
-class Move:
+class Move(msgspec.Struct):
     """Arrays of one evaluation: instances, their nodes, targets, the kind's ends."""
 
     kind: Kind
@@ -371,9 +368,9 @@ class Legality:
 
     def conflicts(self, inst: Ints, node: Ints, more_than: int) -> Ints:
         """Count exclusion tags of instances that nodes have more than so often."""
-        state = self.state
+        counts = self.state.pri_tags
         found = np.zeros(np.broadcast_shapes(inst.shape, node.shape), dtype=np.int64)
-        owned = self.effects.exclusion
-        for tag in np.nonzero(owned[:, inst.ravel()].any(axis=1))[0]:
-            found += owned[tag][inst] & (state.pri_tags[node, tag] > more_than)
+        for tags in self.effects.tags.T:
+            tag = tags[inst]
+            found += (tag != NONE) & (counts[node, tag] > more_than)
         return found

@@ -4,7 +4,6 @@ Everything here is as it was loaded; what follows from it (memory in use, score)
 in ``grid`` and ``grid_score``. Nodes, instances and groups are known by their position.
 """
 
-import dataclasses
 import enum
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -69,8 +68,7 @@ class DataError(Exception):
     """Data that cannot be understood; the text names place, field and value."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Spec:
+class Spec(msgspec.Struct, frozen=True):
     """Size of an instance in a policy; memory and disk in MiB."""
 
     memory: int
@@ -81,8 +79,7 @@ class Spec:
     spindles: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True):
     """What instances a group or cluster accepts."""
 
     std: Spec
@@ -94,10 +91,10 @@ class Policy:
     def flaw(self) -> str:
         """Tell what makes it impossible to fulfil; empty when nothing does."""
         for low, high in self.ranges:
-            for field in dataclasses.fields(Spec):
-                least, most = getattr(low, field.name), getattr(high, field.name)
+            for field in Spec.__struct_fields__:
+                least, most = getattr(low, field), getattr(high, field)
                 if least > most:
-                    return f"{field.name}: minimum {least}, maximum {most}"
+                    return f"{field}: minimum {least}, maximum {most}"
         return ""
 
 
@@ -112,8 +109,7 @@ DEFAULT_POLICY: Final = Policy(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Group:
+class Group(msgspec.Struct, frozen=True):
     """A node group."""
 
     name: str
@@ -124,8 +120,7 @@ class Group:
     policy: Policy = DEFAULT_POLICY
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Node:
+class Node(msgspec.Struct, frozen=True):
     """A node as it reports itself; memory and disk in MiB.
 
     ``other_load`` is load of its cpus that is none of its instances'.
@@ -207,8 +202,7 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
         return tuple(node for node in both if node != NONE)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(msgspec.Struct, frozen=True):
     """All of a cluster the tools know; positions index these tuples."""
 
     groups: tuple[Group, ...]
@@ -261,7 +255,7 @@ class Cluster:
         staying = frozenset(kept)
         if not staying:
             return self
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             self,
             instances=tuple(
                 msgspec.structs.replace(item, movable=False)
@@ -284,7 +278,7 @@ class Cluster:
         outside = sorted({item.primary for item in guests})
         away = {old: len(kept) + new for new, old in enumerate(outside)}
         place[NONE] = NONE
-        nodes = tuple(dataclasses.replace(self.nodes[n], group=0) for n in kept)
+        nodes = tuple(msgspec.structs.replace(self.nodes[n], group=0) for n in kept)
         here = [i for i, inst in enumerate(self.instances) if inst.primary in place]
         instances = tuple(
             msgspec.structs.replace(
@@ -295,7 +289,7 @@ class Cluster:
             )
             for inst in map(self.instances.__getitem__, here)
         )
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             self,
             groups=(self.groups[group],),
             nodes=nodes,

@@ -3,7 +3,6 @@
 A collector's data counts only when every node that is not offline gave it.
 """
 
-import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeGuard
@@ -76,10 +75,10 @@ def apply(cluster: Cluster, reports: Reports, collector: str) -> Cluster:
         loads[inst.name] = each * inst.vcpus
         others[inst.primary] -= loads[inst.name]
     nodes = tuple(
-        dataclasses.replace(node, other_load=other)
+        msgspec.structs.replace(node, other_load=other)
         for node, other in zip(cluster.nodes, others, strict=True)
     )
-    return _with_loads(dataclasses.replace(cluster, nodes=nodes), loads)
+    return _with_loads(msgspec.structs.replace(cluster, nodes=nodes), loads)
 
 
 def apply_memory(cluster: Cluster, reports: Reports, weight: float) -> Cluster:
@@ -105,7 +104,7 @@ def apply_memory(cluster: Cluster, reports: Reports, weight: float) -> Cluster:
         else inst
         for inst in cluster.instances
     )
-    return dataclasses.replace(cluster, instances=instances)
+    return msgspec.structs.replace(cluster, instances=instances)
 
 
 def _memory(inst: Instance, value: float) -> tuple[float, float, float, float]:
@@ -122,7 +121,7 @@ def _with_loads(cluster: Cluster, loads: Mapping[str, float]) -> Cluster:
         else inst
         for inst in cluster.instances
     )
-    return dataclasses.replace(cluster, instances=instances)
+    return msgspec.structs.replace(cluster, instances=instances)
 
 
 def _total(data: Any) -> float | None:

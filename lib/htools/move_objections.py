@@ -4,10 +4,10 @@ For moves within a group, and into another one once that is chosen. What is look
 what ``evacuate`` looks at, in the same order; which move is best is decided there.
 """
 
-import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import msgspec
 import numpy as np
 
 from ganeti.htools import evacuate, model, objections
@@ -20,8 +20,7 @@ from ganeti.htools.redundancy.global_n1 import GlobalN1
 Other = tuple[float, int, str]
 
 
-@dataclasses.dataclass(frozen=True)
-class Trip:
+class Trip(msgspec.Struct, frozen=True):
     """A move that is looked for.
 
     Attributes:
@@ -39,8 +38,7 @@ class Trip:
     force: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
-class Told:
+class Told(msgspec.Struct, frozen=True):
     """What was found: the reasons against nodes, and the possible places."""
 
     reasons: list[Reason]

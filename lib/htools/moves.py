@@ -1,10 +1,11 @@
 """Moves of one instance: where it ends, whether that is allowed, and doing it."""
 
 import contextlib
-import dataclasses
 import enum
 import itertools
 from collections.abc import Iterator, Sequence
+
+import msgspec
 
 from ganeti.htools import grid_checks as checks
 from ganeti.htools.grid import State
@@ -22,8 +23,7 @@ class Kind(enum.IntEnum):
     FAILOVER_REPLACE = 5
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Move:
+class Move(msgspec.Struct, frozen=True):
     """A kind of move and its target node, if it has one."""
 
     kind: Kind

@@ -4,10 +4,10 @@ Asked when an allocation fails or somebody wants to know; looking for the best p
 needs none of this. Which place is best is for ``alloc``.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from ganeti.htools import grid_checks as checks
@@ -36,8 +36,7 @@ _MOST_TRIALS: Final = 64
 Found = dict[int, list[Reason]]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Case:
+class Case(msgspec.Struct, frozen=True):
     """A state, the instance that is not in it, and the nodes to look at."""
 
     state: State
@@ -141,7 +140,7 @@ def judge(case: Case, found: Found, rows: Sequence[checks.Check], role: str) -> 
         first = {c.kind: c for c in reversed(rows) if c.failed[node]}
         for check in reversed(first.values()):
             reason = _reason(case, node, check, role)
-            twin = dataclasses.replace(reason, role="primary")
+            twin = msgspec.structs.replace(reason, role="primary")
             if twin not in found[node]:
                 found[node].append(reason)
 

@@ -3,9 +3,10 @@
 Asking is the caller's. Positions follow the order of the answers.
 """
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from ganeti.htools import model, request
 from ganeti.htools.fields import Part
@@ -30,8 +31,7 @@ _NO_GROUP: Final = "00000000-0000-0000-0000-000000000000"
 _NORMAL: Final = 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Answers:
+class Answers(msgspec.Struct, frozen=True):
     """What a master said: objects with the fields of `FIELDS`, and cluster data.
 
     A field without a value is None. ``source`` names the master in messages.
@@ -176,8 +176,7 @@ def _group(part: Part) -> model.Group:
     )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Nodes:
+class _Nodes(msgspec.Struct, frozen=True):
     """Reads nodes of one cluster."""
 
     groups: Mapping[str, int]
@@ -218,7 +217,7 @@ class _Nodes:
 
     def _live(self, node: model.Node, part: Part) -> model.Node:
         exclusive = node.exclusive
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             node,
             offline=False,
             total_memory=_live(part, "mtotal"),

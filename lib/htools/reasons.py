@@ -3,16 +3,16 @@
 Values only, cheap to load; what finds reasons is in ``objections``.
 """
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Any, Final
+
+import msgspec
 
 #: Lines that tell of possible places that are worse.
 _MOST_CHOICES: Final = 3
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(msgspec.Struct, frozen=True):
     """Why an instance cannot be on a node.
 
     Attributes:
@@ -40,7 +40,7 @@ class Reason:
 
     def data(self) -> dict[str, Any]:
         """Give a JSON object with all attributes; they are what makes one, too."""
-        return dataclasses.asdict(self)
+        return msgspec.structs.asdict(self)
 
     def words(self) -> str:
         """Say all but the node."""
@@ -52,8 +52,7 @@ class Reason:
         )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(msgspec.Struct, frozen=True):
     """Where an instance goes, and why there.
 
     Attributes:

@@ -4,9 +4,10 @@ Nodes that share an instance get different colours; then each colour's nodes are
 until the instances without a copy fit on other nodes meanwhile.
 """
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping
+
+import msgspec
 
 from ganeti.htools import colouring, moves
 from ganeti.htools import grid_checks as checks
@@ -15,8 +16,7 @@ from ganeti.htools.model import NONE, Cluster, DataError
 from ganeti.htools.moves import Kind, Move
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Want:
+class Want(msgspec.Struct, frozen=True):
     """Which nodes, and what happens to their instances.
 
     ``group`` and ``tags`` of None take all nodes. ``offline``: instances are shut down
@@ -32,8 +32,7 @@ class Want:
     full: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """Nodes that go down together, and the state with them empty."""
 
     nodes: tuple[int, ...]
@@ -135,7 +134,9 @@ def parts(
         (n for n, node in enumerate(state.cluster.nodes) if node.master), NONE
     )
     found = [
-        dataclasses.replace(p, nodes=tuple(sorted(p.nodes, key=lambda n: n == master)))
+        msgspec.structs.replace(
+            p, nodes=tuple(sorted(p.nodes, key=lambda n: n == master))
+        )
         for p in found
         if p.nodes
     ]
@@ -144,7 +145,7 @@ def parts(
 
 def _only(part: Part, nodes: Collection[int]) -> Part:
     kept = tuple(node for node in part.nodes if node in nodes)
-    return dataclasses.replace(part, nodes=kept)
+    return msgspec.structs.replace(part, nodes=kept)
 
 
 _Emptier = Callable[[State, int, Collection[int]], State | None]
@@ -242,4 +243,4 @@ def _failed_over(part: Part, chosen_nodes: Collection[int]) -> Part:
             if moves.failure(after, inst, swap, force=True):
                 raise DataError("Failed to migrate instances off nodes")
             moves.apply(after, inst, swap)
-    return dataclasses.replace(part, after=after)
+    return msgspec.structs.replace(part, after=after)

@@ -3,9 +3,10 @@
 Every error names the path of the key, what was wanted and what was found.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from ganeti.htools import model, records
 from ganeti.htools.fields import Part
@@ -17,8 +18,7 @@ SOURCE: Final = "request"
 EVAC_MODES: Final = ("primary-only", "secondary-only", "all")
 
 
-@dataclasses.dataclass(frozen=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Nodes for one new instance.
 
     Attributes:
@@ -43,38 +43,33 @@ class Place:
         return [node for node in members if node in self.restrict_to]
 
 
-@dataclasses.dataclass(frozen=True)
-class MultiPlace:
+class MultiPlace(msgspec.Struct, frozen=True):
     """Nodes for several new instances."""
 
     places: Sequence[Place]
 
 
-@dataclasses.dataclass(frozen=True)
-class Relocate:
+class Relocate(msgspec.Struct, frozen=True):
     """Another node for an instance, away from some."""
 
     instance: int
     leave: Sequence[int]
 
 
-@dataclasses.dataclass(frozen=True)
-class AddSecondary:
+class AddSecondary(msgspec.Struct, frozen=True):
     """A secondary node for an instance that has none."""
 
     instance: int
 
 
-@dataclasses.dataclass(frozen=True)
-class Evacuate:
+class Evacuate(msgspec.Struct, frozen=True):
     """Other nodes for instances; the mode is one of `EVAC_MODES`."""
 
     instances: Sequence[int]
     mode: str
 
 
-@dataclasses.dataclass(frozen=True)
-class ChangeGroup:
+class ChangeGroup(msgspec.Struct, frozen=True):
     """Another group for instances; any other one when none is named."""
 
     instances: Sequence[int]
@@ -209,7 +204,7 @@ def _node(
 
 def _live(node: model.Node, part: Part, static_memory: int) -> model.Node:
     spindles = part.size("total_spindles") if node.exclusive else node.spindles
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         node,
         offline=False,
         total_memory=part.number("total_memory", least=0),

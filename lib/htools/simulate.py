@@ -11,7 +11,7 @@ _POLICIES: Final = {
     "a": AllocPolicy.LAST_RESORT,
     "u": AllocPolicy.UNALLOCABLE,
 }
-_SIZE: Final = re.compile(r"^(\d+)\s*([A-Za-z]*)$")
+_SIZE: Final = r"^(\d{1,18})\s*([A-Za-z]*)$"
 _BINARY: Final[dict[str, int]] = {
     "": 0,
     "m": 0,
@@ -23,6 +23,11 @@ _BINARY: Final[dict[str, int]] = {
 }
 _DECIMAL: Final = {"M": 2, "MB": 2, "G": 3, "GB": 3, "T": 4, "TB": 4}
 _MIB: Final = 1024 * 1024
+_COUNT: Final = re.compile(r"\d{1,18}\Z", re.ASCII)
+#: Nodes of one group; a mistyped number shall not take all memory.
+MOST_NODES: Final = 100_000
+#: Larger sizes (MiB) are none.
+_LARGEST: Final = 10**18
 
 
 def size_mib(text: str) -> int:
@@ -31,10 +36,16 @@ def size_mib(text: str) -> int:
     Raises:
         ValueError: not a number with a known unit.
     """
-    match = _SIZE.match(text.strip())
+    match = re.match(_SIZE, text.strip(), re.ASCII)
     if match is None:
-        raise ValueError(f"wanted a size such as 512 or 2g, found {text!r}")
-    amount, unit = int(match.group(1)), match.group(2)
+        raise ValueError(f"wanted a size such as 512 or 2g, found {text!r:.40}")
+    found = _mib(int(match.group(1)), match.group(2), text)
+    if found > _LARGEST:
+        raise ValueError(f"too large: {text!r}")
+    return found
+
+
+def _mib(amount: int, unit: str, text: str) -> int:
     for known in (unit, unit.upper()):
         if known in _DECIMAL and (known == unit or len(unit) == len("MB")):
             return int(amount * 1000 ** _DECIMAL[known] // _MIB)
@@ -71,18 +82,25 @@ def _spec(spec: str, number: int) -> tuple[AllocPolicy, list[Node]]:
     if not 5 <= len(cells) <= 7:
         raise DataError(f"--simulate {spec}: wanted five to seven fields")
 
-    def whole(index: int, field: str, *, size: bool = False) -> int:
+    def size(index: int, field: str) -> int:
         try:
-            return size_mib(cells[index]) if size else int(cells[index])
+            return size_mib(cells[index])
         except ValueError as err:
             raise DataError(f"--simulate {spec}: field '{field}': {err}") from err
+
+    def whole(index: int, field: str, most: int = _LARGEST) -> int:
+        text = cells[index]
+        if not _COUNT.match(text) or int(text) > most:
+            told = f"wanted a whole number from 0 to {most}, found {text!r:.40}"
+            raise DataError(f"--simulate {spec}: field '{field}': {told}")
+        return int(text)
 
     if cells[0] not in _POLICIES:
         raise DataError(f"--simulate {spec}: unknown allocation policy '{cells[0]}'")
     exclusive = cells[6] if len(cells) > 6 else "False"
     if exclusive not in {"True", "False"}:
         raise DataError(f"--simulate {spec}: wanted True or False, found '{exclusive}'")
-    disk, memory = whole(2, "disk", size=True), whole(3, "memory", size=True)
+    disk, memory = size(2, "disk"), size(3, "memory")
     nodes = [
         Node(
             name=f"node-{number:02d}-{place:03d}",
@@ -97,6 +115,6 @@ def _spec(spec: str, number: int) -> tuple[AllocPolicy, list[Node]]:
             spindles=whole(5, "spindles") if len(cells) > 5 else 1,
             exclusive=exclusive == "True",
         )
-        for place in range(1, whole(1, "count") + 1)
+        for place in range(1, whole(1, "count", MOST_NODES) + 1)
     ]
     return _POLICIES[cells[0]], nodes

@@ -1,9 +1,10 @@
 """Which nodes may be switched off, or must be switched on, as ``hsqueeze`` plans it."""
 
-import dataclasses
 import enum
 from collections.abc import Collection
 from typing import Final
+
+import msgspec
 
 from ganeti.htools import balance
 from ganeti.htools import grid_score as score
@@ -20,8 +21,7 @@ STANDBY_TAG: Final = "htools:standby:auto"
 _GOAL: Final = balance.Goal(min_score=0.0, min_gain=0.0, min_gain_limit=0.0)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Size:
+class Size(msgspec.Struct, frozen=True):
     """What must fit on a node besides what is there; memory in MiB."""
 
     memory: int
@@ -37,8 +37,7 @@ class Action(enum.Enum):
     SWITCH_OFF = enum.auto()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """What to do with which nodes, the moves, and the cluster after all that.
 
     ``SWITCH_ON`` may come without nodes: moves alone make room. ``enough`` is False
@@ -131,12 +130,12 @@ def _switched(cluster: Cluster, nodes: Collection[int], *, off: bool) -> Cluster
     One whose size nobody knows stays offline: nothing can be planned on it.
     """
     changed = tuple(
-        dataclasses.replace(node, offline=off)
+        msgspec.structs.replace(node, offline=off)
         if n in nodes and node.total_memory > 0
         else node
         for n, node in enumerate(cluster.nodes)
     )
-    return dataclasses.replace(cluster, nodes=changed)
+    return msgspec.structs.replace(cluster, nodes=changed)
 
 
 def _balanced(cluster: Cluster) -> tuple[tuple[balance.Step, ...], State]:

@@ -4,10 +4,11 @@ Opening files is the caller's; this module turns lines into values and back. Err
 name the file, the line and the field.
 """
 
-import dataclasses
 import re
 from collections.abc import Iterable
 from typing import Final
+
+import msgspec
 
 from ganeti.htools import numbers
 from ganeti.htools.model import (
@@ -27,6 +28,9 @@ from ganeti.htools.model import (
 )
 
 _SECTIONS: Final = 4
+_KINDS: Final = ("groups", "nodes", "instances", "cluster tags", "policies")
+#: What no name or number has, and what terminals would obey.
+_CONTROL: Final = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\ufeff]")
 _WHOLE: Final = re.compile(r"-?\d+\Z", re.ASCII)
 _REAL: Final = re.compile(r"-?\d+(\.\d+)?([eE]-?\d{1,3})?\Z", re.ASCII)
 #: Digits a number may have; longer ones are no sizes.
@@ -35,8 +39,7 @@ _LARGEST: Final = 1e18
 _YES_NO: Final = {"Y": True, "N": False}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(msgspec.Struct, frozen=True):
     """One line and its place, which errors name."""
 
     source: str
@@ -57,6 +60,12 @@ class _Line:
                 f"{self.source}, line {self.number}: {self.kind} needs {count} fields"
                 f" or more, found {len(self.cells)}"
             )
+
+    def name(self, index: int, field: str) -> str:
+        """Give a field that something is known by."""
+        if not self.cells[index]:
+            raise self.fail(field, "is empty")
+        return self.cells[index]
 
     def text(self, index: int, default: str = "") -> str:
         """Give a field, or a default when the line is shorter."""
@@ -124,12 +133,10 @@ def load(data: str, source: str) -> Cluster:
     Raises:
         DataError: naming ``source``, line and field.
     """
+    _refuse_control(data, source)
     sections = _sections(data)
     if len(sections) < _SECTIONS:
-        raise DataError(
-            f"{source}: Invalid format of the input file: {len(sections)} sections"
-            f" instead of {_SECTIONS} or more"
-        )
+        raise _too_few(sections, source)
 
     def lines(index: int, kind: str) -> list[_Line]:
         found = sections[index] if index < len(sections) else []
@@ -138,6 +145,7 @@ def load(data: str, source: str) -> Cluster:
     for index, kind in ((0, "group"), (1, "node"), (2, "instance")):
         _refuse_repeated(lines(index, kind), 0, "name")
     _refuse_repeated(lines(0, "group"), 1, "uuid")
+    _refuse_repeated(lines(4, "policy"), 0, "owner")
     groups = [_group(line) for line in lines(0, "group")]
     known_groups = {group.uuid: k for k, group in enumerate(groups)}
     nodes = [_node(line, known_groups) for line in lines(1, "node")]
@@ -152,7 +160,7 @@ def load(data: str, source: str) -> Cluster:
             policy = found
             continue
         place = line.place(0, "owner", owners)
-        groups[place] = dataclasses.replace(groups[place], policy=found)
+        groups[place] = msgspec.structs.replace(groups[place], policy=found)
     return Cluster(
         groups=tuple(groups),
         nodes=tuple(nodes),
@@ -160,6 +168,33 @@ def load(data: str, source: str) -> Cluster:
         tags=tuple(text for _no, text in sections[3]),
         policy=policy,
     )
+
+
+def _refuse_control(data: str, source: str) -> None:
+    """Refuse characters that text editors and terminals add, or obey."""
+    found = _CONTROL.search(data)
+    if found is None:
+        return
+    start = data.rfind("\n", 0, found.start()) + 1
+    line, end = data.count("\n", 0, start) + 1, found.end()
+    place = f"{source}, line {line}, field {data.count('|', start, end) + 1}"
+    if found[0] == "\r" and data[end : end + 1] in {"", "\n"}:
+        raise DataError(f"{place}: the line ends with a carriage return")
+    if found[0] == "\ufeff" and not found.start():
+        raise DataError(f"{place}: the file begins with a byte order mark")
+    raise DataError(f"{place}: control character {found[0]!r}")
+
+
+def _too_few(sections: list[list[tuple[int, str]]], source: str) -> DataError:
+    """Make the error of a file that ends too early."""
+    told = (
+        f"{source}: Invalid format of the input file: {len(sections)} sections"
+        f" instead of {_SECTIONS} or more"
+    )
+    last = sections[-1] if sections else []
+    if last:
+        told += f"; it ends in line {last[-1][0]} among the {_KINDS[len(sections) - 1]}"
+    return DataError(told)
 
 
 def _refuse_repeated(lines: list[_Line], index: int, field: str) -> None:
@@ -194,8 +229,8 @@ def _sections(data: str) -> list[list[tuple[int, str]]]:
 def _group(line: _Line) -> Group:
     line.need(4)
     return Group(
-        name=line.text(0),
-        uuid=line.text(1),
+        name=line.name(0, "name"),
+        uuid=line.name(1, "uuid"),
         alloc_policy=AllocPolicy(
             line.choice(2, "allocation policy", list(AllocPolicy))
         ),
@@ -210,11 +245,11 @@ def _node(line: _Line, groups: dict[str, int]) -> Node:
     group = line.place(8, "group", groups)
     unknown = any(line.text(k) == "?" for k in range(1, 7))
     if unknown:
-        line = dataclasses.replace(
+        line = msgspec.structs.replace(
             line, cells=[line.cells[0], *["0"] * 6, *line.cells[7:]]
         )
     return Node(
-        name=line.text(0),
+        name=line.name(0, "name"),
         group=group,
         total_memory=line.real(1, "total memory"),
         node_memory=line.size(2, "node memory"),
@@ -238,12 +273,11 @@ def _instance(line: _Line, nodes: dict[str, int]) -> Instance:
     primary = line.place(6, "primary node", nodes)
     secondary = line.place(7, "secondary node", nodes) if line.text(7) else NONE
     template = line.choice(8, "disk template", TEMPLATES)
-    if template == "drbd" and primary == secondary:
-        raise line.fail("secondary node", "the same as the primary node")
+    _check_pair(line, template, primary, secondary)
     spindles = line.text(11, "-")
     disk = line.size(2, "disk")
     return Instance(
-        name=line.text(0),
+        name=line.name(0, "name"),
         memory=line.size(1, "memory"),
         disk=disk,
         vcpus=line.size(3, "vcpus"),
@@ -259,6 +293,19 @@ def _instance(line: _Line, nodes: dict[str, int]) -> Instance:
         disks=(disk,),
         movable=template in MOVABLE_TEMPLATES,
     )
+
+
+def _check_pair(line: _Line, template: str, primary: int, secondary: int) -> None:
+    """Refuse nodes that no instance of a template can have."""
+    field = "secondary node"
+    if template != "drbd":
+        if secondary != NONE:
+            raise line.fail(field, f"wanted none for {template}, found {line.text(7)}")
+        return
+    if primary == secondary:
+        raise line.fail(field, "the same as the primary node")
+    if secondary == NONE:
+        raise line.fail(field, "wanted one for drbd, found none")
 
 
 def _policy(line: _Line) -> Policy:
@@ -285,7 +332,7 @@ def _policy(line: _Line) -> Policy:
 
 def _spec(line: _Line, field: str, text: str) -> Spec:
     cells = text.split(",")
-    if len(cells) != len(dataclasses.fields(Spec)):
+    if len(cells) != len(Spec.__struct_fields__):
         raise line.fail(field, f"wanted six numbers, found {text!r}")
     bad = [cell for cell in cells if not _WHOLE.match(cell) or len(cell) > _MOST_DIGITS]
     if bad:
@@ -363,7 +410,7 @@ def _instance_line(inst: Instance, nodes: list[str]) -> str:
 
 
 def _spec_text(spec: Spec) -> str:
-    return ",".join(str(value) for value in dataclasses.astuple(spec))
+    return ",".join(str(value) for value in msgspec.structs.astuple(spec))
 
 
 def _policy_line(owner: str, policy: Policy) -> str:

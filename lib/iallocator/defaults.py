@@ -26,8 +26,10 @@ def absent(setting: str, directories: Sequence[str]) -> list[str]:
         name
         for name in names(setting)
         if name != builtin.NAME
-        and not any(
-            os.access(os.path.join(directory, name), os.X_OK)
-            for directory in directories
-        )
+        and not any(_is_program(directory, name) for directory in directories)
     ]
+
+
+def _is_program(directory: str, name: str) -> bool:
+    path = os.path.join(directory, name)
+    return os.path.isfile(path) and os.access(path, os.X_OK)

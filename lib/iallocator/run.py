@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from ganeti import errors, objects, rpc, serializer
 from ganeti.constants import ecodes
-from ganeti.iallocator import answers, builtin, requests
+from ganeti.iallocator import answers, builtin, requests, validity
 from ganeti.iallocator.known import Known
 from ganeti.objects import params
 
@@ -45,7 +45,7 @@ def run(
         reader = known or Known()
         cluster = reader.read(snapshot, reports, running, static_memory=memory)
         found = builtin.solve(cluster, request.to_dict(), chosen, explain=explain)
-        return answers.parse(name, found, request, snapshot)
+        return validity.parse(name, found, request, snapshot)
     text = serializer.dump(question(runner, snapshot, request)).decode()
     result = runner.call_one(
         "iallocator_runner", snapshot.cluster.master_node, name, text, chosen
@@ -59,7 +59,7 @@ def run(
         ) from err
     if isinstance(decoded, dict):
         decoded.pop("explanation", None)
-    return answers.parse(name, decoded, request, snapshot)
+    return validity.parse(name, decoded, request, snapshot)
 
 
 def run_first(

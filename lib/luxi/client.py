@@ -155,6 +155,12 @@ class Client:
                         f"{method}: connection to {self.path} broke: {err}"
                     ) from err
                 self._timer.sleep(RETRY_STEP_S * attempt)
+            except errors.ProtocolError as err:
+                if type(err) is not errors.ProtocolError:
+                    raise
+                # What comes next there cannot be known.
+                self.close()
+                raise errors.ProtocolError(f"{method} at {self.path}: {err}") from err
         raise errors.ProgrammerError("unreachable")
 
     def close(self) -> None:
@@ -229,7 +235,7 @@ def _decode(data: bytearray) -> Any:
     if len(data) >= _LARGE or "msgspec" in sys.modules:
         import msgspec
 
-        with contextlib.suppress(msgspec.DecodeError):
+        with contextlib.suppress(msgspec.DecodeError, RecursionError):
             return msgspec.json.decode(data)
     import json
 
@@ -237,6 +243,8 @@ def _decode(data: bytearray) -> Any:
         return json.loads(data)
     except ValueError as err:
         raise errors.ProtocolError(f"the answer is not JSON: {err}") from err
+    except RecursionError as err:
+        raise errors.ProtocolError("the answer is nested too deeply") from err
 
 
 def _decode_table(data: bytearray) -> Any:

@@ -5,9 +5,10 @@ has each new instance with its nodes, and why there is not one more. What the mo
 for is in the design for version 2.1, "Cluster capacity calculation".
 """
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
+
+import msgspec
 
 from ganeti.htools import model
 from ganeti.htools.capacity import stop_reasons
@@ -19,8 +20,7 @@ from ganeti.htools.grid import State
 MODE: Final = "capacity"
 
 
-@dataclasses.dataclass(frozen=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """What is asked.
 
     Attributes:

@@ -5,7 +5,6 @@ each time no more fit (``tiered``). The answers name every place in order, and w
 is not one more. Nothing changes: the cluster given stays as it is.
 """
 
-import dataclasses
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -31,8 +30,7 @@ class NoRoomError(Exception):
     """There is no node to try; the text says why."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class How:
+class How(msgspec.Struct, frozen=True):
     """What instances are like beside their size, and which rules count.
 
     Attributes:
@@ -77,16 +75,14 @@ class How:
         )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(msgspec.Struct, frozen=True):
     """An instance and its nodes, primary first."""
 
     size: Size
     nodes: tuple[int, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """What fits.
 
     Attributes:
@@ -112,7 +108,7 @@ class Outcome:
             for number, item in enumerate(found.instances[old:])
         )
         instances = found.instances[:old] + named
-        return dataclasses.replace(found, instances=instances)
+        return msgspec.structs.replace(found, instances=instances)
 
 
 def by_count(failures: Sequence[int]) -> list[int]:
@@ -201,7 +197,7 @@ class Search:
             run.shrink()
             found = run.outcome()
             state, placed = found.after, placed + found.placed
-        return dataclasses.replace(found, placed=placed)
+        return msgspec.structs.replace(found, placed=placed)
 
     def _refusal(self, size: Size) -> Outcome:
         failures = [0] * len(checks.KINDS)
@@ -295,8 +291,7 @@ class _Mark:
         return self._state is state and self._count == len(state.instances)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Filling:
+class _Filling(msgspec.Struct, frozen=True, eq=False):
     """The longest filling of a state: with which size, and where they went."""
 
     state: State

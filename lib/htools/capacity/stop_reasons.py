@@ -3,9 +3,10 @@
 A stop has counts of refused places by kind, and for each node the rules that it breaks.
 """
 
-import dataclasses
 from collections.abc import Collection, Iterator
 from typing import Any, Final
+
+import msgspec
 
 from ganeti.htools import grid_checks as checks
 from ganeti.htools import objections, reasons
@@ -23,8 +24,7 @@ _WORDS: Final = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(msgspec.Struct, frozen=True):
     """Why a run ended.
 
     Attributes:
@@ -43,7 +43,7 @@ class Stop:
         """Give a JSON object."""
         return {
             "why": self.why,
-            "size": dataclasses.asdict(self.size),
+            "size": msgspec.structs.asdict(self.size),
             "failures": self.failures,
             "reasons": [reason.data() for reason in self.reasons],
         }
@@ -126,7 +126,7 @@ def data(search: Search, found: Outcome) -> dict[str, Any]:
             {
                 "name": f"new-{number}",
                 "nodes": [nodes[node].name for node in placed.nodes],
-                **dataclasses.asdict(placed.size),
+                **msgspec.structs.asdict(placed.size),
             }
             for number, placed in enumerate(found.placed)
         ],

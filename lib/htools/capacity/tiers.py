@@ -6,16 +6,16 @@ reached up. Sizes in between are not tried where the answer follows from others:
 the bounds of one policy, what fits at a size fits at smaller ones too.
 """
 
-import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol
+
+import msgspec
 
 from ganeti.htools import grid_checks as checks
 from ganeti.htools import model
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Size:
+class Size(msgspec.Struct, frozen=True):
     """Size of an instance; memory and disk in MiB."""
 
     memory: int
@@ -33,8 +33,7 @@ _SHRINK: Final = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Bounds:
+class Bounds(msgspec.Struct, frozen=True):
     """What limits a search.
 
     Attributes:
@@ -53,8 +52,7 @@ class Attempt(Protocol):
         """Return refusals by kind, and whether there is a place."""
 
 
-@dataclasses.dataclass(frozen=True)
-class _Level:
+class _Level(msgspec.Struct, frozen=True):
     """A size for which nothing fits, after a number of rounds."""
 
     size: Size
@@ -170,7 +168,7 @@ def _smaller(size: Size, kind: int, steps: int) -> Size:
     if not steps:
         return size
     field, step, _name = _SHRINK[kind]
-    return dataclasses.replace(size, **{field: getattr(size, field) - steps * step})
+    return msgspec.structs.replace(size, **{field: getattr(size, field) - steps * step})
 
 
 def _ends(

@@ -1,15 +1,13 @@
 """Sums over a cluster: what it has, what is free, used and kept in reserve."""
 
-import dataclasses
-
+import msgspec
 import numpy as np
 
 from ganeti.htools import grid_score
 from ganeti.htools.grid import Floats, State
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(msgspec.Struct, frozen=True):
     """Sums over all nodes; memory and disk in MiB.
 
     ``available`` memory and disk are free beyond reserves; ``missing`` is memory that

@@ -210,7 +210,7 @@ class _Step:
         self._leave()
         fine = (self.room > self.size[:, :, None]).all(axis=0)
         costs = np.where(fine, self._costs(), np.inf)
-        least = costs.min(axis=1)
+        least = costs.min(axis=1, initial=np.inf)
         if self._is_bad(~np.isfinite(least)):
             return False
         same = costs <= (least + _SAME * np.maximum(1.0, least))[:, None]

@@ -80,9 +80,11 @@ class Kinds:
     def tables(self) -> tuple[Floats, Floats]:
         """Return [spread, kind] -> amount, and [kind, dimension] -> size."""
         if self._tables is None:
-            amounts = np.array([kind.amounts for kind in self.listed]).T
+            shape = len(self.listed), len(score.SPREADS)
+            amounts = np.array([kind.amounts for kind in self.listed]).reshape(shape)
             sizes = np.array([kind.size for kind in self.listed], np.float64)
-            self._tables = np.ascontiguousarray(amounts), sizes
+            sizes = sizes.reshape(len(self.listed), 3)
+            self._tables = np.ascontiguousarray(amounts.T), sizes
         return self._tables
 
     def _number(self, state: State, item: model.Instance) -> int:
@@ -110,8 +112,7 @@ def _kind(state: State, item: model.Instance) -> Kind:
     amounts = {
         "free_mem_cv": -memory,
         "free_mem_cv_forth": -item.memory,
-        "vcpu_ratio_cv": item.vcpus if item.online else 0,
-        "vcpu_ratio_cv_forth": item.vcpus,
+        **dict.fromkeys(CPU, item.vcpus if item.online else 0),
         **dict.fromkeys(DISK, disk),
         **dict.fromkeys(SPINDLES, use),
         **dict(zip(LOADS, item.utilisation, strict=True)),

@@ -1,9 +1,9 @@
 """What ``evacuation`` needs of the nodes of a group, and of each that is lost."""
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -32,8 +32,7 @@ def is_usual(state: State, places: Places) -> bool:
     return bool(state.online[places].all())
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Lost:
+class Lost(msgspec.Struct, frozen=True, eq=False):
     """A lost node, and the runs that leave it, as ``Kinds.runs`` gives them."""
 
     node: int
@@ -69,8 +68,8 @@ class Tables:
     def _set_room(self) -> None:
         """Set what nodes have left, without what nothing takes of or all have.
 
-        One fits where more is left of each than it needs. That much of the spindles is
-        enough: half a one stands for none.
+        One fits where more is left of each than it needs. Of spindles as many are
+        enough: with half a one beside them they are more.
         """
         state, places = self.state, self.places
         spindles = np.where(self.exclusive, state.f_spin[places] + 0.5, np.inf)
@@ -157,8 +156,7 @@ def _inverse(whole: Floats) -> Floats:
     return out
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(msgspec.Struct, frozen=True, eq=False):
     """What went where: lost node, column, kind and how many of it, side by side."""
 
     lost: Places

@@ -5,12 +5,12 @@ unless enough went there to close it, and what was moved before can close only s
 What it leaves open is for ``global_n1``.
 """
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -37,8 +37,7 @@ _MANY: Final = 1e30
 NO_RUNS: Final[Floats] = np.zeros((0, 6))
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Tail:
+class Tail(msgspec.Struct, frozen=True, eq=False):
     """The end of what leaves a node, from many equal instances on.
 
     Attributes:
@@ -51,8 +50,7 @@ class Tail:
     need: float
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Load:
+class Load(msgspec.Struct, frozen=True, eq=False):
     """What leaves a node, in order.
 
     Attributes:
@@ -215,8 +213,7 @@ def _tails_fit(loads: Sequence[Load], at: Places, room: Floats, free: Floats) ->
     return out
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Wanted:
+class _Wanted(msgspec.Struct, frozen=True, eq=False):
     """Instances of many nodes: sizes, the largest of their node, where they are."""
 
     memory: Floats

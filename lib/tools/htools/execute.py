@@ -4,7 +4,6 @@ SIGINT lets the set that runs end and leaves out the rest; SIGTERM ends the prog
 once. Jobs that were submitted go on in both cases.
 """
 
-import dataclasses
 import signal
 import sys
 import time
@@ -12,8 +11,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+import msgspec
+
 from ganeti import errors, luxi
 from ganeti.constants import jobqueue, versions
+from ganeti.htools.model import DataError
 from ganeti.tools.htools import sources
 from ganeti.tools.htools.loading import Problem
 from ganeti.tools.htools.options import Parsed
@@ -22,6 +24,9 @@ from ganeti.tools.htools.options import Parsed
 TERMINATED: Final = 2
 #: Seconds that one question about a job waits for news.
 _WAIT_S: Final = 20
+#: Questions about jobs are repeated when the master daemon restarts meanwhile: after 5,
+#: 10 and 15 seconds.
+_RETRIES: Final = 3
 _FINAL: Final = frozenset({"success", "error", "canceled"})
 _PRIORITIES: Final = {
     "low": jobqueue.OP_PRIO_LOW,
@@ -30,8 +35,7 @@ _PRIORITIES: Final = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """What it works on, its opcodes in wire form, and what its kind is called."""
 
     label: str
@@ -94,9 +98,10 @@ def run(
     Raises:
         Problem: a job was refused or failed; later sets are left out.
         GenericError: the master daemon stopped answering.
+        DataError: it answered something else.
     """
     sys.stdout.flush()
-    with _signals() as stop, sources.connect(parsed["L"]) as client:
+    with _signals() as stop, sources.connect(parsed["L"], retries=_RETRIES) as client:
         try:
             for number, members in enumerate(sets):
                 if stop.wanted:
@@ -128,7 +133,11 @@ def _run_set(
     labels = ",".join(job.label for job in members)
     print(f"Executing jobset for {members[0].noun} {labels}")
     ops = [[{**op, **common} for op in job.ops] for job in members]
-    answers = client.call("SubmitManyJobs", [ops])
+    method = "SubmitManyJobs"
+    answers = client.call(method, [ops])
+    pairs = _is_list(answers) and all(_is_list(row, 2) for row in answers)
+    if not pairs or len(answers) != len(members):
+        raise _odd(method, f"{len(members)} pairs", answers)
     ids = [str(value) for ok, value in answers if ok]
     print(f"Got job IDs {','.join(ids)}", flush=True)
     failed = [
@@ -156,22 +165,48 @@ def wait(client: luxi.Client, job: Job, job_id: Any) -> list[str]:
             return [f"{job.label}: job {job_id} is gone"]
         if answer == "nochange":
             continue
-        previous, entries = answer
-        serial = max([serial or 0, *(entry[0] for entry in entries or ())])
+        if answer is None:
+            return [f"{job.label}: job {job_id} is gone"]
+        previous, serial = _news(answer, serial)
         if previous[0] is None:
             return [f"{job.label}: job {job_id} is gone"]
         if previous[0] in _FINAL:
             break
     if previous[0] == "success":
         return []
-    (row,) = client.call("QueryJobs", [[job_id], fields])
-    return [f"{job.label}: job {job_id}: {_told(row or previous)}"]
+    rows = client.call("QueryJobs", [[job_id], fields])
+    if not (_is_list(rows, 1) and (not rows[0] or _is_list(rows[0], len(fields)))):
+        raise _odd("QueryJobs", "one row", rows)
+    return [f"{job.label}: job {job_id}: {_told(rows[0] or previous)}"]
+
+
+def _news(answer: Any, serial: int | None) -> tuple[list[Any], int]:
+    """Return the status of a job, in a list, and the serial number of its log."""
+    method, wanted = "WaitForJobChange", "a status and log entries"
+    if not (_is_list(answer, 2) and _is_list(answer[0], 1)):
+        raise _odd(method, wanted, answer)
+    status, entries = answer
+    numbers = [serial or 0]
+    for entry in entries if _is_list(entries) else ():
+        if not (_is_list(entry) and entry and isinstance(entry[0], int)):
+            raise _odd(method, wanted, answer)
+        numbers.append(entry[0])
+    return status, max(numbers)
+
+
+def _is_list(value: Any, count: int | None = None) -> bool:
+    return isinstance(value, list | tuple) and count in {None, len(value)}
+
+
+def _odd(method: str, wanted: str, found: Any) -> DataError:
+    """Make the error of an answer that no master daemon gives."""
+    return DataError(f"LUXI: {method}: wanted {wanted}, found {found!r:.80}")
 
 
 def _told(row: Sequence[Any]) -> str:
     """Put the end of a job that did not succeed into words."""
-    results = zip(*row[1:], strict=True) if len(row) > 1 else ()
-    for status, result in results:
+    rows = len(row) > 1 and _is_list(row[1]) and _is_list(row[2])
+    for status, result in zip(row[1], row[2], strict=False) if rows else ():
         if status == "error":
             text = result[1][0] if _is_error(result) else result
             return f"error: {text}"

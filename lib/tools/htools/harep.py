@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ganeti import errors, luxi
 from ganeti.constants import ecodes, versions
-from ganeti.htools import queried
+from ganeti.htools import fields, queried
 from ganeti.repair import broken, plan, words
 from ganeti.repair.broken import Health
 from ganeti.repair.plan import JobState, State
@@ -67,14 +67,20 @@ class _Run:
             "reason": [[NAME, parsed["reason"] or told, now]],
         }
         self._info = client.call("QueryClusterInfo")
+        info = fields.Part(self._info, "cluster", f"LUXI {client.path}")
+        info.texts("tags", optional=True)
         self._nodes = {row["name"]: row for row in self._table("node", _NODE)}
         self._groups = {row["uuid"]: row for row in self._table("group", _GROUP)}
         has_default = bool(self._info.get("default_iallocator"))
         self._allocator = _DEFAULT if has_default else _ALLOCATOR
 
-    def _table(self, kind: str, fields: tuple[str, ...]) -> list[dict[str, Any]]:
-        answer = self._client.call("Query", [kind, list(fields), None])
-        return queried.objects(answer, fields, f"LUXI {self._client.path}")
+    def _table(self, kind: str, names: tuple[str, ...]) -> list[dict[str, Any]]:
+        answer = self._client.call("Query", [kind, list(names), None])
+        source = f"LUXI {self._client.path}"
+        rows = queried.objects(answer, names, source)
+        for row in rows:
+            _check(row, kind, source)
+        return rows
 
     def all(self) -> int:
         """Do what is to be done and count the states; returns the exit code."""
@@ -213,6 +219,16 @@ class _Run:
         self._failed = True
         sys.stdout.flush()
         sys.stderr.write(f"Error: {text}\n")
+
+
+def _check(row: Row, kind: str, source: str) -> None:
+    """Refuse an object whose name and tags are none."""
+    part = fields.Part(row, kind, source)
+    part.text("name")
+    if "tags" in row:
+        part.texts("tags")
+    if part.has("snodes"):
+        part.texts("snodes")
 
 
 def _tags(records: tuple[words.Record, ...]) -> list[str]:

@@ -8,7 +8,7 @@ from ganeti import errors
 from ganeti.htools import grid, numbers, queried, tables, text
 from ganeti.htools import grid_score as score
 from ganeti.htools.model import Cluster, DataError
-from ganeti.tools.htools import loading, shown, sources
+from ganeti.tools.htools import loading, shown, sources, writing
 from ganeti.tools.htools.options import Parsed
 
 NAME: Final = "hscan"
@@ -81,8 +81,7 @@ def _line(name: str, now: grid.State) -> str:
 def _save(cluster: Cluster, name: str, directory: str) -> None:
     """Write a cluster as a text file named after it."""
     path = os.path.join(directory, f"{name.replace('/', '_')}.data")
-    with open(path, "w", encoding="utf-8") as stream:
-        stream.write(text.dump(cluster))
+    writing.text(path, text.dump(cluster))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from typing import Final
 from ganeti.htools import jobs, squeeze
 from ganeti.htools.model import Cluster
 from ganeti.htools.squeeze import Action
-from ganeti.tools.htools import loading, powering
+from ganeti.tools.htools import loading, powering, writing
 from ganeti.tools.htools.loading import Problem
 from ganeti.tools.htools.options import Parsed
 
@@ -72,8 +72,7 @@ def _commands(cluster: Cluster, parsed: Parsed, plan: squeeze.Plan) -> None:
         return
     lines = script(cluster, plan)
     if path:
-        with open(path, "w", encoding="utf-8") as stream:
-            stream.write(jobs.script(lines))
+        writing.text(path, jobs.script(lines))
         print(f"The commands have been written to file '{path}'")
         return
     print("\nCommands to run:")

@@ -4,7 +4,6 @@ Where clusters come from is in ``sources``; options that change what was loaded 
 applied here.
 """
 
-import dataclasses
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +15,7 @@ import numpy as np
 from ganeti import errors
 from ganeti.htools.grid import Limits
 from ganeti.htools.model import Cluster, DataError, Instance, lookup
-from ganeti.tools.htools import option_table, options, sources, utilisation
+from ganeti.tools.htools import option_table, options, sources, utilisation, writing
 from ganeti.tools.htools.options import Parsed
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ def _movable(cluster: Cluster, parsed: Parsed) -> Cluster:
         msgspec.structs.replace(inst, movable=may(k, inst))
         for k, inst in enumerate(cluster.instances)
     )
-    return dataclasses.replace(cluster, instances=instances)
+    return msgspec.structs.replace(cluster, instances=instances)
 
 
 def _instances(cluster: Cluster, wanted: Iterable[str]) -> set[int]:
@@ -147,10 +146,10 @@ def _offline(cluster: Cluster, wanted: Iterable[str]) -> Cluster:
         raise Problem(f"wrong node name(s) set as offline: {','.join(unknown)}\n")
     places = set(found.values())
     nodes = tuple(
-        dataclasses.replace(node, offline=node.offline or k in places)
+        msgspec.structs.replace(node, offline=node.offline or k in places)
         for k, node in enumerate(cluster.nodes)
     )
-    return dataclasses.replace(cluster, nodes=nodes)
+    return msgspec.structs.replace(cluster, nodes=nodes)
 
 
 def limits(parsed: Parsed) -> Limits:
@@ -195,7 +194,7 @@ def _warn_inconsistent(cluster: Cluster) -> None:
     for inst in cluster.instances:
         if inst.uses_memory:
             used[inst.primary] += inst.memory
-        for place in inst.nodes:
+        for place in inst.nodes if not inst.forthcoming else ():
             disks[place] += inst.disk
     lines = []
     for n, node in enumerate(cluster.nodes):
@@ -219,6 +218,5 @@ def save(parsed: Parsed, cluster: Cluster, suffix: str, what: str) -> None:
     from ganeti.htools import text
 
     path = f"{parsed['S']}.{suffix}"
-    with open(path, "w", encoding="utf-8") as stream:
-        stream.write(text.dump(cluster))
+    writing.text(path, text.dump(cluster))
     sys.stderr.write(f"The cluster state {what} has been written to file '{path}'\n")

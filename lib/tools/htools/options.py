@@ -4,11 +4,12 @@ An optional argument must be glued on; long names may be shortened. The table it
 in ``option_table``.
 """
 
-import dataclasses
 import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from ganeti.constants import versions
 
@@ -21,8 +22,7 @@ class ValueProblem(Exception):
     """An option's value does not parse."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Option:
+class Option(msgspec.Struct, frozen=True):
     """One option.
 
     Attributes:
@@ -63,12 +63,11 @@ ALWAYS: Final = (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(msgspec.Struct, frozen=True):
     """A parsed command line: values by the keys of the program's options."""
 
     values: Mapping[str, Any]
-    arguments: list[str] = dataclasses.field(default_factory=list)
+    arguments: list[str] = msgspec.field(default_factory=list)
 
     def __getitem__(self, key: str) -> Any:
         return self.values[key]

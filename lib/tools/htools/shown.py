@@ -1,8 +1,8 @@
 """Tables and facts about a state that several placement programs print."""
 
-import dataclasses
 import sys
 
+import msgspec
 import numpy as np
 
 from ganeti.htools import grid
@@ -36,8 +36,7 @@ def nodes_asked(now: grid.State, parsed: Parsed, title: str) -> None:
         sys.stderr.write(f"\n{title}:\n{told}\n\n")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Bad:
+class Bad(msgspec.Struct, frozen=True):
     """Numbers of nodes online that fail N+1, and of instances there."""
 
     nodes: int

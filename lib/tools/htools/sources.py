@@ -69,7 +69,11 @@ class SeveralSourcesError(Exception):
 def read_bytes(path: str) -> bytes:
     """Return a file's content; a device without end is refused."""
     with open(path, "rb") as stream:
-        data = stream.read(MOST_BYTES + 1)
+        try:
+            data = stream.read(MOST_BYTES + 1)
+        except OSError as err:
+            err.filename = path
+            raise
     if len(data) > MOST_BYTES:
         raise DataError(f"{path}: larger than {MOST_BYTES} bytes")
     return data
@@ -77,13 +81,24 @@ def read_bytes(path: str) -> bytes:
 
 def read_text(path: str) -> Cluster:
     """Read a cluster from a text file."""
-    try:
-        data = read_bytes(path).decode()
-    except UnicodeDecodeError as err:
-        raise DataError(f"{path}: not a text file: {err.reason}") from err
     from ganeti.htools import text
 
-    return text.load(data, path)
+    return text.load(decoded(read_bytes(path), path), path)
+
+
+def decoded(data: bytes, path: str) -> str:
+    """Return the text of a file.
+
+    Raises:
+        DataError: it has none; names file and line.
+    """
+    try:
+        return data.decode()
+    except UnicodeDecodeError as err:
+        line = data.count(b"\n", 0, err.start) + 1
+        raise DataError(
+            f"{path}, line {line}: not a text file: {err.reason}, {data[err.start]:#x}"
+        ) from err
 
 
 def read_json(path: str) -> Any:
@@ -97,8 +112,13 @@ def read_json(path: str) -> Any:
     return fields.decode(read_bytes(path), path)
 
 
-def connect(path: str) -> "luxi.Client":
-    """Prepare a connection to the master daemon; empty for the usual socket."""
+def connect(path: str, *, retries: int = 0) -> "luxi.Client":
+    """Prepare a connection to the master daemon.
+
+    Args:
+        path: of its socket; empty for the usual one.
+        retries: how often a question is repeated after a broken connection.
+    """
     from ganeti import luxi, pathutils
     from ganeti.constants import misc
 
@@ -107,7 +127,7 @@ def connect(path: str) -> "luxi.Client":
         override=path or os.environ.get(misc.LUXI_OVERRIDE, ""),
         connect_timeout_s=LUXI_CONNECT_S,
         timeout_s=LUXI_ANSWER_S,
-        retries=0,
+        retries=retries,
     )
 
 
@@ -139,7 +159,11 @@ def _query(client: "luxi.Client", kind: str, fields: tuple[str, ...]) -> Any:
 def reason(err: Exception) -> str:
     """Put an error of reading into words."""
     if isinstance(err, OSError):
-        return f"{err.filename}: {err.strerror}"
+        told = err.strerror or str(err)
+        return told if err.filename is None else f"{err.filename}: {told}"
     if isinstance(err, errors.NoMasterError):
         return f"Cannot reach the master daemon at {err}"
+    if isinstance(err, errors.GenericError) and err.args:
+        # Others are the kind of the error, or what programs make of it.
+        return str(err.args[0])
     return str(err)

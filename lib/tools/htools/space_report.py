@@ -1,11 +1,12 @@
 """What ``hspace`` prints: lines for people, ``HTS_KEY=VALUE`` or JSON for programs."""
 
 import abc
-import dataclasses
 import itertools
 import sys
 from collections.abc import Iterator
 from typing import Any, Final
+
+import msgspec
 
 from ganeti.htools import grid_checks as checks
 from ganeti.htools import numbers
@@ -250,15 +251,15 @@ class Document(Report):
         self._data: dict[str, Any] = {
             "nodes": self.state.size,
             "disk_template": self.how.template,
-            "initial": dataclasses.asdict(self.initial),
+            "initial": msgspec.structs.asdict(self.initial),
         }
         self._run = ""
 
     def _note(self, run: str, found: Outcome, size: Size) -> None:
         self._run = run
         self._data[run] = {
-            "start": dataclasses.asdict(size),
-            "final": dataclasses.asdict(totals.totals(found.after)),
+            "start": msgspec.structs.asdict(size),
+            "final": msgspec.structs.asdict(totals.totals(found.after)),
         }
 
     def tiered(self, found: Outcome, size: Size) -> None:

@@ -3,7 +3,6 @@
 The daemons of all nodes are asked at once.
 """
 
-import dataclasses
 import sys
 from typing import Any, Final
 
@@ -21,6 +20,8 @@ ANSWER_S: Final = 10.0
 #: Daemons that are asked at the same time.
 _AT_ONCE: Final = 32
 _IDLE: Final = (0.0, 0.0, 0.0, 0.0)
+#: What each line of a file has behind a name.
+_FIELDS: Final = ("cpu", "mem", "disk", "net")
 
 _Use = tuple[float, float, float, float]
 
@@ -48,7 +49,7 @@ def _with_use(cluster: Cluster, use: dict[str, _Use]) -> Cluster:
         msgspec.structs.replace(inst, utilisation=use.get(inst.name, inst.utilisation))
         for inst in cluster.instances
     )
-    return dataclasses.replace(cluster, instances=instances)
+    return msgspec.structs.replace(cluster, instances=instances)
 
 
 def read_file(path: str) -> dict[str, _Use]:
@@ -57,22 +58,28 @@ def read_file(path: str) -> dict[str, _Use]:
     Raises:
         DataError: naming file, line and what was found; OSError: it cannot be read.
     """
-    try:
-        lines = sources.read_bytes(path).decode().splitlines()
-    except UnicodeDecodeError as err:
-        raise DataError(f"{path}: not a text file: {err.reason}") from err
     use = {}
+    lines = sources.decoded(sources.read_bytes(path), path).splitlines()
     for number, line in enumerate(lines, start=1):
-        try:
-            name, cpu, memory, disk, net = line.split(" ")
-            each = [values.real("utilisation")(cell) for cell in (cpu, memory, disk)]
-            use[name] = (each[0], each[1], each[2], values.real("utilisation")(net))
-        except (ValueError, ValueProblem) as err:
+        cells = line.split(" ")
+        if len(cells) != len(_FIELDS) + 1:
             raise DataError(
                 f"{path}, line {number}: can't parse utilisation data, wanted"
                 f" 'NAME cpu mem disk net', found {line!r:.80}"
-            ) from err
+            )
+        cpu, memory, disk, net = (
+            _amount(cell, f"{path}, line {number}, field '{field}'")
+            for field, cell in zip(_FIELDS, cells[1:], strict=True)
+        )
+        use[cells[0]] = (cpu, memory, disk, net)
     return use
+
+
+def _amount(cell: str, place: str) -> float:
+    try:
+        return float(values.real("utilisation", least=0)(cell))
+    except ValueProblem as err:
+        raise DataError(f"{place}: wanted a number from 0, found {cell!r:.40}") from err
 
 
 def _monitored(cluster: Cluster, parsed: Parsed) -> Cluster:

@@ -147,6 +147,7 @@ MISDEEDS = {
     "wordless": ("say(said([], info=7))", "wanted a text, found 7"),
     "mistyped": ("say(said({'no': 'list'}))", "found {'no': 'list'}"),
     "unknown": ("say(said(places('nowhere.vc.test')))", "known nodes, found 'nowhere"),
+    "astray": ("say(said(places('node3.vc.test')))", "found 'node3.vc.test, which is "),
     "miscounted": ("say(said(places('node2.vc.test', wrong=True)))", "wanted "),
 }
 SCRIPT = """#!{python}
@@ -168,9 +169,11 @@ def places(node, wrong=False):
     if request["type"] == "multi-allocate":
         names = [item["name"] for item in request["instances"]]
         return [[[name, [node]] for name in names[int(wrong):]], []]
-    name = "other.vc.test" if wrong else request["instances"][0]
-    op = {{"OP_ID": "OP_INSTANCE_FAILOVER", "instance_name": name}}
-    return [[[name, "default", [node]]], [], [[op]]]
+    group = "spare" if request["type"] == "change-group" else "default"
+    names = ["other.vc.test"] if wrong else request["instances"]
+    op = {{"OP_ID": "OP_INSTANCE_FAILOVER"}}
+    jobs = [[op | {{"instance_name": name}}] for name in names]
+    return [[[name, group, [node]] for name in names], [], jobs]
 
 {deed}
 """
@@ -205,8 +208,12 @@ def batch_file(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def victim(cluster):
-    """An instance that allocators are asked about, and a group it could change to."""
+    """Return an instance to ask allocators about.
+
+    It could change to another group, and one node takes no instances.
+    """
     cluster.check("gnt-group", "add", "spare")
+    cluster.check("gnt-node", "modify", "--drained", "yes", "node3")
     cluster.check(*ADD, "-t", "sharedfile", "-n", "node1", "victim.vc.test")
     return "victim.vc.test"
 

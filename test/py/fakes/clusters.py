@@ -85,3 +85,36 @@ def snapshot(nodes=3, instances=0, extra=(), **cluster_changes):
     tables = {objects.TABLES[name]: name for name in objects.TABLES}
     records += [(tables[type(item)], item.uuid, item) for item in extra]
     return objects.Snapshot().apply([Update(*row) for row in records])
+
+
+def drbd_disk(uuid, primary, secondary, size=1024):
+    """Return a mirrored disk of two nodes, with its two volumes."""
+    names = [f"{uuid}.{kind}" for kind in ("data", "meta")]
+    volumes = [
+        objects.Disk(
+            uuid=f"{uuid}-{kind}",
+            dev_type="plain",
+            logical_id=("xenvg", name),
+            size=mib,
+            nodes=(node_uuid(primary), node_uuid(secondary)),
+            serial_no=1,
+        )
+        for kind, name, mib in zip(("data", "meta"), names, (size, 128), strict=True)
+    ]
+    pair = (node_uuid(primary), node_uuid(secondary))
+    return objects.Disk(
+        uuid=uuid,
+        dev_type="drbd",
+        logical_id=(*pair, 11000, 0, 0, "secret"),
+        size=size,
+        nodes=pair,
+        children=tuple(volumes),
+        serial_no=1,
+    )
+
+
+def changed(start, *records):
+    """Return a snapshot with records added or replaced."""
+    tables = {objects.TABLES[name]: name for name in objects.TABLES}
+    rows = [Update(tables[type(item)], item.uuid, item) for item in records]
+    return start.apply(rows)

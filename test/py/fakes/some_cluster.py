@@ -1,6 +1,5 @@
 """Made-up clusters as values, for the placement tools."""
 
-import dataclasses
 import pathlib
 import random
 
@@ -57,7 +56,7 @@ def random_cluster(
                 offline=number < offline,
             )
         )
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         base,
         groups=(Group("g", "u"),),
         nodes=tuple(nodes),

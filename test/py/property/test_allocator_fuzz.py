@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from fakes import allocators, clusters
 from fakes.rpc import FakeRunner
 from ganeti import errors, iallocator
-from ganeti.iallocator import answers
+from ganeti.iallocator import validity
 
 INSTANCE, NEW = "inst1.example.com", allocators.NEW
 ALLOCATE = allocators.allocate()
-SNAPSHOT = clusters.snapshot(instances=2)
+OTHER = clusters.group(name="other", uuid="00000000-0000-4000-8000-0000000000b0")
+APART = clusters.node(9, group=OTHER.uuid)
+SNAPSHOT = clusters.snapshot(instances=2, extra=[OTHER, APART])
 NODES = ["node1.example.com", "node2.example.com"]
 MIGRATE = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": INSTANCE}
 EVACUATION = [[[INSTANCE, "default", [NODES[1]]]], [], [[MIGRATE]]]
@@ -30,7 +32,7 @@ VALID = {
     "allocate": NODES[1:],
     "relocate": NODES[1:],
     "node-evacuate": EVACUATION,
-    "change-group": EVACUATION,
+    "change-group": [[[INSTANCE, "other", [APART.name]]], [], [[MIGRATE]]],
     "multi-allocate": [[[NEW, NODES[1:]]], []],
 }
 MODES = st.sampled_from(sorted(REQUESTS))
@@ -52,7 +54,7 @@ def said(result, success=True):
 def judge(mode, answer):
     """Return the checked answer, or None for a refused one."""
     try:
-        return answers.parse("mine", answer, REQUESTS[mode], SNAPSHOT)
+        return validity.parse("mine", answer, REQUESTS[mode], SNAPSHOT)
     except errors.ResultValidationError as err:
         told = str(err)
     assert told.startswith("allocator mine: ")

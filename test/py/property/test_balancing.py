@@ -1,7 +1,5 @@
 """Plans keep the rules on any cluster, and say beforehand what comes out."""
 
-import dataclasses
-
 import msgspec
 import numpy as np
 from hypothesis import given, settings
@@ -33,13 +31,13 @@ def tight(cluster):
         most = max((i.memory for i in cluster.instances), default=0)
         spare = node.free_memory - most * (1 + number % 3)
         nodes.append(
-            dataclasses.replace(
+            msgspec.structs.replace(
                 node,
                 total_memory=node.total_memory - spare,
                 free_memory=node.free_memory - spare,
             )
         )
-    return dataclasses.replace(cluster, nodes=tuple(nodes))
+    return msgspec.structs.replace(cluster, nodes=tuple(nodes))
 
 
 def planned(cluster):
@@ -130,10 +128,10 @@ def test_names_change_nothing_but_names(seed, case):
     cluster = random_cluster(seed, **case)
     count = len(cluster.nodes)
     nodes = [
-        dataclasses.replace(node, name=f"z{count - at}.other")
+        msgspec.structs.replace(node, name=f"z{count - at}.other")
         for at, node in enumerate(cluster.nodes)
     ]
-    renamed = dataclasses.replace(cluster, nodes=tuple(nodes))
+    renamed = msgspec.structs.replace(cluster, nodes=tuple(nodes))
     assert planned(renamed) == planned(cluster)
 
 
@@ -167,7 +165,7 @@ def test_no_move_is_better_than_its_bound(seed, tags):
     target = np.nonzero(now.online)[0]
     bounds = Bounds(evaluator, inst, target)
     for number, kind in enumerate(bounds.kinds):
-        found = evaluator.estimate(kind, inst[:, None], target[None, :])
+        found = evaluator.estimate(kind, inst[:, None], bounds.target[None, :])
         least = bounds.pairs(kind, np.arange(len(inst)))
         assert (least <= found + 1e-9).all()
         assert (bounds.rows[number] <= found.min(axis=1) + 1e-9).all()

@@ -1,7 +1,6 @@
 """What is counted really fits, and more room never means less."""
 
-import dataclasses
-
+import msgspec
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -62,7 +61,7 @@ def test_more_of_everything_never_means_less(
     base = cluster(seed, template)
     at = seed % len(base.nodes)
     node = base.nodes[at]
-    larger = dataclasses.replace(
+    larger = msgspec.structs.replace(
         node,
         total_memory=node.total_memory + 4096,
         free_memory=node.free_memory + 4096,
@@ -78,7 +77,7 @@ def test_more_of_everything_never_means_less(
         search = Search(grid.State(one), how)
         return len(search.standard(size).placed)
 
-    assert count(dataclasses.replace(base, nodes=nodes)) >= count(base)
+    assert count(msgspec.structs.replace(base, nodes=nodes)) >= count(base)
 
 
 @settings(max_examples=20, deadline=None)
@@ -89,7 +88,7 @@ def test_a_limit_gives_the_first_of_all_places(
     state = grid.State(cluster(seed, template))
     how = How(template, accept_errors=True, capacity_checks=False)
     every = Search(state, how).standard(size).placed
-    few = dataclasses.replace(how, limit=3)
+    few = msgspec.structs.replace(how, limit=3)
     assert Search(state, few).standard(size).placed == every[:3]
 
 
@@ -103,17 +102,19 @@ def test_tables_of_pairs_choose_as_scores_worked_out_in_full(
     if is_level:
         # Equal and empty nodes: many pairs cost the same.
         nodes = tuple(
-            dataclasses.replace(nodes[1], name=node.name, offline=node.offline)
+            msgspec.structs.replace(nodes[1], name=node.name, offline=node.offline)
             for node in nodes
         )
         instances = ()
     if has_groups:
         nodes = tuple(
-            dataclasses.replace(node, group=at % 2) for at, node in enumerate(nodes)
+            msgspec.structs.replace(node, group=at % 2) for at, node in enumerate(nodes)
         )
         instances = ()
-    groups = (*base.groups, dataclasses.replace(base.groups[0], name="b", uuid="b"))
-    made = dataclasses.replace(base, nodes=nodes, instances=instances, groups=groups)
+    groups = (*base.groups, msgspec.structs.replace(base.groups[0], name="b", uuid="b"))
+    made = msgspec.structs.replace(
+        base, nodes=nodes, instances=instances, groups=groups
+    )
     item = How("drbd").instance(Size(1536, 5000, vcpus))
     state = grid.State(made)
     usable = [node for node in range(state.size) if state.online[node]]
@@ -132,10 +133,12 @@ def test_refusals_are_those_of_an_allocation(
 ) -> None:
     base = random_cluster(seed, template=template)
     nodes = tuple(
-        dataclasses.replace(node, exclusive=exclusive and at % 2 == 0, free_spindles=at)
+        msgspec.structs.replace(
+            node, exclusive=exclusive and at % 2 == 0, free_spindles=at
+        )
         for at, node in enumerate(base.nodes)
     )
-    state = grid.State(dataclasses.replace(base, nodes=nodes), min_disk=min_disk)
+    state = grid.State(msgspec.structs.replace(base, nodes=nodes), min_disk=min_disk)
     how = How(template)
     table = Rejections(state, how.instance(Size(0, 0, 0)), range(state.size))
     for memory in (512, 4096, 9000, 40000):

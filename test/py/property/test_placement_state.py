@@ -1,13 +1,13 @@
 """States of placement stay true: after moves they are as if loaded, for any cluster."""
 
 import random
-from dataclasses import replace
 
 import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from fakes.every_move import every_move, legal_moves
 from fakes.some_cluster import random_cluster
@@ -19,7 +19,7 @@ from ganeti.htools.candidates import Evaluator
 from ganeti.htools.grid_rows import ROWS
 from ganeti.htools.legality import Options
 from ganeti.htools.model import Cluster, Instance
-from ganeti.htools.moves import Move
+from ganeti.htools.moves import Kind, Move
 
 SEEDS = st.integers(0, 10**6)
 TEMPLATES = st.sampled_from(["drbd", "sharedfile"])
@@ -31,9 +31,7 @@ def _varied(item: Instance, dice: random.Random, is_plain: bool) -> Instance:
     to_come = not is_plain and dice.random() < 0.15
     return msgspec.structs.replace(
         item,
-        # Not both to come and without a number of spindles: what that does to nodes
-        # with exclusive storage is no sum, and estimates take it for one.
-        spindles=None if not to_come and dice.random() < 0.1 else 1,
+        spindles=None if dice.random() < 0.1 else 1,
         spindle_use=dice.choice([1, 2]),
         auto_balance=dice.random() < 0.9,
         forthcoming=to_come,
@@ -51,7 +49,7 @@ def varied(seed: int, template: str = "drbd", *, is_plain: bool = False) -> Clus
     for item in cluster.instances:
         used[item.primary] += item.memory
     nodes = tuple(
-        replace(
+        msgspec.structs.replace(
             node,
             # Often just as much is left as an instance or two would take.
             total_memory=float(node.node_memory + taken + left),
@@ -70,7 +68,7 @@ def varied(seed: int, template: str = "drbd", *, is_plain: bool = False) -> Clus
     tags = tuple(f"htools:{word}" for word in words if dice.random() < 0.3)
     if "htools:migration:hv" in tags:
         tags = (*tags, "htools:allowmigration:hv:1::hv:2")
-    return replace(cluster, nodes=nodes, instances=instances, tags=tags)
+    return msgspec.structs.replace(cluster, nodes=nodes, instances=instances, tags=tags)
 
 
 def wander(state: grid.State, seed: int, count: int) -> None:
@@ -191,18 +189,62 @@ def test_an_estimate_says_which_moves_are_allowed_and_what_they_bring(
     check_bounds(found)
 
 
-def check_bounds(found: Evaluator) -> None:
+def check_bounds(found: Evaluator, bounds: Bounds | None = None) -> None:
     """Nothing gains more than bounds say, of all targets and of each."""
     state = found.state
-    every, online = np.arange(len(state.instances)), np.nonzero(state.online)[0]
-    bounds = Bounds(found, every, online)
+    # There are none for what is no sum.
+    every = np.nonzero(~found.effects.apart)[0]
+    online = np.nonzero(state.online)[0]
+    bounds = bounds or Bounds(found, every, online)
     if not len(online):
         return
+    assert sorted(bounds.target) == online.tolist()
     for kind, least in zip(bounds.kinds, bounds.rows, strict=True):
-        change = found.estimate(kind, every[:, None], online[None, :])
-        pairs = bounds.pairs(kind, every)
+        change = found.estimate(kind, every[:, None], bounds.target[None, :])
+        pairs = bounds.pairs(kind, np.arange(len(every)))
         assert (pairs <= change + 1e-9).all(), kind
         assert (least <= pairs.min(axis=1) + 1e-9).all(), kind
+    nowhere = np.full(len(every), -1)
+    swaps = found.estimate(Kind.FAILOVER, every, nowhere)
+    assert (bounds.swaps <= swaps + 1e-9).all()
+
+
+def mixed(seed: int) -> Cluster:
+    """Return a cluster of instances with disks of several kinds."""
+    cluster = varied(seed)
+    dice = random.Random(seed)
+    kinds = [dice.choice(["drbd", "drbd", "sharedfile"]) for _ in cluster.instances]
+    return msgspec.structs.replace(
+        cluster,
+        instances=tuple(
+            item
+            if kind == "drbd"
+            else msgspec.structs.replace(item, template=kind, secondary=-1)
+            for item, kind in zip(cluster.instances, kinds, strict=True)
+        ),
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(SEEDS, OPTIONS, st.booleans())
+@np.errstate(divide="ignore", invalid="ignore")
+def test_bounds_hold_from_move_to_move(seed: int, options: Options, busy: bool) -> None:
+    state = grid.derive(mixed(seed))
+    found = Evaluator(state, options)
+    # There are none for what is no sum.
+    every = np.nonzero(~found.effects.apart)[0]
+    online = np.nonzero(state.online)[0]
+    bounds = Bounds(found, every, online)
+    dice = random.Random(seed)
+    for _ in range(6):
+        inst, move = dice.choice(list(every_move(state)))
+        touched = {state.pri[inst], state.sec[inst], move.target} - {-1}
+        moves.apply(state, inst, move)
+        found.effects.moved(inst)
+        found.refresh(np.array(sorted(touched)))
+        bounds.worked(10**6 if busy else 0)
+        bounds.refresh(np.array(sorted(touched)))
+        check_bounds(found, bounds)
 
 
 @settings(max_examples=40, deadline=None)

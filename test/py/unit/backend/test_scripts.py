@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import pathlib
 
 import pytest
 
@@ -127,6 +128,38 @@ def test_allocators_that_misbehave(node, monkeypatch, text, limit_s, words):
     with pytest.raises(errors.OpExecError, match=words) as caught:
         nodes.call(found, "iallocator_runner", "own", "{}", None)
     assert len(str(caught.value)) < 2200
+
+
+def _without_rights(path):
+    path.chmod(0o644)
+
+
+def _directory(path):
+    path.unlink()
+    path.mkdir()
+
+
+def _broken_link(path):
+    path.unlink()
+    path.symlink_to("nowhere")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (_without_rights, "is not executable"),
+        (_directory, "is a directory"),
+        (_broken_link, "is a broken link"),
+    ],
+)
+def test_what_is_no_program_is_told_apart_from_nothing(node, spoil, words):
+    found = with_allocator(node, "true")
+    path = pathlib.Path(found.paths.iallocator_search_path[0], "own")
+    spoil(path)
+    with pytest.raises(errors.OpExecError) as caught:
+        nodes.call(found, "iallocator_runner", "own", "{}", None)
+    wanted = f"iallocator own: wanted a program, {path} {words}"
+    assert str(caught.value) == wanted
 
 
 def test_bytes_that_are_no_text_do_no_harm(node):

@@ -14,6 +14,14 @@ SIZE = {"memory": 128, "disk": 1024, "vcpus": 1, "spindles": 1}
 MIGRATE = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": "inst1.example.com"}
 
 
+def moving(*numbers, node="node2.example.com", group="default"):
+    """Return an answer that takes instances to a node, one job each."""
+    names = [f"inst{number}.example.com" for number in numbers]
+    moved = [[name, group, [node]] for name in names]
+    jobs = [[MIGRATE | {"instance_name": name, "target_node": node}] for name in names]
+    return [moved, [], jobs]
+
+
 def engine(result, instances=2, **answer):
     said = json.dumps({"success": True, "info": "", "result": result} | answer)
     script = {
@@ -32,16 +40,15 @@ def submitted(eng):
 
 
 def test_evacuation_submits_what_the_allocator_wants():
-    moved = ["inst1.example.com", "default", ["node2.example.com"]]
-    eng = engine([[moved], [], [[MIGRATE | {"target_node": "node2.example.com"}]]])
+    eng = engine(moving(1, 2))
     request = {
         "OP_ID": "OP_NODE_EVACUATE",
         "node_name": "node1",
         "mode": "primary-only",
     }
     result = eng.run(request | {"iallocator": "mine"})
-    assert len(result["jobs"]) == 1
-    assert submitted(eng) == [["OP_INSTANCE_MIGRATE"]]
+    assert len(result["jobs"]) == 2
+    assert submitted(eng) == [["OP_INSTANCE_MIGRATE"]] * 2
     ((_node, (_name, text, _options)),) = eng.rpc.called("iallocator_runner")
     asked = json.loads(text)["request"]
     assert asked["type"] == "node-evacuate"
@@ -52,7 +59,9 @@ def test_evacuation_submits_what_the_allocator_wants():
 
 
 def test_instances_that_cannot_move_fail_the_evacuation_before_any_job():
-    eng = engine([[], [["inst1.example.com", "no room"]], []])
+    (moved, failed, jobs) = moving(2)
+    failed.append(["inst1.example.com", "no room"])
+    eng = engine([moved, failed, jobs])
     request = {
         "OP_ID": "OP_NODE_EVACUATE",
         "node_name": "node1",
@@ -64,14 +73,13 @@ def test_instances_that_cannot_move_fail_the_evacuation_before_any_job():
 
 
 def test_allocators_are_told_to_ignore_soft_errors():
-    moved = ["inst1.example.com", "default", ["node2.example.com"]]
     request = {
         "OP_ID": "OP_NODE_EVACUATE",
         "node_name": "node1",
         "mode": "primary-only",
         "iallocator": "mine",
     }
-    eng = engine([[moved], [], [[MIGRATE]]])
+    eng = engine(moving(1, 2))
     for more, flags in (
         ({}, {}),
         ({"ignore_soft_errors": True}, {"ignore-soft-errors": None}),
@@ -79,7 +87,8 @@ def test_allocators_are_told_to_ignore_soft_errors():
         eng.run(request | more)
         (_node, (_name, _text, options)) = eng.rpc.called("iallocator_runner")[-1]
         assert options == flags
-    eng = engine([[], [["inst1.example.com", "no room"]], []])
+    everyone = [[f"inst{number}.example.com", "no room"] for number in (1, 2)]
+    eng = engine([[], everyone, []])
     with pytest.raises(errors.OpExecError, match="no room"):
         eng.run(request | {"ignore_soft_errors": True})
 
@@ -119,8 +128,7 @@ def test_migrating_a_node_makes_one_job_per_instance():
 
 
 def test_a_group_is_evacuated_in_order_and_by_failover_if_asked():
-    second = MIGRATE | {"instance_name": "inst2.example.com"}
-    eng = engine([[], [], [[MIGRATE], [second]]])
+    eng = engine(moving(1, 2, node="node9.example.com", group="other"))
     request = {"OP_ID": "OP_GROUP_EVACUATE", "group_name": "default", "iallocator": "a"}
     eng.run(request | {"sequential": True, "force_failover": True})
     jobs = eng.callbacks.submitted
@@ -131,7 +139,7 @@ def test_a_group_is_evacuated_in_order_and_by_failover_if_asked():
 
 
 def test_an_instance_changes_group_with_all_others_as_targets():
-    eng = engine([[], [], [[MIGRATE]]])
+    eng = engine(moving(1, node="node9.example.com", group="other"))
     request = {"OP_ID": "OP_INSTANCE_CHANGE_GROUP", "instance_name": "inst1"}
     eng.run(request | {"iallocator": "a"})
     ((_node, (_name, text, _options)),) = eng.rpc.called("iallocator_runner")
@@ -232,16 +240,24 @@ def placements(eng):
 
 
 @pytest.mark.parametrize(
-    "request_",
+    ("request_", "answer"),
     [
-        {"OP_ID": "OP_NODE_EVACUATE", "node_name": "node1", "mode": "primary-only"},
-        {"OP_ID": "OP_GROUP_EVACUATE", "group_name": "default"},
-        {"OP_ID": "OP_INSTANCE_CHANGE_GROUP", "instance_name": "inst1"},
+        (
+            {"OP_ID": "OP_NODE_EVACUATE", "node_name": "node1", "mode": "primary-only"},
+            moving(1),
+        ),
+        (
+            {"OP_ID": "OP_GROUP_EVACUATE", "group_name": "default"},
+            moving(1, node="node9.example.com", group="other"),
+        ),
+        (
+            {"OP_ID": "OP_INSTANCE_CHANGE_GROUP", "instance_name": "inst1"},
+            moving(1, node="node9.example.com", group="other"),
+        ),
     ],
 )
-def test_a_dry_run_tells_what_the_allocator_wants_and_submits_nothing(request_):
-    moved = ["inst1.example.com", "other", ["node9.example.com"]]
-    eng = engine([[moved], [], [[MIGRATE]]])
+def test_a_dry_run_tells_what_the_allocator_wants_and_submits_nothing(request_, answer):
+    eng = engine(answer, instances=1)
     result = eng.run(request_ | {"iallocator": "mine", "dry_run": True})
     assert result["jobs"] == []
     assert submitted(eng) == []
@@ -250,7 +266,7 @@ def test_a_dry_run_tells_what_the_allocator_wants_and_submits_nothing(request_):
     assert told["instances"] == [
         {
             "instance": "inst1.example.com",
-            "nodes": ["node9.example.com"],
+            "nodes": answer[0][0][2],
             "reasons": [],
             "choice": [],
         }

@@ -1,7 +1,6 @@
 """Balancing plans: what they promise, how they are found, how they are printed."""
 
 import contextlib
-import dataclasses
 import io
 import json
 import pathlib
@@ -10,6 +9,7 @@ import shutil
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from fakes import made_clusters
@@ -88,10 +88,10 @@ def test_steps_keep_what_they_promise(case):
 def test_names_of_nodes_change_only_names():
     cluster = random_cluster(4)
     nodes = tuple(
-        dataclasses.replace(node, name=f"z{9 - k}.other")
+        msgspec.structs.replace(node, name=f"z{9 - k}.other")
         for k, node in enumerate(cluster.nodes)
     )
-    renamed = dataclasses.replace(cluster, nodes=nodes)
+    renamed = msgspec.structs.replace(cluster, nodes=nodes)
     plans = [
         list(balance.plan(grid.derive(one), balance.Goal(), Options()))
         for one in (cluster, renamed)

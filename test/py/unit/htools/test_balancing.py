@@ -1,6 +1,5 @@
 """Balancing plans of whole clusters, and their jobs."""
 
-import dataclasses
 import pathlib
 
 import msgspec
@@ -61,15 +60,15 @@ def test_moves_of_one_node_wait_for_each_other_and_others_do_not():
 
 def test_the_limit_counts_over_all_groups():
     cluster = random_cluster(1)
-    other = dataclasses.replace(cluster.groups[0], name="other", uuid="other")
+    other = msgspec.structs.replace(cluster.groups[0], name="other", uuid="other")
     count, total = len(cluster.nodes), len(cluster.instances)
-    double = dataclasses.replace(
+    double = msgspec.structs.replace(
         cluster,
         groups=(cluster.groups[0], other),
         nodes=(
             *cluster.nodes,
             *(
-                dataclasses.replace(n, name=f"x{n.name}", group=1)
+                msgspec.structs.replace(n, name=f"x{n.name}", group=1)
                 for n in cluster.nodes
             ),
         ),
@@ -111,7 +110,7 @@ def test_its_opcodes_are_opcodes(template):
 
 def test_a_forthcoming_instance_fails_over():
     cluster = random_cluster(3)
-    cluster = dataclasses.replace(
+    cluster = msgspec.structs.replace(
         cluster,
         instances=tuple(
             msgspec.structs.replace(i, forthcoming=True) for i in cluster.instances
@@ -125,7 +124,7 @@ def test_a_forthcoming_instance_fails_over():
 def test_instances_in_two_groups_stay():
     cluster = load("groups.data")
     split = msgspec.structs.replace(cluster.instances[1], secondary=3)
-    cluster = dataclasses.replace(
+    cluster = msgspec.structs.replace(
         cluster,
         instances=(cluster.instances[0], split, *cluster.instances[2:]),
     )

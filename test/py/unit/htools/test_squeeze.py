@@ -1,6 +1,5 @@
 """Nodes to switch off and on: what a plan promises, and the output scripts read."""
 
-import dataclasses
 import pathlib
 import subprocess
 import sys
@@ -22,13 +21,13 @@ SMALL = Size(512, 1, 1)
 
 def with_nodes(cluster, change):
     nodes = tuple(change(n, node) for n, node in enumerate(cluster.nodes))
-    return dataclasses.replace(cluster, nodes=nodes)
+    return msgspec.structs.replace(cluster, nodes=nodes)
 
 
 def shared_cluster(seed):
     return with_nodes(
         random_cluster(seed, template="sharedfile"),
-        lambda n, node: dataclasses.replace(node, master=n == 1),
+        lambda n, node: msgspec.structs.replace(node, master=n == 1),
     )
 
 
@@ -95,7 +94,7 @@ def with_free(before, after):
             free[old.primary] += old.memory
             free[new.primary] -= new.memory
     return with_nodes(
-        after, lambda n, node: dataclasses.replace(node, free_memory=free[n])
+        after, lambda n, node: msgspec.structs.replace(node, free_memory=free[n])
     )
 
 
@@ -114,8 +113,8 @@ def test_the_moves_lead_to_the_state_of_the_plan(seed):
 
 
 def test_the_last_node_stays_on():
-    nobody = dataclasses.replace(SHARED.nodes[0], master=False)
-    cluster = dataclasses.replace(SHARED, nodes=(nobody,), instances=())
+    nobody = msgspec.structs.replace(SHARED.nodes[0], master=False)
+    cluster = msgspec.structs.replace(SHARED, nodes=(nobody,), instances=())
     assert squeeze.plan(cluster, SMALL, SMALL).action == Action.NOTHING
 
 
@@ -128,16 +127,16 @@ def test_the_master_and_nodes_with_data_stay_on():
 
 def test_nodes_come_only_with_a_standby_tag():
     assert squeeze.may_come(SHARED) == [4]
-    bare = with_nodes(SHARED, lambda _n, node: dataclasses.replace(node, tags=()))
+    bare = with_nodes(SHARED, lambda _n, node: msgspec.structs.replace(node, tags=()))
     assert squeeze.may_come(bare) == []
 
 
 def test_as_few_nodes_as_possible_are_switched_on():
-    more = dataclasses.replace(SHARED.nodes[4], name="kite6.lab.test")
-    small = dataclasses.replace(more, name="kite0.lab.test", total_memory=2048.0)
-    cluster = dataclasses.replace(SHARED, nodes=(*SHARED.nodes, more, small))
+    more = msgspec.structs.replace(SHARED.nodes[4], name="kite6.lab.test")
+    small = msgspec.structs.replace(more, name="kite0.lab.test", total_memory=2048.0)
+    cluster = msgspec.structs.replace(SHARED, nodes=(*SHARED.nodes, more, small))
     busy = msgspec.structs.replace(cluster.instances[0], memory=13000)
-    cluster = dataclasses.replace(cluster, instances=(busy, *cluster.instances[1:]))
+    cluster = msgspec.structs.replace(cluster, instances=(busy, *cluster.instances[1:]))
     plan = squeeze.plan(cluster, Size(14000, 1, 1), SMALL)
     assert (plan.action, plan.enough) == (Action.SWITCH_ON, False)
     assert plan.nodes == (4, 5, 6)
@@ -147,7 +146,7 @@ def test_a_node_of_unknown_size_hides_no_lack_and_makes_none():
     unknown = with_nodes(
         SHARED,
         lambda n, node: (
-            dataclasses.replace(
+            msgspec.structs.replace(
                 node, total_memory=0.0, node_memory=0, free_memory=0, cpus=0.0
             )
             if n == 4

@@ -37,6 +37,13 @@ def test_instances_with_lone_disks_do_not_move() -> None:
         ("owl2.lab.test|2048|20480", "owl2.lab.test|2048|-1", "instance, field 'disk': below zero"),
         ("kite1.lab.test|kite2.lab.test|drbd", "kite1.lab.test|kite9.lab.test|drbd", "'secondary node': nothing known by 'kite9.lab.test'"),
         ("kite1.lab.test|kite2.lab.test|drbd", "kite1.lab.test|kite1.lab.test|drbd", "the same as the primary node"),
+        ("kite1.lab.test|kite2.lab.test|drbd", "kite1.lab.test||drbd", "'secondary node': wanted one for drbd, found none"),
+        ("kite1.lab.test|kite2.lab.test|drbd", "kite1.lab.test|kite2.lab.test|plain", "'secondary node': wanted none for plain, found kite2"),
+        ("kite2.lab.test|16384", "|16384", "line 4: node, field 'name': is empty"),
+        ("owl2.lab.test|2048", "|2048", "instance, field 'name': is empty"),
+        ("\nrackA|128", "\n|128", "line 18: policy, field 'owner': '' stands in line 17"),
+        ("kite2.lab.test|16384", "kite\x1b[2m.lab.test|16384", "line 4, field 1: control character '\\x1b'"),
+        ("owl2.lab.test|2048", "owl2.lab.test|\x002048", "field 2: control character '\\x00'"),
         ("\nrackA|128,1,1024,1,1,1|128,1,1024,1,1,1;32768", "\nrackA|128,1,1024,1,1,1|128,1,1024,1,1,1;64", "line 18: policy, field 'ranges': memory: minimum 128, maximum 64"),
         ("|4.0|32.0\nrackA", "|-4.0|32.0\nrackA", "line 17: policy, field 'vcpu ratio': below zero"),
         ("128,1,1024,1,1,1|128", "128,1,1024,1,1,-1|128", "field 'standard': below zero"),
@@ -51,6 +58,32 @@ def test_a_bad_field_is_named_with_its_file_and_line(
         text.load(data.replace(old, new, 1), "kite.data")
     assert str(caught.value).startswith("kite.data, line ")
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (
+            lambda data: data.replace("\n", "\r\n"),
+            "the line ends with a carriage return",
+        ),
+        (lambda data: f"\ufeff{data}", "the file begins with a byte order mark"),
+    ],
+)
+def test_what_editors_add_is_named(spoil, told: str) -> None:
+    with pytest.raises(DataError, match=told) as caught:
+        text.load(spoil(KITE.read_text()), "kite.data")
+    assert str(caught.value).startswith("kite.data, line 1, field ")
+
+
+def test_a_file_that_ends_early_tells_where() -> None:
+    data = KITE.read_text()
+    with pytest.raises(DataError) as caught:
+        text.load(data[: data.index("owl2")], "kite.data")
+    assert str(caught.value) == (
+        "kite.data: Invalid format of the input file: 3 sections instead of 4 or more;"
+        " it ends in line 8 among the instances"
+    )
 
 
 def test_every_truncation_is_told_or_reads() -> None:

@@ -25,6 +25,7 @@ from ganeti.rpc import PROCEDURES, table
 
 NODE1, NODE2 = clusters.node_uuid(1), clusters.node_uuid(2)
 INST = "inst1.example.com"
+SECOND = "inst2.example.com"
 INFO = {"memory": 128, "vcpus": 1, "state": 0, "time": 1.0}
 OTHER_GROUP = "00000000-0000-4000-8000-0000000000b0"
 
@@ -134,7 +135,11 @@ ALLOCATION = json.dumps(
     {
         "success": True,
         "info": "",
-        "result": [[[INST, "default", ["node2.example.com"]]], [], [[MIGRATE]]],
+        "result": [
+            [[name, "default", ["node2.example.com"]] for name in (INST, SECOND)],
+            [],
+            [[MIGRATE], [MIGRATE | {"instance_name": SECOND}]],
+        ],
     }
 )
 RUNNING = {"instance_info": INFO}
@@ -414,11 +419,12 @@ def test_submitted_jobs_are_planned_too():
     ops, script = JOBS["evacuation"]
     eng = engine(script | RUNNING)
     result = planned(ops, eng=eng)
-    ((said,),) = result.followers
+    ((said,), (other,)) = result.followers
     assert result.left_out == 0
     assert (said.summary, said.error) == (f"INSTANCE_MIGRATE({INST})", None)
+    assert other.summary == f"INSTANCE_MIGRATE({SECOND})"
     eng.run(ops[0])
-    (job,) = eng.callbacks.submitted
+    (job, _other) = eng.callbacks.submitted
     eng.run(job[0])
     moved = eng.snapshot.instances[clusters.instance_uuid(1)]
     (change,) = [row for row in said.changes if row.table == "instances"]

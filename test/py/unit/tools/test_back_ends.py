@@ -206,7 +206,8 @@ def test_a_cluster_comes_over_luxi(tmp_path):
     ("answer", "told"),
     [
         (lambda _method, _args: None, "connection to .* broke: closed"),
-        (lambda _method, _args: b"nonsense", "not JSON"),
+        (lambda _method, _args: b"nonsense", "Query at .*/s: the answer is not JSON"),
+        (lambda _method, _args: b"[" * 100_000, "nested too deeply"),
         (lambda _method, _args: b"{}", "wanted an answer"),
         (lambda _method, _args: reply(None), "wanted a table, found None"),
         (lambda _method, _args: reply({"data": [[1]]}), "wanted a row of 5 cells"),

@@ -7,6 +7,7 @@ import pytest
 
 from fakes.luxi_master import FakeMaster
 from ganeti import errors
+from ganeti.htools.model import DataError
 from ganeti.tools.htools import execute, options, sources
 from ganeti.tools.htools.loading import Problem
 
@@ -22,7 +23,9 @@ SETS = [[migrate("a"), migrate("b")], [migrate("c")]]
 @pytest.fixture
 def master(monkeypatch):
     made = FakeMaster()
-    monkeypatch.setattr(sources, "connect", lambda _path: contextlib.nullcontext(made))
+    monkeypatch.setattr(
+        sources, "connect", lambda _path, **_options: contextlib.nullcontext(made)
+    )
     return made
 
 
@@ -103,6 +106,40 @@ def test_termination_ends_at_once(master, capsys):
     assert run() == execute.TERMINATED == 2
     assert "jobs that were submitted go on" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize(
+    ("method", "answers"),
+    [
+        ("SubmitManyJobs", [None, 5, [], [[True, 1]], [[True, 1], 5], "ab"]),
+        ("WaitForJobChange", [5, [], [5, []], [["success"]], [[], []], [["x"], [5]]]),
+        ("QueryJobs", [None, [], 5, [5], [["error"]], [["error", 1, 2], None]]),
+    ],
+)
+def test_a_master_that_talks_nonsense_is_told(master, method, answers, monkeypatch):
+    master.results["OP_INSTANCE_MIGRATE"] = lambda _op: errors.OpExecError("no way")
+    proper = master.call
+    for answer in answers:
+
+        def call(asked, args=(), answer=answer):
+            return answer if asked == method else proper(asked, args)
+
+        monkeypatch.setattr(master, "call", call)
+        with pytest.raises(DataError) as caught:
+            run()
+        assert str(caught.value).startswith(f"LUXI: {method}: wanted ")
+
+
+def test_questions_outlive_a_restart_of_the_master(monkeypatch):
+    seen = {}
+
+    def connect(_path, **options):
+        seen.update(options)
+        return contextlib.nullcontext(FakeMaster())
+
+    monkeypatch.setattr(sources, "connect", connect)
+    assert run() == 0
+    assert seen["retries"] > 0
 
 
 def test_a_master_that_goes_away_is_an_error(master):

@@ -77,7 +77,7 @@ class World(Connection):
 @pytest.fixture
 def world(monkeypatch):
     made = World()
-    monkeypatch.setattr(sources, "connect", lambda _path: made)
+    monkeypatch.setattr(sources, "connect", lambda _path, **_options: made)
     return made
 
 

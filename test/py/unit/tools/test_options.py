@@ -65,6 +65,12 @@ def test_wrong_words_are_told(line: str, told: str) -> None:
         ("-l x", "max solution length: cannot parse string 'x'"),
         ("-l " + "9" * 5000, "max solution length: cannot parse"),
         ("-g nan", "min gain: cannot parse"),
+        ("-g 1e999", "min gain: out of range: '1e999'"),
+        ("--max-cpu 1e999", "out of range"),
+        ("-l " + "9" * 25, "max solution length: out of range"),
+        ("--minimal-resources=1e400", "out of range"),
+        ("--minimal-resources=-1", "expected >= 0"),
+        ("--standard-alloc=99999999999999t,2,3", "standard specs disk: too large"),
         ("--max-cpu=0", "Invalid value of the max-cpu ratio, expected >0"),
         ("--min-disk=2", "wanted a number from 0 to 1, found 2"),
         ("--mond=5", "Invalid choice '5', pass one of 'yes' or 'no'"),
@@ -77,7 +83,7 @@ def test_wrong_words_are_told(line: str, told: str) -> None:
 )
 def test_wrong_values_are_told(line: str, told: str) -> None:
     with pytest.raises(options.ValueProblem) as caught:
-        parse(line, "l g maxcpu mindisk mond prio dt std tier su")
+        parse(line, "l g maxcpu mindisk mond prio dt std tier su minr")
     assert told in str(caught.value)
 
 

@@ -7,7 +7,7 @@ import pytest
 from fakes import placement
 from ganeti import errors, iallocator
 from ganeti.htools import answer, model
-from ganeti.iallocator import answers
+from ganeti.iallocator import validity
 
 SIZE = {"memory": 1024, "disk": 4096, "vcpus": 1}
 
@@ -84,7 +84,7 @@ def parsed(result):
 
     request = iallocator.Capacity("drbd", [SIZE])
     found = {"success": True, "info": "", "result": result}
-    return answers.parse("mine", found, request, clusters.snapshot())
+    return validity.parse("mine", found, request, clusters.snapshot())
 
 
 def row(*nodes):

@@ -1,8 +1,8 @@
 """How many more instances fit: the same places as one allocation after another."""
 
-import dataclasses
 import itertools
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -13,7 +13,7 @@ from ganeti.htools import grid_score as score
 from ganeti.htools.capacity import greedy, rejections, tiers
 from ganeti.htools.capacity.search import How, NoRoomError, Search, _Run, size_of
 from ganeti.htools.capacity.tiers import Size
-from ganeti.htools.redundancy import evacuation, global_n1
+from ganeti.htools.redundancy import global_n1, lost_tables
 from ganeti.htools.redundancy.global_n1 import GlobalN1
 
 SIZE = Size(memory=512, disk=2048, vcpus=1)
@@ -140,14 +140,15 @@ def test_a_limit_ends_a_run() -> None:
 def failing_cluster() -> model.Cluster:
     """A second group, in which a node lacks memory for failovers."""
     base = random_cluster(2)
-    bad = dataclasses.replace(base.nodes[0], free_memory=0)
+    bad = msgspec.structs.replace(base.nodes[0], free_memory=0)
     groups = (*base.groups, model.Group("other", "v"))
     nodes = (bad, *base.nodes[1:])
     more = [
-        dataclasses.replace(base.nodes[1], name=f"more{n}", group=1) for n in range(3)
+        msgspec.structs.replace(base.nodes[1], name=f"more{n}", group=1)
+        for n in range(3)
     ]
-    more = [dataclasses.replace(node, free_memory=15872) for node in more]
-    return dataclasses.replace(base, groups=groups, nodes=(*nodes, *more))
+    more = [msgspec.structs.replace(node, free_memory=15872) for node in more]
+    return msgspec.structs.replace(base, groups=groups, nodes=(*nodes, *more))
 
 
 def test_nodes_that_fail_already_stop_all_but_what_is_asked_for() -> None:
@@ -164,10 +165,10 @@ def test_nodes_that_fail_already_stop_all_but_what_is_asked_for() -> None:
 
 def test_without_nodes_there_is_an_error() -> None:
     base = random_cluster(1)
-    group = dataclasses.replace(
+    group = msgspec.structs.replace(
         base.groups[0], alloc_policy=model.AllocPolicy.UNALLOCABLE
     )
-    state = grid.State(dataclasses.replace(base, groups=(group,)))
+    state = grid.State(msgspec.structs.replace(base, groups=(group,)))
     with pytest.raises(NoRoomError):
         Search(state, How("drbd"))
 
@@ -186,7 +187,7 @@ def test_emptying_a_node_by_tables_goes_as_by_states(
         for node in range(state.size):
             quick = global_n1._simulate(state, node)
             with monkeypatch.context() as patch:
-                patch.setattr(evacuation, "is_usual", lambda *_args: False)
+                patch.setattr(lost_tables, "is_usual", lambda *_args: False)
                 assert quick == global_n1._simulate(state, node)
             verdicts.add(quick)
             bounds = (
@@ -257,11 +258,11 @@ def test_the_next_size_is_that_of_the_slow_rule(
 ) -> None:
     monkeypatch.setattr(tiers, "_SHRINK", LARGE_STEPS)
     base = random_cluster(seed, template=template)
-    low = dataclasses.replace(base.policy.std, memory=3000, disk=50000)
-    high = dataclasses.replace(base.policy.ranges[0][1], memory=15000, disk=240000)
-    policy = dataclasses.replace(base.policy, ranges=((low, high),))
-    groups = tuple(dataclasses.replace(g, policy=policy) for g in base.groups)
-    state = grid.State(dataclasses.replace(base, groups=groups, policy=policy))
+    low = msgspec.structs.replace(base.policy.std, memory=3000, disk=50000)
+    high = msgspec.structs.replace(base.policy.ranges[0][1], memory=15000, disk=240000)
+    policy = msgspec.structs.replace(base.policy, ranges=((low, high),))
+    groups = tuple(msgspec.structs.replace(g, policy=policy) for g in base.groups)
+    state = grid.State(msgspec.structs.replace(base, groups=groups, policy=policy))
     search = Search(state, How(template))
     size = size_of(high)
     for _ in range(4):

@@ -1,0 +1,107 @@
+"""The parts that allocators' answers have in common, and what is wrong with them. Pure.
+
+Every error names the allocator, the part of its answer, what was wanted and what was
+found.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from ganeti import errors, objects
+from ganeti.iallocator import requests
+
+
+class Checker:
+    """Checks parts of an answer of one allocator."""
+
+    def __init__(self, name: str, snapshot: objects.Snapshot) -> None:
+        self.name = name
+        self.snapshot = snapshot
+
+    def wrong(self, what: str, wanted: str, found: Any) -> errors.GenericError:
+        """Return the error for one part of an answer."""
+        return errors.ResultValidationError(
+            f"allocator {self.name}: {what}: wanted {wanted}, found {found!r:.200}"
+        )
+
+    def check(self, fine: bool, what: str, wanted: str, found: Any) -> None:
+        """Raise unless a part is as wanted."""
+        if not fine:
+            raise self.wrong(what, wanted, found)
+
+    def node(self, name: str) -> objects.Node:
+        """Return a node that `nodes` has checked."""
+        return self.snapshot.nodes[self.snapshot.uuid_of("nodes", name) or ""]
+
+    def group(self, uuid: str) -> str:
+        """Return a group's name."""
+        return self.snapshot.nodegroups[uuid].name
+
+    def nodes(self, found: Any, count: int | None, what: str) -> list[str]:
+        """Return different names of known nodes, of any number if None."""
+        self.check(isinstance(found, list), what, "a list of node names", found)
+        if count is not None:
+            self.check(len(found) == count, what, f"{count} node names", found)
+        for item in found:
+            known = isinstance(item, str) and self.snapshot.uuid_of("nodes", item)
+            self.check(bool(known), what, "names of known nodes", item)
+        self.check(len(set(found)) == len(found), what, "different nodes", found)
+        return list(found)
+
+    def usable(self, found: Any, count: int | None, what: str) -> list[str]:
+        """Return names of nodes that may take instances."""
+        names = self.nodes(found, count, what)
+        for name in names:
+            self.require_usable(name, what)
+        return names
+
+    def require_usable(self, name: str, what: str) -> None:
+        """Refuse a node that may not take instances."""
+        node = self.node(name)
+        states = (
+            (node.offline, "offline"),
+            (node.drained, "drained"),
+            (not node.vm_capable, "not vm_capable"),
+        )
+        for hinders, state in states:
+            wanted = "nodes that may take instances"
+            self.check(not hinders, what, wanted, f"{name}, which is {state}")
+
+    def placement(self, request: requests.Allocate, found: Any, what: str) -> list[str]:
+        """Return the nodes of a new instance, which are among those asked for."""
+        names = self.usable(found, request.required_nodes, what)
+        if request.group_name is not None:
+            self.within([request.group_name], names, what)
+        if request.restrict_to is not None:
+            outside = [name for name in names if name not in request.restrict_to]
+            wanted = "nodes that the request allows"
+            self.check(not outside, what, wanted, "".join(outside[:1]))
+        return names
+
+    def within(self, groups: Collection[str], names: Sequence[str], what: str) -> None:
+        """Refuse nodes outside some groups, which are given by name."""
+        for name in names:
+            group = self.group(self.node(name).group)
+            wanted = f"nodes of group {' or '.join(sorted(groups))}"
+            fine = group in groups
+            self.check(fine, what, wanted, f"{name}, which is in group {group}")
+
+
+def instance_of(snapshot: objects.Snapshot, name: str) -> objects.Instance:
+    """Return the record of an instance that was asked about."""
+    return snapshot.instances[snapshot.uuid_of("instances", name) or ""]
+
+
+def is_list(value: Any, length: int) -> bool:
+    """Tell whether a value is a list of a length."""
+    return isinstance(value, list) and len(value) == length
+
+
+def is_one_of(value: Any, known: Collection[str]) -> bool:
+    """Tell whether a value is one of some texts."""
+    return isinstance(value, str) and value in known
+
+
+def all_texts(value: Any) -> bool:
+    """Tell whether a value is a list of texts."""
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)

@@ -1,0 +1,163 @@
+"""Whether an allocator's answer can be what was asked for: strict, and pure.
+
+Every error names the allocator, the part of its answer, what was wanted and what was
+found. Jobs that move instances are checked in ``validity_jobs``.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ganeti import objects
+from ganeti.constants import disks as disk_words
+from ganeti.iallocator import requests, validity_jobs
+from ganeti.iallocator.answers import Answer, MultiPlacement
+from ganeti.iallocator.checker import (
+    Checker,
+    all_texts,
+    instance_of,
+    is_list,
+    is_one_of,
+)
+
+#: Characters of an allocator's words that are kept; a job's log has them.
+MOST_WORDS: Final = 1 << 16
+#: What an instance of a capacity answer has, beside its nodes.
+_SIZES: Final = ("memory", "disk", "vcpus")
+
+
+def parse(
+    name: str, data: Any, request: requests.Request, snapshot: objects.Snapshot
+) -> Answer:
+    """Return the checked answer to a request.
+
+    Args:
+        name: of the allocator, for messages.
+        data: its decoded output.
+        request: what it was asked.
+        snapshot: for node names and groups.
+
+    Raises:
+        ResultValidationError: the answer is malformed, or not one to this request;
+            wanted and found.
+    """
+    checker = Checker(name, snapshot)
+    if not isinstance(data, dict):
+        raise checker.wrong("answer", "an object", data)
+    if "result" not in data and "nodes" in data:
+        data = dict(data, result=data["nodes"])
+    for key in ("success", "info", "result"):
+        if key not in data:
+            raise checker.wrong("answer", f"the key {key}", sorted(data))
+    success, told = data["success"], data.get("explanation", ())
+    checker.check(isinstance(success, bool), "success", "a flag", success)
+    checker.check(isinstance(data["info"], str), "info", "a text", data["info"])
+    info = _shortened(data["info"])
+    if not success:
+        return Answer(success=False, info=info, explanation=told)
+    result = _result(checker, request, data["result"])
+    return Answer(success=True, info=info, result=result, explanation=told)
+
+
+def _shortened(info: str) -> str:
+    if len(info) <= MOST_WORDS:
+        return info
+    return f"{info[:MOST_WORDS]} [{len(info) - MOST_WORDS} more characters]"
+
+
+def _result(checker: Checker, request: requests.Request, found: Any) -> Any:
+    """Return the typed result for a mode."""
+    if isinstance(request, requests.Allocate):
+        return checker.placement(request, found, "result")
+    if isinstance(request, requests.Relocate):
+        return _relocation(checker, request, found)
+    if isinstance(request, requests.AllocateSecondary):
+        checker.check(isinstance(found, str), "result", "a node name", found)
+        (chosen,) = checker.usable([found], 1, "result")
+        _refuse_own(checker, request.name, [chosen])
+        return chosen
+    if isinstance(request, requests.MultiAllocate):
+        return _multi_placement(checker, request, found)
+    if isinstance(request, requests.Capacity):
+        return _capacity(checker, request, found)
+    return validity_jobs.result(checker, request, found)
+
+
+def _refuse_own(checker: Checker, instance: str, names: Sequence[str]) -> None:
+    """Refuse the primary node of an instance that is to get another node."""
+    record = instance_of(checker.snapshot, instance)
+    primary = checker.snapshot.nodes[record.primary_node].name
+    wanted = f"another node than {primary}, where {instance} is"
+    checker.check(primary not in names, "result", wanted, primary)
+
+
+def _relocation(checker: Checker, request: requests.Relocate, found: Any) -> list[str]:
+    names = checker.usable(found, 1, "result")
+    left = sorted(request.relocate_from)
+    wanted = f"another node than {', '.join(left)}"
+    checker.check(names[0] not in left, "result", wanted, names[0])
+    record = instance_of(checker.snapshot, request.name)
+    if checker.snapshot.disk_template(record) in disk_words.DTS_INT_MIRROR:
+        _refuse_own(checker, request.name, names)
+    allowed = _groups(checker, request.relocate_from, record.primary_node)
+    used = _groups(checker, names, record.primary_node)
+    checker.check(used <= allowed, "result", "nodes of the present groups", found)
+    return names
+
+
+def _groups(checker: Checker, names: Sequence[str], primary: str) -> set[str]:
+    uuids = {checker.node(name).group for name in names}
+    return {*uuids, checker.snapshot.nodes[primary].group}
+
+
+def _multi_placement(
+    checker: Checker, request: requests.MultiAllocate, found: Any
+) -> MultiPlacement:
+    checker.check(is_list(found, 2), "result", "[placed, failed]", found)
+    placed, failed = found
+    checker.check(isinstance(placed, list), "placed", "a list", placed)
+    checker.check(all_texts(failed), "failed", "a list of names", failed)
+    wanted = {item.name: item for item in request.instances}
+    places = {}
+    for row in placed:
+        fine = is_list(row, 2) and is_one_of(row[0], wanted)
+        checker.check(fine, "placed", "[requested name, [node]]", row)
+        what = f"nodes of {row[0]}"
+        places[row[0]] = checker.placement(wanted[row[0]], row[1], what)
+    named = sorted([*(row[0] for row in placed), *failed])
+    checker.check(named == sorted(wanted), "result", f"{sorted(wanted)}", named)
+    return MultiPlacement(places, list(failed))
+
+
+def _capacity(
+    checker: Checker, request: requests.Capacity, found: Any
+) -> dict[str, Any]:
+    """Return count, instances and what stopped; an allocator may not tell that."""
+    checker.check(isinstance(found, dict), "result", "an object", found)
+    instances, count = found.get("instances"), found.get("count")
+    checker.check(isinstance(instances, list), "instances", "a list", instances)
+    fine = type(count) is int and count == len(instances)
+    checker.check(fine, "count", f"{len(instances)}", count)
+    most = request.limit
+    wanted = f"{most} or fewer"
+    checker.check(most is None or count <= most, "count", wanted, count)
+    for row in instances:
+        _counted(checker, request, row)
+    stopped = found.get("stopped")
+    fine = stopped is None or isinstance(stopped, dict)
+    checker.check(fine, "stopped", "an object", stopped)
+    return {"count": count, "instances": instances, "stopped": stopped}
+
+
+def _counted(checker: Checker, request: requests.Capacity, row: Any) -> None:
+    """Check one instance that would fit."""
+    fine = isinstance(row, dict) and all(_is_size(row, key) for key in _SIZES)
+    wanted = "objects with memory, disk, vcpus, nodes"
+    checker.check(fine, "instances", wanted, row)
+    names = checker.usable(row.get("nodes"), request.required_nodes, "nodes")
+    if request.groups is not None:
+        checker.within(request.groups, names, "nodes")
+
+
+def _is_size(row: Mapping[str, Any], key: str) -> bool:
+    value = row.get(key)
+    return type(value) is int and value >= 0
