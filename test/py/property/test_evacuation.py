@@ -1,15 +1,17 @@
 """Nodes emptied side by side, with counts of places, end as if moved one by one."""
 
 import random
+from typing import Any
 from unittest import mock
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fakes.some_cluster import random_cluster
 from ganeti.htools import grid, model
-from ganeti.htools.redundancy import global_n1, lost_tables
+from ganeti.htools.redundancy import evacuation, global_n1, lost_tables
 from ganeti.htools.redundancy.global_n1 import GlobalN1
 
 SEEDS = st.integers(0, 10**6)
@@ -77,6 +79,47 @@ def fill(rng: random.Random, state: grid.State) -> None:
                 state.place(state.new(item), node)
 
 
+def where_by_states(state: grid.State, node: int) -> list[int] | None:
+    """Where the instances of a node go, one after the other; None if one cannot."""
+    places: list[int] = []
+    best = global_n1.best_single
+
+    def noted(*args: Any) -> int | None:
+        found = best(*args)
+        places.extend([] if found is None else [found])
+        return found
+
+    with mock.patch.object(global_n1, "best_single", noted):
+        return places if by_states(state, node) else None
+
+
+def where_by_tables(state: grid.State, nodes: list[int]) -> dict[int, list[int]]:
+    """Where the instances of nodes go, sorted, with nothing but moves."""
+    found: list[lost_tables.Progress] = []
+
+    def made(tables: lost_tables.Tables, lost: Any) -> lost_tables.Progress:
+        found.append(lost_tables.Progress(tables, lost))
+        return found[0]
+
+    def nothing_is_known(step: Any, _sizes: Any, rows: Any, *, above: bool) -> Any:
+        return np.full(step.rest[rows].shape, np.inf if above else -1.0)
+
+    with (
+        mock.patch.object(evacuation, "Progress", made),
+        mock.patch.object(evacuation._Step, "_places", nothing_is_known),
+    ):
+        test = GlobalN1(state)
+        test._know_loads(nodes)
+        assert test._find_bad_of(0, nodes) is None
+    moved = found[0].moved()
+    out: dict[int, list[int]] = {node: [] for node in nodes}
+    if moved is not None:
+        rows = zip(moved.lost, moved.columns, moved.count, strict=True)
+        for lost, column, count in rows:
+            out[nodes[lost]] += [int(column)] * int(count)
+    return {node: sorted(places) for node, places in out.items()}
+
+
 def by_states(state: grid.State, node: int) -> bool:
     with mock.patch.object(lost_tables, "is_usual", return_value=False):
         return global_n1._simulate(state, node)
@@ -101,3 +144,34 @@ def test_nodes_emptied_side_by_side_end_as_one_by_one(
         assert (bad is None) == all(slow[node] for node in some)
     certain = test._certain(nodes)
     assert not any(certain[node] and not slow[node] for node in nodes)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS, apart=st.booleans(), located=st.booleans())
+def test_each_instance_goes_to_the_same_place(
+    seed: int, apart: bool, located: bool
+) -> None:
+    rng = random.Random(seed)
+    base = cluster(rng, apart=apart, located=located)
+    # Odd nodes, for which no two places cost the same.
+    nodes = tuple(
+        replace(node, total_memory=node.total_memory + rng.randrange(4000))
+        for node in base.nodes
+    )
+    state = grid.State(replace(base, nodes=nodes))
+    fill(rng, state)
+    alone = GlobalN1(state)._simple(list(range(state.size)))
+    slow = {node: where_by_states(state, node) for node in alone.get(0, [])}
+    expected = {node: sorted(places) for node, places in slow.items() if places}
+    if expected:
+        assert where_by_tables(state, list(expected)) == expected
+
+
+def test_of_places_that_cost_the_same_the_last_one_is_taken() -> None:
+    base = random_cluster(1, template="plain")
+    nodes = tuple(replace(base.nodes[1], name=f"n{at}") for at in range(5))
+    state = grid.State(replace(base, nodes=nodes, instances=()))
+    item = replace(newcomer(random.Random(1)), template="sharedfile")
+    state.place(state.new(item), 4)
+    state.place(state.new(item), 1)
+    assert where_by_tables(state, [1, 4]) == {1: [3], 4: [3]}
