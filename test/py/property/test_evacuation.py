@@ -25,12 +25,12 @@ def cluster(rng: random.Random, *, apart: bool, located: bool) -> model.Cluster:
         replace(
             node,
             total_disk=rng.choice((60000.0, 409600.0)),
-            free_disk=rng.choice((20000, 50000)),
+            free_disk=rng.choice((0, 20000, 50000)),
             cpus=rng.choice((4.0, 8.0)),
             cpu_speed=rng.choice((1.0, 1.5)),
             exclusive=apart and at % 2 == 0,
             spindles=rng.choice((8, 20)) if apart else 4,
-            free_spindles=rng.randint(0, 8),
+            free_spindles=rng.randint(20, 200),
             tags=(f"place:{rng.choice('ab')}",) if located else (),
         )
         for at, node in enumerate(base.nodes)
@@ -42,7 +42,7 @@ def cluster(rng: random.Random, *, apart: bool, located: bool) -> model.Cluster:
             disks=(item.disk,),
             template=(template := rng.choice(templates[: 2 + rng.randrange(2)])),
             secondary=(item.primary + 1) % len(nodes) if template == "drbd" else -1,
-            spindles=rng.choice((0, 1, 2)),
+            spindles=rng.choice((0, 1, 6)),
             utilisation=rng.choice(((1.0, 1.0, 1.0, 1.0), (0.5, 2.0, 0.0, 1.0))),
             tags=(f"place:{rng.choice('abc')}",) if located else (),
         )
@@ -62,7 +62,7 @@ def newcomer(rng: random.Random) -> model.Instance:
         primary=model.NONE,
         template=rng.choice(("plain", "sharedfile")),
         disks=(disk,),
-        spindles=rng.choice((1, 2)),
+        spindles=rng.choice((1, 5)),
         utilisation=(1.0, 1.0, 1.0, 1.0),
     )
 
