@@ -148,6 +148,8 @@ def test_the_refusal_comes_after_all_checks():
             f"instance {NAME}: disk template drbd is not offered, so that nothing can"
             " be replaced"
         )
+        # No hook is told of what will not be.
+        assert eng.rpc.called("hooks_runner") == []
 
 
 def test_a_dry_run_tells_where_and_why_not_elsewhere():
