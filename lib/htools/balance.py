@@ -194,7 +194,11 @@ class Search:
         self._state = state
         self._options = options
         self._evaluator = Evaluator(state, options)
-        self._inst: Ints = np.nonzero(eligible(state, options))[0]
+        every = eligible(state, options)
+        apart = self._evaluator.effects.apart
+        self._inst: Ints = np.nonzero(every & ~apart)[0]
+        #: Those for which there are no bounds.
+        self._apart: Ints = np.nonzero(every & apart)[0]
         online: Ints = np.nonzero(state.online)[0]
         self._bounds = Bounds(self._evaluator, self._inst, online)
         self._target = self._bounds.target
@@ -214,7 +218,7 @@ class Search:
         best: Sequence[_Scored] = ()
         faults = _faults(state)
         first = self.lowest(_BEAM)
-        scores = exact_scores.after(state, first)
+        scores = exact_scores.after(state, first, self._evaluator)
         for (inst, move), found in zip(first, scores, strict=True):
             nodes = {state.pri[inst], state.sec[inst], move.target} - {NONE}
             with moves.trial(state, inst, move.target):
@@ -231,9 +235,9 @@ class Search:
 
     def lowest(self, count: int) -> list[tuple[int, Move]]:
         """List the best moves, the best first; of those alike only the first."""
-        if not len(self._inst):
+        if not len(self._inst) + len(self._apart):
             return []
-        listed = [self._swaps()]
+        listed = [*self._of_apart(), self._swaps()]
         limit = _nth(listed, count)
         height = max(1, _BLOCK // max(1, len(self._target)))
         for kind, bounds in zip(self._bounds.kinds, self._bounds.rows, strict=True):
@@ -249,11 +253,12 @@ class Search:
 
     def best(self) -> tuple[int, Move, float] | None:
         """Find the best move and the score after it; None if nothing can move."""
-        lowest = self._sample()
+        listed = self._of_apart()
+        lowest = min([self._sample(), *(found.least for found in listed)])
         if not np.isfinite(lowest):
             return None
-        listed = [self._swaps(lowest + _NEAR)]
-        lowest = min(lowest, float(listed[0].change.min(initial=np.inf)))
+        listed.append(self._swaps(lowest + _NEAR))
+        lowest = min(lowest, listed[-1].least)
         for kind, bounds in zip(self._bounds.kinds, self._bounds.rows, strict=True):
             rows = np.nonzero(bounds <= lowest + _NEAR)[0]
             rows = rows[np.argsort(bounds[rows], kind="stable")]
@@ -262,7 +267,7 @@ class Search:
                 part = rows[start : start + height]
                 found = self._estimate(kind, part, lowest + _NEAR)
                 listed.append(found)
-                lowest = min(lowest, float(found.change.min(initial=np.inf)))
+                lowest = min(lowest, found.least)
         return self._exact(_spell_out(listed, lowest + _NEAR))
 
     def _swaps(self, limit: float = _ANY) -> "_Found":
@@ -271,6 +276,20 @@ class Search:
         nowhere = np.full(len(inst), NONE)
         change = self._evaluator.estimate(Kind.FAILOVER, inst, nowhere)
         return _Found(Kind.FAILOVER, inst, nowhere, change)
+
+    def _of_apart(self) -> list["_Found"]:
+        """Estimate all moves of the instances for which there are no bounds."""
+        if not len(self._apart):
+            return []
+        found = []
+        for kind in sorted(self._evaluator.legality.kinds(self._apart)):
+            inst = np.repeat(self._apart, len(self._target))
+            target = np.tile(self._target, len(self._apart))
+            if kind == Kind.FAILOVER:
+                inst, target = self._apart, np.full(len(self._apart), NONE)
+            change = self._evaluator.estimate(kind, inst, target)
+            found.append(_Found(kind, inst, target, change))
+        return found
 
     def _sample(self) -> float:
         """Estimate a few of the most promising moves; tell the lowest."""
@@ -300,9 +319,8 @@ class Search:
     def _exact(self, listed: list[tuple[int, Move]]) -> tuple[int, Move, float] | None:
         """Compute scores exactly; the first of the lowest wins."""
         best: tuple[int, Move, float] | None = None
-        for (inst, move), found in zip(
-            listed, exact_scores.after(self._state, listed), strict=True
-        ):
+        scores = exact_scores.after(self._state, listed, self._evaluator)
+        for (inst, move), found in zip(listed, scores, strict=True):
             if best is None or found < best[2]:
                 best = (inst, move, found)
         return best
@@ -313,9 +331,18 @@ class Search:
         self._evaluator.effects.moved(inst)
         self._evaluator.refresh(touched)
         if self._options.evacuate:
-            at = np.array([inst])
-            self._bounds.allow(inst, bool(_to_evacuate(self._state, at)[0]))
+            self._allow(np.array([inst]))
         self._bounds.refresh(touched)
+
+    def _allow(self, inst: Ints) -> None:
+        """Say whether an instance still has something to leave."""
+        live = _to_evacuate(self._state, inst)
+        if not self._evaluator.effects.apart[inst[0]]:
+            self._bounds.allow(int(inst[0]), bool(live[0]))
+            return
+        self._apart = np.setdiff1d(self._apart, inst)
+        if live[0]:
+            self._apart = np.union1d(self._apart, inst)
 
 
 class _Found(msgspec.Struct, frozen=True):
@@ -325,6 +352,11 @@ class _Found(msgspec.Struct, frozen=True):
     inst: Ints
     target: Ints
     change: Floats
+
+    @property
+    def least(self) -> float:
+        """The lowest change; infinite without any."""
+        return float(self.change.min(initial=np.inf))
 
 
 def _lowest(bounds: Floats) -> Ints:

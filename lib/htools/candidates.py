@@ -16,6 +16,7 @@ from ganeti.htools.legality import Legality, Move, Options
 from ganeti.htools.model import NONE
 from ganeti.htools.moves import Kind
 from ganeti.htools.spreads import Moments, Spreads
+from ganeti.htools.unknown_spindles import correction
 
 #: Whose memory kept for failovers a kind changes, of primary, secondary and target.
 _KEEPING: Final = {
@@ -45,6 +46,7 @@ class Evaluator:
         self.effects = effects = self.legality.effects
         self._gain = self.legality.gain
         self.spreads = Spreads(state, effects, self._gain)
+        self._has_apart = bool(effects.apart.any())
         self.located = bool(state.node_places.size or effects.lacking.any())
         self.tagged = bool(len(state.exclusion_tags))
         self.retagged: Ints = np.zeros(0, np.int64)
@@ -71,7 +73,11 @@ class Evaluator:
 
         ``inst`` and ``target`` are broadcast together.
         """
-        return self.from_moments(self.spreads.moments, kind, inst, target)[0]
+        change = self.from_moments(self.spreads.moments, kind, inst, target)[0]
+        if not self._has_apart:
+            return change
+        rules = self.legality
+        return change + correction(rules, rules.move(kind, inst, target))
 
     def from_moments(
         self, moments: Moments, kind: Kind, inst: Ints, target: Ints
@@ -205,6 +211,12 @@ class Evaluator:
         old = (common + effects.lacking[wish, move.primary]) * online[move.primary]
         result: Floats = (new - old) * (~effects.forthcoming[inst]).astype(np.float64)
         return result
+
+    def unlike(self, inst: Ints, primary: Ints, secondary: Ints) -> Ints:
+        """Count location tags that nodes share, or lack though instances want them."""
+        common = self.state.common_places[primary, secondary]
+        lacking = self.effects.lacking[self.effects.wishes[inst], primary]
+        return np.where(secondary == NONE, 0, common) + lacking
 
     def pairs_change(self, move: Move, new_p: Ints | None) -> Floats:
         """Change of the number of repeated (location tag, exclusion tag) pairs.

@@ -85,7 +85,15 @@ class Effects:
         self.drbd = _flags(item.template == "drbd" for item in items)
         self.external = _flags(item.template in EXTERNAL_TEMPLATES for item in items)
         self.unknown_spindles = _flags(item.spindles is None for item in items)
-        self.tags = _padded([sorted({*state.tag_places(item)}) for item in items])
+        #: What these do to nodes is no sum (``unknown_spindles``).
+        self.apart: Bools = self.local & self.unknown_spindles & self.forthcoming
+        self.apart &= bool(state.exclusive.any())
+        tags = [state.tag_places(item) for item in items]
+        self.tags = _padded([sorted({*each}) for each in tags])
+        #: Whether amounts and tags say all that instances do to nodes.
+        self.are_sums = all(len({*each}) == len(each) for each in tags) and not (
+            state.exclusive.any() and self.unknown_spindles.any()
+        )
         self.wishes, self.lacking = _wishes(state)
 
     def moved(self, inst: int) -> None:

@@ -215,7 +215,8 @@ def _primary_later(
     table.at_least(SPINDLES, "free spindles", free, 0, local & state.exclusive)
     used = state.inst_spin_later + np.where(state.exclusive, 0, instance.spindle_use)
     table.at_most(DISK, "spindle use", used, state.hi_spin, local)
-    ratio = state.per_cpu(state.u_cpu_later + instance.vcpus)
+    vcpus = instance.vcpus if instance.online else 0
+    ratio = state.per_cpu(state.u_cpu_later + vcpus)
     table.at_most(CPU, "vcpu ratio", ratio, state.cpu_ratio, state.cpu_ratio >= 0)
 
 

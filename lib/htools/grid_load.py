@@ -39,6 +39,7 @@ class Columns:
         self.vcpus = _floats(item.vcpus for item in items)
         self.spindle_use = _floats(item.spindle_use for item in items)
         self.spindles = _floats(item.spindles or 0 for item in items)
+        self.unknown = _each(items, lambda item: item.spindles is None)
         self.now = ~_each(items, lambda item: item.forthcoming)
         state = [item.status for item in items]
         self.uses_memory = self.now & _among(state, model.USING_MEMORY)
@@ -91,7 +92,12 @@ class Columns:
         now, exclusive = np.repeat(self.now, 2)[there.ravel()], apart[nodes]
         np.add.at(state.f_dsk_later, nodes[~now], -disk[~now])
         to_come = ~now & exclusive
-        np.add.at(state.f_spin_later, nodes[to_come], -spindles[to_come])
+        unknown = np.repeat(self.unknown, 2)[there.ravel()]
+        for at in np.nonzero(to_come)[0]:
+            if unknown[at]:
+                state.f_spin_later[nodes[at]] = -1
+            else:
+                state.f_spin_later[nodes[at]] -= spindles[at]
         np.add.at(state.inst_spin_later, nodes[~exclusive], use[~exclusive])
         shared = now & ~exclusive
         np.add.at(state.inst_spin, nodes[shared], use[shared])

@@ -92,7 +92,7 @@ class Evacuation:
             "free_mem_cv": -item.memory if item.uses_memory else 0,
             "free_mem_cv_forth": -item.memory,
             "vcpu_ratio_cv": vcpus,
-            "vcpu_ratio_cv_forth": item.vcpus,
+            "vcpu_ratio_cv_forth": vcpus,
             **dict.fromkeys(_DISK, disk),
             **dict.fromkeys(_SPINDLES, use),
             **dict(zip(_LOADS, item.utilisation, strict=True)),

@@ -194,7 +194,7 @@ def _warn_inconsistent(cluster: Cluster) -> None:
     for inst in cluster.instances:
         if inst.uses_memory:
             used[inst.primary] += inst.memory
-        for place in inst.nodes:
+        for place in inst.nodes if not inst.forthcoming else ():
             disks[place] += inst.disk
     lines = []
     for n, node in enumerate(cluster.nodes):

@@ -3,6 +3,7 @@
 import gc
 import io
 import os
+import site
 import sys
 import types
 
@@ -68,3 +69,25 @@ def test_a_program_that_fails_shows_how(program) -> None:
     program.main = fail
     with pytest.raises(KeyError):
         launch.main(program.__name__)
+
+
+def test_packages_that_moved_are_looked_for(program, monkeypatch) -> None:
+    monkeypatch.delitem(sys.modules, program.__name__)
+    looked = []
+
+    def find() -> None:
+        looked.append("site")
+        monkeypatch.setitem(sys.modules, program.__name__, program)
+
+    monkeypatch.setattr(site, "main", find)
+    with pytest.raises(Ended):
+        launch.main(program.__name__)
+    assert looked == ["site"]
+
+
+def test_a_program_that_is_nowhere_is_named(program, monkeypatch) -> None:
+    monkeypatch.delitem(sys.modules, program.__name__)
+    monkeypatch.setattr(site, "main", lambda: None)
+    with pytest.raises(ModuleNotFoundError, match=program.__name__):
+        launch.main(program.__name__)
+    gc.enable()
