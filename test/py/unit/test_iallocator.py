@@ -107,9 +107,9 @@ def test_every_requested_instance_is_answered_for():
         ask(said([[], []]), request)
 
 
-def hail(request):
+def hail(request, *nodes):
     """Ask the built-in allocator about three nodes that report the same."""
-    snapshot = clusters.snapshot(instances=1)
+    snapshot = clusters.changed(clusters.snapshot(instances=1), *nodes)
     report = {"memory_total": 16000, "memory_free": 9000, "cpu_total": 4}
     info = ["boot", [{"storage_size": 90000, "storage_free": 80000}], [report]]
     script = {"node_info": info, "all_instances_info": {}}
@@ -136,3 +136,13 @@ def test_the_built_in_one_says_why_some_of_several_have_no_place():
     assert answer.result.failed == ["big.example.com"]
     assert "; big.example.com: node" in answer.info
     assert "free memory: wanted more than 19000 MiB" in answer.info
+
+
+def test_the_built_in_one_is_silent_about_nodes_without_spindles():
+    lone = clusters.node(3, ndparams={"exclusive_storage": True})
+    two = dataclasses.replace(REQUEST, disk_template="drbd")
+    answer = hail(iallocator.MultiAllocate([two]), lone)
+    assert sorted(answer.result.placed["new.example.com"]) == [
+        "node1.example.com",
+        "node2.example.com",
+    ]
