@@ -146,3 +146,24 @@ def test_the_built_in_one_is_silent_about_nodes_without_spindles():
         "node1.example.com",
         "node2.example.com",
     ]
+
+
+@pytest.mark.parametrize(
+    ("templates", "unit"),
+    [
+        (["file"], "file"),
+        (["sharedfile", "file"], "sharedfile"),
+        (["file", "drbd"], "lvm-vg"),
+        (["diskless"], None),
+    ],
+)
+def test_the_room_is_that_of_the_disks_asked_for(templates, unit):
+    wanted = [
+        dataclasses.replace(REQUEST, name=f"{name}.example.com", disk_template=name)
+        for name in templates
+    ]
+    snapshot = clusters.snapshot(volume_group_name="xenvg")
+    runner = FakeRunner(lambda: snapshot, {"node_info": INFO, "all_instances_info": {}})
+    iallocator.question(runner, snapshot, iallocator.MultiAllocate(wanted))
+    ((_node, (units, _hv)), *_others) = runner.called("node_info")
+    assert [kind for kind, _key, _parameters in units] == ([unit] if unit else [])
