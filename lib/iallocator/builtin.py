@@ -115,7 +115,8 @@ def _tell(
         out["info"] += "".join(f"; {name}: {against[name]}" for name in failed)
         return
     out["result"][1] = [
-        [name, f"{text.split(_TRIALS)[0]} [{against[name]}]"] for name, text in failed
+        [name, f"{text.split(_TRIALS)[0]} [{against[name]}]" if against[name] else text]
+        for name, text in failed
     ]
 
 

@@ -167,3 +167,10 @@ def test_the_room_is_that_of_the_disks_asked_for(templates, unit):
     iallocator.question(runner, snapshot, iallocator.MultiAllocate(wanted))
     ((_node, (units, _hv)), *_others) = runner.called("node_info")
     assert [kind for kind, _key, _parameters in units] == ([unit] if unit else [])
+
+
+def test_the_built_in_one_shows_no_empty_reasons():
+    other = clusters.group(name="other", uuid="00000000-0000-4000-8000-0000000000b0")
+    request = iallocator.ChangeGroup(["inst1.example.com"], [other.uuid])
+    ((_name, why),) = hail(request, other).result.failed
+    assert why.endswith("Group other: error No online nodes")
