@@ -138,7 +138,7 @@ def test_a_node_that_is_marked_offline_is_emptied(cluster) -> None:
         cluster.check("gnt-node", "evacuate", "-f", "-p", "node3")
         assert "node3.vc.test" not in where(cluster).values()
     finally:
-        cluster.check("gnt-node", "modify", "--offline", "no", "node3")
+        cluster.check("gnt-node", "modify", "-f", "--offline", "no", "node3")
     cluster.check("gnt-instance", "remove", "-f", "lost.vc.test")
 
 
