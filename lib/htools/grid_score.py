@@ -111,14 +111,19 @@ def _total(values: Floats) -> float:
     return float(np.add.accumulate(values)[-1]) if len(values) else 0.0
 
 
-def components(state: State, nodes: Places | None = None) -> dict[str, float]:
-    """Return each component's value in order, over some nodes or all."""
+def components(
+    state: State, nodes: Places | None = None, *, mine: Numbers | None = None
+) -> dict[str, float]:
+    """Return each component's value in order, over some nodes or all.
+
+    ``mine`` are the present numbers of the state; made when not given.
+    """
     places = np.arange(state.size) if nodes is None else nodes
     up = places[state.online[places]]
     if not len(up):
         return dict.fromkeys(WEIGHT, 0.0)
     down = places[state.offline[places]]
-    mine = numbers(state)
+    mine = mine or numbers(state)
     out = {name: spread(values[up]) for name, values in mine.spreads.items()}
     primaries = sum(
         not state.instances[index].forthcoming

@@ -52,12 +52,7 @@ class TestAllocator(base.LogicalUnit[opcodes.TestAllocator]):
             )
         if op.mode == "relocate":
             instance = snapshot.instances[lookup.expand_instance(snapshot, op.name)]
-            disks = snapshot.instance_disks(instance)
-            return iallocator.Relocate(
-                instance.name,
-                [snapshot.nodes[instance.primary_node].name],
-                sum(disk.size for disk in disks),
-            )
+            return iallocator.relocate(snapshot, instance)
         if op.mode == "allocate-secondary":
             uuid = lookup.expand_instance(snapshot, op.name)
             return iallocator.AllocateSecondary(snapshot.instances[uuid].name)
