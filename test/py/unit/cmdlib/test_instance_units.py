@@ -267,6 +267,28 @@ def test_migration_needs_a_running_instance_or_permission_to_fail_over():
     assert only_instance(eng).primary_node == NODE2
 
 
+def test_with_permission_to_fail_over_instances_leave_a_dead_node():
+    dead = clusters.node(2, offline=True, master_candidate=False)
+    start = clusters.changed(small(), clusters.instance(1, primary=2), dead)
+    request = op("OP_INSTANCE_MIGRATE", target_node="node1")
+    refused(Engine(start, script()), request, "node2.example.com is marked offline")
+    eng = Engine(start, script())
+    eng.run(request | {"allow_failover": True})
+    assert only_instance(eng).primary_node == NODE1
+    assert eng.rpc.called("instance_start")[0][0] == NODE1
+    assert not eng.rpc.called("instance_migrate")
+
+
+def test_what_cannot_migrate_is_failed_over_with_permission():
+    fixed = failure("is attached to a device of this node")
+    eng = engine(instance_info=INFO, instance_migratable=fixed)
+    request = op("OP_INSTANCE_MIGRATE", target_node="node2")
+    refused(eng, request, "cannot migrate.*attached to a device")
+    eng.run(request | {"allow_failover": True})
+    assert only_instance(eng).primary_node == NODE2
+    assert not eng.rpc.called("instance_migrate")
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
