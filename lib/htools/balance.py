@@ -25,10 +25,8 @@ from ganeti.htools.moves import Kind, Move
 _NEAR: Final = 1e-7
 #: Most pairs of instance and target that are looked at at once.
 _BLOCK: Final = 100_000
-#: Moves of each kind that give a first idea of what the best is.
-_SAMPLE: Final = 8
-#: Looks at a pair's bound that take as long as an estimate.
-_COST: Final = 30
+#: Moves that give a first idea of what the best is; so many times more if none may be.
+_SAMPLE: Final = 12
 #: More than any change of a score.
 _ANY: Final = 1e300
 #: First moves of pairs that are tried where no single move helps.
@@ -292,27 +290,41 @@ class Search:
         return found
 
     def _sample(self) -> float:
-        """Estimate a few of the most promising moves; tell the lowest."""
-        lowest = np.inf
-        for kind, bounds in zip(self._bounds.kinds, self._bounds.rows, strict=True):
-            rows = _lowest(bounds)
-            if len(rows):
-                target = self._target[self._bounds.pairs(kind, rows).argmin(axis=1)]
-                found = self._evaluator.estimate(kind, self._inst[rows], target)
-                lowest = min(lowest, float(found.min()))
-        rows = _lowest(self._bounds.swaps)
-        if len(rows):
-            nowhere = np.full(len(rows), NONE)
-            found = self._evaluator.estimate(Kind.FAILOVER, self._inst[rows], nowhere)
+        """Estimate the most promising moves until one is allowed; tell the lowest."""
+        bounds = self._bounds.table.ravel()
+        lowest, done, count = np.inf, 0, _SAMPLE
+        while np.isinf(lowest) and done < len(bounds):
+            count = min(count, len(bounds))
+            order: Ints = np.arange(count)
+            if count < len(bounds):
+                order = np.argpartition(bounds, count - 1)[:count]
+            order = order[np.argsort(bounds[order], kind="stable")]
+            if np.isinf(bounds[order[0]]):
+                return float("inf")
+            lowest = self._lowest_of(order[done:])
+            done, count = count, count * _SAMPLE
+        return min(lowest, _ANY)
+
+    def _lowest_of(self, places: Ints) -> float:
+        """Estimate the best targets of some places of the bounds, the best first."""
+        bounds, lowest = self._bounds, np.inf
+        row, column = np.divmod(places, len(self._inst))
+        least = bounds.table[row, column]
+        for kind in dict.fromkeys(row.tolist()):
+            rows = column[(row == kind) & (least < lowest)]
+            if not len(rows):
+                continue
+            inst, kinds = self._inst[rows], (*bounds.kinds, Kind.FAILOVER)
+            target = np.full(len(rows), NONE)
+            if kind < len(bounds.kinds):
+                target = self._target[bounds.pairs(kinds[kind], rows).argmin(axis=1)]
+            found = self._evaluator.estimate(kinds[kind], inst, target)
             lowest = min(lowest, float(found.min()))
-        if np.isfinite(lowest):
-            return lowest
-        return float("inf") if np.isinf(self._bounds.rows).all() else _ANY
+        return lowest
 
     def _estimate(self, kind: Kind, rows: Ints, limit: float) -> "_Found":
         """Estimate what can be below a limit."""
-        at, column = np.nonzero(self._bounds.pairs(kind, rows) <= limit)
-        self._bounds.worked(len(rows) * len(self._target) + _COST * len(at))
+        at, column = self._bounds.below(kind, rows, limit)
         inst, target = self._inst[rows[at]], self._target[column]
         return _Found(kind, inst, target, self._evaluator.estimate(kind, inst, target))
 
@@ -357,14 +369,6 @@ class _Found(msgspec.Struct, frozen=True):
     def least(self) -> float:
         """The lowest change; infinite without any."""
         return float(self.change.min(initial=np.inf))
-
-
-def _lowest(bounds: Floats) -> Ints:
-    """List the rows of a few of the lowest bounds."""
-    count = min(_SAMPLE, len(bounds) - 1)
-    rows: Ints = np.argpartition(bounds, count)[:count] if count > 0 else np.arange(1)
-    rows = rows[: len(bounds)]
-    return rows[np.isfinite(bounds[rows])]
 
 
 def _spell_out(listed: list[_Found], limit: float) -> list[tuple[int, Move]]:

@@ -70,6 +70,8 @@ class Targets:
         self._stricts = (False,) if force else (True, False)[: 1 + some_offline]
         self._tables: dict[tuple[str, bool], _Table] = {}
         self._least: dict[tuple[str, bool], Floats] = {}
+        #: Columns that were not taken over where soft rules do not count.
+        self._late: Bools = np.zeros(len(self.target), np.bool_)
         self.judge(np.arange(len(target)))
 
     def _find_classes(self, target: Ints) -> None:
@@ -127,6 +129,7 @@ class Targets:
         """Make everything anew, with these chords."""
         self._chords = chords
         every = np.arange(len(self.target))
+        self._late[:] = False
         self._tables = {}
         self._least = {}
         for role in self._roles:
@@ -140,13 +143,28 @@ class Targets:
                 self._tables[role, strict] = table
                 self._least[role, strict] = self._with_partner(table.least)
 
-    def take(self, columns: Ints) -> None:
-        """Take over changes of some targets."""
+    def take(self, columns: Ints, *, loose: bool) -> None:
+        """Take over changes of some targets.
+
+        Unless ``loose``, nothing will be asked of targets for which soft rules do not
+        count, until this is called with it again.
+        """
+        if len(self._stricts) > 1 and not loose:
+            self._late[columns] = True
+            self._update(columns, (True,))
+            return
+        if self._late.any():
+            self._late[columns] = True
+            columns = np.nonzero(self._late)[0]
+            self._late[:] = False
+        self._update(columns, self._stricts)
+
+    def _update(self, columns: Ints, stricts: tuple[bool, ...]) -> None:
         if not len(columns):
             return
         for role in self._roles:
             values = self._added(role, columns)
-            for strict in self._stricts:
+            for strict in stricts:
                 table = self._tables[role, strict]
                 fresh = self._as(role, strict, columns, values)
                 changed = table.take(columns, fresh)
@@ -169,12 +187,15 @@ class Targets:
 
     def least(self, role: str, size: Ints, partner: Ints, strict: Bools) -> Floats:
         """Give the least that targets add for sizes, partners, and strict rules."""
-        found = [self._least[role, each][size, partner] for each in self._stricts]
+        found = [self._least[role, each][size, partner] for each in self._asked(strict)]
         return found[0] if len(found) == 1 else np.where(strict, *found)
+
+    def _asked(self, strict: Bools) -> tuple[bool, ...]:
+        return self._stricts[:1] if strict.all() else self._stricts
 
     def pairs(self, role: str, size: Ints, partner: Ints, strict: Bools) -> Floats:
         """Give what each target adds: instances x columns."""
-        found = [self._tables[role, each].values[size] for each in self._stricts]
+        found = [self._tables[role, each].values[size] for each in self._asked(strict)]
         part = found[0] if len(found) == 1 else np.where(strict[:, None], *found)
         if self._common.any():
             part = part + self._common[partner][:, self._column_class]
