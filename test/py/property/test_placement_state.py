@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from fakes.every_move import every_move, legal_moves
 from fakes.some_cluster import random_cluster
