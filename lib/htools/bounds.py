@@ -160,8 +160,9 @@ class Bounds:
         rows = self._row[sorted(on)]
         if len(found.retagged):
             tags = found.effects.tags[self._inst]
-            shared = np.isin(tags, found.retagged).any(axis=1)
-            rows = np.union1d(rows, np.nonzero(shared)[0])
+            shared = np.asarray(np.isin(tags, found.retagged).any(axis=1))
+            shared[rows[rows != NONE]] = True
+            return np.nonzero(shared)[0]
         return np.asarray(rows[rows != NONE])
 
     def allow(self, inst: int, live: bool) -> None:

@@ -80,7 +80,7 @@ class Targets:
         self._tables: dict[tuple[str, bool], _Table] = {}
         self._least: dict[tuple[str, bool], Floats] = {}
         #: Columns that were not taken over where soft rules do not count.
-        self._late: Ints = np.zeros(0, np.int64)
+        self._late: Bools = np.zeros(len(self.target), np.bool_)
         self.judge(np.arange(len(target)))
 
     def _find_classes(self, target: Ints) -> None:
@@ -149,7 +149,7 @@ class Targets:
         """Make everything anew, with these chords."""
         self._chords = chords
         every = np.arange(len(self.target))
-        self._late = every[:0]
+        self._late[:] = False
         self._tables = {}
         self._least = {}
         for role in self._roles:
@@ -166,11 +166,13 @@ class Targets:
         count, until this is called with it again.
         """
         if len(self._stricts) > 1 and not loose:
-            self._late = np.union1d(self._late, columns)
+            self._late[columns] = True
             self._update(columns, (True,))
             return
-        if len(self._late):
-            columns, self._late = np.union1d(self._late, columns), self._late[:0]
+        if self._late.any():
+            self._late[columns] = True
+            columns = np.nonzero(self._late)[0]
+            self._late[:] = False
         self._update(columns, self._stricts)
 
     def _update(self, columns: Ints, stricts: tuple[bool, ...]) -> None:

@@ -158,16 +158,20 @@ def _storage_units(
 def _template(snapshot: objects.Snapshot, request: requests.Request) -> str:
     """Return the disk template that a request is about, or the cluster's first.
 
-    Of instances that move, one whose disks need room on a node counts.
+    Of several instances, one whose disks need room on a node counts.
     """
     if isinstance(request, requests.Allocate | requests.Capacity):
         return request.disk_template
-    for name in _moving(request):
-        uuid = snapshot.uuid_of("instances", name)
-        template = snapshot.disk_template(snapshot.instances[uuid or ""])
-        if template in disk_words.DTS_LVM:
-            return template
-    return snapshot.cluster.enabled_disk_templates[0]
+    if isinstance(request, requests.MultiAllocate):
+        found = [item.disk_template for item in request.instances]
+    else:
+        uuids = [snapshot.uuid_of("instances", name) for name in _moving(request)]
+        found = [snapshot.disk_template(snapshot.instances[u or ""]) for u in uuids]
+    known = [name for name in found if name in disk_words.DTS_LVM]
+    first = snapshot.cluster.enabled_disk_templates[0]
+    if isinstance(request, requests.MultiAllocate):
+        return next(iter(known or found), first)
+    return next(iter(known), first)
 
 
 def _moving(request: requests.Request) -> Sequence[str]:

@@ -7,6 +7,7 @@ knows options or clusters.
 import gc
 import importlib
 import os
+import signal
 import sys
 from types import ModuleType
 from typing import Final
@@ -22,7 +23,13 @@ _BACKPORTS: Final = "typing_extensions"
 
 
 def main(module: str) -> int:
-    """Run the program of a module and leave; returns only if output fails."""
+    """Run the program of a module and leave; returns only if output fails.
+
+    An interrupt ends it there and then, as other commands that only look at things; a
+    program that carries out a plan takes it in its own way meanwhile.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.environ.setdefault(_THREADS, "1")
     gc.disable()
     work = _imported(module)
