@@ -535,6 +535,17 @@ def test_an_allocator_chooses_the_node_and_other_locks_are_given_back():
     assert only_instance(eng).primary_node == clusters.node_uuid(3)
 
 
+def test_allocators_learn_the_name_of_the_group():
+    said = {"success": True, "info": "", "result": ["node2.example.com"]}
+    eng = engine(0, iallocator_runner=json.dumps(said), all_instances_info={})
+    request = create(pnode=None, iallocator="mine")
+    eng.run(request | {"group_name": clusters.GROUP, "dry_run": True})
+    ((_node, (_name, text, _options)),) = eng.rpc.called("iallocator_runner")
+    assert json.loads(text)["request"]["group_name"] == "default"
+    refused(eng, request | {"group_name": "nowhere"}, "group 'nowhere' not known")
+    assert not eng.rpc.called("iallocator_runner")
+
+
 def test_an_allocator_without_a_solution_is_a_refusal():
     answers = allocator(success=False, info="all full")
     refused(
