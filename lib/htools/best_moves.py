@@ -155,6 +155,8 @@ class Search:
         """Estimate the moves without a target that can be below a limit."""
         inst = self._inst[self._bounds.swaps <= limit]
         nowhere = np.full(len(inst), NONE)
+        if not len(inst):
+            return _Found(Kind.FAILOVER, inst, nowhere, np.zeros(0))
         change = self._evaluator.estimate(Kind.FAILOVER, inst, nowhere)
         return _Found(Kind.FAILOVER, inst, nowhere, change)
 

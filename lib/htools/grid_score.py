@@ -93,9 +93,13 @@ def numbers(state: State) -> Numbers:
     )
 
 
-def spread(values: Floats) -> float:
-    """Return the population standard deviation, summed in order."""
-    return float(np.sqrt(variance(values)))
+def _sums(table: Floats) -> tuple[list[float], list[float]]:
+    """Return sum and population standard deviation of each row, summed in order."""
+    totals = np.add.accumulate(table, axis=1)[:, -1]
+    away = table - (totals / table.shape[1])[:, None]
+    away *= away
+    variance = np.add.accumulate(away, axis=1)[:, -1] / table.shape[1]
+    return totals.tolist(), np.sqrt(variance).tolist()
 
 
 def variance(values: Floats) -> float:
@@ -124,20 +128,23 @@ def components(
         return dict.fromkeys(WEIGHT, 0.0)
     down = places[state.offline[places]]
     mine = mine or numbers(state)
-    out = {name: spread(values[up]) for name, values in mine.spreads.items()}
+    every = (*mine.spreads.values(), mine.n1, mine.tags, mine.location, mine.reserved)
+    totals, spreads = _sums(np.array(every)[:, up])
+    out = dict(zip(mine.spreads, spreads, strict=False))
+    failing, tags, location, reserved = totals[len(out) :]
     primaries = sum(
         not state.instances[index].forthcoming
         for node in down
         for index in state.primaries[node]
     )
     out |= {
-        "n1_cnt": total(mine.n1[up]),
+        "n1_cnt": failing,
         "offline_all_cnt": total(state.held[down]),
         "offline_pri_cnt": float(primaries),
-        "pri_tags_score": total(mine.tags[up]),
-        "location_score": total(mine.location[up]),
+        "pri_tags_score": tags,
+        "location_score": location,
         "location_exclusion_score": float(_shared_places(state, up)),
-        "reserved_mem_rtotal": total(mine.reserved[up]),
+        "reserved_mem_rtotal": reserved,
     }
     return {name: out[name] for name in WEIGHT}
 
