@@ -23,6 +23,8 @@ from ganeti.htools.moves import Kind, Move
 
 #: Nodes that a move touches: old primary, old secondary, target.
 _TOUCHED: Final = 3
+#: So few moves are done and undone sooner than put into tables.
+_FEW: Final = 4
 #: Most entries of one table (1 MiB).
 _CHUNK: Final = 1 << 17
 #: Rows that move with instances by amounts of their own.
@@ -39,7 +41,7 @@ def after(
 
     ``found`` is an evaluator of this state; made when not given.
     """
-    if len(listed) < 2 or not state.online.any():
+    if len(listed) <= _FEW or not state.online.any():
         return [_after_one(state, inst, move) for inst, move in listed]
     found = found or Evaluator(state, Options())
     if not found.effects.are_sums:

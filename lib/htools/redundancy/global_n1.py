@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ganeti.htools import grid_checks as checks
-from ganeti.htools import grid_score as score
-from ganeti.htools import model
+from ganeti.htools import model, newcomers
 from ganeti.htools.grid import State
 from ganeti.htools.redundancy import evacuation, leaving, lost_tables, slots
 
@@ -463,5 +462,5 @@ def best_single(
     fine = targets[codes[targets] == 0]
     if not len(fine):
         return None
-    scores = score.as_primary(state, item, fine, places)
+    scores = newcomers.as_primary(state, item, fine, places)
     return int(fine[len(fine) - 1 - int(np.argmin(scores[::-1]))])

@@ -12,7 +12,7 @@ from fakes.every_move import every_move, legal_moves
 from fakes.some_cluster import random_cluster
 from ganeti.htools import exact_scores, grid, moves
 from ganeti.htools import grid_score as score
-from ganeti.htools.balance import Search
+from ganeti.htools.best_moves import Search
 from ganeti.htools.bounds import Bounds
 from ganeti.htools.candidates import Evaluator
 from ganeti.htools.grid_rows import ROWS
