@@ -53,14 +53,15 @@ class GlobalN1:
         if only_online:
             self.tested &= state.online
         self.memory, self.exists = state.failover_memory()
+        self.barred = _barred(state)
         self.drbd_ok = bool(self._failovers().all())
         self.others = [
             [index for index in _present(state, node) if state.sec[index] < 0]
             for node in range(state.size)
         ]
         self.loads: list[slots.Load | None] = [None] * state.size
-        #: Record -> nodes' policies that allow it, by group; both by position.
-        self.allowed: dict[tuple[int, int, bool], tuple[model.Instance, bool]] = {}
+        #: Record -> whether the policy of a group, by position, allows it.
+        self.allowed: dict[tuple[int, int], tuple[model.Instance, bool]] = {}
         #: The node that failed last; it is the first to be looked at again.
         self.suspects = [-1]
         self.mine = self.tested & np.array([bool(mine) for mine in self.others], bool)
@@ -89,7 +90,7 @@ class GlobalN1:
         has_disk = state.f_dsk > 0
         fits &= has_disk[None, :] & (has_disk | state.offline)[:, None]
         spindles = ~state.exclusive | (state.f_spin >= 0)
-        fits &= spindles[None, :] & spindles[:, None]
+        fits &= spindles[None, :] & spindles[:, None] & ~self.barred
         if state.may_migrate is not None:
             fits &= state.may_migrate
         out: Flags = fits | ~self.exists | ~self.tested[:, None]
@@ -157,13 +158,16 @@ class GlobalN1:
                 self.loads[node] = slots.load(_in_order(items), is_allowed=fine)
 
     def _may_be_anew(self, node: int, item: model.Instance) -> bool:
-        """Return whether policy lets an instance leave for others of the group."""
+        """Return whether policy lets an instance leave for others of the group.
+
+        Those have no exclusive storage.
+        """
         if item.template in _SHARED:
             return True
         state = self.state
-        key = id(item), int(state.group[node]), bool(state.exclusive[node])
+        key = id(item), int(state.group[node])
         if key not in self.allowed:
-            self.allowed[key] = item, _policy_ok(state, node, item)
+            self.allowed[key] = item, _policy_ok(state, node, item, exclusive=False)
         return self.allowed[key][1]
 
     def pairs(
@@ -330,10 +334,37 @@ def _targets(state: State, node: int, *, free: bool = False) -> Places:
     return np.nonzero(fine)[0]
 
 
-def _policy_ok(state: State, node: int, item: model.Instance) -> bool:
+def _barred(state: State) -> Flags:
+    """Return [primary, secondary]: disks of unknown spindles bar failovers.
+
+    No node with exclusive storage takes them, not even one that has them.
+    """
+    out = np.zeros((state.size, state.size), bool)
+    if not state.exclusive.any():
+        return out
+    for item, first, second in zip(state.instances, state.pri, state.sec, strict=True):
+        if second >= 0 and item.spindles is None and not item.forthcoming:
+            out[first, second] = state.exclusive[first] or state.exclusive[second]
+    return out
+
+
+def _policy_ok(
+    state: State, node: int, item: model.Instance, *, exclusive: bool
+) -> bool:
     rules = state.cluster.groups[state.group[node]].policy
-    exclusive = bool(state.exclusive[node])
     return checks.policy(item, rules, exclusive=exclusive) is None
+
+
+def _welcome(state: State, item: model.Instance, places: Places) -> Flags:
+    """Return on which nodes of a group the policy allows an instance."""
+    apart = state.exclusive[places]
+    out = np.zeros(len(places), bool)
+    for exclusive in (False, True):
+        where = apart == exclusive
+        if where.any():
+            node = int(places[0])
+            out[where] = _policy_ok(state, node, item, exclusive=exclusive)
+    return out
 
 
 def _present(state: State, node: int) -> list[int]:
@@ -361,16 +392,20 @@ def _simulate(before: State, node: int) -> bool:
     items = [state.instances[index] for index in [*shared, *rest]]
     is_open = not shared or len(_targets(state, node)) == len(places) - 1
     if is_open and evacuation.is_usual(state, items, places):
-        allowed = all(_policy_ok(state, node, state.instances[index]) for index in rest)
-        return allowed and evacuation.Evacuation(state, places, node).move_all(items)
+        others = places[places != node]
+        welcome = [_welcome(state, state.instances[index], others) for index in rest]
+        if not all(allowed.any() for allowed in welcome):
+            return False
+        if all(allowed.all() for allowed in welcome):
+            return evacuation.Evacuation(state, places, node).move_all(items)
     if state is before:
         state = before.copy(same_peers=True)
     for index in [*shared, *rest]:
         item = state.instances[index]
-        if index in rest and not _policy_ok(state, node, item):
-            return False
-        state.remove(index)
         targets = _targets(state, node, free=index in rest)
+        if index in rest:
+            targets = targets[_welcome(state, item, targets)]
+        state.remove(index)
         found = best_single(state, item, targets, places)
         if found is None:
             return False
