@@ -297,4 +297,4 @@ def _iallocator(paths: Paths, options: InitOptions) -> str:
             f" {', '.join(paths.iallocator_search_path)}",
             ecodes.ECODE_INVAL,
         )
-    return name
+    return defaults.tidied(name)

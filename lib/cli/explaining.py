@@ -6,7 +6,7 @@ has their reasons as data. Here they are printed, for people or as one JSON docu
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ganeti import errors
 from ganeti.cli import jobs
@@ -16,6 +16,7 @@ from ganeti.constants import ecodes
 from ganeti.htools import reasons
 
 Data = Mapping[str, Any]
+_NOBODY: Final = "No allocator was asked."
 
 
 def run(ctx: Context, operation: jobs.Op, name: str | None = None) -> None:
@@ -55,6 +56,8 @@ def run(ctx: Context, operation: jobs.Op, name: str | None = None) -> None:
         else:
             nodes = result if isinstance(result, list) else _chosen(told)
             _print(ctx, name, nodes, told)
+    if name is not None and not (nodes or told or ctx.option("json")):
+        ctx.out(_NOBODY)
 
 
 def _chosen(told: Sequence[Data]) -> Sequence[str]:
@@ -82,7 +85,7 @@ def _print_all(ctx: Context, told: Sequence[Data]) -> None:
         ctx.out(json.dumps({"allocators": list(told)}, indent=1))
         return
     if not told:
-        ctx.out("No allocator was asked.")
+        ctx.out(_NOBODY)
     for one in told:
         ctx.out(f"Allocator {one['allocator']}: {safe(one['info'])}")
         for item in one["instances"]:

@@ -5,6 +5,7 @@ parameter lists raise ParameterError, as documented. What a parameter means is c
 by the master.
 """
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -168,9 +169,13 @@ def _parse_int(text: str) -> int:
 
 def _parse_float(text: str) -> float:
     try:
-        return float(text)
+        found = float(text)
     except ValueError as err:
         raise BadValueError(f"invalid floating-point value: {text!r}") from err
+    # JSON has no others, so that no master could be told.
+    if not math.isfinite(found):
+        raise BadValueError(f"wanted a finite number, found {text!r}")
+    return found
 
 
 def _parse_maybe_float(text: str) -> float | str:

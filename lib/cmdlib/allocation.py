@@ -165,21 +165,17 @@ def relocation(
     *,
     explain: bool = False,
 ) -> str:
-    """Return the uuid of another node for an instance with external mirrors.
+    """Return the uuid of another node for an instance with mirrored disks.
 
-    With ``explain`` the reasons are logged, see `ask`.
+    It is a new secondary node where the mirror is the cluster's own, else a new primary
+    one. With ``explain`` the reasons are logged, see `ask`.
 
     Raises:
         OpPrereqError: there is no allocator, or none found a node.
     """
     snapshot, what = ctx.snapshot, f"instance {instance.name}"
-    disks = snapshot.instance_disks(instance)
-    request = iallocator.Relocate(
-        instance.name,
-        [snapshot.nodes[instance.primary_node].name],
-        sum(disk.size for disk in disks),
-    )
     chosen = names(snapshot, allocator, what)
+    request = iallocator.relocate(snapshot, instance)
     (name,) = ask(ctx, chosen, request, what, explain=explain)
     uuid = snapshot.uuid_of("nodes", name)
     if uuid is None:

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ganeti.htools import grid_checks as checks
-from ganeti.htools import grid_score as score
-from ganeti.htools import model, numbers
+from ganeti.htools import model, newcomers, numbers
 from ganeti.htools.grid import State
 from ganeti.htools.redundancy.global_n1 import GlobalN1
 
@@ -86,7 +85,7 @@ def allocate(
         rules: how to choose.
     """
     metric, capacity, strict = rules.metric, rules.capacity, not rules.ignore_soft
-    usable = score.choose([node for node in candidates if state.online[node]])
+    usable = newcomers.choose([node for node in candidates if state.online[node]])
     if count == 1:
         if not len(usable):
             return _nothing("No online nodes")
@@ -111,7 +110,7 @@ def second(
         primary: its node; both nodes are in the outcome.
         rules: how to choose; the metric does not count.
     """
-    first = score.choose([primary])
+    first = newcomers.choose([primary])
     usable = np.nonzero(state.group == state.group[primary])[0]
     strict = not rules.ignore_soft
     return _pair(state, item, first, usable, rules.capacity, strict=strict)
@@ -137,7 +136,7 @@ def ranking(
         rules: how to choose; the metric does not count.
     """
     capacity, strict = rules.capacity, not rules.ignore_soft
-    usable = score.choose([node for node in candidates if state.online[node]])
+    usable = newcomers.choose([node for node in candidates if state.online[node]])
     if not len(usable):
         return []
     own = _primary_codes(state, item, usable, strict=strict)
@@ -146,7 +145,7 @@ def ranking(
         return []
     if count > 1:
         return _best_pairs(state, item, usable, firsts, most=most, capacity=capacity)
-    scores = score.as_primary(state, item, firsts)
+    scores = newcomers.as_primary(state, item, firsts)
     found: list[tuple[float, tuple[int, ...]]] = []
     for at in len(firsts) - 1 - np.argsort(scores[::-1], kind="stable"):
         node = int(firsts[at])
@@ -167,7 +166,7 @@ def _best_pairs(
     capacity: GlobalN1 | None,
 ) -> list[tuple[float, tuple[int, ...]]]:
     """Return the best pair of each of the best primaries."""
-    scorer = score.Pairs(state, item)
+    scorer = newcomers.Pairs(state, item)
     found: list[tuple[float, tuple[int, ...]]] = []
     step = max(1, _CHUNK // max(1, len(usable)))
     for start in range(0, len(firsts), step):
@@ -267,7 +266,7 @@ def _single(
     fine = usable[codes == 0]
     if not len(fine):
         return Outcome(None, 0.0, failures, 0)
-    scores = score.as_primary(state, item, fine)
+    scores = newcomers.as_primary(state, item, fine)
     order = np.argsort(scores[::-1], kind="stable")
     dropped = 0
     for position in len(fine) - 1 - order:
@@ -305,7 +304,7 @@ def _pair(
     strict: bool,
 ) -> Outcome:
     own = _primary_codes(state, item, primaries, strict=strict)
-    scorer = score.Pairs(state, item)
+    scorer = newcomers.Pairs(state, item)
     best = _Best()
     step = max(1, _CHUNK // max(1, len(usable)))
     same = _partners(state, primaries, usable)

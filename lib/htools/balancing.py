@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti.htools import balance, grid, jobs
+from ganeti.htools import balance, best_moves, grid, jobs
 from ganeti.htools import grid_score as score
 from ganeti.htools.legality import Options
 from ganeti.htools.model import (
@@ -192,7 +192,7 @@ class _Planner:
             return "the score cannot get lower"
         if 0 <= goal.max_length <= made:
             return "the number of moves is limited"
-        search = balance.Search(self._state, self._want.options)
+        search = best_moves.Search(self._state, self._want.options)
         best = search.best()
         if best is None:
             return "no move is possible"
@@ -209,7 +209,7 @@ class _Planner:
 
     def _kept(self) -> Iterator[tuple[str, tuple[str, Reason]]]:
         """Tell which instances may not move, and why: in words and as data."""
-        may = balance.eligible(self._state, self._want.options)
+        may = best_moves.eligible(self._state, self._want.options)
         for index, inst in enumerate(self._part.instances):
             if not may[index]:
                 words, *data = self._why(inst)

@@ -23,6 +23,7 @@ from ganeti.htools.effects import Bools, Floats, Ints
 from ganeti.htools.legality import ENDS, Move
 from ganeti.htools.model import NONE
 from ganeti.htools.moves import Kind
+from ganeti.htools.refined import Refined
 from ganeti.htools.targets import Targets
 
 _NOWHERE: Final = -2
@@ -30,6 +31,8 @@ _NOWHERE: Final = -2
 #: everything is made anew, in looks at a pair.
 _PER_PAIR: Final = 6
 _PER_MOVE: Final = 40
+#: Looks at a pair's bound that take as long as an estimate.
+_PER_CHANGE: Final = 30
 
 
 class Bounds:
@@ -39,8 +42,9 @@ class Bounds:
 
     Attributes:
         kinds: those with targets that some instance may have.
-        rows: bounds by kind and instance over all targets.
-        swaps: bounds of the moves without a target; infinite if there are none.
+        table: bounds by kind and instance over all targets; in the last row those of
+            moves without a target, infinite if there are none.
+        rows, swaps: the table without its last row, and this row.
         target: possible targets in the order of columns of ``pairs``.
         slack: by how much bounds are lower than they would be made anew.
     """
@@ -70,13 +74,14 @@ class Bounds:
         self._own: Floats = np.full(shape, np.inf)
         self._strict: Bools = np.ones(shape, np.bool_)
         self._partner: Ints = np.zeros(shape, np.int64)
-        self.rows: Floats = np.full(shape, np.inf)
         self._swap: Floats = np.full(len(inst), np.inf)
-        self.swaps: Floats = np.full(len(inst), np.inf)
+        self.table: Floats = np.full((len(self.kinds) + 1, len(inst)), np.inf)
+        self.rows, self.swaps = self.table[:-1], self.table[-1]
         tables = len(roles) * len(sample) * len(target)
         self._price = _PER_PAIR * tables + _PER_MOVE * self._own.size
         self.slack = 0.0
         self._usual = self._spent = self._debt = 0
+        self._refined = Refined(evaluator, self.kinds, inst, self.target)
         self._begin()
 
     def _sizes(self) -> tuple[Ints, Ints]:
@@ -122,7 +127,9 @@ class Bounds:
             return
         self._chords = Chords(self._evaluator.spreads, self._alike, self.target)
         self._targets.fill(self._chords)
+        self._refined.begin(self._chords)
         self._renew(np.arange(len(self._inst)))
+        self._add_up()
 
     def refresh(self, nodes: Ints) -> None:
         """Take over changes of some nodes."""
@@ -134,11 +141,16 @@ class Bounds:
         self._debt += max(0, self._spent - self._usual)
         self._spent = 0
         reached = self._chords.take(nodes, self.target[columns])
-        if not reached or self._debt > self._price:
+        price = self._price + _PER_CHANGE * self._refined.count * len(self.target)
+        if not reached or self._debt > price:
             self._begin()
             return
-        self._targets.take(columns)
-        self._renew(self._on(nodes))
+        rows = self._on(nodes)
+        self._renew(rows)
+        self._targets.take(columns, loose=not self._strict.all())
+        self._refined.drop(rows)
+        self._refined.take(columns)
+        self._add_up()
 
     def _on(self, nodes: Ints) -> Ints:
         """List the rows of instances on some nodes, and of those that share tags."""
@@ -148,17 +160,14 @@ class Bounds:
         rows = self._row[sorted(on)]
         if len(found.retagged):
             tags = found.effects.tags[self._inst]
-            shared = np.isin(tags, found.retagged).any(axis=1)
-            rows = np.union1d(rows, np.nonzero(shared)[0])
+            shared = np.asarray(np.isin(tags, found.retagged).any(axis=1))
+            shared[rows[rows != NONE]] = True
+            return np.nonzero(shared)[0]
         return np.asarray(rows[rows != NONE])
 
     def allow(self, inst: int, live: bool) -> None:
         """Say whether an instance may move; before ``refresh`` of its nodes."""
         self._live[self._row[inst]] = live
-
-    def worked(self, pairs: int) -> None:
-        """Take note of pairs that were looked at because their bounds are low."""
-        self._spent += pairs
 
     def pairs(self, kind: Kind, rows: Ints) -> Floats:
         """Give bounds of one kind for some instances and all targets."""
@@ -169,25 +178,44 @@ class Bounds:
             self._partner[row, rows],
             self._strict[row, rows],
         )
-        part += (self._own[row, rows] - self.slack)[:, None]
+        part += self._own[row, rows][:, None]
+        self._refined.put(row, rows, part)
+        part -= self.slack
         return part
 
+    def below(self, kind: Kind, rows: Ints, limit: float) -> tuple[Ints, Ints]:
+        """List pairs that may be below a limit: places in ``rows``, and columns."""
+        low = self.pairs(kind, rows) <= limit
+        counts = np.count_nonzero(low, axis=1)
+        places = self._refined.ask(self.kinds.index(kind), rows, counts)
+        if len(places):
+            self.slack = max(self.slack, self._chords.slack())
+            low[places] = self.pairs(kind, rows[places]) <= limit
+        at, column = np.nonzero(low)
+        self._spent += low.size + _PER_CHANGE * len(at)
+        return at, column
+
     def _renew(self, rows: Ints) -> None:
-        """Make the part of some instances anew, and then the sums of all."""
+        """Make the part of some instances anew."""
         inst, nowhere = self._inst[rows], np.full(len(rows), _NOWHERE)
         for row, kind in enumerate(self.kinds):
             move = self._evaluator.legality.move(kind, inst, nowhere)
-            self._own[row, rows] = self._of_instances(move, rows)
-            self._strict[row, rows] = self._evaluator.legality.is_strict(move)
+            self._own[row, rows] = own = self._of_instances(move, rows)
+            strict = self._evaluator.legality.is_strict(move)
+            self._strict[row, rows] = strict | np.isinf(own)
             self._partner[row, rows] = self._partners(move)
         if self._can_swap:
             self._swap[rows] = self._of_swaps(rows)
-        self.slack = self._chords.slack()
+
+    def _add_up(self) -> None:
+        """Add what targets add to the parts of all instances."""
         for row, kind in enumerate(self.kinds):
             least = self._targets.least(
                 ENDS[kind].target, self._size, self._partner[row], self._strict[row]
             )
             np.add(self._own[row], least, out=self.rows[row])
+        self._refined.put_least(self.rows)
+        self.slack = self._chords.slack()
         self.rows -= self.slack
         np.subtract(self._swap, self.slack, out=self.swaps)
 

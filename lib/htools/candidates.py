@@ -212,6 +212,12 @@ class Evaluator:
         result: Floats = (new - old) * (~effects.forthcoming[inst]).astype(np.float64)
         return result
 
+    def unlike(self, inst: Ints, primary: Ints, secondary: Ints) -> Ints:
+        """Count location tags that nodes share, or lack though instances want them."""
+        common = self.state.common_places[primary, secondary]
+        lacking = self.effects.lacking[self.effects.wishes[inst], primary]
+        return np.where(secondary == NONE, 0, common) + lacking
+
     def pairs_change(self, move: Move, new_p: Ints | None) -> Floats:
         """Change of the number of repeated (location tag, exclusion tag) pairs.
 

@@ -5,9 +5,9 @@ largest change of the variance its chord lies below it. Chords belong to the mom
 one state; ``slack`` tells by how much other moments may undercut them.
 """
 
-import dataclasses
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from ganeti.htools import grid_score as score
@@ -22,8 +22,7 @@ _MARGIN: Final = 0.05
 _TOUCHED: Final = 3
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Sizes:
+class Sizes(msgspec.Struct, frozen=True):
     """Instances that are alike in all that targets see of them.
 
     Attributes:
@@ -37,8 +36,7 @@ class Sizes:
     kept: Ints
 
 
-@dataclasses.dataclass(slots=True)
-class Limits:
+class Limits(msgspec.Struct):
     """What instances add at a target at least and at most: sizes x spreads."""
 
     low: Floats

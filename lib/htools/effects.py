@@ -88,7 +88,12 @@ class Effects:
         #: What these do to nodes is no sum (``unknown_spindles``).
         self.apart: Bools = self.local & self.unknown_spindles & self.forthcoming
         self.apart &= bool(state.exclusive.any())
-        self.tags = _padded([sorted({*state.tag_places(item)}) for item in items])
+        tags = [state.tag_places(item) for item in items]
+        self.tags = _padded([sorted({*each}) for each in tags])
+        #: Whether amounts and tags say all that instances do to nodes.
+        self.are_sums = all(len({*each}) == len(each) for each in tags) and not (
+            state.exclusive.any() and self.unknown_spindles.any()
+        )
         self.wishes, self.lacking = _wishes(state)
 
     def moved(self, inst: int) -> None:

@@ -10,9 +10,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools import alloc, model
+from ganeti.htools import alloc, model, newcomers
 from ganeti.htools import grid_checks as checks
-from ganeti.htools import grid_score as score
 from ganeti.htools.grid import State
 from ganeti.htools.redundancy.global_n1 import GlobalN1
 
@@ -126,7 +125,9 @@ def external_trial(
     if state.may_migrate is not None:
         codes[~state.may_migrate[start]] = checks.MIG
     fine = usable[codes[usable] == 0]
-    scores = score.as_primary(state, item, fine, places) if len(fine) else _NO_SCORES
+    scores = (
+        newcomers.as_primary(state, item, fine, places) if len(fine) else _NO_SCORES
+    )
     return Trial(rows, codes, fine, scores)
 
 
@@ -138,7 +139,9 @@ def secondary_trial(
     rows = checks.secondary(state, item, state.peers[:, primary], strict=strict)
     codes = _secondary_codes(state, index, strict=strict)
     fine = usable[codes[usable] == 0]
-    scores = score.as_secondary(state, index, fine, places) if len(fine) else _NO_SCORES
+    scores = (
+        newcomers.as_secondary(state, index, fine, places) if len(fine) else _NO_SCORES
+    )
     return Trial(rows, codes, fine, scores)
 
 

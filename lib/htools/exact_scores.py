@@ -1,8 +1,9 @@
 """The exact scores after each of many moves, digit by digit as if each were done.
 
 Estimates tell which moves are the best up to rounding; among these the digits decide,
-and plans have to agree in them. So every move is done in the state and undone, only the
-sums over all nodes are made for all moves at once, in the same order of nodes.
+and plans have to agree in them. So the numbers of the nodes that moves touch change
+step by step as those of a state do, and the sums over all nodes are made in the same
+order of nodes; both for all moves at once.
 """
 
 from collections.abc import Sequence
@@ -12,31 +13,47 @@ import numpy as np
 
 from ganeti.htools import grid_score as score
 from ganeti.htools import moves
-from ganeti.htools.effects import Bools, Floats, Ints
+from ganeti.htools.candidates import Evaluator
+from ganeti.htools.effects import Bools, Floats, Ints, Row
 from ganeti.htools.grid import State
 from ganeti.htools.grid_rows import ROWS
+from ganeti.htools.legality import Options
 from ganeti.htools.model import NONE
-from ganeti.htools.moves import Move
+from ganeti.htools.moves import Kind, Move
 
-#: Most nodes that a move touches.
+#: Nodes that a move touches: old primary, old secondary, target.
 _TOUCHED: Final = 3
-#: Most entries of one table (8 MiB).
-_CHUNK: Final = 1 << 20
+#: So few moves are done and undone sooner than put into tables.
+_FEW: Final = 4
+#: Most entries of one table (1 MiB).
+_CHUNK: Final = 1 << 17
+#: Rows that move with instances by amounts of their own.
+_ROWS: Final = [int(row) for row in Row]
+_RESERVED: Final = ROWS.index("r_mem")
+_HELD: Final = ROWS.index("held")
+_LOCATION: Final = ROWS.index("location")
 
 
-def after(state: State, listed: Sequence[tuple[int, Move]]) -> list[float]:
-    """Compute the score after each of some moves, as ``grid_score.value`` would."""
+def after(
+    state: State, listed: Sequence[tuple[int, Move]], found: Evaluator | None = None
+) -> list[float]:
+    """Compute the score after each of some moves, as ``grid_score.value`` would.
+
+    ``found`` is an evaluator of this state; made when not given.
+    """
+    if len(listed) <= _FEW or not state.online.any():
+        return [_after_one(state, inst, move) for inst, move in listed]
+    found = found or Evaluator(state, Options())
+    if not found.effects.are_sums:
+        return [_after_one(state, inst, move) for inst, move in listed]
     together = max(2, _CHUNK // max(1, state.size))
     parts = [listed[at : at + together] for at in range(0, len(listed), together)]
-    return [found for part in parts for found in _after_some(state, part)]
+    return [value for part in parts for value in _together(found, part)]
 
 
-def _after_some(state: State, listed: Sequence[tuple[int, Move]]) -> list[float]:
-    # Pairs of location and exclusion tags are not a number of single nodes.
-    has_pairs = state.node_places.size and state.pri_tags.size
-    if len(listed) < 2 or has_pairs or not state.online.any():
-        return [_after_one(state, inst, move) for inst, move in listed]
-    return _Trials(state, listed).scores()
+def _together(found: Evaluator, listed: Sequence[tuple[int, Move]]) -> list[float]:
+    # Sums of a single column do not run in order.
+    return _Trials(found, [*listed, listed[0]]).scores()[:-1]
 
 
 def _after_one(state: State, inst: int, move: Move) -> float:
@@ -49,35 +66,80 @@ class _Trials:
     """What some moves make of the nodes they touch: arrays of moves x touched nodes.
 
     Besides its rows it has the attributes of a state that spreads are computed of.
+    There must be two moves at least.
     """
 
-    def __init__(self, state: State, listed: Sequence[tuple[int, Move]]) -> None:
-        size = (len(listed), _TOUCHED)
-        self._state = state
-        self._places: Ints = np.zeros(size, np.int64)
-        self._rows: Floats = np.zeros((len(ROWS), *size))
-        self._tags: Floats = np.zeros(size)
-        self._off_primaries: Floats = np.zeros(len(listed))
-        for at, (inst, move) in enumerate(listed):
-            self._try(at, inst, move)
+    def __init__(self, found: Evaluator, listed: Sequence[tuple[int, Move]]) -> None:
+        self._found, self._state = found, found.state
+        inst = np.array([inst for inst, _move in listed])
+        target = np.array([move.target for _inst, move in listed])
+        kinds = np.array([move.kind for _inst, move in listed])
+        self._move = move = found.legality.move(Kind.FAILOVER, inst, target)
+        nodes = (move.primary, move.secondary, target)
+        # Where there are fewer, one stands there twice.
+        places = [np.where(node == NONE, move.primary, node) for node in nodes]
+        self._places: Ints = np.array(places).T
+        self._rows: Floats = found.state.rows[:, self._places]
+        self._real: Bools = ~found.effects.forthcoming[inst]
+        self._new: tuple[Ints, Ints] = (move.primary.copy(), move.secondary.copy())
+        for kind in set(kinds.tolist()):
+            self._move_kind(Kind(kind), np.nonzero(kinds == kind)[0])
+        self._rows[_RESERVED] = np.where(
+            np.array(nodes).T == NONE,
+            self._rows[_RESERVED, :, :1],
+            self._rows[_RESERVED],
+        )
+        self._move_amounts()
+        self._move_counts()
         self._fails_n1: Bools = self.unallocated <= self.r_mem
 
-    def _try(self, at: int, inst: int, move: Move) -> None:
-        state = self._state
-        before = state.pri[inst]
-        touched = sorted({before, state.sec[inst], move.target} - {NONE})
-        # Where there are fewer, one stands there twice.
-        touched += touched[:1] * (_TOUCHED - len(touched))
-        with moves.trial(state, inst, move.target):
-            moves.apply(state, inst, move)
-            self._rows[:, at] = state.rows[:, touched]
-            if state.pri_tags.size:
-                tags = state.pri_tags[touched]
-                self._tags[at] = np.maximum(tags - 1, 0).sum(axis=1)
-            now = state.pri[inst]
-        self._places[at] = touched
-        if not state.instances[inst].forthcoming:
-            self._off_primaries[at] = int(state.offline[now]) - state.offline[before]
+    def _move_kind(self, kind: Kind, at: Ints) -> None:
+        """Note where moves of a kind lead, and the memory kept for failovers then."""
+        rules, every = self._found.legality, self._move
+        move = rules.move(kind, every.inst[at], every.target[at])
+        self._rows[_RESERVED, at] = np.array(rules.reserved_after(move)).T
+        roles = {move.ends.target: move.target}
+        for old, node in (("p", move.primary), ("s", move.secondary)):
+            ends = move.ends.primary if old == "p" else move.ends.secondary
+            roles[old if ends == "=" else ends] = node
+        self._new[0][at], self._new[1][at] = roles["p"], roles["s"]
+
+    def _at(self, node: Ints) -> Bools:
+        """Tell which of the touched nodes it is."""
+        return np.asarray(self._places == node[:, None])
+
+    def _move_amounts(self) -> None:
+        """Take instances off their nodes, and put them onto others."""
+        effects, inst = self._found.effects, self._move.inst
+        first = effects.as_primary[_ROWS][:, inst, None]
+        second = effects.as_secondary[_ROWS][:, inst, None]
+        rows, counted = self._rows[_ROWS], effects.counted[_ROWS][:, self._places]
+        for node, amount in (
+            (self._move.primary, -first),
+            (self._move.secondary, -second),
+            (self._new[0], first),
+            (self._new[1], second),
+        ):
+            rows += amount * (counted * self._at(node))
+        self._rows[_ROWS] = rows
+
+    def _move_counts(self) -> None:
+        """Count instances of nodes, location tags, and exclusion tags found twice."""
+        found, inst = self._found, self._move.inst
+        real, old = self._real[:, None], (self._move.primary, self._move.secondary)
+        for sign, pair in ((-1, old), (1, self._new)):
+            for node in pair:
+                self._rows[_HELD] += sign * (self._at(node) & real)
+            if found.located:
+                tags = found.unlike(inst, *pair)[:, None]
+                self._rows[_LOCATION] += sign * (tags * (self._at(pair[0]) & real))
+        self._tags: Floats = np.zeros(self._places.shape)
+        if found.tagged:
+            moves = old[0] != self._new[0]
+            lost = found.legality.conflicts(inst, old[0], 1) * moves
+            won = found.legality.conflicts(inst, self._new[0], 0) * moves
+            self._tags -= lost[:, None] * self._at(old[0])
+            self._tags += won[:, None] * self._at(self._new[0])
 
     def __getattr__(self, name: str) -> Any:
         if name in ROWS:
@@ -88,22 +150,27 @@ class _Trials:
         """Add up the components after each move."""
         state, places = self._state, self._places
         now = score.numbers(state)
+        fixed = score.components(state, mine=now)
         online = state.online[places] & self._first_of_each()
         offline = state.offline[places] & self._first_of_each()
-        fixed = score.components(state)
         found: dict[str, Floats | float] = dict(fixed)
         failing = np.where(self._fails_n1, self.held, 0.0)
         # Counts are whole numbers: their order does not matter.
         for name, where, old, new in (
             ("n1_cnt", online, now.n1, failing),
             ("offline_all_cnt", offline, state.held, self.held),
-            ("pri_tags_score", online, now.tags, self._tags),
+            ("pri_tags_score", online, np.zeros(state.size), self._tags),
             ("location_score", online, now.location, self.location),
         ):
             found[name] = fixed[name] + np.where(where, new - old[places], 0).sum(
                 axis=1
             )
-        found["offline_pri_cnt"] = fixed["offline_pri_cnt"] + self._off_primaries
+        gone = state.offline[self._new[0]] * 1 - state.offline[self._move.primary]
+        found["offline_pri_cnt"] = fixed["offline_pri_cnt"] + gone * self._real
+        if self._found.located and self._found.tagged:
+            name = "location_exclusion_score"
+            pairs = self._found.pairs_change(self._move, self._new[0])
+            found[name] = fixed[name] + pairs
         found |= self._spreads(now)
         total: Floats = np.zeros(len(places))
         for name, weight in score.WEIGHTS:

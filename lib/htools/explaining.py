@@ -17,11 +17,11 @@ from ganeti.htools import (
     evacuate,
     model,
     move_objections,
+    newcomers,
     objections,
     parts,
     request,
 )
-from ganeti.htools import grid_score as score
 from ganeti.htools.grid import State
 from ganeti.htools.reasons import Explanation, Reason
 from ganeti.htools.redundancy.global_n1 import GlobalN1
@@ -258,7 +258,9 @@ class Explainer(msgspec.Struct, frozen=True):
             for node in np.nonzero(state.group == state.group[primary])[0]
             if node != primary and self.cluster.nodes[node].name not in refused
         ]
-        values = score.Pairs(state, drbd).scores(np.array([primary]), np.array(fine))
+        values = newcomers.Pairs(state, drbd).scores(
+            np.array([primary]), np.array(fine)
+        )
         rows = sorted(
             (value, node, "secondary")
             for value, node in zip(values[0].tolist(), fine, strict=True)

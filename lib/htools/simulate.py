@@ -11,7 +11,7 @@ _POLICIES: Final = {
     "a": AllocPolicy.LAST_RESORT,
     "u": AllocPolicy.UNALLOCABLE,
 }
-_SIZE: Final = re.compile(r"^(\d{1,18})\s*([A-Za-z]*)$", re.ASCII)
+_SIZE: Final = r"^(\d{1,18})\s*([A-Za-z]*)$"
 _BINARY: Final[dict[str, int]] = {
     "": 0,
     "m": 0,
@@ -36,7 +36,7 @@ def size_mib(text: str) -> int:
     Raises:
         ValueError: not a number with a known unit.
     """
-    match = _SIZE.match(text.strip())
+    match = re.match(_SIZE, text.strip(), re.ASCII)
     if match is None:
         raise ValueError(f"wanted a size such as 512 or 2g, found {text!r:.40}")
     found = _mib(int(match.group(1)), match.group(2), text)

@@ -5,9 +5,9 @@ constant work for each move, and one calculation for all spreads. Estimates are 
 about ten digits. Which moves there are and what else they change: ``candidates``.
 """
 
-import dataclasses
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from ganeti.htools import grid_score as score
@@ -37,8 +37,7 @@ _IN_PLACE: Final = {
 _RESERVED: Final = "reserved_mem_cv"
 
 
-@dataclasses.dataclass(slots=True)
-class Moments:
+class Moments(msgspec.Struct):
     """Means and variances of spreads, and nodes x spreads distances from the mean.
 
     Nodes offline have the distance 0.
@@ -53,8 +52,7 @@ class Moments:
         return Moments(self.mean, self.variance, self.deviation.copy())
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Column:
+class _Column(msgspec.Struct, frozen=True):
     """A spread: its row, what a unit of it is of a node's value, and of spindles."""
 
     name: str

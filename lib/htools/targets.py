@@ -1,8 +1,8 @@
 """What target nodes add to bounds of moves, for each size of instances.
 
-Instances of a size are alike in all that a target sees of them, apart from the other
-node they have afterwards: location tags that both nodes have in common count. Nodes
-with the same location tags make a class.
+Instances of a size are alike in all that a target sees of them, apart from the node
+they come from or have besides: location tags that both nodes have in common count, and
+tags may bar migrations. Nodes that are alike in this make a class.
 """
 
 from typing import Final
@@ -15,31 +15,40 @@ from ganeti.htools.chords import Chords
 from ganeti.htools.effects import Bools, Floats, Ints
 from ganeti.htools.moves import Kind
 
-#: Most entries of sizes x classes x classes; above, the least in common is taken as 0.
+#: Most entries of sizes x classes x classes; above, the least is that of no class.
 _MOST: Final = 1 << 21
+#: Most columns of a block.
+_BLOCK: Final = 32
 
 
 class _Table:
-    """Sizes x targets, and the least of each size and class of targets."""
+    """Targets x sizes, and the least of each class of targets and size.
 
-    def __init__(self, values: Floats, starts: Ints, column_class: Ints) -> None:
+    Targets are cut into blocks, none with targets of two classes, and the least of each
+    block is kept: when a few targets change, only their blocks are looked through.
+    """
+
+    def __init__(self, values: Floats, starts: Ints) -> None:
         self.values = values
-        self._starts, self._class = starts, column_class
-        self.least = self._lowest(values)
+        ends = [*starts[1:].tolist(), len(values)]
+        cuts = [
+            list(range(start, end, _BLOCK))
+            for start, end in zip(starts.tolist(), ends, strict=True)
+        ]
+        self._blocks = [start for part in cuts for start in part]
+        self._ends = [*self._blocks[1:], len(values)]
+        self._first = np.cumsum([0, *(len(part) for part in cuts[:-1])])
+        self._lowest = np.minimum.reduceat(values, self._blocks)
+        self.least = np.minimum.reduceat(self._lowest, self._first)
 
-    def _lowest(self, values: Floats) -> Floats:
-        if len(self._starts) == 1:
-            return np.asarray(values.min(axis=1, keepdims=True))
-        return np.minimum.reduceat(values, self._starts, axis=1)
-
-    def take(self, columns: Ints, fresh: Floats) -> Ints:
-        """Replace some columns; tell the sizes whose least changed."""
-        classes = self._class[columns]
-        old, before = self.values[:, columns], self.least[:, classes]
-        self.values[:, columns] = fresh
-        changed = np.nonzero(((fresh < before) | (old <= before)).any(axis=1))[0]
-        self.least[changed] = self._lowest(self.values[changed])
-        return changed
+    def take(self, columns: Ints, fresh: Floats) -> None:
+        """Replace the numbers of some targets."""
+        self.values[columns] = fresh
+        blocks = np.searchsorted(self._blocks, columns, side="right") - 1
+        for block in set(blocks.tolist()):
+            part = self.values[self._blocks[block] : self._ends[block]]
+            part.min(axis=0, out=self._lowest[block])
+        np.minimum.reduceat(self._lowest, self._first, out=self.least)
 
 
 class Targets:
@@ -70,30 +79,43 @@ class Targets:
         self._stricts = (False,) if force else (True, False)[: 1 + some_offline]
         self._tables: dict[tuple[str, bool], _Table] = {}
         self._least: dict[tuple[str, bool], Floats] = {}
+        #: Columns that were not taken over where soft rules do not count.
+        self._late: Bools = np.zeros(len(self.target), np.bool_)
         self.judge(np.arange(len(target)))
 
     def _find_classes(self, target: Ints) -> None:
-        """Number nodes by their location tags, and put targets in this order."""
-        places = self._evaluator.state.node_places
-        self._class: Ints = np.zeros(len(places), np.int64)
-        common: Ints = np.zeros((1, 1), np.int64)
-        if places.size:
-            kinds, found = np.unique(places, axis=0, return_inverse=True)
-            self._class, common = found.reshape(-1), kinds @ kinds.T
+        """Number nodes by their tags, and put targets in this order."""
+        state = self._evaluator.state
+        tags, may = [state.node_places], state.may_migrate
+        if may is not None:
+            tags += [may.astype(np.int64), may.T.astype(np.int64)]
+        kinds, first, found = np.unique(
+            # A column of nothing: there may be no tags at all.
+            np.column_stack([np.zeros(state.size, np.int64), *tags]),
+            axis=0,
+            return_index=True,
+            return_inverse=True,
+        )
+        self._class: Ints = found.reshape(-1)
+        self._classes = len(kinds)
         self.target = target[np.argsort(self._class[target], kind="stable")]
         there, self._starts, self._column_class = np.unique(
             self._class[self.target], return_index=True, return_inverse=True
         )
-        #: Class of the other node (none in the last row) x class of columns.
-        self._common = np.vstack([common, np.zeros_like(common[:1])])[:, there]
-        entries = len(self._sample) * self._common.size
-        self._apart = bool(self._common.any()) and entries <= _MOST
+        common = state.common_places[np.ix_(first, first[there])].astype(np.float64)
+        #: By role: classes of the other node, once more for those whose common tags do
+        #: not count, x classes of columns.
+        links = np.vstack([common, np.zeros_like(common)])
+        self._links = {"s": links, "p": links}
+        if may is not None:
+            barred = np.where(may[np.ix_(first, first[there])], 0.0, np.inf)
+            self._links["p"] = links + np.vstack([barred, barred])
+        self._linked = any(link.any() for link in self._links.values())
+        self._apart = self._linked and len(self._sample) * links.size <= _MOST
 
     def partner(self, node: Ints, alone: Bools) -> Ints:
-        """Number the other nodes of instances, one number for all who are alone."""
-        if not self._evaluator.located:
-            return np.zeros_like(node)
-        return np.where(alone, len(self._common) - 1, self._class[node])
+        """Number the other nodes of instances, others for those who are alone."""
+        return self._class[node] + self._classes * alone
 
     def columns(self, nodes: Ints) -> Ints:
         """List the columns of those of some nodes that may be targets."""
@@ -127,57 +149,71 @@ class Targets:
         """Make everything anew, with these chords."""
         self._chords = chords
         every = np.arange(len(self.target))
+        self._late[:] = False
         self._tables = {}
         self._least = {}
         for role in self._roles:
             values = self._added(role, every)
             for strict in self._stricts:
-                table = _Table(
-                    self._as(role, strict, every, values),
-                    self._starts,
-                    self._column_class,
-                )
+                table = _Table(self._as(role, strict, every, values), self._starts)
                 self._tables[role, strict] = table
-                self._least[role, strict] = self._with_partner(table.least)
+                self._least[role, strict] = self._with_partner(role, table.least)
 
-    def take(self, columns: Ints) -> None:
-        """Take over changes of some targets."""
+    def take(self, columns: Ints, *, loose: bool) -> None:
+        """Take over changes of some targets.
+
+        Unless ``loose``, nothing will be asked of targets for which soft rules do not
+        count, until this is called with it again.
+        """
+        if len(self._stricts) > 1 and not loose:
+            self._late[columns] = True
+            self._update(columns, (True,))
+            return
+        if self._late.any():
+            self._late[columns] = True
+            columns = np.nonzero(self._late)[0]
+            self._late[:] = False
+        self._update(columns, self._stricts)
+
+    def _update(self, columns: Ints, stricts: tuple[bool, ...]) -> None:
         if not len(columns):
             return
         for role in self._roles:
             values = self._added(role, columns)
-            for strict in self._stricts:
+            for strict in stricts:
                 table = self._tables[role, strict]
-                fresh = self._as(role, strict, columns, values)
-                changed = table.take(columns, fresh)
-                self._least[role, strict][changed] = self._with_partner(
-                    table.least[changed]
-                )
+                table.take(columns, self._as(role, strict, columns, values))
+                self._least[role, strict] = self._with_partner(role, table.least)
 
     def _as(self, role: str, strict: bool, columns: Ints, values: Floats) -> Floats:
+        """Give targets x sizes, infinite where rules that count are against it."""
         if not strict:
-            return values.copy()
-        return np.where(self._fits[role][:, columns], values, np.inf)
+            return values.T.copy()
+        return np.where(self._fits[role][:, columns], values, np.inf).T.copy()
 
-    def _with_partner(self, least: Floats) -> Floats:
-        """Give sizes x classes of the other node."""
+    def _with_partner(self, role: str, least: Floats) -> Floats:
+        """Give numbers of the other node x sizes."""
+        links = self._links[role]
         if self._apart:
-            both = least[:, None, :] + self._common[None, :, :]
-            return np.asarray(both.min(axis=2))
-        lowest = least.min(axis=1, keepdims=True)
-        return np.broadcast_to(lowest, (len(least), len(self._common))).copy()
+            return np.asarray((links[:, :, None] + least).min(axis=1))
+        return np.broadcast_to(least.min(axis=0), (len(links), least.shape[1]))
 
     def least(self, role: str, size: Ints, partner: Ints, strict: Bools) -> Floats:
         """Give the least that targets add for sizes, partners, and strict rules."""
-        found = [self._least[role, each][size, partner] for each in self._stricts]
+        found = [self._least[role, each][partner, size] for each in self._asked(strict)]
         return found[0] if len(found) == 1 else np.where(strict, *found)
+
+    def _asked(self, strict: Bools) -> tuple[bool, ...]:
+        return self._stricts[:1] if strict.all() else self._stricts
 
     def pairs(self, role: str, size: Ints, partner: Ints, strict: Bools) -> Floats:
         """Give what each target adds: instances x columns."""
-        found = [self._tables[role, each].values[size] for each in self._stricts]
+        found = [
+            self._tables[role, each].values[:, size].T for each in self._asked(strict)
+        ]
         part = found[0] if len(found) == 1 else np.where(strict[:, None], *found)
-        if self._common.any():
-            part = part + self._common[partner][:, self._column_class]
+        if self._linked:
+            part = part + self._links[role][partner][:, self._column_class]
         return part
 
     def _added(self, role: str, columns: Ints) -> Floats:

@@ -17,6 +17,7 @@ from ganeti.iallocator.requests import (
     Relocate,
     Request,
     build,
+    relocate,
 )
 from ganeti.iallocator.run import question, run, run_first
 
@@ -36,6 +37,7 @@ __all__ = [
     "Request",
     "build",
     "question",
+    "relocate",
     "run",
     "run_first",
 ]

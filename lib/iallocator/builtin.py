@@ -70,16 +70,20 @@ def solve(
         OpPrereqError: a parameter or the request is wrong.
     """
     # Loaded at the first allocation: the numeric library is large.
+    import numpy as np
+
     from ganeti.htools import answer, model
 
-    try:
-        found = answer.solve({"request": asked}, _options(params), cluster=cluster)
-    except model.DataError as err:
-        raise errors.OpPrereqError(
-            f"allocator {NAME}: {err}", ecodes.ECODE_INVAL
-        ) from err
-    out = dict(found.answer)
-    told = found.explanation() if explain or _is_refusal(asked, out) else []
+    # Shares of what a node has none of are not numbers.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        try:
+            found = answer.solve({"request": asked}, _options(params), cluster=cluster)
+        except model.DataError as err:
+            raise errors.OpPrereqError(
+                f"allocator {NAME}: {err}", ecodes.ECODE_INVAL
+            ) from err
+        out = dict(found.answer)
+        told = found.explanation() if explain or _is_refusal(asked, out) else []
     if explain:
         out["explanation"] = [item.data() for item in told]
     if _is_refusal(asked, out):
@@ -111,7 +115,8 @@ def _tell(
         out["info"] += "".join(f"; {name}: {against[name]}" for name in failed)
         return
     out["result"][1] = [
-        [name, f"{text.split(_TRIALS)[0]} [{against[name]}]"] for name, text in failed
+        [name, f"{text.split(_TRIALS)[0]} [{against[name]}]" if against[name] else text]
+        for name, text in failed
     ]
 
 

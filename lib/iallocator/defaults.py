@@ -16,8 +16,14 @@ def chosen(name: str, setting: str) -> list[str]:
 
 
 def names(setting: str) -> list[str]:
-    """Return the names in the order in which they are tried; maybe none."""
-    return [name.strip() for name in setting.split(",") if name.strip()]
+    """Return the names in the order in which they are tried, each once; maybe none."""
+    found = [name.strip() for name in setting.split(",")]
+    return [name for name in dict.fromkeys(found) if name]
+
+
+def tidied(setting: str) -> str:
+    """Return a setting as it is kept: names alone, each once."""
+    return ",".join(names(setting))
 
 
 def absent(setting: str, directories: Sequence[str]) -> list[str]:
@@ -32,4 +38,4 @@ def absent(setting: str, directories: Sequence[str]) -> list[str]:
 
 def _is_program(directory: str, name: str) -> bool:
     path = os.path.join(directory, name)
-    return os.path.isfile(path) and os.access(path, os.X_OK)
+    return os.sep not in name and os.path.isfile(path) and os.access(path, os.X_OK)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ganeti import objects
+from ganeti.constants import disks as disk_words
 from ganeti.constants import versions
 from ganeti.iallocator import means
 from ganeti.objects import params
@@ -104,6 +105,20 @@ class Relocate:
             "required_nodes": 1,
             "relocate_from": list(self.relocate_from),
         }
+
+
+def relocate(snapshot: objects.Snapshot, instance: objects.Instance) -> Relocate:
+    """Return the question for another node: of DRBD, for another secondary one."""
+    template = snapshot.disk_template(instance)
+    left = [instance.primary_node]
+    if template in disk_words.DTS_INT_MIRROR:
+        left = list(snapshot.secondary_nodes(instance))
+    sizes = [disk.size for disk in snapshot.instance_disks(instance)]
+    return Relocate(
+        instance.name,
+        [snapshot.nodes[uuid].name for uuid in left],
+        means.disk_space(template, sizes),
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,16 +1,14 @@
 """Running an allocator on the master node."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from ganeti import errors, objects, rpc, serializer
+from ganeti.constants import disks as disk_words
 from ganeti.constants import ecodes
 from ganeti.iallocator import answers, builtin, requests, validity
 from ganeti.iallocator.known import Known
 from ganeti.objects import params
-
-#: Storage whose space is reported for a template: (type, does it have a key).
-_UNIT_OF: Final = {"file": "file", "sharedfile": "sharedfile"}
 
 
 def run(
@@ -142,14 +140,44 @@ def _ask_nodes(
 def _storage_units(
     snapshot: objects.Snapshot, request: requests.Request
 ) -> list[list[Any]]:
+    """Return the storage unit in which the disks of a request lie, if it has one."""
     cluster = snapshot.cluster
-    template = cluster.enabled_disk_templates[0]
-    if isinstance(request, requests.Allocate | requests.Capacity):
-        template = request.disk_template
+    kind = disk_words.MAP_DISK_TEMPLATE_STORAGE_TYPE[_template(snapshot, request)]
     places = {
         "file": cluster.file_storage_dir,
         "sharedfile": cluster.shared_file_storage_dir,
+        "lvm-vg": cluster.volume_group_name,
     }
-    if template not in _UNIT_OF or not places.get(template):
+    key = places.get(kind)
+    if not key:
         return []
-    return [[_UNIT_OF[template], places[template], []]]
+    exclusive = cluster.ndparams.get("exclusive_storage", False)
+    return [[kind, key, [exclusive] if kind == "lvm-vg" else []]]
+
+
+def _template(snapshot: objects.Snapshot, request: requests.Request) -> str:
+    """Return the disk template that a request is about, or the cluster's first.
+
+    Of several instances, one whose disks need room on a node counts.
+    """
+    if isinstance(request, requests.Allocate | requests.Capacity):
+        return request.disk_template
+    if isinstance(request, requests.MultiAllocate):
+        found = [item.disk_template for item in request.instances]
+    else:
+        uuids = [snapshot.uuid_of("instances", name) for name in _moving(request)]
+        found = [snapshot.disk_template(snapshot.instances[u or ""]) for u in uuids]
+    known = [name for name in found if name in disk_words.DTS_LVM]
+    first = snapshot.cluster.enabled_disk_templates[0]
+    if isinstance(request, requests.MultiAllocate):
+        return next(iter(known or found), first)
+    return next(iter(known), first)
+
+
+def _moving(request: requests.Request) -> Sequence[str]:
+    """Return the names of the instances that a request moves."""
+    if isinstance(request, requests.NodeEvacuate | requests.ChangeGroup):
+        return request.instances
+    if isinstance(request, requests.Relocate | requests.AllocateSecondary):
+        return [request.name]
+    return ()

@@ -12,6 +12,7 @@ from ganeti import errors, iallocator, objects, opcodes, query
 from ganeti.constants import ecodes
 from ganeti.iallocator import defaults
 from ganeti.masterd.calls import Later, World, method
+from ganeti.objects import lookup
 from ganeti.query import clusterinfo
 
 
@@ -53,8 +54,16 @@ class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @method("PlanBalance")
 def plan_balance(world: World, wanted: Wanted | None = None) -> Later:
-    """Plan the moves that balance the cluster; see `Wanted` for the argument."""
+    """Plan the moves that balance the cluster; see `Wanted` for the argument.
+
+    Raises:
+        OpPrereqError: there is no such group, or none can plan.
+    """
     wanted = wanted or Wanted()
+    if wanted.group is not None:
+        snapshot = world.config.snapshot()
+        group = snapshot.nodegroups[lookup.expand_group(snapshot, wanted.group)]
+        wanted = msgspec.structs.replace(wanted, group=group.name)
     make = _plan if wanted.allocator is None else _ask
     return Later(world.planning.submit(make, world, wanted), can_cancel=True)
 

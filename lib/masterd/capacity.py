@@ -79,8 +79,9 @@ def build_request(snapshot: objects.Snapshot, wanted: Wanted) -> iallocator.Capa
         raise _invalid(f"disk template {template}: wanted an enabled one of {enabled}")
     for name in ("memory", "disk", "vcpus", "limit"):
         value = getattr(wanted, name)
-        if value is not None and value < (1 if name in ("memory", "vcpus") else 0):
-            raise _invalid(f"{name}: wanted a positive number, found {value}")
+        least = 1 if name in ("memory", "vcpus") else 0
+        if value is not None and value < least:
+            raise _invalid(f"{name}: wanted {least} or more, found {value}")
     found = [lookup.expand_group(snapshot, name) for name in wanted.groups]
     groups = [snapshot.nodegroups[uuid] for uuid in dict.fromkeys(found)]
     policy = cluster.ipolicy

@@ -85,5 +85,5 @@ BALANCE: Final = Command(
         "OP_INSTANCE_MIGRATE",
         "OP_INSTANCE_REPLACE_DISKS",
     ),
-    exits=((1, "a job failed or was refused"),),
+    exits=((1, "a job failed or was refused"), (13, "declined")),
 )

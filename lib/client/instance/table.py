@@ -515,6 +515,7 @@ COMMANDS: Final = (
                 dest="on_secondary",
             ),
             o.DRY_RUN,
+            o.EXPLAIN,
             o.IGNORE_IPOLICY,
             *o.JOB,
         ),

@@ -155,7 +155,7 @@ def _allocator(name: str, paths: pathutils.Paths) -> str:
             f"default_iallocator {', '.join(absent)}: no such script in"
             f" {', '.join(directories)}"
         )
-    return name
+    return defaults.tidied(name)
 
 
 def _no_network(name: str) -> str:

@@ -364,8 +364,9 @@ def allocation_request(
     """Return the question for nodes that a creation request stands for.
 
     Raises:
-        OpPrereqError: wrong disks or backend parameters.
+        OpPrereqError: wrong disks or backend parameters, or an unknown node group.
     """
+    group = lookup.expand_group(snapshot, op.group_name) if op.group_name else None
     wishes = disk_specs.parse_all(op.disks, template, name)
     given = typed.merge({}, typed.backend(op.beparams, allow_default=True))
     backend = params.beparams_for(snapshot.cluster, given)
@@ -382,7 +383,7 @@ def allocation_request(
             {"mac": spec.get("mac") or "auto", "ip": spec.get("ip")} for spec in op.nics
         ],
         hypervisor=op.hypervisor or snapshot.cluster.enabled_hypervisors[0],
-        group_name=op.group_name,
+        group_name=snapshot.nodegroups[group].name if group else None,
         restrict_to=restrict_to,
     )
 

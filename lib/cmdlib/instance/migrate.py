@@ -35,12 +35,17 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             self.require_online_primary()
             return
         instance, snapshot = self.instance, self.ctx.snapshot
-        self.require_online_primary()
+        if not self.op.allow_failover:
+            self.require_online_primary()
         backend = params.fill_beparams(snapshot, instance)
         filled = params.fill_hvparams(snapshot, instance)
         self.is_live = self._wants_live(filled)
         if backend["always_failover"]:
             self.ctx.log.info("the instance is always failed over, never migrated")
+            self._use_failover(backend["minmem"])
+            return
+        if self.primary.offline:
+            self.ctx.log.info("the primary node is marked offline, failing over")
             self._use_failover(backend["minmem"])
             return
         if not self.runtime_info():
@@ -72,9 +77,13 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         low = backend["minmem"] if self.op.allow_runtime_changes else current
         free = self.check_target(low)
         self.balloon_to = free if free is not None and free < current else None
-        self.ctx.rpc.call_one(
-            "instance_migratable", self.source, self.encode()
-        ).require(f"instance {instance.name}: cannot migrate", ecodes.ECODE_STATE)
+        asked = self.ctx.rpc.call_one("instance_migratable", self.source, self.encode())
+        what = f"instance {instance.name}: cannot migrate"
+        if asked.failed and self.op.allow_failover:
+            self.ctx.log.info(f"{asked.describe(what)}; failing over")
+            self.is_failover = True
+            return
+        asked.require(what, ecodes.ECODE_STATE)
         self._compare_versions(filled)
 
     def _compare_versions(self, filled: dict[str, Any]) -> None:

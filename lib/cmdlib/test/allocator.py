@@ -52,12 +52,7 @@ class TestAllocator(base.LogicalUnit[opcodes.TestAllocator]):
             )
         if op.mode == "relocate":
             instance = snapshot.instances[lookup.expand_instance(snapshot, op.name)]
-            disks = snapshot.instance_disks(instance)
-            return iallocator.Relocate(
-                instance.name,
-                [snapshot.nodes[instance.primary_node].name],
-                sum(disk.size for disk in disks),
-            )
+            return iallocator.relocate(snapshot, instance)
         if op.mode == "allocate-secondary":
             uuid = lookup.expand_instance(snapshot, op.name)
             return iallocator.AllocateSecondary(snapshot.instances[uuid].name)
@@ -74,11 +69,7 @@ class TestAllocator(base.LogicalUnit[opcodes.TestAllocator]):
 
     def _of_cluster(self) -> iallocator.Balance | iallocator.Capacity:
         """Return a request about the whole cluster, or one group of it."""
-        op, snapshot = self.op, self.ctx.snapshot
-        group = None
-        if op.group_name:
-            uuid = lookup.expand_group(snapshot, op.group_name)
-            group = snapshot.nodegroups[uuid].name
+        op, snapshot, group = self.op, self.ctx.snapshot, self._group()
         if op.mode == "balance":
             return iallocator.Balance(op.count, group)
         size = {
@@ -96,6 +87,15 @@ class TestAllocator(base.LogicalUnit[opcodes.TestAllocator]):
             limit=op.count,
         )
 
+    def _group(self) -> str | None:
+        """Return the name of the group that is asked about, if one is."""
+        if not self.op.group_name:
+            return None
+        snapshot = self.ctx.snapshot
+        return snapshot.nodegroups[
+            lookup.expand_group(snapshot, self.op.group_name)
+        ].name
+
     def _allocate(self, name: str) -> iallocator.Allocate:
         op, cluster = self.op, self.ctx.snapshot.cluster
         disks: list[dict[str, Any]] = [dict(item) for item in op.disks or []]
@@ -110,7 +110,7 @@ class TestAllocator(base.LogicalUnit[opcodes.TestAllocator]):
             disks=disks,
             nics=op.nics or [],
             hypervisor=op.hypervisor or cluster.enabled_hypervisors[0],
-            group_name=op.group_name,
+            group_name=self._group(),
         )
 
     def execute(self) -> str:

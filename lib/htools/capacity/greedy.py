@@ -67,21 +67,51 @@ class Filler:
         self.exact = len(self.usable) <= exact_nodes
         self.several = max(1, len(self.usable) // _NODES_PER_STEP)
         self.fixed = score.components(state)
+        #: What was placed that more would begin with, a list between two looks.
+        self.steps: list[list[tuple[int, ...]]] = []
         self.quick: PairScores | None = None
         if self.exact and self.pairs and PairScores.suits(self.tables):
             self.quick = PairScores(self.tables, self.usable, self.up, self.fixed)
 
-    def fill(self, most: int | None = None) -> list[tuple[int, ...]]:
-        """Place instances until none fits or ``most`` are placed; returns nodes."""
-        out: list[tuple[int, ...]] = []
+    def fill(
+        self,
+        most: int | None = None,
+        known: Sequence[list[tuple[int, ...]]] = (),
+    ) -> list[tuple[int, ...]]:
+        """Place instances until none fits or ``most`` are placed; returns nodes.
+
+        Args:
+            most: so many at most.
+            known: the steps of another filling of an equal state, of several each.
+        """
+        out = self._again(known, most) if known else []
         while most is None or len(out) < most:
             left = None if most is None else most - len(out)
             found = self._next(left)
             if not found:
                 break
+            # A step that the limit shortened is not a part of longer fillings.
+            if left is None or left >= self.several or self.is_steady:
+                self.steps.append(found)
             out += found
         self.tables.settle()
         put(self.state, self.item, out)
+        return out
+
+    def _again(
+        self, known: Sequence[list[tuple[int, ...]]], most: int | None
+    ) -> list[tuple[int, ...]]:
+        """Go steps that are the same here: those before the limit shortens one."""
+        out: list[tuple[int, ...]] = []
+        for step in known:
+            if most is not None and most - len(out) < self.several:
+                break
+            for nodes in step:
+                self.tables.take(nodes)
+            self.steps.append(step)
+            out += step
+        if out:
+            self.tables.refresh(sorted({node for nodes in out for node in nodes}))
         return out
 
     @property

@@ -213,6 +213,29 @@ class NodeTables:
         of[self.RESERVED] = self.RESERVED
         return sorted({*of} - {self.RESERVED}), of
 
+    def parts(
+        self, rows: list[int], node: int
+    ) -> tuple[Places, Floats, Floats, Floats]:
+        """Return what ``values`` needs to know about a node for some spreads."""
+        where = self.source[rows, node] * self.state.size + node
+        return (
+            where,
+            self.whole[rows, node],
+            self._speed[rows, node],
+            self._offset[rows, node],
+        )
+
+    def values(
+        self, where: Places, whole: Floats, speed: Floats, offset: Floats
+    ) -> Floats:
+        """Return the numbers of a node as they are now."""
+        values = self.amounts.take(where)
+        values /= whole
+        if not self._is_plain:
+            values /= speed
+            values += offset
+        return np.asarray(values)
+
     def columns(self, rows: Places, at: Places) -> Floats:
         """Return [now or with one more as primary or secondary, spread, node].
 

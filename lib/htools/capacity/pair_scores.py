@@ -1,11 +1,11 @@
 """The best pair of nodes for one more of equal instances, on few nodes.
 
-The digits are those of ``Filler`` in ``capacity.greedy``, which says what a pair costs;
-here what is the same for several components is worked out once, and a placement changes
-the columns of its two nodes alone.
+All pairs are estimated in a few steps over whole tables, most of which a placement
+leaves as they are; the digits of ``capacity.pair_digits`` decide among those that are
+nearly the best. A variance changes by ``(2 c (v - m) + c c (n - 1) / n) / n`` where one
+of n numbers, v, changes by c and their mean was m.
 """
 
-import math
 from typing import Final
 
 import numpy as np
@@ -13,17 +13,24 @@ import numpy.typing as npt
 
 from ganeti.htools import grid_score as score
 from ganeti.htools.capacity.node_tables import NodeTables
+from ganeti.htools.capacity.pair_digits import LOCATION, RESERVED, TOTAL, PairDigits
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
 
-_RESERVED: Final = "reserved_mem_cv"
-_TOTAL: Final = "reserved_mem_rtotal"
+#: Placements after which it is worked out anew how exact estimates are.
+_ROUNDS: Final = 32
+#: What a variance may be wrong by, of the square of the largest number.
+_WRONG: Final = 64 * float(np.finfo(np.float64).eps)
+_EACH: Final = slice(None)
 
 
 class PairScores:
-    """All pairs of some nodes, for a cluster without failing nodes and locations."""
+    """All pairs of some nodes, for a cluster without failing nodes.
+
+    Tables are nodes x nodes: primaries and their secondaries.
+    """
 
     def __init__(
         self,
@@ -40,97 +47,105 @@ class PairScores:
             up: nodes over which the score is.
             fixed: components that placements do not change.
         """
-        self.tables, self.usable, self.up = tables, usable, up
+        self.tables, self.usable, self._count = tables, usable, len(up)
+        self._digits = PairDigits(tables, usable, up, fixed)
         self._at = {node: at for at, node in enumerate(usable.tolist())}
-        self._place = {node: at for at, node in enumerate(up.tolist())}
-        within = np.array([self._place[node] for node in self._at], np.intp)
-        self._where, self._within = _index(usable), _index(within)
-        self._rows, self._of = tables.twins()
-        self._row_column = np.array(self._rows, np.intp)[:, None]
-        self._order = self._steps(fixed)
+        self._within = _index(self._digits.within)
         state = tables.state
         groups = state.group[usable]
         self._partners = groups[:, None] == groups
         np.fill_diagonal(self._partners, val=False)
         self._there = state.peers[np.ix_(usable, usable)].T + tables.reserve
-        self._whole = tables.whole[tables.RESERVED, usable]
+        self._common: Floats = np.zeros(self._there.shape)
+        if tables.has_places:
+            common = state.common_places[np.ix_(usable, usable)]
+            self._common += common * score.WEIGHT[LOCATION]
         self._fits = [tables.can_first[usable], tables.can_second[usable]]
         self._left = [0] * len(usable)
-        self._allow()
         self._load()
+        self._keep()
+        self._allow()
+        self._rounds = 0
 
     @staticmethod
     def suits(tables: NodeTables) -> bool:
         """Tell whether nothing counts that is left out here."""
-        return not (tables.is_failing.any() or tables.has_places)
-
-    def _steps(self, fixed: dict[str, float]) -> list[tuple[str, int, float]]:
-        """Return how components are added up: kind, position there, weight or value.
-
-        Weighted by position are the rows that only primaries change, and those that
-        both nodes of a pair do.
-        """
-        tables, out = self.tables, list[tuple[str, int, float]]()
-        both = [row for row in self._rows if row in set(tables.changes_second.tolist())]
-        self._both = np.array([self._rows.index(row) for row in both], np.intp)
-        singles, doubles = list[tuple[int, float]](), list[tuple[int, float]]()
-        for name, weight in score.WEIGHTS:
-            place = tables.SPREADS.get(name)
-            if name in {_RESERVED, _TOTAL}:
-                out.append((name, 0, weight))
-            elif place is None:
-                if fixed[name]:
-                    out.append(("", 0, fixed[name] * weight))
-            elif self._of[place] in both:
-                out.append(("both", len(doubles), weight))
-                doubles.append((both.index(self._of[place]), weight))
-            else:
-                out.append(("row", len(singles), weight))
-                singles.append((self._rows.index(self._of[place]), weight))
-        self._row_at, self._row_weights = _columns(singles)
-        self._both_at, self._both_weights = _columns(doubles)
-        return out
-
-    def _allow(self) -> None:
-        """Find the pairs of nodes that take one more, memory kept aside apart."""
-        first, second = self._fits
-        self._allowed = self._partners & first[:, None] & second
+        return not tables.is_failing.any()
 
     def _load(self) -> None:
-        """Copy what the tables have."""
-        tables, rows, n = self.tables, self._rows, len(self.up)
-        self._base = tables.base[[*rows, tables.RESERVED]][:, self.up]
-        change = [tables.first[rows], tables.second[rows]]
-        squares = [tables.first_squares[rows], tables.second_squares[rows]]
-        self._change = np.array(change)[:, :, self.usable]
-        self._squares = n * np.array(squares)[:, :, self.usable]
-        self._powers = self._change * self._change
+        """Work out what stays: by how much one more changes spreads, weighted."""
+        digits, n, both = self._digits, self._count, self._digits.both
+        self._square = (digits.weights * digits.weights)[:, None]
+        first, second = digits.changes[0], digits.changes[1][:both]
+        scale = 2 / n * self._square
+        self._slope, self._slope_second = scale * first, scale[:both] * second
+        bend = (n - 1) / (n * n) * self._square
+        self._bend = bend * first * first
+        crossed = 2 / (n * n) * self._square[:both, :, None]
+        crossed = crossed * first[:both, :, None] * second[:, None, :]
+        crossed -= self._bend[:both, :, None]
+        self._crossed = crossed - (bend[:both] * second * second)[:, None, :]
+        self._table = np.empty((both + 1, *self._there.shape))
+
+    def _keep(self) -> None:
+        """Work out what memory kept for failovers changes."""
+        shape = self._there.shape
+        self._kept_slope, self._kept_bend, self._extra = np.zeros((3, *shape))
+        self._kept = np.zeros(shape)
+        for at in range(len(self.usable)):
+            self._keep_at(at)
+
+    def _keep_at(self, at: int, rows: slice | int = _EACH) -> None:
+        """Do so for a secondary of some primaries."""
+        digits, n = self._digits, self._count
+        kept = np.maximum(self._there[rows, at], self.tables.reserved[self.usable[at]])
+        change = kept / digits.whole[at] - digits.base[-1, digits.within[at]]
+        square = score.WEIGHT[RESERVED] ** 2
+        self._kept[rows, at] = kept
+        self._kept_slope[rows, at] = 2 / n * square * change
+        self._kept_bend[rows, at] = (n - 1) / (n * n) * square * change * change
+        self._extra[rows, at] = score.WEIGHT[TOTAL] * change + self._common[rows, at]
+
+    def _allow(self) -> None:
+        """Find the pairs of nodes that take one more."""
+        first, second = self._fits
+        self._allowed = self._partners & first[:, None] & second
+        fine = self.tables.unallocated[self.usable] > self._kept
+        self._open = np.where(fine & self._allowed, self._extra, np.inf)
+
+    def _allow_at(self, at: int, rows: slice | int = _EACH) -> None:
+        """Do so for a secondary of some primaries."""
+        fine = self.tables.unallocated[self.usable[at]] > self._kept[rows, at]
+        fine &= self._allowed[rows, at]
+        self._open[rows, at] = np.where(fine, self._extra[rows, at], np.inf)
 
     def take(self, first: int, second: int) -> None:
         """Count one more instance on two nodes."""
-        tables, nodes = self.tables, (first, second)
-        tables.take(nodes)
+        tables = self.tables
+        before = tables.reserved[second]
+        tables.take((first, second))
         one, two = self._at[first], self._at[second]
         self._there[one, two] = tables.state.peers[second, first] + tables.reserve
-        columns = tables.columns(self._row_column, np.array(nodes))
-        squares, at = columns * columns, np.array([one, two])
-        places = [self._place[first], self._place[second]]
-        self._base[:-1, places] = columns[0]
-        self._base[-1, places[1]] = tables.reserved[second] / self._whole[two]
-        change = columns[1:] - columns[0]
-        self._change[:, :, at] = change
-        self._powers[:, :, at] = change * change
-        self._squares[:, :, at] = len(self.up) * (squares[1:] - squares[0])
-        is_new = [self._judge(node) for node in nodes]
+        self._digits.count(one)
+        self._digits.count(two)
+        # Mostly a secondary keeps enough for one more already.
+        changed = one if tables.reserved[second] == before else _EACH
+        self._keep_at(two, changed)
+        is_new = [self._judge(one, first), self._judge(two, second)]
         if any(is_new):
             self._allow()
+        else:
+            if tables.unallocated[first] <= tables.reserved[first] + tables.reserve:
+                self._allow_at(one)
+            self._allow_at(two, changed)
+        self._rounds -= 1
 
-    def _judge(self, node: int) -> bool:
+    def _judge(self, at: int, node: int) -> bool:
         """Find out in which roles a node takes one more, and how often for sure.
 
         Returns whether that is new.
         """
-        tables, at = self.tables, self._at[node]
+        tables = self.tables
         can_first, can_second = self._fits
         before = can_first[at], can_second[at]
         if not self._left[at]:
@@ -145,77 +160,78 @@ class PairScores:
 
     def best(self) -> tuple[int, int] | None:
         """Return the best pair, the last one on ties; None if none is possible."""
-        tables, usable, n = self.tables, self._where, len(self.up)
-        values = self._base
-        sums = np.add.accumulate(values, axis=1)[:, -1]
-        away = values - (sums / n)[:, None]
-        away *= away
-        variance = np.add.accumulate(away, axis=1)[:, -1] / n
-        kept = np.maximum(self._there, tables.reserved[usable])
-        fine = tables.unallocated[usable] > kept
-        fine &= self._allowed
-        total = self._total(sums, variance, kept)
-        flat = np.where(fine, total, np.inf).ravel()
-        place = len(flat) - 1 - int(flat[::-1].argmin())
-        if math.isinf(flat[place]):
+        if self._rounds <= 0:
+            self._rounds = _ROUNDS
+            self._look()
+        sums, variance, away = self._digits.statistics()
+        total = self._estimates(variance, away).ravel()
+        place = int(total.argmin())
+        least = total[place]
+        if np.isinf(least):
             return None
+        pairs = (total <= least + self._near).nonzero()[0]
+        if len(pairs) > 1:
+            pairs = self._nearer(pairs, total)
+        if len(pairs) != 1:
+            if not len(pairs):
+                # What is no number is not compared.
+                pairs = np.isfinite(self._open).ravel().nonzero()[0]
+            rows, columns = np.divmod(pairs, len(self.usable))
+            kept = self._kept.ravel()[pairs]
+            scores = self._digits.scores(
+                (rows, columns), kept, sums=sums, variance=variance
+            )
+            place = int(pairs[len(pairs) - 1 - int(scores[::-1].argmin())])
         row, column = divmod(place, len(self.usable))
         return int(self.usable[row]), int(self.usable[column])
 
-    def _total(self, sums: Floats, variance: Floats, kept: Floats) -> Floats:
-        """Return [primary, secondary] -> score, summed in the order of components."""
-        own, square = sums[:-1, None], len(self.up) ** 2
-        after = self._squares[0] - (2 * own) * self._change[0]
-        after -= self._powers[0]
-        after /= square
-        after += variance[:-1, None]
-        np.maximum(after, 0, out=after)
-        both = self._both
-        moved = (own + self._change[0])[both]
-        pairs = (-2 * moved)[:, :, None] * self._change[1][both][:, None]
-        pairs += self._squares[1][both][:, None]
-        pairs -= self._powers[1][both][:, None]
-        pairs /= square
-        pairs += after[both][:, :, None]
-        np.maximum(pairs, 0, out=pairs)
-        np.sqrt(pairs, out=pairs)
-        pairs = pairs[self._both_at]
-        pairs *= self._both_weights
-        rows = np.sqrt(after[self._row_at])[:, :, None]
-        rows *= self._row_weights
-        change, spread = self._reserve(kept, float(sums[-1]), float(variance[-1]))
-        total: Floats = np.zeros(kept.shape)
-        for kind, at, weight in self._order:
-            match kind:
-                case "row":
-                    total += rows[at]
-                case "both":
-                    total += pairs[at]
-                case "":
-                    total += weight
-                case "reserved_mem_cv":
-                    total += spread * weight
-                case _:
-                    total += (change + sums[-1]) * weight
+    def _estimates(self, variance: Floats, away: Floats) -> Floats:
+        """Return the score of each pair without what is the same for all of them."""
+        both, away = self._digits.both, away[:, self._within]
+        rows = self._slope * away[:-1]
+        rows += self._square * variance[:-1, None]
+        table, pairs = self._table, self._table[:both]
+        second = self._slope_second * away[:both]
+        np.add(rows[:both, :, None], second[:, None, :], out=pairs)
+        pairs -= self._crossed
+        np.multiply(self._kept_slope, away[-1], out=table[both])
+        table[both] += self._kept_bend
+        table[both] += variance[-1] * score.WEIGHT[RESERVED] ** 2
+        np.maximum(table, 0, out=table)
+        np.sqrt(table, out=table)
+        total: Floats = np.add.reduce(table, axis=0)
+        alone = rows[both:] + self._bend[both:]
+        np.maximum(alone, 0, out=alone)
+        self._alone = np.sqrt(alone, out=alone)
+        total += np.add.reduce(alone, axis=0)[:, None]
+        total += self._open
         return total
 
-    def _reserve(
-        self, kept: Floats, total: float, variance: float
-    ) -> tuple[Floats, Floats]:
-        """Return how reserved parts change, and their spread, for all pairs."""
-        n = len(self.up)
-        old = self._base[-1, self._within]
-        new = kept / self._whole
-        change = new - old
-        after = new * new
-        after -= old * old
-        after *= n
-        after -= (2 * total) * change
-        after -= change * change
-        after /= n * n
-        after += variance
-        np.maximum(after, 0, out=after)
-        return change, np.sqrt(after, out=after)
+    def _look(self) -> None:
+        """Work out how wrong weighted variances may be in the next placements."""
+        digits = self._digits
+        change = np.abs(digits.changes).sum(axis=0).max(axis=1)
+        most = np.abs(digits.base).max(axis=1)
+        most[:-1] += _ROUNDS * change
+        weights = np.append(digits.weights, score.WEIGHT[RESERVED])
+        self._wrong = _WRONG * (weights * np.maximum(most, 1)) ** 2
+        self._near = float(2 * np.sqrt(self._wrong).sum())
+
+    def _nearer(self, pairs: Places, total: Floats) -> Places:
+        """Return those of some pairs that may be the best.
+
+        The root of what is something is known better than that of almost nothing.
+        """
+        both, count = self._digits.both, len(self.usable)
+        table = self._table.reshape(both + 1, -1)[:, pairs]
+        spreads = np.concatenate(
+            [table[:-1], self._alone[:, pairs // count], table[-1:]]
+        )
+        wrong = self._wrong[:, None] / np.maximum(
+            spreads, np.sqrt(self._wrong)[:, None]
+        )
+        some, off = total[pairs], wrong.sum(axis=0)
+        return np.asarray(pairs[some - off <= (some + off).min()])
 
 
 def _index(places: Places) -> Places | slice:
@@ -223,9 +239,3 @@ def _index(places: Places) -> Places | slice:
     first = int(places[0]) if len(places) else 0
     are_all = np.array_equal(places, np.arange(first, first + len(places)))
     return slice(first, first + len(places)) if are_all else places
-
-
-def _columns(weighted: list[tuple[int, float]]) -> tuple[Places, Floats]:
-    places = np.array([place for place, _weight in weighted], np.intp)
-    weights = np.array([weight for _place, weight in weighted], np.float64)
-    return places, weights[:, None, None]

@@ -291,6 +291,14 @@ class _Mark:
         return self._state is state and self._count == len(state.instances)
 
 
+class _Filling(msgspec.Struct, frozen=True, eq=False):
+    """The longest filling of a state: with which size, and where they went."""
+
+    state: State
+    size: Size
+    steps: Sequence[list[tuple[int, ...]]]
+
+
 class _Run:
     """One run: a state that fills up."""
 
@@ -302,8 +310,7 @@ class _Run:
         self.left = limit
         self.placed: list[Placed] = []
         self.failures: list[int] = []
-        #: The last filling of a state: with which size, and where they went.
-        self._filling: tuple[State, Size, list[tuple[int, ...]]] | None = None
+        self._filling: _Filling | None = None
 
     def outcome(self) -> Outcome:
         failures = tuple(self.failures)
@@ -354,13 +361,16 @@ class _Run:
         item = self.how.instance(self.size)
         filler = greedy.Filler(out, item, self.search.usable)
         known = self._filling
-        if known and known[0] is state and known[1] is self.size:
-            nodes = known[2]
-            if most is not None and most <= len(nodes):
+        if known and not (known.state is state and known.size is self.size):
+            known = None
+        if filler.is_steady and known and most is not None:
+            nodes = [place for step in known.steps for place in step]
+            if most <= len(nodes):
                 return out, filler.repeat(nodes[:most])
-        nodes = filler.fill(most)
-        if filler.is_steady:
-            self._filling = state, self.size, nodes
+        steps = known.steps if known and not filler.is_steady else ()
+        nodes = filler.fill(most, steps)
+        if not known or len(filler.steps) > len(known.steps):
+            self._filling = _Filling(state, self.size, filler.steps)
         return out, nodes
 
     def _add(self, state: State, nodes: Sequence[tuple[int, ...]]) -> None:

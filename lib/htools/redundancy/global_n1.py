@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ganeti.htools import grid_checks as checks
-from ganeti.htools import grid_score as score
-from ganeti.htools import model
+from ganeti.htools import model, newcomers
 from ganeti.htools.grid import State
-from ganeti.htools.redundancy import evacuation, slots
+from ganeti.htools.redundancy import evacuation, leaving, lost_tables, slots
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -27,6 +26,8 @@ Places = npt.NDArray[np.intp]
 _SHARED: Final = model.EXTERNAL_TEMPLATES - {"blockdev"}
 _YES: Final = 1
 _NO: Final = -1
+#: Fewest lost nodes that are looked at side by side.
+_TOGETHER: Final = 2
 
 
 class GlobalN1:
@@ -55,11 +56,14 @@ class GlobalN1:
         self.memory, self.exists = state.failover_memory()
         self.barred = _barred(state)
         self.drbd_ok = bool(self._failovers().all())
+        #: Nodes with primaries that have a secondary.
+        self.has_failovers: Flags = np.asarray(self.exists.any(axis=1))
         self.others = [
             [index for index in _present(state, node) if state.sec[index] < 0]
             for node in range(state.size)
         ]
         self.loads: list[slots.Load | None] = [None] * state.size
+        self.kinds = leaving.Kinds()
         #: Record -> whether the policy of a group, by position, allows it.
         self.allowed: dict[tuple[int, int], tuple[model.Instance, bool]] = {}
         #: The node that failed last; it is the first to be looked at again.
@@ -72,6 +76,7 @@ class GlobalN1:
     def _learn(self, known: "GlobalN1") -> None:
         """Take over what holds here too."""
         self.allowed, self.suspects = known.allowed, known.suspects
+        self.kinds = known.kinds
         old, new = known.state.instances, self.state.instances
         same = [*map(operator.is_, old, new), False].index(False)
         for node, mine in enumerate(self.others):
@@ -126,11 +131,52 @@ class GlobalN1:
         suspect = self.suspects[0]
         for some in ([node for node in nodes if node == suspect], nodes):
             certain = self._certain(some)
-            for node in some:
-                if not certain[node] and not self._evacuable(self.state, node):
-                    self.suspects[0] = node
-                    return False
+            left = [node for node in some if not certain[node]]
+            if (bad := self._find_bad(left)) is not None:
+                self.suspects[0] = bad
+                return False
         return True
+
+    def _find_bad(self, nodes: list[int]) -> int | None:
+        """Return one of some nodes that is not evacuable, None if all are."""
+        together = self._simple(nodes) if len(nodes) >= _TOGETHER else {}
+        done = {node for mine in together.values() for node in mine}
+        for node in nodes:
+            if node not in done and not self._evacuable(self.state, node):
+                return node
+        for group, mine in together.items():
+            bad = self._find_bad_of(group, mine)
+            if bad is not None:
+                return bad
+        return None
+
+    def _simple(self, nodes: list[int]) -> dict[int, list[int]]:
+        """List by group the nodes whose loss may be looked at side by side."""
+        found: dict[int, list[int]] = {}
+        if self.state.may_migrate is not None:
+            return found
+        self._know_loads(nodes)
+        for node in nodes:
+            load = self.loads[node]
+            if load is not None and load.is_usual and not self.has_failovers[node]:
+                found.setdefault(int(self.state.group[node]), []).append(node)
+        for group in list(found):
+            members = _members(self.state, group)
+            apart = self.state.exclusive[members]
+            is_mixed = apart.any() and not apart.all()
+            if is_mixed or not lost_tables.is_usual(self.state, members):
+                del found[group]
+        return found
+
+    def _find_bad_of(self, group: int, nodes: list[int]) -> int | None:
+        """Return one of some nodes of a group that is not evacuable, or None."""
+        loads = [(node, load) for node in nodes if (load := self.loads[node])]
+        for node, load in loads:
+            if not load.is_allowed:
+                return node
+        tables = lost_tables.Tables(self.state, _members(self.state, group), self.kinds)
+        lost = [lost_tables.Lost(node, load.runs) for node, load in loads]
+        return evacuation.find_bad(tables, lost)
 
     def _certain(self, nodes: list[int]) -> Flags:
         """Return for each node whether a count of places shows that it is evacuable."""
@@ -154,20 +200,27 @@ class GlobalN1:
         for node in nodes:
             if self.loads[node] is None:
                 items = [self.state.instances[index] for index in self.others[node]]
-                fine = all(self._may_be_anew(node, item) for item in items)
-                self.loads[node] = slots.load(_in_order(items), is_allowed=fine)
+                items = _in_order(items)
+                self.loads[node] = slots.load(
+                    items,
+                    is_allowed=all(self._may_be_anew(node, item) for item in items),
+                    is_usual=leaving.are_usual(self.state, items),
+                    runs=self.kinds.runs(self.state, items),
+                )
 
     def _may_be_anew(self, node: int, item: model.Instance) -> bool:
         """Return whether policy lets an instance leave for others of the group.
 
-        Those have no exclusive storage.
+        Those must all have exclusive storage, or none of them.
         """
         if item.template in _SHARED:
             return True
         state = self.state
-        key = id(item), int(state.group[node])
+        group = int(state.group[node])
+        key = id(item), group
         if key not in self.allowed:
-            self.allowed[key] = item, _policy_ok(state, node, item, exclusive=False)
+            apart = bool(state.exclusive[_members(state, group)].all())
+            self.allowed[key] = item, _policy_ok(state, node, item, exclusive=apart)
         return self.allowed[key][1]
 
     def pairs(
@@ -248,6 +301,8 @@ class GlobalN1:
             return out
         out.memory, out.exists = self.memory.copy(), self.exists.copy()
         out.exists[primary, secondary] = True
+        out.has_failovers = self.has_failovers.copy()
+        out.has_failovers[primary] = True
         out.memory[primary, secondary] += item.memory if item.uses_memory else 0
         return out
 
@@ -257,7 +312,7 @@ class GlobalN1:
         if not items:
             return True
         found = self._bounds(state, node, items)
-        return found == _YES or (found != _NO and _simulate(state, node))
+        return found == _YES or (found != _NO and _simulate(state, node, self.kinds))
 
     def _bounds(self, state: State, node: int, items: list[model.Instance]) -> int:
         targets = _targets(state, node, free=True)
@@ -334,6 +389,10 @@ def _targets(state: State, node: int, *, free: bool = False) -> Places:
     return np.nonzero(fine)[0]
 
 
+def _members(state: State, group: int) -> Places:
+    return np.asarray(np.nonzero(state.group == group)[0])
+
+
 def _barred(state: State) -> Flags:
     """Return [primary, secondary]: disks of unknown spindles bar failovers.
 
@@ -373,7 +432,7 @@ def _present(state: State, node: int) -> list[int]:
     return [i for i in state.primaries[node] if not instances[i].forthcoming]
 
 
-def _simulate(before: State, node: int) -> bool:
+def _simulate(before: State, node: int, kinds: leaving.Kinds | None = None) -> bool:
     """Move a node's instances one after the other, each to its best place."""
     mine = _present(before, node)
     state = before
@@ -388,16 +447,23 @@ def _simulate(before: State, node: int) -> bool:
     shared = [i for i in left if state.instances[i].template in _SHARED]
     rest = [i for i in left if state.instances[i].template not in _SHARED]
     rest.sort(key=lambda index: -state.instances[index].memory)
-    places = np.nonzero(state.group == state.group[node])[0]
+    places = _members(state, int(state.group[node]))
     items = [state.instances[index] for index in [*shared, *rest]]
     is_open = not shared or len(_targets(state, node)) == len(places) - 1
-    if is_open and evacuation.is_usual(state, items, places):
+    if (
+        is_open
+        and leaving.are_usual(state, items)
+        and lost_tables.is_usual(state, places)
+    ):
         others = places[places != node]
         welcome = [_welcome(state, state.instances[index], others) for index in rest]
         if not all(allowed.any() for allowed in welcome):
             return False
         if all(allowed.all() for allowed in welcome):
-            return evacuation.Evacuation(state, places, node).move_all(items)
+            known = kinds or leaving.Kinds()
+            lost = lost_tables.Lost(node, known.runs(state, items))
+            tables = lost_tables.Tables(state, places, known)
+            return evacuation.find_bad(tables, [lost]) is None
     if state is before:
         state = before.copy(same_peers=True)
     for index in [*shared, *rest]:
@@ -426,5 +492,5 @@ def best_single(
     fine = targets[codes[targets] == 0]
     if not len(fine):
         return None
-    scores = score.as_primary(state, item, fine, places)
+    scores = newcomers.as_primary(state, item, fine, places)
     return int(fine[len(fine) - 1 - int(np.argmin(scores[::-1]))])

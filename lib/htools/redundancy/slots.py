@@ -31,6 +31,10 @@ _CHUNK: Final = 1 << 20
 _RUN: Final = 8
 #: Part by which a quotient may be wrong.
 _ROUNDING: Final = 1e-9
+#: More than any number of places.
+_MANY: Final = 1e30
+#: What nobody leaves.
+NO_RUNS: Final[Floats] = np.zeros((0, 6))
 
 
 class Tail(msgspec.Struct, frozen=True, eq=False):
@@ -52,18 +56,28 @@ class Load(msgspec.Struct, frozen=True, eq=False):
     Attributes:
         memory, disk: of each instance before the tail; -1 for no disk of its own.
         largest: [memory or disk, n] -> what one takes at most, the first n apart.
+        runs: of all, as ``leaving.Kinds`` gives them.
         is_allowed: policy lets all of them move.
+        is_usual: there is nothing else about them.
         tail: the others; None without.
     """
 
     memory: Floats
     disk: Floats
     largest: Floats
+    runs: Floats
     is_allowed: bool
+    is_usual: bool
     tail: Tail | None = None
 
 
-def load(items: Sequence[model.Instance], *, is_allowed: bool) -> Load:
+def load(
+    items: Sequence[model.Instance],
+    *,
+    is_allowed: bool,
+    is_usual: bool = True,
+    runs: Floats = NO_RUNS,
+) -> Load:
     """Return what instances are, in the order in which they leave."""
     memory = [float(item.memory if item.uses_memory else 0) for item in items]
     disk = [float(item.disk if item.local else -1) for item in items]
@@ -72,7 +86,15 @@ def load(items: Sequence[model.Instance], *, is_allowed: bool) -> Load:
     most_memory = [max(memory[n:], default=0.0) for n in range(_BIG + 1)]
     most_disk = [max([0.0, *disk[n:]]) for n in range(_BIG + 1)]
     largest = np.array([most_memory, most_disk])
-    return Load(np.array(memory), np.array(disk), largest, is_allowed, tail)
+    return Load(
+        np.array(memory),
+        np.array(disk),
+        largest=largest,
+        runs=runs,
+        is_allowed=is_allowed,
+        is_usual=is_usual,
+        tail=tail,
+    )
 
 
 def _tail(memory: list[float], disk: list[float]) -> tuple[Tail | None, int]:
@@ -116,6 +138,23 @@ def places_for(
         elif each == 0:
             out[left <= 0] = 0
     return np.asarray(np.maximum(out, 0))
+
+
+def count_places(sizes: Floats, left: Floats, *, above: bool) -> Floats:
+    """Return [row, place] -> how often it takes one of a size; something must be left.
+
+    Args:
+        sizes: [memory or disk or spindles, row] of one; -1 for none of its own.
+        left: [memory or disk or spindles, row, place].
+        above: round up what is not sure because of rounding, else down.
+    """
+    factor = 1 + (_ROUNDING if above else -_ROUNDING)
+    # Of what needs nothing there is place for any number where anything is left.
+    share = np.divide(factor, sizes, out=np.full(sizes.shape, _MANY), where=sizes > 0)
+    out = np.ceil(left * share[:, :, None])
+    out[sizes < 0] = np.inf
+    out = out.min(axis=0) - 1
+    return np.asarray(np.maximum(out, 0, out=out))
 
 
 def certain(loads: Sequence[Load], at: Places, room: Floats, free: Floats) -> Flags:

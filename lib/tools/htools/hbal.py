@@ -9,7 +9,7 @@ import msgspec
 from ganeti.htools import balance, grid, jobs, numbers, tables
 from ganeti.htools import grid_score as score
 from ganeti.htools.model import NONE, Cluster
-from ganeti.tools.htools import execute, loading, shown, writing
+from ganeti.tools.htools import loading, shown, writing
 from ganeti.tools.htools.loading import Problem
 from ganeti.tools.htools.options import Parsed
 
@@ -70,6 +70,9 @@ def _run(parsed: Parsed) -> int:
 
 def _execute(part: Cluster, parsed: Parsed, steps: list[balance.Step]) -> int:
     """Submit the jobs of the plan, set by set."""
+    # Few runs talk to a master daemon, and what it takes is not needed to start.
+    from ganeti.tools.htools import execute
+
     names = [node.name for node in part.nodes]
     sets = [
         [

@@ -12,8 +12,9 @@ from ganeti.htools.model import TEMPLATES
 from ganeti.tools.htools.options import ValueProblem
 
 Parse = Callable[[str], Any]
-_WHOLE: Final = re.compile(r"-?(\d+|0[xX][0-9a-fA-F]+|0[oO][0-7]+)\Z", re.ASCII)
-_REAL: Final = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?\Z", re.ASCII)
+# Patterns are compiled when an option asks for it: few runs have such options.
+_WHOLE: Final = r"-?(\d+|0[xX][0-9a-fA-F]+|0[oO][0-7]+)\Z"
+_REAL: Final = r"-?\d+(\.\d+)?([eE][+-]?\d+)?\Z"
 #: Digits a number may have; longer ones are no sizes.
 _MOST_DIGITS: Final = 30
 #: Larger numbers are no sizes, and sums of them no numbers.
@@ -29,7 +30,7 @@ def whole(what: str, *, least: int | None = None) -> Parse:
     """Make a reader of whole numbers."""
 
     def parse(text: str) -> int:
-        if not _WHOLE.match(text) or len(text) > _MOST_DIGITS:
+        if not re.match(_WHOLE, text, re.ASCII) or len(text) > _MOST_DIGITS:
             raise ValueProblem(f"{what}: cannot parse string '{text}'")
         found = int(text, 10 if text.lstrip("-").isdecimal() else 0)
         if abs(found) > _LARGEST:
@@ -45,7 +46,7 @@ def real(what: str, *, least: float | None = None) -> Parse:
     """Make a reader of numbers."""
 
     def parse(text: str) -> float:
-        if not _REAL.match(text) or len(text) > _MOST_DIGITS:
+        if not re.match(_REAL, text, re.ASCII) or len(text) > _MOST_DIGITS:
             raise ValueProblem(f"{what}: cannot parse string '{text}'")
         if abs(float(text)) > _LARGEST:
             raise ValueProblem(f"{what}: out of range: '{text}'")

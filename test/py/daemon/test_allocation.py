@@ -131,6 +131,17 @@ def test_several_at_once(cluster, tmp_path) -> None:
     assert max(counts.values()) - min(counts.values()) <= 1, counts
 
 
+def test_a_node_that_is_marked_offline_is_emptied(cluster) -> None:
+    cluster.check(*ADD, "-t", "sharedfile", "-n", "node3", "lost.vc.test")
+    cluster.check("gnt-node", "modify", "--offline", "yes", "node3")
+    try:
+        cluster.check("gnt-node", "evacuate", "-f", "-p", "node3")
+        assert "node3.vc.test" not in where(cluster).values()
+    finally:
+        cluster.check("gnt-node", "modify", "-f", "--offline", "no", "node3")
+    cluster.check("gnt-instance", "remove", "-f", "lost.vc.test")
+
+
 #: Answers that are wrong in every mode: what a script does, and words of the error.
 MISDEEDS = {
     "crash": ("print('no luck', file=sys.stderr); sys.exit(3)", "code 3: no luck"),

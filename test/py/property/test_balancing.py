@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fakes import made_clusters
 from fakes.some_cluster import random_cluster
-from ganeti.htools import balance, grid, grid_score, moves, text
+from ganeti.htools import balance, best_moves, grid, grid_score, moves, text
 from ganeti.htools.bounds import Bounds
 from ganeti.htools.candidates import Evaluator
 from ganeti.htools.legality import Options
@@ -161,7 +161,7 @@ def test_no_move_is_better_than_its_bound(seed, tags):
     cluster = text.load(made_clusters.make(shape, seed).text(), "made")
     now = grid.derive(cluster.only_group(0))
     evaluator = Evaluator(now, Options())
-    inst = np.nonzero(balance.eligible(now, Options()))[0]
+    inst = np.nonzero(best_moves.eligible(now, Options()))[0]
     target = np.nonzero(now.online)[0]
     bounds = Bounds(evaluator, inst, target)
     for number, kind in enumerate(bounds.kinds):

@@ -92,10 +92,10 @@ def test_a_limit_gives_the_first_of_all_places(
     assert Search(state, few).standard(size).placed == every[:3]
 
 
-@settings(max_examples=40, deadline=None)
-@given(SEEDS, st.integers(1, 3), st.booleans(), st.booleans())
+@settings(max_examples=60, deadline=None)
+@given(SEEDS, st.integers(1, 3), st.booleans(), st.booleans(), st.integers(0, 2))
 def test_tables_of_pairs_choose_as_scores_worked_out_in_full(
-    seed: int, vcpus: int, is_level: bool, has_groups: bool
+    seed: int, vcpus: int, is_level: bool, has_groups: bool, locations: int
 ) -> None:
     base = random_cluster(seed, offline=seed % 2)
     nodes, instances = base.nodes, base.instances
@@ -111,9 +111,18 @@ def test_tables_of_pairs_choose_as_scores_worked_out_in_full(
             msgspec.structs.replace(node, group=at % 2) for at, node in enumerate(nodes)
         )
         instances = ()
+    if locations:
+        nodes = tuple(
+            msgspec.structs.replace(node, tags=(f"rack:{at % (1 + locations)}",))
+            for at, node in enumerate(nodes)
+        )
     groups = (*base.groups, msgspec.structs.replace(base.groups[0], name="b", uuid="b"))
     made = msgspec.structs.replace(
-        base, nodes=nodes, instances=instances, groups=groups
+        base,
+        nodes=nodes,
+        instances=instances,
+        groups=groups,
+        tags=("htools:nlocation:rack",),
     )
     item = How("drbd").instance(Size(1536, 5000, vcpus))
     state = grid.State(made)

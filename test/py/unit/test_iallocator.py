@@ -107,9 +107,9 @@ def test_every_requested_instance_is_answered_for():
         ask(said([[], []]), request)
 
 
-def hail(request):
+def hail(request, *nodes):
     """Ask the built-in allocator about three nodes that report the same."""
-    snapshot = clusters.snapshot(instances=1)
+    snapshot = clusters.changed(clusters.snapshot(instances=1), *nodes)
     report = {"memory_total": 16000, "memory_free": 9000, "cpu_total": 4}
     info = ["boot", [{"storage_size": 90000, "storage_free": 80000}], [report]]
     script = {"node_info": info, "all_instances_info": {}}
@@ -136,3 +136,41 @@ def test_the_built_in_one_says_why_some_of_several_have_no_place():
     assert answer.result.failed == ["big.example.com"]
     assert "; big.example.com: node" in answer.info
     assert "free memory: wanted more than 19000 MiB" in answer.info
+
+
+def test_the_built_in_one_is_silent_about_nodes_without_spindles():
+    lone = clusters.node(3, ndparams={"exclusive_storage": True})
+    two = dataclasses.replace(REQUEST, disk_template="drbd")
+    answer = hail(iallocator.MultiAllocate([two]), lone)
+    assert sorted(answer.result.placed["new.example.com"]) == [
+        "node1.example.com",
+        "node2.example.com",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("templates", "unit"),
+    [
+        (["file"], "file"),
+        (["sharedfile", "file"], "sharedfile"),
+        (["file", "drbd"], "lvm-vg"),
+        (["diskless"], None),
+    ],
+)
+def test_the_room_is_that_of_the_disks_asked_for(templates, unit):
+    wanted = [
+        dataclasses.replace(REQUEST, name=f"{name}.example.com", disk_template=name)
+        for name in templates
+    ]
+    snapshot = clusters.snapshot(volume_group_name="xenvg")
+    runner = FakeRunner(lambda: snapshot, {"node_info": INFO, "all_instances_info": {}})
+    iallocator.question(runner, snapshot, iallocator.MultiAllocate(wanted))
+    ((_node, (units, _hv)), *_others) = runner.called("node_info")
+    assert [kind for kind, _key, _parameters in units] == ([unit] if unit else [])
+
+
+def test_the_built_in_one_shows_no_empty_reasons():
+    other = clusters.group(name="other", uuid="00000000-0000-4000-8000-0000000000b0")
+    request = iallocator.ChangeGroup(["inst1.example.com"], [other.uuid])
+    ((_name, why),) = hail(request, other).result.failed
+    assert why.endswith("Group other: error No online nodes")

@@ -108,8 +108,17 @@ def test_a_failed_move_is_the_commands_failure(master):
 
 
 def test_without_consent_nothing_is_done(master):
-    assert run("gnt-cluster balance --apply", master, answers=["n\n"]).code != 0
+    assert run("gnt-cluster balance --apply", master, answers=["n\n"]).code == 13
     assert master.jobs == {}
+    assert " 13  declined" in run("gnt-cluster balance --help", master).out
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "1e999"])
+def test_only_numbers_that_can_be_told_are_taken(master, number):
+    found = run(f"gnt-cluster balance --min-gain={number}", master)
+    assert found.code == 2
+    assert f"--min-gain: wanted a finite number, found '{number}'" in found.err
+    assert master.asked == []
 
 
 @pytest.mark.parametrize("other", ["--plan", "--json"])

@@ -36,7 +36,7 @@ STORED = {
     "enabled_user_shutdown": (True, "enabled_user_shutdown", True),
     "use_external_mip_script": (True, "use_external_mip_script", True),
     "default_iallocator_params": ({"a": 1}, "default_iallocator_params", {"a": 1}),
-    "default_iallocator": ("hail", "default_iallocator", "hail"),
+    "default_iallocator": (" hail,,hail", "default_iallocator", "hail"),
     "mac_prefix": ("AA:BB:CC", "mac_prefix", "aa:bb:cc"),
     "master_netdev": ("eth7", "master_netdev", "eth7"),
     "master_netmask": (24, "master_netmask", 24),

@@ -267,6 +267,28 @@ def test_migration_needs_a_running_instance_or_permission_to_fail_over():
     assert only_instance(eng).primary_node == NODE2
 
 
+def test_with_permission_to_fail_over_instances_leave_a_dead_node():
+    dead = clusters.node(2, offline=True, master_candidate=False)
+    start = clusters.changed(small(), clusters.instance(1, primary=2), dead)
+    request = op("OP_INSTANCE_MIGRATE", target_node="node1")
+    refused(Engine(start, script()), request, "node2.example.com is marked offline")
+    eng = Engine(start, script())
+    eng.run(request | {"allow_failover": True})
+    assert only_instance(eng).primary_node == NODE1
+    assert eng.rpc.called("instance_start")[0][0] == NODE1
+    assert not eng.rpc.called("instance_migrate")
+
+
+def test_what_cannot_migrate_is_failed_over_with_permission():
+    fixed = failure("is attached to a device of this node")
+    eng = engine(instance_info=INFO, instance_migratable=fixed)
+    request = op("OP_INSTANCE_MIGRATE", target_node="node2")
+    refused(eng, request, "cannot migrate.*attached to a device")
+    eng.run(request | {"allow_failover": True})
+    assert only_instance(eng).primary_node == NODE2
+    assert not eng.rpc.called("instance_migrate")
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
@@ -511,6 +533,17 @@ def test_an_allocator_chooses_the_node_and_other_locks_are_given_back():
     request = create(pnode=None, iallocator="mine")
     assert eng.run(request) == ["node3.example.com"]
     assert only_instance(eng).primary_node == clusters.node_uuid(3)
+
+
+def test_allocators_learn_the_name_of_the_group():
+    said = {"success": True, "info": "", "result": ["node2.example.com"]}
+    eng = engine(0, iallocator_runner=json.dumps(said), all_instances_info={})
+    request = create(pnode=None, iallocator="mine")
+    eng.run(request | {"group_name": clusters.GROUP, "dry_run": True})
+    ((_node, (_name, text, _options)),) = eng.rpc.called("iallocator_runner")
+    assert json.loads(text)["request"]["group_name"] == "default"
+    refused(eng, request | {"group_name": "nowhere"}, "group 'nowhere' not known")
+    assert not eng.rpc.called("iallocator_runner")
 
 
 def test_an_allocator_without_a_solution_is_a_refusal():

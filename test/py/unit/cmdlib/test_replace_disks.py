@@ -1,15 +1,71 @@
-"""Without a second copy nothing can be replaced, and the refusal says what can."""
+"""All is checked and the node chosen; in the end it is refused, saying what helps."""
+
+import json
 
 import pytest
 
 from fakes import clusters
+from fakes.commands import run
 from fakes.engine import Engine
+from fakes.luxi_master import FakeMaster
 from ganeti import errors, objects
+from ganeti.cli import explaining
+from ganeti.locking import Level
 
 NAME = "inst1.example.com"
+REQUEST = {"OP_ID": "OP_INSTANCE_REPLACE_DISKS", "instance_name": NAME, "disks": []}
+OTHER = clusters.group(name="other", uuid="00000000-0000-4000-8000-0000000000b0")
+REPORT = {"memory_total": 16000, "memory_free": 9000, "cpu_total": 4}
+SPACE = {"storage_size": 90000, "storage_free": 80000}
+NEW, OLD = {"mode": "replace_new_secondary"}, "node2.example.com"
 
 
-def refused(template, **changes):
+def node(number):
+    return f"node{number}.example.com"
+
+
+def engine(disks, script=None, **changes):
+    """Return a cluster of six nodes: 4 drained, 5 with little room, 9 in a group."""
+    records = [
+        *disks,
+        clusters.instance(1, disks=[disk.uuid for disk in disks]),
+        OTHER,
+        clusters.node(4, drained=True),
+        clusters.node(9, group=OTHER.uuid),
+    ]
+    start = clusters.snapshot(extra=records, volume_group_name="xenvg")
+    start = clusters.changed(start, *changes.get("also", ()))
+    answers = {
+        "node_info": ["boot", [SPACE], [REPORT]],
+        "all_instances_info": {},
+        "hooks_runner": [],
+    }
+    return Engine(start, answers | (script or {}))
+
+
+def mirrored(script=None, **changes):
+    disks = [clusters.drbd_disk(f"d{n}", 1, 2) for n in (0, 1)]
+    return engine(disks, script, **changes)
+
+
+def refused(eng, **changes):
+    before = eng.snapshot
+    with pytest.raises(errors.OpPrereqError) as caught:
+        eng.run(REQUEST | changes)
+    assert eng.snapshot is before
+    return caught.value.args[0]
+
+
+def told(eng):
+    return [said for _kind, said in eng.callbacks.entries if isinstance(said, str)]
+
+
+def placements(eng):
+    return [said for kind, said in eng.callbacks.entries if kind == "placement"]
+
+
+@pytest.mark.parametrize("template", ["file", "sharedfile"])
+def test_disks_with_one_copy_are_refused_with_what_helps(template):
     disk = objects.Disk(
         uuid="d1",
         dev_type=template,
@@ -17,20 +73,7 @@ def refused(template, **changes):
         size=64,
         serial_no=1,
     )
-    eng = Engine(
-        clusters.snapshot(extra=[disk, clusters.instance(1, disks=["d1"])]), {}
-    )
-    before = eng.snapshot
-    request = {"OP_ID": "OP_INSTANCE_REPLACE_DISKS", "instance_name": NAME}
-    with pytest.raises(errors.OpPrereqError) as caught:
-        eng.run(request | {"disks": [], "mode": "replace_auto"} | changes)
-    assert eng.snapshot is before
-    return caught.value.args[0]
-
-
-@pytest.mark.parametrize("template", ["file", "sharedfile"])
-def test_disks_with_one_copy_are_refused_with_what_helps(template):
-    text = refused(template)
+    text = refused(engine([disk]), mode="replace_auto")
     assert f"disk template {template} has no second copy to replace" in text
     assert "only drbd has" in text
     assert "gnt-instance recreate-disks" in text
@@ -39,14 +82,171 @@ def test_disks_with_one_copy_are_refused_with_what_helps(template):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"mode": "replace_new_secondary"}, "either a new secondary or an allocator"),
+        (NEW, "either a new secondary or an allocator"),
         (
-            {"mode": "replace_new_secondary", "iallocator": "a", "remote_node": "b"},
+            NEW | {"iallocator": "a", "remote_node": "b"},
             "either a new secondary or an allocator",
         ),
-        ({"iallocator": "hail"}, "goes with mode replace_new_secondary, found"),
-        ({"mode": "replace_new_secondary", "remote_node": "node9"}, "not known"),
+        (
+            {"mode": "replace_auto", "iallocator": "hail"},
+            "goes with mode replace_new_secondary, found",
+        ),
+        (NEW | {"remote_node": "node8"}, "not known"),
+        ({"mode": "replace_auto", "disks": [0]}, "faulty ones are looked for"),
+        ({"mode": "replace_on_primary", "disks": [1, 1]}, "disk 1 is given twice"),
+        ({"mode": "replace_on_primary", "disks": [2]}, "has no disk 2, it has 2"),
+        (NEW | {"remote_node": "node3", "disks": [1]}, "gets all 2 disks"),
+        (NEW | {"remote_node": "node1"}, f"{node(1)} is its primary node already"),
+        (NEW | {"remote_node": "node2"}, f"{OLD} is its secondary node already"),
+        (NEW | {"remote_node": "node4"}, f"node {node(4)} is marked drained"),
     ],
 )
-def test_contradictions_are_refused_first(changes, text):
-    assert text in refused("file", **changes)
+@pytest.mark.parametrize("dry", [True, False])
+def test_what_cannot_be_is_refused_first(changes, text, dry):
+    assert text in refused(mirrored(), **changes, dry_run=dry)
+
+
+def test_offline_nodes_hinder():
+    eng = mirrored(also=[clusters.node(2, offline=True)])
+    text = refused(eng, mode="replace_on_secondary")
+    assert text.endswith(f"its secondary node {OLD} is marked offline")
+    eng = mirrored(
+        also=[
+            clusters.instance(2, primary=3, disks=["dx"]),
+            clusters.drbd_disk("dx", 3, 2),
+            clusters.node(3, offline=True),
+        ]
+    )
+    text = refused(eng, **NEW, remote_node="node1", instance_name="inst2")
+    assert text.endswith(f"its primary node {node(3)} is marked offline")
+
+
+def test_a_new_secondary_takes_the_policy_of_its_group():
+    policy = {"disk-templates": ["file"]}
+    other = OTHER.replace(ipolicy=policy)
+    eng = mirrored(also=[other])
+    text = refused(eng, **NEW, remote_node="node9", dry_run=True)
+    assert "policy of node group other: disk template drbd is not allowed" in text
+    eng.run(
+        REQUEST
+        | NEW
+        | {"remote_node": "node9", "ignore_ipolicy": True, "dry_run": True}
+    )
+    assert any("in place of node2" in line for line in told(eng))
+
+
+def test_the_refusal_comes_after_all_checks():
+    eng = mirrored()
+    for changes in (
+        NEW | {"remote_node": "node3"},
+        NEW | {"iallocator": "hail"},
+        {"mode": "replace_on_primary"},
+        {"mode": "replace_on_secondary", "disks": [1]},
+    ):
+        text = refused(eng, **changes)
+        assert text == (
+            f"instance {NAME}: disk template drbd is not offered, so that nothing can"
+            " be replaced"
+        )
+        # No hook is told of what will not be.
+        assert eng.rpc.called("hooks_runner") == []
+
+
+def test_a_dry_run_tells_where_and_why_not_elsewhere():
+    eng = mirrored()
+    eng.run(REQUEST | NEW | {"iallocator": "hail", "dry_run": True})
+    (said,) = placements(eng)
+    (one,) = said["instances"]
+    assert (said["allocator"], one["instance"]) == ("hail", NAME)
+    assert one["nodes"] == [node(1), node(3)]
+    against = {row["node"] for row in one["reasons"]}
+    assert node(4) in against
+    assert any(f"on node {node(3)}, in place of {OLD}" in line for line in told(eng))
+    assert any("without a dry run it is refused" in line for line in told(eng))
+    ((_uuid, (units, _hv)), *_others) = eng.rpc.called("node_info")
+    assert units == [["lvm-vg", "xenvg", [False]]]
+
+
+def test_allocators_are_asked_for_another_second_node():
+    said = {"success": True, "info": "", "result": [node(3)]}
+    eng = mirrored({"iallocator_runner": json.dumps(said)})
+    eng.run(REQUEST | NEW | {"iallocator": "mine", "dry_run": True})
+    ((_node, (_name, text, _options)),) = eng.rpc.called("iallocator_runner")
+    asked = json.loads(text)["request"]
+    assert asked["relocate_from"] == [OLD]
+    assert asked["disk_space_total"] == 2 * (1024 + 128)
+    levels = eng.locks.modes()
+    assert levels[Level.NODE][1] is False
+    said["result"] = [OLD]
+    eng = mirrored({"iallocator_runner": json.dumps(said)})
+    with pytest.raises(errors.ResultValidationError, match=f"other node than {OLD}"):
+        eng.run(REQUEST | NEW | {"iallocator": "mine", "dry_run": True})
+
+
+def statuses(*values):
+    return [
+        [True, {"dev_path": "/dev/drbd0", "ldisk_status": value}] for value in values
+    ]
+
+
+@pytest.mark.parametrize(
+    ("primary", "secondary", "words"),
+    [
+        ((1, 1), (1, 1), "to replace: none"),
+        ((1, 4), (1, 1), f"disk/1 would be replaced on node {node(1)}"),
+        ((1, 1), (4, 4), f"disk/0, disk/1 would be replaced on node {OLD}"),
+    ],
+)
+def test_faulty_disks_are_found(primary, secondary, words):
+    answers = {
+        clusters.node_uuid(1): statuses(*primary),
+        clusters.node_uuid(2): statuses(*secondary),
+    }
+    eng = mirrored({"blockdev_getmirrorstatus_multi": lambda uuid, *_: answers[uuid]})
+    eng.run(REQUEST | {"mode": "replace_auto", "dry_run": True})
+    assert any(words in line for line in told(eng)), told(eng)
+
+
+def test_faults_on_both_sides_or_unknown_ones_are_refused():
+    both = mirrored({"blockdev_getmirrorstatus_multi": statuses(4, 1)})
+    assert "has faulty disks on both nodes" in refused(both, mode="replace_auto")
+    text = "disks of type drbd are not offered"
+    lost = mirrored({"blockdev_getmirrorstatus_multi": [[False, text]] * 2})
+    found = refused(lost, mode="replace_auto")
+    assert f"node {node(1)}: disk/0: {text}" in found
+    idle = clusters.instance(1, disks=["d0", "d1"], disks_active=False)
+    asleep = mirrored(also=[idle])
+    assert "its disks are not active" in refused(asleep, mode="replace_auto")
+
+
+def test_a_node_is_emptied_of_second_copies_by_the_same_rules():
+    eng = mirrored()
+    request = {
+        "OP_ID": "OP_NODE_EVACUATE",
+        "node_name": OLD,
+        "mode": "secondary-only",
+        "iallocator": "hail",
+    }
+    eng.run(request | {"dry_run": True})
+    (said,) = placements(eng)
+    (one,) = said["instances"]
+    assert one["nodes"] == [node(1), node(3)]
+    assert eng.callbacks.submitted == []
+    eng.run(request)
+    (((op,)),) = eng.callbacks.submitted
+    assert (op.op_id(), op.remote_node) == ("OP_INSTANCE_REPLACE_DISKS", node(3))
+
+
+def test_the_command_prints_nodes_and_reasons(monkeypatch):
+    seen = []
+    monkeypatch.setattr(explaining, "run", lambda _ctx, *words: seen.append(words))
+    words = f"gnt-instance replace-disks -I hail --dry-run --explain {NAME}"
+    assert run(words, FakeMaster()).code == 0
+    ((op, name),) = seen
+    assert (op["OP_ID"], op["iallocator"], name) == (REQUEST["OP_ID"], "hail", NAME)
+
+
+def test_without_an_allocator_there_are_no_reasons_to_print():
+    words = f"gnt-instance replace-disks -n node3 --dry-run --explain {NAME}"
+    found = run(words, FakeMaster())
+    assert (found.code, found.out) == (0, "No allocator was asked.\n")

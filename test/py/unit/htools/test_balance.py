@@ -16,7 +16,7 @@ from fakes import made_clusters
 from fakes.every_move import every_move
 from fakes.made_clusters import Shape
 from fakes.some_cluster import random_cluster
-from ganeti.htools import balance, exact_scores, grid, moves, simulate, text
+from ganeti.htools import balance, best_moves, exact_scores, grid, moves, simulate, text
 from ganeti.htools import grid_score as score
 from ganeti.htools.legality import Options
 from ganeti.htools.model import DataError
@@ -256,7 +256,7 @@ def test_pairs_go_on_where_single_moves_are_stuck(seed, case):
     cluster = random_cluster(seed, **case)
     now = grid.derive(cluster)
     greedy = list(balance.plan(now, balance.Goal(), Options()))
-    assert balance.Search(now, Options()).best()[2] >= greedy[-1].score
+    assert best_moves.Search(now, Options()).best()[2] >= greedy[-1].score
     length = len(greedy) + 2
     found = with_pairs(cluster, max_length=length)
     assert found[: len(greedy)] == greedy

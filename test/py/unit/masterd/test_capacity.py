@@ -40,8 +40,8 @@ def test_groups_are_named_once() -> None:
     ("wanted", "told"),
     [
         ({"disk_template": "ext"}, "disk template ext: wanted an enabled one"),
-        ({"memory": 0}, "memory: wanted a positive number, found 0"),
-        ({"limit": -1}, "limit: wanted a positive number, found -1"),
+        ({"memory": 0}, "memory: wanted 1 or more, found 0"),
+        ({"limit": -1}, "limit: wanted 0 or more, found -1"),
         ({"groups": ["moon"]}, "Node group 'moon' not known"),
     ],
 )

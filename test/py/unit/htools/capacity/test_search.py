@@ -13,7 +13,7 @@ from ganeti.htools import grid_score as score
 from ganeti.htools.capacity import greedy, rejections, tiers
 from ganeti.htools.capacity.search import How, NoRoomError, Search, _Run, size_of
 from ganeti.htools.capacity.tiers import Size
-from ganeti.htools.redundancy import evacuation, global_n1
+from ganeti.htools.redundancy import global_n1, lost_tables
 from ganeti.htools.redundancy.global_n1 import GlobalN1
 
 SIZE = Size(memory=512, disk=2048, vcpus=1)
@@ -92,6 +92,31 @@ def test_refusals_are_counted_as_allocation_counts_them(
             assert possible == found.successes
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("several", [1, 3, 4])
+def test_a_filling_goes_on_where_another_one_was_the_same(
+    seed: int, several: int
+) -> None:
+    state = start(seed, "drbd")
+    item = How("drbd").instance(SIZE)
+
+    def filled(most: int, known=()) -> greedy.Filler:
+        filler = greedy.Filler(state.copy(), item, range(state.size), exact_nodes=0)
+        filler.several = several
+        filler.fill(most, known)
+        return filler
+
+    for first in (2, 7, 12):
+        known = filled(first).steps
+        for most in range(1, 16):
+            quick, slow = filled(most, known), filled(most)
+            assert quick.state.pri == slow.state.pri
+            assert quick.state.sec == slow.state.sec
+            assert np.array_equal(quick.state.rows, slow.state.rows)
+            assert np.array_equal(quick.state.peers, slow.state.peers)
+            assert quick.steps == slow.steps
+
+
 def test_an_answer_names_every_place_and_why_there_is_no_more() -> None:
     state = grid.State(text.load(KITE.read_text(), "kite"))
     search = Search(state, How("drbd"))
@@ -162,7 +187,7 @@ def test_emptying_a_node_by_tables_goes_as_by_states(
         for node in range(state.size):
             quick = global_n1._simulate(state, node)
             with monkeypatch.context() as patch:
-                patch.setattr(evacuation, "is_usual", lambda *_args: False)
+                patch.setattr(lost_tables, "is_usual", lambda *_args: False)
                 assert quick == global_n1._simulate(state, node)
             verdicts.add(quick)
             bounds = (

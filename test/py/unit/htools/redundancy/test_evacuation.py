@@ -1,12 +1,16 @@
 """Emptying a node ends early only with what it would have found out anyway."""
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 from fakes.some_cluster import random_cluster
 from ganeti.htools import grid, model
-from ganeti.htools.redundancy import evacuation, global_n1
+from ganeti.htools.redundancy import evacuation, global_n1, lost_tables
 from ganeti.htools.redundancy.global_n1 import GlobalN1
+
+Floats = npt.NDArray[np.float64]
 
 
 def fresh(template: str, memory: int, spindles: int | None = None) -> model.Instance:
@@ -37,6 +41,13 @@ def full(seed: int, template: str, memory: int) -> grid.State:
     return state
 
 
+def nothing_is_known(
+    step: evacuation._Step, _sizes: Floats, rows: slice, *, above: bool
+) -> Floats:
+    """Count places so that nothing follows from how many there are."""
+    return np.full(step.rest[rows].shape, np.inf if above else -1.0)
+
+
 @pytest.mark.parametrize("template", ["plain", "sharedfile"])
 @pytest.mark.parametrize("seed", range(8))
 def test_the_end_is_the_same_with_and_without_counting(
@@ -46,7 +57,7 @@ def test_the_end_is_the_same_with_and_without_counting(
         state = full(seed, template, memory)
         quick = [global_n1._simulate(state, node) for node in range(state.size)]
         with monkeypatch.context() as patch:
-            patch.setattr(evacuation._Rest, "verdict", lambda *_args: None)
+            patch.setattr(evacuation._Step, "_places", nothing_is_known)
             slow = [global_n1._simulate(state, node) for node in range(state.size)]
         assert quick == slow
 
@@ -79,7 +90,7 @@ def test_exclusive_storage_by_tables_goes_as_by_states(
             node = (step * 3 + 1) % state.size
             quick = global_n1._simulate(state, node)
             with monkeypatch.context() as patch:
-                patch.setattr(evacuation, "is_usual", lambda *_args: False)
+                patch.setattr(lost_tables, "is_usual", lambda *_args: False)
                 assert quick == global_n1._simulate(state, node)
 
 
@@ -88,7 +99,7 @@ def test_the_last_spindle_may_be_taken_and_no_more(
     counted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not counted:
-        monkeypatch.setattr(evacuation._Rest, "verdict", lambda *_args: None)
+        monkeypatch.setattr(evacuation._Step, "_places", nothing_is_known)
     base = exclusive(1, 1).cluster
     nodes = tuple(msgspec.structs.replace(node, free_spindles=2) for node in base.nodes)
     state = grid.State(msgspec.structs.replace(base, nodes=nodes, instances=()))
@@ -102,9 +113,9 @@ def test_the_last_spindle_may_be_taken_and_no_more(
 
 def test_counting_ends_most_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = []
-    move = evacuation.Evacuation._move
+    move = evacuation._Step._move
     monkeypatch.setattr(
-        evacuation.Evacuation,
+        evacuation._Step,
         "_move",
         lambda self, *args: moved.append(args) or move(self, *args),
     )

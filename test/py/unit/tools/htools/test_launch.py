@@ -3,11 +3,17 @@
 import gc
 import io
 import os
+import pathlib
+import signal
+import site
+import subprocess
 import sys
 import types
 
 import pytest
 
+import ganeti
+from fakes.patience import until
 from ganeti.tools.htools import launch
 
 
@@ -28,7 +34,9 @@ def program(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
         raise Ended(code)
 
     monkeypatch.setattr(os, "_exit", end)
+    before = signal.getsignal(signal.SIGINT)
     yield made
+    signal.signal(signal.SIGINT, before)
     gc.unfreeze()
     gc.set_threshold(*threshold)
     assert gc.isenabled() is enabled
@@ -68,3 +76,58 @@ def test_a_program_that_fails_shows_how(program) -> None:
     program.main = fail
     with pytest.raises(KeyError):
         launch.main(program.__name__)
+
+
+def test_packages_that_moved_are_looked_for(program, monkeypatch) -> None:
+    monkeypatch.delitem(sys.modules, program.__name__)
+    looked = []
+
+    def find() -> None:
+        looked.append("site")
+        monkeypatch.setitem(sys.modules, program.__name__, program)
+
+    monkeypatch.setattr(site, "main", find)
+    with pytest.raises(Ended):
+        launch.main(program.__name__)
+    assert looked == ["site"]
+
+
+def test_a_program_that_is_nowhere_is_named(program, monkeypatch) -> None:
+    monkeypatch.delitem(sys.modules, program.__name__)
+    monkeypatch.setattr(site, "main", lambda: None)
+    with pytest.raises(ModuleNotFoundError, match=program.__name__):
+        launch.main(program.__name__)
+    gc.enable()
+
+
+def test_an_interrupt_that_is_ignored_stays_so(program) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with pytest.raises(Ended):
+        launch.main(program.__name__)
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def test_an_interrupt_ends_a_program_without_a_word(tmp_path) -> None:
+    pipe = tmp_path / "data"
+    os.mkfifo(pipe)
+    top = pathlib.Path(ganeti.__file__).parents[1]
+    words = f"import sys; sys.path.insert(0, {str(top)!r})"
+    words += "; from ganeti.tools.htools.launch import main"
+    words += "; main('ganeti.tools.htools.hinfo')"
+    argv = [sys.executable, "-I", "-c", words, "-t", str(pipe)]
+    with subprocess.Popen(argv, stdout=-1, stderr=-1) as child:
+        # It can be opened when the program reads, which is past its start.
+        writing = until("the program reads", lambda: opened(pipe))
+        child.send_signal(signal.SIGINT)
+        told = child.communicate(timeout=60)
+        os.close(writing)
+    assert child.returncode == -signal.SIGINT
+    assert told == (b"", b"")
+
+
+def opened(pipe):
+    """Return a pipe's writing end once somebody reads it."""
+    try:
+        return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return None

@@ -1,0 +1,34 @@
+"""What the method that plans balancing is asked for, before anything is planned."""
+
+import types
+
+import pytest
+
+from fakes import clusters
+from ganeti import errors
+from ganeti.constants import ecodes
+from ganeti.masterd import balancing
+
+
+def world(submitted):
+    """Return the part of a master that the method needs."""
+    snapshot = clusters.snapshot()
+    planning = types.SimpleNamespace(submit=lambda *args: submitted.append(args))
+    config = types.SimpleNamespace(snapshot=lambda: snapshot)
+    return types.SimpleNamespace(config=config, planning=planning)
+
+
+def test_a_group_is_known_by_its_uuid_too() -> None:
+    submitted = []
+    wanted = balancing.Wanted(group=clusters.GROUP, allocator="mine")
+    balancing.plan_balance(world(submitted), wanted)
+    ((_make, _world, found),) = submitted
+    assert (found.group, found.allocator) == ("default", "mine")
+
+
+def test_an_unknown_group_is_refused_at_once() -> None:
+    submitted = []
+    with pytest.raises(errors.OpPrereqError, match="'nowhere'") as caught:
+        balancing.plan_balance(world(submitted), balancing.Wanted(group="nowhere"))
+    assert caught.value.args[1] == ecodes.ECODE_NOENT
+    assert submitted == []
