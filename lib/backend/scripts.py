@@ -118,11 +118,16 @@ def iallocator_runner(
     with tempfile.NamedTemporaryFile("w", prefix="ganeti-iallocator.") as request:
         request.write(idata)
         request.flush()
-        result = node.process.run_bounded(
-            [script, request.name, *options],
-            timeout_s=_ALLOCATOR_S,
-            max_output=_ALLOCATOR_OUTPUT,
-        )
+        try:
+            result = node.process.run_bounded(
+                [script, request.name, *options],
+                timeout_s=_ALLOCATOR_S,
+                max_output=_ALLOCATOR_OUTPUT,
+            )
+        except errors.CommandError as err:
+            raise errors.OpExecError(
+                f"iallocator {name}: is the interpreter in its first line right? {err}"
+            ) from err
     if result.failed:
         # The reason is often at the end of a long output.
         told = result.output.strip()[-_TOLD:]

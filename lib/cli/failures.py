@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.cli import local
+from ganeti.cli.text import safe
 from ganeti.constants import exitcodes
 from ganeti.pathutils import Paths
 
@@ -99,11 +100,19 @@ def _plain(err: errors.GenericError) -> str:
 
 
 def describe(err: errors.GenericError) -> tuple[str, int]:
-    """Return the text for stderr and the exit code."""
+    """Return the text for stderr and the exit code.
+
+    What scripts and nodes said may be in the text: it does nothing to a terminal.
+    """
     for cls, text in _TEXTS:
         if isinstance(err, cls):
-            return text(err), err.EXIT_CODE
-    return f"Unhandled Ganeti error: {err or type(err).__name__}", err.EXIT_CODE
+            return _safe_lines(text(err)), err.EXIT_CODE
+    told = f"Unhandled Ganeti error: {err or type(err).__name__}"
+    return _safe_lines(told), err.EXIT_CODE
+
+
+def _safe_lines(text: str) -> str:
+    return "\n".join(safe(line) for line in text.split("\n"))
 
 
 def describe_unreachable(err: errors.NoMasterError, paths: Paths) -> tuple[str, int]:

@@ -126,6 +126,9 @@ class State(Rows):
         """Take [all or present, node, exclusion tag] as the counts of primaries."""
         self._tags_of = counts
         self.pri_tags, self.present_tags = counts
+        self._repeated: Floats = np.zeros(self.size)
+        #: Nodes of which it is not known how often tags are repeated.
+        self._unclear = set(range(self.size))
 
     def _node_locations(self, prefixes: tuple[str, ...]) -> None:
         nodes = self.cluster.nodes
@@ -248,6 +251,7 @@ class State(Rows):
         self.rows[:, places] = rows
         self.peers[places] = peers
         self._tags_of[:, places] = tags
+        self._unclear.update(places)
         for place, mine, theirs in zip(places, primaries, secondaries, strict=True):
             self.primaries[place] = mine
             self.secondaries[place] = theirs
@@ -350,6 +354,7 @@ class State(Rows):
         _put(self.primaries[node], index, sign)
         for tag in self.tag_places(item):
             self._tags_of[: 1 if item.forthcoming else 2, node, tag] += sign
+            self._unclear.add(node)
         if item.forthcoming:
             return
         self.held[node] += sign
@@ -374,6 +379,15 @@ class State(Rows):
         if not self._tag_at:
             return []
         return [self._tag_at[tag] for tag in item.tags if tag in self._tag_at]
+
+    def repeated_tags(self) -> Floats:
+        """Return how often primaries of each node have a tag that one before has."""
+        if self._unclear:
+            nodes = sorted(self._unclear)
+            repeated = np.maximum(self.pri_tags[nodes] - 1, 0).sum(axis=1)
+            self._repeated[nodes] = repeated
+            self._unclear.clear()
+        return self._repeated.copy()
 
     def shared_tags(self, item: model.Instance) -> Floats:
         """Return how many primaries of each node share an instance's tags."""

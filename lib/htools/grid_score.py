@@ -87,7 +87,7 @@ def numbers(state: State) -> Numbers:
     return Numbers(
         {name: get(state) for name, get in SPREADS.items()},
         np.where(state.fails_n1, state.held, 0.0),
-        np.maximum(state.pri_tags - 1, 0).sum(axis=1).astype(np.float64),
+        state.repeated_tags(),
         state.location.copy(),
         per(state.r_mem, state.t_mem),
     )

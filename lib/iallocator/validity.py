@@ -17,10 +17,9 @@ from ganeti.iallocator.checker import (
     instance_of,
     is_list,
     is_one_of,
+    words,
 )
 
-#: Characters of an allocator's words that are kept; a job's log has them.
-MOST_WORDS: Final = 1 << 16
 #: What an instance of a capacity answer has, beside its nodes.
 _SIZES: Final = ("memory", "disk", "vcpus")
 
@@ -51,17 +50,11 @@ def parse(
     success, told = data["success"], data.get("explanation", ())
     checker.check(isinstance(success, bool), "success", "a flag", success)
     checker.check(isinstance(data["info"], str), "info", "a text", data["info"])
-    info = _shortened(data["info"])
+    info = words(data["info"])
     if not success:
         return Answer(success=False, info=info, explanation=told)
     result = _result(checker, request, data["result"])
     return Answer(success=True, info=info, result=result, explanation=told)
-
-
-def _shortened(info: str) -> str:
-    if len(info) <= MOST_WORDS:
-        return info
-    return f"{info[:MOST_WORDS]} [{len(info) - MOST_WORDS} more characters]"
 
 
 def _result(checker: Checker, request: requests.Request, found: Any) -> Any:

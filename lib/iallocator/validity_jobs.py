@@ -17,6 +17,7 @@ from ganeti.iallocator.checker import (
     instance_of,
     is_list,
     is_one_of,
+    words,
 )
 
 #: Opcodes that an allocator may ask for.
@@ -61,7 +62,7 @@ def _evacuation(checker: Checker, asked: Sequence[str], found: Any) -> Evacuatio
         checker.check(row[0] in asked, "failed", "an instance of the request", row)
     return Evacuation(
         [_moved(checker, asked, row) for row in moved],
-        [(row[0], row[1]) for row in failed],
+        [(row[0], words(row[1])) for row in failed],
         [_job(checker, asked, job) for job in jobs],
     )
 

@@ -1,10 +1,14 @@
 """A cluster that gets better: placement programs and gnt-cluster balance, for real."""
 
 import collections
+import concurrent.futures
+import contextlib
 import json
 import re
 
 import pytest
+
+from fakes import patience
 
 ADD = ("gnt-instance", "add", "-t", "sharedfile", "-s", "8M", "-H", "fake")
 ADD += ("-B", "memory=256M", "-o", "tiny+default", "--no-nics", "-n", "node1")
@@ -59,6 +63,28 @@ def test_hbal_carries_out_its_plan(piled) -> None:
     assert not moves(piled.check("hbal", "-L", "-X"))
     jobs = piled.check("gnt-job", "list", "--no-headers", "-o", "status,summary")
     assert jobs.count("success INSTANCE_MIGRATE") >= 4
+
+
+def test_hbal_outlives_a_master_daemon_that_is_killed(piled, tmp_path) -> None:
+    # Nothing moves before the kill, which ends this too.
+    held = {"on_nodes": ["node2.vc.test", "node3.vc.test"], "no_locks": False}
+    delay = {"OP_ID": "OP_TEST_DELAY", "duration": 600, **held}
+    with contextlib.closing(piled.luxi()) as client:
+        patience.job_status(client, client.call("SubmitJob", [[delay]]), ("running",))
+    told = tmp_path / "told"
+    told.touch()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        words = ("sh", "-c", f"exec hbal -L -X > {told} 2>&1")
+        ended = pool.submit(piled.run, *words)
+        try:
+            waits = lambda: ended.done() or "Got job IDs" in told.read_text()  # noqa: E731
+            patience.until("hbal waits for a job", waits)
+        finally:
+            piled.command("kill", "node1", "ganeti-masterd")
+            piled.command("start", "node1", "ganeti-masterd")
+        found = ended.result()
+    assert found.code == 0, told.read_text()
+    assert sorted(collections.Counter(where(piled).values()).values()) == [2, 2, 2]
 
 
 def test_the_scanned_cluster_has_the_same_plan(piled, tmp_path) -> None:

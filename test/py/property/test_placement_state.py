@@ -101,6 +101,7 @@ def whole(state: grid.State) -> list[grid.Floats]:
 def test_moves_leave_what_loading_their_result_gives(seed: int, template: str) -> None:
     state = grid.derive(varied(seed, template))
     before = whole(state)
+    assert len(state.repeated_tags()) == state.size
     wander(state, seed, 6)
     loaded = grid.derive(state.as_cluster())
     for name in sorted(OF_PLACES - {"f_dsk", "f_spin"}):
@@ -108,6 +109,8 @@ def test_moves_leave_what_loading_their_result_gives(seed: int, template: str) -
         assert now == pytest.approx(wanted, abs=1e-9), name
     assert (state.peers == loaded.peers).all()
     assert (state.pri_tags == loaded.pri_tags).all()
+    repeated = np.maximum(state.pri_tags - 1, 0).sum(axis=1)
+    assert state.repeated_tags().tolist() == repeated.tolist()
     assert (state.pri, state.sec) == (loaded.pri, loaded.sec)
     for mine, theirs in zip(
         (*state.primaries, *state.secondaries),

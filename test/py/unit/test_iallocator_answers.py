@@ -243,3 +243,15 @@ def test_a_flood_of_words_is_cut():
     info = iallocator.run(runner, snapshot, "mine", NEW).info
     assert len(info) < 66_000
     assert info.endswith("[34464 more characters]")
+
+
+def test_words_do_nothing_to_a_terminal():
+    snapshot = cluster()
+    script = {"node_info": INFO, "all_instances_info": {}}
+    for success, result in ((False, []), (True, [[], [[ONE, "\x1b[2Jno\nroom"]], []])):
+        said = {"success": success, "info": "\x1b]0;x\x07 full", "result": result}
+        script["iallocator_runner"] = json.dumps(said)
+        runner = FakeRunner(lambda: snapshot, script)
+        answer = iallocator.run(runner, snapshot, "mine", OFF_ONE)
+        assert answer.info == "?]0;x? full"
+    assert answer.result.failed == [(ONE, "?[2Jno\nroom")]

@@ -162,6 +162,16 @@ def test_what_is_no_program_is_told_apart_from_nothing(node, spoil, words):
     assert str(caught.value) == wanted
 
 
+@pytest.mark.parametrize("text", ["hello\n", "#!/nonexistent/interpreter\n"])
+def test_allocators_that_cannot_be_started_have_a_wrong_first_line(node, text):
+    found = with_allocator(node, "true")
+    path = pathlib.Path(found.paths.iallocator_search_path[0], "own")
+    path.write_text(text)
+    words = f"iallocator own: is the interpreter in its first line right\\? {path}: "
+    with pytest.raises(errors.OpExecError, match=words):
+        nodes.call(found, "iallocator_runner", "own", "{}", None)
+
+
 def test_bytes_that_are_no_text_do_no_harm(node):
     found = with_allocator(node, "printf '\\377\\376{}'")
     assert nodes.call(found, "iallocator_runner", "own", "{}", None) == "\ufffd\ufffd{}"

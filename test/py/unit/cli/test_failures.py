@@ -5,6 +5,7 @@ import pytest
 from fakes import commands
 from fakes.luxi_master import FakeMaster
 from ganeti import errors
+from ganeti.cli import failures
 
 CASES = [
     (
@@ -191,3 +192,9 @@ def test_nobody_sees_a_traceback(node):
     assert "Traceback" not in done.err
     done = commands.run("gnt-cluster version -d", master, environ=environ)
     assert "Traceback" in done.err
+
+
+@pytest.mark.parametrize("cls", [errors.OpExecError, errors.ResultValidationError])
+def test_what_scripts_said_does_nothing_to_a_terminal(cls):
+    text, _code = failures.describe(cls("script: \x1b[31mred\x07\nnext\x9b2J"))
+    assert text.endswith("script: \\x1b[31mred\\x07\nnext\\x9b2J")

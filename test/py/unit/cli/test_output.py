@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fakes import commands
@@ -268,6 +268,8 @@ JSON_VALUES = st.recursive(
 )
 
 
+# How long values take to make is the machine's affair.
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(JSON_VALUES)
 def test_both_codecs_write_the_same_json(value):
     """The command line loads the faster one for large answers only."""
