@@ -408,15 +408,16 @@ class _Run:
 
     def _tested_steps(self, left: int | None) -> None:
         item = self.how.instance(self.size)
-        test = self.search.test_of(self.state)
+        state = self.state.copy(same_peers=True)
+        test = self.search.test_of(state)
         while True:
             rules = alloc.Rules(test)
-            found = alloc.allocate(self.state, item, self.search.usable, 1, rules)
+            found = alloc.allocate(state, item, self.search.usable, 1, rules)
             self.failures = list(found.failures)
             if found.nodes is None or left == 0:
                 return
-            test = test.after(item, found.nodes[0])
-            self._add(test.state, [found.nodes])
+            test = test.with_placed(item, found.nodes[0])
+            self._add(state, [found.nodes])
             left = None if left is None else left - 1
 
     # Sizes that shrink

@@ -28,7 +28,7 @@ _ALL: Final = slice(None)
 def find_bad(tables: Tables, lost: Sequence[Lost]) -> int | None:
     """Return a node whose instances find no room if it alone is lost, or None."""
     progress, turn = Progress(tables, lost), 0
-    left = np.nonzero(progress.lengths)[0]
+    left = progress.open_at(np.nonzero(progress.lengths)[0], turn)
     while len(left):
         undecided = []
         for some in progress.groups(left, turn):
@@ -36,8 +36,8 @@ def find_bad(tables: Tables, lost: Sequence[Lost]) -> int | None:
             undecided.append(step.go())
             if step.bad is not None:
                 return lost[step.bad].node
-        left = np.concatenate(undecided)
         turn += 1
+        left = progress.open_at(np.concatenate(undecided), turn)
     return None
 
 

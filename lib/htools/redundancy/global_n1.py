@@ -64,6 +64,8 @@ class GlobalN1:
         ]
         self.loads: list[slots.Load | None] = [None] * state.size
         self.kinds = leaving.Kinds()
+        #: Nodes from which instances leave that kinds tell all about, once known.
+        self.are_usual: Flags = np.zeros(state.size, bool)
         #: Record -> whether the policy of a group, by position, allows it.
         self.allowed: dict[tuple[int, int], tuple[model.Instance, bool]] = {}
         #: The node that failed last; it is the first to be looked at again.
@@ -82,6 +84,7 @@ class GlobalN1:
         for node, mine in enumerate(self.others):
             if known.others[node] == mine and max(mine, default=-1) < same:
                 self.loads[node] = known.loads[node]
+                self.are_usual[node] = known.are_usual[node]
 
     def room(self) -> Floats:
         """Return the memory that each node has left, beside that of any failovers."""
@@ -91,6 +94,8 @@ class GlobalN1:
     def _failovers(self) -> Flags:
         """Return [primary, secondary]: the failovers between them are possible."""
         state = self.state
+        if not self.exists.any():
+            return np.ones_like(self.exists)
         fits = state.unallocated[None, :] - self.memory > 0
         has_disk = state.f_dsk > 0
         fits &= has_disk[None, :] & (has_disk | state.offline)[:, None]
@@ -140,9 +145,11 @@ class GlobalN1:
     def _find_bad(self, nodes: list[int]) -> int | None:
         """Return one of some nodes that is not evacuable, None if all are."""
         together = self._simple(nodes) if len(nodes) >= _TOGETHER else {}
-        done = {node for mine in together.values() for node in mine}
-        for node in nodes:
-            if node not in done and not self._evacuable(self.state, node):
+        alone = nodes
+        if together:
+            alone = sorted(set(nodes).difference(*together.values()))
+        for node in alone:
+            if not self._evacuable(self.state, node):
                 return node
         for group, mine in together.items():
             bad = self._find_bad_of(group, mine)
@@ -152,21 +159,19 @@ class GlobalN1:
 
     def _simple(self, nodes: list[int]) -> dict[int, list[int]]:
         """List by group the nodes whose loss may be looked at side by side."""
-        found: dict[int, list[int]] = {}
-        if self.state.may_migrate is not None:
-            return found
+        state = self.state
+        if state.may_migrate is not None:
+            return {}
         self._know_loads(nodes)
-        for node in nodes:
-            load = self.loads[node]
-            if load is not None and load.is_usual and not self.has_failovers[node]:
-                found.setdefault(int(self.state.group[node]), []).append(node)
-        for group in list(found):
-            members = _members(self.state, group)
-            apart = self.state.exclusive[members]
-            is_mixed = apart.any() and not apart.all()
-            if is_mixed or not lost_tables.is_usual(self.state, members):
-                del found[group]
-        return found
+        at = np.array(nodes, np.intp)
+        at = at[self.are_usual[at] & ~self.has_failovers[at]]
+        groups = state.group[at]
+        return {
+            group: at[groups == group].tolist()
+            for group in sorted(set(groups.tolist()))
+            if _is_uniform(state, group)
+            and lost_tables.is_usual(state, _members(state, group))
+        }
 
     def _find_bad_of(self, group: int, nodes: list[int]) -> int | None:
         """Return one of some nodes of a group that is not evacuable, or None."""
@@ -204,9 +209,9 @@ class GlobalN1:
                 self.loads[node] = slots.load(
                     items,
                     is_allowed=all(self._may_be_anew(node, item) for item in items),
-                    is_usual=leaving.are_usual(self.state, items),
                     runs=self.kinds.runs(self.state, items),
                 )
+                self.are_usual[node] = leaving.are_usual(self.state, items)
 
     def _may_be_anew(self, node: int, item: model.Instance) -> bool:
         """Return whether policy lets an instance leave for others of the group.
@@ -264,9 +269,11 @@ class GlobalN1:
             self.state.restore(mark)
             self.state.forget(index)
 
-    def after(self, item: model.Instance, primary: int) -> "GlobalN1":
-        """Return the test with a newcomer without secondary, in a state of its own."""
-        return self._with(item, primary, -1)
+    def with_placed(self, item: model.Instance, primary: int) -> "GlobalN1":
+        """Place a newcomer without secondary; returns the test of the state then."""
+        out = self._changed_by(item, primary, len(self.state.instances))
+        self.state.place(self.state.new(item), primary)
+        return out
 
     def others_fit(self, changed: int) -> bool:
         """Return whether what has no secondary fits elsewhere, from every node.
@@ -291,7 +298,7 @@ class GlobalN1:
         self._know_loads(self._nodes())
         out = copy.copy(self)
         out.loads = list(self.loads)
-        out.loads[primary] = None
+        out.loads[primary], out.are_usual = None, self.are_usual.copy()
         if secondary < 0:
             out.others = list(self.others)
             out.others[primary] = [index, *self.others[primary]]
@@ -405,6 +412,12 @@ def _barred(state: State) -> Flags:
         if second >= 0 and item.spindles is None and not item.forthcoming:
             out[first, second] = state.exclusive[first] or state.exclusive[second]
     return out
+
+
+def _is_uniform(state: State, group: int) -> bool:
+    """Tell whether policies ask the same of instances on all nodes of a group."""
+    apart = state.exclusive[_members(state, group)]
+    return bool(apart.all() or not apart.any())
 
 
 def _policy_ok(

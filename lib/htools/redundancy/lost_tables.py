@@ -11,6 +11,7 @@ from ganeti.htools import grid_score as score
 from ganeti.htools.grid import State
 from ganeti.htools.redundancy import leaving
 from ganeti.htools.redundancy.leaving import Kinds
+from ganeti.htools.redundancy.slots import count_places
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -20,6 +21,8 @@ Places = npt.NDArray[np.intp]
 _CHUNK: Final = 1 << 16
 #: Fewest lost nodes that are looked at in several parts.
 _SPLIT: Final = 8
+#: More places of one node than are ever needed.
+_ENOUGH: Final = 1e9
 
 
 def is_usual(state: State, places: Places) -> bool:
@@ -140,6 +143,21 @@ class Tables:
             out = out - self.sizes[kinds, 2] * self.apart[rows, columns]
         return np.asarray(out)
 
+    def count(self, sizes: Floats) -> Floats:
+        """Return [size, node] -> how often it takes one, as it is at the start.
+
+        Args:
+            sizes: [memory or disk or spindles, size].
+        """
+        parts = []
+        step = max(1, _CHUNK // len(self.places))
+        for at in range(0, sizes.shape[1], step):
+            some = sizes[:, at : at + step]
+            left = np.repeat(self.left[:, None, :], some.shape[1], axis=1)
+            parts.append(count_places(some, left, above=False))
+        # Sums of whole numbers of this size are exact.
+        return np.minimum(np.concatenate(parts), _ENOUGH)
+
     def fits(self, needs: Floats) -> Flags:
         """Tell which nodes have room for one that needs so much."""
         return np.asarray((self.left > needs[:, None]).all(axis=0))
@@ -209,13 +227,38 @@ class Progress:
         """Return the run of each of some lost nodes that has ``turn`` before it."""
         return np.asarray(self._runs[self._starts[lost] + turn])
 
+    def open_at(self, left: Places, turn: int) -> Places:
+        """Return those of some lost nodes for which places may not be enough.
+
+        The places for the largest of the rest are counted as at the start, without
+        those on nodes to which something was moved: they are for ``evacuation``.
+        """
+        if not len(left):
+            return left
+        tables, runs = self.tables, self.runs_at(left, turn)
+        sizes, each = np.unique(runs[:, leaving.MOST], axis=0, return_inverse=True)
+        each = each.reshape(-1)
+        counts = tables.count(sizes.T[tables.kept])
+        found = counts.sum(axis=1)[each] - counts[each, self.at[left]]
+        moved = self.moved()
+        if moved is not None:
+            row_of = np.full(len(self.lengths), -1, np.intp)
+            row_of[left] = np.arange(len(left))
+            rows = row_of[moved.lost]
+            here = rows >= 0
+            rows = rows[here]
+            np.subtract.at(found, rows, counts[each[rows], moved.columns[here]])
+        return np.asarray(left[found < runs[:, leaving.REST]])
+
     def groups(self, left: Places, turn: int) -> Iterator[Places]:
         """Give parts of lost nodes, those whose next runs have as many places or so."""
         if len(left) < _SPLIT:
             yield left
             return
-        kinds = self.runs_at(left, turn)[:, leaving.KIND].astype(np.intp)
-        counts = np.array([self.tables.fitting(kind) for kind in kinds.tolist()])
+        numbers = self.runs_at(left, turn)[:, leaving.KIND].astype(np.intp)
+        kinds, each = np.unique(numbers, return_inverse=True)
+        fitting = [self.tables.fitting(kind) for kind in kinds.tolist()]
+        counts = np.array(fitting)[each]
         like = np.ceil(np.log2(counts + 1)) // 2
         for size in np.unique(like):
             found = left[like == size]

@@ -58,7 +58,6 @@ class Load(msgspec.Struct, frozen=True, eq=False):
         largest: [memory or disk, n] -> what one takes at most, the first n apart.
         runs: of all, as ``leaving.Kinds`` gives them.
         is_allowed: policy lets all of them move.
-        is_usual: there is nothing else about them.
         tail: the others; None without.
     """
 
@@ -67,7 +66,6 @@ class Load(msgspec.Struct, frozen=True, eq=False):
     largest: Floats
     runs: Floats
     is_allowed: bool
-    is_usual: bool
     tail: Tail | None = None
 
 
@@ -75,7 +73,6 @@ def load(
     items: Sequence[model.Instance],
     *,
     is_allowed: bool,
-    is_usual: bool = True,
     runs: Floats = NO_RUNS,
 ) -> Load:
     """Return what instances are, in the order in which they leave."""
@@ -92,7 +89,6 @@ def load(
         largest=largest,
         runs=runs,
         is_allowed=is_allowed,
-        is_usual=is_usual,
         tail=tail,
     )
 

@@ -104,9 +104,13 @@ def where_by_tables(state: grid.State, nodes: list[int]) -> dict[int, list[int]]
     def nothing_is_known(step: Any, _sizes: Any, rows: Any, *, above: bool) -> Any:
         return np.full(step.rest[rows].shape, np.inf if above else -1.0)
 
+    def all_are_open(_progress: Any, left: Any, _turn: int) -> Any:
+        return left
+
     with (
         mock.patch.object(evacuation, "Progress", made),
         mock.patch.object(evacuation._Step, "_places", nothing_is_known),
+        mock.patch.object(lost_tables.Progress, "open_at", all_are_open),
     ):
         test = GlobalN1(state)
         test._know_loads(nodes)

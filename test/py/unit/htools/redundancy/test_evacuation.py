@@ -41,11 +41,16 @@ def full(seed: int, template: str, memory: int) -> grid.State:
     return state
 
 
-def nothing_is_known(
-    step: evacuation._Step, _sizes: Floats, rows: slice, *, above: bool
-) -> Floats:
-    """Count places so that nothing follows from how many there are."""
-    return np.full(step.rest[rows].shape, np.inf if above else -1.0)
+def leave_all_open(patch: pytest.MonkeyPatch) -> None:
+    """Let nothing follow from how many places there are."""
+
+    def count(
+        step: evacuation._Step, _sizes: Floats, rows: slice, *, above: bool
+    ) -> Floats:
+        return np.full(step.rest[rows].shape, np.inf if above else -1.0)
+
+    patch.setattr(evacuation._Step, "_places", count)
+    patch.setattr(lost_tables.Progress, "open_at", lambda _self, left, _turn: left)
 
 
 @pytest.mark.parametrize("template", ["plain", "sharedfile"])
@@ -57,7 +62,7 @@ def test_the_end_is_the_same_with_and_without_counting(
         state = full(seed, template, memory)
         quick = [global_n1._simulate(state, node) for node in range(state.size)]
         with monkeypatch.context() as patch:
-            patch.setattr(evacuation._Step, "_places", nothing_is_known)
+            leave_all_open(patch)
             slow = [global_n1._simulate(state, node) for node in range(state.size)]
         assert quick == slow
 
@@ -99,7 +104,7 @@ def test_the_last_spindle_may_be_taken_and_no_more(
     counted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not counted:
-        monkeypatch.setattr(evacuation._Step, "_places", nothing_is_known)
+        leave_all_open(monkeypatch)
     base = exclusive(1, 1).cluster
     nodes = tuple(msgspec.structs.replace(node, free_spindles=2) for node in base.nodes)
     state = grid.State(msgspec.structs.replace(base, nodes=nodes, instances=()))
