@@ -90,12 +90,12 @@ def allocate(
         if not len(usable):
             return _nothing("No online nodes")
         if metric is not None:
-            return _by_metric(state, item, usable, count, metric)
+            return _by_metric(state, item, usable, count, metric, strict=strict)
         return _single(state, item, usable, capacity, strict=strict)
     if not _partners(state, usable, usable).any():
         return _nothing("Not enough online nodes")
     if metric is not None:
-        return _by_metric(state, item, usable, count, metric)
+        return _by_metric(state, item, usable, count, metric, strict=strict)
     return _pair(state, item, usable, usable, capacity, strict=strict)
 
 
@@ -189,9 +189,15 @@ def _nothing(problem: str) -> Outcome:
 
 
 def _by_metric(
-    state: State, item: model.Instance, usable: Places, count: int, metric: Metric
+    state: State,
+    item: model.Instance,
+    usable: Places,
+    count: int,
+    metric: Metric,
+    *,
+    strict: bool,
 ) -> Outcome:
-    own = _primary_codes(state, item, usable, strict=True)
+    own = _primary_codes(state, item, usable, strict=strict)
     if count == 1:
         trials: list[tuple[tuple[int, ...], int]] = [
             ((int(n),), int(code)) for n, code in zip(usable, own, strict=True)
@@ -424,8 +430,7 @@ def over_groups(
     tried = []
     for group in sorted(set(state.group.tolist()) if groups is None else groups):
         record = state.cluster.groups[group]
-        missing = [net for net in item.networks if net not in record.networks]
-        if missing:
+        if not record.connects(item):
             text = (
                 f"group {record.name} is not connected to a network"
                 f" required by instance {item.name}"

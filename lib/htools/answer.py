@@ -219,6 +219,13 @@ class _Solver:
         self, place: request.Place, group: int, metric: alloc.Metric | None
     ) -> tuple[tuple[int, ...] | None, str]:
         """Allocate where only one group and its instances count."""
+        record = self.cluster.groups[group]
+        if not record.connects(place.item):
+            text = (
+                f"The group {record.name} is not connected to a network"
+                f" required by instance {place.item.name}"
+            )
+            return None, text
         newcomers = [one.item for one in self._places()]
         state, members = parts.of_group(self.state, group, newcomers)
         allowed = place.allowed(self.cluster) or ()
@@ -231,7 +238,7 @@ class _Solver:
         )
         if outcome.problem:
             return None, outcome.problem
-        text = alloc.of_group(self.cluster.groups[group], state, outcome)
+        text = alloc.of_group(record, state, outcome)
         if outcome.nodes is None:
             return None, text
         return tuple(members[node] for node in outcome.nodes), text
@@ -280,11 +287,12 @@ class _Solver:
         state, index = self.state, ask.instance
         item, primary = state.instances[index], state.pri[index]
         drbd = msgspec.structs.replace(item, template="drbd")
+        mark = state.mark(index, [primary])
         state.remove(index)
         outcome = alloc.second(state, drbd, primary, self._rules(state, None))
         words = alloc.log(state, outcome)
         if outcome.nodes is None:
-            state.place(index, primary)
+            state.restore(mark)
             return _failed(words)
         state.instances[index] = drbd
         state.place(index, *outcome.nodes)

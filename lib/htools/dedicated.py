@@ -23,7 +23,7 @@ _MANY: Final = 1 << 30
 
 
 def applies(cluster: model.Cluster, group: int | None) -> bool:
-    """Return whether all nodes in question have exclusive storage."""
+    """Return whether all nodes in question have exclusive storage, if any."""
     asked = [
         node
         for node in cluster.nodes
@@ -34,7 +34,7 @@ def applies(cluster: model.Cluster, group: int | None) -> bool:
             is not model.AllocPolicy.UNALLOCABLE
         )
     ]
-    return bool(asked) and all(node.exclusive for node in asked)
+    return all(node.exclusive for node in asked)
 
 
 def metric(item: model.Instance) -> alloc.Metric:

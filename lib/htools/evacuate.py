@@ -182,6 +182,18 @@ def refused(state: State, trials: Sequence[tuple[int, int]]) -> Refused:
     return Refused(f"Can't find any good node: {text}", words)
 
 
+class Failure(msgspec.Struct, frozen=True):
+    """The step towards two other nodes that is refused, and the code of why."""
+
+    step: str
+    code: int
+
+    def text(self) -> str:
+        """Tell it in words."""
+        kind = checks.KINDS[self.code - 1] if self.code else "no nodes available"
+        return f"Allocation failed: {self.step}: {kind}"
+
+
 class Evacuation:
     """Moves instances off nodes of one state, one after the other."""
 
@@ -291,19 +303,18 @@ class Evacuation:
         state = self.state
         start = (state.pri[index], state.sec[index])
         best: tuple[float, list[Move]] | None = None
-        failure = 0
+        why = "no nodes available"
         for first in usable if len(usable) > 1 else ():
             found = self.through(index, int(first), usable, places)
-            if isinstance(found, int):
-                failure = found
+            if isinstance(found, Failure):
+                why = found.text()
             elif best is None or not best[0] < found[0]:
                 best = found
             self.back(index, start)
         if best is None:
-            why = checks.KINDS[failure - 1] if failure else "no nodes available"
             return Refused(
                 f"Can't find any good nodes for relocation: {why}",
-                [(int(node), why) for node in usable],
+                [(int(node), why.rsplit(": ", 1)[-1]) for node in usable],
             )
         targets = [move.target for move in best[1] if move.target >= 0]
         state.remove(index)
@@ -318,8 +329,8 @@ class Evacuation:
 
     def through(
         self, index: int, first: int, usable: Places, places: Places
-    ) -> tuple[float, list[Move]] | int:
-        """Return score and moves with one new primary, or the last refusal.
+    ) -> "tuple[float, list[Move]] | Failure":
+        """Return score and moves with one new primary, or the step that is refused.
 
         The instance is moved with them; `back` undoes it.
         """
@@ -327,20 +338,21 @@ class Evacuation:
         if state.offline[state.pri[index]]:
             code = failover(state, index, force=self.force)
             if code:
-                return code
+                return Failure("Failing over to the secondary", code)
             moves.append(Move("failover"))
         code = replace_secondary(state, index, first, force=self.force)
         if code:
-            return code
+            return Failure("Changing secondary to new primary", code)
         code = failover(state, index, force=self.force)
         if code:
-            return code
+            return Failure("Failing over to new primary", code)
         others = usable[usable != first]
         node, value, against = best_secondary(
             state, index, others, places, force=self.force
         )
         if node is None:
-            return against[-1][1] if against else 0
+            code = against[-1][1] if against else 0
+            return Failure("Changing secondary to final secondary", code)
         moves += [
             Move("replace_secondary", first),
             Move("failover"),

@@ -260,8 +260,17 @@ class State(Rows):
     def as_cluster(self) -> model.Cluster:
         """Return records of the present state; free memory stays as reported."""
         nodes = tuple(
-            msgspec.structs.replace(node, free_disk=int(free))
-            for node, free in zip(self.cluster.nodes, self.f_dsk, strict=True)
+            msgspec.structs.replace(
+                node,
+                free_disk=int(free),
+                # One of which the number is unknown takes what no record can say.
+                free_spindles=max(0, int(spindles))
+                if node.exclusive
+                else node.free_spindles,
+            )
+            for node, free, spindles in zip(
+                self.cluster.nodes, self.f_dsk, self.f_spin, strict=True
+            )
         )
         instances = tuple(
             msgspec.structs.replace(item, primary=pri, secondary=sec)

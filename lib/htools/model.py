@@ -119,6 +119,10 @@ class Group(msgspec.Struct, frozen=True):
     networks: tuple[str, ...] = ()
     policy: Policy = DEFAULT_POLICY
 
+    def connects(self, item: "Instance") -> bool:
+        """Tell whether it has all networks of an instance."""
+        return all(name in self.networks for name in item.networks)
+
 
 class Node(msgspec.Struct, frozen=True):
     """A node as it reports itself; memory and disk in MiB.

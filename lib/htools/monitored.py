@@ -50,6 +50,21 @@ def missing(cluster: Cluster, reports: Reports, collector: str) -> list[str]:
     ]
 
 
+def untold(cluster: Cluster, reports: Reports) -> list[str]:
+    """List the running instances, on nodes not offline, of which Xen tells no load."""
+    told: set[str] = set()
+    for data in reports.values():
+        told.update(_domains(data) or {})
+    return [
+        inst.name
+        for inst in cluster.instances
+        if inst.running
+        and not inst.forthcoming
+        and not cluster.nodes[inst.primary].offline
+        and inst.name not in told
+    ]
+
+
 def apply(cluster: Cluster, reports: Reports, collector: str) -> Cluster:
     """Set the cpu utilisation of instances and what nodes use besides.
 
@@ -69,11 +84,11 @@ def apply(cluster: Cluster, reports: Reports, collector: str) -> Cluster:
     others = [totals[node.name] or 0.0 for node in cluster.nodes]
     for inst in cluster.instances:
         total = totals[cluster.nodes[inst.primary].name]
-        if total is None or inst.forthcoming:
+        if total is None:
             continue
         each = total / used[inst.primary] if used[inst.primary] else 0.0
         loads[inst.name] = each * inst.vcpus
-        others[inst.primary] -= loads[inst.name]
+        others[inst.primary] -= 0 if inst.forthcoming else loads[inst.name]
     nodes = tuple(
         msgspec.structs.replace(node, other_load=other)
         for node, other in zip(cluster.nodes, others, strict=True)

@@ -204,11 +204,12 @@ class _Teller:
         for first in usable:
             way = mover.through(self.index, first, self.usable, self.places)
             mover.back(self.index, (self.pri, self.sec))
-            if not isinstance(way, int):
+            if not isinstance(way, evacuate.Failure):
                 others.append((way[0], first, "primary"))
             elif not any(r.role == "primary" for r in self.found[first]):
-                kind = checks.KINDS[way - 1] if way else "FailDisk"
-                found = f"one is refused ({kind})" if way else "no node for the copy"
+                kind = checks.KINDS[way.code - 1] if way.code else "FailDisk"
+                told = f"one is refused ({kind})"
+                found = told if way.code else "no node for the copy"
                 words = ("steps of the move", "all possible", found)
                 self.found[first].append(self._reason(first, kind, words))
         return sorted(others)

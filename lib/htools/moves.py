@@ -62,16 +62,20 @@ def trial(state: State, inst: int, *others: int) -> Iterator[None]:
         state.restore(mark)
 
 
-def failure(state: State, inst: int, move: Move, *, force: bool = False) -> int:
+def failure(
+    state: State, inst: int, move: Move, *, force: bool = False, is_live: bool = True
+) -> int:
     """Tell why a move is not allowed; ``force`` ignores soft errors.
 
-    The state is changed while looking and put back.
+    The state is changed while looking and put back. What is not ``is_live`` may go
+    where tags forbid to migrate.
 
     Returns:
         0 when it is, else a code of ``grid_checks``.
     """
     before = (state.pri[inst], state.sec[inst])
-    if not all(may_migrate(state, *pair) for pair in _migrations(before, move)):
+    path = _migrations(before, move) if is_live else ()
+    if not all(may_migrate(state, *pair) for pair in path):
         return checks.MIG
     with trial(state, inst, move.target):
         state.remove(inst)

@@ -249,9 +249,14 @@ class Pairs:
         self.fixed = score.components(state)
 
     def scores(self, primaries: Places, secondaries: Places) -> Floats:
-        """Return the matrix [primary, secondary] of scores."""
+        """Return the matrix [primary, secondary] of scores.
+
+        Of nodes that are offline only the instances count.
+        """
         kept = self._kept(primaries, secondaries)
         reserved = score.per(kept, self.state.t_mem[secondaries])
+        other = self.state.online[secondaries]
+        reserved = np.where(other, reserved, self.extra.base.reserved[secondaries])
         total: Floats = np.zeros((len(primaries), len(secondaries)))
         for name, weight in score.WEIGHTS:
             found = self._one(name, primaries, secondaries, kept, reserved)
@@ -273,15 +278,21 @@ class Pairs:
         reserved: Floats,
     ) -> Floats | float:
         base, first, fixed = self.extra.base, self.first, self.fixed[name]
+        own = self.state.online[primaries][:, None]
+        if name in {"offline_all_cnt", "offline_pri_cnt"}:
+            down = (~own).astype(np.float64)
+            if name == "offline_all_cnt":
+                down = down + ~self.state.online[secondaries]
+            return fixed + (0 if self.item.forthcoming else down)
         if name == "n1_cnt":
             return fixed + self._n1(primaries, secondaries, kept)
         if name == "pri_tags_score":
-            return fixed + (first.tags - base.tags)[primaries][:, None]
+            return fixed + own * (first.tags - base.tags)[primaries][:, None]
         if name == "location_score":
-            return fixed + self._location(primaries, secondaries)
+            return fixed + own * self._location(primaries, secondaries)
         if name == "location_exclusion_score":
             new = _new_pairs(self.state, self.item, self.up)
-            return fixed + new[primaries][:, None]
+            return fixed + own * new[primaries][:, None]
         if name == "reserved_mem_rtotal":
             return fixed + (reserved - base.reserved[secondaries])
         if name == "reserved_mem_cv":
@@ -296,8 +307,9 @@ class Pairs:
         state, base = self.state, self.extra.base
         held = state.held[secondaries] + (0 if self.item.forthcoming else 1)
         after = np.where(state.unallocated[secondaries] <= kept, held, 0.0)
-        change = (self.first.n1 - base.n1)[primaries][:, None]
-        return np.asarray(change + (after - base.n1[secondaries]))
+        own, other = state.online[primaries][:, None], state.online[secondaries]
+        change = own * (self.first.n1 - base.n1)[primaries][:, None]
+        return np.asarray(change + other * (after - base.n1[secondaries]))
 
     def _location(self, primaries: Places, secondaries: Places) -> Floats:
         change = (self.first.location - self.extra.base.location)[primaries][:, None]
@@ -316,11 +328,14 @@ class Pairs:
         total: Floats | float = score.total(values)
         variance: Floats | float = score.variance(values)
         old = base[primaries]
-        mine = self.first.spreads[name][primaries]
+        own, other = self.state.online[primaries], self.state.online[secondaries]
+        mine = np.where(own, self.first.spreads[name][primaries], old)
         if not np.array_equal(old, mine):
             moved, sums = _moved(n, total, variance, old, mine)
             variance, total = moved[:, None], sums[:, None]
         theirs = base[secondaries]
+        if not other.all():
+            new = np.where(other, new, theirs)
         if np.array_equal(np.broadcast_to(theirs, new.shape), new):
             return np.asarray(np.sqrt(variance))
         if new.strides[0] == 0:

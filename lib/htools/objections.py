@@ -98,7 +98,7 @@ def _outside(
         wanted = "preferred or last_resort"
         return reason("FailGroup", "policy of the group", wanted, group.alloc_policy)
     missing = [name for name in item.networks if name not in group.networks]
-    if any_group and missing:
+    if missing:
         wanted = f"connected to {', '.join(missing)}"
         return reason("FailNet", "networks of the group", wanted, "not connected")
     return []

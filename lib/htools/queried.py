@@ -29,6 +29,8 @@ FIELDS: Final[dict[str, tuple[str, ...]]] = {
 #: What a node without a group would be in.
 _NO_GROUP: Final = "00000000-0000-0000-0000-000000000000"
 _NORMAL: Final = 0
+#: What only a node itself can tell.
+_REPORTED: Final = ("mtotal", "mnode", "mfree", "ctotal")
 
 
 class Answers(msgspec.Struct, frozen=True):
@@ -117,7 +119,7 @@ def read_cluster(
     Args:
         answers: of the master.
         static_memory: MiB taken as used by a KVM node itself; 0 for what it reports.
-        offline: nodes to take as offline; their live numbers may be missing.
+        offline: nodes to take as offline; what they report may be missing.
 
     Raises:
         DataError: names the object, the field, what was wanted and found.
@@ -188,12 +190,11 @@ class _Nodes(msgspec.Struct, frozen=True):
         name, group = part.text("name"), part.text("group.uuid")
         if group not in self.groups:
             raise part.wrong("group.uuid", "the uuid of a node group", group)
-        is_off = (
-            part.flag("offline", default=False)
-            or part.flag("drained", default=False)
-            or not part.flag("vm_capable", default=True)
-            or place in self.offline
+        is_silent = part.flag("offline", default=False) or not part.flag(
+            "vm_capable", default=True
         )
+        # What is on a drained node stays there for a while: its numbers count.
+        is_off = part.flag("drained", default=False) or place in self.offline
         exclusive = _flag(part, "ndp/exclusive_storage")
         speed = "ndp/cpu_speed"
         node = model.Node(
@@ -213,7 +214,10 @@ class _Nodes(msgspec.Struct, frozen=True):
             node_cpus=0,
             cpu_speed=part.number(speed, least=0) if part.has(speed) else 1.0,
         )
-        return node if is_off else self._live(node, part)
+        lacks = not all(part.has(key) for key in _REPORTED)
+        if is_silent or (is_off and lacks):
+            return node
+        return msgspec.structs.replace(self._live(node, part), offline=is_off)
 
     def _live(self, node: model.Node, part: Part) -> model.Node:
         exclusive = node.exclusive

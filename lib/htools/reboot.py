@@ -240,7 +240,7 @@ def _failed_over(part: Part, chosen_nodes: Collection[int]) -> Part:
             stays = node not in chosen_nodes and other in part.nodes
             if after.instances[inst].template != "drbd" or stays:
                 continue
-            if moves.failure(after, inst, swap, force=True):
+            if moves.failure(after, inst, swap, force=True, is_live=False):
                 raise DataError("Failed to migrate instances off nodes")
             moves.apply(after, inst, swap)
     return msgspec.structs.replace(part, after=after)

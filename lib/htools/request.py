@@ -179,34 +179,40 @@ def _node(
         raise part.wrong("group", "the uuid of a node group", group)
     params = part.part_or_empty("ndparams")
     exclusive = params.flag("exclusive_storage", default=False)
-    is_off = (
+    is_silent = (
         part.flag("offline", default=False)
-        or part.flag("drained", default=False)
         or not part.flag("vm_capable", default=True)
         or not any(part.has(key) for key in _LIVE)
     )
+    is_drained = part.flag("drained", default=False)
     out = model.Node(
         name=name,
         group=groups[group],
         total_memory=0,
-        node_memory=0,
+        node_memory=static_memory,
         free_memory=0,
         total_disk=0,
         free_disk=0,
         cpus=0,
+        node_cpus=0,
         offline=True,
-        spindles=params.size("spindle_count", 1),
+        spindles=0 if exclusive else params.size("spindle_count", 1),
         tags=part.texts("tags", optional=True),
         exclusive=exclusive,
     )
-    return out if is_off else _live(out, part, static_memory)
+    if is_silent:
+        return out
+    # What is on a drained node stays there for a while: its numbers count.
+    return _live(out, part, static_memory, offline=is_drained)
 
 
-def _live(node: model.Node, part: Part, static_memory: int) -> model.Node:
+def _live(
+    node: model.Node, part: Part, static_memory: int, *, offline: bool
+) -> model.Node:
     spindles = part.size("total_spindles") if node.exclusive else node.spindles
     return msgspec.structs.replace(
         node,
-        offline=False,
+        offline=offline,
         total_memory=part.number("total_memory", least=0),
         node_memory=static_memory or part.size("reserved_memory"),
         free_memory=int(part.number("free_memory")),

@@ -16,7 +16,7 @@ from ganeti.objects import params
 
 _NO_NODES: Final[Mapping[str, int]] = {}
 #: Means of nodes without a report, which take no cpu for themselves that is known.
-_NOTHING: Final = means.Means(0, 0, 0, 0, 0, 0, 1)
+_NOTHING: Final = means.Means(0, 0, 0, 0, 0, 0, 0)
 _NOT_NEGATIVE: Final = (
     "total_memory",
     "reserved_memory",
@@ -200,11 +200,14 @@ class _Nodes:
         }
 
     def read(self, node: objects.Node, report: Any, not_yet_used: int) -> model.Node:
-        """Return a node; one that is drained or did not report counts as offline."""
+        """Return a node; one that is drained or did not report counts as offline.
+
+        What a drained one reports counts, as its instances are still there.
+        """
         filled = {**self._params[node.group], **node.ndparams}
         exclusive = bool(filled["exclusive_storage"])
-        found = None if node.drained else means.read(node, report)
-        is_off = found is None
+        found = means.read(node, report)
+        is_silent = found is None
         mine = found or _NOTHING
         for name in _NOT_NEGATIVE:
             if getattr(mine, name) < 0:
@@ -216,14 +219,14 @@ class _Nodes:
             name=node.name,
             group=self._groups[node.group],
             total_memory=mine.total_memory,
-            node_memory=0 if is_off else self._static_memory or mine.reserved_memory,
-            free_memory=0 if is_off else mine.free_memory - not_yet_used,
+            node_memory=self._static_memory or mine.reserved_memory,
+            free_memory=0 if is_silent else mine.free_memory - not_yet_used,
             total_disk=mine.total_disk,
             free_disk=mine.free_disk,
             cpus=mine.total_cpus,
-            offline=is_off,
+            offline=is_silent or node.drained,
             # Nodes do not report free spindles to the master.
-            spindles=0 if exclusive and not is_off else int(filled["spindle_count"]),
+            spindles=0 if exclusive else int(filled["spindle_count"]),
             tags=tuple(sorted(node.tags)),
             exclusive=exclusive,
             node_cpus=mine.reserved_cpus,

@@ -80,5 +80,6 @@ def _read(path: str) -> Any:
 def _show(parsed: Parsed, state: grid.State, suffix: str, what: str) -> None:
     shown.nodes_asked(state, parsed, f"{what} status")
     if parsed["S"] is not None:
-        words = "before allocation" if suffix == "pre-ialloc" else "after allocation"
+        when = "before" if suffix == "pre-ialloc" else "after"
+        words = f"{when} iallocator run"
         loading.save(parsed, state.as_cluster(), suffix, words)

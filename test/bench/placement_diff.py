@@ -11,7 +11,7 @@ import pathlib
 import shlex
 import tempfile
 
-from fakes import comparison, made_cases, placement_programs
+from fakes import comparison, made_cases, placement_programs, wide_cases
 
 #: Not worth a line each.
 QUIET = (comparison.SAME, comparison.SLOW)
@@ -34,10 +34,10 @@ def keep(
 
 
 def compare(
-    tool: str, seed: int, limit_s: int
-) -> tuple[made_cases.Case, dict[str, comparison.Output], tuple[str, str]]:
+    case: made_cases.Case, limit_s: int
+) -> tuple[dict[str, comparison.Output], tuple[str, str]]:
     """Run one case twice and compare."""
-    case, outputs = made_cases.case(tool, seed), {}
+    tool, outputs = case.tool, {}
     programs = {
         "theirs": placement_programs.theirs(tool),
         "ours": placement_programs.ours(tool),
@@ -50,7 +50,7 @@ def compare(
         if outputs[name].code is None:
             break
     ours = outputs.get("ours", comparison.Output(0, "", ""))
-    return case, outputs, comparison.difference(case, ours, outputs["theirs"])
+    return outputs, comparison.difference(case, ours, outputs["theirs"])
 
 
 def main() -> None:
@@ -70,6 +70,9 @@ def main() -> None:
         metavar="DIRECTORY",
         help="save the files and both outputs of real differences",
     )
+    parser.add_argument(
+        "--wide", action="store_true", help="stranger clusters, sources and bad input"
+    )
     parser.add_argument("--json", type=pathlib.Path, help="write the counts")
     chosen = parser.parse_args()
     unknown = sorted(set(chosen.tools.split(",")) - set(made_cases.TOOLS))
@@ -86,7 +89,8 @@ def main() -> None:
             continue
         found: collections.Counter[str] = collections.Counter()
         for seed in range(chosen.first, chosen.first + chosen.count):
-            case, outputs, (kind, told) = compare(tool, seed, chosen.limit)
+            case = (wide_cases if chosen.wide else made_cases).case(tool, seed)
+            outputs, (kind, told) = compare(case, chosen.limit)
             found[kind] += 1
             if kind not in QUIET:
                 line = f"{tool} {seed} {kind}: {shlex.join(case.words)}: {told}"

@@ -122,9 +122,14 @@ class _Descent:
 
     def _ends(self, level: _Level) -> list[int]:
         most = _possible_steps(level.size, self._kind)
-        if self._bounds.rounds is not None:
-            most = min(most, self._bounds.rounds - level.rounds + 1)
-        return _ends(level.size, self._kind, most, self._bounds.policies)
+        if self._bounds.rounds is None:
+            return _ends(level.size, self._kind, most, self._bounds.policies)
+        # The last that is within the limit answers like those before it.
+        last = self._bounds.rounds - level.rounds
+        found = _ends(
+            level.size, self._kind, min(most, last + 1), self._bounds.policies
+        )
+        return sorted({*found, last}) if 0 < last < most else found
 
     def _is_change(self, steps: int) -> bool:
         size = _smaller(self._start.size, self._kind, steps)

@@ -54,6 +54,7 @@ class GlobalN1:
         if only_online:
             self.tested &= state.online
         self.memory, self.exists = state.failover_memory()
+        self.barred = _barred(state)
         self.drbd_ok = bool(self._failovers().all())
         #: Nodes with primaries that have a secondary.
         self.has_failovers: Flags = np.asarray(self.exists.any(axis=1))
@@ -65,8 +66,8 @@ class GlobalN1:
         self.kinds = leaving.Kinds()
         #: Nodes from which instances leave that kinds tell all about, once known.
         self.are_usual: Flags = np.zeros(state.size, bool)
-        #: Record -> nodes' policies that allow it, by group; both by position.
-        self.allowed: dict[tuple[int, int, bool], tuple[model.Instance, bool]] = {}
+        #: Record -> whether the policy of a group, by position, allows it.
+        self.allowed: dict[tuple[int, int], tuple[model.Instance, bool]] = {}
         #: The node that failed last; it is the first to be looked at again.
         self.suspects = [-1]
         self.mine = self.tested & np.array([bool(mine) for mine in self.others], bool)
@@ -99,7 +100,7 @@ class GlobalN1:
         has_disk = state.f_dsk > 0
         fits &= has_disk[None, :] & (has_disk | state.offline)[:, None]
         spindles = ~state.exclusive | (state.f_spin >= 0)
-        fits &= spindles[None, :] & spindles[:, None]
+        fits &= spindles[None, :] & spindles[:, None] & ~self.barred
         if state.may_migrate is not None:
             fits &= state.may_migrate
         out: Flags = fits | ~self.exists | ~self.tested[:, None]
@@ -168,7 +169,8 @@ class GlobalN1:
         return {
             group: at[groups == group].tolist()
             for group in sorted(set(groups.tolist()))
-            if lost_tables.is_usual(state, _members(state, group))
+            if _is_uniform(state, group)
+            and lost_tables.is_usual(state, _members(state, group))
         }
 
     def _find_bad_of(self, group: int, nodes: list[int]) -> int | None:
@@ -212,13 +214,18 @@ class GlobalN1:
                 self.are_usual[node] = leaving.are_usual(self.state, items)
 
     def _may_be_anew(self, node: int, item: model.Instance) -> bool:
-        """Return whether policy lets an instance leave for others of the group."""
+        """Return whether policy lets an instance leave for others of the group.
+
+        Those must all have exclusive storage, or none of them.
+        """
         if item.template in _SHARED:
             return True
         state = self.state
-        key = id(item), int(state.group[node]), bool(state.exclusive[node])
+        group = int(state.group[node])
+        key = id(item), group
         if key not in self.allowed:
-            self.allowed[key] = item, _policy_ok(state, node, item)
+            apart = bool(state.exclusive[_members(state, group)].all())
+            self.allowed[key] = item, _policy_ok(state, node, item, exclusive=apart)
         return self.allowed[key][1]
 
     def pairs(
@@ -393,10 +400,43 @@ def _members(state: State, group: int) -> Places:
     return np.asarray(np.nonzero(state.group == group)[0])
 
 
-def _policy_ok(state: State, node: int, item: model.Instance) -> bool:
+def _barred(state: State) -> Flags:
+    """Return [primary, secondary]: disks of unknown spindles bar failovers.
+
+    No node with exclusive storage takes them, not even one that has them.
+    """
+    out = np.zeros((state.size, state.size), bool)
+    if not state.exclusive.any():
+        return out
+    for item, first, second in zip(state.instances, state.pri, state.sec, strict=True):
+        if second >= 0 and item.spindles is None and not item.forthcoming:
+            out[first, second] = state.exclusive[first] or state.exclusive[second]
+    return out
+
+
+def _is_uniform(state: State, group: int) -> bool:
+    """Tell whether policies ask the same of instances on all nodes of a group."""
+    apart = state.exclusive[_members(state, group)]
+    return bool(apart.all() or not apart.any())
+
+
+def _policy_ok(
+    state: State, node: int, item: model.Instance, *, exclusive: bool
+) -> bool:
     rules = state.cluster.groups[state.group[node]].policy
-    exclusive = bool(state.exclusive[node])
     return checks.policy(item, rules, exclusive=exclusive) is None
+
+
+def _welcome(state: State, item: model.Instance, places: Places) -> Flags:
+    """Return on which nodes of a group the policy allows an instance."""
+    apart = state.exclusive[places]
+    out = np.zeros(len(places), bool)
+    for exclusive in (False, True):
+        where = apart == exclusive
+        if where.any():
+            node = int(places[0])
+            out[where] = _policy_ok(state, node, item, exclusive=exclusive)
+    return out
 
 
 def _present(state: State, node: int) -> list[int]:
@@ -428,20 +468,23 @@ def _simulate(before: State, node: int, kinds: leaving.Kinds | None = None) -> b
         and leaving.are_usual(state, items)
         and lost_tables.is_usual(state, places)
     ):
-        if not all(_policy_ok(state, node, state.instances[i]) for i in rest):
+        others = places[places != node]
+        welcome = [_welcome(state, state.instances[index], others) for index in rest]
+        if not all(allowed.any() for allowed in welcome):
             return False
-        known = kinds or leaving.Kinds()
-        lost = lost_tables.Lost(node, known.runs(state, items))
-        tables = lost_tables.Tables(state, places, known)
-        return evacuation.find_bad(tables, [lost]) is None
+        if all(allowed.all() for allowed in welcome):
+            known = kinds or leaving.Kinds()
+            lost = lost_tables.Lost(node, known.runs(state, items))
+            tables = lost_tables.Tables(state, places, known)
+            return evacuation.find_bad(tables, [lost]) is None
     if state is before:
         state = before.copy(same_peers=True)
     for index in [*shared, *rest]:
         item = state.instances[index]
-        if index in rest and not _policy_ok(state, node, item):
-            return False
-        state.remove(index)
         targets = _targets(state, node, free=index in rest)
+        if index in rest:
+            targets = targets[_welcome(state, item, targets)]
+        state.remove(index)
         found = best_single(state, item, targets, places)
         if found is None:
             return False

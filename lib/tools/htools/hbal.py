@@ -4,6 +4,8 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from ganeti.htools import balance, grid, jobs, numbers, tables
 from ganeti.htools import grid_score as score
 from ganeti.htools.model import NONE, Cluster
@@ -43,7 +45,7 @@ def _run(parsed: Parsed) -> int:
         print("Cluster is empty, exiting.")
         return 0
     _report(now, parsed)
-    loading.save(parsed, part, "original", "before balancing")
+    loading.save(parsed, cluster, "original", "before balancing")
     _show(now, parsed, "Initial")
     first, lowest = score.value(now), score.ideal(now)
     _coefficients(now, parsed, "Initial", first)
@@ -58,7 +60,7 @@ def _run(parsed: Parsed) -> int:
     steps = _plan(now, parsed, lowest, suffix)
     _conclude(now, parsed, first, steps)
     _commands(part, parsed, steps, suffix)
-    loading.save(parsed, now.as_cluster(), "balanced", "after balancing")
+    _save_part(parsed, cluster, now.as_cluster())
     _show(now, parsed, "Final")
     if parsed.verbosity > 3:
         _totals("Original:", grid.derive(part, limits, parsed["ext"]))
@@ -235,9 +237,18 @@ def _commands(
         print(line)
 
 
+def _save_part(parsed: Parsed, cluster: Cluster, part: Cluster) -> None:
+    """Save the nodes and instances of a group when asked to, with all groups."""
+    place = cluster.groups.index(part.groups[0])
+    nodes = tuple(msgspec.structs.replace(node, group=place) for node in part.nodes)
+    whole = msgspec.structs.replace(part, groups=cluster.groups, nodes=nodes)
+    loading.save(parsed, whole, "balanced", "after balancing")
+
+
 def _totals(title: str, now: grid.State) -> None:
-    memory = numbers.fixed(float(now.unallocated[now.online].sum()), 0)
-    disk = numbers.fixed(float(now.f_dsk[now.online].sum()), 0)
+    """Tell the free memory and disk of all nodes, also of those offline."""
+    memory = numbers.fixed(float(now.unallocated.sum()), 0)
+    disk = numbers.fixed(float(now.f_dsk.sum()), 0)
     print(f"{title} mem={memory} disk={disk}")
 
 

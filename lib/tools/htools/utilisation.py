@@ -98,7 +98,7 @@ def _monitored(cluster: Cluster, parsed: Parsed) -> Cluster:
 
 
 def _reports(cluster: Cluster, parsed: Parsed, collector: str) -> dict[str, Any] | None:
-    """Return a collector's data of all nodes; None when some is missing.
+    """Return a collector's data of all nodes; None, after a line, if some is missing.
 
     Raises:
         DataError: some is missing that was said to be needed.
@@ -115,10 +115,22 @@ def _reports(cluster: Cluster, parsed: Parsed, collector: str) -> dict[str, Any]
             f"Didn't receive an answer by all MonDs, {collector}'s data will be"
             " ignored.\n"
         )
-        if parsed.get("monde"):
-            raise DataError("Not all required data available")
+        _may_be_missing(parsed)
+        return None
+    untold = monitored.untold(cluster, reports) if collector == monitored.XEN else []
+    if untold:
+        # One of which nothing is known cannot be compared with those measured.
+        names = ",".join(f'"{name}"' for name in untold)
+        sys.stderr.write(f"No CPU information available for [{names}]\n")
+        _may_be_missing(parsed)
         return None
     return reports
+
+
+def _may_be_missing(parsed: Parsed) -> None:
+    """Raise an error if options say that all data is needed."""
+    if parsed.get("monde"):
+        raise DataError("Not all required data available")
 
 
 def ask(cluster: Cluster, collector: str) -> dict[str, Any]:

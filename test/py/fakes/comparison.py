@@ -12,6 +12,7 @@ import re
 import resource
 import signal
 import subprocess
+from collections.abc import Mapping
 from typing import Any
 
 from fakes.made_cases import Case
@@ -19,22 +20,32 @@ from fakes.made_cases import Case
 SAME, WORDS, ORDER, REAL, SLOW = "same", "words", "order", "real", "slow"
 #: We differ on purpose.
 KNOWN = "known"
+#: Only one takes input that may be wrong.
+INPUT = "input"
 #: Seconds on the wall for one of the processor.
 _PATIENCE = 12
 #: Ends the other program when its own counts do not agree.
 _CRASH = "Error: internal inconsistency"
 _DUMPED = "no groups for evacuation"
-_DUMPS = ("Loaded cluster tags:", "Loaded cluster ipolicy:")
+_DUMPS = (
+    "Loaded cluster tags:",
+    "Loaded cluster ipolicy:",
+    "Bad nodes: [",
+    "N+1 happy nodes: [",
+    "Node policy status: [",
+    "Node Graph: ",
+)
 _TOKEN = re.compile(r"[\w.:/-]*\d[\w.:/%-]*")
 
 
 @dataclasses.dataclass(frozen=True)
 class Output:
-    """What a program said; code None when it took too long."""
+    """What a program said and wrote; code None when it took too long."""
 
     code: int | None
     out: str
     err: str
+    saved: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def run(program: str, case: Case, directory: pathlib.Path, limit_s: int) -> Output:
@@ -64,7 +75,12 @@ def run(program: str, case: Case, directory: pathlib.Path, limit_s: int) -> Outp
         return Output(None, "", "")
     if done.returncode in {-signal.SIGKILL, -signal.SIGXCPU}:
         return Output(None, "", "")
-    return Output(done.returncode, done.stdout, done.stderr)
+    saved = {
+        path.name: path.read_text(errors="replace")
+        for path in sorted(directory.iterdir())
+        if path.name not in case.files
+    }
+    return Output(done.returncode, done.stdout, done.stderr, saved)
 
 
 def difference(case: Case, ours: Output, theirs: Output) -> tuple[str, str]:
@@ -77,13 +93,15 @@ def difference(case: Case, ours: Output, theirs: Output) -> tuple[str, str]:
         if _CRASH in theirs.err and ours.out.startswith(theirs.out):
             return KNOWN, "they count instances that are still to come, and give up"
         return (
-            REAL,
+            INPUT if case.is_spoilt else REAL,
             f"exit code {ours.code}, theirs {theirs.code}: {_first(ours, theirs)}",
         )
     if ours == theirs:
         return SAME, ""
     if ours.code and theirs.code and ours.out == theirs.out:
         return WORDS, _first(ours, theirs)
+    if case.is_spoilt and bool(ours.out) != bool(theirs.out):
+        return INPUT, _first(ours, theirs)
     if case.tool == "hail":
         return _answers(ours, theirs)
     return _texts(ours, theirs)
@@ -134,7 +152,10 @@ def _flat(value: Any) -> collections.Counter[str]:
 
 def _texts(ours: Output, theirs: Output) -> tuple[str, str]:
     ours, theirs = _without_dumps(ours), _without_dumps(theirs)
-    mine, other = ours.out + ours.err, theirs.out + theirs.err
+    mine, other = (
+        "".join([output.out, output.err, *output.saved.values()])
+        for output in (ours, theirs)
+    )
     told = _first(ours, theirs)
     if mine == other:
         return SAME, ""
@@ -158,7 +179,10 @@ def _tokens(text: str) -> list[str]:
 
 def _first(ours: Output, theirs: Output) -> str:
     """Return the first line that differs."""
-    for mine, other in ((ours.out, theirs.out), (ours.err, theirs.err)):
+    pairs = [(ours.out, theirs.out), (ours.err, theirs.err)]
+    names = sorted({*ours.saved, *theirs.saved})
+    pairs += [(ours.saved.get(n, ""), theirs.saved.get(n, "")) for n in names]
+    for mine, other in pairs:
         lines, others = mine.splitlines(), other.splitlines()
         for number in range(max(len(lines), len(others))):
             pair = [part[number : number + 1] for part in (lines, others)]

@@ -34,6 +34,7 @@ class Case:
         words: of the command line; files stand in the current directory.
         files: content by name.
         shape: of the cluster, for reports.
+        is_spoilt: whether the input may be wrong.
     """
 
     tool: str
@@ -41,6 +42,7 @@ class Case:
     words: tuple[str, ...]
     files: Mapping[str, str]
     shape: Shape
+    is_spoilt: bool = False
 
 
 def case(tool: str, seed: int) -> Case:

@@ -210,7 +210,7 @@ def test_emptying_a_node_by_tables_goes_as_by_states(
 # Sizes that shrink
 
 
-def slow_next(search, state, size, failures):
+def slow_next(search, state, size, failures, rounds=None):
     """The rule as it is described, step by step."""
 
     def attempt(one, *, alone):
@@ -228,15 +228,17 @@ def slow_next(search, state, size, failures):
     while (smaller := shrunk(levels[-1][0], rising(levels[-1][1])[-1])) is not None:
         counts, fits = attempt(smaller, alone=False)
         if fits:
-            return smaller
+            return smaller, len(levels) - 1
+        if len(levels) - 1 == rounds:
+            break
         levels.append((smaller, counts))
-    for level, counts in reversed(levels):
+    for number, (level, counts) in reversed(list(enumerate(levels))):
         for kind in reversed(rising(counts)):
             now = level
             while (smaller := shrunk(now, kind)) is not None:
                 found, fits = attempt(now, alone=True)
                 if fits:
-                    return now
+                    return now, number
                 if not found[kind - 1]:
                     break
                 now = smaller
@@ -269,10 +271,14 @@ def test_the_next_size_is_that_of_the_slow_rule(
         run = _Run(search, state, size, None)
         run.steps()
         state = run.state
-        bounds = tiers.Bounds(search.policies)
-        found = tiers.next_size(run._attempt, size, run.failures, bounds)
-        expected = slow_next(search, state, size, run.failures)
-        assert (found[0] if found else None) == expected
+        for rounds in (0, 1, 3, 8, None):
+            bounds = tiers.Bounds(search.policies, rounds)
+            found = tiers.next_size(run._attempt, size, run.failures, bounds)
+            expected = slow_next(search, state, size, run.failures, rounds)
+            if rounds is None and found is not None:
+                # What is lowered without a limit does not count.
+                expected = expected[0], found[1]
+            assert found == expected
         if found is None:
             return
         size = found[0]
