@@ -8,7 +8,9 @@ thread-safe, except that different `Database` objects may share a file.
 import collections
 import contextlib
 import os
+import pathlib
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +28,8 @@ APPLICATION_ID: Final = 0x676E7469
 LOG_BYTES: Final = 16 * 1024 * 1024
 #: How long another process may hold the file before we give up, in seconds.
 BUSY_TIMEOUT_S: Final = 10.0
+#: Between two tries at what SQLite does not wait for itself.
+_BUSY_STEP_S: Final = 0.005
 #: Rows fetched at once by `Database.scan`; a long read would keep the WAL growing.
 SCAN_ROWS: Final = 256
 FILE_MODE: Final = 0o640
@@ -58,6 +62,17 @@ def translated(path: str) -> Iterator[None]:
         raise errors.StorageError(f"{path}: {err}") from err
 
 
+def _make(path: str) -> None:
+    """Make the file unless it is there.
+
+    One that is there stays closed: closing it would end all locks that this process
+    has on it.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, flags, FILE_MODE))
+
+
 class Database:
     """An open file. Methods raise StorageError when the disk fails."""
 
@@ -78,9 +93,11 @@ class Database:
         if not create and not os.path.exists(path):
             raise errors.ConfigurationError(f"{path}: there is no such database")
         with translated(path):
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
+            if create:
+                _make(path)
             self._db = sqlite3.connect(
-                path,
+                f"{pathlib.Path(path).absolute().as_uri()}?mode=rw",
+                uri=True,
                 timeout=BUSY_TIMEOUT_S,
                 isolation_level=None,
                 check_same_thread=False,
@@ -105,7 +122,7 @@ class Database:
 
     def _prepare(self, *, create: bool, check: bool) -> None:
         pragma = self._pragma
-        pragma("journal_mode = WAL")
+        self._begin_log()
         pragma("synchronous = FULL")
         pragma("wal_autocheckpoint = 2000")
         self._db.execute("BEGIN")  # another process may be making the tables
@@ -130,6 +147,24 @@ class Database:
             )
         if check and (text := pragma("quick_check(1)")) != "ok":
             raise errors.ConfigurationError(f"{self.path}: damaged: {text}")
+
+    def _begin_log(self) -> None:
+        """Have changes logged ahead.
+
+        Of two who ask for that at once SQLite refuses one without waiting.
+        """
+        last = time.monotonic() + BUSY_TIMEOUT_S
+        while True:
+            try:
+                self._pragma("journal_mode = WAL")
+            except sqlite3.OperationalError as err:
+                if err.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                    raise
+                if time.monotonic() > last:
+                    raise
+                time.sleep(_BUSY_STEP_S)
+            else:
+                return
 
     def _pragma(self, text: str) -> int | str | None:
         row = self._db.execute(f"PRAGMA {text}").fetchone()

@@ -1,6 +1,10 @@
 """The database file: damage, versions, full disks, the bounded log."""
 
 import sqlite3
+import subprocess
+import sys
+import threading
+from concurrent import futures
 
 import pytest
 
@@ -8,6 +12,8 @@ from fakes import cluster
 from ganeti import errors, store
 from ganeti.clock import SystemClock
 from ganeti.store import Document, database
+
+_MAKERS = 4
 
 
 @pytest.fixture
@@ -139,3 +145,28 @@ def test_a_long_scan_goes_page_by_page(path, monkeypatch):
     db.commit([Document("archive", "0", None)])
     assert found + [key for key, _data in scan] == keys
     db.close()
+
+
+def test_several_may_make_a_file_at_once(tmp_path):
+    def make(name, start):
+        start.wait(60)
+        database.Database(str(tmp_path / name), create=True).close()
+
+    with futures.ThreadPoolExecutor(_MAKERS) as pool:
+        for number in range(20):
+            start = threading.Barrier(_MAKERS)
+            name = f"{number}.db"
+            made = [pool.submit(make, name, start) for _ in range(_MAKERS)]
+            assert [one.result(60) for one in made] == [None] * _MAKERS
+
+
+def test_opening_a_file_again_keeps_the_locks_of_this_process(path):
+    first = database.Database(path, create=True)
+    database.Database(path, create=True).close()
+    text = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], timeout=0)"
+    other = f"{text}; db.execute('PRAGMA journal_mode = DELETE')"
+    told = subprocess.run(
+        [sys.executable, "-c", other, path], capture_output=True, check=False
+    )
+    first.close()
+    assert b"database is locked" in told.stderr
