@@ -330,7 +330,10 @@ class GlobalN1:
         disks = np.array([item.disk if item.local else 0 for item in moved])
         room = np.maximum(0, state.unallocated[targets] - self.memory[node, targets])
         free = np.maximum(0, state.f_dsk[targets])
-        if not (_may_fit(used, room) and (not disks.any() or _may_fit(disks, free))):
+        if not (
+            slots.may_fit(used, room)
+            and (not disks.any() or slots.may_fit(disks, free))
+        ):
             return _NO
         if state.exclusive[targets].any() or not all(
             self._may_be_anew(node, item) for item in items
@@ -339,10 +342,10 @@ class GlobalN1:
         if state.may_migrate is not None and moved[0].template in _SHARED:
             open_ = np.isin(targets, _targets(state, node))
             room, free = room[open_], free[open_]
-        part = _share_before(used, room)
+        part = slots.share_before(used, room)
         if not disks.any():
             return _YES if (part.sum(axis=1) > 1).all() else 0
-        of_disk = _share_before(disks, free)
+        of_disk = slots.share_before(disks, free)
         of_disk[disks == 0] = np.inf
         return _YES if (np.minimum(part, of_disk).sum(axis=1) > 2).all() else 0
 
@@ -352,36 +355,6 @@ def _in_order(items: list[model.Instance]) -> list[model.Instance]:
     shared = [item for item in items if item.template in _SHARED]
     rest = [item for item in items if item.template not in _SHARED]
     return [*shared, *sorted(rest, key=lambda item: -item.memory)]
-
-
-def _may_fit(sizes: npt.NDArray[np.int64], room: npt.NDArray[np.float64]) -> bool:
-    """Tell whether places suffice for all that is at least as large as each size.
-
-    Something must be left of every place, so that it takes less than it has room for.
-    """
-    least = np.array(sorted(set(sizes.tolist())))
-    needed = (sizes[None, :] >= least[:, None]).sum(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        places = np.ceil(room[None, :] / least[:, None]) - 1
-    places[least == 0] = len(sizes) * (room > 0)
-    return bool((np.maximum(0, places).sum(axis=1) >= needed).all())
-
-
-def _share_before(
-    sizes: npt.NDArray[np.int64], room: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """Return [one, place]: the part of all before it that would close the place.
-
-    If the parts of all places are more than one together, some place is open whatever
-    went where.
-    """
-    before = (np.cumsum(sizes) - sizes)[:, None]
-    spare = np.maximum(0, room[None, :] - sizes[:, None])
-    some = np.divide(spare, before, out=np.zeros(spare.shape), where=before > 0)
-    out: npt.NDArray[np.float64] = np.where(
-        before > 0, some, np.where(spare > 0, np.inf, 0.0)
-    )
-    return out
 
 
 def _targets(state: State, node: int, *, free: bool = False) -> Places:

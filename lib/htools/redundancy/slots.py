@@ -251,3 +251,29 @@ def _exact(wanted: _Wanted, room: Floats, free: Floats) -> Counts:
         found += fine.sum(axis=1)
         found -= (room[wanted.home] > memory) & (free[wanted.home] > disk)
     return found
+
+
+def may_fit(sizes: Counts, room: Floats) -> bool:
+    """Tell whether places suffice for all that is at least as large as each size.
+
+    Something must be left of every place, so that it takes less than it has room for.
+    """
+    least = np.array(sorted(set(sizes.tolist())))
+    needed = (sizes[None, :] >= least[:, None]).sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        places = np.ceil(room[None, :] / least[:, None]) - 1
+    places[least == 0] = len(sizes) * (room > 0)
+    return bool((np.maximum(0, places).sum(axis=1) >= needed).all())
+
+
+def share_before(sizes: Counts, room: Floats) -> Floats:
+    """Return [one, place]: the part of all before it that would close the place.
+
+    If the parts of all places are more than one together, some place is open whatever
+    went where.
+    """
+    before = (np.cumsum(sizes) - sizes)[:, None]
+    spare = np.maximum(0, room[None, :] - sizes[:, None])
+    some = np.divide(spare, before, out=np.zeros(spare.shape), where=before > 0)
+    out: Floats = np.where(before > 0, some, np.where(spare > 0, np.inf, 0.0))
+    return out
