@@ -4,7 +4,7 @@ A newcomer alone gets the digits that ``grid_score`` gives once it is there; for
 of nodes the present statistics are updated. Choosing is for `htools.alloc`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -113,15 +113,20 @@ def as_primary(
     Args:
         state: without the instance.
         item: the newcomer.
-        targets: nodes to try, online.
+        targets: nodes to try, of these.
         nodes: over which the score is; all by default.
     """
     extra = _Extra(state, item)
     places = np.arange(state.size) if nodes is None else nodes
     up = places[state.online[places]]
     after = extra.primary()
-    pairs = _new_pairs(state, item, up)
-    return _each(state, extra.base, after, pairs=pairs, targets=targets, places=places)
+    down = _down(state, item)
+    more = {
+        "offline_all_cnt": down,
+        "offline_pri_cnt": down,
+        "location_exclusion_score": state.online * _new_pairs(state, item, up),
+    }
+    return _each(state, extra.base, after, more=more, targets=targets, places=places)
 
 
 def as_secondary(
@@ -132,7 +137,7 @@ def as_secondary(
     Args:
         state: the instance has its primary and no secondary.
         index: of the instance.
-        targets: nodes to try, online.
+        targets: nodes to try, of these.
         nodes: over which the score is; all by default.
     """
     item, primary = state.instances[index], state.pri[index]
@@ -150,9 +155,8 @@ def as_secondary(
         reserved,
     )
     places = np.arange(state.size) if nodes is None else nodes
-    return _each(
-        state, base, after, pairs=np.zeros(state.size), targets=targets, places=places
-    )
+    more = {"offline_all_cnt": _down(state, item)}
+    return _each(state, base, after, more=more, targets=targets, places=places)
 
 
 def _each(
@@ -160,11 +164,15 @@ def _each(
     base: Numbers,
     after: Numbers,
     *,
-    pairs: Floats,
+    more: Mapping[str, Floats],
     targets: Places,
     places: Places,
 ) -> Floats:
-    """Return the score for each target whose numbers become those of ``after``."""
+    """Return the score for each target whose numbers become those of ``after``.
+
+    ``more`` is what other components grow by. Of nodes that are offline nothing else
+    counts.
+    """
     up = places[state.online[places]]
     if not len(up):
         return np.zeros(len(targets))
@@ -174,7 +182,7 @@ def _each(
         _chunk(
             base,
             after,
-            pairs,
+            more,
             targets=targets[at : at + step],
             up=up,
             fixed=fixed,
@@ -187,7 +195,7 @@ def _each(
 def _chunk(
     base: Numbers,
     after: Numbers,
-    pairs: Floats,
+    more: Mapping[str, Floats],
     *,
     targets: Places,
     up: Places,
@@ -207,8 +215,8 @@ def _chunk(
         ("reserved_mem_rtotal", base.reserved, after.reserved),
     ):
         found[name] = fixed[name] + np.where(at >= 0, (two - one)[targets], 0.0)
-    exclusion = "location_exclusion_score"
-    found[exclusion] = fixed[exclusion] + pairs[targets]
+    for name, values in more.items():
+        found[name] = fixed[name] + values[targets]
     total: Floats = np.zeros(len(targets))
     for name, weight in score.WEIGHTS:
         total = total + weight * found[name]
@@ -224,6 +232,11 @@ def _spreads(base: Floats, new: Floats, at: Places) -> Floats:
     table *= table
     out: Floats = np.sqrt(np.add.reduce(table, axis=0) / len(base))
     return out
+
+
+def _down(state: State, item: model.Instance) -> Floats:
+    """Return per node how many instances on nodes that are offline there would be."""
+    return np.where(state.offline, 0.0 if item.forthcoming else 1.0, 0.0)
 
 
 def _new_pairs(state: State, item: model.Instance, up: Places) -> Floats:

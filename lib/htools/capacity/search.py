@@ -251,6 +251,16 @@ class Search:
                 return True
         return False
 
+    def is_hopeless(self, state: State, size: Size) -> bool:
+        """Tell that one on a single node, of this size or larger, surely does not fit.
+
+        False leaves it open.
+        """
+        item, test = self.how.instance(size), self._kept_test(state)
+        table = self.rejections_of(state)
+        fine = table.nodes[table.primaries(item) == 0]
+        return all(test.surely_fails(item, node) for node in fine.tolist())
+
     def rejections_of(self, state: State) -> Rejections:
         """Return the counts of a state; kept as long as it does not change."""
         kept = self._rejections
@@ -443,7 +453,16 @@ class _Run:
         rounds = None
         if self.left is not None and placed:
             rounds = (self.left - 1) // placed
-        return tiers.Bounds(self.search.policies, rounds)
+        is_tested = self.how.capacity_checks and self.how.nodes == 1
+        is_small = len(self.search.usable) <= greedy.EXACT_NODES
+        # With disks on nodes there are several times as many sizes, each slower to try.
+        has_disks = self.how.instance(self.size).local
+        if not is_tested or not is_small or has_disks:
+            return tiers.Bounds(self.search.policies, rounds)
+        return tiers.Bounds(self.search.policies, rounds, self._is_hopeless)
+
+    def _is_hopeless(self, size: Size) -> bool:
+        return self.search.is_hopeless(self.state, size)
 
     def _attempt(self, size: Size, *, alone: bool) -> tuple[list[int], bool]:
         """Try a size as the steps would, or ``alone`` with every test."""

@@ -3,10 +3,12 @@
 The rule is that of tiered allocation: the most frequent kind of refusal shrinks, step
 by step; where that leads nowhere, each kind alone is tried, from the smallest size so
 reached up. Sizes in between are not tried where the answer follows from others: within
-the bounds of one policy, what fits at a size fits at smaller ones too.
+the bounds of one policy, what fits at a size fits at smaller ones too. With the test
+for redundancy that is so nearly always: where instances of lost nodes go depends on
+what else moves. So sizes before the one found are tried too, if there is time.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -39,10 +41,13 @@ class Bounds(msgspec.Struct, frozen=True):
     Attributes:
         policies: of the nodes that may be used.
         rounds: how often the size may shrink before the limit of instances is used up.
+        is_hopeless: tells quickly that neither a size nor larger ones fit, or does not
+            know; None not to try sizes that seem to follow from others.
     """
 
     policies: Collection[model.Policy]
     rounds: int | None = None
+    is_hopeless: Callable[[Size], bool] | None = None
 
 
 class Attempt(Protocol):
@@ -109,6 +114,7 @@ class _Descent:
             self._tried = {}
             ends = self._ends(level)
             change = _first(self._is_change, 1, ends)
+            change = self._earlier(ends, change)
             for steps in sorted(set(ends) & set(self._tried)):
                 if change is None or steps < change:
                     self._pass(level, steps)
@@ -130,6 +136,13 @@ class _Descent:
             level.size, self._kind, min(most, last + 1), self._bounds.policies
         )
         return sorted({*found, last}) if 0 < last < most else found
+
+    def _earlier(self, ends: Sequence[int], change: int | None) -> int | None:
+        size, kind, bounds = self._start.size, self._kind, self._bounds
+        for steps in _doubtful(size, kind, ends, bounds, start=1, found=change):
+            if steps not in self._tried and self._is_change(steps):
+                return steps
+        return change
 
     def _is_change(self, steps: int) -> bool:
         size = _smaller(self._start.size, self._kind, steps)
@@ -157,7 +170,12 @@ def _alone(attempt: Attempt, size: Size, kind: int, bounds: Bounds) -> Size | No
         return fits or not failures[kind - 1]
 
     most = _possible_steps(size, kind) - 1
-    over = _first(is_over, 0, _ends(size, kind, most, bounds.policies))
+    ends = _ends(size, kind, most, bounds.policies)
+    over = _first(is_over, 0, ends)
+    for steps in _doubtful(size, kind, ends, bounds, start=0, found=over):
+        if steps not in tried and is_over(steps):
+            over = steps
+            break
     return _smaller(size, kind, over) if over is not None and tried[over] else None
 
 
@@ -207,6 +225,31 @@ def _first(
             return _bisect(is_true, low, end)
         low = end + 1
     return None
+
+
+def _doubtful(
+    size: Size,
+    kind: int,
+    ends: Sequence[int],
+    bounds: Bounds,
+    *,
+    start: int,
+    found: int | None,
+) -> Iterator[int]:
+    """Give steps before the one found, or all, at which an instance may fit."""
+    is_hopeless = bounds.is_hopeless
+    if is_hopeless is None:
+        return
+
+    def may_fit(steps: int) -> bool:
+        return not is_hopeless(_smaller(size, kind, steps))
+
+    low = start
+    for end in ends:
+        last = end if found is None else min(end, found - 1)
+        if low <= last and may_fit(last):
+            yield from range(_bisect(may_fit, low, last), last + 1)
+        low = end + 1
 
 
 def _bisect(is_true: Callable[[int], bool], low: int, high: int) -> int:

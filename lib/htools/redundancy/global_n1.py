@@ -5,9 +5,10 @@ nodes of the group, then those whose data would be lost are placed anew. Quick b
 decide nearly always; what they leave open is simulated.
 """
 
+import contextlib
 import copy
 import operator
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import numpy as np
@@ -259,15 +260,39 @@ class GlobalN1:
 
     def _holds_with(self, item: model.Instance, primary: int) -> bool:
         """Try a newcomer without secondary in its place."""
+        with self._trial(item, primary) as trial:
+            return trial.others_fit(primary)
+
+    def surely_fails(self, item: model.Instance, primary: int) -> bool:
+        """Tell that a newcomer without secondary, or a larger one, cannot be there.
+
+        Only quick bounds are looked at, of the nodes that most likely fail.
+        """
+        if not self.drbd_ok:
+            return True
+        with self._trial(item, primary) as trial:
+            return trial.lack_room({primary, self.suspects[0]})
+
+    @contextlib.contextmanager
+    def _trial(self, item: model.Instance, primary: int) -> Iterator["GlobalN1"]:
+        """Give the test with a newcomer without secondary, placed for as long."""
         trial = self._changed_by(item, primary, len(self.state.instances))
         index = self.state.new(item)
         mark = self.state.mark(index, [primary])
         self.state.place(index, primary)
         try:
-            return trial.others_fit(primary)
+            yield trial
         finally:
             self.state.restore(mark)
             self.state.forget(index)
+
+    def lack_room(self, nodes: Collection[int]) -> bool:
+        """Tell that sums alone show that one of some nodes is not evacuable."""
+        for node in set(self._nodes()).intersection(nodes):
+            items = [self.state.instances[index] for index in self.others[node]]
+            if self._bounds(self.state, node, items) == _NO:
+                return True
+        return False
 
     def with_placed(self, item: model.Instance, primary: int) -> "GlobalN1":
         """Place a newcomer without secondary; returns the test of the state then."""

@@ -27,8 +27,15 @@ RECORDER = """#!/bin/sh
 tr '\\0' '\\n' < /proc/$$/environ > \
     "$(mktemp "{place}/$GANETI_HOOKS_PATH.$GANETI_HOOKS_PHASE.XXXXXX")"
 """
-#: An allocator that finds nothing to be done.
-IDLE = '#!/bin/sh\necho \'{"success": true, "info": "", "result": [[], [], []]}\'\n'
+#: An allocator whose one move is only tried.
+IDLE = """#!/bin/sh
+if grep -q i1.vc.test "$1"; then
+  moved='["i1.vc.test", "g3", ["node3.vc.test"]]'
+  job='[{"OP_ID": "OP_INSTANCE_FAILOVER", "instance_name": "i1.vc.test",
+         "target_node": "node3.vc.test", "dry_run": true}]'
+fi
+echo '{"success": true, "info": "", "result": [['"$moved"'], [], ['"$job"']]}'
+"""
 ADD = "gnt-instance add -H fake -o tiny+default --no-nics"
 
 #: command | hook | nodes before | nodes after; in this order

@@ -21,13 +21,23 @@ needs_root = [
 ]
 
 
+def ssh_server(cluster, node):
+    """Return the one process, once that for who looked whether it serves has ended."""
+
+    def alone():
+        found = cluster.control.found(node)
+        return found if len(found) == 1 else None
+
+    return until("only the SSH server", alone)[0]
+
+
 def test_machines_have_addresses_names_and_ssh_servers(machines, command):
     cluster = machines(2)
     done = command(cluster.directory, "status", "--json")
     report = json.loads(done.stdout)
     first, second = report["nodes"]
     assert first["address"] != second["address"]
-    assert [p["name"] for p in first["processes"]] == ["sshd"]
+    assert {p["name"] for p in first["processes"]} == {"sshd"}
     assert report["master"] is None
     assert first["powered"]
     for node in report["nodes"]:
@@ -88,7 +98,7 @@ def test_power_ends_everything_on_a_node_and_brings_it_back(machines, command):
     done = command(cluster.directory, "oob", "health", "node2")
     assert json.loads(done.stdout) == [["Power", "CRITICAL"]]
     assert command(cluster.directory, "oob", "power-on", "node2").stdout == ""
-    assert len(cluster.control.found(cluster.node("node2"))) == 1
+    assert ssh_server(cluster, cluster.node("node2"))
 
 
 def test_a_killed_process_is_only_that_one(machines, command):
@@ -104,7 +114,7 @@ def test_a_killed_process_is_only_that_one(machines, command):
 def test_an_ssh_server_with_new_keys_serves_when_the_command_returns(machines):
     cluster = machines(1)
     node = cluster.master
-    (server,) = cluster.control.found(node)
+    server = ssh_server(cluster, node)
     for _round in range(10):
         cluster.check("daemon-util", "reload-ssh-keys")
         address = (node.address, cluster.layout.ssh_port)
