@@ -25,7 +25,7 @@ NEAR: Final = 1e-7
 #: Most pairs of instance and target that are looked at at once.
 _BLOCK: Final = 100_000
 #: Moves that give a first idea of what the best is; so many times more if none may be.
-_SAMPLE: Final = 12
+_SAMPLE: Final = 4
 #: More than any change of a score.
 _ANY: Final = 1e300
 #: First moves of pairs that are tried where no single move helps.

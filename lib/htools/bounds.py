@@ -26,6 +26,9 @@ from ganeti.htools.moves import Kind
 from ganeti.htools.refined import Refined
 from ganeti.htools.targets import Targets
 
+#: What nodes keep for failovers after a move.
+Reserved = tuple[Floats | Ints, ...]
+
 _NOWHERE: Final = -2
 #: Work on a pair of size and target, and on a kind of move of an instance, when
 #: everything is made anew, in looks at a pair.
@@ -110,15 +113,20 @@ class Bounds:
         size = [number[column] for column in columns]
         return np.array(size, np.int64), inst[list(first.values())]
 
-    def _range(self, role: str) -> list[tuple[Floats, Floats, Floats]]:
-        """List what a unit is worth at targets, least and most, and units of sizes."""
-        if not len(self.target):
-            return []
+    def _range(self, role: str) -> tuple[Floats, Floats]:
+        """Give what sizes add to a target's values at least and at most."""
         spreads, alike = self._evaluator.spreads, self._alike
+        low: Floats = np.zeros(alike.gain[role].shape)
+        high = low
+        if not len(self.target):
+            return low, high
         scales = [(spreads.inverse[self.target], alike.gain[role])]
         if spreads.second is not None:
             scales.append((spreads.second[self.target], alike.more[role]))
-        return [(by.min(axis=0), by.max(axis=0), gain) for by, gain in scales]
+        for by, gain in scales:
+            ends = gain * by.min(axis=0), gain * by.max(axis=0)
+            low, high = low + np.minimum(*ends), high + np.maximum(*ends)
+        return low, high
 
     def _begin(self) -> None:
         """Make everything anew."""
@@ -198,12 +206,13 @@ class Bounds:
     def _renew(self, rows: Ints) -> None:
         """Make the part of some instances anew."""
         inst, nowhere = self._inst[rows], np.full(len(rows), _NOWHERE)
-        for row, kind in enumerate(self.kinds):
-            move = self._evaluator.legality.move(kind, inst, nowhere)
-            self._own[row, rows] = own = self._of_instances(move, rows)
-            strict = self._evaluator.legality.is_strict(move)
-            self._strict[row, rows] = strict | np.isinf(own)
-            self._partner[row, rows] = self._partners(move)
+        rules = self._evaluator.legality
+        moves = [rules.move(kind, inst, nowhere) for kind in self.kinds]
+        if moves:
+            self._own[:, rows] = own = self._of_instances(moves, rows)
+            strict = np.array([rules.is_strict(move) for move in moves])
+            self._strict[:, rows] = strict | np.isinf(own)
+            self._partner[:, rows] = [self._partners(move) for move in moves]
         if self._can_swap:
             self._swap[rows] = self._of_swaps(rows)
 
@@ -232,83 +241,100 @@ class Bounds:
         self._chords.reach_over(gains[legal], gains[legal])
         return np.where(legal, change, np.inf)
 
-    def _of_instances(self, move: Move, rows: Ints) -> Floats:
-        """Give the instances' part of bounds of one kind."""
+    def _of_instances(self, moves: list[Move], rows: Ints) -> Floats:
+        """Give the instances' part of bounds: kinds x instances."""
         found, rules, chords = self._evaluator, self._evaluator.legality, self._chords
-        reserved = rules.least_reserved(move)
+        reserved = [rules.least_reserved(move) for move in moves]
+        pairs = list(zip(moves, reserved, strict=True))
         with np.errstate(invalid="ignore"):
-            legal = rules.allowed(move) & rules.legal_before(move, reserved)
+            legal: Bools = np.array(
+                [
+                    rules.allowed(move) & rules.legal_before(move, kept)
+                    for move, kept in pairs
+                ]
+            )
         legal &= self._live[rows]
-        change = found.failing_before(move, reserved) + found.left(move)
-        change = change + self._counted(move)
-        role, size = move.ends.target, self._size[rows]
-        low, high = self._squares(move, size)
-        mean: Floats = np.zeros(1)
-        if move.kind != Kind.FAILOVER_TO:
-            kept, low[:, -1], high[:, -1], mean = self._kept(move, size, reserved)
-            change = change + kept
-        change = change + chords.below(role, size, low, high, legal)
-        low[:, -1] = -mean
-        change = change + (chords.slope[size] * low).sum(axis=1) / found.spreads.count
+        change: Floats = np.array(
+            [
+                found.failing_before(move, kept)
+                + found.left(move)
+                + self._counted(move)
+                for move, kept in pairs
+            ]
+        )
+        size = self._size[rows]
+        low, high = self._squares(moves, size)
+        kept, low[..., -1], high[..., -1], mean = self._kept(moves, reserved, size)
+        change += kept
+        roles = [move.ends.target for move in moves]
+        change += chords.below(roles, size, low, high, legal)
+        low[..., -1] = -mean
+        change += (chords.slope[size] * low).sum(axis=-1) / found.spreads.count
         return np.where(legal, change, np.inf)
 
-    def _squares(self, move: Move, size: Ints) -> tuple[Floats, Floats]:
+    def _squares(self, moves: list[Move], size: Ints) -> tuple[Floats, Floats]:
         """Give what old nodes add to sums of squares, at least and at most."""
-        spreads, role = self._evaluator.spreads, move.ends.target
-        squares: Floats = np.zeros((len(size), len(spreads.weight)))
-        sums = squares
-        for node, before, after in (
-            (move.primary, "p", move.ends.primary),
-            (move.secondary, "s", move.ends.secondary),
-        ):
-            if after in {"=", before}:
-                continue
-            step = spreads.step(move.inst, node, before, after)
-            far = self._chords.moments.deviation[node]
-            squares = squares + step * (2.0 * far + step)
-            sums = sums + step
-        low, high = sums, sums
-        for least, most, gain in self._ranges[role]:
-            ends = gain[size] * least, gain[size] * most
-            low, high = low + np.minimum(*ends), high + np.maximum(*ends)
+        spreads, far = self._evaluator.spreads, self._chords.moments.deviation
+        shape = (len(moves), len(size), len(spreads.weight))
+        squares, sums = np.zeros(shape), np.zeros(shape)
+        for row, move in enumerate(moves):
+            for node, before, after in (
+                (move.primary, "p", move.ends.primary),
+                (move.secondary, "s", move.ends.secondary),
+            ):
+                if after in {"=", before}:
+                    continue
+                step = spreads.step(move.inst, node, before, after)
+                squares[row] += step * (2.0 * far[node] + step)
+                sums[row] += step
+        ranges = [self._ranges[move.ends.target] for move in moves]
+        low = sums + np.array([least[size] for least, _most in ranges])
+        high = sums + np.array([most[size] for _least, most in ranges])
         mean = np.maximum(low * low, high * high) / spreads.count
         return squares - mean, squares
 
     def _kept(
-        self, move: Move, size: Ints, reserved: tuple[Floats | Ints, ...]
+        self, moves: list[Move], reserved: list[Reserved], size: Ints
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """Give the least that reserved memory of old nodes can change.
 
         Returns:
             the change, what old nodes add to the sum of squares at least and at most,
-            and what the mean can take off it.
+            and what the mean can take off it: kinds x instances.
         """
-        found, state, chords = self._evaluator, self._state, self._chords
-        spreads = found.spreads
-        own = found.legality.own_reserve[move.inst]
-        slope = chords.slope[size, -1]
-        change: Floats = np.zeros(1)
-        low: Floats = np.zeros(1)
-        high: Floats = np.zeros(1)
-        rises = move.kind == Kind.REPLACE_FAILOVER
-        stays = move.kind == Kind.REPLACE_PRIMARY
-        nodes = [(move.secondary, reserved[1], stays)]
-        # Other primaries keep what they keep.
-        nodes += [(move.primary, reserved[0], True)] if rises else []
-        for node, least, varies in nodes:
-            before = state.r_mem[node]
-            most = np.maximum(least, before + own) if varies else least
-            rise, limit = least - before, most - before
-            change = change + chords.reserve(slope, node, rise, limit)
-            far = chords.moments.deviation[node, -1]
-            inverse = spreads.inverse_memory[node]
-            ends = rise * inverse, limit * inverse
-            best = np.clip(-far, *ends)
-            low = low + best * (best + 2.0 * far)
-            high = high + np.maximum(*(step * (step + 2.0 * far) for step in ends))
+        out: Floats = np.zeros((4, len(moves), len(size)))
+        listed = []
+        for row, (move, kept) in enumerate(zip(moves, reserved, strict=True)):
+            if move.kind == Kind.FAILOVER_TO:
+                continue
+            stays = move.kind == Kind.REPLACE_PRIMARY
+            listed.append((row, move.secondary, kept[1], stays))
+            if move.kind == Kind.REPLACE_FAILOVER:
+                # Other primaries keep what they keep.
+                listed.append((row, move.primary, kept[0], True))
+        if not listed:
+            return out[0], out[1], out[2], out[3]
+        spreads = self._evaluator.spreads
+        own = self._evaluator.legality.own_reserve[moves[0].inst]
+        places, node, least, varies = (
+            np.array(each) for each in zip(*listed, strict=True)
+        )
+        before = self._state.r_mem[node]
+        most = np.where(varies[:, None], np.maximum(least, before + own), least)
+        rise, limit = least - before, most - before
+        far = self._chords.moments.deviation[node, -1]
+        inverse = spreads.inverse_memory[node]
+        ends = rise * inverse, limit * inverse
+        best = np.clip(-far, *ends)
+        high = [step * (step + 2.0 * far) for step in ends]
+        slope = self._chords.slope[size, -1]
+        np.add.at(out[0], places, self._chords.reserve(slope, node, rise, limit))
+        np.add.at(out[1], places, best * (best + 2.0 * far))
+        np.add.at(out[2], places, np.maximum(*high))
         mean = own * spreads.inverse_memory.max()
-        mean = mean * mean / spreads.count
-        return change, low - mean, high, mean
+        out[3, places] = mean * mean / spreads.count
+        out[1] -= out[3]
+        return out[0], out[1], out[2], out[3]
 
     def _partners(self, move: Move) -> Ints:
         """Number the nodes that instances have besides their targets."""

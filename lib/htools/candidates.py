@@ -49,6 +49,7 @@ class Evaluator:
         self._has_apart = bool(effects.apart.any())
         self.located = bool(state.node_places.size or effects.lacking.any())
         self.tagged = bool(len(state.exclusion_tags))
+        self._all_online = bool(state.online.all())
         self.retagged: Ints = np.zeros(0, np.int64)
         if self.located and self.tagged:
             online = np.nonzero(state.online)[0]
@@ -153,11 +154,12 @@ class Evaluator:
 
     def left(self, move: Move) -> Floats:
         """Count what leaves nodes that are offline."""
-        effects, online = self.effects, self.state.online
-        ends = move.ends
-        real = ~effects.forthcoming[move.inst]
-        off_p = ~online[move.primary] & real
         change: Floats = np.zeros(1)
+        if self._all_online:
+            return change
+        ends, online = move.ends, self.state.online
+        real = self.effects.real[move.inst]
+        off_p = ~online[move.primary] & real
         if ends.primary != "=":
             change = change - score.WEIGHT["offline_pri_cnt"] * off_p
         if ends.primary == "":
@@ -182,15 +184,15 @@ class Evaluator:
     def _failing_at(
         self, move: Move, node: Ints, before: str, after: str, kept: Floats | Ints
     ) -> Floats:
-        state, effects, inst = self.state, self.effects, move.inst
-        memory = state.rows[Row.MEMORY][node]
+        state, inst = self.state, move.inst
+        memory, held = state.unallocated[node], state.held[node]
+        old = (memory <= state.r_mem[node]) * held
         if after != before:
             gain = self._gain[before, after]
             memory = self.legality.after(Row.MEMORY, node, gain, inst)
-        count = state.held[node] + (bool(after) - bool(before))
-        old = state.fails_n1[node] * state.held[node]
+        count = held + (bool(after) - bool(before))
         change = (memory <= kept) * count - old
-        result: Floats = change * state.online[node] * ~effects.forthcoming[inst]
+        result: Floats = change * state.online[node] * self.effects.real[inst]
         return result
 
     def _located_change(self, move: Move, new_p: Ints) -> Floats:

@@ -5,6 +5,7 @@ largest change of the variance its chord lies below it. Chords belong to the mom
 one state; ``slack`` tells by how much other moments may undercut them.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -183,21 +184,28 @@ class Chords:
         return result
 
     def below(
-        self, role: str, size: Ints, low: Floats, high: Floats, legal: Bools
+        self,
+        roles: Sequence[str],
+        size: Ints,
+        low: Floats,
+        high: Floats,
+        legal: Bools,
     ) -> Floats:
-        """Give where lines begin that are below the roots of instances.
+        """Give where lines begin that are below the roots: moves x instances.
 
         Args:
-            role: of their targets.
+            roles: of the targets of each kind of move.
             size: of the instances.
             low: the least that their old nodes add to the sum of squares.
             high: the most.
             legal: whose moves matter.
         """
         count, variance = self._spreads.count, self.moments.variance
-        limits, slope = self.limits[role], self.slope[size]
-        low = np.maximum((low + limits.low[size]) / count, -variance)
-        high = np.maximum((high + limits.high[size]) / count, -variance)
+        limits, slope = [self.limits[role] for role in roles], self.slope[size]
+        low = low + np.array([each.low[size] for each in limits])
+        high = high + np.array([each.high[size] for each in limits])
+        low = np.maximum(low / count, -variance)
+        high = np.maximum(high / count, -variance)
         self.reach_over(low[legal], high[legal])
         ends = []
         for change in (low, high):
@@ -206,7 +214,7 @@ class Chords:
             root *= self._spreads.weight
             root -= slope * change
             ends.append(root)
-        result: Floats = np.minimum(*ends).sum(axis=1)
+        result: Floats = np.minimum(*ends).sum(axis=-1)
         return result
 
     def reach_over(self, low: Floats, high: Floats) -> None:

@@ -57,6 +57,7 @@ class Effects:
         primary, secondary: their nodes, -1 for none.
         as_primary, as_secondary: rows x instances, added to a node's numbers.
         counted: rows x nodes, which of them a node keeps.
+        real: which are there, not still to come.
         reserved: memory that a secondary keeps.
         tags: instances x exclusion tags they have, -1 where they have fewer.
         wishes: for each instance a row of ``lacking``.
@@ -74,6 +75,7 @@ class Effects:
         self.counted[[Row.FREE_SPINDLES, Row.ALL_FREE_SPINDLES]] = state.exclusive
         self.as_primary, self.as_secondary = _amounts(items)
         self.forthcoming = _flags(item.forthcoming for item in items)
+        self.real: Bools = ~self.forthcoming
         self.reserved: Ints = np.array(
             [0 if item.forthcoming else item.reserved_memory for item in items],
             dtype=np.int64,

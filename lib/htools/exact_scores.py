@@ -24,7 +24,7 @@ from ganeti.htools.moves import Kind, Move
 #: Nodes that a move touches: old primary, old secondary, target.
 _TOUCHED: Final = 3
 #: So few moves are done and undone sooner than put into tables.
-_FEW: Final = 4
+_FEW: Final = 8
 #: Most entries of one table (1 MiB).
 _CHUNK: Final = 1 << 17
 #: Rows that move with instances by amounts of their own.

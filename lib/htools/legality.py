@@ -78,6 +78,7 @@ class Legality:
         self.effects = effects = Effects(state)
         self._exclusive = bool(state.exclusive.any())
         self._forthcoming = bool(effects.forthcoming.any())
+        self._some_local = bool(effects.local.any())
         self.own_reserve = effects.reserved
         p, s = effects.as_primary, effects.as_secondary
         self.gain = {
@@ -88,6 +89,13 @@ class Legality:
             ("s", ""): -s,
             ("s", "p"): p - s,
         }
+        self._no_gain: Floats = np.zeros_like(p)
+        self._anywhere: Bools = np.ones(1, np.bool_)
+        #: Most virtual CPUs for each physical one; nothing fits where there are none.
+        has_cpus = state.t_cpu != 0
+        self._cpus: Floats = np.where(has_cpus, state.t_cpu, 1.0)
+        self._cpu_ratio: Floats = np.where(has_cpus, state.cpu_ratio, -np.inf)
+        self._any_ratio: Bools = state.cpu_ratio < 0
         self._second = np.zeros(state.size)
         self.refresh(np.arange(state.size))
 
@@ -231,13 +239,14 @@ class Legality:
             case Kind.FAILOVER_TO:
                 return legal
             case Kind.REPLACE_SECONDARY:
-                zero, never = np.zeros_like(self.gain["", "p"]), np.zeros_like(strict)
+                zero, never = self._no_gain, ~self._anywhere
                 return legal & self.takes_primary(move, p, zero, reserved[0], never)
             case Kind.REPLACE_FAILOVER:
                 kept = (s != NONE) & online[s] & (not force)
                 fall = self.gain["p", "s"]
                 return legal & self.takes_secondary(move, p, fall, reserved[0], kept)
-        lost = self.without(s, p, move.inst)
+        again = move.kind == Kind.REPLACE_PRIMARY
+        lost = self.without(s, p, move.inst) if again else reserved[1]
         legal = legal & self.takes_primary(move, s, self.gain["s", "p"], lost, strict)
         if move.kind == Kind.FAILOVER:
             return legal & self.takes_secondary(
@@ -248,8 +257,8 @@ class Legality:
                 strict,
                 need_disk=online[p],
             )
-        if move.kind == Kind.REPLACE_PRIMARY:
-            zero = np.zeros_like(self.gain["", "p"])
+        if again:
+            zero = self._no_gain
             return legal & self.takes_secondary(move, s, zero, reserved[1], strict)
         return legal
 
@@ -258,14 +267,14 @@ class Legality:
         may = self.state.may_migrate
         through = {Kind.FAILOVER, Kind.FAILOVER_REPLACE, Kind.REPLACE_PRIMARY}
         if may is None or move.kind not in through:
-            return np.ones_like(move.primary, dtype=np.bool_)
+            return self._anywhere
         return may[move.primary, move.secondary]
 
     def _arrives(self, move: Move) -> Bools:
         """Judge migrations to the target."""
         may = self.state.may_migrate
         if may is None:
-            return np.ones_like(move.primary, dtype=np.bool_)
+            return self._anywhere
         through = move.kind == Kind.REPLACE_PRIMARY
         return may[move.secondary if through else move.primary, move.target]
 
@@ -343,6 +352,8 @@ class Legality:
         """Judge disk and spindles: what must be, and what should be."""
         state, effects, inst = self.state, self.effects, move.inst
         exempt = ~effects.local[inst]
+        if not self._some_local:
+            return exempt, exempt
         rows = [Row.DISK, Row.SPINDLES, Row.FREE_SPINDLES]
         if later:
             rows = [LATER[row] for row in rows]
@@ -360,11 +371,8 @@ class Legality:
         return hard, exempt | soft
 
     def _cpu_fits(self, node: Ints, used: Floats) -> Bools:
-        state = self.state
-        ratio = state.cpu_ratio[node]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            fits: Bools = (ratio < 0) | (ratio >= used / state.t_cpu[node])
-        return fits
+        fits: Bools = self._cpu_ratio[node] >= used / self._cpus[node]
+        return fits | self._any_ratio[node]
 
     def conflicts(self, inst: Ints, node: Ints, more_than: int) -> Ints:
         """Count exclusion tags of instances that nodes have more than so often."""

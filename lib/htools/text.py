@@ -142,18 +142,20 @@ def load(data: str, source: str) -> Cluster:
         found = sections[index] if index < len(sections) else []
         return [_Line(source, no, kind, text.split("|")) for no, text in found]
 
-    for index, kind in ((0, "group"), (1, "node"), (2, "instance")):
-        _refuse_repeated(lines(index, kind), 0, "name")
-    _refuse_repeated(lines(0, "group"), 1, "uuid")
-    _refuse_repeated(lines(4, "policy"), 0, "owner")
-    groups = [_group(line) for line in lines(0, "group")]
+    group_lines, policy_lines = lines(0, "group"), lines(4, "policy")
+    node_lines, instance_lines = lines(1, "node"), lines(2, "instance")
+    for named in (group_lines, node_lines, instance_lines):
+        _refuse_repeated(named, 0, "name")
+    _refuse_repeated(group_lines, 1, "uuid")
+    _refuse_repeated(policy_lines, 0, "owner")
+    groups = [_group(line) for line in group_lines]
     known_groups = {group.uuid: k for k, group in enumerate(groups)}
-    nodes = [_node(line, known_groups) for line in lines(1, "node")]
+    nodes = [_node(line, known_groups) for line in node_lines]
     known_nodes = {node.name: k for k, node in enumerate(nodes)}
-    instances = [_instance(line, known_nodes) for line in lines(2, "instance")]
+    instances = [_instance(line, known_nodes) for line in instance_lines]
     policy = DEFAULT_POLICY
     owners = {group.name: k for k, group in enumerate(groups)}
-    for line in lines(4, "policy"):
+    for line in policy_lines:
         line.need(6)
         owner, found = line.text(0), _policy(line)
         if not owner:

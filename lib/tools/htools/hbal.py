@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from ganeti.htools import balance, grid, jobs, numbers, tables
+from ganeti.htools import balance, grid, jobs, numbers
 from ganeti.htools import grid_score as score
 from ganeti.htools.model import NONE, Cluster
 from ganeti.tools.htools import loading, shown, writing
@@ -151,6 +151,9 @@ def _show(now: grid.State, parsed: Parsed, when: str) -> None:
 
 def _coefficients(now: grid.State, parsed: Parsed, when: str, value: float) -> None:
     if parsed.verbosity > 2:
+        # Few runs ask for so much.
+        from ganeti.htools import tables
+
         gap = " " if when == "Initial" else "   "
         print(f"{when} coefficients:{gap}overall {numbers.fixed(value, 8)}")
         print("\n".join(tables.metrics(now)))

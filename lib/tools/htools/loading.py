@@ -61,13 +61,14 @@ def main(
         told = f"Error while parsing command line arguments:\n{err}\n"
         sys.stderr.write(told)
         return 1
-    for asked, shown in (
-        ("help", options.usage(program, known)),
-        ("version", options.version(program)),
-        ("completion", options.completion(known, arguments)),
-    ):
+    shown: dict[str, Callable[[], str]] = {
+        "help": lambda: options.usage(program, known),
+        "version": lambda: options.version(program),
+        "completion": lambda: options.completion(known, arguments),
+    }
+    for asked, tell in shown.items():
         if parsed[asked]:
-            print(shown)
+            print(tell())
             return 0
     if parsed.arguments and not arguments:
         sys.stderr.write("Error: This program doesn't take any arguments.\n")

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from ganeti.htools import simulate
 from ganeti.htools.model import TEMPLATES
 from ganeti.tools.htools.options import ValueProblem
 
@@ -102,6 +101,9 @@ def size(what: str) -> Parse:
     """Make a reader of DISK,RAM,CPU[,SPINDLES]: (MiB, MiB, number, number)."""
 
     def amount(field: str, text: str) -> int:
+        # Few runs are given sizes.
+        from ganeti.htools import simulate
+
         try:
             return simulate.size_mib(text)
         except ValueError as err:

@@ -364,3 +364,13 @@ def test_memory_in_use_and_idle_instances_are_options_of_the_program(
     )
     assert none == 0 < plain
     assert double == pytest.approx(2 * plain)
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_numbers_of_nodes_are_those_of_each_spread(exclusive):
+    shape = Shape(10, mixed=True, offline=1, forthcoming=0.2, exclusive=exclusive)
+    now = grid.derive(text.load(made_clusters.make(shape, 1).text(), "made"))
+    found = score.numbers(now).spreads
+    assert list(found) == list(score.SPREADS)
+    for name, get in score.SPREADS.items():
+        assert found[name].tolist() == get(now).tolist(), name
