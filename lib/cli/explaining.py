@@ -13,7 +13,7 @@ from ganeti.cli import jobs
 from ganeti.cli.context import Context
 from ganeti.cli.text import safe
 from ganeti.constants import ecodes
-from ganeti.htools import reasons
+from ganeti.htools.rules import reasons
 
 Data = Mapping[str, Any]
 _NOBODY: Final = "No allocator was asked."

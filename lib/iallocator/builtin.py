@@ -11,7 +11,9 @@ from ganeti import errors
 from ganeti.constants import ecodes
 
 if TYPE_CHECKING:
-    from ganeti.htools import answer, model, reasons
+    from ganeti.htools.hail import answer
+    from ganeti.htools.model.cluster import Cluster
+    from ganeti.htools.rules import reasons
 
 NAME: Final = "hail"
 _FLAGS: Final = frozenset(
@@ -40,9 +42,9 @@ def static_memory(params: Mapping[str, Any]) -> int:
     Raises:
         OpPrereqError: it is no number.
     """
-    from ganeti.htools import model
+    from ganeti.htools.model.cluster import STATIC_KVM_MIB
 
-    value = str(params.get("static-kvm-node-memory", model.STATIC_KVM_MIB))
+    value = str(params.get("static-kvm-node-memory", STATIC_KVM_MIB))
     if not value.isdecimal():
         raise errors.OpPrereqError(
             f"allocator {NAME}: static-kvm-node-memory: wanted MiB, found {value!r}",
@@ -52,7 +54,7 @@ def static_memory(params: Mapping[str, Any]) -> int:
 
 
 def solve(
-    cluster: "model.Cluster",
+    cluster: "Cluster",
     asked: Mapping[str, Any],
     params: Mapping[str, Any],
     *,
@@ -72,13 +74,14 @@ def solve(
     # Loaded at the first allocation: the numeric library is large.
     import numpy as np
 
-    from ganeti.htools import answer, model
+    from ganeti.htools.hail import answer
+    from ganeti.htools.model.cluster import DataError
 
     # Shares of what a node has none of are not numbers.
     with np.errstate(divide="ignore", invalid="ignore"):
         try:
             found = answer.solve({"request": asked}, _options(params), cluster=cluster)
-        except model.DataError as err:
+        except DataError as err:
             raise errors.OpPrereqError(
                 f"allocator {NAME}: {err}", ecodes.ECODE_INVAL
             ) from err
@@ -121,13 +124,13 @@ def _tell(
 
 
 def _words(one: "reasons.Explanation") -> str:
-    from ganeti.htools import reasons
+    from ganeti.htools.rules import reasons
 
     return "; ".join(reasons.shortened(one.reasons, _MOST_REASONS))
 
 
 def _options(params: Mapping[str, Any]) -> "answer.Options":
-    from ganeti.htools import answer
+    from ganeti.htools.hail import answer
 
     names = params.get("restrict-allocation-to")
     return answer.Options(

@@ -9,8 +9,19 @@ from typing import Any, Final, NamedTuple
 
 from ganeti import errors, objects
 from ganeti.constants import ecodes
-from ganeti.htools import model, records, request
-from ganeti.htools.fields import Part
+from ganeti.htools.hail import instance_records
+from ganeti.htools.model.cluster import (
+    MOVABLE_TEMPLATES,
+    NONE,
+    Cluster,
+    DataError,
+    Group,
+    Instance,
+    Node,
+)
+from ganeti.htools.model.json_reader import Part
+from ganeti.htools.model.policy import AllocPolicy
+from ganeti.htools.model.policy_reader import read_policy
 from ganeti.iallocator import means
 from ganeti.objects import params
 
@@ -38,7 +49,7 @@ class _Instances(NamedTuple):
 
     backend: Mapping[str, Any]
     places: Mapping[str, int]
-    made: Mapping[str, tuple[objects.Instance, Sequence[objects.Disk], model.Instance]]
+    made: Mapping[str, tuple[objects.Instance, Sequence[objects.Disk], Instance]]
 
 
 class Known:
@@ -54,7 +65,7 @@ class Known:
         running: _Running,
         *,
         static_memory: int,
-    ) -> model.Cluster:
+    ) -> Cluster:
         """Return the cluster.
 
         Args:
@@ -75,7 +86,7 @@ class Known:
         is_kvm = cluster.enabled_hypervisors[:1] == ("kvm",)
         reader = _Nodes(snapshot, groups, static_memory if is_kvm else 0)
         try:
-            out = model.Cluster(
+            out = Cluster(
                 tuple(_group(snapshot, item) for item in snapshot.nodegroups.values()),
                 tuple(
                     reader.read(node, reports.get(uuid), less[place])
@@ -83,9 +94,9 @@ class Known:
                 ),
                 instances,
                 tuple(sorted(cluster.tags)),
-                request.read_policy(Part(cluster.ipolicy, "ipolicy", "cluster")),
+                read_policy(Part(cluster.ipolicy, "ipolicy", "cluster")),
             )
-        except model.DataError as err:
+        except DataError as err:
             raise errors.OpPrereqError(
                 f"built-in allocator: {err}", ecodes.ECODE_INVAL
             ) from err
@@ -93,7 +104,7 @@ class Known:
 
     def _all(
         self, snapshot: objects.Snapshot, places: Mapping[str, int]
-    ) -> tuple[model.Instance, ...]:
+    ) -> tuple[Instance, ...]:
         """Return all instances; those that changed are made anew."""
         backend = params.beparams_for(snapshot.cluster, {})
         old = self._instances
@@ -121,7 +132,7 @@ def _place(
     others = snapshot.secondary_nodes(instance)
     return (
         places[instance.primary_node],
-        places[others[0]] if others else model.NONE,
+        places[others[0]] if others else NONE,
     )
 
 
@@ -130,45 +141,45 @@ def _instance(
     instance: objects.Instance,
     disks: Sequence[objects.Disk],
     place: tuple[int, int],
-) -> model.Instance:
+) -> Instance:
     mine = instance.beparams
     kinds = {disk.dev_type for disk in disks}
     template = "diskless" if not kinds else kinds.pop() if len(kinds) == 1 else "mixed"
     sizes = tuple([disk.size for disk in disks])
     spindles = [disk.spindles for disk in disks if disk.spindles is not None]
-    return model.Instance(
+    return Instance(
         name=instance.name or instance.uuid,
         memory=mine.get("maxmem", backend["maxmem"]),
         disk=means.disk_space(template, sizes),
         vcpus=mine.get("vcpus", backend["vcpus"]),
         primary=place[0],
         secondary=place[1],
-        status=records.STATUS[instance.admin_state],
+        status=instance_records.STATUS[instance.admin_state],
         template=template,
         tags=tuple(sorted(instance.tags)),
         spindle_use=mine.get("spindle_use", backend["spindle_use"]),
         spindles=sum(spindles) if len(spindles) == len(disks) else None,
         forthcoming=instance.forthcoming,
         disks=sizes,
-        movable=template in model.MOVABLE_TEMPLATES,
+        movable=template in MOVABLE_TEMPLATES,
     )
 
 
-def _group(snapshot: objects.Snapshot, group: objects.NodeGroup) -> model.Group:
+def _group(snapshot: objects.Snapshot, group: objects.NodeGroup) -> Group:
     policy = params.group_ipolicy(snapshot, group)
-    return model.Group(
+    return Group(
         name=group.name,
         uuid=group.uuid,
-        alloc_policy=model.AllocPolicy(group.alloc_policy),
+        alloc_policy=AllocPolicy(group.alloc_policy),
         tags=tuple(sorted(group.tags)),
         networks=tuple(sorted(group.networks)),
-        policy=request.read_policy(Part(policy, "ipolicy", f"group {group.name}")),
+        policy=read_policy(Part(policy, "ipolicy", f"group {group.name}")),
     )
 
 
 def _not_yet_used(
     places: Mapping[str, int],
-    instances: Sequence[model.Instance],
+    instances: Sequence[Instance],
     running: _Running,
 ) -> list[int]:
     """Return by node how much more its running instances may still take."""
@@ -199,7 +210,7 @@ class _Nodes:
             for uuid, group in snapshot.nodegroups.items()
         }
 
-    def read(self, node: objects.Node, report: Any, not_yet_used: int) -> model.Node:
+    def read(self, node: objects.Node, report: Any, not_yet_used: int) -> Node:
         """Return a node; one that is drained or did not report counts as offline.
 
         What a drained one reports counts, as its instances are still there.
@@ -211,11 +222,11 @@ class _Nodes:
         mine = found or _NOTHING
         for name in _NOT_NEGATIVE:
             if getattr(mine, name) < 0:
-                raise model.DataError(
+                raise DataError(
                     f"node {node.name}: {name}: wanted a number from 0,"
                     f" found {getattr(mine, name)}"
                 )
-        return model.Node(
+        return Node(
             name=node.name,
             group=self._groups[node.group],
             total_memory=mine.total_memory,

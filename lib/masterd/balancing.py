@@ -131,13 +131,14 @@ def _plan(world: World, wanted: Wanted) -> dict[str, Any]:
     # Imported here: numbers take a while to load, and most masters never plan this.
     import numpy as np
 
-    from ganeti.htools import balance, balancing, queried
-    from ganeti.htools.legality import Options
-    from ganeti.htools.model import DataError
+    from ganeti.htools.balance import greedy, plan
+    from ganeti.htools.model.cluster import DataError
+    from ganeti.htools.model.loaders import query as loaders_query
+    from ganeti.htools.rules.move_constraints import Options
 
-    want = balancing.Want(
+    want = plan.Want(
         group=wanted.group,
-        goal=balance.Goal(
+        goal=greedy.Goal(
             min_gain=wanted.min_gain,
             min_gain_limit=wanted.min_gain_limit,
             max_length=wanted.max_moves,
@@ -152,21 +153,23 @@ def _plan(world: World, wanted: Wanted) -> dict[str, Any]:
         ),
     )
     tables = {
-        kind: queried.objects(
+        kind: loaders_query.objects(
             query.query(world.sources(), kind, fields, None).to_dict(), fields, kind
         )
-        for kind, fields in queried.FIELDS.items()
+        for kind, fields in loaders_query.FIELDS.items()
     }
     info = clusterinfo.cluster_info(world.config.snapshot())
-    answers = queried.Answers(
+    answers = loaders_query.Answers(
         "cluster", tables["group"], tables["node"], tables["instance"], info
     )
     try:
         with np.errstate(divide="ignore", invalid="ignore"):
-            cluster = queried.read_cluster(answers, static_memory=wanted.static_memory)
-            plans = balancing.plan(cluster, want)
+            cluster = loaders_query.read_cluster(
+                answers, static_memory=wanted.static_memory
+            )
+            plans = plan.plan(cluster, want)
     except DataError as err:
         raise errors.OpPrereqError(
             f"cannot plan balancing: {err}", ecodes.ECODE_STATE
         ) from err
-    return balancing.data(plans, explain=wanted.explain)
+    return plan.data(plans, explain=wanted.explain)

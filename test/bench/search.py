@@ -12,10 +12,12 @@ from collections.abc import Iterator
 
 from fakes import made_clusters
 from fakes.made_clusters import Shape
-from ganeti.htools import balance, grid, text
-from ganeti.htools import grid_score as score
-from ganeti.htools.legality import Options
-from ganeti.htools.model import Cluster
+from ganeti.htools.balance import greedy
+from ganeti.htools.model.cluster import Cluster
+from ganeti.htools.model.loaders import text
+from ganeti.htools.rules.move_constraints import Options
+from ganeti.htools.score import components
+from ganeti.htools.state import node_state
 
 SHAPES = (
     Shape(6, per_node=4),
@@ -37,10 +39,10 @@ class Plan:
 
 def plan(cluster: Cluster, *, pairs: bool) -> Plan:
     """Plan to the end."""
-    now = grid.derive(cluster)
+    now = node_state.derive(cluster)
     start = time.process_time()
-    steps = list(balance.plan(now, balance.Goal(pairs=pairs), Options()))
-    return Plan(len(steps), score.value(now), time.process_time() - start)
+    steps = list(greedy.plan(now, greedy.Goal(pairs=pairs), Options()))
+    return Plan(len(steps), components.value(now), time.process_time() - start)
 
 
 def both(shape: Shape, count: int) -> Iterator[tuple[Plan, Plan]]:

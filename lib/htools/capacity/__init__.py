@@ -1,1 +1,4 @@
-"""Counting what still fits: how many more instances, where, and why not one more."""
+"""Counting capacity: how many more instances fit, where, and why not one more.
+
+The choices are those of ``alloc``, computed for many equal instances in a row.
+"""

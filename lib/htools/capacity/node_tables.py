@@ -1,6 +1,6 @@
 """What each node has, and would have with one more of an instance.
 
-Kept for ``capacity.greedy``: amounts, bounds on them, and the numbers of which the
+Kept for ``capacity.filler``: amounts, bounds on them, and the numbers of which the
 score is made, as tables with a column per node, so that few are worked out anew.
 """
 
@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools import grid_score as score
-from ganeti.htools import model
-from ganeti.htools.grid import State
-from ganeti.htools.grid_rows import ROWS
+from ganeti.htools.model.cluster import Instance
+from ganeti.htools.score import components
+from ganeti.htools.state.columns import ROWS
+from ganeti.htools.state.node_state import State
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -38,7 +38,7 @@ _SPREADS: Final = {
     "spindles_cv_forth": "inst_spin_later",
 }
 _PLACES: Final = {name: row for row, name in enumerate(_SPREADS)}
-_ORDER: Final = {name: at for at, (name, _weight) in enumerate(score.WEIGHTS)}
+_ORDER: Final = {name: at for at, (name, _weight) in enumerate(components.WEIGHTS)}
 _SPINDLES: Final = {"f_dsk": "f_spin", "f_dsk_later": "f_spin_later"}
 #: The least amount that is something.
 ABOVE_ZERO: Final = float(np.nextafter(0.0, 1.0))
@@ -60,10 +60,10 @@ class NodeTables:
     ORDER: Final = _ORDER
     IN_ORDER: Final = np.array([_ORDER[name] for name in _SPREADS])
 
-    def __init__(self, state: State, item: model.Instance, accepted: Flags) -> None:
+    def __init__(self, state: State, item: Instance, accepted: Flags) -> None:
         """Prepare; ``accepted`` tells nodes whose policy allows the instance."""
         self.state, self.item = state, item
-        self.weights = np.array([dict(score.WEIGHTS)[name] for name in _SPREADS])
+        self.weights = np.array([dict(components.WEIGHTS)[name] for name in _SPREADS])
         self.amounts: Floats = state.rows.copy()
         self.has_places = bool(state.common_places.any())
         self.reserve = item.reserved_memory

@@ -1,9 +1,9 @@
 """The best pair of nodes for one more of equal instances, on few nodes.
 
 All pairs are estimated in a few steps over whole tables, most of which a placement
-leaves as they are; the digits of ``capacity.pair_digits`` decide among those that are
-nearly the best. A variance changes by ``(2 c (v - m) + c c (n - 1) / n) / n`` where one
-of n numbers, v, changes by c and their mean was m.
+leaves as they are; the digits of ``capacity.exact_pair_scores`` decide among those that
+are nearly the best. A variance changes by ``(2 c (v - m) + c c (n - 1) / n) / n`` where
+one of n numbers, v, changes by c and their mean was m.
 """
 
 from typing import Final
@@ -11,9 +11,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools import grid_score as score
+from ganeti.htools.capacity.exact_pair_scores import (
+    LOCATION,
+    RESERVED,
+    TOTAL,
+    PairDigits,
+)
 from ganeti.htools.capacity.node_tables import NodeTables
-from ganeti.htools.capacity.pair_digits import LOCATION, RESERVED, TOTAL, PairDigits
+from ganeti.htools.score import components
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -59,7 +64,7 @@ class PairScores:
         self._common: Floats = np.zeros(self._there.shape)
         if tables.has_places:
             common = state.common_places[np.ix_(usable, usable)]
-            self._common += common * score.WEIGHT[LOCATION]
+            self._common += common * components.WEIGHT[LOCATION]
         self._fits = [tables.can_first[usable], tables.can_second[usable]]
         self._left = [0] * len(usable)
         self._load()
@@ -100,11 +105,13 @@ class PairScores:
         digits, n = self._digits, self._count
         kept = np.maximum(self._there[rows, at], self.tables.reserved[self.usable[at]])
         change = kept / digits.whole[at] - digits.base[-1, digits.within[at]]
-        square = score.WEIGHT[RESERVED] ** 2
+        square = components.WEIGHT[RESERVED] ** 2
         self._kept[rows, at] = kept
         self._kept_slope[rows, at] = 2 / n * square * change
         self._kept_bend[rows, at] = (n - 1) / (n * n) * square * change * change
-        self._extra[rows, at] = score.WEIGHT[TOTAL] * change + self._common[rows, at]
+        self._extra[rows, at] = (
+            components.WEIGHT[TOTAL] * change + self._common[rows, at]
+        )
 
     def _allow(self) -> None:
         """Find the pairs of nodes that take one more."""
@@ -196,7 +203,7 @@ class PairScores:
         pairs -= self._crossed
         np.multiply(self._kept_slope, away[-1], out=table[both])
         table[both] += self._kept_bend
-        table[both] += variance[-1] * score.WEIGHT[RESERVED] ** 2
+        table[both] += variance[-1] * components.WEIGHT[RESERVED] ** 2
         np.maximum(table, 0, out=table)
         np.sqrt(table, out=table)
         total: Floats = np.add.reduce(table, axis=0)
@@ -213,7 +220,7 @@ class PairScores:
         change = np.abs(digits.changes).sum(axis=0).max(axis=1)
         most = np.abs(digits.base).max(axis=1)
         most[:-1] += _ROUNDS * change
-        weights = np.append(digits.weights, score.WEIGHT[RESERVED])
+        weights = np.append(digits.weights, components.WEIGHT[RESERVED])
         self._wrong = _WRONG * (weights * np.maximum(most, 1)) ** 2
         self._near = float(2 * np.sqrt(self._wrong).sum())
 

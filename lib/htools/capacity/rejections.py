@@ -1,8 +1,8 @@
 """How many places are refused an instance, and why: counts without a matrix.
 
-The counts are those of ``htools.alloc``: each node, or each pair of nodes of a group,
-by the first rule that refuses it. Work grows with nodes, not with pairs; rules become
-bounds once, so that many sizes of an instance are tried quickly on one state.
+The counts are those of ``htools.alloc.allocate``: each node, or each pair of nodes of a
+group, by the first rule that refuses it. Work grows with nodes, not with pairs; rules
+become bounds once, so that many sizes of an instance are tried quickly on one state.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,10 +11,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools import grid_checks as checks
-from ganeti.htools import model
 from ganeti.htools.capacity.node_tables import ABOVE_ZERO, most_cpus
-from ganeti.htools.grid import State
+from ganeti.htools.model.cluster import Instance
+from ganeti.htools.rules import constraints
+from ganeti.htools.state.node_state import State
 
 Places = npt.NDArray[np.intp]
 Floats = npt.NDArray[np.float64]
@@ -22,7 +22,7 @@ Flags = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.int8]
 Counts = list[int]
 
-_MOST: Final = len(checks.KINDS) + 1
+_MOST: Final = len(constraints.KINDS) + 1
 
 
 class Rejections:
@@ -31,9 +31,7 @@ class Rejections:
     The instances have no tags, run, and differ in memory, disk, CPUs and spindles.
     """
 
-    def __init__(
-        self, state: State, item: model.Instance, usable: Sequence[int]
-    ) -> None:
+    def __init__(self, state: State, item: Instance, usable: Sequence[int]) -> None:
         """Prepare.
 
         Args:
@@ -62,21 +60,21 @@ class Rejections:
         self._unallocated = state.unallocated[self.nodes]
         self._kept = state.r_mem[self.nodes]
 
-    def primaries(self, item: model.Instance) -> Codes:
+    def primaries(self, item: Instance) -> Codes:
         """Return for each usable node the kind of refusal as primary, 0 for none."""
         own = self._primary.codes(item)
         for (group, exclusive), members in self._policies.items():
             rules = self.state.cluster.groups[group].policy
-            found = checks.policy(item, rules, exclusive=exclusive)
+            found = constraints.policy(item, rules, exclusive=exclusive)
             if found:
                 own[members] = found[0]
         return own
 
-    def secondaries(self, item: model.Instance) -> Codes:
+    def secondaries(self, item: Instance) -> Codes:
         """Return the kinds as secondary of a node for which no memory is kept yet."""
         return self._enough.codes(item)
 
-    def counts(self, item: model.Instance) -> tuple[Counts, int]:
+    def counts(self, item: Instance) -> tuple[Counts, int]:
         """Return refused places by kind (order of ``checks.KINDS``), and possible ones.
 
         Which primary it is matters only for the memory kept for it: each secondary has
@@ -110,7 +108,7 @@ class Rejections:
         lack &= firsts != at[:, None]
         return np.asarray(lack.sum(axis=1))
 
-    def pairs(self, item: model.Instance) -> tuple[Places, Places, Flags]:
+    def pairs(self, item: Instance) -> tuple[Places, Places, Flags]:
         """Return nodes fit as primary, as secondary, and [primary, secondary]: both."""
         state = self.state
         rows = self.nodes[self.primaries(item) == 0]
@@ -122,9 +120,7 @@ class Rejections:
         return rows, columns, fine & (enough | state.fails_n1[columns])
 
 
-def counts(
-    state: State, item: model.Instance, usable: Sequence[int]
-) -> tuple[Counts, int]:
+def counts(state: State, item: Instance, usable: Sequence[int]) -> tuple[Counts, int]:
     """Return refused places by kind (order of ``checks.KINDS``), and possible ones."""
     return Rejections(state, item, usable).counts(item)
 
@@ -137,46 +133,51 @@ def _listed(found: npt.NDArray[np.float64 | np.int64]) -> tuple[Counts, int]:
 _Rule = tuple[int, str, Floats, Floats | float]
 
 
-def _disk_rules(state: State, item: model.Instance, suffix: str) -> Iterator[_Rule]:
+def _disk_rules(state: State, item: Instance, suffix: str) -> Iterator[_Rule]:
     def amount(name: str) -> Floats:
         return np.asarray(getattr(state, name + suffix))
 
     if not item.local:
         return
-    yield checks.DISK, "disk", amount("f_dsk"), np.maximum(ABOVE_ZERO, state.lo_dsk)
+    yield (
+        constraints.DISK,
+        "disk",
+        amount("f_dsk"),
+        np.maximum(ABOVE_ZERO, state.lo_dsk),
+    )
     least = np.where(state.exclusive, 0.0, -np.inf)
-    yield checks.SPINDLES, "spindles", amount("f_spin"), least
+    yield constraints.SPINDLES, "spindles", amount("f_spin"), least
     used = amount("inst_spin") + np.where(state.exclusive, 0, item.spindle_use)
-    yield checks.DISK, "", -used, -state.hi_spin
+    yield constraints.DISK, "", -used, -state.hi_spin
 
 
-def _primary_rules(state: State, item: model.Instance) -> Iterator[_Rule]:
-    """Give the rules of ``grid_checks.primary`` in their order."""
+def _primary_rules(state: State, item: Instance) -> Iterator[_Rule]:
+    """Give the rules of ``rules.constraints.primary`` in their order."""
     memory, most = state.unallocated, most_cpus(state)
-    yield checks.MEM, "memory", memory, ABOVE_ZERO
+    yield constraints.MEM, "memory", memory, ABOVE_ZERO
     yield from _disk_rules(state, item, "")
     least = np.where(state.fails_n1, -np.inf, np.nextafter(state.r_mem, np.inf))
-    yield checks.MEM, "memory", memory, least
-    yield checks.CPU, "vcpus", -state.u_cpu, -most
-    yield checks.MEM, "memory", state.f_mem_later, ABOVE_ZERO
+    yield constraints.MEM, "memory", memory, least
+    yield constraints.CPU, "vcpus", -state.u_cpu, -most
+    yield constraints.MEM, "memory", state.f_mem_later, ABOVE_ZERO
     yield from _disk_rules(state, item, "_later")
-    yield checks.CPU, "vcpus", -state.u_cpu_later, -most
+    yield constraints.CPU, "vcpus", -state.u_cpu_later, -most
 
 
 def _secondary_rules(
-    state: State, item: model.Instance, *, is_short: bool
+    state: State, item: Instance, *, is_short: bool
 ) -> Iterator[_Rule]:
-    """Give the rules of ``grid_checks.secondary`` in their order.
+    """Give the rules of ``rules.constraints.secondary`` in their order.
 
     ``is_short``: what is kept for the primary is more than there is.
     """
     yield from _disk_rules(state, item, "")
-    yield checks.MEM, "reserve", state.unallocated, ABOVE_ZERO
+    yield constraints.MEM, "reserve", state.unallocated, ABOVE_ZERO
     if is_short:
         least = np.where(state.fails_n1, -np.inf, np.inf)
-        yield checks.MEM, "", state.unallocated, least
+        yield constraints.MEM, "", state.unallocated, least
     yield from _disk_rules(state, item, "_later")
-    yield checks.MEM, "reserve", state.f_mem_later, ABOVE_ZERO
+    yield constraints.MEM, "reserve", state.f_mem_later, ABOVE_ZERO
 
 
 class _Verdicts:
@@ -192,7 +193,7 @@ class _Verdicts:
         # The last row stands for no refusal.
         self._failed = np.ones((len(listed) + 1, len(nodes)), bool)
 
-    def codes(self, item: model.Instance) -> Codes:
+    def codes(self, item: Instance) -> Codes:
         """Return for each node the kind of the first rule that refuses, 0 for none."""
         amounts = {
             "": 0,

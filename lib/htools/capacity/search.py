@@ -11,13 +11,16 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from ganeti.htools import alloc, model
-from ganeti.htools import grid_checks as checks
-from ganeti.htools.capacity import greedy, tiers
+from ganeti.htools.alloc import allocate
+from ganeti.htools.capacity import filler as capacity_filler
+from ganeti.htools.capacity import tiers
 from ganeti.htools.capacity.rejections import Rejections
 from ganeti.htools.capacity.tiers import Size
-from ganeti.htools.grid import State
-from ganeti.htools.redundancy.global_n1 import GlobalN1
+from ganeti.htools.model.cluster import MOVABLE_TEMPLATES, NONE, Cluster, Instance
+from ganeti.htools.model.policy import AllocPolicy, Policy, Spec
+from ganeti.htools.n1.check import GlobalN1
+from ganeti.htools.rules import constraints
+from ganeti.htools.state.node_state import State
 
 #: Instances in the first try without the test for redundancy, and in the next ones.
 _LEAST_BATCH: Final = 20
@@ -58,20 +61,20 @@ class How(msgspec.Struct, frozen=True):
         """Nodes of each instance."""
         return 2 if self.template == "drbd" else 1
 
-    def instance(self, size: Size, name: str = "new") -> model.Instance:
+    def instance(self, size: Size, name: str = "new") -> Instance:
         """Return a newcomer of a size."""
-        return model.Instance(
+        return Instance(
             name=name,
             memory=size.memory,
             disk=size.disk + self.extra_disk,
             vcpus=size.vcpus,
-            primary=model.NONE,
+            primary=NONE,
             template=self.template,
             spindle_use=self.spindle_use,
             spindles=size.spindles,
             disks=(size.disk,),
             utilisation=self.busy,
-            movable=self.template in model.MOVABLE_TEMPLATES,
+            movable=self.template in MOVABLE_TEMPLATES,
         )
 
 
@@ -99,7 +102,7 @@ class Outcome(msgspec.Struct, frozen=True):
     last: Size
     is_redundant: bool = True
 
-    def cluster(self) -> model.Cluster:
+    def cluster(self) -> Cluster:
         """Return records of the cluster with the newcomers under their names."""
         found = self.after.as_cluster()
         old = len(found.instances) - len(self.placed)
@@ -151,7 +154,7 @@ class Search:
             raise NoRoomError(f"{word} online nodes")
         self._test: tuple[_Mark, GlobalN1] | None = None
         self._known_test: GlobalN1 | None = None
-        self._last_place = model.NONE
+        self._last_place = NONE
         self._rejections: tuple[_Mark, Rejections] | None = None
         self.policies = {state.cluster.policy_of(node) for node in self.usable}
 
@@ -175,7 +178,7 @@ class Search:
         return {
             group
             for group in groups
-            if records[group].alloc_policy != model.AllocPolicy.UNALLOCABLE
+            if records[group].alloc_policy != AllocPolicy.UNALLOCABLE
         }
 
     # Answers
@@ -200,8 +203,8 @@ class Search:
         return msgspec.structs.replace(found, placed=placed)
 
     def _refusal(self, size: Size) -> Outcome:
-        failures = [0] * len(checks.KINDS)
-        failures[checks.N1 - 1] = 1
+        failures = [0] * len(constraints.KINDS)
+        failures[constraints.N1 - 1] = 1
         return Outcome((), tuple(failures), self.state, size, is_redundant=False)
 
     # Tests
@@ -233,12 +236,10 @@ class Search:
         test = self._kept_test(state)
         if self._has_safe_place(state, item, test):
             return failures, True
-        failures[checks.N1 - 1] += possible
+        failures[constraints.N1 - 1] += possible
         return failures, False
 
-    def _has_safe_place(
-        self, state: State, item: model.Instance, test: GlobalN1
-    ) -> bool:
+    def _has_safe_place(self, state: State, item: Instance, test: GlobalN1) -> bool:
         if self.how.nodes > 1:
             return self._has_safe_pair(state, item, test)
         table = self.rejections_of(state)
@@ -278,9 +279,7 @@ class Search:
             self._test = kept
         return kept[1]
 
-    def _has_safe_pair(
-        self, state: State, item: model.Instance, test: GlobalN1
-    ) -> bool:
+    def _has_safe_pair(self, state: State, item: Instance, test: GlobalN1) -> bool:
         rows, columns, fine = self.rejections_of(state).pairs(item)
         for at in range(0, len(rows), _ROWS):
             part = rows[at : at + _ROWS]
@@ -369,7 +368,7 @@ class _Run:
     ) -> tuple[State, list[tuple[int, ...]]]:
         out = state.copy(same_peers=self.how.nodes == 1)
         item = self.how.instance(self.size)
-        filler = greedy.Filler(out, item, self.search.usable)
+        filler = capacity_filler.Filler(out, item, self.search.usable)
         known = self._filling
         if known and not (known.state is state and known.size is self.size):
             known = None
@@ -421,8 +420,8 @@ class _Run:
         state = self.state.copy(same_peers=True)
         test = self.search.test_of(state)
         while True:
-            rules = alloc.Rules(test)
-            found = alloc.allocate(state, item, self.search.usable, 1, rules)
+            rules = allocate.Rules(test)
+            found = allocate.allocate(state, item, self.search.usable, 1, rules)
             self.failures = list(found.failures)
             if found.nodes is None or left == 0:
                 return
@@ -454,7 +453,7 @@ class _Run:
         if self.left is not None and placed:
             rounds = (self.left - 1) // placed
         is_tested = self.how.capacity_checks and self.how.nodes == 1
-        is_small = len(self.search.usable) <= greedy.EXACT_NODES
+        is_small = len(self.search.usable) <= capacity_filler.EXACT_NODES
         # With disks on nodes there are several times as many sizes, each slower to try.
         has_disks = self.how.instance(self.size).local
         if not is_tested or not is_small or has_disks:
@@ -470,11 +469,11 @@ class _Run:
         return self.search.attempt(self.state, size, tested=tested)
 
 
-def sizes_of(policy: model.Policy) -> tuple[Size, ...]:
+def sizes_of(policy: Policy) -> tuple[Size, ...]:
     """Return the largest sizes a policy allows."""
     return tuple(size_of(high) for _low, high in policy.ranges)
 
 
-def size_of(spec: model.Spec) -> Size:
+def size_of(spec: Spec) -> Size:
     """Return the size that a policy's record describes."""
     return Size(spec.memory, spec.disk, spec.cpus, spec.spindles)

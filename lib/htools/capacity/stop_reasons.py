@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti.htools import grid_checks as checks
-from ganeti.htools import objections, reasons
+from ganeti.htools.alloc import refusals
 from ganeti.htools.capacity.search import Outcome, Search, by_count
 from ganeti.htools.capacity.tiers import Size
+from ganeti.htools.rules import constraints, reasons
 
 #: What ended a run: no place is left, the limit, or nodes that failed before it.
 FULL: Final = "full"
@@ -65,7 +65,7 @@ class Stop(msgspec.Struct, frozen=True):
 def stop(search: Search, found: Outcome) -> Stop:
     """Find out why a run ended."""
     failures = {
-        checks.KINDS[kind - 1]: found.failures[kind - 1]
+        constraints.KINDS[kind - 1]: found.failures[kind - 1]
         for kind in by_count(found.failures)
         if found.failures[kind - 1]
     }
@@ -75,7 +75,7 @@ def stop(search: Search, found: Outcome) -> Stop:
     limit = how.limit
     item = how.instance(found.last)
     tested = how.capacity_checks and how.nodes == 1
-    against = objections.against(
+    against = refusals.against(
         found.after,
         item,
         range(found.after.size),
@@ -108,7 +108,7 @@ def _unsafe(search: Search) -> Iterator[reasons.Reason]:
         yield reasons.Reason(
             state.cluster.nodes[node].name,
             "secondary",
-            checks.KINDS[checks.N1 - 1],
+            constraints.KINDS[constraints.N1 - 1],
             "memory for failovers",
             "more than",
             float(state.r_mem[node]),

@@ -13,8 +13,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from ganeti.htools import grid_checks as checks
-from ganeti.htools import model
+from ganeti.htools.model.policy import Policy
+from ganeti.htools.rules import constraints
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -28,10 +28,10 @@ class Size(msgspec.Struct, frozen=True):
 
 #: Kind of refusal -> what shrinks, by how much, and its name in policies.
 _SHRINK: Final = {
-    checks.MEM: ("memory", 64, "memory"),
-    checks.DISK: ("disk", 256, "disk"),
-    checks.CPU: ("vcpus", 1, "cpus"),
-    checks.SPINDLES: ("spindles", 1, "spindles"),
+    constraints.MEM: ("memory", 64, "memory"),
+    constraints.DISK: ("disk", 256, "disk"),
+    constraints.CPU: ("vcpus", 1, "cpus"),
+    constraints.SPINDLES: ("spindles", 1, "spindles"),
 }
 
 
@@ -45,7 +45,7 @@ class Bounds(msgspec.Struct, frozen=True):
             know; None not to try sizes that seem to follow from others.
     """
 
-    policies: Collection[model.Policy]
+    policies: Collection[Policy]
     rounds: int | None = None
     is_hopeless: Callable[[Size], bool] | None = None
 
@@ -194,9 +194,7 @@ def _smaller(size: Size, kind: int, steps: int) -> Size:
     return msgspec.structs.replace(size, **{field: getattr(size, field) - steps * step})
 
 
-def _ends(
-    size: Size, kind: int, most: int, policies: Collection[model.Policy]
-) -> list[int]:
+def _ends(size: Size, kind: int, most: int, policies: Collection[Policy]) -> list[int]:
     """Return the last step before each bound of a policy, and the last of all."""
     if most < 0 or kind not in _SHRINK:
         return []

@@ -3,8 +3,8 @@
 import msgspec
 import numpy as np
 
-from ganeti.htools import grid_score
-from ganeti.htools.grid import Floats, State
+from ganeti.htools.score import components
+from ganeti.htools.state.node_state import Floats, State
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ def totals(state: State) -> Totals:
         where=state.cpu_ratio != 0,
     )
     return Totals(
-        score=grid_score.value(state),
+        score=components.value(state),
         instances=sum(not item.forthcoming for item in state.instances),
         memory=_sum(state.t_mem),
         disk=_sum(state.t_dsk),

@@ -90,9 +90,11 @@ def _allocation(shape: Shape, made: Made, run: measure.Run) -> Result:
 def score_of(made: Made) -> float:
     """Return the score of a cluster, by our library."""
     # Loaded late: without its memory this process is small.
-    from ganeti.htools import grid, grid_score, text
+    from ganeti.htools.model.loaders import text
+    from ganeti.htools.score import components
+    from ganeti.htools.state import node_state
 
-    return grid_score.value(grid.derive(text.load(made.text(), "made")))
+    return components.value(node_state.derive(text.load(made.text(), "made")))
 
 
 def _plan(run: measure.Run) -> Result:

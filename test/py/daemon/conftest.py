@@ -20,8 +20,8 @@ from fakes.patience import until
 from fakes.vnode import VirtualNode
 from ganeti import luxi
 from ganeti.process import SystemRunner
-from ganeti.tools.vcluster import layout as lay
-from ganeti.tools.vcluster.nodes import NodeControl
+from ganeti.vcluster import layout as lay
+from ganeti.vcluster.nodes import NodeControl
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
 BIN = TOP / "build" / "bin"

@@ -12,7 +12,7 @@ import pytest
 from fakes.patience import until
 from ganeti import errors
 from ganeti.ssh import account, client, keys, known_hosts
-from ganeti.tools.vcluster import isolation
+from ganeti.vcluster import isolation
 
 pytestmark = pytest.mark.daemon
 needs_root = [

@@ -1,7 +1,7 @@
 """All moves of a cluster, for tests that compare a search with trying everything."""
 
-from ganeti.htools import moves
-from ganeti.htools.moves import Kind, Move
+from ganeti.htools.rules import moves
+from ganeti.htools.rules.moves import Kind, Move
 
 
 def every_move(now):

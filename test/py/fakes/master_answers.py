@@ -1,16 +1,18 @@
 """What a master would answer about a cluster of the placement tools.
 
-Turns the values of ``ganeti.htools.model`` back into REST objects and LUXI tables.
+Turns the values of ``ganeti.htools.model.cluster`` back into REST objects and LUXI tables.
 """
 
 import json
 import pathlib
 from typing import Any
 
-from ganeti.htools import model, queried
+from ganeti.htools.model.cluster import Cluster
+from ganeti.htools.model.loaders import query
+from ganeti.htools.model.policy import Policy, Spec
 
 
-def _spec(spec: model.Spec) -> dict[str, int]:
+def _spec(spec: Spec) -> dict[str, int]:
     return {
         "memory-size": spec.memory,
         "cpu-count": spec.cpus,
@@ -21,7 +23,7 @@ def _spec(spec: model.Spec) -> dict[str, int]:
     }
 
 
-def _policy(policy: model.Policy) -> dict[str, Any]:
+def _policy(policy: Policy) -> dict[str, Any]:
     return {
         "std": _spec(policy.std),
         "minmax": [{"min": _spec(a), "max": _spec(b)} for a, b in policy.ranges],
@@ -31,7 +33,7 @@ def _policy(policy: model.Policy) -> dict[str, Any]:
     }
 
 
-def info(cluster: model.Cluster) -> dict[str, Any]:
+def info(cluster: Cluster) -> dict[str, Any]:
     """Answer of /2/info and QueryClusterInfo, as far as the tools read it."""
     masters = [node.name for node in cluster.nodes if node.master]
     return {
@@ -43,7 +45,7 @@ def info(cluster: model.Cluster) -> dict[str, Any]:
     }
 
 
-def groups(cluster: model.Cluster) -> list[dict[str, Any]]:
+def groups(cluster: Cluster) -> list[dict[str, Any]]:
     """Node groups as REST has them."""
     return [
         {
@@ -57,7 +59,7 @@ def groups(cluster: model.Cluster) -> list[dict[str, Any]]:
     ]
 
 
-def nodes(cluster: model.Cluster) -> list[dict[str, Any]]:
+def nodes(cluster: Cluster) -> list[dict[str, Any]]:
     """Nodes as REST has them."""
     return [
         {
@@ -85,7 +87,7 @@ def nodes(cluster: model.Cluster) -> list[dict[str, Any]]:
     ]
 
 
-def instances(cluster: model.Cluster) -> list[dict[str, Any]]:
+def instances(cluster: Cluster) -> list[dict[str, Any]]:
     """Instances as REST has them."""
     names = [node.name for node in cluster.nodes]
     return [
@@ -113,7 +115,7 @@ def instances(cluster: model.Cluster) -> list[dict[str, Any]]:
     ]
 
 
-def rest(cluster: model.Cluster) -> dict[str, Any]:
+def rest(cluster: Cluster) -> dict[str, Any]:
     """All REST answers by the names of their files."""
     return {
         "groups": groups(cluster),
@@ -123,17 +125,17 @@ def rest(cluster: model.Cluster) -> dict[str, Any]:
     }
 
 
-def write(cluster: model.Cluster, directory: pathlib.Path) -> str:
+def write(cluster: Cluster, directory: pathlib.Path) -> str:
     """Write the files of ``file://`` back ends; return the address."""
     for name, content in rest(cluster).items():
         (directory / f"{name}.json").write_text(json.dumps(content))
     return f"file://{directory}"
 
 
-def table(cluster: model.Cluster, kind: str, fields: list[str]) -> dict[str, Any]:
+def table(cluster: Cluster, kind: str, fields: list[str]) -> dict[str, Any]:
     """Answer a LUXI query; fields without a value get status 2."""
     found = rest(cluster)
-    answers = queried.from_rest(
+    answers = query.from_rest(
         "", found["groups"], found["nodes"], found["instances"], info=found["info"]
     )
     rows = getattr(answers, f"{kind}s")

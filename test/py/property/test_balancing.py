@@ -7,10 +7,14 @@ from hypothesis import strategies as st
 
 from fakes import made_clusters
 from fakes.some_cluster import random_cluster
-from ganeti.htools import balance, best_moves, grid, grid_score, moves, text
-from ganeti.htools.bounds import Bounds
-from ganeti.htools.candidates import Evaluator
-from ganeti.htools.legality import Options
+from ganeti.htools.balance import greedy, search
+from ganeti.htools.balance.lower_bounds import Bounds
+from ganeti.htools.model.loaders import text
+from ganeti.htools.rules import moves
+from ganeti.htools.rules.move_constraints import Options
+from ganeti.htools.score import components
+from ganeti.htools.score.move_estimates import Evaluator
+from ganeti.htools.state import node_state
 
 SEEDS = st.integers(0, 10**6)
 CASES = st.sampled_from(
@@ -41,7 +45,7 @@ def tight(cluster):
 
 
 def planned(cluster):
-    return list(balance.plan(grid.derive(cluster), balance.Goal(), Options()))
+    return list(greedy.plan(node_state.derive(cluster), greedy.Goal(), Options()))
 
 
 @settings(max_examples=25, deadline=None)
@@ -49,14 +53,14 @@ def planned(cluster):
 def test_every_step_is_allowed_and_gives_the_score_it_says(seed, case):
     cluster = random_cluster(seed, **case)
     cluster = tight(cluster) if seed % 2 else cluster
-    now = grid.derive(cluster)
-    last = grid_score.value(now)
+    now = node_state.derive(cluster)
+    last = components.value(now)
     for step in planned(cluster):
         assert moves.failure(now, step.inst, step.move) == 0
         assert step.before == (now.pri[step.inst], now.sec[step.inst])
         moves.apply(now, step.inst, step.move)
         assert step.after == (now.pri[step.inst], now.sec[step.inst])
-        assert grid_score.value(now) == step.score < last
+        assert components.value(now) == step.score < last
         last = step.score
 
 
@@ -64,8 +68,8 @@ def test_every_step_is_allowed_and_gives_the_score_it_says(seed, case):
 @given(SEEDS, CASES)
 def test_no_instance_is_lost_or_comes_to_a_node_offline(seed, case):
     cluster = random_cluster(seed, **case)
-    now = grid.derive(cluster)
-    for _step in balance.plan(now, balance.Goal(), Options()):
+    now = node_state.derive(cluster)
+    for _step in greedy.plan(now, greedy.Goal(), Options()):
         pass
     after = now.as_cluster()
     assert [i.name for i in after.instances] == [i.name for i in cluster.instances]
@@ -84,9 +88,9 @@ def test_no_instance_is_lost_or_comes_to_a_node_offline(seed, case):
 @given(SEEDS, st.booleans(), st.sampled_from(["drbd", "sharedfile"]))
 def test_no_node_becomes_less_safe(seed, tags, template):
     cluster = tight(random_cluster(seed, tags=tags, template=template))
-    now = grid.derive(cluster)
+    now = node_state.derive(cluster)
     before = now.copy()
-    for _step in balance.plan(now, balance.Goal(), Options()):
+    for _step in greedy.plan(now, greedy.Goal(), Options()):
         assert not (now.fails_n1 & ~before.fails_n1).any()
         over = now.per_cpu(now.u_cpu) > now.cpu_ratio
         assert not (over & ~(before.per_cpu(before.u_cpu) > before.cpu_ratio)).any()
@@ -100,24 +104,24 @@ def test_no_node_becomes_less_safe(seed, tags, template):
 def test_pairs_end_no_worse_and_keep_the_rules(seed, case, narrow):
     cluster = random_cluster(seed, **case)
     cluster = tight(cluster) if narrow else cluster
-    now = grid.derive(cluster)
-    first, before = grid_score.value(now), now.copy()
+    now = node_state.derive(cluster)
+    first, before = components.value(now), now.copy()
     single = planned(cluster)
-    goal = balance.Goal(pairs=True, max_length=len(single) + 4)
-    steps = list(balance.plan(grid.derive(cluster), goal, Options()))
+    goal = greedy.Goal(pairs=True, max_length=len(single) + 4)
+    steps = list(greedy.plan(node_state.derive(cluster), goal, Options()))
     assert steps[: len(single)] == single
     last = single[-1].score if single else first
     assert len(steps) == len(single) or steps[-1].score < last
     for step in steps:
         assert moves.failure(now, step.inst, step.move) == 0
         moves.apply(now, step.inst, step.move)
-        assert grid_score.value(now) == step.score
+        assert components.value(now) == step.score
         if not now.offline.any():
             assert not (now.fails_n1 & ~before.fails_n1).any()
             assert (now.pri_tags <= before.pri_tags.clip(min=1)).all()
-        was, will = grid_score.components(before), grid_score.components(now)
+        was, will = components.components(before), components.components(now)
         faults = ("n1_cnt", "pri_tags_score", "offline_all_cnt", "offline_pri_cnt")
-        if grid_score.value(now) > grid_score.value(before):
+        if components.value(now) > components.value(before):
             assert all(will[name] <= was[name] for name in faults)
         before = now.copy()
 
@@ -139,10 +143,10 @@ def test_names_change_nothing_but_names(seed, case):
 @given(SEEDS, CASES)
 def test_the_state_after_a_plan_is_that_of_its_cluster(seed, case):
     cluster = random_cluster(seed, **case)
-    now = grid.derive(cluster)
-    for _step in balance.plan(now, balance.Goal(), Options()):
+    now = node_state.derive(cluster)
+    for _step in greedy.plan(now, greedy.Goal(), Options()):
         pass
-    fresh = grid.State(cluster)
+    fresh = node_state.State(cluster)
     for index in range(len(cluster.instances)):
         fresh.remove(index)
     for index, places in enumerate(zip(now.pri, now.sec, strict=True)):
@@ -159,9 +163,9 @@ def test_the_state_after_a_plan_is_that_of_its_cluster(seed, case):
 def test_no_move_is_better_than_its_bound(seed, tags):
     shape = made_clusters.Shape(8, per_node=4, tags=tags, mixed=True, odd=True)
     cluster = text.load(made_clusters.make(shape, seed).text(), "made")
-    now = grid.derive(cluster.only_group(0))
+    now = node_state.derive(cluster.only_group(0))
     evaluator = Evaluator(now, Options())
-    inst = np.nonzero(best_moves.eligible(now, Options()))[0]
+    inst = np.nonzero(search.eligible(now, Options()))[0]
     target = np.nonzero(now.online)[0]
     bounds = Bounds(evaluator, inst, target)
     for number, kind in enumerate(bounds.kinds):

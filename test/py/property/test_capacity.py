@@ -6,13 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.some_cluster import random_cluster
-from ganeti.htools import alloc, grid, model
-from ganeti.htools import grid_checks as checks
-from ganeti.htools.capacity.greedy import Filler
+from ganeti.htools.alloc import allocate
+from ganeti.htools.capacity.filler import Filler
 from ganeti.htools.capacity.rejections import Rejections
 from ganeti.htools.capacity.search import How, Search
 from ganeti.htools.capacity.tiers import Size
-from ganeti.htools.redundancy.global_n1 import GlobalN1
+from ganeti.htools.model.cluster import Cluster
+from ganeti.htools.n1.check import GlobalN1
+from ganeti.htools.rules import constraints
+from ganeti.htools.state import node_state
 
 TEMPLATES = st.sampled_from(["drbd", "plain", "sharedfile"])
 SEEDS = st.integers(0, 10**6)
@@ -24,7 +26,7 @@ SIZES = st.builds(
 )
 
 
-def cluster(seed: int, template: str) -> model.Cluster:
+def cluster(seed: int, template: str) -> Cluster:
     return random_cluster(seed, template=template, offline=seed % 2)
 
 
@@ -33,7 +35,7 @@ def cluster(seed: int, template: str) -> model.Cluster:
 def test_each_place_is_allowed_when_its_turn_comes(
     seed: int, template: str, size: Size, tiered: bool
 ) -> None:
-    state = grid.State(cluster(seed, template))
+    state = node_state.State(cluster(seed, template))
     how = How(template, accept_errors=True)
     search = Search(state, how)
     found = search.tiered([size]) if tiered else search.standard(size)
@@ -41,11 +43,11 @@ def test_each_place_is_allowed_when_its_turn_comes(
     for placed in found.placed:
         item = how.instance(placed.size)
         first = placed.nodes[0]
-        assert checks.verdict(checks.primary(now, item), now.size)[first] == 0
+        assert constraints.verdict(constraints.primary(now, item), now.size)[first] == 0
         if template == "drbd":
             peers = now.peers[:, first]
-            rows = checks.secondary(now, item, peers)
-            assert checks.verdict(rows, now.size)[placed.nodes[1]] == 0
+            rows = constraints.secondary(now, item, peers)
+            assert constraints.verdict(rows, now.size)[placed.nodes[1]] == 0
         now.place(now.new(item), *placed.nodes)
     assert np.array_equal(now.rows, found.after.rows)
     assert not (now.fails_n1 & ~state.fails_n1).any()
@@ -73,8 +75,8 @@ def test_more_of_everything_never_means_less(
     nodes = (*base.nodes[:at], larger, *base.nodes[at + 1 :])
     how = How(template, accept_errors=True, capacity_checks=False)
 
-    def count(one: model.Cluster) -> int:
-        search = Search(grid.State(one), how)
+    def count(one: Cluster) -> int:
+        search = Search(node_state.State(one), how)
         return len(search.standard(size).placed)
 
     assert count(msgspec.structs.replace(base, nodes=nodes)) >= count(base)
@@ -85,7 +87,7 @@ def test_more_of_everything_never_means_less(
 def test_a_limit_gives_the_first_of_all_places(
     seed: int, template: str, size: Size
 ) -> None:
-    state = grid.State(cluster(seed, template))
+    state = node_state.State(cluster(seed, template))
     how = How(template, accept_errors=True, capacity_checks=False)
     every = Search(state, how).standard(size).placed
     few = msgspec.structs.replace(how, limit=3)
@@ -125,7 +127,7 @@ def test_tables_of_pairs_choose_as_scores_worked_out_in_full(
         tags=("htools:nlocation:rack",),
     )
     item = How("drbd").instance(Size(1536, 5000, vcpus))
-    state = grid.State(made)
+    state = node_state.State(made)
     usable = [node for node in range(state.size) if state.online[node]]
     quick = Filler(state.copy(), item, usable)
     slow = Filler(state.copy(), item, usable)
@@ -147,13 +149,15 @@ def test_refusals_are_those_of_an_allocation(
         )
         for at, node in enumerate(base.nodes)
     )
-    state = grid.State(msgspec.structs.replace(base, nodes=nodes), min_disk=min_disk)
+    state = node_state.State(
+        msgspec.structs.replace(base, nodes=nodes), min_disk=min_disk
+    )
     how = How(template)
     table = Rejections(state, how.instance(Size(0, 0, 0)), range(state.size))
     for memory in (512, 4096, 9000, 40000):
         for disk in (1024, 90000, 2000000):
             for vcpus, spindles in ((1, 1), (8, 3)):
                 item = how.instance(Size(memory, disk, vcpus, spindles))
-                found = alloc.allocate(state, item, range(state.size), how.nodes)
+                found = allocate.allocate(state, item, range(state.size), how.nodes)
                 expected = list(found.failures), found.successes
                 assert table.counts(item) == expected

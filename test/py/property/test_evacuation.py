@@ -10,15 +10,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fakes.some_cluster import random_cluster
-from ganeti.htools import grid, model
-from ganeti.htools.redundancy import evacuation, global_n1, lost_tables
-from ganeti.htools.redundancy.global_n1 import GlobalN1
+from ganeti.htools.model.cluster import NONE, Cluster, Instance
+from ganeti.htools.n1 import check, failure_tables, simulate
+from ganeti.htools.n1.check import GlobalN1
+from ganeti.htools.state import node_state
 
 SEEDS = st.integers(0, 10**6)
 _TAGS = ("htools:desiredlocation:place", "htools:nlocation:place")
 
 
-def cluster(rng: random.Random, *, apart: bool, located: bool) -> model.Cluster:
+def cluster(rng: random.Random, *, apart: bool, located: bool) -> Cluster:
     """A cluster of odd nodes; instances of several templates, most on one node."""
     base = random_cluster(rng.randrange(10**6), template="plain")
     nodes = tuple(
@@ -52,14 +53,14 @@ def cluster(rng: random.Random, *, apart: bool, located: bool) -> model.Cluster:
     return replace(base, nodes=nodes, instances=instances, tags=tags)
 
 
-def newcomer(rng: random.Random) -> model.Instance:
+def newcomer(rng: random.Random) -> Instance:
     disk = rng.choice((0, 1024, 9000))
-    return model.Instance(
+    return Instance(
         name="new",
         memory=rng.choice((0, 700, 1500, 2600, 5000)),
         disk=disk,
         vcpus=1,
-        primary=model.NONE,
+        primary=NONE,
         template=rng.choice(("plain", "sharedfile")),
         disks=(disk,),
         spindles=rng.choice((1, 5)),
@@ -67,7 +68,7 @@ def newcomer(rng: random.Random) -> model.Instance:
     )
 
 
-def fill(rng: random.Random, state: grid.State) -> None:
+def fill(rng: random.Random, state: node_state.State) -> None:
     """Leave about as much as the instances of one node take."""
     for _ in range(rng.randint(1, 3)):
         item = newcomer(rng)
@@ -79,26 +80,26 @@ def fill(rng: random.Random, state: grid.State) -> None:
                 state.place(state.new(item), node)
 
 
-def where_by_states(state: grid.State, node: int) -> list[int] | None:
+def where_by_states(state: node_state.State, node: int) -> list[int] | None:
     """Where the instances of a node go, one after the other; None if one cannot."""
     places: list[int] = []
-    best = global_n1.best_single
+    best = check.best_single
 
     def noted(*args: Any) -> int | None:
         found = best(*args)
         places.extend([] if found is None else [found])
         return found
 
-    with mock.patch.object(global_n1, "best_single", noted):
+    with mock.patch.object(check, "best_single", noted):
         return places if by_states(state, node) else None
 
 
-def where_by_tables(state: grid.State, nodes: list[int]) -> dict[int, list[int]]:
+def where_by_tables(state: node_state.State, nodes: list[int]) -> dict[int, list[int]]:
     """Where the instances of nodes go, sorted, with nothing but moves."""
-    found: list[lost_tables.Progress] = []
+    found: list[failure_tables.Progress] = []
 
-    def made(tables: lost_tables.Tables, lost: Any) -> lost_tables.Progress:
-        found.append(lost_tables.Progress(tables, lost))
+    def made(tables: failure_tables.Tables, lost: Any) -> failure_tables.Progress:
+        found.append(failure_tables.Progress(tables, lost))
         return found[0]
 
     def nothing_is_known(step: Any, _sizes: Any, rows: Any, *, above: bool) -> Any:
@@ -108,9 +109,9 @@ def where_by_tables(state: grid.State, nodes: list[int]) -> dict[int, list[int]]
         return left
 
     with (
-        mock.patch.object(evacuation, "Progress", made),
-        mock.patch.object(evacuation._Step, "_places", nothing_is_known),
-        mock.patch.object(lost_tables.Progress, "open_at", all_are_open),
+        mock.patch.object(simulate, "Progress", made),
+        mock.patch.object(simulate._Step, "_places", nothing_is_known),
+        mock.patch.object(failure_tables.Progress, "open_at", all_are_open),
     ):
         test = GlobalN1(state)
         test._know_loads(nodes)
@@ -124,9 +125,9 @@ def where_by_tables(state: grid.State, nodes: list[int]) -> dict[int, list[int]]
     return {node: sorted(places) for node, places in out.items()}
 
 
-def by_states(state: grid.State, node: int) -> bool:
-    with mock.patch.object(lost_tables, "is_usual", return_value=False):
-        return global_n1._simulate(state, node)
+def by_states(state: node_state.State, node: int) -> bool:
+    with mock.patch.object(failure_tables, "is_usual", return_value=False):
+        return check._simulate(state, node)
 
 
 @settings(max_examples=150, deadline=None)
@@ -135,10 +136,10 @@ def test_nodes_emptied_side_by_side_end_as_one_by_one(
     seed: int, apart: bool, located: bool
 ) -> None:
     rng = random.Random(seed)
-    state = grid.State(cluster(rng, apart=apart, located=located))
+    state = node_state.State(cluster(rng, apart=apart, located=located))
     fill(rng, state)
     slow = [by_states(state, node) for node in range(state.size)]
-    assert [global_n1._simulate(state, node) for node in range(state.size)] == slow
+    assert [check._simulate(state, node) for node in range(state.size)] == slow
     test = GlobalN1(state)
     nodes = list(range(state.size))
     for _ in range(4):
@@ -162,7 +163,7 @@ def test_each_instance_goes_to_the_same_place(
         replace(node, total_memory=node.total_memory + rng.randrange(4000))
         for node in base.nodes
     )
-    state = grid.State(replace(base, nodes=nodes))
+    state = node_state.State(replace(base, nodes=nodes))
     fill(rng, state)
     alone = GlobalN1(state)._simple(list(range(state.size)))
     slow = {node: where_by_states(state, node) for node in alone.get(0, [])}
@@ -174,7 +175,7 @@ def test_each_instance_goes_to_the_same_place(
 def test_of_places_that_cost_the_same_the_last_one_is_taken() -> None:
     base = random_cluster(1, template="plain")
     nodes = tuple(replace(base.nodes[1], name=f"n{at}") for at in range(5))
-    state = grid.State(replace(base, nodes=nodes, instances=()))
+    state = node_state.State(replace(base, nodes=nodes, instances=()))
     item = replace(newcomer(random.Random(1)), template="sharedfile")
     state.place(state.new(item), 4)
     state.place(state.new(item), 1)

@@ -5,8 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes import placement
-from ganeti.htools import answer, grid, grid_score, model, request
-from ganeti.htools.redundancy.global_n1 import GlobalN1
+from ganeti.htools.hail import answer, request
+from ganeti.htools.model.cluster import NONE, Instance
+from ganeti.htools.n1.check import GlobalN1
+from ganeti.htools.score import components
+from ganeti.htools.state import node_state
 
 TEMPLATES = st.sampled_from(["drbd", "plain", "sharedfile"])
 
@@ -15,7 +18,7 @@ TEMPLATES = st.sampled_from(["drbd", "plain", "sharedfile"])
 @given(st.integers(0, 10**6), TEMPLATES)
 def test_an_allocation_keeps_policies_and_safety(seed: int, template: str) -> None:
     data = placement.some_cluster(seed, template)
-    before = grid.State(request.read_cluster(data))
+    before = node_state.State(request.read_cluster(data))
     found = answer.solve(data, answer.Options())
     if not found.answer["success"]:
         return
@@ -43,27 +46,25 @@ def test_no_other_place_has_a_better_score(seed: int, template: str) -> None:
     cluster = request.read_cluster(data)
     ask = request.read_ask(data, cluster)
     assert isinstance(ask, request.Place)
-    chosen = grid_score.value(found.after)
+    chosen = components.value(found.after)
     size = len(cluster.nodes)
     pairs = [(p, s) for p in range(size) for s in range(size) if p != s]
     if ask.count == 1:
-        pairs = [(p, model.NONE) for p in range(size)]
+        pairs = [(p, NONE) for p in range(size)]
     for primary, secondary in pairs:
-        state = grid.State(cluster)
+        state = node_state.State(cluster)
         state.place(state.new(ask.item), primary, secondary)
         strained = state.fails_n1.any() or (state.unallocated <= 0).any()
-        assert strained or grid_score.value(state) > chosen - 1e-9
+        assert strained or components.value(state) > chosen - 1e-9
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6))
 def test_taking_an_instance_off_restores_all_numbers(seed: int) -> None:
     cluster = request.read_cluster(placement.some_cluster(seed))
-    state = grid.State(cluster)
+    state = node_state.State(cluster)
     rows, peers = state.rows.copy(), state.peers.copy()
-    item = msgspec.structs.replace(
-        model.Instance("x", 512, 2000, 1, model.NONE), disks=(1872,)
-    )
+    item = msgspec.structs.replace(Instance("x", 512, 2000, 1, NONE), disks=(1872,))
     index = state.new(item)
     state.place(index, 0, 1)
     assert (state.rows != rows).any()

@@ -10,15 +10,16 @@ from hypothesis import strategies as st
 
 from fakes.every_move import every_move, legal_moves
 from fakes.some_cluster import random_cluster
-from ganeti.htools import exact_scores, grid, moves
-from ganeti.htools import grid_score as score
-from ganeti.htools.best_moves import Search
-from ganeti.htools.bounds import Bounds
-from ganeti.htools.candidates import Evaluator
-from ganeti.htools.grid_rows import ROWS
-from ganeti.htools.legality import Options
-from ganeti.htools.model import Cluster, Instance
-from ganeti.htools.moves import Kind, Move
+from ganeti.htools.balance.lower_bounds import Bounds
+from ganeti.htools.balance.search import Search
+from ganeti.htools.model.cluster import Cluster, Instance
+from ganeti.htools.rules import moves
+from ganeti.htools.rules.move_constraints import Options
+from ganeti.htools.rules.moves import Kind, Move
+from ganeti.htools.score import components, exact_deltas
+from ganeti.htools.score.move_estimates import Evaluator
+from ganeti.htools.state import node_state
+from ganeti.htools.state.columns import ROWS
 
 SEEDS = st.integers(0, 10**6)
 TEMPLATES = st.sampled_from(["drbd", "sharedfile"])
@@ -70,7 +71,7 @@ def varied(seed: int, template: str = "drbd", *, is_plain: bool = False) -> Clus
     return msgspec.structs.replace(cluster, nodes=nodes, instances=instances, tags=tags)
 
 
-def wander(state: grid.State, seed: int, count: int) -> None:
+def wander(state: node_state.State, seed: int, count: int) -> None:
     """Move instances by chance, without asking whether they may."""
     dice = random.Random(seed)
     for _ in range(count):
@@ -78,7 +79,7 @@ def wander(state: grid.State, seed: int, count: int) -> None:
         moves.apply(state, inst, move)
 
 
-def whole(state: grid.State) -> list[grid.Floats]:
+def whole(state: node_state.State) -> list[node_state.Floats]:
     """Return of each node what is free together with what its instances take."""
     now, later = state.unallocated.copy(), state.f_mem_later.copy()
     disk, disk_later = state.f_dsk.copy(), state.f_dsk_later.copy()
@@ -99,11 +100,11 @@ def whole(state: grid.State) -> list[grid.Floats]:
 @settings(max_examples=80, deadline=None)
 @given(SEEDS, TEMPLATES)
 def test_moves_leave_what_loading_their_result_gives(seed: int, template: str) -> None:
-    state = grid.derive(varied(seed, template))
+    state = node_state.derive(varied(seed, template))
     before = whole(state)
     assert len(state.repeated_tags()) == state.size
     wander(state, seed, 6)
-    loaded = grid.derive(state.as_cluster())
+    loaded = node_state.derive(state.as_cluster())
     for name in sorted(OF_PLACES - {"f_dsk", "f_spin"}):
         now, wanted = getattr(state, name), getattr(loaded, name)
         assert now == pytest.approx(wanted, abs=1e-9), name
@@ -125,7 +126,7 @@ def test_moves_leave_what_loading_their_result_gives(seed: int, template: str) -
 @settings(max_examples=60, deadline=None)
 @given(SEEDS, TEMPLATES)
 def test_going_back_restores_all_numbers(seed: int, template: str) -> None:
-    state = grid.derive(varied(seed, template, is_plain=True))
+    state = node_state.derive(varied(seed, template, is_plain=True))
     rows, peers, tags = state.rows.copy(), state.peers.copy(), state.pri_tags.copy()
     home = list(zip(state.pri, state.sec, strict=True))
     wander(state, seed, 5)
@@ -141,20 +142,20 @@ def test_going_back_restores_all_numbers(seed: int, template: str) -> None:
 def test_many_scores_at_once_are_those_of_one_at_a_time(
     seed: int, template: str
 ) -> None:
-    state = grid.derive(varied(seed, template))
+    state = node_state.derive(varied(seed, template))
     wander(state, seed, 2)
     rows = state.rows.tobytes()
     listed = list(every_move(state))
-    found = exact_scores.after(state, listed)
+    found = exact_deltas.after(state, listed)
     for (inst, move), value in zip(listed, found, strict=True):
         with moves.trial(state, inst, move.target):
             moves.apply(state, inst, move)
             # Digit by digit: ties are decided by them.
-            assert score.value(state) == value
+            assert components.value(state) == value
     assert state.rows.tobytes() == rows
 
 
-def eligible_moves(state: grid.State, options: Options) -> list[tuple[int, Move]]:
+def eligible_moves(state: node_state.State, options: Options) -> list[tuple[int, Move]]:
     """List the legal moves of instances that may be balanced."""
     found = legal_moves(state, options)
     return [(n, move) for n, move in found if state.instances[n].auto_balance]
@@ -169,7 +170,7 @@ OPTIONS = st.builds(Options, disk_moves=st.booleans(), force=st.booleans())
 def test_an_estimate_says_which_moves_are_allowed_and_what_they_bring(
     seed: int, template: str, options: Options
 ) -> None:
-    state = grid.derive(varied(seed, template))
+    state = node_state.derive(varied(seed, template))
     found = Evaluator(state, options)
     dice = random.Random(seed)
     for _ in range(3):
@@ -180,9 +181,9 @@ def test_an_estimate_says_which_moves_are_allowed_and_what_they_bring(
         found.refresh(np.array(sorted(touched)))
     listed = list(every_move(state))
     legal = set(legal_moves(state, options))
-    now = score.value(state)
+    now = components.value(state)
     for (inst, move), value in zip(
-        listed, exact_scores.after(state, listed), strict=True
+        listed, exact_deltas.after(state, listed), strict=True
     ):
         at = np.array([inst]), np.array([move.target])
         (change,) = found.estimate(move.kind, *at)
@@ -231,7 +232,7 @@ def mixed(seed: int) -> Cluster:
 @given(SEEDS, OPTIONS, st.booleans())
 @np.errstate(divide="ignore", invalid="ignore")
 def test_bounds_hold_from_move_to_move(seed: int, options: Options, busy: bool) -> None:
-    state = grid.derive(mixed(seed))
+    state = node_state.derive(mixed(seed))
     found = Evaluator(state, options)
     # There are none for what is no sum.
     every = np.nonzero(~found.effects.apart)[0]
@@ -256,7 +257,7 @@ def test_bounds_hold_from_move_to_move(seed: int, options: Options, busy: bool) 
 def test_a_search_that_was_told_of_moves_finds_the_best_of_all(
     seed: int, template: str, options: Options, count: int
 ) -> None:
-    state = grid.derive(varied(seed, template))
+    state = node_state.derive(varied(seed, template))
     search = Search(state, options)
     dice = random.Random(seed)
     for _ in range(count):
@@ -273,7 +274,7 @@ def test_a_search_that_was_told_of_moves_finds_the_best_of_all(
     if not legal:
         assert best is None
         return
-    scores = exact_scores.after(state, legal)
+    scores = exact_deltas.after(state, legal)
     lowest = min(scores)
     inst, move = legal[scores.index(lowest)]
     assert best == (inst, move, lowest)

@@ -4,7 +4,7 @@ import pytest
 
 from fakes import allocators, clusters
 from ganeti import errors, iallocator, objects
-from ganeti.htools import request
+from ganeti.htools.hail import request
 
 OTHER_GROUP = "00000000-0000-4000-8000-0000000000a1"
 DISKS = "00000000-0000-4000-8000-0000000002%02x"

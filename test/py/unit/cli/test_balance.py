@@ -8,7 +8,8 @@ import pytest
 from fakes.commands import run
 from fakes.luxi_master import FakeMaster
 from ganeti import errors
-from ganeti.htools import balancing, text
+from ganeti.htools.balance import plan as balance_plan
+from ganeti.htools.model.loaders import text
 
 KITE = pathlib.Path(__file__).parents[3] / "data" / "htools" / "kite.data"
 
@@ -20,8 +21,8 @@ def master():
 
     def plan(wanted):
         asked.append(wanted)
-        plans = balancing.plan(cluster, balancing.Want())
-        return balancing.data(plans, explain=wanted.get("explain", False))
+        plans = balance_plan.plan(cluster, balance_plan.Want())
+        return balance_plan.data(plans, explain=wanted.get("explain", False))
 
     made = FakeMaster()
     made._PlanBalance = plan

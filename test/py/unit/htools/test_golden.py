@@ -12,8 +12,7 @@ import sys
 
 import pytest
 
-from ganeti.tools import hail
-from ganeti.tools.htools import hbal, hcheck, hinfo, hroller, hspace, hsqueeze
+from ganeti.client.htools import hail, hbal, hcheck, hinfo, hroller, hspace, hsqueeze
 
 CASES = sorted(
     (pathlib.Path(__file__).parents[3] / "data" / "htools" / "golden").iterdir()

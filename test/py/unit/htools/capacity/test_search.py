@@ -7,30 +7,35 @@ import numpy as np
 import pytest
 
 from fakes.some_cluster import KITE, random_cluster
-from ganeti.htools import alloc, grid, model, text
-from ganeti.htools import grid_checks as checks
-from ganeti.htools import grid_score as score
-from ganeti.htools.capacity import greedy, rejections, tiers
+from ganeti.htools.alloc import allocate
+from ganeti.htools.capacity import filler as capacity_filler
+from ganeti.htools.capacity import rejections, tiers
 from ganeti.htools.capacity.search import How, NoRoomError, Search, _Run, size_of
 from ganeti.htools.capacity.tiers import Size
-from ganeti.htools.redundancy import global_n1, lost_tables
-from ganeti.htools.redundancy.global_n1 import GlobalN1
+from ganeti.htools.model.cluster import Cluster, Group, Instance
+from ganeti.htools.model.loaders import text
+from ganeti.htools.model.policy import AllocPolicy
+from ganeti.htools.n1 import check, failure_tables
+from ganeti.htools.n1.check import GlobalN1
+from ganeti.htools.rules import constraints
+from ganeti.htools.score import components
+from ganeti.htools.state import node_state
 
 SIZE = Size(memory=512, disk=2048, vcpus=1)
 SEEDS = range(6)
 
 
-def start(seed: int, template: str) -> grid.State:
-    return grid.State(random_cluster(seed, template=template))
+def start(seed: int, template: str) -> node_state.State:
+    return node_state.State(random_cluster(seed, template=template))
 
 
 def one_by_one(
-    state: grid.State, item: model.Instance, count: int
+    state: node_state.State, item: Instance, count: int
 ) -> list[tuple[int, ...]]:
     """Allocate again and again, without the test for redundancy."""
     now, out = state.copy(), []
     while True:
-        found = alloc.allocate(now, item, range(now.size), count)
+        found = allocate.allocate(now, item, range(now.size), count)
         if found.nodes is None:
             return out
         now.place(now.new(item), *found.nodes)
@@ -43,7 +48,7 @@ def test_filling_places_as_single_allocations_do(seed: int, template: str) -> No
     state = start(seed, template)
     how = How(template)
     item = how.instance(SIZE)
-    filler = greedy.Filler(state.copy(), item, range(state.size))
+    filler = capacity_filler.Filler(state.copy(), item, range(state.size))
     assert filler.fill() == one_by_one(state, item, how.nodes)
 
 
@@ -52,7 +57,7 @@ def test_a_filled_state_is_as_if_placed_one_by_one(template: str) -> None:
     state = start(3, template)
     item = How(template).instance(SIZE)
     after = state.copy()
-    places = greedy.Filler(after, item, range(state.size)).fill(7)
+    places = capacity_filler.Filler(after, item, range(state.size)).fill(7)
     expected = state.copy()
     for nodes in places:
         expected.place(expected.new(item), *nodes)
@@ -69,11 +74,13 @@ def test_a_filled_state_is_as_if_placed_one_by_one(template: str) -> None:
 def test_many_nodes_are_filled_as_far_as_few(seed: int, template: str) -> None:
     state = start(seed, template)
     item = How(template).instance(SIZE)
-    exact = greedy.Filler(state.copy(), item, range(state.size)).fill()
+    exact = capacity_filler.Filler(state.copy(), item, range(state.size)).fill()
     after = state.copy()
-    quick = greedy.Filler(after, item, range(state.size), exact_nodes=0).fill()
+    quick = capacity_filler.Filler(after, item, range(state.size), exact_nodes=0).fill()
     assert len(quick) >= len(exact) * 0.98
-    assert alloc.allocate(after, item, range(state.size), len(quick[0])).nodes is None
+    assert (
+        allocate.allocate(after, item, range(state.size), len(quick[0])).nodes is None
+    )
 
 
 @pytest.mark.parametrize("template", ["drbd", "plain"])
@@ -86,7 +93,7 @@ def test_refusals_are_counted_as_allocation_counts_them(
     for memory in (512, 2048, 6144, 12288):
         for disk in (1024, 200000, 390000):
             item = how.instance(Size(memory, disk, 2))
-            found = alloc.allocate(state, item, range(state.size), how.nodes)
+            found = allocate.allocate(state, item, range(state.size), how.nodes)
             counts, possible = rejections.counts(state, item, range(state.size))
             assert counts == list(found.failures)
             assert possible == found.successes
@@ -100,8 +107,10 @@ def test_a_filling_goes_on_where_another_one_was_the_same(
     state = start(seed, "drbd")
     item = How("drbd").instance(SIZE)
 
-    def filled(most: int, known=()) -> greedy.Filler:
-        filler = greedy.Filler(state.copy(), item, range(state.size), exact_nodes=0)
+    def filled(most: int, known=()) -> capacity_filler.Filler:
+        filler = capacity_filler.Filler(
+            state.copy(), item, range(state.size), exact_nodes=0
+        )
         filler.several = several
         filler.fill(most, known)
         return filler
@@ -118,11 +127,11 @@ def test_a_filling_goes_on_where_another_one_was_the_same(
 
 
 def test_an_answer_names_every_place_and_why_there_is_no_more() -> None:
-    state = grid.State(text.load(KITE.read_text(), "kite"))
+    state = node_state.State(text.load(KITE.read_text(), "kite"))
     search = Search(state, How("drbd"))
     found = search.standard(Size(2048, 40960, 1))
     assert len(found.placed) == 15
-    assert dict(zip(checks.KINDS, found.failures, strict=True))["FailDisk"] == 9
+    assert dict(zip(constraints.KINDS, found.failures, strict=True))["FailDisk"] == 9
     names = [item.name for item in found.cluster().instances[-15:]]
     assert names == [f"new-{number}" for number in range(15)]
     assert GlobalN1(found.after).holds()
@@ -137,11 +146,11 @@ def test_a_limit_ends_a_run() -> None:
     assert none.placed == ()
 
 
-def failing_cluster() -> model.Cluster:
+def failing_cluster() -> Cluster:
     """A second group, in which a node lacks memory for failovers."""
     base = random_cluster(2)
     bad = msgspec.structs.replace(base.nodes[0], free_memory=0)
-    groups = (*base.groups, model.Group("other", "v"))
+    groups = (*base.groups, Group("other", "v"))
     nodes = (bad, *base.nodes[1:])
     more = [
         msgspec.structs.replace(base.nodes[1], name=f"more{n}", group=1)
@@ -152,7 +161,7 @@ def failing_cluster() -> model.Cluster:
 
 
 def test_nodes_that_fail_already_stop_all_but_what_is_asked_for() -> None:
-    state = grid.State(failing_cluster())
+    state = node_state.State(failing_cluster())
     none = Search(state, How("drbd")).standard(SIZE)
     assert (none.placed, none.is_redundant) == ((), False)
     apart = How("drbd", independent=True)
@@ -166,9 +175,9 @@ def test_nodes_that_fail_already_stop_all_but_what_is_asked_for() -> None:
 def test_without_nodes_there_is_an_error() -> None:
     base = random_cluster(1)
     group = msgspec.structs.replace(
-        base.groups[0], alloc_policy=model.AllocPolicy.UNALLOCABLE
+        base.groups[0], alloc_policy=AllocPolicy.UNALLOCABLE
     )
-    state = grid.State(msgspec.structs.replace(base, groups=(group,)))
+    state = node_state.State(msgspec.structs.replace(base, groups=(group,)))
     with pytest.raises(NoRoomError):
         Search(state, How("drbd"))
 
@@ -182,13 +191,13 @@ def test_emptying_a_node_by_tables_goes_as_by_states(
     state = start(seed, template)
     item = How("plain").instance(Size(3000, 9000, 1))
     verdicts = set()
-    for nodes in greedy.Filler(state.copy(), item, range(state.size)).fill():
+    for nodes in capacity_filler.Filler(state.copy(), item, range(state.size)).fill():
         state.place(state.new(item), *nodes)
         for node in range(state.size):
-            quick = global_n1._simulate(state, node)
+            quick = check._simulate(state, node)
             with monkeypatch.context() as patch:
-                patch.setattr(lost_tables, "is_usual", lambda *_args: False)
-                assert quick == global_n1._simulate(state, node)
+                patch.setattr(failure_tables, "is_usual", lambda *_args: False)
+                assert quick == check._simulate(state, node)
             verdicts.add(quick)
             bounds = (
                 GlobalN1(state)._bounds(
@@ -246,10 +255,10 @@ def slow_next(search, state, size, failures, rounds=None):
 
 
 LARGE_STEPS = {
-    checks.MEM: ("memory", 1500, "memory"),
-    checks.DISK: ("disk", 24000, "disk"),
-    checks.CPU: ("vcpus", 1, "cpus"),
-    checks.SPINDLES: ("spindles", 1, "spindles"),
+    constraints.MEM: ("memory", 1500, "memory"),
+    constraints.DISK: ("disk", 24000, "disk"),
+    constraints.CPU: ("vcpus", 1, "cpus"),
+    constraints.SPINDLES: ("spindles", 1, "spindles"),
 }
 
 
@@ -264,7 +273,9 @@ def test_the_next_size_is_that_of_the_slow_rule(
     high = msgspec.structs.replace(base.policy.ranges[0][1], memory=15000, disk=240000)
     policy = msgspec.structs.replace(base.policy, ranges=((low, high),))
     groups = tuple(msgspec.structs.replace(g, policy=policy) for g in base.groups)
-    state = grid.State(msgspec.structs.replace(base, groups=groups, policy=policy))
+    state = node_state.State(
+        msgspec.structs.replace(base, groups=groups, policy=policy)
+    )
     search = Search(state, How(template))
     size = size_of(high)
     for _ in range(4):
@@ -293,4 +304,4 @@ def test_tiers_only_get_smaller_and_fill_more() -> None:
     for one, two in itertools.pairwise(sizes):
         assert two.memory <= one.memory
         assert two.disk <= one.disk
-    assert score.value(found.after) >= 0
+    assert components.value(found.after) >= 0

@@ -3,11 +3,11 @@
 import pytest
 
 from fakes.some_cluster import random_cluster
-from ganeti.htools import grid
-from ganeti.htools import grid_checks as checks
 from ganeti.htools.capacity import tiers
 from ganeti.htools.capacity.search import How, Search
 from ganeti.htools.capacity.tiers import Size
+from ganeti.htools.rules import constraints
+from ganeti.htools.state import node_state
 
 START = Size(memory=64 * 100, disk=2048, vcpus=1)
 
@@ -22,10 +22,10 @@ class Attempts:
 
     def __call__(self, size: Size, *, alone: bool) -> tuple[list[int], bool]:
         self.tried.append(size.memory // 64)
-        failures = [0] * len(checks.KINDS)
-        failures[checks.MEM - 1] = 5
+        failures = [0] * len(constraints.KINDS)
+        failures[constraints.MEM - 1] = 5
         if self.alone and not alone and size.memory < START.memory:
-            failures[checks.N1 - 1] = 9
+            failures[constraints.N1 - 1] = 9
         fits = size.memory in self.fitting and alone == self.alone
         return failures, fits
 
@@ -35,8 +35,8 @@ def next_of(attempts: Attempts, hopeless: int | None) -> int | None:
     bounds = tiers.Bounds(())
     if hopeless is not None:
         bounds = tiers.Bounds((), None, lambda size: size.memory >= hopeless * 64)
-    failures = [0] * len(checks.KINDS)
-    failures[checks.MEM - 1] = 5
+    failures = [0] * len(constraints.KINDS)
+    failures[constraints.MEM - 1] = 5
     found = tiers.next_size(attempts, START, failures, bounds)
     return None if found is None else found[0].memory // 64
 
@@ -66,7 +66,7 @@ def test_hopeless_sizes_are_not_tried() -> None:
 @pytest.mark.parametrize("template", ["plain", "sharedfile", "drbd"])
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_hopeless_does_not_fit(seed: int, template: str) -> None:
-    state = grid.State(random_cluster(seed, template=template, offline=seed % 2))
+    state = node_state.State(random_cluster(seed, template=template, offline=seed % 2))
     search = Search(state, How("sharedfile", accept_errors=True))
     sizes = [Size(memory, 2048, 1) for memory in range(512, 40000, 3000)]
     hopeless, fits = [], []

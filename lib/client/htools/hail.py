@@ -1,0 +1,87 @@
+"""``hail``: the allocator program; reads a request, prints one line of JSON.
+
+The same solver runs in the master daemon for the allocator of this name; this program
+is for other callers, for trying things out and for saved requests.
+"""
+
+import json
+import sys
+from typing import Any, Final
+
+from ganeti.client.htools import loading, sources, table_output
+from ganeti.client.htools.loading import Problem
+from ganeti.client.htools.options import Parsed
+from ganeti.htools.hail import answer, request
+from ganeti.htools.model import json_reader
+from ganeti.htools.state import node_state
+
+NAME: Final = "hail"
+_VERBOSE_REQUEST: Final = 3
+_KEYS: Final = "p S t sim v nodyn ise nocap rest mond mondx skm explain json"
+
+
+def main() -> int:
+    """Run the program."""
+    return loading.main(
+        NAME, _KEYS.split(), _answer, sys.argv[1:], arguments="file 1 1"
+    )
+
+
+def _answer(parsed: Parsed) -> int:
+    if not parsed.arguments:
+        raise Problem("This program needs an input file.")
+    if len(parsed.arguments) > 1:
+        raise Problem("Only one argument is accepted (the input file)")
+    data = _read(parsed.arguments[0])
+    how = answer.Options(
+        capacity_checks=not parsed["nocap"],
+        ignore_soft=bool(parsed["ise"]),
+        restrict_to=parsed["rest"],
+        busy=not parsed["nodyn"],
+        static_memory=parsed["skm"],
+    )
+    own = None
+    if not parsed["sim"] and parsed["t"] is None:
+        own = request.read_cluster(data, static_memory=how.static_memory)
+    cluster = loading.load(parsed, given=own)
+    if parsed.verbosity >= _VERBOSE_REQUEST:
+        asked = data.get("request") if isinstance(data, dict) else None
+        sys.stderr.write(f"Received request: {json.dumps(asked)}\n")
+    if parsed["p"] is not None or parsed["S"] is not None:
+        _show(parsed, node_state.State(cluster), "pre-ialloc", "Initial cluster")
+    found = answer.solve(data, how, cluster=cluster)
+    _show(parsed, found.after, "post-ialloc", "Final cluster")
+    if parsed["explain"]:
+        _explain(found, as_json=bool(parsed["json"]))
+    sys.stdout.write(f"{json.dumps(found.answer, separators=(',', ':'))}\n")
+    return 0
+
+
+def _explain(found: answer.Solution, *, as_json: bool) -> None:
+    """Tell on standard error where new instances go and why not elsewhere."""
+    told = found.explanation()
+    if as_json:
+        document = [item.data() for item in told]
+        sys.stderr.write(f"{json.dumps(document, separators=(',', ':'))}\n")
+        return
+    for item in told:
+        sys.stderr.write("".join(f"{line}\n" for line in item.lines()))
+
+
+def _read(path: str) -> Any:
+    """Return the decoded request; ``-`` is standard input.
+
+    Raises:
+        DataError, OSError: it cannot be decoded or read.
+    """
+    if path == "-":
+        return json_reader.decode(sys.stdin.buffer.read(), "request -")
+    return json_reader.decode(sources.read_bytes(path), f"request {path}")
+
+
+def _show(parsed: Parsed, state: node_state.State, suffix: str, what: str) -> None:
+    table_output.nodes_asked(state, parsed, f"{what} status")
+    if parsed["S"] is not None:
+        when = "before" if suffix == "pre-ialloc" else "after"
+        words = f"{when} iallocator run"
+        loading.save(parsed, state.as_cluster(), suffix, words)

@@ -1,0 +1,263 @@
+"""``hbal``: find the moves that balance a node group."""
+
+import sys
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from ganeti.client.htools import file_output, loading, table_output
+from ganeti.client.htools.loading import Problem
+from ganeti.client.htools.options import Parsed
+from ganeti.htools.balance import greedy, job_sets
+from ganeti.htools.model import formatting
+from ganeti.htools.model.cluster import NONE, Cluster
+from ganeti.htools.score import components
+from ganeti.htools.state import node_state
+
+NAME: Final = "hbal"
+_KEYS: Final = (
+    "p pi C t E rm m L I X fjg reason G l v q O skm e maxcpu mindisk g mgl ndm sel nim"
+    " ise U nodyn mond mondd monde mondx mondk mw idle ext exi S prio adm search"
+)
+
+
+def main() -> int:
+    """Run the program."""
+    return loading.main(NAME, _KEYS.split(), _run, sys.argv[1:])
+
+
+def _run(parsed: Parsed) -> int:
+    if parsed["X"] and parsed["L"] is None:
+        raise Problem("Execution of commands possible only on LUXI")
+    cluster = loading.load(parsed)
+    limits = loading.limits(parsed)
+    print(f"Loaded {len(cluster.nodes)} nodes, {len(cluster.instances)} instances")
+    suffix = cluster.common_suffix()
+    if parsed.verbosity > 1 and suffix:
+        print(f"Note: Stripping common suffix of '{suffix}' from names")
+    group = _group(cluster, parsed["G"])
+    if parsed.verbosity > 1:
+        _tell_split(cluster)
+    part = cluster.only_group(group)
+    now = node_state.derive(part, limits, parsed["ext"])
+    print(f"Group size {len(part.nodes)} nodes, {len(part.instances)} instances")
+    print(f"Selected node group: {cluster.groups[group].name}")
+    if not cluster.instances:
+        print("Cluster is empty, exiting.")
+        return 0
+    _report(now, parsed)
+    loading.save(parsed, cluster, "original", "before balancing")
+    _show(now, parsed, "Initial")
+    first, lowest = components.value(now), components.ideal(now)
+    _coefficients(now, parsed, "Initial", first)
+    if first - lowest < parsed["e"]:
+        print(
+            f"Cluster is already well balanced (initial score"
+            f" {formatting.general(first)},\noptimum score due to N+1 reservations"
+            f" {formatting.general(lowest)},\nminimum score"
+            f" {formatting.general(parsed['e'])}).\nNothing to do, exiting"
+        )
+        return 0
+    steps = _plan(now, parsed, lowest, suffix)
+    _conclude(now, parsed, first, steps)
+    _commands(part, parsed, steps, suffix)
+    _save_part(parsed, cluster, now.as_cluster())
+    _show(now, parsed, "Final")
+    if parsed.verbosity > 3:
+        _totals("Original:", node_state.derive(part, limits, parsed["ext"]))
+        _totals("Final:   ", now)
+    return _execute(part, parsed, steps) if parsed["X"] else 0
+
+
+def _execute(part: Cluster, parsed: Parsed, steps: list[greedy.Step]) -> int:
+    """Submit the jobs of the plan, set by set."""
+    # Few runs talk to a master daemon, and what it takes is not needed to start.
+    from ganeti.client.htools import execute
+
+    names = [node.name for node in part.nodes]
+    sets = [
+        [
+            execute.Job(
+                part.instances[step.inst].name,
+                job_sets.opcodes(step, part.instances[step.inst], names.__getitem__),
+            )
+            for step in members
+        ]
+        for members in job_sets.job_sets(steps)
+    ]
+    return execute.run(NAME, parsed, sets[:1] if parsed["fjg"] else sets)
+
+
+def _tell_split(cluster: Cluster) -> None:
+    """Name the instances whose nodes are in different groups."""
+    names = [f"  {cluster.instances[index].name}\n" for index in cluster.split()]
+    if names:
+        sys.stderr.write("Found instances belonging to multiple node groups:\n")
+        sys.stderr.write("".join(names))
+        sys.stderr.write("These instances will not be moved.\n")
+
+
+def _group(cluster: Cluster, wanted: str | None) -> int:
+    """Choose the node group to balance."""
+    if wanted is None:
+        if len(cluster.groups) == 1:
+            return 0
+        told = "Found multiple node groups:"
+    else:
+        found = [
+            k
+            for k, group in enumerate(cluster.groups)
+            if wanted in {group.name, group.uuid}
+        ]
+        if len(found) == 1:
+            return found[0]
+        told = f"Node group {wanted} not found. Node group list is:"
+    names = "\n".join(f"  {group.name}" for group in cluster.groups)
+    sys.stderr.write(f"{told}\n{names}\n")
+    raise Problem("Aborting.")
+
+
+def _report(now: node_state.State, parsed: Parsed) -> None:
+    """Tell about nodes that fail N+1 and instances on nodes offline."""
+    bad = table_output.bad(now)
+    if parsed.verbosity >= 1:
+        print(
+            f"Initial check done: {bad.nodes} bad nodes, {bad.instances} bad instances."
+        )
+    if bad.nodes:
+        print(
+            "Cluster is not N+1 happy, continuing but no guarantee that the cluster"
+            " will end N+1 happy."
+        )
+    over = [n for n in range(now.size) if _over_policy(now, n)]
+    if over:
+        print(
+            f"The cluster contains {len(over)} policy-violating nodes.\nContinuing, but"
+            " the set of moves might be too restricted; consider using the"
+            " --ignore-soft-errors option."
+        )
+
+
+def _over_policy(now: node_state.State, node: int) -> bool:
+    ratio = now.cpu_ratio[node]
+    many = ratio >= 0 and now.per_cpu(now.u_cpu)[node] > ratio
+    return bool(many or now.inst_spin[node] > now.hi_spin[node])
+
+
+def _show(now: node_state.State, parsed: Parsed, when: str) -> None:
+    """Print the tables that options ask for."""
+    maps = f"{when} instance map", f"{when} cluster status"
+    table_output.tables_asked(now, parsed, *maps)
+
+
+def _coefficients(
+    now: node_state.State, parsed: Parsed, when: str, value: float
+) -> None:
+    if parsed.verbosity > 2:
+        # Few runs ask for so much.
+        from ganeti.htools.report import tables
+
+        gap = " " if when == "Initial" else "   "
+        print(f"{when} coefficients:{gap}overall {formatting.fixed(value, 8)}")
+        print("\n".join(tables.metrics(now)))
+    elif when == "Initial":
+        print(f"Initial score: {formatting.fixed(value, 8)}")
+
+
+def _plan(
+    now: node_state.State, parsed: Parsed, lowest: float, suffix: str
+) -> list[greedy.Step]:
+    """Find the moves and print each."""
+    print("Trying to minimize the CV...")
+    cluster = now.cluster
+    node = _namer([node.name for node in cluster.nodes], suffix)
+    names = [inst.name.removesuffix(suffix) for inst in cluster.instances]
+    wide = max(len(name) for name in names)
+    pair = 2 * max(len(node(n)) for n in range(len(cluster.nodes))) + 1
+
+    def places(nodes: tuple[int, int]) -> str:
+        return ":".join(node(n) for n in nodes if n != NONE).ljust(pair)
+
+    goal, options = loading.goal(parsed), loading.moves(parsed)
+    steps = []
+    for step in greedy.plan(now, goal, options, lowest):
+        steps.append(step)
+        print(
+            f"  {len(steps):3d}. {names[step.inst]:{wide}s} {places(step.before)} =>"
+            f" {places(step.after)} {formatting.fixed(step.score, 8):>12s}"
+            f" a={job_sets.letters(step, node)}",
+            flush=True,
+        )
+    return steps
+
+
+def _namer(names: list[str], suffix: str) -> Callable[[int], str]:
+    short = [name.removesuffix(suffix) for name in names]
+    return short.__getitem__
+
+
+def _conclude(
+    now: node_state.State, parsed: Parsed, first: float, steps: list[greedy.Step]
+) -> None:
+    last = steps[-1].score if steps else first
+    if not steps:
+        print("No solution found")
+    elif parsed.verbosity > 2:
+        _coefficients(now, parsed, "Final", last)
+    else:
+        print(
+            f"Cluster score improved from {formatting.fixed(first, 8)} to"
+            f" {formatting.fixed(last, 8)}"
+        )
+    if parsed.verbosity >= 1:
+        print(f"Solution length={len(steps)}")
+
+
+def _commands(
+    part: Cluster, parsed: Parsed, steps: list[greedy.Step], suffix: str
+) -> None:
+    """Print or write the commands that do the moves."""
+    if parsed["C"] is None:
+        return
+    node = _namer([node.name for node in part.nodes], suffix)
+    sets = job_sets.job_sets(steps)
+    if parsed["fjg"]:
+        sets = sets[:1]
+
+    def work(step: greedy.Step) -> list[str]:
+        inst = part.instances[step.inst]
+        name = inst.name.removesuffix(suffix)
+        return job_sets.commands(step, name, node, running=inst.running)
+
+    lines = job_sets.listing([[work(step) for step in members] for members in sets])
+    if parsed["C"]:
+        file_output.text(parsed["C"], job_sets.script(lines))
+        print(f"The commands have been written to file '{parsed['C']}'")
+        return
+    print()
+    if parsed["fjg"]:
+        print("First set of jobs:")
+    else:
+        print("Commands to run to reach the above solution:")
+    for line in job_sets.on_screen(lines):
+        print(line)
+
+
+def _save_part(parsed: Parsed, cluster: Cluster, part: Cluster) -> None:
+    """Save the nodes and instances of a group when asked to, with all groups."""
+    place = cluster.groups.index(part.groups[0])
+    nodes = tuple(msgspec.structs.replace(node, group=place) for node in part.nodes)
+    whole = msgspec.structs.replace(part, groups=cluster.groups, nodes=nodes)
+    loading.save(parsed, whole, "balanced", "after balancing")
+
+
+def _totals(title: str, now: node_state.State) -> None:
+    """Tell the free memory and disk of all nodes, also of those offline."""
+    memory = formatting.fixed(float(now.unallocated.sum()), 0)
+    disk = formatting.fixed(float(now.f_dsk.sum()), 0)
+    print(f"{title} mem={memory} disk={disk}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""``hinfo``: tell of a cluster's groups, its N+1 redundancy, and its score."""
+
+import sys
+from typing import Final
+
+from ganeti.client.htools import loading, table_output
+from ganeti.client.htools.options import Parsed
+from ganeti.htools.model import formatting
+from ganeti.htools.model.cluster import Cluster
+from ganeti.htools.report import tables
+from ganeti.htools.score import components
+from ganeti.htools.state import node_state
+
+NAME: Final = "hinfo"
+_KEYS: Final = "p pi t m L I v q O nodyn mond mondd skm"
+_GROUP_HEAD: Final = "Group Nodes Instances Bad_Nodes Bad_Instances N+1 Score"
+_GROUP_NUMERIC: Final = (False, True, True, True, True, False, True)
+
+
+def main() -> int:
+    """Run the program."""
+    return loading.main(NAME, _KEYS.split(), _run, sys.argv[1:])
+
+
+def _run(parsed: Parsed) -> int:
+    cluster = loading.load(parsed)
+    now = node_state.derive(cluster)
+    print(f"Loaded cluster tags: {','.join(cluster.tags)}")
+    counts = (
+        _counted(len(cluster.nodes), "node"),
+        _counted(len(cluster.instances), "instance"),
+        _counted(len(cluster.groups), "node group"),
+    )
+    print(f"Loaded {', '.join(counts)}")
+    suffix = cluster.common_suffix()
+    if parsed.verbosity > 2 and suffix:
+        print(f"Note: Stripping common suffix of '{suffix}' from names")
+    _tell_split(cluster, parsed)
+    if parsed.verbosity > 1:
+        print("Node group information:")
+        print("\n".join(_groups(cluster)))
+    happy = "unhappy" if table_output.bad(now).nodes else "happy"
+    print(f"Cluster is N+1 {happy}")
+    sys.stdout.flush()
+    table_output.tables_asked(now, parsed, "Instances instance map", "Cluster status")
+    print("Cluster coefficients:")
+    print("\n".join(tables.metrics(now)))
+    print(f"Cluster score: {formatting.fixed(components.value(now), 8)}")
+    return 0
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _tell_split(cluster: Cluster, parsed: Parsed) -> None:
+    """Name the instances whose nodes are in different groups."""
+    split = cluster.split()
+    if split:
+        print("Found instances belonging to multiple node groups:", flush=True)
+        for index in split:
+            sys.stderr.write(f"  {cluster.instances[index].name}\n")
+    elif parsed.verbosity > 1:
+        print("No split instances found")
+
+
+def _groups(cluster: Cluster) -> list[str]:
+    """Give the table of node groups."""
+    rows = [_GROUP_HEAD.split()]
+    for number, group in enumerate(cluster.groups):
+        part = cluster.only_group(number)
+        now = node_state.derive(part)
+        bad = table_output.bad(now)
+        counts = (len(part.nodes), len(part.instances), bad.nodes, bad.instances)
+        rows.append(
+            [
+                group.name,
+                *(str(count) for count in counts),
+                str(not bad.nodes),
+                formatting.fixed(components.value(now), 8),
+            ]
+        )
+    return tables.layout(rows, _GROUP_NUMERIC, prefix="  ")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""``hroller``: group the nodes that may be rebooted together."""
+
+import sys
+from typing import Final
+
+from ganeti.client.htools import loading
+from ganeti.client.htools.loading import Problem
+from ganeti.client.htools.options import Parsed
+from ganeti.htools.maintenance import graph_colouring, rolling_reboot
+from ganeti.htools.model.cluster import Cluster
+from ganeti.htools.state import node_state
+
+NAME: Final = "hroller"
+_OPTIONS: Final = "L m t I O offm v q nh nt S G pm fe snr inr f oso skm"
+
+
+def main() -> int:
+    """Run the program."""
+    return loading.main(NAME, _OPTIONS.split(), _run, sys.argv[1:])
+
+
+def _run(parsed: Parsed) -> int:
+    cluster = loading.load(parsed)
+    now = node_state.derive(cluster)
+    loading.save(parsed, cluster, "original", "before hroller run")
+    _check_master(cluster, parsed)
+    want = rolling_reboot.Want(
+        group=_group(cluster, parsed["G"]),
+        tags=parsed["nt"],
+        offline=bool(parsed["offm"]),
+        skip=bool(parsed["snr"]),
+        ignore=bool(parsed["inr"]),
+        full=bool(parsed["fe"]),
+    )
+    nodes = rolling_reboot.chosen(now, want)
+    if not nodes:
+        raise Problem("Cannot create node graph")
+    graph = rolling_reboot.graph(cluster, nodes, offline=want.offline)
+    found = graph_colouring.colour(graph)
+    if parsed.verbosity > 2:
+        print(f"Node Graph: {_shown(graph)}")
+    parts = rolling_reboot.parts(now, want, nodes, rolling_reboot.fewest(found))
+    if parsed.verbosity > 1:
+        print(_compared(found))
+    _print(cluster, parsed, parts)
+    return 0
+
+
+def _check_master(cluster: Cluster, parsed: Parsed) -> None:
+    masters = [node.name for node in cluster.nodes if node.master]
+    if len(masters) > 1:
+        names = ",".join(f'"{name}"' for name in masters)
+        raise Problem(f"Found more than one master node: [{names}]")
+    if masters:
+        return
+    missing = "No master node found (maybe not supported by backend)."
+    if not parsed["f"]:
+        raise Problem(missing)
+    sys.stderr.write(f"Warning: {missing}\n")
+
+
+def _group(cluster: Cluster, wanted: str | None) -> int | None:
+    if wanted is None:
+        return None
+    for place, group in enumerate(cluster.groups):
+        if wanted in {group.name, group.uuid}:
+            return place
+    raise Problem("Cannot find target group.")
+
+
+def _shown(graph: graph_colouring.Graph) -> str:
+    rows = ",".join(
+        f"({node},[{','.join(map(str, others))}])" for node, others in graph.items()
+    )
+    return f"array ({min(graph)},{max(graph)}) [{rows}]"
+
+
+def _compared(found: dict[str, graph_colouring.Classes]) -> str:
+    """Tell how many groups each algorithm needs and their sizes, the best first."""
+    names = list(reversed(found))
+    rows = [(name, found[name]) for name in sorted(names, key=lambda n: len(found[n]))]
+    out, least = "", len(rows[0][1])
+    for name, classes in rows:
+        count = len(classes)
+        if out:
+            out += " TIE " if count == least else " LOOSE "
+        least = count
+        out += f"{name}: {count} ({','.join(str(len(one)) for one in classes)})"
+    return out
+
+
+def _print(cluster: Cluster, parsed: Parsed, parts: list[rolling_reboot.Part]) -> None:
+    if not parsed["nh"]:
+        one = parsed["oso"]
+        print("'First Reboot Group'" if one else "'Node Reboot Groups'")
+    glue = "\n" if parsed["oso"] else ","
+    for part in parts[:1] if parsed["oso"] else parts:
+        print(glue.join(cluster.nodes[n].name for n in part.nodes))
+        if parsed["pm"]:
+            for inst, nodes in part.moved().items():
+                names = [cluster.nodes[n].name for n in nodes]
+                print(f"  {' '.join([cluster.instances[inst].name, *names])}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""``hspace``: how many more instances a cluster takes, and why not one more."""
+
+import sys
+from typing import Final
+
+from ganeti.client.htools import loading, space_report, table_output
+from ganeti.client.htools.loading import Problem
+from ganeti.client.htools.options import Parsed
+from ganeti.htools.capacity import search as capacity_search
+from ganeti.htools.capacity import totals
+from ganeti.htools.capacity.tiers import Size
+from ganeti.htools.model.cluster import Cluster
+from ganeti.htools.state import node_state
+
+NAME: Final = "hspace"
+_OPTIONS: Final = (
+    "p t dt su sim m L I v q indep acc O nocap mr maxcpu l mindisk std tier S skm"
+    " explain json"
+)
+
+
+def main() -> int:
+    """Run the program."""
+    return loading.main(NAME, _OPTIONS.split(), _run, sys.argv[1:])
+
+
+def _run(parsed: Parsed) -> int:
+    cluster = loading.load(parsed)
+    limits = loading.limits(parsed)
+    if parsed.verbosity > 1 and (suffix := cluster.common_suffix()):
+        sys.stderr.write(f"Note: Stripping common suffix of '{suffix}' from names\n")
+    now = node_state.State(cluster, min_disk=limits.min_disk, max_cpu=limits.max_cpu)
+    table_output.nodes_asked(now, parsed, "Initial cluster status")
+    if parsed.verbosity > 2:
+        first = space_report.eight(totals.totals(now).score)
+        from ganeti.htools.report import tables
+
+        told = "\n".join(tables.metrics(now))
+        sys.stderr.write(f"Initial coefficients: overall {first}\n{told}\n")
+    report = _report(now, parsed)
+    report.begin()
+    try:
+        search = capacity_search.Search(now, report.how)
+    except capacity_search.NoRoomError as err:
+        sys.stdout.flush()
+        raise Problem(f"failure during allocation: {err}") from err
+    tiered, fixed = _sizes(cluster, parsed)
+    found = search.tiered(tiered)
+    _keep(parsed, found, "Tiered")
+    report.tiered(found, tiered[0])
+    _explain(parsed, report, search, found)
+    found = search.standard(fixed)
+    _keep(parsed, found, "Standard")
+    report.standard(found, fixed)
+    _explain(parsed, report, search, found)
+    report.end()
+    return 0
+
+
+def _report(now: node_state.State, parsed: Parsed) -> space_report.Report:
+    policy = now.cluster.policy
+    template = parsed["dt"] or (policy.templates[0] if policy.templates else "drbd")
+    use = parsed["su"]
+    how = capacity_search.How(
+        template=template,
+        spindle_use=policy.std.spindles if use is None else use,
+        limit=parsed["l"] if parsed["l"] >= 0 else None,
+        capacity_checks=not parsed["nocap"],
+        accept_errors=bool(parsed["acc"]),
+        independent=bool(parsed["indep"]),
+    )
+    if parsed["json"]:
+        return space_report.Document(now, how)
+    kind = space_report.Keys if parsed["mr"] else space_report.Text
+    return kind(now, how)
+
+
+def _sizes(cluster: Cluster, parsed: Parsed) -> tuple[tuple[Size, ...], Size]:
+    """Return where tiered allocation starts, and the fixed size."""
+    tiered = capacity_search.sizes_of(cluster.policy)
+    fixed = capacity_search.size_of(cluster.policy.std)
+    if parsed["tier"] is not None:
+        tiered = (_size(parsed["tier"]),)
+    if parsed["std"] is not None:
+        fixed = _size(parsed["std"])
+    return tiered, fixed
+
+
+def _size(given: tuple[int, int, int, int]) -> Size:
+    disk, memory, vcpus, spindles = given
+    return Size(memory, disk, vcpus, spindles)
+
+
+def _keep(parsed: Parsed, found: capacity_search.Outcome, word: str) -> None:
+    """Print the places on stderr and save the state, when asked to."""
+    if parsed.verbosity > 1:
+        lines = "".join(f"{line}\n" for line in space_report.placements(found))
+        sys.stderr.write(f"{word} allocation map\n{lines}")
+    table_output.nodes_asked(found.after, parsed, f"{word} allocation status")
+    if parsed["S"] is not None:
+        what = f"after {word.lower()} allocation"
+        loading.save(parsed, found.cluster(), word.lower(), what)
+
+
+def _explain(
+    parsed: Parsed,
+    report: space_report.Report,
+    search: capacity_search.Search,
+    found: capacity_search.Outcome,
+) -> None:
+    """Tell why there is not one more, when asked to."""
+    if parsed["explain"] or parsed["json"]:
+        report.explain(search, found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

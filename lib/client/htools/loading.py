@@ -1,0 +1,229 @@
+"""What all placement programs do: read options, load the cluster, save states.
+
+Where clusters come from is in ``sources``; options that change what was loaded are
+applied here.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from ganeti import errors
+from ganeti.client.htools import (
+    file_output,
+    option_table,
+    options,
+    sources,
+    utilisation,
+)
+from ganeti.client.htools.options import Parsed
+from ganeti.htools.model.cluster import Cluster, DataError, Instance, lookup
+from ganeti.htools.state.node_state import Limits
+
+if TYPE_CHECKING:
+    from ganeti.htools.balance import greedy
+    from ganeti.htools.rules.move_constraints import Options
+
+#: Memory (MiB) that may be missing on a node before it is told.
+_MISSING_MEMORY = 512
+#: The same for disk.
+_MISSING_DISK = 1024
+_GIB = 1024
+
+
+class Problem(Exception):
+    """Something that ends a program with exit code 1."""
+
+
+def main(
+    program: str,
+    keys: Sequence[str],
+    work: Callable[[Parsed], int],
+    words: list[str],
+    *,
+    arguments: str = "",
+) -> int:
+    """Run a program and return its exit code.
+
+    Args:
+        program: its name.
+        keys: of its options in the table of options.
+        work: does what is asked; returns the exit code.
+        words: the command line without the program.
+        arguments: what shells offer for arguments; empty when it takes none.
+    """
+    known = option_table.options_of(keys)
+    try:
+        parsed = options.parse(words, known)
+    except options.UsageError as err:
+        told = f"Command line error: {err}\n\n{options.usage(program, known)}\n"
+        sys.stderr.write(told)
+        return 2
+    except options.ValueProblem as err:
+        told = f"Error while parsing command line arguments:\n{err}\n"
+        sys.stderr.write(told)
+        return 1
+    shown: dict[str, Callable[[], str]] = {
+        "help": lambda: options.usage(program, known),
+        "version": lambda: options.version(program),
+        "completion": lambda: options.completion(known, arguments),
+    }
+    for asked, tell in shown.items():
+        if parsed[asked]:
+            print(tell())
+            return 0
+    if parsed.arguments and not arguments:
+        sys.stderr.write("Error: This program doesn't take any arguments.\n")
+        return 1
+    return _guarded(work, parsed)
+
+
+def _guarded(work: Callable[[Parsed], int], parsed: Parsed) -> int:
+    """Do the work; turn errors into messages."""
+    try:
+        # A node that is offline has nothing, so that shares of it are not numbers.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return work(parsed)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; nothing may be flushed to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (Problem, DataError, OSError, errors.GenericError) as err:
+        sys.stdout.flush()
+        sys.stderr.write(f"Error: {sources.reason(err)}\n")
+        return 1
+
+
+def load(parsed: Parsed, *, given: Cluster | None = None) -> Cluster:
+    """Load the cluster that options name and apply options to it.
+
+    Args:
+        parsed: which source, and what to change.
+        given: the cluster to change, instead of a source.
+    """
+    try:
+        cluster = sources.read(parsed) if given is None else given
+        cluster = utilisation.apply(cluster, parsed)
+        cluster = _movable(cluster, parsed)
+    except sources.SeveralSourcesError as err:
+        raise Problem(str(err)) from err
+    except (DataError, OSError, errors.GenericError) as err:
+        told = f"failed to load data, aborting: {sources.reason(err)}"
+        raise Problem(told) from err
+    if parsed.verbosity > 0:
+        _warn_inconsistent(cluster)
+    return _offline(cluster, parsed.get("O") or ())
+
+
+def _movable(cluster: Cluster, parsed: Parsed) -> Cluster:
+    """Mark instances that may not move: by template, options, or split nodes."""
+    chosen = _instances(cluster, parsed.get("sel") or ())
+    excluded = _instances(cluster, parsed.get("exi") or ())
+    fixed = set(cluster.split()) | excluded
+
+    def may(index: int, inst: Instance) -> bool:
+        selected = not chosen or index in chosen
+        return inst.movable and selected and index not in fixed
+
+    instances = tuple(
+        msgspec.structs.replace(inst, movable=may(k, inst))
+        for k, inst in enumerate(cluster.instances)
+    )
+    return msgspec.structs.replace(cluster, instances=instances)
+
+
+def _instances(cluster: Cluster, wanted: Iterable[str]) -> set[int]:
+    names = [inst.name for inst in cluster.instances]
+    found = {name: lookup(names, name) for name in wanted}
+    unknown = [f'"{name}"' for name, place in found.items() if place is None]
+    if unknown:
+        raise DataError(f"Unknown instance(s): [{','.join(unknown)}]")
+    return {place for place in found.values() if place is not None}
+
+
+def _offline(cluster: Cluster, wanted: Iterable[str]) -> Cluster:
+    names = [node.name for node in cluster.nodes]
+    found = {name: lookup(names, name) for name in wanted}
+    unknown = [name for name, place in found.items() if place is None]
+    if unknown:
+        raise Problem(f"wrong node name(s) set as offline: {','.join(unknown)}\n")
+    places = set(found.values())
+    nodes = tuple(
+        msgspec.structs.replace(node, offline=node.offline or k in places)
+        for k, node in enumerate(cluster.nodes)
+    )
+    return msgspec.structs.replace(cluster, nodes=nodes)
+
+
+def limits(parsed: Parsed) -> Limits:
+    """Read the options that change what nodes accept."""
+    return Limits(
+        max_cpu=parsed.get("maxcpu"),
+        min_disk=parsed.get("mindisk") or 0.0,
+    )
+
+
+def goal(parsed: Parsed) -> "greedy.Goal":
+    """Read the options that tell when a plan is good enough."""
+    from ganeti.htools.balance import greedy
+
+    return greedy.Goal(
+        min_score=parsed["e"],
+        min_gain=parsed["g"],
+        min_gain_limit=parsed["mgl"],
+        max_length=parsed["l"],
+        avoid_disk_moves=parsed.get("adm"),
+        pairs=bool(parsed.get("search")),
+    )
+
+
+def moves(parsed: Parsed) -> "Options":
+    """Read the options that tell which moves a plan may have."""
+    from ganeti.htools.rules.move_constraints import Options
+
+    return Options(
+        disk_moves=not parsed["ndm"],
+        instance_moves=not parsed["nim"],
+        restricted=bool(parsed.get("rm")),
+        force=bool(parsed["ise"]),
+        evacuate=bool(parsed["E"]),
+    )
+
+
+def _warn_inconsistent(cluster: Cluster) -> None:
+    """Tell about memory and disk that no instance explains."""
+    used = [0] * len(cluster.nodes)
+    disks = [0] * len(cluster.nodes)
+    for inst in cluster.instances:
+        if inst.uses_memory:
+            used[inst.primary] += inst.memory
+        for place in inst.nodes if not inst.forthcoming else ():
+            disks[place] += inst.disk
+    lines = []
+    for n, node in enumerate(cluster.nodes):
+        known = int(node.total_memory) - node.node_memory - used[n]
+        memory = known - node.free_memory
+        disk = int(node.total_disk) - node.free_disk - disks[n]
+        if memory > _MISSING_MEMORY or disk > _MISSING_DISK:
+            lines.append(
+                f"  - node {node.name} is missing {memory} MB ram"
+                f" and {disk // _GIB} GB disk"
+            )
+    if lines:
+        told = "\n".join(reversed(lines))
+        sys.stderr.write(f"Warning: cluster has inconsistent data:\n{told}\n\n")
+
+
+def save(parsed: Parsed, cluster: Cluster, suffix: str, what: str) -> None:
+    """Save a state when asked to."""
+    if parsed["S"] is None:
+        return
+    from ganeti.htools.model.loaders import text
+
+    path = f"{parsed['S']}.{suffix}"
+    file_output.text(path, text.dump(cluster))
+    sys.stderr.write(f"The cluster state {what} has been written to file '{path}'\n")

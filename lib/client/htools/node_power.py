@@ -1,0 +1,136 @@
+"""Carrying out a plan of ``hsqueeze``: moves, tags, and power of nodes."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ganeti.client.htools import execute, sources
+from ganeti.client.htools.loading import Problem
+from ganeti.client.htools.options import Parsed
+from ganeti.htools.balance import job_sets
+from ganeti.htools.maintenance import squeeze
+from ganeti.htools.maintenance.squeeze import Action
+from ganeti.htools.model.cluster import Cluster
+from ganeti.htools.model.loaders import query
+
+#: Seconds that a node may take from power on until it answers.
+_BOOT_S: Final = 900
+#: Seconds between two attempts.
+_PAUSE_S: Final = 15
+#: On a node, what means that it has no out-of-band helper.
+_NO_HELPER: Final = ("", "!", None)
+_FIELDS: Final = ("name", "powered", "ndp/oob_program")
+
+Jobs = list[execute.Job]
+
+
+def run(program: str, parsed: Parsed, cluster: Cluster, plan: squeeze.Plan) -> int:
+    """Do what is planned; returns the exit code.
+
+    Raises:
+        Problem: a node cannot be switched, with nothing done; or a job failed.
+        GenericError: the master daemon stopped answering.
+    """
+    names = [cluster.nodes[n].name for n in plan.nodes]
+    _require_helpers(parsed, names)
+    moves = _moves(cluster, plan)
+    comment = f"condensing by {len(names)} nodes"
+    if plan.action == Action.SWITCH_ON:
+        comment = f"expanding by {len(names)} nodes"
+        code = _switch_on(program, parsed, names, comment)
+        return code or execute.run(program, parsed, moves, comment=comment)
+    if plan.action == Action.NOTHING:
+        return 0
+    last = [[_tag(name) for name in names], [_off(name) for name in names]]
+    code = execute.run(program, parsed, [*moves, *last], comment=comment)
+    if code == 0:
+        _require_off(parsed, names)
+    return code
+
+
+def _moves(cluster: Cluster, plan: squeeze.Plan) -> list[Jobs]:
+    names = [node.name for node in cluster.nodes]
+    return [
+        [
+            execute.Job(
+                cluster.instances[step.inst].name,
+                job_sets.opcodes(step, cluster.instances[step.inst], names.__getitem__),
+            )
+            for step in members
+        ]
+        for members in job_sets.job_sets(plan.steps)
+    ]
+
+
+def _node(name: str, *ops: Mapping[str, Any]) -> execute.Job:
+    return execute.Job(name, [dict(op) for op in ops], "nodes")
+
+
+def _tag(name: str) -> execute.Job:
+    tags = [squeeze.STANDBY_TAG]
+    return _node(
+        name, {"OP_ID": "OP_TAGS_SET", "kind": "node", "name": name, "tags": tags}
+    )
+
+
+def _power(name: str, command: str) -> dict[str, Any]:
+    return {"OP_ID": "OP_OOB_COMMAND", "node_names": [name], "command": command}
+
+
+def _flag(name: str, *, offline: bool) -> dict[str, Any]:
+    op = {"OP_ID": "OP_NODE_SET_PARAMS", "node_name": name, "offline": offline}
+    # Another node becomes master candidate when one of them goes.
+    return op | ({"auto_promote": True} if offline else {})
+
+
+def _off(name: str) -> execute.Job:
+    return _node(name, _flag(name, offline=True), _power(name, "power-off"))
+
+
+def _switch_on(program: str, parsed: Parsed, names: Sequence[str], comment: str) -> int:
+    """Switch nodes on and wait until each can be used again."""
+    if not names:
+        return 0
+    sets = [[_node(name, _power(name, "power-on")) for name in names]]
+    code = execute.run(program, parsed, sets, comment=comment)
+    end = time.monotonic() + _BOOT_S
+    left = list(names)
+    while left and code == 0:
+        try:
+            online = [[_node(left[0], _flag(left[0], offline=False))]]
+            code = execute.run(program, parsed, online, comment=comment)
+            del left[0]
+        except Problem:
+            if time.monotonic() >= end:
+                raise
+            time.sleep(_PAUSE_S)
+    return code
+
+
+def _ask(parsed: Parsed) -> dict[str, Mapping[str, Any]]:
+    with sources.connect(parsed["L"]) as client:
+        answer = client.call("Query", ["node", list(_FIELDS), None])
+        rows = query.objects(answer, _FIELDS, f"LUXI {client.path}")
+    return {row["name"]: row for row in rows}
+
+
+def _require_helpers(parsed: Parsed, names: Sequence[str]) -> None:
+    if not names:
+        return
+    found = _ask(parsed)
+    lacking = [name for name in names if found[name]["ndp/oob_program"] in _NO_HELPER]
+    if lacking:
+        raise Problem(
+            f"Nodes without an out-of-band helper: {', '.join(lacking)}; they cannot be"
+            " switched on or off, nothing was done (set the node parameter oob_program)"
+        )
+
+
+def _require_off(parsed: Parsed, names: Sequence[str]) -> None:
+    found = _ask(parsed)
+    still = [name for name in names if found.get(name, {}).get("powered")]
+    if still:
+        raise Problem(
+            f"Nodes that are marked offline but could not be switched off:"
+            f" {', '.join(still)}"
+        )

@@ -1,0 +1,364 @@
+"""Every option of the placement programs, by the key of its value."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from ganeti.client.htools import option_values
+from ganeti.client.htools.options import Option
+from ganeti.htools.model.cluster import STATIC_KVM_MIB
+from ganeti.htools.model.policy import TEMPLATES
+
+_YES_NO: Final = "choices=yes,no"
+
+
+def _flag(key: str, names: str, text: str) -> Option:
+    return Option(key, tuple(names.split()), text)
+
+
+def _file(key: str, names: str, text: str, completion: str = "file") -> Option:
+    return Option(key, tuple(names.split()), text, str, "FILE", completion=completion)
+
+
+_SOURCES: Final = (
+    _file("t", "-t --text-data", "read the cluster from a text FILE"),
+    Option(
+        "sim",
+        ("--simulate",),
+        "invent an empty cluster: policy,nodes,disk,memory,cpus[,spindles[,exclusive]]",
+        str,
+        "SPEC",
+        many=True,
+        completion="string",
+    ),
+    Option(
+        "m",
+        ("-m", "--master"),
+        "read the cluster by REST from an ADDRESS or file://DIRECTORY",
+        str,
+        "ADDRESS",
+        completion="host",
+    ),
+    Option(
+        "L",
+        ("-L", "--luxi"),
+        "read the cluster from the master daemon on this node",
+        str,
+        "SOCKET",
+        optional=True,
+        completion="file",
+    ),
+    _file("I", "-I --ialloc-src", "read the cluster from an allocator's request"),
+    _file("U", "-U --dynu-file", "read the utilisation of instances from a FILE"),
+    _flag("nodyn", "--ignore-dynu", "take the utilisation of all instances as zero"),
+    Option(
+        "mond",
+        ("--mond",),
+        "ask the monitoring daemons for the utilisation",
+        option_values.yes_no,
+        "yes|no",
+        optional=True,
+        default=False,
+        completion=_YES_NO,
+    ),
+    _file("mondd", "--mond-data", "read answers of monitoring daemons from a FILE"),
+    _flag("mondx", "--mond-xen", "use what Xen reports of each instance"),
+    _flag("mondk", "--mond-kvm-rss", "use the resident memory of each KVM process"),
+    Option(
+        "mw",
+        ("--mem-weight",),
+        "what an instance of average resident memory counts",
+        option_values.real("memory weight", least=0),
+        "FACTOR",
+        default=1.0,
+        completion="float",
+    ),
+    _flag("idle", "--idle-default", "what has no utilisation data counts as idle"),
+    _flag(
+        "monde",
+        "--exit-on-missing-mond-data",
+        "stop when a node's monitoring data is missing",
+    ),
+    Option(
+        "skm",
+        ("--static-kvm-node-memory",),
+        "MiB a KVM node takes for itself; 0 for what it reports",
+        option_values.whole("static node memory", least=0),
+        "N",
+        default=STATIC_KVM_MIB,
+        completion="integer",
+    ),
+    Option(
+        "O",
+        ("-O", "--offline"),
+        "take a node as offline",
+        str,
+        "NODE",
+        many=True,
+        completion="onenode",
+    ),
+)
+_OUTPUT: Final = (
+    Option(
+        "p",
+        ("-p", "--print-nodes"),
+        "print the nodes, before and after",
+        str,
+        "FIELDS",
+        optional=True,
+    ),
+    _flag("pi", "--print-instances", "print the instances, before and after"),
+    Option(
+        "C",
+        ("-C", "--print-commands"),
+        "print the commands of the plan, or write them to a FILE",
+        str,
+        "FILE",
+        optional=True,
+    ),
+    _file("S", "-S --save", "write the states of the cluster to FILE.*", "none"),
+    Option("v", ("-v", "--verbose"), "more output", counted=True),
+    Option("q", ("-q", "--quiet"), "less output", counted=True),
+    Option(
+        "mr",
+        ("--machine-readable",),
+        "print lines KEY=VALUE",
+        option_values.yes_no,
+        "yes|no",
+        optional=True,
+        default=False,
+        completion=_YES_NO,
+    ),
+    _flag("nh", "--no-headers", "print no header line"),
+    _flag("pm", "--print-moves", "print where instances go"),
+    Option(
+        "d",
+        ("-d", "--output-dir"),
+        "write the files to a DIRECTORY",
+        str,
+        "DIRECTORY",
+        default=".",
+        completion="dir",
+    ),
+)
+_MOVES: Final = (
+    _flag("E", "-E --evac-mode", "only move instances off nodes that are offline"),
+    _flag("rm", "--restricted-migration", "never migrate off a node that stays online"),
+    Option("G", ("-G", "--group"), "node group", str, "ID", completion="onegroup"),
+    Option(
+        "l",
+        ("-l", "--max-length"),
+        "at most N moves or allocations",
+        option_values.whole("max solution length"),
+        "N",
+        default=-1,
+        completion="integer",
+    ),
+    Option(
+        "e",
+        ("-e", "--min-score"),
+        "distance to the ideal score that is good enough",
+        option_values.real("min score"),
+        "X",
+        default=1e-9,
+        completion="float",
+    ),
+    Option(
+        "maxcpu",
+        ("--max-cpu",),
+        "virtual cpus a cpu may carry, for all nodes",
+        option_values.ratio,
+        "RATIO",
+        completion="float",
+    ),
+    Option(
+        "mindisk",
+        ("--min-disk",),
+        "part of each node's disk to keep free",
+        option_values.share("min free disk space"),
+        "RATIO",
+        default=0.0,
+        completion="float",
+    ),
+    Option(
+        "g",
+        ("-g", "--min-gain"),
+        "least gain of a move",
+        option_values.real("min gain"),
+        "X",
+        default=0.01,
+        completion="float",
+    ),
+    Option(
+        "mgl",
+        ("--min-gain-limit",),
+        "score from which on the least gain counts",
+        option_values.real("min gain limit"),
+        "SCORE",
+        default=0.1,
+        completion="float",
+    ),
+    _flag("ndm", "--no-disk-moves", "only failover and migrate"),
+    Option(
+        "adm",
+        ("--avoid-disk-moves",),
+        "a move that copies disks must gain FACTOR times what others do",
+        option_values.real("disk moves avoiding factor", least=0),
+        "FACTOR",
+        completion="float",
+    ),
+    _flag("search", "--search", "where no move helps, try pairs of moves"),
+    _flag("nim", "--no-instance-moves", "only change secondary nodes"),
+    Option(
+        "sel",
+        ("--select-instances",),
+        "only these instances move",
+        option_values.names,
+        "NAMES",
+        default=(),
+        completion="manyinstances",
+    ),
+    Option(
+        "exi",
+        ("--exclude-instances",),
+        "these instances do not move",
+        option_values.names,
+        "NAMES",
+        default=(),
+        completion="manyinstances",
+    ),
+    Option(
+        "ext",
+        ("--exclusion-tags",),
+        "prefixes of tags that keep instances apart",
+        option_values.names,
+        "TAG,...",
+        default=(),
+        completion="string",
+    ),
+    _flag("ise", "--ignore-soft-errors", "go beyond what is only advised against"),
+    _flag("nosim", "--no-simulation", "do not try to balance"),
+)
+_SUBMIT: Final = (
+    _flag("X", "-X --exec", "submit the jobs of the plan (needs -L)"),
+    _flag("fjg", "--first-job-group", "only the first set of jobs"),
+    Option("reason", ("--reason",), "reason of the jobs", str, "REASON"),
+    Option(
+        "prio",
+        ("--priority",),
+        "priority of the jobs",
+        option_values.priority,
+        "low|normal|high",
+        completion="choices=low,normal,high",
+    ),
+    Option(
+        "jd",
+        ("--job-delay",),
+        "seconds that jobs wait before they begin",
+        option_values.real("job delay"),
+        "SECONDS",
+        default=10.0,
+        completion="float",
+    ),
+    _flag("dry", "--dry-run", "only tell what would be done"),
+)
+_CAPACITY: Final = (
+    _flag("nocap", "--no-capacity-checks", "do not test for global N+1 redundancy"),
+    Option(
+        "rest",
+        ("--restrict-allocation-to",),
+        "the only nodes for new instances",
+        option_values.names,
+        "NODE,...",
+        completion="manynodes",
+    ),
+    Option(
+        "dt",
+        ("--disk-template",),
+        "disk template of the new instances",
+        option_values.template,
+        "TEMPLATE",
+        completion=f"choices={','.join(TEMPLATES)}",
+    ),
+    Option(
+        "su",
+        ("--spindle-use",),
+        "spindles each new instance uses",
+        option_values.whole("spindle-use", least=0),
+        "N",
+        completion="float",
+    ),
+    _flag("indep", "--independent-groups", "a bad group does not stop the others"),
+    _flag("acc", "--accept-existing-errors", "go on although nodes fail N+1"),
+    Option(
+        "std",
+        ("--standard-alloc",),
+        "size of all new instances",
+        option_values.size("standard"),
+        "DISK,RAM,CPU[,SPINDLES]",
+        completion="string",
+    ),
+    Option(
+        "tier",
+        ("--tiered-alloc",),
+        "size to begin with, made smaller step by step",
+        option_values.size("tiered"),
+        "DISK,RAM,CPU[,SPINDLES]",
+        completion="string",
+    ),
+    Option(
+        "minr",
+        ("--minimal-resources",),
+        "nodes are added when one has room for fewer than FACTOR instances",
+        option_values.real("minimal resources", least=0),
+        "FACTOR",
+        default=2.0,
+        completion="float",
+    ),
+    Option(
+        "tgtr",
+        ("--target-resources",),
+        "room for FACTOR instances that each node keeps",
+        option_values.real("target resources", least=0),
+        "FACTOR",
+        default=2.0,
+        completion="float",
+    ),
+)
+_MAINTENANCE: Final = (
+    _flag("offm", "--offline-maintenance", "instances are stopped, not moved"),
+    Option(
+        "nt",
+        ("--node-tags",),
+        "only nodes with one of these tags",
+        option_values.names,
+        "TAG,...",
+        completion="string",
+    ),
+    _flag("fe", "--full-evacuation", "move secondary nodes off as well"),
+    _flag("snr", "--skip-non-redundant", "leave out nodes with lone instances"),
+    _flag("inr", "--ignore-non-redundant", "lone instances do not count"),
+    _flag("f", "-f --force", "do without knowing the master node"),
+    _flag("oso", "--one-step-only", "only the first group, one node a line"),
+)
+_EXPLAIN: Final = (
+    _flag("explain", "--explain", "tell why nodes were refused, on standard error"),
+    _flag("json", "--json", "explain as one JSON document"),
+)
+#: All options.
+OPTIONS: Final = {
+    option.key: option
+    for option in (
+        *_SOURCES,
+        *_OUTPUT,
+        *_MOVES,
+        *_SUBMIT,
+        *_CAPACITY,
+        *_MAINTENANCE,
+        *_EXPLAIN,
+    )
+}
+
+
+def options_of(keys: Sequence[str]) -> list[Option]:
+    """Return the options that a program names."""
+    return [OPTIONS[key] for key in keys]

@@ -1,0 +1,125 @@
+"""Values of the placement programs' options: text -> value.
+
+Each raises ValueProblem with the text that the programs print.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from ganeti.client.htools.options import ValueProblem
+from ganeti.htools.model.policy import TEMPLATES
+
+Parse = Callable[[str], Any]
+# Patterns are compiled when an option asks for it: few runs have such options.
+_WHOLE: Final = r"-?(\d+|0[xX][0-9a-fA-F]+|0[oO][0-7]+)\Z"
+_REAL: Final = r"-?\d+(\.\d+)?([eE][+-]?\d+)?\Z"
+#: Digits a number may have; longer ones are no sizes.
+_MOST_DIGITS: Final = 30
+#: Larger numbers are no sizes, and sums of them no numbers.
+_LARGEST: Final = 1e18
+
+
+def names(text: str) -> list[str]:
+    """Split at commas; nothing is no name."""
+    return text.split(",") if text else []
+
+
+def whole(what: str, *, least: int | None = None) -> Parse:
+    """Make a reader of whole numbers."""
+
+    def parse(text: str) -> int:
+        if not re.match(_WHOLE, text, re.ASCII) or len(text) > _MOST_DIGITS:
+            raise ValueProblem(f"{what}: cannot parse string '{text}'")
+        found = int(text, 10 if text.lstrip("-").isdecimal() else 0)
+        if abs(found) > _LARGEST:
+            raise ValueProblem(f"{what}: out of range: '{text}'")
+        if least is not None and found < least:
+            raise ValueProblem(f"Invalid value of the {what} (expected >= {least})")
+        return found
+
+    return parse
+
+
+def real(what: str, *, least: float | None = None) -> Parse:
+    """Make a reader of numbers."""
+
+    def parse(text: str) -> float:
+        if not re.match(_REAL, text, re.ASCII) or len(text) > _MOST_DIGITS:
+            raise ValueProblem(f"{what}: cannot parse string '{text}'")
+        if abs(float(text)) > _LARGEST:
+            raise ValueProblem(f"{what}: out of range: '{text}'")
+        if least is not None and float(text) < least:
+            raise ValueProblem(f"Invalid value of the {what} (expected >= {least:g})")
+        return float(text)
+
+    return parse
+
+
+def ratio(text: str) -> float:
+    """Read the limit of virtual cpus per cpu."""
+    found: float = real("parsing max-cpu")(text)
+    if found <= 0:
+        raise ValueProblem("Invalid value of the max-cpu ratio, expected >0")
+    return found
+
+
+def share(what: str) -> Parse:
+    """Make a reader of a part of the whole."""
+
+    def parse(text: str) -> float:
+        found: float = real(what)(text)
+        if not 0 <= found <= 1:
+            raise ValueProblem(f"{what}: wanted a number from 0 to 1, found {text}")
+        return found
+
+    return parse
+
+
+def yes_no(text: str) -> bool:
+    """Read yes or no; nothing is yes."""
+    if text not in {"", "yes", "no"}:
+        raise ValueProblem(f"Invalid choice '{text}', pass one of 'yes' or 'no'")
+    return text != "no"
+
+
+def priority(text: str) -> str:
+    """Read the name of a job priority."""
+    if text not in {"low", "normal", "high"}:
+        raise ValueProblem(f"Unknown priority '{text}'")
+    return text
+
+
+def template(text: str) -> str:
+    """Read the name of a disk template."""
+    if text not in TEMPLATES:
+        raise ValueProblem(f'Invalid string value for type DiskTemplate: "{text}"')
+    return text
+
+
+def size(what: str) -> Parse:
+    """Make a reader of DISK,RAM,CPU[,SPINDLES]: (MiB, MiB, number, number)."""
+
+    def amount(field: str, text: str) -> int:
+        # Few runs are given sizes.
+        from ganeti.htools.model.loaders import simulate
+
+        try:
+            return simulate.size_mib(text)
+        except ValueError as err:
+            raise ValueProblem(f"{what} specs {field}: {err}") from err
+
+    def parse(text: str) -> tuple[int, int, int, int]:
+        cells = text.split(",")
+        if len(cells) not in {3, 4}:
+            raise ValueProblem(
+                f"Invalid {what} specification: '{text}', expected disk,ram,cpu"
+            )
+        return (
+            amount("disk", cells[0]),
+            amount("memory", cells[1]),
+            whole(f"{what} specs cpus")(cells[2]),
+            whole(f"{what} specs spindles")(cells[3]) if len(cells) > 3 else 1,
+        )
+
+    return parse

@@ -1,0 +1,113 @@
+"""Clusters over REST: from a master's port, or from files of the same content."""
+
+import os
+import re
+from typing import Any, Final
+from urllib.parse import quote
+
+import pycurl
+
+from ganeti.constants import versions
+from ganeti.htools.model import json_reader
+from ganeti.htools.model.cluster import DataError
+from ganeti.htools.model.loaders import query
+
+PORT: Final = 5080
+#: Seconds for the connection, and for a whole answer.
+CONNECT_S: Final = 15
+ANSWER_S: Final = 60
+#: Bytes of one answer.
+MOST_BYTES: Final = 1 << 30
+_FILES: Final = "file://"
+_OK: Final = 200
+#: What to ask, and the file of the same content.
+_RESOURCES: Final = {
+    "groups": "/2/groups?bulk=1",
+    "nodes": "/2/nodes?bulk=1",
+    "instances": "/2/instances?bulk=1",
+    "info": "/2/info",
+}
+_ADDRESS_6: Final = re.compile(r"[0-9a-fA-F:.]*:[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\Z")
+
+
+def base_url(master: str) -> str:
+    """Return where a master answers: what has a colon is an address already."""
+    if _ADDRESS_6.match(master):
+        return f"https://[{master}]:{PORT}"
+    return master.rstrip("/") if ":" in master else f"https://{master}:{PORT}"
+
+
+def read(master: str) -> query.Answers:
+    """Ask a master, or read its answers from ``file://DIRECTORY``.
+
+    Raises:
+        DataError: it is not there, refuses, or answers something else; OSError: a file
+            cannot be read.
+    """
+    found: dict[str, Any] = {}
+    for name, path in _RESOURCES.items():
+        source, data = _get(master, name, path)
+        value = json_reader.decode(data, source)
+        is_list = isinstance(value, list) and all(isinstance(v, dict) for v in value)
+        if not (isinstance(value, dict) if name == "info" else is_list):
+            kind = "an object" if name == "info" else "a list of objects"
+            raise DataError(f"{source}: wanted {kind}, found {value!r:.80}")
+        found[name] = value
+    return query.from_rest(
+        f"REST {master}",
+        found["groups"],
+        found["nodes"],
+        found["instances"],
+        info=found["info"],
+    )
+
+
+def _get(master: str, name: str, path: str) -> tuple[str, bytes]:
+    """Return whose answer it is, and the answer."""
+    if master.startswith(_FILES):
+        file = os.path.join(master.removeprefix(_FILES), f"{name}.json")
+        with open(file, "rb") as stream:
+            return file, stream.read(MOST_BYTES)
+    url = base_url(master) + path
+    return url, fetch(url)
+
+
+def fetch(
+    url: str, *, connect_s: float = CONNECT_S, answer_s: float = ANSWER_S
+) -> bytes:
+    """Get what an address answers; its certificate is not checked.
+
+    Raises:
+        DataError: no answer in time, or not a good one.
+    """
+    parts: list[bytes] = []
+    size = 0
+
+    def take(data: bytes) -> int | None:
+        nonlocal size
+        size += len(data)
+        parts.append(data)
+        return None if size <= MOST_BYTES else 0
+
+    curl = pycurl.Curl()
+    try:
+        curl.setopt(pycurl.URL, quote(url, safe=":/?&=%[]@.,-_~"))
+        curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+        curl.setopt(pycurl.SSL_VERIFYPEER, 0)
+        curl.setopt(pycurl.SSL_VERIFYHOST, 0)
+        curl.setopt(pycurl.NOSIGNAL, 1)
+        curl.setopt(pycurl.CONNECTTIMEOUT_MS, int(connect_s * 1000))
+        curl.setopt(pycurl.TIMEOUT_MS, int(answer_s * 1000))
+        curl.setopt(pycurl.NOPROXY, "*")
+        curl.setopt(pycurl.USERAGENT, f"ganeti-htools/{versions.RELEASE_VERSION}")
+        curl.setopt(pycurl.WRITEFUNCTION, take)
+        curl.perform()
+        code = curl.getinfo(pycurl.RESPONSE_CODE)
+    except pycurl.error as err:
+        raise DataError(f"{url}: {err.args[1]}") from err
+    finally:
+        curl.close()
+    body = b"".join(parts)
+    if code != _OK:
+        raise DataError(f"{url}: HTTP status {code}: {body[:200]!r}")
+    return body

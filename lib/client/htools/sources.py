@@ -1,0 +1,169 @@
+"""Where a placement program reads its cluster: files, invented nodes, and daemons.
+
+Each source gives a cluster as it was found; options that change it are ``loading``'s.
+What reads a source is imported when it is asked for.
+"""
+
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from ganeti import errors
+from ganeti.client.htools.options import Parsed
+from ganeti.htools.model.cluster import STATIC_KVM_MIB, Cluster, DataError
+
+if TYPE_CHECKING:
+    from ganeti import luxi
+    from ganeti.htools.model.loaders import query
+
+#: Seconds to wait for a master daemon to listen, and for each of its answers.
+LUXI_CONNECT_S: Final = 10.0
+LUXI_ANSWER_S: Final = 60.0
+#: Bytes that a file of cluster data may have; a thousand nodes have a few million.
+MOST_BYTES: Final = 1 << 30
+
+
+def read(parsed: Parsed) -> Cluster:
+    """Read the cluster from the source that the options name.
+
+    Raises:
+        DataError, OSError, GenericError: it cannot be read or understood.
+    """
+    if sum(parsed.get(key) is not None for key in ("m", "L", "t")) > 1:
+        raise SeveralSourcesError
+    static_memory = parsed.get("skm")
+    static = STATIC_KVM_MIB if static_memory is None else static_memory
+    offline = parsed.get("O") or ()
+    if parsed.get("m") is not None:
+        from ganeti.client.htools import rest
+        from ganeti.htools.model.loaders import query
+
+        answers = rest.read(parsed["m"])
+        return query.read_cluster(answers, static_memory=static, offline=offline)
+    if parsed.get("L") is not None:
+        from ganeti.htools.model.loaders import query
+
+        answers = read_luxi(parsed["L"])
+        return query.read_cluster(answers, static_memory=static, offline=offline)
+    if parsed.get("sim"):
+        from ganeti.htools.model.loaders import simulate
+
+        return simulate.load(parsed["sim"])
+    if parsed.get("t") is not None:
+        return read_text(parsed["t"])
+    if parsed.get("I") is not None:
+        from ganeti.htools.hail import request
+
+        path = parsed["I"]
+        data = read_json(path)
+        return request.read_cluster(data, static_memory=static, source=path)
+    raise DataError("No backend selected! Exiting.")
+
+
+class SeveralSourcesError(Exception):
+    """Sources were named that exclude each other."""
+
+    def __str__(self) -> str:
+        return "Only one of the rapi, luxi, and data files options should be given."
+
+
+def read_bytes(path: str) -> bytes:
+    """Return a file's content; a device without end is refused."""
+    with open(path, "rb") as stream:
+        try:
+            data = stream.read(MOST_BYTES + 1)
+        except OSError as err:
+            err.filename = path
+            raise
+    if len(data) > MOST_BYTES:
+        raise DataError(f"{path}: larger than {MOST_BYTES} bytes")
+    return data
+
+
+def read_text(path: str) -> Cluster:
+    """Read a cluster from a text file."""
+    from ganeti.htools.model.loaders import text
+
+    return text.load(decoded(read_bytes(path), path), path)
+
+
+def decoded(data: bytes, path: str) -> str:
+    """Return the text of a file.
+
+    Raises:
+        DataError: it has none; names file and line.
+    """
+    try:
+        return data.decode()
+    except UnicodeDecodeError as err:
+        line = data.count(b"\n", 0, err.start) + 1
+        raise DataError(
+            f"{path}, line {line}: not a text file: {err.reason}, {data[err.start]:#x}"
+        ) from err
+
+
+def read_json(path: str) -> Any:
+    """Read a file of JSON.
+
+    Raises:
+        DataError, OSError: it is no JSON, or cannot be read.
+    """
+    from ganeti.htools.model import json_reader
+
+    return json_reader.decode(read_bytes(path), path)
+
+
+def connect(path: str, *, retries: int = 0) -> "luxi.Client":
+    """Prepare a connection to the master daemon.
+
+    Args:
+        path: of its socket; empty for the usual one.
+        retries: how often a question is repeated after a broken connection.
+    """
+    from ganeti import luxi, pathutils
+    from ganeti.constants import misc
+
+    return luxi.Client.of_node(
+        pathutils.from_environ(os.environ),
+        override=path or os.environ.get(misc.LUXI_OVERRIDE, ""),
+        connect_timeout_s=LUXI_CONNECT_S,
+        timeout_s=LUXI_ANSWER_S,
+        retries=retries,
+    )
+
+
+def read_luxi(path: str) -> "query.Answers":
+    """Ask a master daemon all about its cluster.
+
+    Raises:
+        GenericError: it is not there, or stopped answering.
+        DataError: it answered something else.
+    """
+    from ganeti.htools.model.loaders import query
+
+    with connect(path) as client:
+        source = f"LUXI {client.path}"
+        tables = {
+            kind: query.objects(_query(client, kind, fields), fields, source)
+            for kind, fields in query.FIELDS.items()
+        }
+        info = client.call("QueryClusterInfo")
+    return query.Answers(
+        source, tables["group"], tables["node"], tables["instance"], info
+    )
+
+
+def _query(client: "luxi.Client", kind: str, fields: tuple[str, ...]) -> Any:
+    return client.call("Query", [kind, list(fields), None])
+
+
+def reason(err: Exception) -> str:
+    """Put an error of reading into words."""
+    if isinstance(err, OSError):
+        told = err.strerror or str(err)
+        return told if err.filename is None else f"{err.filename}: {told}"
+    if isinstance(err, errors.NoMasterError):
+        return f"Cannot reach the master daemon at {err}"
+    if isinstance(err, errors.GenericError) and err.args:
+        # Others are the kind of the error, or what programs make of it.
+        return str(err.args[0])
+    return str(err)

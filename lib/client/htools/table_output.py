@@ -1,0 +1,52 @@
+"""Tables and facts about a state that several placement programs print."""
+
+import sys
+
+import msgspec
+import numpy as np
+
+from ganeti.client.htools.options import Parsed
+from ganeti.htools.state import node_state
+
+
+def tables_asked(
+    now: node_state.State, parsed: Parsed, instances: str, nodes: str
+) -> None:
+    """Print the tables that options ask for, on standard error.
+
+    Args:
+        now: what to show.
+        parsed: the options ``pi`` and ``p``.
+        instances: title of the table of instances.
+        nodes: the same of nodes.
+    """
+    err = sys.stderr
+    if parsed["pi"]:
+        from ganeti.htools.report import tables
+
+        told = "\n".join(tables.instances(now))
+        err.write(f"\n{instances}:\n{told}\n")
+    nodes_asked(now, parsed, nodes)
+
+
+def nodes_asked(now: node_state.State, parsed: Parsed, title: str) -> None:
+    """Print the table of nodes if option ``p`` asks for it, on standard error."""
+    if parsed["p"] is not None:
+        from ganeti.htools.report import tables
+
+        told = "\n".join(tables.nodes(now, tables.node_fields(parsed["p"])))
+        sys.stderr.write(f"\n{title}:\n{told}\n\n")
+
+
+class Bad(msgspec.Struct, frozen=True):
+    """Numbers of nodes online that fail N+1, and of instances there."""
+
+    nodes: int
+    instances: int
+
+
+def bad(now: node_state.State) -> Bad:
+    """Count nodes that fail N+1."""
+    nodes = np.nonzero(now.online & now.fails_n1)[0]
+    found = {i for n in nodes for i in (*now.primaries[n], *now.secondaries[n])}
+    return Bad(len(nodes), len(found))

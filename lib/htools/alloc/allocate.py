@@ -1,0 +1,512 @@
+"""Where a new instance goes: one allocation, in one group or in the best of several.
+
+The state stays as it is; callers place the instance themselves. Every refusal is kept
+as data; words are made in `htools.hail.answer`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ganeti.htools.model import formatting
+from ganeti.htools.model.cluster import NONE, Group, Instance
+from ganeti.htools.model.policy import AllocPolicy
+from ganeti.htools.n1.check import GlobalN1
+from ganeti.htools.rules import constraints
+from ganeti.htools.score import placement
+from ganeti.htools.state.node_state import State
+
+Places = npt.NDArray[np.intp]
+Floats = npt.NDArray[np.float64]
+
+#: What a place costs: the cluster's score, or what would be lost for others.
+Score = float | tuple[tuple[int, ...], float]
+#: Most entries of one matrix (16 MiB).
+_CHUNK: Final = 1 << 21
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What one allocation found.
+
+    Attributes:
+        nodes: positions, primary first; None without a solution.
+        score: of the cluster with the instance there.
+        failures: refused candidates by kind, in the order of `checks.KINDS`.
+        successes: candidates that were possible.
+        problem: why there was nothing to try, else empty.
+    """
+
+    nodes: tuple[int, ...] | None
+    score: Score
+    failures: Sequence[int]
+    successes: int
+    problem: str = ""
+
+
+class Metric(Protocol):
+    """Says what an instance on some nodes costs."""
+
+    def __call__(self, state: State, nodes: tuple[int, ...]) -> Score:
+        """Return the cost; less is better."""
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """How to choose.
+
+    Attributes:
+        capacity: the N+1 test of the present state; None for no test.
+        ignore_soft: of a single node; a secondary's rules are always kept.
+        metric: used instead of the score, then without N+1 test.
+    """
+
+    capacity: GlobalN1 | None = None
+    ignore_soft: bool = False
+    metric: Metric | None = None
+
+
+#: How to choose when nobody says it.
+_ALL_RULES: Final = Rules()
+
+
+def allocate(
+    state: State,
+    item: Instance,
+    candidates: Sequence[int],
+    count: int,
+    rules: Rules = _ALL_RULES,
+) -> Outcome:
+    """Return the best nodes for a newcomer.
+
+    Args:
+        state: without it.
+        item: the newcomer.
+        candidates: nodes that may be used, offline ones are left out.
+        count: 1 or 2 nodes.
+        rules: how to choose.
+    """
+    metric, capacity, strict = rules.metric, rules.capacity, not rules.ignore_soft
+    usable = placement.choose([node for node in candidates if state.online[node]])
+    if count == 1:
+        if not len(usable):
+            return _nothing("No online nodes")
+        if metric is not None:
+            return _by_metric(state, item, usable, count, metric, strict=strict)
+        return _single(state, item, usable, capacity, strict=strict)
+    if not _partners(state, usable, usable).any():
+        return _nothing("Not enough online nodes")
+    if metric is not None:
+        return _by_metric(state, item, usable, count, metric, strict=strict)
+    return _pair(state, item, usable, usable, capacity, strict=strict)
+
+
+def second(
+    state: State, item: Instance, primary: int, rules: Rules = _ALL_RULES
+) -> Outcome:
+    """Return the best secondary, of all nodes of the group, for a given primary.
+
+    Args:
+        state: without the instance.
+        item: the instance, as DRBD.
+        primary: its node; both nodes are in the outcome.
+        rules: how to choose; the metric does not count.
+    """
+    first = placement.choose([primary])
+    usable = np.nonzero(state.group == state.group[primary])[0]
+    strict = not rules.ignore_soft
+    return _pair(state, item, first, usable, rules.capacity, strict=strict)
+
+
+def ranking(
+    state: State,
+    item: Instance,
+    candidates: Sequence[int],
+    count: int,
+    *,
+    most: int,
+    rules: Rules = _ALL_RULES,
+) -> list[tuple[float, tuple[int, ...]]]:
+    """Return score and nodes of the best places, the best first.
+
+    Args:
+        state: without the instance.
+        item: the newcomer.
+        candidates: nodes that may be used, offline ones are left out.
+        count: 1 or 2 nodes; of two, places differ in the first.
+        most: so many at most.
+        rules: how to choose; the metric does not count.
+    """
+    capacity, strict = rules.capacity, not rules.ignore_soft
+    usable = placement.choose([node for node in candidates if state.online[node]])
+    if not len(usable):
+        return []
+    own = _primary_codes(state, item, usable, strict=strict)
+    firsts = usable[own == 0]
+    if not len(firsts):
+        return []
+    if count > 1:
+        return _best_pairs(state, item, usable, firsts, most=most, capacity=capacity)
+    scores = placement.as_primary(state, item, firsts)
+    found: list[tuple[float, tuple[int, ...]]] = []
+    for at in len(firsts) - 1 - np.argsort(scores[::-1], kind="stable"):
+        node = int(firsts[at])
+        if capacity is None or capacity.others_hold(item, node, NONE):
+            found.append((float(scores[at]), (node,)))
+        if len(found) == most:
+            break
+    return found
+
+
+def _best_pairs(
+    state: State,
+    item: Instance,
+    usable: Places,
+    firsts: Places,
+    *,
+    most: int,
+    capacity: GlobalN1 | None,
+) -> list[tuple[float, tuple[int, ...]]]:
+    """Return the best pair of each of the best primaries."""
+    scorer = placement.Pairs(state, item)
+    found: list[tuple[float, tuple[int, ...]]] = []
+    step = max(1, _CHUNK // max(1, len(usable)))
+    for start in range(0, len(firsts), step):
+        part = firsts[start : start + step]
+        codes = _pair_codes(state, item, usable, part, np.zeros(len(part), np.int8))
+        fine = (codes == 0) & _partners(state, part, usable)
+        values = np.where(fine, scorer.scores(part, usable), np.inf)
+        for row in np.argsort(values.min(axis=1), kind="stable")[:most]:
+            at = slice(row, row + 1)
+            best = _Best()
+            rows = _Rows(values[at], fine[at], part[at], usable)
+            _take_rows(best, item, rows, capacity)
+            if best.nodes is not None:
+                found.append((best.score, best.nodes))
+    return sorted(found)[:most]
+
+
+def _nothing(problem: str) -> Outcome:
+    return Outcome(None, 0.0, [0] * len(constraints.KINDS), 0, problem)
+
+
+def _by_metric(
+    state: State,
+    item: Instance,
+    usable: Places,
+    count: int,
+    metric: Metric,
+    *,
+    strict: bool,
+) -> Outcome:
+    own = _primary_codes(state, item, usable, strict=strict)
+    if count == 1:
+        trials: list[tuple[tuple[int, ...], int]] = [
+            ((int(n),), int(code)) for n, code in zip(usable, own, strict=True)
+        ]
+    else:
+        codes = _pair_codes(state, item, usable, usable, own)
+        same = _partners(state, usable, usable)
+        trials = [
+            ((int(one), int(two)), int(codes[row, column]))
+            for row, one in enumerate(usable)
+            for column, two in enumerate(usable)
+            if same[row, column]
+        ]
+    failures = _count(np.array([code for _nodes, code in trials], np.int8))
+    fine = [nodes for nodes, code in trials if code == 0]
+    costs = [(metric(state, nodes), nodes) for nodes in fine]
+    if not costs:
+        return Outcome(None, 0.0, failures, 0)
+    cost, nodes = min(reversed(costs), key=lambda pair: pair[0])
+    return Outcome(nodes, cost, failures, len(fine))
+
+
+def _partners(state: State, firsts: Places, seconds: Places) -> npt.NDArray[np.bool_]:
+    """Return who may be whose secondary: other nodes of the same group."""
+    groups = state.group
+    out = groups[firsts][:, None] == groups[seconds][None, :]
+    return np.asarray(out & (firsts[:, None] != seconds[None, :]))
+
+
+def _policy_codes(state: State, item: Instance, usable: Places) -> constraints.Codes:
+    known: dict[tuple[int, bool], int] = {}
+    for node in usable:
+        key = (int(state.group[node]), bool(state.exclusive[node]))
+        if key not in known:
+            rules = state.cluster.groups[key[0]].policy
+            found = constraints.policy(item, rules, exclusive=key[1])
+            known[key] = found[0] if found else 0
+    return np.array(
+        [known[int(state.group[n]), bool(state.exclusive[n])] for n in usable], np.int8
+    )
+
+
+def _primary_codes(
+    state: State, item: Instance, usable: Places, *, strict: bool
+) -> constraints.Codes:
+    rules = _policy_codes(state, item, usable)
+    own = constraints.verdict(
+        constraints.primary(state, item, strict=strict), state.size
+    )
+    return np.where(rules != 0, rules, own[usable])
+
+
+def _count(codes: constraints.Codes) -> list[int]:
+    found = np.bincount(codes.ravel(), minlength=len(constraints.KINDS) + 1)
+    return [int(number) for number in found[1:]]
+
+
+def _single(
+    state: State,
+    item: Instance,
+    usable: Places,
+    capacity: GlobalN1 | None,
+    *,
+    strict: bool,
+) -> Outcome:
+    codes = _primary_codes(state, item, usable, strict=strict)
+    failures = _count(codes)
+    fine = usable[codes == 0]
+    if not len(fine):
+        return Outcome(None, 0.0, failures, 0)
+    scores = placement.as_primary(state, item, fine)
+    order = np.argsort(scores[::-1], kind="stable")
+    dropped = 0
+    for position in len(fine) - 1 - order:
+        node = int(fine[position])
+        if capacity is None or capacity.others_hold(item, node, -1):
+            failures[constraints.N1 - 1] += dropped
+            left = len(fine) - dropped
+            return Outcome((node,), float(scores[position]), failures, left)
+        dropped += 1
+    failures[constraints.N1 - 1] += dropped
+    return Outcome(None, 0.0, failures, 0)
+
+
+class _Best:
+    """The best pair so far; the later one wins ties."""
+
+    def __init__(self) -> None:
+        self.nodes: tuple[int, int] | None = None
+        self.score = float("inf")
+        self.failures = np.zeros(len(constraints.KINDS), np.int64)
+        self.successes = 0
+
+    def offer(self, value: float, nodes: tuple[int, int]) -> None:
+        if not self.score < value:
+            self.score, self.nodes = value, nodes
+
+
+def _pair(
+    state: State,
+    item: Instance,
+    primaries: Places,
+    usable: Places,
+    capacity: GlobalN1 | None,
+    *,
+    strict: bool,
+) -> Outcome:
+    own = _primary_codes(state, item, primaries, strict=strict)
+    scorer = placement.Pairs(state, item)
+    best = _Best()
+    step = max(1, _CHUNK // max(1, len(usable)))
+    same = _partners(state, primaries, usable)
+    for at in range(0, len(primaries), step):
+        rows = slice(at, at + step)
+        firsts = primaries[rows]
+        codes = _pair_codes(state, item, usable, firsts, own[rows])
+        codes[~same[rows]] = -1
+        best.failures += _count(codes[codes >= 0])
+        values = np.where(codes == 0, scorer.scores(firsts, usable), np.inf)
+        rows_found = _Rows(values, codes == 0, firsts, usable)
+        _take_rows(best, item, rows_found, capacity)
+    found = None if best.nodes is None else best.score
+    return Outcome(
+        best.nodes,
+        0.0 if found is None else found,
+        [int(number) for number in best.failures],
+        best.successes,
+    )
+
+
+def _pair_codes(
+    state: State,
+    item: Instance,
+    usable: Places,
+    firsts: Places,
+    own: constraints.Codes,
+) -> constraints.Codes:
+    peers = state.peers[:, firsts].T
+    found = constraints.secondary(state, item, peers)
+    codes = constraints.verdict(found, (len(firsts), state.size))[:, usable]
+    return np.where(own[:, None] != 0, own[:, None], codes)
+
+
+class _Rows(msgspec.Struct, frozen=True):
+    """Scores of pairs: [primary, secondary], where they are possible, and nodes."""
+
+    values: Floats
+    fine: npt.NDArray[np.bool_]
+    firsts: Places
+    seconds: Places
+
+
+def _take_rows(
+    best: _Best,
+    item: Instance,
+    rows: _Rows,
+    capacity: GlobalN1 | None,
+) -> None:
+    """Offer the best pair of each primary that keeps the cluster redundant."""
+    best.successes += int(rows.fine.sum())
+    safe = rows.fine
+    if capacity is not None:
+        safe = rows.fine & capacity.pairs(item, rows.firsts, rows.seconds)
+    is_simple = capacity is None or not capacity.has_others
+    for row, first in enumerate(rows.firsts):
+        while safe[row].any():
+            kept = np.where(safe[row], rows.values[row], np.inf)
+            column = len(kept) - 1 - int(np.argmin(kept[::-1]))
+            nodes = (int(first), int(rows.seconds[column]))
+            if is_simple or (capacity and capacity.others_hold(item, *nodes)):
+                _drop_better(best, rows.values[row], rows.fine[row], column)
+                best.offer(float(kept[column]), nodes)
+                break
+            safe[row, column] = False
+        else:
+            dropped = int(rows.fine[row].sum())
+            best.failures[constraints.N1 - 1] += dropped
+            best.successes -= dropped
+
+
+def _drop_better(
+    best: _Best, values: Floats, fine: npt.NDArray[np.bool_], column: int
+) -> None:
+    """Count the candidates before the chosen one as failures of the N+1 test."""
+    later = np.arange(len(values)) > column
+    before = fine & ((values < values[column]) | ((values == values[column]) & later))
+    dropped = int(before.sum())
+    best.failures[constraints.N1 - 1] += dropped
+    best.successes -= dropped
+
+
+class GroupOutcome(msgspec.Struct, frozen=True):
+    """What an allocation found in one group; ``left_out`` if it was not tried."""
+
+    group: int
+    outcome: Outcome
+    left_out: str = ""
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """The allocation over all groups.
+
+    Attributes:
+        best: the selected group's outcome, None without a solution.
+        groups: all outcomes, by group.
+    """
+
+    best: GroupOutcome | None
+    groups: Sequence[GroupOutcome]
+
+
+def over_groups(
+    state: State,
+    item: Instance,
+    count: int,
+    *,
+    candidates: Sequence[int] | None = None,
+    groups: Sequence[int] | None = None,
+    rules: Rules = _ALL_RULES,
+) -> Choice:
+    """Return the best group and nodes for a newcomer.
+
+    Args:
+        state: without it.
+        item: the newcomer.
+        count: 1 or 2 nodes.
+        candidates: nodes that may be used; all by default.
+        groups: that may be used; all with nodes by default.
+        rules: how to choose.
+    """
+    allowed = None if candidates is None else set(candidates)
+    tried = []
+    for group in sorted(set(state.group.tolist()) if groups is None else groups):
+        record = state.cluster.groups[group]
+        if not record.connects(item):
+            text = (
+                f"group {record.name} is not connected to a network"
+                f" required by instance {item.name}"
+            )
+            tried.append(GroupOutcome(group, _nothing(""), text))
+            continue
+        nodes = [
+            int(node)
+            for node in np.nonzero(state.group == group)[0]
+            if allowed is None or int(node) in allowed
+        ]
+        outcome = allocate(state, item, nodes, count, rules)
+        tried.append(GroupOutcome(group, outcome))
+    return Choice(_best_group(state, tried), tried)
+
+
+def _best_group(state: State, tried: Sequence[GroupOutcome]) -> GroupOutcome | None:
+    def rank(found: GroupOutcome) -> tuple[int, Any]:
+        policy = state.cluster.groups[found.group].alloc_policy
+        return list(AllocPolicy).index(policy), found.outcome.score
+
+    fine = [
+        found
+        for found in tried
+        if found.outcome.nodes is not None
+        and state.cluster.groups[found.group].alloc_policy != "unallocable"
+    ]
+    return min(reversed(fine), key=rank, default=None)
+
+
+def log(state: State, outcome: Outcome) -> str:
+    """Return one group's outcome in words."""
+    if outcome.problem:
+        return outcome.problem
+    failed = ", ".join(
+        f"{kind}: {number}"
+        for kind, number in zip(constraints.KINDS, outcome.failures, strict=True)
+        if number
+    )
+    if outcome.nodes is None:
+        failed = failed or "unknown reasons"
+        return f"No valid allocation solutions, failure reasons: {failed}"
+    names = "/".join(state.cluster.nodes[node].name for node in outcome.nodes)
+    return (
+        f"score: {_cost_text(outcome.score)}, successes {outcome.successes},"
+        f" failures {sum(outcome.failures)} ({failed}) for node(s) {names}"
+    )
+
+
+def _cost_text(cost: Score) -> str:
+    if isinstance(cost, float):
+        return formatting.fixed(cost, 8)
+    fewer, free = cost
+    return f"([{','.join(map(str, fewer))}],{int(free)})"
+
+
+def words(state: State, choice: Choice) -> str:
+    """Return all groups' outcomes in words, the selected group first."""
+    groups = state.cluster.groups
+    out = []
+    if choice.best is not None:
+        out.append(f"Selected group: {groups[choice.best.group].name}")
+    out += [
+        found.left_out or of_group(groups[found.group], state, found.outcome)
+        for found in choice.groups
+    ]
+    return ", ".join(out)
+
+
+def of_group(group: Group, state: State, outcome: Outcome) -> str:
+    """Return one group's outcome in words, with its name."""
+    if outcome.problem:
+        return f"Group {group.name}: error {outcome.problem}"
+    return f"Group {group.name} ({group.alloc_policy}): {log(state, outcome)}"

@@ -1,0 +1,383 @@
+"""Moving instances off nodes or to other groups: which moves, to which nodes.
+
+Every function changes the given state when it succeeds and leaves it alone when not.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ganeti.htools.alloc import allocate
+from ganeti.htools.model.cluster import EXTERNAL_TEMPLATES, NONE
+from ganeti.htools.n1.check import GlobalN1
+from ganeti.htools.rules import constraints
+from ganeti.htools.score import placement
+from ganeti.htools.state.node_state import State
+
+Places = npt.NDArray[np.intp]
+_NO_SCORES: Final = np.zeros(0)
+
+
+class Move(msgspec.Struct, frozen=True):
+    """One step: ``failover``, ``failover_to`` or ``replace_secondary`` to a node."""
+
+    kind: str
+    target: int = NONE
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Why an instance stays: words for people, and (node, kind) for each trial."""
+
+    text: str
+    trials: Sequence[tuple[int, str]] = ()
+
+
+Found = list[Move] | Refused
+
+
+def failover(state: State, index: int, *, force: bool = False) -> int:
+    """Swap the nodes of a DRBD instance; return 0 or the code of the refusal."""
+    old, new = state.pri[index], state.sec[index]
+    if not _may_migrate(state, old, new):
+        return constraints.MIG
+    item = state.instances[index]
+    was_off = bool(state.offline[old])
+    strict = not (was_off or force)
+    state.remove(index)
+    code = _one(constraints.primary(state, item, strict=strict), state, new)
+    if not code:
+        found = constraints.secondary(
+            state,
+            item,
+            state.peers[:, new],
+            strict=strict,
+            ignore_disk_on=old if was_off else -1,
+        )
+        code = _one(found, state, old)
+    pair = (old, new) if code else (new, old)
+    state.place(index, *pair)
+    return code
+
+
+def _may_migrate(state: State, old: int, new: int) -> bool:
+    return state.may_migrate is None or bool(state.may_migrate[old, new])
+
+
+def _one(found: Sequence[constraints.Check], state: State, node: int) -> int:
+    return int(constraints.verdict(found, state.size)[node])
+
+
+def _secondary_codes(state: State, index: int, *, strict: bool) -> constraints.Codes:
+    """Return the codes of every node; the primary must hold the instance by itself."""
+    item, primary = state.instances[index], state.pri[index]
+    found = constraints.secondary(state, item, state.peers[:, primary], strict=strict)
+    codes = constraints.verdict(found, state.size)
+    state.remove(index)
+    own = _one(constraints.primary(state, item, strict=False), state, primary)
+    state.place(index, primary)
+    return np.where(codes != 0, codes, np.int8(own))
+
+
+def replace_secondary(
+    state: State, index: int, target: int, *, force: bool = False
+) -> int:
+    """Give a DRBD instance another secondary; return 0 or the refusal's code."""
+    primary, old = state.pri[index], state.sec[index]
+    strict = not (force or bool(state.offline[old]))
+    state.remove(index)
+    state.place(index, primary)
+    code = int(_secondary_codes(state, index, strict=strict)[target])
+    state.remove(index)
+    state.place(index, primary, old if code else target)
+    return code
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """What checks say of each node, for an instance that is taken off for it.
+
+    Attributes:
+        rows: the checks.
+        codes: of the first that fails, of every node.
+        fine: usable nodes where none fails.
+        scores: with the instance there, for each of ``fine``.
+    """
+
+    rows: Sequence[constraints.Check]
+    codes: constraints.Codes
+    fine: Places
+    scores: npt.NDArray[np.float64]
+
+
+def external_trial(
+    state: State,
+    index: int,
+    start: int,
+    usable: Places,
+    places: Places,
+    *,
+    strict: bool,
+) -> Trial:
+    """Try an instance with shared storage, now off its node ``start``, on others."""
+    item = state.instances[index]
+    rows = constraints.primary(state, item, strict=strict)
+    codes = constraints.verdict(rows, state.size)
+    if state.may_migrate is not None:
+        codes[~state.may_migrate[start]] = constraints.MIG
+    fine = usable[codes[usable] == 0]
+    scores = (
+        placement.as_primary(state, item, fine, places) if len(fine) else _NO_SCORES
+    )
+    return Trial(rows, codes, fine, scores)
+
+
+def secondary_trial(
+    state: State, index: int, usable: Places, places: Places, *, strict: bool
+) -> Trial:
+    """Try nodes as secondary of a DRBD instance, which has none now."""
+    item, primary = state.instances[index], state.pri[index]
+    rows = constraints.secondary(state, item, state.peers[:, primary], strict=strict)
+    codes = _secondary_codes(state, index, strict=strict)
+    fine = usable[codes[usable] == 0]
+    scores = (
+        placement.as_secondary(state, index, fine, places) if len(fine) else _NO_SCORES
+    )
+    return Trial(rows, codes, fine, scores)
+
+
+def _last_best(values: npt.NDArray[np.float64]) -> int:
+    return len(values) - 1 - int(np.argmin(values[::-1]))
+
+
+def best_secondary(
+    state: State, index: int, usable: Places, places: Places, *, force: bool
+) -> tuple[int | None, float, list[tuple[int, int]]]:
+    """Give a DRBD instance the best other secondary.
+
+    Returns:
+        node or None, score with it, (node, code) of the refused ones.
+    """
+    primary, old = state.pri[index], state.sec[index]
+    strict = not (force or (old >= 0 and bool(state.offline[old])))
+    mark = state.mark(index, [node for node in (primary, old) if node >= 0])
+    state.remove(index)
+    state.place(index, primary)
+    trial = secondary_trial(state, index, usable, places, strict=strict)
+    codes = trial.codes
+    refused = [(int(node), int(codes[node])) for node in usable if codes[node]]
+    if not len(trial.fine):
+        state.restore(mark)
+        return None, 0.0, refused
+    at = _last_best(trial.scores)
+    state.remove(index)
+    state.place(index, primary, int(trial.fine[at]))
+    return int(trial.fine[at]), float(trial.scores[at]), refused
+
+
+def refused(state: State, trials: Sequence[tuple[int, int]]) -> Refused:
+    """Return the refusal of an instance that no node takes: (node, code) each."""
+    nodes = state.cluster.nodes
+    words = [(node, constraints.KINDS[code - 1]) for node, code in trials]
+    text = "".join(f" Node {nodes[node].name} failed: {k};" for node, k in words)
+    return Refused(f"Can't find any good node: {text}", words)
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """The step towards two other nodes that is refused, and the code of why."""
+
+    step: str
+    code: int
+
+    def text(self) -> str:
+        """Tell it in words."""
+        kind = constraints.KINDS[self.code - 1] if self.code else "no nodes available"
+        return f"Allocation failed: {self.step}: {kind}"
+
+
+class Evacuation:
+    """Moves instances off nodes of one state, one after the other."""
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        ignore_soft: bool = False,
+        capacity: Callable[[State], GlobalN1] | None = None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            state: is changed by what is found.
+            ignore_soft: soft rules of target nodes do not count.
+            capacity: makes the N+1 test for choosing another group; None for none.
+        """
+        self.state = state
+        self.force = ignore_soft
+        self.capacity = capacity
+
+    def forbidden(self, instances: Sequence[int], mode: str) -> set[int]:
+        """Return the nodes that are to be left by any of the instances."""
+        state, out = self.state, set()
+        for index in instances:
+            if mode in ("primary-only", "all"):
+                out.add(state.pri[index])
+            is_drbd = state.instances[index].template == "drbd"
+            if mode in ("secondary-only", "all") and is_drbd:
+                out.add(state.sec[index])
+        return out - {NONE}
+
+    def usable(self, index: int, leave: set[int]) -> Places:
+        """Return the nodes of an instance's group that it may move to."""
+        state = self.state
+        primary = state.pri[index]
+        fine = (state.group == state.group[primary]) & state.online
+        fine[[*leave, primary]] = False
+        return np.nonzero(fine)[0]
+
+    def targets(self, instances: Sequence[int], groups: Sequence[int]) -> list[int]:
+        """Return the groups that instances may change to, of some or of all."""
+        state = self.state
+        sources = {int(state.group[state.pri[index]]) for index in instances}
+        wanted = groups or range(len(state.cluster.groups))
+        return [group for group in wanted if group not in sources]
+
+    def evacuate(self, index: int, mode: str, leave: set[int]) -> Found:
+        """Move one instance within its group."""
+        group = int(self.state.group[self.state.pri[index]])
+        return self._go(index, mode, self.usable(index, leave), group)
+
+    def _go(self, index: int, mode: str, usable: Places, group: int) -> Found:
+        state = self.state
+        template = state.instances[index].template
+        places = np.nonzero(state.group == group)[0]
+        if template == "drbd":
+            if state.sec[index] < 0:
+                return Refused("Instance has no secondary node")
+            if mode == "primary-only":
+                return self._failover(index)
+            if mode == "secondary-only":
+                return self._secondary(index, usable, places)
+            return self._both(index, usable, places)
+        if template in EXTERNAL_TEMPLATES:
+            if mode == "secondary-only":
+                return Refused(
+                    f"Instances with disk template '{template}'"
+                    " can't execute change secondary"
+                )
+            return self._external(index, usable, places)
+        return Refused(f"Instances of type {template} cannot be relocated")
+
+    def _failover(self, index: int) -> Found:
+        target = self.state.sec[index]
+        code = failover(self.state, index, force=self.force)
+        if code:
+            kind = constraints.KINDS[code - 1]
+            return Refused(kind, [(target, kind)])
+        return [Move("failover")]
+
+    def _secondary(self, index: int, usable: Places, places: Places) -> Found:
+        node, _score, against = best_secondary(
+            self.state, index, usable, places, force=self.force
+        )
+        if node is None:
+            return refused(self.state, against)
+        return [Move("replace_secondary", node)]
+
+    def _external(self, index: int, usable: Places, places: Places) -> Found:
+        state = self.state
+        primary = state.pri[index]
+        strict = not (self.force or bool(state.offline[primary]))
+        mark = state.mark(index, [primary])
+        state.remove(index)
+        trial = external_trial(state, index, primary, usable, places, strict=strict)
+        if not len(trial.fine):
+            state.restore(mark)
+            trials = [(int(node), int(trial.codes[node])) for node in usable]
+            return refused(self.state, trials)
+        node = int(trial.fine[_last_best(trial.scores)])
+        state.place(index, node)
+        return [Move("failover_to", node)]
+
+    def _both(self, index: int, usable: Places, places: Places) -> Found:
+        """Try every ordered pair of new nodes; the last best one is used."""
+        state = self.state
+        start = (state.pri[index], state.sec[index])
+        best: tuple[float, list[Move]] | None = None
+        why = "no nodes available"
+        for first in usable if len(usable) > 1 else ():
+            found = self.through(index, int(first), usable, places)
+            if isinstance(found, Failure):
+                why = found.text()
+            elif best is None or not best[0] < found[0]:
+                best = found
+            self.back(index, start)
+        if best is None:
+            return Refused(
+                f"Can't find any good nodes for relocation: {why}",
+                [(int(node), why.rsplit(": ", 1)[-1]) for node in usable],
+            )
+        targets = [move.target for move in best[1] if move.target >= 0]
+        state.remove(index)
+        state.place(index, *targets)
+        return best[1]
+
+    def back(self, index: int, pair: tuple[int, int]) -> None:
+        """Put an instance back onto its nodes."""
+        if (self.state.pri[index], self.state.sec[index]) != pair:
+            self.state.remove(index)
+            self.state.place(index, *pair)
+
+    def through(
+        self, index: int, first: int, usable: Places, places: Places
+    ) -> "tuple[float, list[Move]] | Failure":
+        """Return score and moves with one new primary, or the step that is refused.
+
+        The instance is moved with them; `back` undoes it.
+        """
+        state, moves = self.state, []
+        if state.offline[state.pri[index]]:
+            code = failover(state, index, force=self.force)
+            if code:
+                return Failure("Failing over to the secondary", code)
+            moves.append(Move("failover"))
+        code = replace_secondary(state, index, first, force=self.force)
+        if code:
+            return Failure("Changing secondary to new primary", code)
+        code = failover(state, index, force=self.force)
+        if code:
+            return Failure("Failing over to new primary", code)
+        others = usable[usable != first]
+        node, value, against = best_secondary(
+            state, index, others, places, force=self.force
+        )
+        if node is None:
+            code = against[-1][1] if against else 0
+            return Failure("Changing secondary to final secondary", code)
+        moves += [
+            Move("replace_secondary", first),
+            Move("failover"),
+            Move("replace_secondary", node),
+        ]
+        return value, moves
+
+    def change_group(self, index: int, targets: Sequence[int]) -> tuple[int, Found]:
+        """Move one instance to the best of several groups.
+
+        Returns:
+            the group, -1 when there is none; the moves.
+        """
+        state = self.state
+        item = state.instances[index]
+        count = 2 if item.template == "drbd" else 1
+        capacity = self.capacity(state) if self.capacity else None
+        choice = allocate.over_groups(
+            state, item, count, groups=targets, rules=allocate.Rules(capacity)
+        )
+        if choice.best is None:
+            return NONE, Refused(allocate.words(state, choice))
+        group = choice.best.group
+        fine = (state.group == group) & state.online
+        found = self._go(index, "all", np.nonzero(fine)[0], group)
+        return group, found

@@ -1,0 +1,208 @@
+"""Finding what speaks against putting an instance on nodes.
+
+Asked when an allocation fails or somebody wants to know; looking for the best place
+needs none of this. Which place is best is for ``alloc.allocate``.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from ganeti.htools.model.cluster import NONE, Instance
+from ganeti.htools.model.policy import AllocPolicy
+from ganeti.htools.n1.check import GlobalN1
+from ganeti.htools.rules import constraints
+from ganeti.htools.rules.reasons import Reason
+from ganeti.htools.state.node_state import State
+
+_MORE: Final = "more than"
+_RELATIONS: Final = {">": _MORE, ">=": "at least", "<=": "at most"}
+#: Rules about what is left with the instance there, in terms of what it asks for.
+_LEFT: Final = {
+    "free memory": "memory",
+    "memory for failovers": "memory",
+    "free memory with reservations": "memory",
+    "free disk": "disk",
+    "disk kept free": "disk",
+    "free disk with reservations": "disk",
+    "free spindles": "spindles",
+}
+_MIB: Final = ("memory", "disk size", "free disk", "disk kept")
+#: Pairs of nodes that are simulated at most to find out whether any is safe.
+_MOST_TRIALS: Final = 64
+
+
+Found = dict[int, list[Reason]]
+
+
+class Case(msgspec.Struct, frozen=True):
+    """A state, the instance that is not in it, and the nodes to look at."""
+
+    state: State
+    item: Instance
+    nodes: Sequence[int]
+
+
+def against(
+    state: State,
+    item: Instance,
+    candidates: Sequence[int],
+    count: int,
+    *,
+    capacity: GlobalN1 | None = None,
+    any_group: bool = True,
+    force: bool = False,
+) -> list[Reason]:
+    """Find the reasons against each node, in the order of ``candidates``.
+
+    A node that may well take the instance has none.
+
+    Args:
+        state: without the instance.
+        item: the instance.
+        candidates: nodes to tell about.
+        count: nodes it needs, 1 or 2.
+        capacity: the test that nodes can be lost, if it is to count.
+        any_group: the group was not given, so that its policy counts.
+        force: soft rules of primaries do not count.
+    """
+    found: dict[int, list[Reason]] = {node: [] for node in candidates}
+    for node in candidates:
+        before = _outside(state, item, node, any_group=any_group)
+        found[node] += before or of_policy(state, item, node)
+    inside = [n for n in candidates if not any(is_outside(r) for r in found[n])]
+    case = Case(state, item, inside)
+    judge(case, found, constraints.primary(state, item, strict=not force), "primary")
+    if count > 1:
+        rows = constraints.secondary(state, item, np.zeros(state.size))
+        judge(case, found, rows, "secondary")
+    _combined(case, found, count, capacity)
+    return [reason for node in candidates for reason in found[node]]
+
+
+def _outside(
+    state: State, item: Instance, node: int, *, any_group: bool
+) -> list[Reason]:
+    """Tell why a node is not even looked at."""
+    record = state.cluster.nodes[node]
+    group = state.cluster.groups[record.group]
+
+    def reason(kind: str, check: str, wanted: str, found: str) -> list[Reason]:
+        return [Reason(record.name, "primary", kind, check, "", wanted, found)]
+
+    if state.offline[node]:
+        wanted = "online and not drained"
+        return reason("FailState", "state", wanted, "offline or drained")
+    if any_group and group.alloc_policy == AllocPolicy.UNALLOCABLE:
+        wanted = "preferred or last_resort"
+        return reason("FailGroup", "policy of the group", wanted, group.alloc_policy)
+    missing = [name for name in item.networks if name not in group.networks]
+    if missing:
+        wanted = f"connected to {', '.join(missing)}"
+        return reason("FailNet", "networks of the group", wanted, "not connected")
+    return []
+
+
+def is_outside(reason: Reason) -> bool:
+    """Tell whether a node was not even looked at."""
+    return reason.kind not in constraints.KINDS
+
+
+def of_policy(state: State, item: Instance, node: int) -> list[Reason]:
+    """Tell what the policy of a node's group has against an instance."""
+    record = state.cluster.nodes[node]
+    rules = state.cluster.groups[record.group].policy
+    found = constraints.policy(item, rules, exclusive=record.exclusive)
+    if found is None:
+        return []
+    kind, rule, wanted, value = found
+    name = constraints.KINDS[kind - 1]
+    if rule.startswith("disk template"):
+        listed = f"one of {', '.join(rules.templates)}"
+        return [Reason(record.name, "primary", name, rule, "", listed, item.template)]
+    relation = "at least" if rule.startswith("least") else "at most"
+    unit = _unit(rule)
+    return [Reason(record.name, "primary", name, rule, relation, wanted, value, unit)]
+
+
+def _unit(rule: str) -> str:
+    return "MiB" if any(word in rule for word in _MIB) else ""
+
+
+def judge(
+    case: Case, found: Found, rows: Sequence[constraints.Check], role: str
+) -> None:
+    """Add what checks find to the lists of nodes.
+
+    Of a kind, the first check of a node tells enough; what is found already for the
+    other role is not told twice.
+    """
+    for node in case.nodes:
+        first = {c.kind: c for c in reversed(rows) if c.failed[node]}
+        for check in reversed(first.values()):
+            reason = _reason(case, node, check, role)
+            twin = msgspec.structs.replace(reason, role="primary")
+            if twin not in found[node]:
+                found[node].append(reason)
+
+
+def _reason(case: Case, node: int, check: constraints.Check, role: str) -> Reason:
+    """Say what a check found; what is left over becomes what is there and asked."""
+    asked = 0.0
+    name = _LEFT.get(check.rule, "")
+    if name and not (name == "memory" and role == "secondary"):
+        asked = float(getattr(case.item, name) or 0)
+        if name == "memory" and check.rule != "free memory with reservations":
+            asked = asked if case.item.uses_memory else 0.0
+    return Reason(
+        case.state.cluster.nodes[node].name,
+        role,
+        constraints.KINDS[check.kind - 1],
+        check.rule,
+        _RELATIONS[check.relation],
+        float(check.wanted[node]) + asked,
+        float(check.found[node]) + asked,
+        _unit(check.rule),
+    )
+
+
+def _combined(case: Case, found: Found, count: int, capacity: GlobalN1 | None) -> None:
+    """Add why nodes that are fine alone cannot take the instance."""
+    state, nodes = case.state, case.nodes
+    left = _MOST_TRIALS
+    seconds = [n for n in nodes if not _refused(found[n], "secondary")]
+    for first in nodes:
+        if _refused(found[first], "primary"):
+            continue
+        partners = [NONE]
+        if count > 1:
+            same = state.group[first]
+            partners = [n for n in seconds if n != first and state.group[n] == same]
+        left -= len(partners)
+        if not partners:
+            text = "another node of the group for the copy"
+            words = ("FailDisk", "second node", "", text, "none")
+        elif capacity is None or left < 0:
+            return
+        elif any(holds(capacity, case.item, first, second) for second in partners):
+            continue
+        else:
+            text = "room elsewhere for the instances of any node that is lost"
+            words = ("FailN1", "redundancy", "", text, "too little")
+        found[first].append(Reason(state.cluster.nodes[first].name, "primary", *words))
+
+
+def _refused(found: Sequence[Reason], role: str) -> bool:
+    """Tell whether a node is refused in a role; a policy refuses both."""
+    return any(r.role == role or r.check.endswith("of the policy") for r in found)
+
+
+def holds(capacity: GlobalN1, item: Instance, first: int, second: int) -> bool:
+    """Tell whether nodes can be lost with an instance on a node, or on two."""
+    if second != NONE:
+        pair = np.array([first]), np.array([second])
+        if not capacity.pairs(item, *pair)[0, 0]:
+            return False
+    return capacity.others_hold(item, first, second)

@@ -1,0 +1,124 @@
+"""A plan as jobs: which moves may run at the same time, their commands and opcodes."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ganeti.htools.balance.greedy import Step
+from ganeti.htools.model.cluster import NONE, Instance
+from ganeti.htools.rules.moves import Kind
+
+_SCRIPT_HEAD = """\
+#!/bin/sh
+
+# Commands of a balancing plan; create the file /tmp/stop-htools to stop between jobs.
+
+set -e
+
+check() {
+  if [ -f /tmp/stop-htools ]; then
+    echo 'Stopped by /tmp/stop-htools'
+    exit 0
+  fi
+}
+
+"""
+
+
+def job_sets(steps: Iterable[Step]) -> list[list[Step]]:
+    """Group moves that share no node, from the last one backwards."""
+    sets: list[list[Step]] = []
+    nodes: set[int] = set()
+    for step in reversed(list(steps)):
+        involved = {*step.before, *step.after} - {NONE}
+        if sets and not nodes & involved:
+            sets[0].insert(0, step)
+            nodes |= involved
+        else:
+            sets.insert(0, [step])
+            nodes = involved
+    return sets
+
+
+def letters(step: Step, node: Callable[[int], str]) -> str:
+    """Spell a move as in the lines of a plan."""
+    target = node(step.move.target) if step.move.target != NONE else ""
+    return {
+        Kind.FAILOVER: "f",
+        Kind.FAILOVER_TO: f"fa:{target}",
+        Kind.REPLACE_SECONDARY: f"r:{target}",
+        Kind.REPLACE_FAILOVER: f"r:{target} f",
+        Kind.REPLACE_PRIMARY: f"f r:{target} f",
+        Kind.FAILOVER_REPLACE: f"f r:{target}",
+    }[step.move.kind]
+
+
+def commands(
+    step: Step, name: str, node: Callable[[int], str], *, running: bool
+) -> list[str]:
+    """Give the arguments of ``gnt-instance`` that do a move."""
+    verb = "migrate" if running else "failover"
+    found = []
+    for word in letters(step, node).split():
+        letter, _, target = word.partition(":")
+        if letter == "f":
+            found.append(f"{verb} -f {name}")
+        elif letter == "fa":
+            found.append(f"{verb} -f -n {target} {name}")
+        else:
+            found.append(f"replace-disks -n {target} {name}")
+    return found
+
+
+def opcodes(
+    step: Step, inst: Instance, node: Callable[[int], str]
+) -> list[dict[str, Any]]:
+    """Give the opcodes that do a move, in their wire form.
+
+    Args:
+        step: the move.
+        inst: what moves.
+        node: full name of a node by position.
+    """
+    found: list[dict[str, Any]] = []
+    for word in letters(step, node).split():
+        letter, _, target = word.partition(":")
+        op: dict[str, Any] = {"instance_name": inst.name}
+        if letter == "r":
+            op |= {
+                "OP_ID": "OP_INSTANCE_REPLACE_DISKS",
+                "mode": "replace_new_secondary",
+                "remote_node": target,
+            }
+        elif inst.forthcoming:
+            op |= {"OP_ID": "OP_INSTANCE_FAILOVER"}
+        else:
+            op |= {
+                "OP_ID": "OP_INSTANCE_MIGRATE",
+                "allow_failover": True,
+                "ignore_hvversions": True,
+            }
+        if letter == "fa":
+            op["target_node"] = target
+        found.append(op)
+    return found
+
+
+def listing(sets: list[list[list[str]]]) -> list[str]:
+    """Give the lines of a script: ``sets`` has jobs, which have commands."""
+    lines = []
+    for number, jobs in enumerate(sets, start=1):
+        lines += ["", f"echo jobset {number}, {len(jobs)} jobs"]
+        for place, job in enumerate(jobs, start=1):
+            lines += [f"  echo job {number}/{place}", "  check"]
+            lines += [f"  gnt-instance {command}" for command in job]
+    return lines
+
+
+def on_screen(lines: list[str]) -> list[str]:
+    """Give a script's lines as they are shown: indented, without checks."""
+    return [f"  {line}" for line in lines if line != "  check"]
+
+
+def script(lines: list[str]) -> str:
+    """Give a shell script that can be stopped between jobs."""
+    return _SCRIPT_HEAD + "".join(f"{line}\n" for line in lines)

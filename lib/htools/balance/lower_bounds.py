@@ -1,0 +1,376 @@
+"""What a move can gain at most, for all moves at once and without looking at each.
+
+What a move does to the sum of squares of a spread is one number for the instance, with
+what it leaves, plus one for its target. With chords in the place of roots a whole score
+is a sum as well: of a part of the instance and of a part of the target, which is the
+same for all instances of one size. So the least for an instance is its own part plus
+the least of its size's targets.
+
+Both parts are kept from move to move: as long as the chords stay, only those of nodes
+that a move touched, and of the instances there, are made anew. The bounds of all others
+get lower by the slack of the chords, and when that makes too many moves seem good,
+everything is made anew with new chords.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from ganeti.htools.balance.refined import Refined
+from ganeti.htools.balance.secants import Chords, Sizes
+from ganeti.htools.balance.targets import Targets
+from ganeti.htools.model.cluster import NONE
+from ganeti.htools.rules.move_constraints import ENDS, Move
+from ganeti.htools.rules.moves import Kind
+from ganeti.htools.score import components
+from ganeti.htools.score.move_estimates import Evaluator
+from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
+
+#: What nodes keep for failovers after a move.
+Reserved = tuple[Floats | Ints, ...]
+
+_NOWHERE: Final = -2
+#: Work on a pair of size and target, and on a kind of move of an instance, when
+#: everything is made anew, in looks at a pair.
+_PER_PAIR: Final = 6
+_PER_MOVE: Final = 40
+#: Looks at a pair's bound that take as long as an estimate.
+_PER_CHANGE: Final = 30
+
+
+class Bounds:
+    """Lower bounds of score changes for the state of an evaluator.
+
+    ``refresh`` must be called after the state and the evaluator changed.
+
+    Attributes:
+        kinds: those with targets that some instance may have.
+        table: bounds by kind and instance over all targets; in the last row those of
+            moves without a target, infinite if there are none.
+        rows, swaps: the table without its last row, and this row.
+        target: possible targets in the order of columns of ``pairs``.
+        slack: by how much bounds are lower than they would be made anew.
+    """
+
+    def __init__(self, evaluator: Evaluator, inst: Ints, target: Ints) -> None:
+        self._evaluator = evaluator
+        self._state = evaluator.state
+        self._inst = inst
+        every = evaluator.legality.kinds(inst)
+        self._can_swap = Kind.FAILOVER in every
+        self.kinds = tuple(sorted(every - {Kind.FAILOVER}))
+        self._size, sample = self._sizes()
+        roles = sorted({ENDS[kind].target for kind in self.kinds})
+        self._targets = Targets(evaluator, sample, target, roles)
+        self.target = self._targets.target
+        spreads, more = evaluator.spreads, evaluator.spreads.more
+        self._alike = Sizes(
+            {role: spreads.gain["", role][sample] for role in roles},
+            {role: more["", role][sample] for role in roles if more},
+            evaluator.legality.own_reserve[sample],
+        )
+        self._ranges = {role: self._range(role) for role in roles}
+        self._row: Ints = np.full(len(self._state.instances), NONE)
+        self._row[inst] = np.arange(len(inst))
+        self._live = np.ones(len(inst), np.bool_)
+        shape = (len(self.kinds), len(inst))
+        self._own: Floats = np.full(shape, np.inf)
+        self._strict: Bools = np.ones(shape, np.bool_)
+        self._partner: Ints = np.zeros(shape, np.int64)
+        self._swap: Floats = np.full(len(inst), np.inf)
+        self.table: Floats = np.full((len(self.kinds) + 1, len(inst)), np.inf)
+        self.rows, self.swaps = self.table[:-1], self.table[-1]
+        tables = len(roles) * len(sample) * len(target)
+        self._price = _PER_PAIR * tables + _PER_MOVE * self._own.size
+        self.slack = 0.0
+        self._usual = self._spent = self._debt = 0
+        self._refined = Refined(evaluator, self.kinds, inst, self.target)
+        self._begin()
+
+    def _sizes(self) -> tuple[Ints, Ints]:
+        """Number instances by all that targets see of them; give one of each number."""
+        effects, inst = self._evaluator.effects, self._inst
+        seen = np.concatenate(
+            [
+                effects.as_primary[:, inst],
+                effects.as_secondary[:, inst],
+                [
+                    effects.asked[inst],
+                    effects.local[inst],
+                    effects.drbd[inst],
+                    effects.unknown_spindles[inst],
+                    effects.forthcoming[inst],
+                    effects.wishes[inst],
+                ],
+                effects.tags[inst].T,
+            ]
+        )
+        columns = [column.tobytes() for column in np.ascontiguousarray(seen.T)]
+        first: dict[bytes, int] = {}
+        for at, column in enumerate(columns):
+            first.setdefault(column, at)
+        number = {column: at for at, column in enumerate(first)}
+        size = [number[column] for column in columns]
+        return np.array(size, np.int64), inst[list(first.values())]
+
+    def _range(self, role: str) -> tuple[Floats, Floats]:
+        """Give what sizes add to a target's values at least and at most."""
+        spreads, alike = self._evaluator.spreads, self._alike
+        low: Floats = np.zeros(alike.gain[role].shape)
+        high = low
+        if not len(self.target):
+            return low, high
+        scales = [(spreads.inverse[self.target], alike.gain[role])]
+        if spreads.second is not None:
+            scales.append((spreads.second[self.target], alike.more[role]))
+        for by, gain in scales:
+            ends = gain * by.min(axis=0), gain * by.max(axis=0)
+            low, high = low + np.minimum(*ends), high + np.maximum(*ends)
+        return low, high
+
+    def _begin(self) -> None:
+        """Make everything anew."""
+        self._usual = self._spent = self._debt = 0
+        if not len(self._inst) or not len(self.target):
+            return
+        self._chords = Chords(self._evaluator.spreads, self._alike, self.target)
+        self._targets.fill(self._chords)
+        self._refined.begin(self._chords)
+        self._renew(np.arange(len(self._inst)))
+        self._add_up()
+
+    def refresh(self, nodes: Ints) -> None:
+        """Take over changes of some nodes."""
+        if not len(self._inst) or not len(self.target):
+            return
+        columns = self._targets.columns(nodes)
+        self._targets.judge(columns)
+        self._usual = self._usual or self._spent
+        self._debt += max(0, self._spent - self._usual)
+        self._spent = 0
+        reached = self._chords.take(nodes, self.target[columns])
+        price = self._price + _PER_CHANGE * self._refined.count * len(self.target)
+        if not reached or self._debt > price:
+            self._begin()
+            return
+        rows = self._on(nodes)
+        self._renew(rows)
+        self._targets.take(columns, loose=not self._strict.all())
+        self._refined.drop(rows)
+        self._refined.take(columns)
+        self._add_up()
+
+    def _on(self, nodes: Ints) -> Ints:
+        """List the rows of instances on some nodes, and of those that share tags."""
+        state, found = self._state, self._evaluator
+        on = {i for n in nodes.tolist() for i in state.primaries[n]}
+        on |= {i for n in nodes.tolist() for i in state.secondaries[n]}
+        rows = self._row[sorted(on)]
+        if len(found.retagged):
+            tags = found.effects.tags[self._inst]
+            shared = np.asarray(np.isin(tags, found.retagged).any(axis=1))
+            shared[rows[rows != NONE]] = True
+            return np.nonzero(shared)[0]
+        return np.asarray(rows[rows != NONE])
+
+    def allow(self, inst: int, live: bool) -> None:
+        """Say whether an instance may move; before ``refresh`` of its nodes."""
+        self._live[self._row[inst]] = live
+
+    def pairs(self, kind: Kind, rows: Ints) -> Floats:
+        """Give bounds of one kind for some instances and all targets."""
+        row = self.kinds.index(kind)
+        part = self._targets.pairs(
+            ENDS[kind].target,
+            self._size[rows],
+            self._partner[row, rows],
+            self._strict[row, rows],
+        )
+        part += self._own[row, rows][:, None]
+        self._refined.put(row, rows, part)
+        part -= self.slack
+        return part
+
+    def below(self, kind: Kind, rows: Ints, limit: float) -> tuple[Ints, Ints]:
+        """List pairs that may be below a limit: places in ``rows``, and columns."""
+        low = self.pairs(kind, rows) <= limit
+        counts = np.count_nonzero(low, axis=1)
+        places = self._refined.ask(self.kinds.index(kind), rows, counts)
+        if len(places):
+            self.slack = max(self.slack, self._chords.slack())
+            low[places] = self.pairs(kind, rows[places]) <= limit
+        at, column = np.nonzero(low)
+        self._spent += low.size + _PER_CHANGE * len(at)
+        return at, column
+
+    def _renew(self, rows: Ints) -> None:
+        """Make the part of some instances anew."""
+        inst, nowhere = self._inst[rows], np.full(len(rows), _NOWHERE)
+        rules = self._evaluator.legality
+        moves = [rules.move(kind, inst, nowhere) for kind in self.kinds]
+        if moves:
+            self._own[:, rows] = own = self._of_instances(moves, rows)
+            strict = np.array([rules.is_strict(move) for move in moves])
+            self._strict[:, rows] = strict | np.isinf(own)
+            self._partner[:, rows] = [self._partners(move) for move in moves]
+        if self._can_swap:
+            self._swap[rows] = self._of_swaps(rows)
+
+    def _add_up(self) -> None:
+        """Add what targets add to the parts of all instances."""
+        for row, kind in enumerate(self.kinds):
+            least = self._targets.least(
+                ENDS[kind].target, self._size, self._partner[row], self._strict[row]
+            )
+            np.add(self._own[row], least, out=self.rows[row])
+        self._refined.put_least(self.rows)
+        self.slack = self._chords.slack()
+        self.rows -= self.slack
+        np.subtract(self._swap, self.slack, out=self.swaps)
+
+    # The part of instances
+    def _of_swaps(self, rows: Ints) -> Floats:
+        """Give what moves without a target change with the chords' moments."""
+        change, gains = self._evaluator.from_moments(
+            self._chords.moments,
+            Kind.FAILOVER,
+            self._inst[rows],
+            np.full(len(rows), NONE),
+        )
+        legal = np.isfinite(change) & self._live[rows]
+        self._chords.reach_over(gains[legal], gains[legal])
+        return np.where(legal, change, np.inf)
+
+    def _of_instances(self, moves: list[Move], rows: Ints) -> Floats:
+        """Give the instances' part of bounds: kinds x instances."""
+        found, rules, chords = self._evaluator, self._evaluator.legality, self._chords
+        reserved = [rules.least_reserved(move) for move in moves]
+        pairs = list(zip(moves, reserved, strict=True))
+        with np.errstate(invalid="ignore"):
+            legal: Bools = np.array(
+                [
+                    rules.allowed(move) & rules.legal_before(move, kept)
+                    for move, kept in pairs
+                ]
+            )
+        legal &= self._live[rows]
+        change: Floats = np.array(
+            [
+                found.failing_before(move, kept)
+                + found.left(move)
+                + self._counted(move)
+                for move, kept in pairs
+            ]
+        )
+        size = self._size[rows]
+        low, high = self._squares(moves, size)
+        kept, low[..., -1], high[..., -1], mean = self._kept(moves, reserved, size)
+        change += kept
+        roles = [move.ends.target for move in moves]
+        change += chords.below(roles, size, low, high, legal)
+        low[..., -1] = -mean
+        change += (chords.slope[size] * low).sum(axis=-1) / found.spreads.count
+        return np.where(legal, change, np.inf)
+
+    def _squares(self, moves: list[Move], size: Ints) -> tuple[Floats, Floats]:
+        """Give what old nodes add to sums of squares, at least and at most."""
+        spreads, far = self._evaluator.spreads, self._chords.moments.deviation
+        shape = (len(moves), len(size), len(spreads.weight))
+        squares, sums = np.zeros(shape), np.zeros(shape)
+        for row, move in enumerate(moves):
+            for node, before, after in (
+                (move.primary, "p", move.ends.primary),
+                (move.secondary, "s", move.ends.secondary),
+            ):
+                if after in {"=", before}:
+                    continue
+                step = spreads.step(move.inst, node, before, after)
+                squares[row] += step * (2.0 * far[node] + step)
+                sums[row] += step
+        ranges = [self._ranges[move.ends.target] for move in moves]
+        low = sums + np.array([least[size] for least, _most in ranges])
+        high = sums + np.array([most[size] for _least, most in ranges])
+        mean = np.maximum(low * low, high * high) / spreads.count
+        return squares - mean, squares
+
+    def _kept(
+        self, moves: list[Move], reserved: list[Reserved], size: Ints
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """Give the least that reserved memory of old nodes can change.
+
+        Returns:
+            the change, what old nodes add to the sum of squares at least and at most,
+            and what the mean can take off it: kinds x instances.
+        """
+        out: Floats = np.zeros((4, len(moves), len(size)))
+        listed = []
+        for row, (move, kept) in enumerate(zip(moves, reserved, strict=True)):
+            if move.kind == Kind.FAILOVER_TO:
+                continue
+            stays = move.kind == Kind.REPLACE_PRIMARY
+            listed.append((row, move.secondary, kept[1], stays))
+            if move.kind == Kind.REPLACE_FAILOVER:
+                # Other primaries keep what they keep.
+                listed.append((row, move.primary, kept[0], True))
+        if not listed:
+            return out[0], out[1], out[2], out[3]
+        spreads = self._evaluator.spreads
+        own = self._evaluator.legality.own_reserve[moves[0].inst]
+        places, node, least, varies = (
+            np.array(each) for each in zip(*listed, strict=True)
+        )
+        before = self._state.r_mem[node]
+        most = np.where(varies[:, None], np.maximum(least, before + own), least)
+        rise, limit = least - before, most - before
+        far = self._chords.moments.deviation[node, -1]
+        inverse = spreads.inverse_memory[node]
+        ends = rise * inverse, limit * inverse
+        best = np.clip(-far, *ends)
+        high = [step * (step + 2.0 * far) for step in ends]
+        slope = self._chords.slope[size, -1]
+        np.add.at(out[0], places, self._chords.reserve(slope, node, rise, limit))
+        np.add.at(out[1], places, best * (best + 2.0 * far))
+        np.add.at(out[2], places, np.maximum(*high))
+        mean = own * spreads.inverse_memory.max()
+        out[3, places] = mean * mean / spreads.count
+        out[1] -= out[3]
+        return out[0], out[1], out[2], out[3]
+
+    def _partners(self, move: Move) -> Ints:
+        """Number the nodes that instances have besides their targets."""
+        alone = self._evaluator.effects.forthcoming[move.inst]
+        if move.kind == Kind.FAILOVER_TO:
+            return self._targets.partner(move.primary, np.ones_like(alone))
+        stays = move.kind in {Kind.REPLACE_SECONDARY, Kind.REPLACE_FAILOVER}
+        node = move.primary if stays else move.secondary
+        if move.ends.target == "s":
+            alone = alone | self._state.offline[node]
+        return self._targets.partner(node, alone)
+
+    def _counted(self, move: Move) -> Floats:
+        """Count what tags of the old nodes change, and what targets can at most."""
+        found, online = self._evaluator, self._state.online
+        inst, old = move.inst, move.primary
+        new = None
+        if move.ends.target == "s":
+            new = move.primary if move.ends.primary == "=" else move.secondary
+        moves = move.ends.primary != "="
+        change: Floats = np.zeros(1)
+        if found.tagged and moves:
+            change = change - found.legality.conflicts(inst, old, 1) * online[old]
+            if new is not None:
+                change = change + found.legality.conflicts(inst, new, 0) * online[new]
+            change = change * components.WEIGHT["pri_tags_score"]
+        if not found.located:
+            return change
+        effects = found.effects
+        wish, common = effects.wishes[inst], effects.common(inst)
+        located = -(common + effects.lacking[wish, old]) * online[old]
+        if new is not None:
+            located = located + effects.lacking[wish, new] * online[new]
+        if move.kind == Kind.FAILOVER_TO:
+            located = located + common
+        change = change + np.where(effects.forthcoming[inst], 0.0, located)
+        if found.tagged and moves:
+            change = change + found.pairs_change(move, new)
+        return change

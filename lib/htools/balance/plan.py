@@ -1,0 +1,271 @@
+"""A balancing plan for a whole cluster, with its reasons, in words for programs.
+
+`plan` goes through the node groups; what a move is and which one is best is decided in
+``balance.greedy``. The result names objects, so that it outlives the cluster it was
+made for.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ganeti.htools.balance import greedy, job_sets
+from ganeti.htools.balance import search as balance_search
+from ganeti.htools.model.cluster import (
+    MOVABLE_TEMPLATES,
+    NONE,
+    Cluster,
+    DataError,
+    Instance,
+)
+from ganeti.htools.rules.move_constraints import Options
+from ganeti.htools.rules.reasons import Reason
+from ganeti.htools.score import components as score_components
+from ganeti.htools.state import node_state
+
+#: Changes of a part of the score below this are not told.
+_NOTHING: Final = 5e-9
+
+
+class Want(msgspec.Struct, frozen=True):
+    """What is asked for.
+
+    Attributes:
+        group: name or uuid of the only group to balance; None for all.
+        goal: when to stop; its ``max_length`` is for all groups together.
+        options: which moves are allowed.
+    """
+
+    group: str | None = None
+    goal: greedy.Goal = msgspec.field(default_factory=greedy.Goal)
+    options: Options = msgspec.field(default_factory=Options)
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """One move of a plan.
+
+    Attributes:
+        instance: its name.
+        before: names of its nodes, primary first.
+        after: the same after the move.
+        letters: how, as in the lines of hbal.
+        score: of the group afterwards.
+        components: parts of the score that changed: name -> (before, after).
+        depends: positions of earlier moves that must have ended.
+        opcodes: that do it, in wire form.
+    """
+
+    instance: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    letters: str
+    score: float
+    components: dict[str, tuple[float, float]]
+    depends: tuple[int, ...]
+    opcodes: list[dict[str, Any]]
+
+
+class Balanced(msgspec.Struct, frozen=True):
+    """The plan of one group: scores, moves, why no more, and who may not move why.
+
+    ``first`` is the position of its first move among all of the plan; ``kept`` and
+    ``reasons`` tell of the same instances, in words and as data.
+    """
+
+    name: str
+    uuid: str
+    before: float
+    after: float
+    ideal: float
+    first: int
+    moves: list[Moved]
+    stopped: str
+    kept: dict[str, str]
+    reasons: dict[str, Reason]
+
+
+def plan(cluster: Cluster, want: Want) -> list[Balanced]:
+    """Plan the moves that balance groups of a cluster.
+
+    Raises:
+        DataError: there is no such group.
+    """
+    split = {cluster.instances[index].name for index in cluster.split()}
+    cluster = msgspec.structs.replace(
+        cluster,
+        instances=tuple(
+            msgspec.structs.replace(i, movable=i.movable and i.name not in split)
+            for i in cluster.instances
+        ),
+    )
+    found: list[Balanced] = []
+    left = want.goal.max_length
+    for number in _groups(cluster, want.group):
+        planner = _Planner(cluster.only_group(number), want, split)
+        found.append(planner.plan(left, sum(len(done.moves) for done in found)))
+        if left >= 0:
+            left -= len(found[-1].moves)
+    return found
+
+
+def _groups(cluster: Cluster, wanted: str | None) -> list[int]:
+    if wanted is None:
+        return list(range(len(cluster.groups)))
+    found = [
+        number
+        for number, group in enumerate(cluster.groups)
+        if wanted in {group.name, group.uuid}
+    ]
+    if len(found) != 1:
+        raise DataError(f"node group {wanted!r}: wanted one that exists, found none")
+    return found
+
+
+class _Planner:
+    """Plans one group, whose part of the cluster it has."""
+
+    def __init__(self, part: Cluster, want: Want, split: set[str]) -> None:
+        self._part, self._want, self._split = part, want, split
+        self._names = [node.name for node in part.nodes]
+        self._state = node_state.derive(part)
+
+    def plan(self, most: int, first: int) -> Balanced:
+        """Plan at most so many moves (below 0 for any number)."""
+        now, goal = (
+            self._state,
+            msgspec.structs.replace(self._want.goal, max_length=most),
+        )
+        before, lowest = score_components.value(now), score_components.ideal(now)
+        kept = dict(self._kept())
+        moves: list[Moved] = []
+        if self._part.instances and before - lowest >= goal.min_score and most != 0:
+            moves = self._moves(goal, lowest)
+        group = self._part.groups[0]
+        return Balanced(
+            name=group.name,
+            uuid=group.uuid,
+            before=before,
+            after=score_components.value(now),
+            ideal=lowest,
+            first=first,
+            moves=moves,
+            stopped=self._stopped(goal, len(moves), lowest),
+            kept={name: words for name, (words, _reason) in kept.items()},
+            reasons={name: reason for name, (_words, reason) in kept.items()},
+        )
+
+    def _moves(self, goal: greedy.Goal, lowest: float) -> list[Moved]:
+        now, moves = self._state, list[Moved]()
+        parts = score_components.components(now)
+        last: dict[int, int] = {}
+        for step in greedy.plan(now, goal, self._want.options, lowest):
+            then, parts = parts, score_components.components(now)
+            nodes = {*step.before, *step.after} - {NONE}
+            depends = sorted({last[node] for node in nodes if node in last})
+            last |= dict.fromkeys(nodes, len(moves))
+            inst = self._part.instances[step.inst]
+            moves.append(
+                Moved(
+                    instance=inst.name,
+                    before=self._named(step.before),
+                    after=self._named(step.after),
+                    letters=job_sets.letters(step, self._names.__getitem__),
+                    score=step.score,
+                    components={
+                        name: (then[name], value)
+                        for name, value in parts.items()
+                        if abs(value - then[name]) > _NOTHING
+                    },
+                    depends=tuple(depends),
+                    opcodes=job_sets.opcodes(step, inst, self._names.__getitem__),
+                )
+            )
+        return moves
+
+    def _named(self, nodes: Sequence[int]) -> tuple[str, ...]:
+        return tuple(self._names[node] for node in nodes if node != NONE)
+
+    def _stopped(self, goal: greedy.Goal, made: int, lowest: float) -> str:
+        """Tell why there are no more moves."""
+        current = score_components.value(self._state)
+        if not self._part.instances:
+            return "the group has no instances"
+        if current - lowest <= goal.min_score:
+            return "the score cannot get lower"
+        if 0 <= goal.max_length <= made:
+            return "the number of moves is limited"
+        search = balance_search.Search(self._state, self._want.options)
+        best = search.best()
+        if best is None:
+            return "no move is possible"
+        index, _move, found = best
+        name = self._part.instances[index].name
+        if not found < current:
+            change = f"{found - current:+.8f}"
+            tried = "no move and no pair of moves" if goal.pairs else "no move"
+            return f"{tried} lowers the score; the best one is of {name}: {change}"
+        return (
+            f"the best move left, of {name}, gains {current - found:.8f}, less than"
+            f" {goal.min_gain:g}"
+        )
+
+    def _kept(self) -> Iterator[tuple[str, tuple[str, Reason]]]:
+        """Tell which instances may not move, and why: in words and as data."""
+        may = balance_search.eligible(self._state, self._want.options)
+        for index, inst in enumerate(self._part.instances):
+            if not may[index]:
+                words, *data = self._why(inst)
+                node = self._names[inst.primary]
+                reason = Reason(node, "primary", "FailMove", data[0], "", *data[1:])
+                yield inst.name, (words, reason)
+
+    def _why(self, inst: Instance) -> tuple[str, str, str, str]:
+        """Return words; and check, wanted and found."""
+        if inst.name in self._split:
+            words = "its nodes are in different groups"
+            return words, "groups of its nodes", "the same", "different ones"
+        if inst.template not in MOVABLE_TEMPLATES:
+            words = f"its disks ({inst.template}) are on one node"
+            return words, "disk template", "one that can move", inst.template
+        if not inst.auto_balance:
+            return "it is not balanced automatically", "auto balance", "on", "off"
+        words = "none of its nodes is offline"
+        return words, "state of its nodes", "one offline or drained", "all online"
+
+
+def data(plans: Sequence[Balanced], *, explain: bool) -> dict[str, Any]:
+    """Give plans as JSON types; with ``explain`` why the rest stays as it is."""
+    return {"groups": [_group(done, explain=explain) for done in plans]}
+
+
+def _group(done: Balanced, *, explain: bool) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "name": done.name,
+        "uuid": done.uuid,
+        "score_before": done.before,
+        "score_after": done.after,
+        "score_ideal": done.ideal,
+        "moves": [_move(move, done.first, explain=explain) for move in done.moves],
+    }
+    if explain:
+        reasons = {name: reason.data() for name, reason in done.reasons.items()}
+        out |= {"stopped": done.stopped, "kept": dict(done.kept), "reasons": reasons}
+    return out
+
+
+def _move(move: Moved, first: int, *, explain: bool) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "instance": move.instance,
+        "from": list(move.before),
+        "to": list(move.after),
+        "how": move.letters,
+        "score": move.score,
+        "depends": [first + place for place in move.depends],
+        "opcodes": move.opcodes,
+    }
+    if explain:
+        out["components"] = {
+            name: list(change) for name, change in move.components.items()
+        }
+    return out

@@ -1,0 +1,128 @@
+"""Changes of the score by all moves of those instances whose bounds are of little use.
+
+Bounds are a little too low; where gains get as small as that, the same instances seem
+good again and again. For these what each target brings is computed once, with the
+moments that the chords have, and kept up to date for the few targets that change.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from ganeti.htools.balance.secants import Chords
+from ganeti.htools.model.cluster import NONE
+from ganeti.htools.rules.moves import Kind
+from ganeti.htools.score.move_estimates import Evaluator
+from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
+
+#: Most entries that are kept (32 MiB).
+_MOST: Final = 1 << 22
+#: Most entries that are computed at once.
+_BLOCK: Final = 1 << 15
+
+
+class Refined:
+    """Changes by kind and row of an instance: slots x targets.
+
+    Attributes:
+        count: slots in use.
+    """
+
+    def __init__(
+        self, evaluator: Evaluator, kinds: tuple[Kind, ...], inst: Ints, target: Ints
+    ) -> None:
+        """Prepare for all kinds and instances."""
+        self._evaluator, self._kinds = evaluator, kinds
+        self._inst, self._target = inst, target
+        self._slot: Ints = np.full((len(kinds), len(inst)), NONE)
+        #: How many pairs of a row were in question since it has no slot.
+        self._asked: Ints = np.zeros(self._slot.shape, np.int64)
+        self._places: Ints = np.zeros((0, 2), np.int64)
+        self._changes: Floats = np.zeros((0, len(target)))
+        self._least: Floats = np.zeros(0)
+        self._chords: Chords | None = None
+
+    @property
+    def count(self) -> int:
+        """How many rows have exact changes."""
+        return len(self._places)
+
+    def begin(self, chords: Chords) -> None:
+        """Forget everything; changes are with the moments of these chords."""
+        self._chords = chords
+        self._slot.fill(NONE)
+        self._asked.fill(0)
+        self._keep(np.zeros(0, np.bool_))
+
+    def _keep(self, which: Bools) -> None:
+        self._places = self._places[: len(which)][which]
+        self._changes = self._changes[: len(which)][which]
+        self._least = self._least[: len(which)][which]
+        self._slot[self._places[:, 0], self._places[:, 1]] = np.arange(self.count)
+
+    def drop(self, rows: Ints) -> None:
+        """Forget what is known of some instances."""
+        self._asked[:, rows] = 0
+        slots = self._slot[:, rows]
+        if (slots == NONE).all():
+            return
+        which = np.ones(self.count, np.bool_)
+        which[slots[slots != NONE]] = False
+        self._slot[:, rows] = NONE
+        self._keep(which)
+
+    def ask(self, kind: int, rows: Ints, pairs: Ints) -> Ints:
+        """Note how many pairs were in question; list the places that got changes."""
+        self._asked[kind, rows] += pairs
+        ripe = (self._slot[kind, rows] == NONE) & (
+            self._asked[kind, rows] >= len(self._target)
+        )
+        room = max(0, _MOST // len(self._target) - self.count)
+        found = np.nonzero(ripe)[0][:room]
+        height = max(1, _BLOCK // len(self._target))
+        for start in range(0, len(found), height):
+            self._add(kind, rows[found[start : start + height]])
+        return found
+
+    def _add(self, kind: int, rows: Ints) -> None:
+        every = np.arange(len(self._target))
+        changes = self._compute(kind, rows, every)
+        self._slot[kind, rows] = self.count + np.arange(len(rows))
+        places = np.stack([np.full(len(rows), kind), rows], axis=1)
+        self._places = np.concatenate([self._places, places])
+        self._changes = np.concatenate([self._changes, changes])
+        self._least = np.concatenate([self._least, changes.min(axis=1)])
+
+    def _compute(self, kind: int, rows: Ints, columns: Ints) -> Floats:
+        if self._chords is None:
+            raise ValueError("changes without chords")
+        inst, target = self._inst[rows][:, None], self._target[columns][None, :]
+        changes, gains = self._evaluator.from_moments(
+            self._chords.moments, self._kinds[kind], inst, target
+        )
+        legal = np.isfinite(changes)
+        self._chords.reach_over(gains[legal], gains[legal])
+        return changes
+
+    def take(self, columns: Ints) -> None:
+        """Take over changes of some targets."""
+        if not self.count or not len(columns):
+            return
+        for kind in range(len(self._kinds)):
+            slots = np.nonzero(self._places[:, 0] == kind)[0]
+            if len(slots):
+                rows = self._places[slots, 1]
+                changes = self._compute(kind, rows, columns)
+                self._changes[slots[:, None], columns] = changes
+        self._least = self._changes.min(axis=1)
+
+    def put_least(self, bounds: Floats) -> None:
+        """Put the least of each row that has changes into a table of bounds."""
+        bounds[self._places[:, 0], self._places[:, 1]] = self._least
+
+    def put(self, kind: int, rows: Ints, pairs: Floats) -> None:
+        """Put changes of rows that have them into bounds of rows x targets."""
+        slots = self._slot[kind, rows]
+        known = np.nonzero(slots != NONE)[0]
+        if len(known):
+            pairs[known] = self._changes[slots[known]]

@@ -1,0 +1,292 @@
+"""The best next moves of a state: the best one, the best of some, the best pair.
+
+Bounds tell which moves can be among the best at all; these are estimated, and the best
+of them computed exactly. When to stop is for ``balance.greedy``.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from ganeti.htools.balance.lower_bounds import Bounds
+from ganeti.htools.model.cluster import NONE
+from ganeti.htools.rules import moves
+from ganeti.htools.rules.move_constraints import Options
+from ganeti.htools.rules.moves import Kind, Move
+from ganeti.htools.score import components, exact_deltas
+from ganeti.htools.score.move_estimates import Evaluator
+from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
+from ganeti.htools.state.node_state import State
+
+#: Estimates nearer to the best than this are computed exactly.
+NEAR: Final = 1e-7
+#: Most pairs of instance and target that are looked at at once.
+_BLOCK: Final = 100_000
+#: Moves that give a first idea of what the best is; so many times more if none may be.
+_SAMPLE: Final = 4
+#: More than any change of a score.
+_ANY: Final = 1e300
+#: First moves of pairs that are tried where no single move helps.
+_BEAM: Final = 20
+#: Components that the first of a pair may not raise: they count what is at fault.
+_FAULTS: Final = (
+    "n1_cnt",
+    "offline_all_cnt",
+    "offline_pri_cnt",
+    "pri_tags_score",
+    "location_score",
+    "location_exclusion_score",
+)
+#: Digits to which changes of moves that are alike agree, such as those of twins.
+_ALIKE: Final = 9
+
+#: An instance, its move, and the score after it.
+Scored = tuple[int, Move, float]
+
+
+def eligible(state: State, options: Options) -> Bools:
+    """Tell which instances may move now."""
+    found = np.array(
+        [inst.movable and inst.auto_balance for inst in state.instances],
+        dtype=np.bool_,
+    )
+    if options.evacuate:
+        found &= _to_evacuate(state, np.arange(len(found)))
+    return found
+
+
+def _to_evacuate(state: State, inst: Ints) -> Bools:
+    """Tell which instances have a node offline."""
+    first, second = np.array(state.pri)[inst], np.array(state.sec)[inst]
+    found: Bools = state.offline[first] | (second != NONE) & state.offline[second]
+    return found
+
+
+class Search:
+    """Finds the best next move of a state.
+
+    Bounds tell which moves can be among the best at all; these are estimated, and the
+    best of them computed exactly.
+    """
+
+    def __init__(self, state: State, options: Options) -> None:
+        self._state = state
+        self._options = options
+        self._evaluator = Evaluator(state, options)
+        every = eligible(state, options)
+        apart = self._evaluator.effects.apart
+        self._inst: Ints = np.nonzero(every & ~apart)[0]
+        #: Those for which there are no bounds.
+        self._apart: Ints = np.nonzero(every & apart)[0]
+        online: Ints = np.nonzero(state.online)[0]
+        self._bounds = Bounds(self._evaluator, self._inst, online)
+        self._target = self._bounds.target
+
+    def best_one(self) -> Sequence[Scored]:
+        """Find the best move; empty if nothing can move."""
+        best = self.best()
+        return () if best is None else (best,)
+
+    def best_pair(self) -> Sequence[Scored]:
+        """Find the best of the pairs that begin with one of the best moves.
+
+        Returns:
+            both moves; empty if nothing can move twice. The state is as before.
+        """
+        state = self._state
+        best: Sequence[Scored] = ()
+        faults = _faults(state)
+        first = self.lowest(_BEAM)
+        scores = exact_deltas.after(state, first, self._evaluator)
+        for (inst, move), found in zip(first, scores, strict=True):
+            nodes = {state.pri[inst], state.sec[inst], move.target} - {NONE}
+            with moves.trial(state, inst, move.target):
+                moves.apply(state, inst, move)
+                pairs = zip(_faults(state), faults, strict=True)
+                if any(now > before for now, before in pairs):
+                    continue
+                self.moved(inst, nodes)
+                second = self.best()
+            self.moved(inst, nodes)
+            if second is not None and (not best or second[2] < best[-1][2]):
+                best = ((inst, move, found), second)
+        return best
+
+    def lowest(self, count: int) -> list[tuple[int, Move]]:
+        """List the best moves, the best first; of those alike only the first."""
+        if not len(self._inst) + len(self._apart):
+            return []
+        listed = [*self._of_apart(), self._swaps()]
+        limit = _nth(listed, count)
+        height = max(1, _BLOCK // max(1, len(self._target)))
+        for kind, bounds in zip(self._bounds.kinds, self._bounds.rows, strict=True):
+            order = np.argsort(bounds, kind="stable")
+            for start in range(0, len(order), height):
+                part = order[start : start + height]
+                part = part[bounds[part] <= limit]
+                if not len(part):
+                    break
+                listed.append(self._estimate(kind, part, limit))
+                limit = _nth(listed, count)
+        return _first_of_each(listed, limit)
+
+    def best(self) -> tuple[int, Move, float] | None:
+        """Find the best move and the score after it; None if nothing can move."""
+        listed = self._of_apart()
+        lowest = min([self._sample(), *(found.least for found in listed)])
+        if not np.isfinite(lowest):
+            return None
+        listed.append(self._swaps(lowest + NEAR))
+        lowest = min(lowest, listed[-1].least)
+        for kind, bounds in zip(self._bounds.kinds, self._bounds.rows, strict=True):
+            rows = np.nonzero(bounds <= lowest + NEAR)[0]
+            rows = rows[np.argsort(bounds[rows], kind="stable")]
+            height = max(1, _BLOCK // max(1, len(self._target)))
+            for start in range(0, len(rows), height):
+                part = rows[start : start + height]
+                found = self._estimate(kind, part, lowest + NEAR)
+                listed.append(found)
+                lowest = min(lowest, found.least)
+        return self._exact(_spell_out(listed, lowest + NEAR))
+
+    def _swaps(self, limit: float = _ANY) -> "_Found":
+        """Estimate the moves without a target that can be below a limit."""
+        inst = self._inst[self._bounds.swaps <= limit]
+        nowhere = np.full(len(inst), NONE)
+        if not len(inst):
+            return _Found(Kind.FAILOVER, inst, nowhere, np.zeros(0))
+        change = self._evaluator.estimate(Kind.FAILOVER, inst, nowhere)
+        return _Found(Kind.FAILOVER, inst, nowhere, change)
+
+    def _of_apart(self) -> list["_Found"]:
+        """Estimate all moves of the instances for which there are no bounds."""
+        if not len(self._apart):
+            return []
+        found = []
+        for kind in sorted(self._evaluator.legality.kinds(self._apart)):
+            inst = np.repeat(self._apart, len(self._target))
+            target = np.tile(self._target, len(self._apart))
+            if kind == Kind.FAILOVER:
+                inst, target = self._apart, np.full(len(self._apart), NONE)
+            change = self._evaluator.estimate(kind, inst, target)
+            found.append(_Found(kind, inst, target, change))
+        return found
+
+    def _sample(self) -> float:
+        """Estimate the most promising moves until one is allowed; tell the lowest."""
+        bounds = self._bounds.table.ravel()
+        lowest, done, count = np.inf, 0, _SAMPLE
+        while np.isinf(lowest) and done < len(bounds):
+            count = min(count, len(bounds))
+            order: Ints = np.arange(count)
+            if count < len(bounds):
+                order = np.argpartition(bounds, count - 1)[:count]
+            order = order[np.argsort(bounds[order], kind="stable")]
+            if np.isinf(bounds[order[0]]):
+                return float("inf")
+            lowest = self._lowest_of(order[done:])
+            done, count = count, count * _SAMPLE
+        return min(lowest, _ANY)
+
+    def _lowest_of(self, places: Ints) -> float:
+        """Estimate the best targets of some places of the bounds, the best first."""
+        bounds, lowest = self._bounds, np.inf
+        row, column = np.divmod(places, len(self._inst))
+        least = bounds.table[row, column]
+        for kind in dict.fromkeys(row.tolist()):
+            rows = column[(row == kind) & (least < lowest)]
+            if not len(rows):
+                continue
+            inst, kinds = self._inst[rows], (*bounds.kinds, Kind.FAILOVER)
+            target = np.full(len(rows), NONE)
+            if kind < len(bounds.kinds):
+                target = self._target[bounds.pairs(kinds[kind], rows).argmin(axis=1)]
+            found = self._evaluator.estimate(kinds[kind], inst, target)
+            lowest = min(lowest, float(found.min()))
+        return lowest
+
+    def _estimate(self, kind: Kind, rows: Ints, limit: float) -> "_Found":
+        """Estimate what can be below a limit."""
+        at, column = self._bounds.below(kind, rows, limit)
+        inst, target = self._inst[rows[at]], self._target[column]
+        return _Found(kind, inst, target, self._evaluator.estimate(kind, inst, target))
+
+    def _exact(self, listed: list[tuple[int, Move]]) -> tuple[int, Move, float] | None:
+        """Compute scores exactly; the first of the lowest wins."""
+        best: tuple[int, Move, float] | None = None
+        scores = exact_deltas.after(self._state, listed, self._evaluator)
+        for (inst, move), found in zip(listed, scores, strict=True):
+            if best is None or found < best[2]:
+                best = (inst, move, found)
+        return best
+
+    def moved(self, inst: int, nodes: set[int]) -> None:
+        """Take over the move of an instance that touched some nodes."""
+        touched = np.array(sorted(nodes))
+        self._evaluator.effects.moved(inst)
+        self._evaluator.refresh(touched)
+        if self._options.evacuate:
+            self._allow(np.array([inst]))
+        self._bounds.refresh(touched)
+
+    def _allow(self, inst: Ints) -> None:
+        """Say whether an instance still has something to leave."""
+        live = _to_evacuate(self._state, inst)
+        if not self._evaluator.effects.apart[inst[0]]:
+            self._bounds.allow(int(inst[0]), bool(live[0]))
+            return
+        self._apart = np.setdiff1d(self._apart, inst)
+        if live[0]:
+            self._apart = np.union1d(self._apart, inst)
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """Estimates of moves of one kind."""
+
+    kind: Kind
+    inst: Ints
+    target: Ints
+    change: Floats
+
+    @property
+    def least(self) -> float:
+        """The lowest change; infinite without any."""
+        return float(self.change.min(initial=np.inf))
+
+
+def _spell_out(listed: list[_Found], limit: float) -> list[tuple[int, Move]]:
+    """List the moves below a limit, in the order in which they are tried."""
+    found: list[tuple[int, int, Kind]] = []
+    for part in listed:
+        at = np.nonzero(part.change <= limit)[0]
+        found += [
+            (int(inst), int(target), part.kind)
+            for inst, target in zip(part.inst[at], part.target[at], strict=True)
+        ]
+    return [(inst, Move(kind, target)) for inst, target, kind in sorted(found)]
+
+
+def _faults(state: State) -> list[float]:
+    found = components.components(state)
+    return [found[name] for name in _FAULTS]
+
+
+def _nth(listed: list[_Found], count: int) -> float:
+    """Give the change up to which there are so many moves that differ."""
+    every = np.unique(np.concatenate([part.change for part in listed]).round(_ALIKE))
+    every = every[np.isfinite(every)]
+    return float(every[count - 1]) + NEAR if len(every) >= count else _ANY
+
+
+def _first_of_each(listed: list[_Found], limit: float) -> list[tuple[int, Move]]:
+    """List moves below a limit by what they change, one of those alike."""
+    found: dict[float, tuple[int, int, Kind]] = {}
+    for part in listed:
+        for at in np.nonzero(part.change <= limit)[0]:
+            change = float(part.change[at].round(_ALIKE))
+            move = (int(part.inst[at]), int(part.target[at]), part.kind)
+            found[change] = min(move, found.get(change, move))
+    ordered = (found[change] for change in sorted(found))
+    return [(inst, Move(kind, target)) for inst, target, kind in ordered]

@@ -1,0 +1,237 @@
+"""What target nodes add to bounds of moves, for each size of instances.
+
+Instances of a size are alike in all that a target sees of them, apart from the node
+they come from or have besides: location tags that both nodes have in common count, and
+tags may bar migrations. Nodes that are alike in this make a class.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from ganeti.htools.balance.secants import Chords
+from ganeti.htools.rules.moves import Kind
+from ganeti.htools.score import components
+from ganeti.htools.score.move_estimates import Evaluator
+from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
+
+#: Most entries of sizes x classes x classes; above, the least is that of no class.
+_MOST: Final = 1 << 21
+#: Most columns of a block.
+_BLOCK: Final = 32
+
+
+class _Table:
+    """Targets x sizes, and the least of each class of targets and size.
+
+    Targets are cut into blocks, none with targets of two classes, and the least of each
+    block is kept: when a few targets change, only their blocks are looked through.
+    """
+
+    def __init__(self, values: Floats, starts: Ints) -> None:
+        self.values = values
+        ends = [*starts[1:].tolist(), len(values)]
+        cuts = [
+            list(range(start, end, _BLOCK))
+            for start, end in zip(starts.tolist(), ends, strict=True)
+        ]
+        self._blocks = [start for part in cuts for start in part]
+        self._ends = [*self._blocks[1:], len(values)]
+        self._first = np.cumsum([0, *(len(part) for part in cuts[:-1])])
+        self._lowest = np.minimum.reduceat(values, self._blocks)
+        self.least = np.minimum.reduceat(self._lowest, self._first)
+
+    def take(self, columns: Ints, fresh: Floats) -> None:
+        """Replace the numbers of some targets."""
+        self.values[columns] = fresh
+        blocks = np.searchsorted(self._blocks, columns, side="right") - 1
+        for block in set(blocks.tolist()):
+            part = self.values[self._blocks[block] : self._ends[block]]
+            part.min(axis=0, out=self._lowest[block])
+        np.minimum.reduceat(self._lowest, self._first, out=self.least)
+
+
+class Targets:
+    """The targets' part of bounds; ``fill`` before anything else.
+
+    Attributes:
+        target: nodes that may be targets, in the order of columns.
+    """
+
+    def __init__(
+        self, evaluator: Evaluator, sample: Ints, target: Ints, roles: list[str]
+    ) -> None:
+        """Prepare for one instance of each size, for roles that targets may get."""
+        self._evaluator, self._sample, self._roles = evaluator, sample, roles
+        self._find_classes(target)
+        self._column: Ints = np.full(evaluator.state.size, -1)
+        self._column[self.target] = np.arange(len(target))
+        shape = (len(sample), len(target))
+        self._fits = {role: np.zeros(shape, np.bool_) for role in roles}
+        self._conflicts = np.zeros(shape if evaluator.tagged else (len(sample), 1))
+        self._kept, self._kept_at = np.unique(
+            evaluator.legality.own_reserve[sample], return_inverse=True
+        )
+        self._kept_one = np.unique(self._kept_at, return_index=True)[1]
+        force = evaluator.options.force
+        some_offline = bool(evaluator.state.offline.any())
+        #: Whether soft rules count: of the kinds of instances that there are.
+        self._stricts = (False,) if force else (True, False)[: 1 + some_offline]
+        self._tables: dict[tuple[str, bool], _Table] = {}
+        self._least: dict[tuple[str, bool], Floats] = {}
+        #: Columns that were not taken over where soft rules do not count.
+        self._late: Bools = np.zeros(len(self.target), np.bool_)
+        self.judge(np.arange(len(target)))
+
+    def _find_classes(self, target: Ints) -> None:
+        """Number nodes by their tags, and put targets in this order."""
+        state = self._evaluator.state
+        tags, may = [state.node_places], state.may_migrate
+        if may is not None:
+            tags += [may.astype(np.int64), may.T.astype(np.int64)]
+        kinds, first, found = np.unique(
+            # A column of nothing: there may be no tags at all.
+            np.column_stack([np.zeros(state.size, np.int64), *tags]),
+            axis=0,
+            return_index=True,
+            return_inverse=True,
+        )
+        self._class: Ints = found.reshape(-1)
+        self._classes = len(kinds)
+        self.target = target[np.argsort(self._class[target], kind="stable")]
+        there, self._starts, self._column_class = np.unique(
+            self._class[self.target], return_index=True, return_inverse=True
+        )
+        common = state.common_places[np.ix_(first, first[there])].astype(np.float64)
+        #: By role: classes of the other node, once more for those whose common tags do
+        #: not count, x classes of columns.
+        links = np.vstack([common, np.zeros_like(common)])
+        self._links = {"s": links, "p": links}
+        if may is not None:
+            barred = np.where(may[np.ix_(first, first[there])], 0.0, np.inf)
+            self._links["p"] = links + np.vstack([barred, barred])
+        self._linked = any(link.any() for link in self._links.values())
+        self._apart = self._linked and len(self._sample) * links.size <= _MOST
+
+    def partner(self, node: Ints, alone: Bools) -> Ints:
+        """Number the other nodes of instances, others for those who are alone."""
+        return self._class[node] + self._classes * alone
+
+    def columns(self, nodes: Ints) -> Ints:
+        """List the columns of those of some nodes that may be targets."""
+        found = self._column[nodes]
+        return found[found >= 0]
+
+    def judge(self, columns: Ints) -> None:
+        """Judge targets by the strict rules, as far as instances of a size are alike.
+
+        A target that fails its failovers may take what it could not otherwise.
+        """
+        found = self._evaluator
+        rules, state = found.legality, found.state
+        inst, node = self._sample[:, None], self.target[columns][None, :]
+        strict = np.ones((1, 1), dtype=np.bool_)
+        move = rules.move(Kind.FAILOVER_REPLACE, inst, node)
+        kept = state.r_mem[node]
+        if "p" in self._fits:
+            self._fits["p"][:, columns] = rules.takes_primary(
+                move, node, rules.gain["", "p"], kept, strict
+            )
+        if "s" in self._fits:
+            kept = np.maximum(kept, rules.own_reserve[inst])
+            self._fits["s"][:, columns] = rules.takes_secondary(
+                move, node, rules.gain["", "s"], kept, strict
+            )
+        if found.tagged:
+            self._conflicts[:, columns] = rules.conflicts(inst, node, 0)
+
+    def fill(self, chords: Chords) -> None:
+        """Make everything anew, with these chords."""
+        self._chords = chords
+        every = np.arange(len(self.target))
+        self._late[:] = False
+        self._tables = {}
+        self._least = {}
+        for role in self._roles:
+            values = self._added(role, every)
+            for strict in self._stricts:
+                table = _Table(self._as(role, strict, every, values), self._starts)
+                self._tables[role, strict] = table
+                self._least[role, strict] = self._with_partner(role, table.least)
+
+    def take(self, columns: Ints, *, loose: bool) -> None:
+        """Take over changes of some targets.
+
+        Unless ``loose``, nothing will be asked of targets for which soft rules do not
+        count, until this is called with it again.
+        """
+        if len(self._stricts) > 1 and not loose:
+            self._late[columns] = True
+            self._update(columns, (True,))
+            return
+        if self._late.any():
+            self._late[columns] = True
+            columns = np.nonzero(self._late)[0]
+            self._late[:] = False
+        self._update(columns, self._stricts)
+
+    def _update(self, columns: Ints, stricts: tuple[bool, ...]) -> None:
+        if not len(columns):
+            return
+        for role in self._roles:
+            values = self._added(role, columns)
+            for strict in stricts:
+                table = self._tables[role, strict]
+                table.take(columns, self._as(role, strict, columns, values))
+                self._least[role, strict] = self._with_partner(role, table.least)
+
+    def _as(self, role: str, strict: bool, columns: Ints, values: Floats) -> Floats:
+        """Give targets x sizes, infinite where rules that count are against it."""
+        if not strict:
+            return values.T.copy()
+        return np.where(self._fits[role][:, columns], values, np.inf).T.copy()
+
+    def _with_partner(self, role: str, least: Floats) -> Floats:
+        """Give numbers of the other node x sizes."""
+        links = self._links[role]
+        if self._apart:
+            return np.asarray((links[:, :, None] + least).min(axis=1))
+        return np.broadcast_to(least.min(axis=0), (len(links), least.shape[1]))
+
+    def least(self, role: str, size: Ints, partner: Ints, strict: Bools) -> Floats:
+        """Give the least that targets add for sizes, partners, and strict rules."""
+        found = [self._least[role, each][partner, size] for each in self._asked(strict)]
+        return found[0] if len(found) == 1 else np.where(strict, *found)
+
+    def _asked(self, strict: Bools) -> tuple[bool, ...]:
+        return self._stricts[:1] if strict.all() else self._stricts
+
+    def pairs(self, role: str, size: Ints, partner: Ints, strict: Bools) -> Floats:
+        """Give what each target adds: instances x columns."""
+        found = [
+            self._tables[role, each].values[:, size].T for each in self._asked(strict)
+        ]
+        part = found[0] if len(found) == 1 else np.where(strict[:, None], *found)
+        if self._linked:
+            part = part + self._links[role][partner][:, self._column_class]
+        return part
+
+    def _added(self, role: str, columns: Ints) -> Floats:
+        """Give the targets' part of bounds: sizes x columns."""
+        found, chords = self._evaluator, self._chords
+        state, effects = found.state, found.effects
+        node = self.target[columns]
+        at = chords.at_targets(role, node)
+        real = ~effects.forthcoming[self._sample][:, None]
+        at += real & state.fails_n1[node]
+        if role == "p":
+            if found.tagged:
+                at += components.WEIGHT["pri_tags_score"] * self._conflicts[:, columns]
+            if found.located:
+                at += real * effects.lacking[effects.wishes[self._sample]][:, node]
+            return at
+        own = self._kept[:, None]
+        least = np.maximum(own - state.r_mem[node], 0)
+        slope = chords.slope[self._kept_one, -1][:, None]
+        at += chords.reserve(slope, node[None, :], least, own)[self._kept_at]
+        return at

@@ -1,0 +1,196 @@
+"""The exact scores of single pairs of nodes, digit by digit as ``Filler`` makes them.
+
+Kept up to date for ``capacity.pair_scores``: what the score is made of as it is now,
+and how one more of equal instances changes it. What is the same for several components
+is worked out once.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ganeti.htools.capacity.node_tables import NodeTables
+from ganeti.htools.score import components
+
+Floats = npt.NDArray[np.float64]
+Places = npt.NDArray[np.intp]
+
+RESERVED: Final = "reserved_mem_cv"
+TOTAL: Final = "reserved_mem_rtotal"
+LOCATION: Final = "location_score"
+
+
+class PairDigits:
+    """What pairs of some nodes cost, for a cluster without failing nodes.
+
+    Attributes:
+        both: how many rows secondaries change as well; these are the first.
+        base: rows x nodes online, memory kept for failovers last.
+        changes: what one more primary, and one more secondary, changes: rows x nodes of
+            the pairs. After placements of the past it is right but for rounding.
+        weights: of the rows.
+        within: positions of the pairs' nodes among those online.
+        whole: memory of the pairs' nodes.
+    """
+
+    def __init__(
+        self,
+        tables: NodeTables,
+        usable: Places,
+        up: Places,
+        fixed: dict[str, float],
+    ) -> None:
+        """Prepare.
+
+        Args:
+            tables: of a state for one instance; placements are counted there.
+            usable: nodes of the pairs.
+            up: nodes over which the score is.
+            fixed: components that placements do not change.
+        """
+        self._tables, self._usable, self._up = tables, usable, up
+        places = {node: at for at, node in enumerate(up.tolist())}
+        self.within = np.array([places[node] for node in usable.tolist()], np.intp)
+        self.whole = tables.whole[tables.RESERVED, usable]
+        rows, of = tables.twins()
+        changed = set(tables.changes_second.tolist())
+        self._rows = sorted(rows, key=lambda row: row not in changed)
+        self._row_column = np.array(self._rows, np.intp)[:, None]
+        self.both = len(changed.intersection(rows))
+        self._order = self._steps(of, fixed)
+        self.weights = np.zeros(len(rows))
+        for kind, at, weight in self._order:
+            if kind == "row":
+                self.weights[at] += weight
+        self._stale: set[int] = set()
+        self._load()
+
+    def _steps(
+        self, of: Sequence[int], fixed: dict[str, float]
+    ) -> list[tuple[str, int, float]]:
+        """Return how components are added up: kind, row, weight or value."""
+        tables, out = self._tables, list[tuple[str, int, float]]()
+        for name, weight in components.WEIGHTS:
+            place = tables.SPREADS.get(name)
+            if name in {RESERVED, TOTAL} or (name == LOCATION and tables.has_places):
+                out.append((name, 0, weight))
+            elif place is not None:
+                out.append(("row", self._rows.index(of[place]), weight))
+            elif fixed[name]:
+                out.append(("", 0, fixed[name] * weight))
+        return out
+
+    def _load(self) -> None:
+        """Copy what the tables have."""
+        tables, rows, n = self._tables, self._rows, len(self._up)
+        self.base = tables.base[[*rows, tables.RESERVED]][:, self._up]
+        changes = [tables.first[rows], tables.second[rows]]
+        squares = [tables.first_squares[rows], tables.second_squares[rows]]
+        self.changes = np.array(changes)[:, :, self._usable]
+        self._squares = n * np.array(squares)[:, :, self._usable]
+        self._powers = self.changes * self.changes
+        self._parts = [tables.parts(rows, node) for node in self._usable]
+
+    def count(self, at: int) -> None:
+        """Take over what the tables counted on a node of the pairs."""
+        node, place = self._usable[at], self.within[at]
+        self.base[:-1, place] = self._tables.values(*self._parts[at])
+        self.base[-1, place] = self._tables.reserved[node] / self.whole[at]
+        self._stale.add(at)
+
+    def statistics(self) -> tuple[Floats, Floats, Floats]:
+        """Return sum and variance of each row, and distances from the means."""
+        n = len(self._up)
+        sums = np.add.accumulate(self.base, axis=1)[:, -1]
+        away = self.base - (sums / n)[:, None]
+        variance = np.add.accumulate(away * away, axis=1)[:, -1] / n
+        return sums, variance, away
+
+    def scores(
+        self,
+        pairs: tuple[Places, Places],
+        kept: Floats,
+        *,
+        sums: Floats,
+        variance: Floats,
+    ) -> Floats:
+        """Return the score of each pair, summed in the order of components.
+
+        Args:
+            pairs: positions of primaries and of secondaries.
+            kept: memory that the secondaries would keep.
+            sums: of the rows.
+            variance: of the rows.
+        """
+        self._refresh()
+        rows, columns = pairs
+        own, square, both = sums[:-1, None], len(self._up) ** 2, self.both
+        change = self.changes[0][:, rows]
+        after = self._squares[0][:, rows] - (2 * own) * change
+        after -= self._powers[0][:, rows]
+        after /= square
+        after += variance[:-1, None]
+        np.maximum(after, 0, out=after)
+        moved = (own + change)[:both]
+        second = (-2 * moved) * self.changes[1][:both, columns]
+        second += self._squares[1][:both, columns]
+        second -= self._powers[1][:both, columns]
+        second /= square
+        second += after[:both]
+        np.maximum(second, 0, out=second)
+        after[:both] = second
+        spreads = np.sqrt(after)
+        more, spread = self._reserve(columns, kept, sums[-1], variance[-1])
+        total = np.zeros(len(rows))
+        for kind, at, weight in self._order:
+            match kind:
+                case "row":
+                    total += spreads[at] * weight
+                case "":
+                    total += weight
+                case "reserved_mem_cv":
+                    total += spread * weight
+                case "reserved_mem_rtotal":
+                    total += (more + sums[-1]) * weight
+                case _:
+                    total += self._locations(rows, columns) * weight
+        return total
+
+    def _refresh(self) -> None:
+        """Work out the changes of nodes that were counted on since it was done."""
+        if not self._stale:
+            return
+        at = np.array(sorted(self._stale), np.intp)
+        self._stale.clear()
+        columns = self._tables.columns(self._row_column, self._usable[at])
+        squares = columns * columns
+        change = columns[1:] - columns[0]
+        self.changes[:, :, at] = change
+        self._powers[:, :, at] = change * change
+        self._squares[:, :, at] = len(self._up) * (squares[1:] - squares[0])
+
+    def _reserve(
+        self, columns: Places, kept: Floats, total: float, variance: float
+    ) -> tuple[Floats, Floats]:
+        """Return how reserved parts change, and their spread."""
+        n = len(self._up)
+        old = self.base[-1, self.within[columns]]
+        new = kept / self.whole[columns]
+        change = new - old
+        after = new * new
+        after -= old * old
+        after *= n
+        after -= (2 * total) * change
+        after -= change * change
+        after /= n * n
+        after += variance
+        np.maximum(after, 0, out=after)
+        return change, np.sqrt(after, out=after)
+
+    def _locations(self, rows: Places, columns: Places) -> Floats:
+        """Return the location score; it is a whole number."""
+        tables, usable = self._tables, self._usable
+        common = tables.state.common_places[usable[rows], usable[columns]]
+        return np.asarray(tables.location[self._up].sum() + common)

@@ -1,0 +1,380 @@
+"""Equal instances, placed one after another: where each goes, and when none fits.
+
+The same choices as ``htools.alloc.allocate`` makes, kept up step by step: after a
+placement only the columns of its nodes are worked out anew. On many nodes several
+instances are placed between two looks at the whole cluster, each on nodes of its own.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ganeti.htools.capacity.node_tables import NodeTables
+from ganeti.htools.capacity.pair_scores import PairScores
+from ganeti.htools.model.cluster import Instance
+from ganeti.htools.rules import constraints
+from ganeti.htools.score import components
+from ganeti.htools.state.node_state import State
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.intp]
+
+#: Most nodes for which every placement compares all candidates.
+EXACT_NODES: Final = 48
+#: Nodes for each instance that is placed between two looks at a larger cluster.
+_NODES_PER_STEP: Final = 32
+_WEIGHT: Final = dict(components.WEIGHTS)
+_NAMES: Final = [name for name, _weight in components.WEIGHTS]
+#: Components that are no spreads, and their places.
+_OTHER: Final = [name for name in _NAMES if name not in NodeTables.SPREADS]
+_OTHERS: Final = np.array([NodeTables.ORDER[name] for name in _OTHER])
+_WEIGHTS: Final = np.array([weight for _name, weight in components.WEIGHTS])
+
+
+class Filler:
+    """Puts copies of one instance into a state, which it changes.
+
+    The instance has no tags and runs; its copies share one record.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        item: Instance,
+        usable: Sequence[int],
+        *,
+        exact_nodes: int = EXACT_NODES,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            state: without the instances; it changes with each placement.
+            item: what is placed.
+            usable: nodes that may be used; offline ones are left out.
+            exact_nodes: most nodes for comparing all candidates each time.
+        """
+        self.state, self.item = state, item
+        self.pairs = item.template == "drbd"
+        self.tables = NodeTables(state, item, policy_fits(state, item))
+        nodes = [node for node in usable if state.online[node]]
+        self.usable: Places = np.array(nodes, np.intp)
+        self.up: Places = np.nonzero(state.online)[0]
+        self.where = np.full(state.size, -1, np.intp)
+        self.where[self.up] = np.arange(len(self.up))
+        self.exact = len(self.usable) <= exact_nodes
+        self.several = max(1, len(self.usable) // _NODES_PER_STEP)
+        self.fixed = components.components(state)
+        #: What was placed that more would begin with, a list between two looks.
+        self.steps: list[list[tuple[int, ...]]] = []
+        self.quick: PairScores | None = None
+        if self.exact and self.pairs and PairScores.suits(self.tables):
+            self.quick = PairScores(self.tables, self.usable, self.up, self.fixed)
+
+    def fill(
+        self,
+        most: int | None = None,
+        known: Sequence[list[tuple[int, ...]]] = (),
+    ) -> list[tuple[int, ...]]:
+        """Place instances until none fits or ``most`` are placed; returns nodes.
+
+        Args:
+            most: so many at most.
+            known: the steps of another filling of an equal state, of several each.
+        """
+        out = self._again(known, most) if known else []
+        while most is None or len(out) < most:
+            left = None if most is None else most - len(out)
+            found = self._next(left)
+            if not found:
+                break
+            # A step that the limit shortened is not a part of longer fillings.
+            if left is None or left >= self.several or self.is_steady:
+                self.steps.append(found)
+            out += found
+        self.tables.settle()
+        put(self.state, self.item, out)
+        return out
+
+    def _again(
+        self, known: Sequence[list[tuple[int, ...]]], most: int | None
+    ) -> list[tuple[int, ...]]:
+        """Go steps that are the same here: those before the limit shortens one."""
+        out: list[tuple[int, ...]] = []
+        for step in known:
+            if most is not None and most - len(out) < self.several:
+                break
+            for nodes in step:
+                self.tables.take(nodes)
+            self.steps.append(step)
+            out += step
+        if out:
+            self.tables.refresh(sorted({node for nodes in out for node in nodes}))
+        return out
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether fewer instances go to the first of the places of more."""
+        return self.exact or not self.pairs
+
+    def repeat(self, places: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """Place instances where another filling of an equal state put them."""
+        for nodes in places:
+            self.tables.take(nodes)
+        self.tables.settle()
+        put(self.state, self.item, places)
+        return list(places)
+
+    def _next(self, left: int | None) -> list[tuple[int, ...]]:
+        if self.quick:
+            pair = self.quick.best()
+            if pair is None:
+                return []
+            self.quick.take(*pair)
+            return [pair]
+        if self.exact:
+            best = self._best_pair() if self.pairs else self._best_single()
+            if best is None:
+                return []
+            self.tables.take(best)
+            self.tables.refresh(list(best))
+            return [best]
+        most = self.several if left is None else min(left, self.several)
+        found = self._good_pairs(most) if self.pairs else self._good_singles(most)
+        if found:
+            self.tables.refresh([node for nodes in found for node in nodes])
+        return found
+
+    # What the score is made of
+    def _statistics(self) -> tuple[Floats, Floats]:
+        """Return sum and variance of each spread, over the nodes online."""
+        values = self.tables.base[:, self.up]
+        n = len(self.up)
+        if not self.exact:
+            return values.sum(axis=1), values.var(axis=1)
+        total = np.add.accumulate(values, axis=1)[:, -1]
+        away = values - (total / n)[:, None]
+        away *= away
+        return total, np.add.accumulate(away, axis=1)[:, -1] / n
+
+    def _constants(self) -> dict[str, float]:
+        """Return the components that are no spreads, as they are now."""
+        tables, up = self.tables, self.up
+        out = dict(self.fixed)
+        out["reserved_mem_rtotal"] = _total(tables.base[tables.RESERVED, up])
+        if tables.is_failing.any():
+            out["n1_cnt"] = _total(np.where(tables.is_failing, tables.held, 0.0)[up])
+        if tables.has_places:
+            out["location_score"] = _total(tables.location[up])
+        return out
+
+    # All candidates
+    def _best_single(self) -> tuple[int] | None:
+        """Return the best node by scores worked out in full; the last on ties."""
+        tables = self.tables
+        fine = self.usable[tables.can_first[self.usable]]
+        if not len(fine):
+            return None
+        constant = self._constants()
+        values = tables.base[:, self.up]
+        table = np.repeat(values[:, :, None], len(fine), axis=2)
+        at = self.where[fine]
+        table[:, at, np.arange(len(fine))] = tables.first_values[:, fine]
+        table -= (np.add.reduce(table, axis=1) / len(self.up))[:, None, :]
+        table *= table
+        spreads = np.sqrt(np.add.reduce(table, axis=1) / len(self.up))
+        total = np.zeros(len(fine))
+        _sums, variance = self._statistics()
+        for name in _NAMES:
+            place = tables.SPREADS.get(name)
+            if place is None:
+                found: Floats | float = constant[name]
+                if name == "n1_cnt":
+                    found = found + np.where(tables.is_failing[fine], 1.0, 0.0)
+            elif tables.changes_first[place]:
+                found = spreads[place]
+            else:
+                found = float(np.sqrt(variance[place]))
+            total = total + _WEIGHT[name] * found
+        return (int(fine[len(fine) - 1 - int(np.argmin(total[::-1]))]),)
+
+    def _best_pair(self) -> tuple[int, int] | None:
+        """Return the best pair by the incremental form; the last on ties."""
+        tables = self.tables
+        rows = self.usable[tables.can_first[self.usable]]
+        columns = self.usable[tables.can_second[self.usable]]
+        if not len(rows) or not len(columns):
+            return None
+        kept = tables.kept_pairs(rows, columns)
+        fine = tables.pairs_fine(rows, columns, kept)
+        if not fine.any():
+            return None
+        total = self._pair_scores(rows, columns, kept)
+        total[~fine] = np.inf
+        flat = total.ravel()
+        place = len(flat) - 1 - int(np.argmin(flat[::-1]))
+        row, column = divmod(place, len(columns))
+        return int(rows[row]), int(columns[column])
+
+    def _pair_scores(self, rows: Places, columns: Places, kept: Floats) -> Floats:
+        """Return [primary, secondary] -> score, summed in the order of components."""
+        tables, n = self.tables, len(self.up)
+        sums, variance = self._statistics()
+        change, squares = tables.first[:, rows], tables.first_squares[:, rows]
+        after = _moved(n, sums[:, None], variance[:, None], change, squares)
+        sums_after = sums[:, None] + change
+        parts = np.empty((len(_NAMES), len(rows), len(columns)))
+        constant = self._constants()
+        parts[_OTHERS] = np.array([constant[name] for name in _OTHER])[:, None, None]
+        parts[tables.IN_ORDER] = np.sqrt(after)[:, :, None]
+        both = tables.changes_second
+        change = tables.second[both][:, None, columns]
+        squares = tables.second_squares[both][:, None, columns]
+        parts[tables.IN_ORDER[both]] = np.sqrt(
+            _moved(n, sums_after[both, :, None], after[both, :, None], change, squares)
+        )
+        self._add_kept(parts, columns, kept, sums=sums, variance=variance)
+        if tables.is_failing.any():
+            failing = tables.is_failing.astype(np.float64)
+            parts[tables.ORDER["n1_cnt"]] += failing[rows][:, None] + failing[columns]
+        if tables.has_places:
+            common = self.state.common_places[np.ix_(rows, columns)]
+            parts[tables.ORDER["location_score"]] += common
+        parts *= _WEIGHTS[:, None, None]
+        out: Floats = np.add.reduce(parts, axis=0)
+        return out
+
+    def _add_kept(
+        self,
+        parts: Floats,
+        columns: Places,
+        kept: Floats,
+        *,
+        sums: Floats,
+        variance: Floats,
+    ) -> None:
+        """Fill in what depends on the memory that secondaries keep."""
+        tables, row = self.tables, self.tables.RESERVED
+        new = tables.memory_part(kept, columns)
+        old = tables.base[row, columns]
+        change = new - old
+        squares = new * new - old * old
+        spread = _moved(len(self.up), sums[row], variance[row], change, squares)
+        parts[tables.IN_ORDER[row]] = np.sqrt(spread)
+        parts[tables.ORDER["reserved_mem_rtotal"]] += change
+
+    # Several at a time
+    def _costs(
+        self, change: Floats, squares: Floats, statistics: tuple[Floats, Floats]
+    ) -> Floats:
+        """Return per node what the score of its spreads would be with one more."""
+        sums, variance = statistics
+        n = len(self.up)
+        after = _moved(n, sums[:, None], variance[:, None], change, squares)
+        weights = self.tables.weights
+        out: Floats = weights @ np.sqrt(after)
+        return out + np.where(self.tables.is_failing, 1.0, 0.0)
+
+    def _good_singles(self, most: int) -> list[tuple[int, ...]]:
+        fine = self.usable[self.tables.can_first[self.usable]]
+        if not len(fine):
+            return []
+        known = self._statistics()
+        costs = self._costs(self.tables.first, self.tables.first_squares, known)[fine]
+        order = len(fine) - 1 - np.argsort(costs[::-1], kind="stable")[:most]
+        out: list[tuple[int, ...]] = []
+        for node in fine[order]:
+            self.tables.take((int(node),))
+            out.append((int(node),))
+        return out
+
+    def _good_pairs(self, most: int) -> list[tuple[int, ...]]:
+        """Place up to ``most`` instances, each on two nodes of its own."""
+        tables = self.tables
+        fine = self.usable[tables.can_first[self.usable]]
+        if not len(fine) or not tables.can_second[self.usable].any():
+            return []
+        known = self._statistics()
+        first = self._costs(tables.first, tables.first_squares, known)[fine]
+        second = self._costs(tables.second, tables.second_squares, known)
+        left = np.zeros(self.state.size, bool)
+        left[self.usable] = tables.can_second[self.usable]
+        cheap = np.sort(self.usable[np.argsort(second[self.usable])[: 4 * most]])
+        out: list[tuple[int, ...]] = []
+        order = len(fine) - 1 - np.argsort(first[::-1], kind="stable")
+        taken: set[int] = set()
+        for node in fine[order].tolist():
+            if node in taken:
+                continue
+            partner = self._partner(node, second, left, cheap)
+            if partner is None:
+                partner = self._partner(node, second, left, self.usable)
+            if partner is None:
+                continue
+            taken |= {node, partner}
+            left[[node, partner]] = False
+            tables.take((node, partner))
+            out.append((node, partner))
+            if len(out) >= most:
+                break
+        return out
+
+    def _partner(
+        self, node: int, costs: Floats, left: Flags, places: Places
+    ) -> int | None:
+        """Return the best secondary for a primary of some places that are left."""
+        tables, state = self.tables, self.state
+        kept, reserved = tables.kept(node, places), tables.reserved[places]
+        fine = left[places] & (state.group[places] == state.group[node])
+        fine &= tables.is_failing[places] | (tables.unallocated[places] > kept)
+        fine &= places != node
+        if not fine.any():
+            return None
+        more = (kept - reserved) / state.t_mem[places]
+        total = costs[places] + more * (_WEIGHT["reserved_mem_rtotal"] + 1)
+        if tables.has_places:
+            total = total + state.common_places[node, places]
+        total[~fine] = np.inf
+        return int(places[len(places) - 1 - int(np.argmin(total[::-1]))])
+
+
+def policy_fits(state: State, item: Instance) -> Flags:
+    """Return for each node whether its group's policy accepts an instance."""
+    known: dict[tuple[int, bool], bool] = {}
+    out = np.zeros(state.size, bool)
+    for node in range(state.size):
+        key = (int(state.group[node]), bool(state.exclusive[node]))
+        if key not in known:
+            rules = state.cluster.groups[key[0]].policy
+            known[key] = constraints.policy(item, rules, exclusive=key[1]) is None
+        out[node] = known[key]
+    return out
+
+
+def put(state: State, item: Instance, placed: Sequence[tuple[int, ...]]) -> None:
+    """Enter instances into the lists of a state whose numbers count them already."""
+    for nodes in placed:
+        index = state.new(item)
+        state.pri[index] = nodes[0]
+        state.primaries[nodes[0]].insert(0, index)
+        if len(nodes) > 1:
+            state.sec[index] = nodes[1]
+            state.secondaries[nodes[1]].insert(0, index)
+
+
+def _total(values: Floats) -> float:
+    return float(np.add.accumulate(values)[-1]) if len(values) else 0.0
+
+
+def _moved(
+    n: int,
+    total: Floats | float,
+    variance: Floats | float,
+    change: Floats,
+    squares: Floats,
+) -> Floats:
+    """Return the variance after one of n numbers, and its square, changed."""
+    step = ((n * squares - 2 * total * change) - change * change) / (n * n)
+    return np.asarray(np.maximum(0, variance + step))

@@ -1,0 +1,365 @@
+"""The allocator's answers: from requests to results, words and opcodes.
+
+`solve` is all of an allocator but reading and printing; the master calls it directly.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ganeti.htools.alloc import allocate, dedicated, evacuate
+from ganeti.htools.hail import balance_request, capacity_request, request
+from ganeti.htools.model.cluster import STATIC_KVM_MIB, Cluster, Instance
+from ganeti.htools.n1.check import GlobalN1
+from ganeti.htools.rules import reasons
+from ganeti.htools.state import group_state
+from ganeti.htools.state.node_state import State
+
+if TYPE_CHECKING:
+    from ganeti.htools.balance import plan
+
+_NO_USE: Final = (0.0, 0.0, 0.0, 0.0)
+_OPS: Final = {
+    "failover": "OP_INSTANCE_MIGRATE",
+    "failover_to": "OP_INSTANCE_MIGRATE",
+    "replace_secondary": "OP_INSTANCE_REPLACE_DISKS",
+}
+
+
+class Options(msgspec.Struct, frozen=True):
+    """How to solve.
+
+    Attributes:
+        capacity_checks: test that the cluster survives the loss of any node.
+        ignore_soft: soft rules of target nodes do not count.
+        restrict_to: names of the only nodes for new instances.
+        busy: whether instances count as using their nodes' means.
+        static_memory: MiB taken as used by a KVM node itself.
+    """
+
+    capacity_checks: bool = True
+    ignore_soft: bool = False
+    restrict_to: Sequence[str] | None = None
+    busy: bool = True
+    static_memory: int = STATIC_KVM_MIB
+
+
+class Solution(msgspec.Struct, frozen=True):
+    """An answer, and how it came about.
+
+    Attributes:
+        answer: success, info, result.
+        before: the cluster as it was.
+        after: with all that was found.
+        explanation: makes out where each instance goes and why not elsewhere.
+    """
+
+    answer: dict[str, Any]
+    before: Cluster
+    after: State
+    explanation: Callable[[], list[reasons.Explanation]]
+
+
+def solve(data: Any, options: Options, *, cluster: Cluster | None = None) -> Solution:
+    """Answer an allocator's request.
+
+    Args:
+        data: the decoded request.
+        options: how.
+        cluster: another source's cluster data, instead of the request's.
+
+    Raises:
+        DataError: the request is malformed; names the key.
+    """
+    if cluster is None:
+        cluster = request.read_cluster(data, static_memory=options.static_memory)
+    if not options.busy:
+        cluster = _idle(cluster)
+    if capacity_request.is_asked(data):
+        checked = options.capacity_checks
+        many = capacity_request.read(data, cluster, capacity_checks=checked)
+        answer, after = capacity_request.solve(cluster, many)
+        return Solution(answer, cluster, after, lambda: _told_capacity(answer))
+    if balance_request.is_asked(data):
+        want = balance_request.read(data, ignore_soft=options.ignore_soft)
+        answer, after, plans = balance_request.solve(cluster, want)
+        return Solution(answer, cluster, after, lambda: _told_moves(plans))
+    try:
+        ask = request.read_ask(data, cluster, restrict_to=options.restrict_to)
+    except request.CannotBeDone as err:
+        return Solution(_failed(str(err)), cluster, State(cluster), list)
+    if not options.busy:
+        ask = _idle_newcomers(ask)
+    return _Solver(cluster, ask, options).solve()
+
+
+# What makes out reasons is loaded only when somebody wants to know them.
+def _told_capacity(answer: dict[str, Any]) -> list[reasons.Explanation]:
+    from ganeti.htools.hail import explain
+
+    return explain.of_capacity(answer)
+
+
+def _told_moves(plans: Sequence["plan.Balanced"]) -> list[reasons.Explanation]:
+    from ganeti.htools.hail import explain
+
+    return explain.of_moves(plans)
+
+
+def _idle(cluster: Cluster) -> Cluster:
+    instances = tuple(
+        msgspec.structs.replace(item, utilisation=_NO_USE) for item in cluster.instances
+    )
+    return msgspec.structs.replace(cluster, instances=instances)
+
+
+def _idle_newcomers(ask: request.Ask) -> request.Ask:
+    if isinstance(ask, request.MultiPlace):
+        places = [_idle_place(place) for place in ask.places]
+        return msgspec.structs.replace(ask, places=places)
+    return _idle_place(ask) if isinstance(ask, request.Place) else ask
+
+
+def _idle_place(place: request.Place) -> request.Place:
+    item = msgspec.structs.replace(place.item, utilisation=_NO_USE)
+    return msgspec.structs.replace(place, item=item)
+
+
+#: An instance that is still to come cannot migrate.
+_FAILOVER: Final[dict[str, Any]] = {
+    "OP_ID": "OP_INSTANCE_FAILOVER",
+    "shutdown_timeout": 120,
+    "ignore_consistency": False,
+    "ignore_ipolicy": False,
+    "cleanup": False,
+}
+
+
+class _Solver:
+    """Answers one request."""
+
+    def __init__(self, cluster: Cluster, ask: request.Ask, options: Options) -> None:
+        self.cluster, self.ask, self.options = cluster, ask, options
+        self.state = State(cluster, newcomers=[place.item for place in self._places()])
+
+    def _places(self) -> Sequence[request.Place]:
+        if isinstance(self.ask, request.Place):
+            return [self.ask]
+        if isinstance(self.ask, request.MultiPlace):
+            return self.ask.places
+        return []
+
+    def solve(self) -> Solution:
+        """Answer."""
+        ask = self.ask
+        if isinstance(ask, request.Place):
+            answer = self._allocate(ask)
+        elif isinstance(ask, request.MultiPlace):
+            answer = self._multi(ask)
+        elif isinstance(ask, request.Relocate):
+            answer = self._relocate(ask)
+        elif isinstance(ask, request.AddSecondary):
+            answer = self._add_secondary(ask)
+        elif isinstance(ask, request.Evacuate):
+            answer = self._evacuate(ask)
+        else:
+            answer = self._change_group(ask)
+        return Solution(answer, self.cluster, self.state, self._explain)
+
+    def _explain(self) -> list[reasons.Explanation]:
+        from ganeti.htools.hail import explain
+
+        return explain.Explainer(
+            self.cluster,
+            self.ask,
+            self.state,
+            capacity_checks=self.options.capacity_checks,
+            ignore_soft=self.options.ignore_soft,
+        ).explain()
+
+    def _capacity(self, state: State) -> GlobalN1 | None:
+        if not self.options.capacity_checks:
+            return None
+        return GlobalN1(state)
+
+    def _rules(self, state: State, metric: allocate.Metric | None) -> allocate.Rules:
+        capacity = None if metric else self._capacity(state)
+        return allocate.Rules(capacity, self.options.ignore_soft, metric)
+
+    # New instances
+    def _place(self, place: request.Place) -> tuple[tuple[int, ...] | None, str]:
+        """Return the nodes for one instance, and words."""
+        metric = None
+        if dedicated.applies(self.cluster, place.group):
+            metric = dedicated.metric(place.item)
+        if place.group is not None:
+            return self._in_group(place, place.group, metric)
+        choice = allocate.over_groups(
+            self.state,
+            place.item,
+            place.count,
+            candidates=place.restrict_to,
+            rules=self._rules(self.state, metric),
+        )
+        words = allocate.words(self.state, choice)
+        return (choice.best.outcome.nodes if choice.best else None), words
+
+    def _in_group(
+        self, place: request.Place, group: int, metric: allocate.Metric | None
+    ) -> tuple[tuple[int, ...] | None, str]:
+        """Allocate where only one group and its instances count."""
+        record = self.cluster.groups[group]
+        if not record.connects(place.item):
+            text = (
+                f"The group {record.name} is not connected to a network"
+                f" required by instance {place.item.name}"
+            )
+            return None, text
+        newcomers = [one.item for one in self._places()]
+        state, members = group_state.of_group(self.state, group, newcomers)
+        allowed = place.allowed(self.cluster) or ()
+        outcome = allocate.allocate(
+            state,
+            place.item,
+            [at for at, node in enumerate(members) if node in allowed],
+            place.count,
+            self._rules(state, metric),
+        )
+        if outcome.problem:
+            return None, outcome.problem
+        text = allocate.of_group(record, state, outcome)
+        if outcome.nodes is None:
+            return None, text
+        return tuple(members[node] for node in outcome.nodes), text
+
+    def _names(self, nodes: Sequence[int]) -> list[str]:
+        return [self.cluster.nodes[node].name for node in nodes]
+
+    def _settle(self, item: Instance, nodes: Sequence[int]) -> None:
+        self.state.place(self.state.new(item), *nodes)
+
+    def _allocate(self, ask: request.Place) -> dict[str, Any]:
+        nodes, words = self._place(ask)
+        if nodes is None:
+            return _failed(words)
+        self._settle(ask.item, nodes)
+        return _done(words, self._names(nodes))
+
+    def _multi(self, ask: request.MultiPlace) -> dict[str, Any]:
+        """Place one instance after the other; those without a place are named."""
+        placed: list[Any] = []
+        failed = []
+        for place in ask.places:
+            nodes, _words = self._place(place)
+            if nodes is None:
+                failed.append(place.item.name)
+                continue
+            self._settle(place.item, nodes)
+            placed.append([place.item.name, self._names(nodes)])
+        text = (
+            f"{len(failed)} instances failed to allocate and"
+            f" {len(placed)} were allocated successfully"
+        )
+        return _done(text, [placed, failed])
+
+    # Instances that exist
+    def _relocate(self, ask: request.Relocate) -> dict[str, Any]:
+        is_drbd = self.state.instances[ask.instance].template == "drbd"
+        mode = "secondary-only" if is_drbd else "primary-only"
+        mover = evacuate.Evacuation(self.state, ignore_soft=self.options.ignore_soft)
+        found = mover.evacuate(ask.instance, mode, set(ask.leave))
+        if isinstance(found, evacuate.Refused):
+            return _failed(found.text)
+        return _done("success", self._names([found[-1].target]))
+
+    def _add_secondary(self, ask: request.AddSecondary) -> dict[str, Any]:
+        state, index = self.state, ask.instance
+        item, primary = state.instances[index], state.pri[index]
+        drbd = msgspec.structs.replace(item, template="drbd")
+        mark = state.mark(index, [primary])
+        state.remove(index)
+        outcome = allocate.second(state, drbd, primary, self._rules(state, None))
+        words = allocate.log(state, outcome)
+        if outcome.nodes is None:
+            state.restore(mark)
+            return _failed(words)
+        state.instances[index] = drbd
+        state.place(index, *outcome.nodes)
+        return _done(words, self._names(outcome.nodes)[1])
+
+    def _evacuate(self, ask: request.Evacuate) -> dict[str, Any]:
+        mover = evacuate.Evacuation(self.state, ignore_soft=self.options.ignore_soft)
+        leave = mover.forbidden(ask.instances, ask.mode)
+        found = [
+            (index, mover.evacuate(index, ask.mode, leave)) for index in ask.instances
+        ]
+        return self._moved(found)
+
+    def _change_group(self, ask: request.ChangeGroup) -> dict[str, Any]:
+        state = self.state
+        mover = evacuate.Evacuation(
+            state,
+            ignore_soft=self.options.ignore_soft,
+            capacity=GlobalN1 if self.options.capacity_checks else None,
+        )
+        targets = mover.targets(ask.instances, ask.groups)
+        if not targets:
+            names = ", ".join(group.name for group in self.cluster.groups)
+            why = f"no groups for evacuation: beside the present ones, of {names}"
+            return self._moved([(n, evacuate.Refused(why)) for n in ask.instances])
+        found = [
+            (index, mover.change_group(index, targets)[1]) for index in ask.instances
+        ]
+        return self._moved(found)
+
+    def _moved(self, found: Sequence[tuple[int, evacuate.Found]]) -> dict[str, Any]:
+        moved, failed, jobs = [], [], []
+        for index, moves in found:
+            name = self.state.instances[index].name
+            if isinstance(moves, evacuate.Refused):
+                failed.append([name, moves.text])
+                continue
+            group = self.cluster.groups[self.state.group[self.state.pri[index]]].name
+            nodes = [
+                n for n in (self.state.pri[index], self.state.sec[index]) if n >= 0
+            ]
+            moved.append([name, group, self._names(nodes)])
+            jobs.append([self._opcode(index, move) for move in moves])
+        text = (
+            f"{len(failed)} instances failed to move and"
+            f" {len(moved)} were moved successfully"
+        )
+        return _done(text, [moved, failed, jobs])
+
+    def _opcode(self, index: int, move: evacuate.Move) -> dict[str, Any]:
+        item = self.state.instances[index]
+        out: dict[str, Any] = {"OP_ID": _OPS[move.kind], "instance_name": item.name}
+        target = self.cluster.nodes[move.target].name if move.target >= 0 else None
+        if move.kind == "replace_secondary":
+            return out | {
+                "early_release": False,
+                "ignore_ipolicy": False,
+                "mode": "replace_new_secondary",
+                "disks": [],
+                "remote_node": target,
+            }
+        if target is not None:
+            out["target_node"] = target
+        if item.forthcoming:
+            return out | _FAILOVER
+        return out | {
+            "allow_runtime_changes": False,
+            "ignore_ipolicy": False,
+            "cleanup": False,
+            "allow_failover": True,
+            "ignore_hvversions": True,
+        }
+
+
+def _done(text: str, result: Any) -> dict[str, Any]:
+    return {"success": True, "info": f"Request successful: {text}", "result": result}
+
+
+def _failed(text: str) -> dict[str, Any]:
+    return {"success": False, "info": f"Request failed: {text}", "result": []}

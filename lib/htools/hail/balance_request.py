@@ -1,0 +1,78 @@
+"""The allocator mode ``balance``: a bounded number of moves that even out the cluster.
+
+The mode is in the design for version 2.1, "Cluster rebalancing": the request has the
+most moves wanted, the answer an ordered list of relocations with the jobs that do them.
+"""
+
+from typing import Any, Final
+
+from ganeti.htools.balance import greedy, plan
+from ganeti.htools.model.cluster import Cluster
+from ganeti.htools.model.json_reader import Part
+from ganeti.htools.rules.move_constraints import Options
+from ganeti.htools.state.node_state import State
+
+MODE: Final = "balance"
+
+
+def is_asked(data: Any) -> bool:
+    """Tell whether a decoded request is of this mode."""
+    request = data.get("request") if isinstance(data, dict) else None
+    return isinstance(request, dict) and request.get("type") == MODE
+
+
+def read(data: Any, *, ignore_soft: bool) -> plan.Want:
+    """Return what a request asks; all but the number of moves may be left out.
+
+    Raises:
+        DataError: names the key, what was wanted and found.
+    """
+    part = Part(data, "", "request").part("request")
+    usual = greedy.Goal()
+    return plan.Want(
+        group=part.text("group_name") if part.has("group_name") else None,
+        goal=greedy.Goal(
+            min_gain=part.number("min_gain", usual.min_gain, least=0),
+            min_gain_limit=part.number("min_gain_limit", usual.min_gain_limit),
+            max_length=part.size("max_moves"),
+            pairs=part.flag("search", default=False),
+        ),
+        options=Options(
+            disk_moves=part.flag("disk_moves", default=True),
+            instance_moves=part.flag("instance_moves", default=True),
+            restricted=part.flag("restricted_migration", default=False),
+            force=ignore_soft,
+            evacuate=part.flag("evacuate", default=False),
+        ),
+    )
+
+
+def solve(
+    cluster: Cluster, want: plan.Want
+) -> tuple[dict[str, Any], State, list[plan.Balanced]]:
+    """Return the answer (success, info, result), the cluster afterwards, the plans.
+
+    The result is [moved, [], jobs], as for evacuations; each job does one move.
+
+    Raises:
+        DataError: there is no such group.
+    """
+    plans = plan.plan(cluster, want)
+    nodes = {node.name: place for place, node in enumerate(cluster.nodes)}
+    instances = {item.name: place for place, item in enumerate(cluster.instances)}
+    state = State(cluster)
+    moved: list[list[Any]] = []
+    opcodes: list[list[dict[str, Any]]] = []
+    for group in plans:
+        for move in group.moves:
+            moved.append([move.instance, group.name, list(move.after)])
+            opcodes.append(move.opcodes)
+            first, *rest = (nodes[name] for name in move.after)
+            index = instances[move.instance]
+            state.remove(index)
+            state.place(index, first, *rest)
+    scores = ", ".join(
+        f"{group.name} {group.before:.8f} -> {group.after:.8f}" for group in plans
+    )
+    told = f"Request successful: {len(moved)} moves, scores: {scores}"
+    return {"success": True, "info": told, "result": [moved, [], opcodes]}, state, plans

@@ -1,0 +1,110 @@
+"""The allocator mode ``capacity``: how many instances fit, and where in order.
+
+The request has the size of one instance and, if sizes may shrink, says so; the answer
+has each new instance with its nodes, and why there is not one more. What the mode asks
+for is in the design for version 2.1, "Cluster capacity calculation".
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ganeti.htools.capacity import stop_reasons
+from ganeti.htools.capacity.search import How, NoRoomError, Search
+from ganeti.htools.capacity.tiers import Size
+from ganeti.htools.model.cluster import Cluster
+from ganeti.htools.model.json_reader import Part
+from ganeti.htools.model.policy import TEMPLATES
+from ganeti.htools.state.node_state import State
+
+MODE: Final = "capacity"
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """What is asked.
+
+    Attributes:
+        sizes: to start with; one after the other if they shrink.
+        how: what instances are like.
+        tiered: sizes shrink.
+        groups: the only groups, by position; None for all.
+    """
+
+    sizes: Sequence[Size]
+    how: How
+    tiered: bool = False
+    groups: Sequence[int] | None = None
+
+
+def is_asked(data: Any) -> bool:
+    """Tell whether a decoded request is of this mode."""
+    request = data.get("request") if isinstance(data, dict) else None
+    return isinstance(request, dict) and request.get("type") == MODE
+
+
+def read(data: Any, cluster: Cluster, *, capacity_checks: bool) -> Ask:
+    """Return what a request asks.
+
+    Raises:
+        DataError: names the key, what was wanted and found.
+    """
+    part = Part(data, "", "request").part("request")
+    template = part.text("disk_template", TEMPLATES)
+    count = part.size("required_nodes")
+    how = How(
+        template=template,
+        spindle_use=part.size("spindle_use", 1),
+        limit=part.size("limit") if part.has("limit") else None,
+        capacity_checks=capacity_checks,
+        extra_disk=part.size("disk_extra", 0),
+    )
+    if count != how.nodes:
+        raise part.wrong("required_nodes", f"{how.nodes} for {template}", count)
+    sizes = [_size(item) for item in part.parts("sizes")]
+    if not sizes:
+        raise part.wrong("sizes", "at least one size", [])
+    tiered = part.flag("tiered", default=False)
+    if len(sizes) > 1 and not tiered:
+        raise part.wrong("sizes", "one size unless they shrink", len(sizes))
+    return Ask(sizes, how, tiered, _groups(part, cluster))
+
+
+def _size(part: Part) -> Size:
+    return Size(
+        memory=part.size("memory"),
+        disk=part.size("disk"),
+        vcpus=part.size("vcpus"),
+        spindles=part.size("spindles", 1),
+    )
+
+
+def _groups(part: Part, cluster: Cluster) -> list[int] | None:
+    if not part.has("groups"):
+        return None
+    out = []
+    for name in part.texts("groups"):
+        found = [
+            place
+            for place, group in enumerate(cluster.groups)
+            if name in (group.name, group.uuid)
+        ]
+        if len(found) != 1:
+            raise part.wrong("groups", "names or uuids of node groups", name)
+        out += found
+    return out
+
+
+def solve(cluster: Cluster, ask: Ask) -> tuple[dict[str, Any], State]:
+    """Return the answer (success, info, result), and the cluster filled up."""
+    state = State(cluster)
+    try:
+        search = Search(state, ask.how, groups=ask.groups)
+    except NoRoomError as err:
+        told = f"Request failed: {err}"
+        return {"success": False, "info": told, "result": []}, state
+    sizes = ask.sizes
+    found = search.tiered(sizes) if ask.tiered else search.standard(sizes[0])
+    result = stop_reasons.data(search, found)
+    told = f"Request successful: {result['count']} instances fit"
+    return {"success": True, "info": told, "result": result}, found.after

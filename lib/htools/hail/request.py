@@ -1,0 +1,394 @@
+"""Allocator requests, read strictly: the cluster part and what is asked. Pure.
+
+Every error names the path of the key, what was wanted and what was found.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ganeti.htools.hail import instance_records
+from ganeti.htools.model.cluster import (
+    EXTERNAL_TEMPLATES,
+    MOVABLE_TEMPLATES,
+    NONE,
+    STATIC_KVM_MIB,
+    Cluster,
+    DataError,
+    Group,
+    Instance,
+    Node,
+    lookup,
+)
+from ganeti.htools.model.json_reader import Part
+from ganeti.htools.model.policy import DEFAULT_POLICY, AllocPolicy, Policy
+from ganeti.htools.model.policy_reader import read_policy
+
+_LIVE: Final = ("total_memory", "free_memory", "total_disk", "free_disk", "total_cpus")
+_STATES: Final = tuple(instance_records.STATUS)
+#: Whose data it is, in messages.
+SOURCE: Final = "request"
+EVAC_MODES: Final = ("primary-only", "secondary-only", "all")
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Nodes for one new instance.
+
+    Attributes:
+        item: the instance, without nodes.
+        count: of nodes.
+        group: name or uuid of the only group allowed, None for any.
+        restrict_to: positions of the only nodes allowed, None for any.
+    """
+
+    item: Instance
+    count: int
+    group: int | None = None
+    restrict_to: Sequence[int] | None = None
+
+    def allowed(self, cluster: Cluster) -> Sequence[int] | None:
+        """Return the positions of the nodes that may be used; None for all."""
+        if self.group is None:
+            return self.restrict_to
+        members = cluster.members(self.group)
+        if self.restrict_to is None:
+            return members
+        return [node for node in members if node in self.restrict_to]
+
+
+class MultiPlace(msgspec.Struct, frozen=True):
+    """Nodes for several new instances."""
+
+    places: Sequence[Place]
+
+
+class Relocate(msgspec.Struct, frozen=True):
+    """Another node for an instance, away from some."""
+
+    instance: int
+    leave: Sequence[int]
+
+
+class AddSecondary(msgspec.Struct, frozen=True):
+    """A secondary node for an instance that has none."""
+
+    instance: int
+
+
+class Evacuate(msgspec.Struct, frozen=True):
+    """Other nodes for instances; the mode is one of `EVAC_MODES`."""
+
+    instances: Sequence[int]
+    mode: str
+
+
+class ChangeGroup(msgspec.Struct, frozen=True):
+    """Another group for instances; any other one when none is named."""
+
+    instances: Sequence[int]
+    groups: Sequence[int]
+
+
+class CannotBeDone(Exception):
+    """A request that is well said but asks for what no allocator does."""
+
+
+Ask = Place | MultiPlace | Relocate | AddSecondary | Evacuate | ChangeGroup
+
+
+def read_cluster(
+    data: Any, *, static_memory: int = STATIC_KVM_MIB, source: str = SOURCE
+) -> Cluster:
+    """Return the cluster part of an allocator's input.
+
+    Args:
+        data: the decoded input.
+        static_memory: MiB taken as used by a KVM node itself; 0 for what it reports.
+        source: whose data it is, for messages.
+
+    Raises:
+        DataError: names the key, what was wanted and found.
+    """
+    root = Part(data, "", source)
+    hypervisors = root.texts("enabled_hypervisors", optional=True)
+    fixed = static_memory if hypervisors[:1] == ("kvm",) else 0
+    policy = read_policy(root.part("ipolicy")) if root.has("ipolicy") else None
+    groups = [
+        _group(uuid, part, policy) for uuid, part in root.part("nodegroups").members()
+    ]
+    places = {group.uuid: place for place, group in enumerate(groups)}
+    nodes = [
+        _node(name, part, places, fixed) for name, part in root.part("nodes").members()
+    ]
+    at = {node.name: place for place, node in enumerate(nodes)}
+    instances = _instances(root.part("instances"), at)
+    cluster = Cluster(
+        tuple(groups),
+        tuple(nodes),
+        tuple(instances),
+        root.texts("cluster_tags"),
+        policy or DEFAULT_POLICY,
+    )
+    return cluster.without_moving(cluster.split())
+
+
+def _group(uuid: str, part: Part, policy: Policy | None) -> Group:
+    return Group(
+        name=part.text("name"),
+        uuid=uuid,
+        alloc_policy=AllocPolicy(
+            part.text("alloc_policy", [str(item) for item in AllocPolicy])
+        ),
+        tags=part.texts("tags", optional=True),
+        networks=part.texts("networks", optional=True),
+        policy=read_policy(part.part("ipolicy"))
+        if policy is None or part.has("ipolicy")
+        else policy,
+    )
+
+
+def _node(name: str, part: Part, groups: Mapping[str, int], static_memory: int) -> Node:
+    group = part.text("group")
+    if group not in groups:
+        raise part.wrong("group", "the uuid of a node group", group)
+    params = part.part_or_empty("ndparams")
+    exclusive = params.flag("exclusive_storage", default=False)
+    is_silent = (
+        part.flag("offline", default=False)
+        or not part.flag("vm_capable", default=True)
+        or not any(part.has(key) for key in _LIVE)
+    )
+    is_drained = part.flag("drained", default=False)
+    out = Node(
+        name=name,
+        group=groups[group],
+        total_memory=0,
+        node_memory=static_memory,
+        free_memory=0,
+        total_disk=0,
+        free_disk=0,
+        cpus=0,
+        node_cpus=0,
+        offline=True,
+        spindles=0 if exclusive else params.size("spindle_count", 1),
+        tags=part.texts("tags", optional=True),
+        exclusive=exclusive,
+    )
+    if is_silent:
+        return out
+    # What is on a drained node stays there for a while: its numbers count.
+    return _live(out, part, static_memory, offline=is_drained)
+
+
+def _live(node: Node, part: Part, static_memory: int, *, offline: bool) -> Node:
+    spindles = part.size("total_spindles") if node.exclusive else node.spindles
+    return msgspec.structs.replace(
+        node,
+        offline=offline,
+        total_memory=part.number("total_memory", least=0),
+        node_memory=static_memory or part.size("reserved_memory"),
+        free_memory=int(part.number("free_memory")),
+        total_disk=part.number("total_disk", least=0),
+        free_disk=int(part.number("free_disk")),
+        cpus=part.number("total_cpus", least=0),
+        node_cpus=part.size("reserved_cpus", 1),
+        spindles=spindles,
+        free_spindles=part.size("free_spindles", 0),
+    )
+
+
+def _instances(part: Part, nodes: Mapping[str, int]) -> Sequence[Instance]:
+    found = instance_records.read(part.data, nodes)
+    if found is not None:
+        return found
+    return [
+        _instance(name, item, _nodes_of(item, nodes)) for name, item in part.members()
+    ]
+
+
+def _instance(name: str, part: Part, nodes: tuple[int, int] = (NONE, NONE)) -> Instance:
+    disks = part.parts("disks")
+    spindles = [disk.size("spindles") for disk in disks if disk.has("spindles")]
+    template = part.text("disk_template")
+    nics = part.parts("nics", optional=True)
+    return Instance(
+        name=name,
+        memory=part.size("memory"),
+        disk=part.size("disk_space_total"),
+        vcpus=part.size("vcpus"),
+        primary=nodes[0],
+        secondary=nodes[1],
+        status=instance_records.STATUS[part.text("admin_state", _STATES)]
+        if "admin_state" in part.data
+        else "running",
+        template=template,
+        tags=part.texts("tags", optional=True),
+        spindle_use=part.size("spindle_use", 1),
+        spindles=sum(spindles) if len(spindles) == len(disks) else None,
+        forthcoming=part.flag("forthcoming", default=False),
+        disks=tuple(disk.size("size") for disk in disks),
+        movable=template in MOVABLE_TEMPLATES,
+        networks=tuple(nic.text("network") for nic in nics if nic.has("network")),
+    )
+
+
+def _nodes_of(part: Part, nodes: Mapping[str, int]) -> tuple[int, int]:
+    """Return primary and secondary of an instance that exists."""
+    places = _known(part, "nodes", nodes, "node")
+    if not places:
+        raise part.wrong("nodes", "a primary node", [])
+    secondary = places[1] if len(places) > 1 else NONE
+    if secondary == places[0]:
+        raise part.wrong("nodes", "different nodes", list(part.texts("nodes")))
+    return places[0], secondary
+
+
+def _known(part: Part, key: str, places: Mapping[str, int], what: str) -> list[int]:
+    """Return the positions of what a key lists."""
+    names = part.texts(key)
+    for name in names:
+        if name not in places:
+            raise part.wrong(key, f"known {what} names", name)
+    return [places[name] for name in names]
+
+
+def read_ask(
+    data: Any, cluster: Cluster, *, restrict_to: Sequence[str] | None = None
+) -> Ask:
+    """Return what a request asks.
+
+    Args:
+        data: the decoded input, its member ``request`` counts.
+        cluster: what `read_cluster` returned, or another source's data.
+        restrict_to: the only nodes for new instances; wins over the request's.
+
+    Raises:
+        DataError: names the key, what was wanted and found.
+        CannotBeDone: well said, but the instance is not of the right kind.
+    """
+    part = Part(data, "", SOURCE).part("request")
+    reader = _Reader(cluster, restrict_to)
+    kind = part.text("type")
+    known: dict[str, Callable[[Part], Ask]] = {
+        "allocate": reader.allocate,
+        "multi-allocate": reader.multi_allocate,
+        "relocate": reader.relocate,
+        "allocate-secondary": reader.allocate_secondary,
+        "node-evacuate": reader.evacuate,
+        "change-group": reader.change_group,
+    }
+    if kind not in known:
+        raise DataError(f"Invalid request type '{kind}'")
+    return known[kind](part)
+
+
+class _Reader:
+    """Reads requests about one cluster."""
+
+    def __init__(self, cluster: Cluster, restrict_to: Sequence[str] | None) -> None:
+        self.cluster, self.restrict_to = cluster, restrict_to
+        self.nodes = {node.name: place for place, node in enumerate(cluster.nodes)}
+        self.names = {item.name: n for n, item in enumerate(cluster.instances)}
+
+    def allocate(self, part: Part) -> Place:
+        name = part.text("name")
+        if name in self.names:
+            raise part.wrong("name", "the name of a new instance", name)
+        return self._place(part, part)
+
+    def _place(self, part: Part, top: Part) -> Place:
+        count = part.size("required_nodes")
+        if count not in (1, 2):
+            raise part.wrong("required_nodes", "1 or 2", count)
+        item = _instance(part.text("name"), part)
+        if (count == 2) != (item.template == "drbd"):
+            wanted = 2 if item.template == "drbd" else 1
+            raise part.wrong("required_nodes", f"{wanted} for {item.template}", count)
+        owner = part if part.has("group_name") else top
+        group = self._group(owner) if owner.has("group_name") else None
+        return Place(item, count, group, self._restriction(part, top))
+
+    def _restriction(self, part: Part, top: Part) -> list[int] | None:
+        if self.restrict_to is not None:
+            return [self._node(name) for name in self.restrict_to]
+        owner = part if part.has("restrict-to-nodes") else top
+        if not owner.has("restrict-to-nodes"):
+            return None
+        return _known(owner, "restrict-to-nodes", self.nodes, "node")
+
+    def _node(self, name: str) -> int:
+        place = lookup(list(self.nodes), name)
+        if place is None:
+            raise DataError(
+                f"--restrict-allocation-to: wanted known node names, found {name!r}"
+            )
+        return place
+
+    def _group(self, part: Part) -> int:
+        return self._find_group(part, "group_name", part.text("group_name"))
+
+    def _find_group(self, part: Part, key: str, name: str) -> int:
+        hits = [
+            place
+            for place, group in enumerate(self.cluster.groups)
+            if name in (group.name, group.uuid)
+        ]
+        if len(hits) != 1:
+            raise part.wrong(key, "the name or uuid of one node group", name)
+        return hits[0]
+
+    def multi_allocate(self, part: Part) -> MultiPlace:
+        places = [self._place(item, part) for item in part.parts("instances")]
+        seen = set(self.names)
+        for place in places:
+            if place.item.name in seen:
+                raise part.wrong("instances", "different new names", place.item.name)
+            seen.add(place.item.name)
+        return MultiPlace(places)
+
+    def _instance(self, part: Part) -> int:
+        name = part.text("name")
+        if name not in self.names:
+            raise part.wrong("name", "known instance names", name)
+        return self.names[name]
+
+    def relocate(self, part: Part) -> Relocate:
+        index = self._instance(part)
+        count = part.size("required_nodes")
+        if count != 1:
+            raise part.wrong("required_nodes", "1", count)
+        names = part.texts("relocate_from")
+        leave = _known(part, "relocate_from", self.nodes, "node")
+        item = self.cluster.instances[index]
+        if item.template == "drbd":
+            expected = [item.secondary]
+        elif item.template in EXTERNAL_TEMPLATES:
+            expected = [item.primary]
+        else:
+            raise CannotBeDone("Can't relocate non-mirrored instances")
+        if leave != expected:
+            wanted = [self.cluster.nodes[n].name for n in expected if n >= 0]
+            raise CannotBeDone(
+                f"Unsupported request: excluded nodes wanted {wanted},"
+                f" found {list(names)}"
+            )
+        return Relocate(index, leave)
+
+    def allocate_secondary(self, part: Part) -> AddSecondary:
+        index = self._instance(part)
+        item = self.cluster.instances[index]
+        if item.secondary != NONE:
+            raise CannotBeDone("Instance already has a secondary")
+        return AddSecondary(index)
+
+    def evacuate(self, part: Part) -> Evacuate:
+        return Evacuate(self._instances(part), part.text("evac_mode", EVAC_MODES))
+
+    def _instances(self, part: Part) -> list[int]:
+        return _known(part, "instances", self.names, "instance")
+
+    def change_group(self, part: Part) -> ChangeGroup:
+        key = "target_groups"
+        groups = [self._find_group(part, key, name) for name in part.texts(key)]
+        return ChangeGroup(self._instances(part), groups)

@@ -1,0 +1,132 @@
+"""Reading JSON strictly: every error names the place, the wanted and the found.
+
+What the fields mean is the caller's.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ganeti.htools.model.cluster import DataError
+
+_TOO_LARGE = 1 << 62
+# Types as tuples: making a union at each test takes longer than the test.
+_LISTS = (list, tuple)
+_NUMBERS = (int, float)
+
+
+def decode(data: bytes, source: str) -> Any:
+    """Decode JSON; raises DataError that names the source."""
+    try:
+        return json.loads(data)
+    except ValueError as err:
+        raise DataError(f"{source}: is no JSON: {err}") from err
+    except RecursionError as err:
+        raise DataError(f"{source}: is nested too deeply") from err
+
+
+class Part:
+    """One object of some data: its path and whose data it is, for messages."""
+
+    def __init__(self, data: Any, path: str, source: str) -> None:
+        self.path, self.source = path, source
+        if type(data) is not dict and not isinstance(data, Mapping):
+            raise self._error(path, "an object", data)
+        self.data = data
+
+    def at(self, key: str) -> str:
+        """Return the path of a key."""
+        return f"{self.path}.{key}" if self.path else key
+
+    def wrong(self, key: str, wanted: str, found: Any) -> DataError:
+        """Make the error of a key."""
+        return self._error(self.at(key), wanted, found)
+
+    def _error(self, path: str, wanted: str, found: Any) -> DataError:
+        shown = found if found == "nothing" else f"{found!r:.80}"
+        return DataError(
+            f"{self.source}: {path or 'input'}: wanted {wanted}, found {shown}"
+        )
+
+    def has(self, key: str) -> bool:
+        """Tell whether a key is there and not null."""
+        return self.data.get(key) is not None
+
+    def get(self, key: str) -> Any:
+        """Return the value of a key that must be there."""
+        if key not in self.data:
+            raise self.wrong(key, "a value", "nothing")
+        return self.data[key]
+
+    def part(self, key: str) -> "Part":
+        """Return an object."""
+        return Part(self.get(key), self.at(key), self.source)
+
+    def part_or_empty(self, key: str) -> "Part":
+        """Return an object; an empty one when it is not there."""
+        return Part(self.data.get(key, {}), self.at(key), self.source)
+
+    def members(self) -> Iterator[tuple[str, "Part"]]:
+        """Give all members, which are objects."""
+        for key, value in self.data.items():
+            yield key, Part(value, self.at(key), self.source)
+
+    def text(self, key: str, choices: Sequence[str] = ()) -> str:
+        """Return a text, perhaps one of some."""
+        value = self.get(key)
+        if not isinstance(value, str):
+            raise self.wrong(key, "a text", value)
+        if choices and value not in choices:
+            raise self.wrong(key, f"one of {', '.join(choices)}", value)
+        return value
+
+    def flag(self, key: str, default: bool) -> bool:
+        """Return a truth value."""
+        value = self.data.get(key, default)
+        if not isinstance(value, bool):
+            raise self.wrong(key, "true or false", value)
+        return value
+
+    def size(self, key: str, default: int | None = None) -> int:
+        """Return a number from 0, cut to whole."""
+        value = self.data.get(key, default)
+        if type(value) is int and 0 <= value < _TOO_LARGE:
+            return value
+        return int(self.number(key, default, least=0))
+
+    def number(
+        self, key: str, default: float | None = None, *, least: float | None = None
+    ) -> float:
+        """Return a number."""
+        value = self.get(key) if default is None else self.data.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, _NUMBERS):
+            raise self.wrong(key, "a number", value)
+        if not abs(value) < _TOO_LARGE:
+            raise self.wrong(key, "a number of ordinary size", value)
+        if least is not None and value < least:
+            raise self.wrong(key, f"a number from {least:g}", value)
+        return value
+
+    def texts(self, key: str, *, optional: bool = False) -> tuple[str, ...]:
+        """Return a list of texts."""
+        value = self.data.get(key, []) if optional else self.get(key)
+        if type(value) is list and not value:
+            return ()
+        if not _is_list(value) or not all(isinstance(v, str) for v in value):
+            raise self.wrong(key, "a list of texts", value)
+        return tuple(value)
+
+    def parts(self, key: str, *, optional: bool = False) -> list["Part"]:
+        """Return a list of objects."""
+        value = self.data.get(key, []) if optional else self.get(key)
+        if not _is_list(value):
+            raise self.wrong(key, "a list", value)
+        return [
+            Part(item, f"{self.at(key)}[{n}]", self.source)
+            for n, item in enumerate(value)
+        ]
+
+
+def _is_list(value: Any) -> bool:
+    """Tell whether a value is a list in JSON; inside a daemon it may be a tuple."""
+    return isinstance(value, _LISTS)

@@ -1,0 +1,320 @@
+"""Clusters from what a master answers: rows of queries over LUXI, objects over REST.
+
+Asking is the caller's. Positions follow the order of the answers.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ganeti.htools.model.cluster import (
+    MOVABLE_TEMPLATES,
+    NONE,
+    STATES,
+    Cluster,
+    DataError,
+    Group,
+    Instance,
+    Node,
+    lookup,
+)
+from ganeti.htools.model.json_reader import Part
+from ganeti.htools.model.policy import TEMPLATES, AllocPolicy
+from ganeti.htools.model.policy_reader import read_policy
+
+_NODE: Final = (
+    "name mtotal mnode mfree dtotal dfree ctotal cnos offline drained vm_capable"
+    " ndp/spindle_count group.uuid tags ndp/exclusive_storage sptotal spfree"
+    " ndp/cpu_speed"
+)
+_INSTANCE: Final = (
+    "name disk_usage be/memory be/vcpus status pnode snodes tags be/auto_balance"
+    " disk_template be/spindle_use disk.sizes disk.spindles forthcoming oper_ram"
+)
+#: Fields to ask for, by resource, in an order that tests rely on no more than servers.
+FIELDS: Final[dict[str, tuple[str, ...]]] = {
+    "group": ("uuid", "name", "alloc_policy", "ipolicy", "tags"),
+    "node": tuple(_NODE.split()),
+    "instance": tuple(_INSTANCE.split()),
+}
+#: What a node without a group would be in.
+_NO_GROUP: Final = "00000000-0000-0000-0000-000000000000"
+_NORMAL: Final = 0
+#: What only a node itself can tell.
+_REPORTED: Final = ("mtotal", "mnode", "mfree", "ctotal")
+
+
+class Answers(msgspec.Struct, frozen=True):
+    """What a master said: objects with the fields of `FIELDS`, and cluster data.
+
+    A field without a value is None. ``source`` names the master in messages.
+    """
+
+    source: str
+    groups: Sequence[Mapping[str, Any]]
+    nodes: Sequence[Mapping[str, Any]]
+    instances: Sequence[Mapping[str, Any]]
+    info: Mapping[str, Any]
+
+
+def objects(answer: Any, fields: Sequence[str], source: str) -> list[dict[str, Any]]:
+    """Turn a table of a query into objects; fields without a value become None.
+
+    Raises:
+        DataError: it is no such table.
+    """
+    rows = answer.get("data") if isinstance(answer, Mapping) else None
+    if not isinstance(rows, Sequence) or isinstance(rows, str):
+        raise DataError(f"{source}: wanted a table, found {answer!r:.80}")
+    return [dict(_cells(row, fields, source)) for row in rows]
+
+
+def _cells(row: Any, fields: Sequence[str], source: str) -> Iterator[tuple[str, Any]]:
+    if not isinstance(row, Sequence) or len(row) != len(fields):
+        raise DataError(
+            f"{source}: wanted a row of {len(fields)} cells, found {row!r:.80}"
+        )
+    for name, cell in zip(fields, row, strict=True):
+        if not isinstance(cell, Sequence) or len(cell) != 2:
+            raise DataError(
+                f"{source}: {name}: wanted a status and a value, found {cell!r:.80}"
+            )
+        yield name, cell[1] if cell[0] == _NORMAL else None
+
+
+def from_rest(
+    source: str,
+    groups: Sequence[Mapping[str, Any]],
+    nodes: Sequence[Mapping[str, Any]],
+    instances: Sequence[Mapping[str, Any]],
+    *,
+    info: Mapping[str, Any],
+) -> Answers:
+    """Give REST objects, whose parameters are nested, the fields of queries."""
+    return Answers(
+        source,
+        groups,
+        [dict(_flat_node(node)) for node in nodes],
+        [dict(_flat_instance(inst)) for inst in instances],
+        info,
+    )
+
+
+def _nested(item: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = item.get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _flat_node(node: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    params = _nested(node, "ndparams")
+    yield from node.items()
+    yield "group.uuid", node.get("group.uuid") or _NO_GROUP
+    for name in ("spindle_count", "exclusive_storage"):
+        yield f"ndp/{name}", params.get(name)
+
+
+def _flat_instance(inst: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    params = _nested(inst, "beparams")
+    yield from inst.items()
+    for name in ("vcpus", "auto_balance", "spindle_use"):
+        yield f"be/{name}", params.get(name)
+    memory = params.get("memory")
+    yield "be/memory", params.get("maxmem") if memory is None else memory
+
+
+def read_cluster(
+    answers: Answers, *, static_memory: int, offline: Iterable[str] = ()
+) -> Cluster:
+    """Build the cluster.
+
+    Args:
+        answers: of the master.
+        static_memory: MiB taken as used by a KVM node itself; 0 for what it reports.
+        offline: nodes to take as offline; what they report may be missing.
+
+    Raises:
+        DataError: names the object, the field, what was wanted and found.
+    """
+    source = answers.source
+    info = Part(answers.info, "cluster", source)
+    is_kvm = info.data.get("default_hypervisor") == "kvm"
+    policy = read_policy(info.part("ipolicy"))
+    groups = [_group(part) for part in _named(answers.groups, "group", source)]
+    places = {group.uuid: place for place, group in enumerate(groups)}
+    names = [str(node.get("name")) for node in answers.nodes]
+    off = {lookup(names, name) for name in offline}
+    reader = _Nodes(
+        places, info.data.get("master"), static_memory if is_kvm else 0, off
+    )
+    nodes = [
+        reader.read(part, place)
+        for place, part in enumerate(_named(answers.nodes, "node", source))
+    ]
+    at = {node.name: place for place, node in enumerate(nodes)}
+    instances = [
+        _instance(part, at) for part in _named(answers.instances, "instance", source)
+    ]
+    return Cluster(
+        tuple(groups),
+        tuple(nodes),
+        tuple(instances),
+        info.texts("tags", optional=True),
+        policy,
+    )
+
+
+def _named(
+    items: Sequence[Mapping[str, Any]], kind: str, source: str
+) -> Iterator[Part]:
+    """Give the objects with their names as paths; two of one name are refused."""
+    seen = set()
+    for item in items:
+        name = Part(item, kind, source).text("name")
+        part = Part(item, f"{kind} {name}", source)
+        if name in seen:
+            raise part.wrong("name", "different names", name)
+        seen.add(name)
+        yield part
+
+
+def _group(part: Part) -> Group:
+    return Group(
+        name=part.text("name"),
+        uuid=part.text("uuid"),
+        alloc_policy=AllocPolicy(
+            part.text("alloc_policy", [str(item) for item in AllocPolicy])
+        ),
+        tags=part.texts("tags", optional=True),
+        policy=read_policy(part.part("ipolicy")),
+    )
+
+
+class _Nodes(msgspec.Struct, frozen=True):
+    """Reads nodes of one cluster."""
+
+    groups: Mapping[str, int]
+    master: Any
+    static_memory: int
+    offline: set[int | None]
+
+    def read(self, part: Part, place: int) -> Node:
+        name, group = part.text("name"), part.text("group.uuid")
+        if group not in self.groups:
+            raise part.wrong("group.uuid", "the uuid of a node group", group)
+        is_silent = part.flag("offline", default=False) or not part.flag(
+            "vm_capable", default=True
+        )
+        # What is on a drained node stays there for a while: its numbers count.
+        is_off = part.flag("drained", default=False) or place in self.offline
+        exclusive = _flag(part, "ndp/exclusive_storage")
+        speed = "ndp/cpu_speed"
+        node = Node(
+            name=name,
+            group=self.groups[group],
+            total_memory=0.0,
+            node_memory=0,
+            free_memory=0,
+            total_disk=0.0,
+            free_disk=0,
+            cpus=0.0,
+            offline=True,
+            master=name == self.master,
+            spindles=_size(part, "ndp/spindle_count", 1),
+            tags=part.texts("tags", optional=True),
+            exclusive=exclusive,
+            node_cpus=0,
+            cpu_speed=part.number(speed, least=0) if part.has(speed) else 1.0,
+        )
+        lacks = not all(part.has(key) for key in _REPORTED)
+        if is_silent or (is_off and lacks):
+            return node
+        return msgspec.structs.replace(self._live(node, part), offline=is_off)
+
+    def _live(self, node: Node, part: Part) -> Node:
+        exclusive = node.exclusive
+        return msgspec.structs.replace(
+            node,
+            offline=False,
+            total_memory=_live(part, "mtotal"),
+            node_memory=self.static_memory or int(_live(part, "mnode")),
+            free_memory=int(_live(part, "mfree")),
+            total_disk=float(_size(part, "dtotal", 0)),
+            free_disk=_number(part, "dfree"),
+            cpus=_live(part, "ctotal"),
+            node_cpus=_size(part, "cnos", 1),
+            spindles=_size(part, "sptotal", 0) if exclusive else node.spindles,
+            free_spindles=_size(part, "spfree", 0) if exclusive else 0,
+        )
+
+
+def _live(part: Part, key: str) -> float:
+    """Return a number that only the node itself can tell."""
+    if not part.has(key):
+        raise part.wrong(
+            key, "a number (set the node offline to do without it)", "nothing"
+        )
+    return part.number(key, least=None if key == "mfree" else 0)
+
+
+def _size(part: Part, key: str, default: int) -> int:
+    return part.size(key) if part.has(key) else default
+
+
+def _number(part: Part, key: str) -> int:
+    return int(part.number(key)) if part.has(key) else 0
+
+
+def _flag(part: Part, key: str, *, default: bool = False) -> bool:
+    return part.flag(key, default) if part.has(key) else default
+
+
+def _instance(part: Part, nodes: Mapping[str, int]) -> Instance:
+    template = part.text("disk_template", TEMPLATES)
+    sizes = part.data.get("disk.sizes") or []
+    spindles = part.data.get("disk.spindles") or []
+    known = len(spindles) == len(sizes) and None not in spindles
+    ram = part.data.get("oper_ram")
+    has_ram = isinstance(ram, int | float) and not isinstance(ram, bool)
+    return Instance(
+        name=part.text("name"),
+        memory=part.size("oper_ram" if has_ram else "be/memory"),
+        disk=_size(part, "disk_usage", 0),
+        vcpus=part.size("be/vcpus"),
+        status=part.text("status", STATES),
+        auto_balance=_flag(part, "be/auto_balance", default=True),
+        primary=_place(part, "pnode", part.text("pnode"), nodes),
+        secondary=_secondary(part, nodes),
+        template=template,
+        tags=part.texts("tags", optional=True),
+        spindle_use=_size(part, "be/spindle_use", 1),
+        spindles=sum(_whole(part, "disk.spindles", spindles)) if known else None,
+        forthcoming=_flag(part, "forthcoming"),
+        disks=_whole(part, "disk.sizes", sizes),
+        movable=template in MOVABLE_TEMPLATES,
+    )
+
+
+def _whole(part: Part, key: str, values: Any) -> tuple[int, ...]:
+    """Check a list of sizes."""
+    if not isinstance(values, Sequence) or not all(
+        isinstance(value, int) and value >= 0 for value in values
+    ):
+        raise part.wrong(key, "a list of sizes", values)
+    return tuple(values)
+
+
+def _secondary(part: Part, nodes: Mapping[str, int]) -> int:
+    names = part.texts("snodes", optional=not part.has("snodes"))
+    if not names:
+        return NONE
+    place = _place(part, "snodes", names[0], nodes)
+    if names[0] == part.text("pnode"):
+        raise part.wrong("snodes", "another node than the primary", names[0])
+    return place
+
+
+def _place(part: Part, key: str, name: str, nodes: Mapping[str, int]) -> int:
+    if name not in nodes:
+        raise part.wrong(key, "a known node", name)
+    return nodes[name]

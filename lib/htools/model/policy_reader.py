@@ -1,0 +1,41 @@
+"""Policies and instance sizes as allocator requests and queries write them."""
+
+from ganeti.htools.model.json_reader import Part
+from ganeti.htools.model.policy import Policy, Spec
+
+
+def read_spec(part: Part) -> Spec:
+    """Read the size of an instance."""
+    return Spec(
+        memory=part.size("memory-size"),
+        cpus=part.size("cpu-count"),
+        disk=part.size("disk-size"),
+        disks=part.size("disk-count"),
+        nics=part.size("nic-count"),
+        spindles=part.size("spindle-use"),
+    )
+
+
+def read_policy(part: Part) -> Policy:
+    """Read a policy.
+
+    Raises:
+        DataError: also when nothing can be as it wants.
+    """
+    ranges = tuple(
+        (read_spec(pair.part("min")), read_spec(pair.part("max")))
+        for pair in part.parts("minmax")
+    )
+    if not ranges:
+        raise part.wrong("minmax", "at least one pair", [])
+    found = Policy(
+        std=read_spec(part.part("std")),
+        ranges=ranges,
+        templates=part.texts("disk-templates"),
+        vcpu_ratio=part.number("vcpu-ratio", least=0),
+        spindle_ratio=part.number("spindle-ratio", least=0),
+    )
+    flaw = found.flaw()
+    if flaw:
+        raise part.wrong("minmax", "a minimum below its maximum", flaw)
+    return found

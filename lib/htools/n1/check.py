@@ -1,0 +1,508 @@
+"""Global N+1: after the loss of any one node, do its instances fit elsewhere?
+
+DRBD primaries fail over to their secondaries, then shared-storage instances go to other
+nodes of the group, then those whose data would be lost are placed anew. Quick bounds
+decide nearly always; what they leave open is simulated.
+"""
+
+import contextlib
+import copy
+import operator
+from collections.abc import Collection, Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ganeti.htools.model.cluster import EXTERNAL_TEMPLATES, Instance
+from ganeti.htools.n1 import evacuees, failure_tables, simulate, slot_count
+from ganeti.htools.rules import constraints
+from ganeti.htools.score import placement
+from ganeti.htools.state.node_state import State
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.intp]
+
+#: Templates whose instances move as they are.
+_SHARED: Final = EXTERNAL_TEMPLATES - {"blockdev"}
+_YES: Final = 1
+_NO: Final = -1
+#: Fewest lost nodes that are looked at side by side.
+_TOGETHER: Final = 2
+
+
+class GlobalN1:
+    """The test for one state, alone and with each place of a newcomer."""
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        ignored_groups: Collection[int] = (),
+        only_online: bool = False,
+        known: "GlobalN1 | None" = None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            state: without the newcomer; a trial changes it and takes that back.
+            ignored_groups: nodes of these need not be evacuable.
+            only_online: nodes that are offline need not be.
+            known: the test of a state with mostly the same instances, to learn from.
+        """
+        self.state = state
+        self.tested = ~np.isin(state.group, list(ignored_groups))
+        if only_online:
+            self.tested &= state.online
+        self.memory, self.exists = state.failover_memory()
+        self.barred = _barred(state)
+        self.drbd_ok = bool(self._failovers().all())
+        #: Nodes with primaries that have a secondary.
+        self.has_failovers: Flags = np.asarray(self.exists.any(axis=1))
+        self.others = [
+            [index for index in _present(state, node) if state.sec[index] < 0]
+            for node in range(state.size)
+        ]
+        self.loads: list[slot_count.Load | None] = [None] * state.size
+        self.kinds = evacuees.Kinds()
+        #: Nodes from which instances leave that kinds tell all about, once known.
+        self.are_usual: Flags = np.zeros(state.size, bool)
+        #: Record -> whether the policy of a group, by position, allows it.
+        self.allowed: dict[tuple[int, int], tuple[Instance, bool]] = {}
+        #: The node that failed last; it is the first to be looked at again.
+        self.suspects = [-1]
+        self.mine = self.tested & np.array([bool(mine) for mine in self.others], bool)
+        self.has_others = bool(self.mine.any())
+        if known is not None:
+            self._learn(known)
+
+    def _learn(self, known: "GlobalN1") -> None:
+        """Take over what holds here too."""
+        self.allowed, self.suspects = known.allowed, known.suspects
+        self.kinds = known.kinds
+        old, new = known.state.instances, self.state.instances
+        same = [*map(operator.is_, old, new), False].index(False)
+        for node, mine in enumerate(self.others):
+            if known.others[node] == mine and max(mine, default=-1) < same:
+                self.loads[node] = known.loads[node]
+                self.are_usual[node] = known.are_usual[node]
+
+    def room(self) -> Floats:
+        """Return the memory that each node has left, beside that of any failovers."""
+        out = self.state.unallocated - self.memory.max(axis=0, initial=0)
+        return np.asarray(np.maximum(0, out))
+
+    def _failovers(self) -> Flags:
+        """Return [primary, secondary]: the failovers between them are possible."""
+        state = self.state
+        if not self.exists.any():
+            return np.ones_like(self.exists)
+        fits = state.unallocated[None, :] - self.memory > 0
+        has_disk = state.f_dsk > 0
+        fits &= has_disk[None, :] & (has_disk | state.offline)[:, None]
+        spindles = ~state.exclusive | (state.f_spin >= 0)
+        fits &= spindles[None, :] & spindles[:, None] & ~self.barred
+        if state.may_migrate is not None:
+            fits &= state.may_migrate
+        out: Flags = fits | ~self.exists | ~self.tested[:, None]
+        return out
+
+    def _failovers_to(self, node: int) -> Flags:
+        """Return for each primary whether failovers to one node are possible."""
+        if not self.exists[:, node].any():
+            return np.ones(self.state.size, bool)
+        return np.asarray(self._failovers()[:, node])
+
+    def holds(self) -> bool:
+        """Return whether every node is evacuable now."""
+        return self.drbd_ok and self._all_evacuable()
+
+    def failing(self) -> list[int]:
+        """Return the nodes that are not evacuable."""
+        bad = np.logical_not(self._failovers().all(axis=1))
+        return [
+            int(node)
+            for node in np.nonzero(self.tested)[0]
+            if bad[node] or not self._evacuable(self.state, int(node))
+        ]
+
+    def _nodes(self) -> list[int]:
+        """List the tested nodes with instances that have no secondary."""
+        found: list[int] = np.nonzero(self.mine)[0].tolist()
+        return found
+
+    def _all_evacuable(self) -> bool:
+        """Return whether every node is evacuable; what failed last comes first."""
+        nodes = self._nodes()
+        suspect = self.suspects[0]
+        for some in ([node for node in nodes if node == suspect], nodes):
+            certain = self._certain(some)
+            left = [node for node in some if not certain[node]]
+            if (bad := self._find_bad(left)) is not None:
+                self.suspects[0] = bad
+                return False
+        return True
+
+    def _find_bad(self, nodes: list[int]) -> int | None:
+        """Return one of some nodes that is not evacuable, None if all are."""
+        together = self._simple(nodes) if len(nodes) >= _TOGETHER else {}
+        alone = nodes
+        if together:
+            alone = sorted(set(nodes).difference(*together.values()))
+        for node in alone:
+            if not self._evacuable(self.state, node):
+                return node
+        for group, mine in together.items():
+            bad = self._find_bad_of(group, mine)
+            if bad is not None:
+                return bad
+        return None
+
+    def _simple(self, nodes: list[int]) -> dict[int, list[int]]:
+        """List by group the nodes whose loss may be looked at side by side."""
+        state = self.state
+        if state.may_migrate is not None:
+            return {}
+        self._know_loads(nodes)
+        at = np.array(nodes, np.intp)
+        at = at[self.are_usual[at] & ~self.has_failovers[at]]
+        groups = state.group[at]
+        return {
+            group: at[groups == group].tolist()
+            for group in sorted(set(groups.tolist()))
+            if _is_uniform(state, group)
+            and failure_tables.is_usual(state, _members(state, group))
+        }
+
+    def _find_bad_of(self, group: int, nodes: list[int]) -> int | None:
+        """Return one of some nodes of a group that is not evacuable, or None."""
+        loads = [(node, load) for node in nodes if (load := self.loads[node])]
+        for node, load in loads:
+            if not load.is_allowed:
+                return node
+        tables = failure_tables.Tables(
+            self.state, _members(self.state, group), self.kinds
+        )
+        lost = [failure_tables.Lost(node, load.runs) for node, load in loads]
+        return simulate.find_bad(tables, lost)
+
+    def _certain(self, nodes: list[int]) -> Flags:
+        """Return for each node whether a count of places shows that it is evacuable."""
+        state = self.state
+        out = np.zeros(state.size, bool)
+        if state.may_migrate is not None or state.exclusive.any():
+            return out
+        self._know_loads(nodes)
+        room = self.room()
+        free = np.maximum(0, state.f_dsk)
+        groups = state.group[nodes]
+        for group in sorted(set(groups.tolist())):
+            mine = [node for node in nodes if state.group[node] == group]
+            places = np.nonzero(state.group == group)[0]
+            loads = [found for node in mine if (found := self.loads[node])]
+            at = np.searchsorted(places, mine)
+            out[mine] = slot_count.certain(loads, at, room[places], free[places])
+        return out
+
+    def _know_loads(self, nodes: list[int]) -> None:
+        for node in nodes:
+            if self.loads[node] is None:
+                items = [self.state.instances[index] for index in self.others[node]]
+                items = _in_order(items)
+                self.loads[node] = slot_count.load(
+                    items,
+                    is_allowed=all(self._may_be_anew(node, item) for item in items),
+                    runs=self.kinds.runs(self.state, items),
+                )
+                self.are_usual[node] = evacuees.are_usual(self.state, items)
+
+    def _may_be_anew(self, node: int, item: Instance) -> bool:
+        """Return whether policy lets an instance leave for others of the group.
+
+        Those must all have exclusive storage, or none of them.
+        """
+        if item.template in _SHARED:
+            return True
+        state = self.state
+        group = int(state.group[node])
+        key = id(item), group
+        if key not in self.allowed:
+            apart = bool(state.exclusive[_members(state, group)].all())
+            self.allowed[key] = item, _policy_ok(state, node, item, exclusive=apart)
+        return self.allowed[key][1]
+
+    def pairs(self, item: Instance, primaries: Places, secondaries: Places) -> Flags:
+        """Return [primary, secondary]: failovers are possible with a newcomer."""
+        state = self.state
+        size = (len(primaries), len(secondaries))
+        if not self.drbd_ok:
+            return np.zeros(size, bool)
+        memory = item.memory if item.uses_memory else 0
+        tested = self.exists & self.tested[:, None]
+        most = np.where(tested, self.memory, -np.inf).max(axis=0, initial=-np.inf)
+        first = state.unallocated - memory > most
+        there = self.memory[np.ix_(primaries, secondaries)] + memory
+        second = state.unallocated[secondaries][None, :] > there
+        if state.may_migrate is not None:
+            second &= state.may_migrate[np.ix_(primaries, secondaries)]
+        second |= ~self.tested[primaries][:, None]
+        return np.asarray(first[primaries][:, None] & second)
+
+    def others_hold(self, item: Instance, primary: int, secondary: int) -> bool:
+        """Return whether what has no secondary fits elsewhere with a newcomer."""
+        if secondary < 0 and not self.drbd_ok:
+            return False
+        if secondary >= 0 and not self.has_others:
+            return True
+        if secondary < 0:
+            return self._holds_with(item, primary)
+        return self._with(item, primary, secondary).others_fit(primary)
+
+    def _holds_with(self, item: Instance, primary: int) -> bool:
+        """Try a newcomer without secondary in its place."""
+        with self._trial(item, primary) as trial:
+            return trial.others_fit(primary)
+
+    def surely_fails(self, item: Instance, primary: int) -> bool:
+        """Tell that a newcomer without secondary, or a larger one, cannot be there.
+
+        Only quick bounds are looked at, of the nodes that most likely fail.
+        """
+        if not self.drbd_ok:
+            return True
+        with self._trial(item, primary) as trial:
+            return trial.lack_room({primary, self.suspects[0]})
+
+    @contextlib.contextmanager
+    def _trial(self, item: Instance, primary: int) -> Iterator["GlobalN1"]:
+        """Give the test with a newcomer without secondary, placed for as long."""
+        trial = self._changed_by(item, primary, len(self.state.instances))
+        index = self.state.new(item)
+        mark = self.state.mark(index, [primary])
+        self.state.place(index, primary)
+        try:
+            yield trial
+        finally:
+            self.state.restore(mark)
+            self.state.forget(index)
+
+    def lack_room(self, nodes: Collection[int]) -> bool:
+        """Tell that sums alone show that one of some nodes is not evacuable."""
+        for node in set(self._nodes()).intersection(nodes):
+            items = [self.state.instances[index] for index in self.others[node]]
+            if self._bounds(self.state, node, items) == _NO:
+                return True
+        return False
+
+    def with_placed(self, item: Instance, primary: int) -> "GlobalN1":
+        """Place a newcomer without secondary; returns the test of the state then."""
+        out = self._changed_by(item, primary, len(self.state.instances))
+        self.state.place(self.state.new(item), primary)
+        return out
+
+    def others_fit(self, changed: int) -> bool:
+        """Return whether what has no secondary fits elsewhere, from every node.
+
+        Args:
+            changed: the one node to which failovers are not known to be possible.
+        """
+        return bool(self._failovers_to(changed).all()) and self._all_evacuable()
+
+    def _with(self, item: Instance, primary: int, secondary: int) -> "GlobalN1":
+        """Return the test with a newcomer in its place, in a state of its own."""
+        index = len(self.state.instances)
+        out = self._changed_by(item, primary, index, secondary)
+        out.state = self.state.copy(same_peers=secondary < 0)
+        out.state.place(out.state.new(item), primary, secondary)
+        return out
+
+    def _changed_by(
+        self, item: Instance, primary: int, index: int, secondary: int = -1
+    ) -> "GlobalN1":
+        """Return the test for the same state once it has a newcomer."""
+        self._know_loads(self._nodes())
+        out = copy.copy(self)
+        out.loads = list(self.loads)
+        out.loads[primary], out.are_usual = None, self.are_usual.copy()
+        if secondary < 0:
+            out.others = list(self.others)
+            out.others[primary] = [index, *self.others[primary]]
+            out.mine = self.mine.copy()
+            out.mine[primary] = self.tested[primary]
+            out.has_others = bool(out.mine.any())
+            return out
+        out.memory, out.exists = self.memory.copy(), self.exists.copy()
+        out.exists[primary, secondary] = True
+        out.has_failovers = self.has_failovers.copy()
+        out.has_failovers[primary] = True
+        out.memory[primary, secondary] += item.memory if item.uses_memory else 0
+        return out
+
+    def _evacuable(self, state: State, node: int) -> bool:
+        """Return whether the instances of a node without secondary fit elsewhere."""
+        items = [state.instances[index] for index in self.others[node]]
+        if not items:
+            return True
+        found = self._bounds(state, node, items)
+        return found == _YES or (found != _NO and _simulate(state, node, self.kinds))
+
+    def _bounds(self, state: State, node: int, items: list[Instance]) -> int:
+        targets = _targets(state, node, free=True)
+        if not len(targets):
+            return _NO
+        moved = _in_order(items)
+        used = np.array([item.memory if item.uses_memory else 0 for item in moved])
+        disks = np.array([item.disk if item.local else 0 for item in moved])
+        room = np.maximum(0, state.unallocated[targets] - self.memory[node, targets])
+        free = np.maximum(0, state.f_dsk[targets])
+        if not (
+            slot_count.may_fit(used, room)
+            and (not disks.any() or slot_count.may_fit(disks, free))
+        ):
+            return _NO
+        if state.exclusive[targets].any() or not all(
+            self._may_be_anew(node, item) for item in items
+        ):
+            return 0
+        if state.may_migrate is not None and moved[0].template in _SHARED:
+            open_ = np.isin(targets, _targets(state, node))
+            room, free = room[open_], free[open_]
+        part = slot_count.share_before(used, room)
+        if not disks.any():
+            return _YES if (part.sum(axis=1) > 1).all() else 0
+        of_disk = slot_count.share_before(disks, free)
+        of_disk[disks == 0] = np.inf
+        return _YES if (np.minimum(part, of_disk).sum(axis=1) > 2).all() else 0
+
+
+def _in_order(items: list[Instance]) -> list[Instance]:
+    """Sort a node's instances as they leave it."""
+    shared = [item for item in items if item.template in _SHARED]
+    rest = [item for item in items if item.template not in _SHARED]
+    return [*shared, *sorted(rest, key=lambda item: -item.memory)]
+
+
+def _targets(state: State, node: int, *, free: bool = False) -> Places:
+    """Return the other nodes of a group that instances may move to.
+
+    What is placed anew is ``free`` of rules about migration.
+    """
+    fine = np.array(state.group == state.group[node])
+    fine[node] = False
+    if state.may_migrate is not None and not free:
+        fine &= state.may_migrate[node]
+    return np.nonzero(fine)[0]
+
+
+def _members(state: State, group: int) -> Places:
+    return np.asarray(np.nonzero(state.group == group)[0])
+
+
+def _barred(state: State) -> Flags:
+    """Return [primary, secondary]: disks of unknown spindles bar failovers.
+
+    No node with exclusive storage takes them, not even one that has them.
+    """
+    out = np.zeros((state.size, state.size), bool)
+    if not state.exclusive.any():
+        return out
+    for item, first, second in zip(state.instances, state.pri, state.sec, strict=True):
+        if second >= 0 and item.spindles is None and not item.forthcoming:
+            out[first, second] = state.exclusive[first] or state.exclusive[second]
+    return out
+
+
+def _is_uniform(state: State, group: int) -> bool:
+    """Tell whether policies ask the same of instances on all nodes of a group."""
+    apart = state.exclusive[_members(state, group)]
+    return bool(apart.all() or not apart.any())
+
+
+def _policy_ok(state: State, node: int, item: Instance, *, exclusive: bool) -> bool:
+    rules = state.cluster.groups[state.group[node]].policy
+    return constraints.policy(item, rules, exclusive=exclusive) is None
+
+
+def _welcome(state: State, item: Instance, places: Places) -> Flags:
+    """Return on which nodes of a group the policy allows an instance."""
+    apart = state.exclusive[places]
+    out = np.zeros(len(places), bool)
+    for exclusive in (False, True):
+        where = apart == exclusive
+        if where.any():
+            node = int(places[0])
+            out[where] = _policy_ok(state, node, item, exclusive=exclusive)
+    return out
+
+
+def _present(state: State, node: int) -> list[int]:
+    """Return the primaries of a node that need another place when it is lost."""
+    instances = state.instances
+    return [i for i in state.primaries[node] if not instances[i].forthcoming]
+
+
+def _simulate(before: State, node: int, kinds: evacuees.Kinds | None = None) -> bool:
+    """Move a node's instances one after the other, each to its best place."""
+    mine = _present(before, node)
+    state = before
+    mirrored = [index for index in mine if before.sec[index] >= 0]
+    if mirrored:
+        state = before.copy()
+        for index in mirrored:
+            secondary = state.sec[index]
+            state.remove(index)
+            state.place(index, secondary, node)
+    left = [index for index in mine if before.sec[index] < 0]
+    shared = [i for i in left if state.instances[i].template in _SHARED]
+    rest = [i for i in left if state.instances[i].template not in _SHARED]
+    rest.sort(key=lambda index: -state.instances[index].memory)
+    places = _members(state, int(state.group[node]))
+    items = [state.instances[index] for index in [*shared, *rest]]
+    is_open = not shared or len(_targets(state, node)) == len(places) - 1
+    if (
+        is_open
+        and evacuees.are_usual(state, items)
+        and failure_tables.is_usual(state, places)
+    ):
+        others = places[places != node]
+        welcome = [_welcome(state, state.instances[index], others) for index in rest]
+        if not all(allowed.any() for allowed in welcome):
+            return False
+        if all(allowed.all() for allowed in welcome):
+            known = kinds or evacuees.Kinds()
+            lost = failure_tables.Lost(node, known.runs(state, items))
+            tables = failure_tables.Tables(state, places, known)
+            return simulate.find_bad(tables, [lost]) is None
+    if state is before:
+        state = before.copy(same_peers=True)
+    for index in [*shared, *rest]:
+        item = state.instances[index]
+        targets = _targets(state, node, free=index in rest)
+        if index in rest:
+            targets = targets[_welcome(state, item, targets)]
+        state.remove(index)
+        found = best_single(state, item, targets, places)
+        if found is None:
+            return False
+        state.place(index, found)
+    return True
+
+
+def best_single(
+    state: State,
+    item: Instance,
+    targets: Places,
+    places: Places,
+    *,
+    strict: bool = False,
+) -> int | None:
+    """Return the best node for an instance without secondary; the last on ties."""
+    codes = constraints.verdict(
+        constraints.primary(state, item, strict=strict), state.size
+    )
+    fine = targets[codes[targets] == 0]
+    if not len(fine):
+        return None
+    scores = placement.as_primary(state, item, fine, places)
+    return int(fine[len(fine) - 1 - int(np.argmin(scores[::-1]))])

@@ -1,0 +1,138 @@
+"""What leaves a node that is lost, in order: runs of instances that are alike.
+
+Alike is what takes the same and counts the same, whatever else it is. Where it goes is
+for ``evacuation``.
+"""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ganeti.htools.model.cluster import Instance
+from ganeti.htools.score import components
+from ganeti.htools.state.node_state import State
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+#: Spreads by what changes them.
+MEMORY: Final = ("free_mem_cv", "reserved_mem_cv", "free_mem_cv_forth")
+DISK: Final = ("free_disk_cv", "free_disk_cv_forth")
+CPU: Final = ("vcpu_ratio_cv", "vcpu_ratio_cv_forth")
+SPINDLES: Final = ("spindles_cv", "spindles_cv_forth")
+LOADS: Final = ("cpu_load_cv", "mem_load_cv", "disk_load_cv", "net_load_cv")
+
+#: Columns of a table of runs: number of the kind, how many there are in a row, how many
+#: leave from there on, and the most that any of these takes (as in ``Kind.size``).
+KIND, COUNT, REST, MOST = 0, 1, 2, slice(3, 6)
+
+
+class Kind(NamedTuple):
+    """What instances that are alike have in common.
+
+    Attributes:
+        size: memory, disk (-1 without one of its own) and spindles that one takes.
+        amounts: what one adds to the numbers of a node, in the order of the spreads.
+        wanted: the tags of locations that it wants.
+    """
+
+    size: tuple[int, int, int]
+    amounts: tuple[float, ...]
+    wanted: frozenset[str]
+
+
+class Kinds:
+    """Numbers the kinds of the instances of a cluster as they are met.
+
+    Attributes:
+        listed: the kinds by number.
+        counts: which spreads any of them changes.
+        differ: [spread, spread] -> is there a kind that changes them differently.
+    """
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self.listed: list[Kind] = []
+        self._numbers: dict[Kind, int] = {}
+        #: Record -> number; the record is kept, so that its address stays its own.
+        self._known: dict[int, tuple[Instance, int]] = {}
+        self.counts: Flags = np.zeros(len(components.SPREADS), bool)
+        self.differ: Flags = np.zeros((len(components.SPREADS),) * 2, bool)
+        self._tables: tuple[Floats, Floats] | None = None
+
+    def runs(self, state: State, items: Iterable[Instance]) -> Floats:
+        """Return instances, in the order in which they leave, as a table of runs."""
+        numbers = [self._number(state, item) for item in items]
+        rows = [(kind, len(list(run))) for kind, run in itertools.groupby(numbers)]
+        out = np.zeros((len(rows), 6))
+        rest, most = 0, (0, -1, 0)
+        for at in range(len(rows) - 1, -1, -1):
+            kind, count = rows[at]
+            size = self.listed[kind].size
+            rest += count
+            most = max(most[0], size[0]), max(most[1], size[1]), max(most[2], size[2])
+            out[at] = (kind, count, rest, *most)
+        return out
+
+    def tables(self) -> tuple[Floats, Floats]:
+        """Return [spread, kind] -> amount, and [kind, dimension] -> size."""
+        if self._tables is None:
+            shape = len(self.listed), len(components.SPREADS)
+            amounts = np.array([kind.amounts for kind in self.listed]).reshape(shape)
+            sizes = np.array([kind.size for kind in self.listed], np.float64)
+            sizes = sizes.reshape(len(self.listed), 3)
+            self._tables = np.ascontiguousarray(amounts.T), sizes
+        return self._tables
+
+    def _number(self, state: State, item: Instance) -> int:
+        known = self._known.get(id(item))
+        if known is None:
+            known = item, self._enter(_kind(state, item))
+            self._known[id(item)] = known
+        return known[1]
+
+    def _enter(self, kind: Kind) -> int:
+        number = self._numbers.setdefault(kind, len(self.listed))
+        if number == len(self.listed):
+            self.listed.append(kind)
+            amounts = np.array(kind.amounts)
+            self.counts |= amounts != 0
+            self.differ |= amounts[:, None] != amounts
+            self._tables = None
+        return number
+
+
+def _kind(state: State, item: Instance) -> Kind:
+    use = item.spindle_use if item.local else 0
+    disk = -item.disk if item.local else 0
+    memory = item.memory if item.uses_memory else 0
+    amounts = {
+        "free_mem_cv": -memory,
+        "free_mem_cv_forth": -item.memory,
+        **dict.fromkeys(CPU, item.vcpus if item.online else 0),
+        **dict.fromkeys(DISK, disk),
+        **dict.fromkeys(SPINDLES, use),
+        **dict(zip(LOADS, item.utilisation, strict=True)),
+    }
+    size = memory, item.disk if item.local else -1, spindles_of(item)
+    column = tuple(float(amounts.get(name, 0)) for name in components.SPREADS)
+    return Kind(size, column, state.desired_tags(item))
+
+
+def spindles_of(item: Instance) -> int:
+    """Return the spindles that an instance takes of a node with exclusive storage."""
+    return item.spindles or 0 if item.local else 0
+
+
+def are_usual(state: State, items: Sequence[Instance]) -> bool:
+    """Tell whether tables of kinds have all that counts about instances."""
+    apart = bool(state.exclusive.any())
+    return not any(
+        item.forthcoming
+        or (apart and item.local and item.spindles is None)
+        or state.tag_places(item)
+        for item in items
+    )

@@ -1,0 +1,267 @@
+"""What ``evacuation`` needs of the nodes of a group, and of each that is lost."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ganeti.htools.n1 import evacuees
+from ganeti.htools.n1.evacuees import Kinds
+from ganeti.htools.n1.slot_count import count_places
+from ganeti.htools.score import components
+from ganeti.htools.state.node_state import State
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.intp]
+
+#: Most entries of one matrix of lost nodes x places.
+_CHUNK: Final = 1 << 16
+#: Fewest lost nodes that are looked at in several parts.
+_SPLIT: Final = 8
+#: More places of one node than are ever needed.
+_ENOUGH: Final = 1e9
+
+
+def is_usual(state: State, places: Places) -> bool:
+    """Tell whether the tables have all that counts about the nodes of a group."""
+    exclusive = places[state.exclusive[places]]
+    if len(exclusive) and not (
+        state.spindle_count[exclusive].all() and (state.f_spin[exclusive] >= 0).all()
+    ):
+        return False
+    return bool(state.online[places].all())
+
+
+class Lost(msgspec.Struct, frozen=True, eq=False):
+    """A lost node, and the runs that leave it, as ``Kinds.runs`` gives them."""
+
+    node: int
+    runs: Floats
+
+
+class Tables:
+    """The nodes of a group as tables, with a column per node."""
+
+    def __init__(self, state: State, places: Places, kinds: Kinds) -> None:
+        """Prepare.
+
+        Args:
+            state: stays as it is.
+            places: nodes of the group, online.
+            kinds: of the instances.
+        """
+        self.state, self.places, self.kinds = state, places, kinds
+        spreads = components.numbers(state).spreads
+        base = np.array([values[places] for values in spreads.values()])
+        #: Spreads x nodes: how far from the mean.
+        self.away: Floats = base - base.mean(axis=1, keepdims=True)
+        self.variance: Floats = (self.away * self.away).mean(axis=1)
+        self.exclusive = state.exclusive[places]
+        self._set_parts(list(spreads))
+        self._choose_rows([components.WEIGHT[name] for name in spreads])
+        self.reserved, self.held = state.r_mem[places], state.held[places]
+        self.has_exclusive = bool(self.exclusive.any())
+        self.amounts, self.sizes = kinds.tables()
+        self._set_room()
+        self._fitting: dict[int, int] = {}
+
+    def _set_room(self) -> None:
+        """Set what nodes have left, without what nothing takes of or all have.
+
+        One fits where more is left of each than it needs. Of spindles as many are
+        enough: with half a one beside them they are more.
+        """
+        state, places = self.state, self.places
+        spindles = np.where(self.exclusive, state.f_spin[places] + 0.5, np.inf)
+        # What has no disk, and so needs -1 of it, fits where none is left.
+        disk = np.maximum(-0.5, state.f_dsk[places])
+        self.kept = [0]
+        if (self.sizes[:, 1] >= 0).any():
+            self.kept.append(1)
+        if self.has_exclusive:
+            self.kept.append(2)
+        self.left = np.array([state.unallocated[places], disk, spindles])[self.kept]
+        self.needs = self.sizes.T[self.kept]
+        self.takes = np.maximum(0, self.needs)
+
+    def _set_parts(self, order: list[str]) -> None:
+        """Set by how much the number of a node changes with what one adds to it.
+
+        Disks of exclusive storage are counted by spindles (``apart``), and take no
+        other.
+        """
+        state, places, apart = self.state, self.places, self.exclusive
+        self.part = np.ones_like(self.away)
+        self.apart = np.zeros_like(self.away)
+        for names, whole in (
+            (evacuees.MEMORY, state.t_mem),
+            (evacuees.DISK, state.t_dsk),
+            (evacuees.CPU, state.t_cpu * state.speed),
+            (evacuees.SPINDLES, state.hi_spin),
+        ):
+            one = _inverse(whole[places])
+            if names in {evacuees.DISK, evacuees.SPINDLES}:
+                one[apart] = 0
+            self.part[[order.index(name) for name in names]] = one
+        one = np.where(apart, _inverse(state.spindle_count[places]), 0)
+        self.apart[[order.index(name) for name in evacuees.DISK]] = one
+
+    def _choose_rows(self, weights: Sequence[float]) -> None:
+        """Find the spreads that count, of those that are alike the first."""
+        found: dict[int, float] = {}
+        #: What the others cost.
+        self.rest = 0.0
+        tables = (self.away, self.part, self.apart)
+        for row, weight in enumerate(weights):
+            if not self.kinds.counts[row] and not self.apart[row].any():
+                self.rest += weight * float(np.sqrt(self.variance[row]))
+                continue
+            like = row
+            for other in found:
+                if not self.kinds.differ[row, other] and all(
+                    np.array_equal(table[row], table[other]) for table in tables
+                ):
+                    like = other
+                    break
+            found[like] = found.get(like, 0.0) + weight
+        self.rows = np.array(list(found), np.intp)
+        self.weights = list(found.values())
+
+    def changes(self, kinds: Places, columns: Places) -> Floats:
+        """Return [spread, ...]: what one more of a kind adds to nodes' numbers.
+
+        Args:
+            kinds: numbers of kinds.
+            columns: of nodes, as many or broadcast with these.
+        """
+        rows = self.rows.reshape(-1, *[1] * np.broadcast(kinds, columns).ndim)
+        out = self.amounts[rows, kinds] * self.part[rows, columns]
+        if self.has_exclusive:
+            out = out - self.sizes[kinds, 2] * self.apart[rows, columns]
+        return np.asarray(out)
+
+    def count(self, sizes: Floats) -> Floats:
+        """Return [size, node] -> how often it takes one, as it is at the start.
+
+        Args:
+            sizes: [memory or disk or spindles, size].
+        """
+        parts = []
+        step = max(1, _CHUNK // len(self.places))
+        for at in range(0, sizes.shape[1], step):
+            some = sizes[:, at : at + step]
+            left = np.repeat(self.left[:, None, :], some.shape[1], axis=1)
+            parts.append(count_places(some, left, above=False))
+        # Sums of whole numbers of this size are exact.
+        return np.minimum(np.concatenate(parts), _ENOUGH)
+
+    def fits(self, needs: Floats) -> Flags:
+        """Tell which nodes have room for one that needs so much."""
+        return np.asarray((self.left > needs[:, None]).all(axis=0))
+
+    def fitting(self, kind: int) -> int:
+        """Count the nodes that have room for one of a kind."""
+        if kind not in self._fitting:
+            self._fitting[kind] = int(self.fits(self.needs[:, kind]).sum())
+        return self._fitting[kind]
+
+
+def _inverse(whole: Floats) -> Floats:
+    out: Floats = np.divide(1, whole, out=np.zeros(len(whole)), where=whole != 0)
+    return out
+
+
+class Moved(msgspec.Struct, frozen=True, eq=False):
+    """What went where: lost node, column, kind and how many of it, side by side."""
+
+    lost: Places
+    columns: Places
+    kinds: Places
+    count: Floats
+
+
+class Progress:
+    """What became of the cluster so far, for each lost node.
+
+    Attributes:
+        at: column of each lost node.
+        lengths: runs of each.
+        own, mean, variance: spreads x lost nodes: how far the lost node is from the
+            first mean, how far the mean is by now, and the variance.
+    """
+
+    def __init__(self, tables: Tables, lost: Sequence[Lost]) -> None:
+        """Begin with all instances where they are."""
+        self.tables = tables
+        self.lengths = np.array([len(one.runs) for one in lost], np.intp)
+        self._starts = np.cumsum(self.lengths) - self.lengths
+        self._runs = np.concatenate([one.runs for one in lost])
+        self.at = np.searchsorted(tables.places, [one.node for one in lost])
+        rows = tables.rows
+        self.own = tables.away[rows[:, None], self.at]
+        self.mean: Floats = np.zeros_like(self.own)
+        self.variance = np.repeat(tables.variance[rows, None], len(lost), axis=1)
+        self._moved: list[Moved] = []
+
+    def add(self, moved: Moved) -> None:
+        """Remember what was moved."""
+        self._moved.append(moved)
+
+    def moved(self) -> Moved | None:
+        """Return all that was moved, None for nothing."""
+        if len(self._moved) > 1:
+            every = self._moved
+            joined = Moved(
+                np.concatenate([some.lost for some in every]),
+                np.concatenate([some.columns for some in every]),
+                np.concatenate([some.kinds for some in every]),
+                np.concatenate([some.count for some in every]),
+            )
+            self._moved = [joined]
+        return self._moved[0] if self._moved else None
+
+    def runs_at(self, lost: Places, turn: int) -> Floats:
+        """Return the run of each of some lost nodes that has ``turn`` before it."""
+        return np.asarray(self._runs[self._starts[lost] + turn])
+
+    def open_at(self, left: Places, turn: int) -> Places:
+        """Return those of some lost nodes for which places may not be enough.
+
+        The places for the largest of the rest are counted as at the start, without
+        those on nodes to which something was moved: they are for ``evacuation``.
+        """
+        if not len(left):
+            return left
+        tables, runs = self.tables, self.runs_at(left, turn)
+        sizes, each = np.unique(runs[:, evacuees.MOST], axis=0, return_inverse=True)
+        each = each.reshape(-1)
+        counts = tables.count(sizes.T[tables.kept])
+        found = counts.sum(axis=1)[each] - counts[each, self.at[left]]
+        moved = self.moved()
+        if moved is not None:
+            row_of = np.full(len(self.lengths), -1, np.intp)
+            row_of[left] = np.arange(len(left))
+            rows = row_of[moved.lost]
+            here = rows >= 0
+            rows = rows[here]
+            np.subtract.at(found, rows, counts[each[rows], moved.columns[here]])
+        return np.asarray(left[found < runs[:, evacuees.REST]])
+
+    def groups(self, left: Places, turn: int) -> Iterator[Places]:
+        """Give parts of lost nodes, those whose next runs have as many places or so."""
+        if len(left) < _SPLIT:
+            yield left
+            return
+        numbers = self.runs_at(left, turn)[:, evacuees.KIND].astype(np.intp)
+        kinds, each = np.unique(numbers, return_inverse=True)
+        fitting = [self.tables.fitting(kind) for kind in kinds.tolist()]
+        counts = np.array(fitting)[each]
+        like = np.ceil(np.log2(counts + 1)) // 2
+        for size in np.unique(like):
+            found = left[like == size]
+            step = max(1, _CHUNK // max(1, int(counts[like == size].max())))
+            for start in range(0, len(found), step):
+                yield found[start : start + step]

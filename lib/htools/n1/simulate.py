@@ -1,0 +1,264 @@
+"""Do the instances of lost nodes find room on the others of their group, one by one?
+
+Each goes to the node with the best score, soft rules aside, as in ``global_n1``, whose
+rules these are; here they are followed on plain tables, for the usual cases. Each node
+is lost alone; what becomes of it is worked out for many of them side by side.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ganeti.htools.n1 import evacuees
+from ganeti.htools.n1.failure_tables import Lost, Moved, Progress, Tables
+from ganeti.htools.n1.slot_count import count_places
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.intp]
+Rows = Places | slice
+
+#: Costs closer than this part are the same; the last node wins.
+_SAME: Final = 1e-12
+_ALL: Final = slice(None)
+
+
+def find_bad(tables: Tables, lost: Sequence[Lost]) -> int | None:
+    """Return a node whose instances find no room if it alone is lost, or None."""
+    progress, turn = Progress(tables, lost), 0
+    left = progress.open_at(np.nonzero(progress.lengths)[0], turn)
+    while len(left):
+        undecided = []
+        for some in progress.groups(left, turn):
+            step = _Step(progress, some, turn)
+            undecided.append(step.go())
+            if step.bad is not None:
+                return lost[step.bad].node
+        turn += 1
+        left = progress.open_at(np.concatenate(undecided), turn)
+    return None
+
+
+class _Step:
+    """One run of each of some lost nodes, moved side by side.
+
+    It ends as soon as counts of places tell what becomes of the others. Matrices are
+    lost nodes x places, after the spreads where there are any.
+
+    Attributes:
+        bad: a lost node whose instances find no room.
+    """
+
+    def __init__(self, progress: Progress, lost: Places, turn: int) -> None:
+        self.progress, self.tables = progress, progress.tables
+        self.lost = lost
+        self.bad: int | None = None
+        runs = progress.runs_at(lost, turn)
+        self.kind = runs[:, evacuees.KIND].astype(np.intp)
+        self.count, self.rest = runs[:, evacuees.COUNT], runs[:, evacuees.REST]
+        self.most = runs.T[evacuees.MOST][self.tables.kept]
+        self.size = self.tables.needs[:, self.kind]
+        least = self.size.min(axis=1)
+        self.columns: Places = np.nonzero(self.tables.fits(least))[0]
+        self.position = np.full(len(self.tables.places), -1, np.intp)
+        self.position[self.columns] = np.arange(len(self.columns))
+        self._set_room()
+
+    def _set_room(self) -> None:
+        """Work out what the places have left, none of it on the own node."""
+        left, number = self.tables.left[:, self.columns], len(self.lost)
+        self.room = np.repeat(left[:, None, :], number, axis=1)
+        self.taken: Floats = np.zeros(self.room.shape[1:])
+        self.before = self._moved_before()
+        if self.before is not None:
+            rows, columns = self.before.lost, self.before.columns
+            taken = self.tables.takes[:, self.before.kinds] * self.before.count
+            for some, amount in zip(self.room, taken, strict=True):
+                np.subtract.at(some, (rows, columns), amount)
+        own = self.position[self.progress.at[self.lost]]
+        inside = np.nonzero(own >= 0)[0]
+        self.room[0, inside, own[inside]] = -1.0
+
+    def _moved_before(self) -> Moved | None:
+        """Return what went to the places, by row and column of the matrices."""
+        moved = self.progress.moved()
+        if moved is None:
+            return None
+        row_of = np.full(len(self.progress.lengths), -1, np.intp)
+        row_of[self.lost] = np.arange(len(self.lost))
+        rows, columns = row_of[moved.lost], self.position[moved.columns]
+        here = np.nonzero((rows >= 0) & (columns >= 0))[0]
+        if not len(here):
+            return None
+        return Moved(rows[here], columns[here], moved.kinds[here], moved.count[here])
+
+    def _set_costs(self) -> None:
+        """Work out what the score needs, for as long as one kind is moved."""
+        progress, tables = self.progress, self.tables
+        n = len(tables.places)
+        change = tables.changes(self.kind[:, None], self.columns)
+        away = np.zeros_like(change)
+        away += tables.away[tables.rows[:, None], self.columns][:, None, :]
+        self.held = np.tile(tables.held[self.columns], (len(self.lost), 1))
+        if self.before is not None:
+            moved = self.before
+            more = tables.changes(moved.kinds, self.columns[moved.columns])
+            for spread, added in zip(away, more * moved.count, strict=True):
+                np.add.at(spread, (moved.lost, moved.columns), added)
+            np.add.at(self.held, (moved.lost, moved.columns), moved.count)
+        self.change = change
+        #: What one more adds to the variance, but for the part that the mean has.
+        self.extra = change * (2 * away + change * (1 - 1 / n)) / n
+        self.slope = 2 * change / n
+        self.own_change = tables.changes(self.kind, progress.at[self.lost])
+        self.own = progress.own[:, self.lost]
+        self.mean = progress.mean[:, self.lost]
+        self.variance = progress.variance[:, self.lost]
+        self._set_others()
+
+    def _set_others(self) -> None:
+        """Set what places cost beside the spreads."""
+        tables = self.tables
+        self.reserved = tables.reserved[self.columns]
+        self.reserves = bool(self.reserved.any())
+        tags = [tables.kinds.listed[kind].wanted for kind in self.kind.tolist()]
+        self.wanted: Floats = np.zeros((len(tags), 1))
+        if any(tags):
+            places = tables.places[self.columns]
+            rows = {some: tables.state.lacking(some)[places] for some in set(tags)}
+            self.wanted = np.array([rows[some] for some in tags], np.float64)
+
+    def go(self) -> Places:
+        """Move the runs; returns lost nodes that are open still unless one is bad."""
+        if self._is_bad(self.count > self._places(self.size, _ALL, above=True)):
+            return self.lost
+        self.check: Floats = self._lack(_ALL)
+        if not (self.check > 0).all():
+            if not self._keep(self.check > 0):
+                return self.lost
+            self.before = self._moved_before()
+        self._set_costs()
+        #: After how many moves runs end.
+        self.ends = sorted(set(self.count.tolist()))
+        ended, done = [], 0
+        while self._move():
+            done += 1
+            if self.ends[0] == done:
+                self.ends = self.ends[1:]
+                ended.append(self._end(done))
+                if not self._keep(self.count > done):
+                    break
+            # Each move makes the lack smaller by one at most.
+            if self.check.min() <= done:
+                due = np.nonzero(self.check <= done)[0]
+                self.check[due] = self._lack(due)
+                if not self._keep(self.check > done):
+                    break
+        return np.concatenate(ended) if ended else self.lost
+
+    def _is_bad(self, found: Flags) -> bool:
+        """Remember one that is bad, if any is."""
+        if not found.any():
+            return False
+        self.bad = int(self.lost[np.argmax(found)])
+        return True
+
+    def _places(self, sizes: Floats, rows: Rows, *, above: bool) -> Floats:
+        """Count how many of a size the places of each lost node take."""
+        found = count_places(sizes, self.room[:, rows], above=above)
+        return np.asarray(found.sum(axis=1))
+
+    def _lack(self, rows: Rows) -> Floats:
+        """Return how many places there are too few, at the start of the run.
+
+        A place for the largest of the rest takes any of them and is closed by one at
+        most; so as many of such places as instances are enough.
+        """
+        places = self._places(self.most[:, rows], rows, above=False)
+        return np.asarray(self.rest[rows] - places)
+
+    def _keep(self, which: Flags) -> bool:
+        """Keep some of the lost nodes; tell whether there are any."""
+        if which.all():
+            return True
+        for name in _BY_LOST:
+            if hasattr(self, name):
+                setattr(self, name, getattr(self, name)[which])
+        for name in _AFTER_OTHERS:
+            if hasattr(self, name):
+                setattr(self, name, getattr(self, name)[:, which])
+        return len(self.lost) > 0
+
+    def _end(self, done: int) -> Places:
+        """Write down what became of those whose runs end; returns which are open."""
+        ended = np.nonzero(self.count == done)[0]
+        rows, columns = np.nonzero(self.taken[ended])
+        rows, progress = ended[rows], self.progress
+        lost, count = self.lost[rows], self.taken[rows, columns]
+        kinds = self.kind[rows]
+        progress.add(Moved(lost, self.columns[columns], kinds, count))
+        lost = self.lost[ended]
+        progress.own[:, lost] = self.own[:, ended]
+        progress.mean[:, lost] = self.mean[:, ended]
+        progress.variance[:, lost] = self.variance[:, ended]
+        return np.asarray(lost[self.rest[ended] > done])
+
+    def _move(self) -> bool:
+        """Move one instance of each lost node; tell whether all of them found room."""
+        self._leave()
+        fine = (self.room > self.size[:, :, None]).all(axis=0)
+        costs = np.where(fine, self._costs(), np.inf)
+        least = costs.min(axis=1, initial=np.inf)
+        if self._is_bad(~np.isfinite(least)):
+            return False
+        same = costs <= (least + _SAME * np.maximum(1.0, least))[:, None]
+        best = same.shape[1] - 1 - np.argmax(same[:, ::-1], axis=1)
+        rows = np.arange(len(best))
+        self._arrive(rows, best)
+        self.room[:, rows, best] -= np.maximum(0, self.size)
+        self.taken[rows, best] += 1
+        self.held[rows, best] += 1
+        return True
+
+    def _leave(self) -> None:
+        """Take one instance off each lost node."""
+        change, n = self.own_change, len(self.tables.places)
+        away = 2 * (self.own - self.mean) - change * (1 - 1 / n)
+        self.variance = np.maximum(0, self.variance - change * away / n)
+        self.mean = self.mean - change / n
+        self.own = self.own - change
+
+    def _arrive(self, rows: Places, best: Places) -> None:
+        """Count one instance more on the best place of each."""
+        change = self.change[:, rows, best]
+        slope, extra = self.slope[:, rows, best], self.extra[:, rows, best]
+        more = extra - slope * self.mean
+        self.variance = np.maximum(0, self.variance + more)
+        self.mean = self.mean + change / len(self.tables.places)
+        self.extra[:, rows, best] = extra + slope * change
+
+    def _costs(self) -> Floats:
+        """Return the score for each place that takes the instance."""
+        out = self.wanted + self.tables.rest
+        for row, weight in enumerate(self.tables.weights):
+            after = self.extra[row] - self.slope[row] * self.mean[row, :, None]
+            after += self.variance[row, :, None]
+            np.maximum(after, 0, out=after)
+            out = out + weight * np.sqrt(after, out=after)
+        if self.reserves:
+            # Nodes that lack memory for failovers then, and those that do already.
+            left = self.room[0]
+            out = out - np.where(left <= self.reserved, self.held, 0.0)
+            left = left - self.size[0][:, None]
+            out = out + np.where(left <= self.reserved, self.held + 1, 0.0)
+        return np.asarray(out)
+
+
+#: What has a row for each lost node, and what has them after something else.
+_BY_LOST: Final = ("lost", "kind", "count", "rest", "check", "wanted", "taken", "held")
+_AFTER_OTHERS: Final = (
+    *("size", "most", "room"),
+    *("change", "extra", "slope", "own_change", "own", "mean", "variance"),
+)

@@ -1,0 +1,90 @@
+"""How healthy a cluster is: the numbers that tell whether it wants balancing."""
+
+import msgspec
+import numpy as np
+
+from ganeti.htools.model.cluster import Cluster
+from ganeti.htools.n1.check import GlobalN1
+from ganeti.htools.score import components
+from ganeti.htools.state import node_state
+
+
+class Health(msgspec.Struct, frozen=True):
+    """Numbers of a node group, or their sums over a cluster.
+
+    Attributes:
+        n1_fail: nodes online that fail N+1.
+        conflict_tags: nodes where instances with the same exclusion tag are primary.
+        offline_pri: instances whose primary node is offline.
+        offline_sec: nodes that are offline.
+        gn1_fail: nodes whose loss the group does not survive; None when not tested.
+    """
+
+    n1_fail: int
+    conflict_tags: int
+    offline_pri: int
+    offline_sec: int
+    gn1_fail: int | None
+
+    def __add__(self, other: "Health") -> "Health":
+        gn1 = None
+        if self.gn1_fail is not None and other.gn1_fail is not None:
+            gn1 = self.gn1_fail + other.gn1_fail
+        return Health(
+            self.n1_fail + other.n1_fail,
+            self.conflict_tags + other.conflict_tags,
+            self.offline_pri + other.offline_pri,
+            self.offline_sec + other.offline_sec,
+            gn1,
+        )
+
+    @property
+    def bad(self) -> bool:
+        """Whether anything is wrong."""
+        return any(msgspec.structs.astuple(self))
+
+
+class Group(msgspec.Struct, frozen=True):
+    """A node group: its own part of the cluster, its health and score."""
+
+    name: str
+    uuid: str
+    part: Cluster
+    health: Health
+    score: float
+
+
+def of(now: node_state.State, *, capacity_checks: bool = True) -> Health:
+    """Look at one node group.
+
+    Args:
+        now: the state of the group alone.
+        capacity_checks: test global N+1.
+    """
+    conflicts = (now.pri_tags > 1).any(axis=1)
+    offline = np.nonzero(now.offline)[0]
+    gn1 = None
+    if capacity_checks:
+        gn1 = len(GlobalN1(now).failing())
+    return Health(
+        n1_fail=int((now.online & now.fails_n1).sum()),
+        conflict_tags=int(conflicts.sum()),
+        offline_pri=sum(
+            not now.instances[i].forthcoming for n in offline for i in now.primaries[n]
+        ),
+        offline_sec=len(offline),
+        gn1_fail=gn1,
+    )
+
+
+def group(now: node_state.State, *, capacity_checks: bool = True) -> Group:
+    """Describe one node group by its state."""
+    cluster = now.cluster
+    found = cluster.groups[0]
+    return Group(
+        found.name,
+        found.uuid,
+        now.as_cluster(),
+        of(now, capacity_checks=capacity_checks),
+        components.value(now),
+    )

@@ -1,0 +1,230 @@
+"""Tables of nodes, instances and score components."""
+
+import heapq
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from ganeti.htools.model import formatting
+from ganeti.htools.model.cluster import NONE
+from ganeti.htools.score import components
+from ganeti.htools.state.node_state import State
+
+_DEFAULT: Final = (
+    "status name tmem nmem imem xmem fmem umem rmem tdsk fdsk tcpu ucpu pcnt scnt pfmem"
+    " pfdsk rcpu cload mload dload nload"
+)
+#: Fields of the node table when none are asked for.
+NODE_FIELDS: Final = tuple(_DEFAULT.split())
+_INSTANCE_HEAD: Final = (
+    "F Name Pri_node Sec_node Auto_bal vcpu mem dsk lCpu lMem lDsk lNet"
+)
+_GIB: Final = 1024
+
+_Show = Callable[[State, int], str]
+
+
+def layout(
+    rows: Sequence[Sequence[str]], numeric: Sequence[bool], prefix: str = ""
+) -> list[str]:
+    """Align columns: numbers right, text left with its trailing blanks."""
+    widths = [max(len(row[k]) for row in rows) for k in range(len(numeric))]
+    return [
+        " ".join(
+            [
+                prefix,
+                *(
+                    cell.rjust(width) if right else cell.ljust(width)
+                    for cell, width, right in zip(row, widths, numeric, strict=True)
+                ),
+            ]
+        )
+        for row in rows
+    ]
+
+
+def metrics(state: State) -> list[str]:
+    """Give the table of score components; without a node online there are none."""
+    rows = [["Field", "Value", "Weight"]]
+    found = components.components(state) if state.online.any() else {}
+    for name, value in found.items():
+        weight = f"x{formatting.fixed(components.WEIGHT[name], 2)}"
+        rows.append([name, formatting.fixed(value, 8), weight])
+    return layout(rows, [False, True, True], prefix="  ")
+
+
+def _alias(state: State, node: int) -> str:
+    cluster = state.cluster
+    return cluster.nodes[node].name.removesuffix(cluster.common_suffix())
+
+
+def _amount(row: str, digits: int = 0) -> _Show:
+    return lambda state, n: formatting.fixed(float(getattr(state, row)[n]), digits)
+
+
+def _free_memory(state: State, n: int) -> str:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = state.unallocated[n] / state.t_mem[n]
+    return formatting.fixed(float(value), 4)
+
+
+def _free_disk(state: State, n: int) -> str:
+    return formatting.fixed(float(components.SPREADS["free_disk_cv"](state)[n]), 4)
+
+
+def _there(state: State, instances: list[int]) -> list[int]:
+    """Leave out instances that are still to come."""
+    return [i for i in instances if not state.instances[i].forthcoming]
+
+
+def _status(state: State, n: int) -> str:
+    if not state.online[n]:
+        return "-"
+    return "*" if state.fails_n1[n] else " "
+
+
+def _tag_counts(state: State, n: int) -> str:
+    pairs = zip(state.exclusion_tags, state.pri_tags[n], strict=True)
+    return ",".join(f"{name}={count}" for name, count in pairs if count)
+
+
+def _peers(state: State, n: int) -> str:
+    number = state.cluster.node_number
+    found = [
+        (memory, peer)
+        for peer, memory in enumerate(state.peers[n].astype(int).tolist())
+    ]
+    pairs = ",".join(
+        f"({number(peer)},{memory})"
+        for memory, peer in sorted(found, reverse=True)
+        if memory
+    )
+    return f"[{pairs}]"
+
+
+#: Field -> (header, numeric, how to show it).
+_FIELDS: Final[dict[str, tuple[str, bool, _Show]]] = {
+    "idx": ("Index", True, lambda s, n: f"{s.cluster.node_number(n):4d}"),
+    "name": ("Name", False, _alias),
+    "fqdn": ("Name", False, lambda s, n: s.cluster.nodes[n].name),
+    "status": ("F", False, _status),
+    "tmem": ("t_mem", True, lambda s, n: _whole(s.t_mem[n])),
+    "nmem": ("n_mem", True, lambda s, n: _whole(s.cluster.nodes[n].node_memory)),
+    "xmem": ("x_mem", True, lambda s, n: _whole(s.x_mem[n])),
+    "fmem": ("f_mem", True, lambda s, n: _whole(s.cluster.nodes[n].free_memory)),
+    "umem": ("u_mem", True, _amount("unallocated")),
+    "amem": (
+        "a_mem",
+        True,
+        lambda s, n: _whole(max(0, s.unallocated[n] - s.r_mem[n])),
+    ),
+    "imem": ("i_mem", True, _amount("i_mem")),
+    "rmem": ("r_mem", True, _amount("r_mem")),
+    "tdsk": ("t_dsk", True, lambda s, n: _whole(s.t_dsk[n] / _GIB)),
+    "fdsk": ("f_dsk", True, lambda s, n: _whole(s.f_dsk[n] // _GIB)),
+    "tcpu": ("pcpu", True, _amount("t_cpu")),
+    "ucpu": ("vcpu", True, _amount("u_cpu")),
+    "pcnt": ("pcnt", True, lambda s, n: str(len(_there(s, s.primaries[n])))),
+    "scnt": ("scnt", True, lambda s, n: str(len(_seconds(s, n)))),
+    "plist": ("primaries", True, lambda s, n: _listed(_places(s, s.primaries[n]))),
+    "slist": ("secondaries", True, lambda s, n: _listed(_seconds(s, n))),
+    "pfmem": ("p_fmem", True, _free_memory),
+    "pfdsk": ("p_fdsk", True, _free_disk),
+    "rcpu": (
+        "r_cpu",
+        True,
+        lambda s, n: formatting.fixed(float(s.u_cpu[n] / s.t_cpu[n]), 2),
+    ),
+    "cload": ("lCpu", True, _amount("load_cpu", 3)),
+    "mload": ("lMem", True, _amount("load_mem", 3)),
+    "dload": ("lDsk", True, _amount("load_dsk", 3)),
+    "nload": ("lNet", True, _amount("load_net", 3)),
+    "ptags": ("PrimaryTags", False, _tag_counts),
+    "peermap": ("PeerMap", False, _peers),
+    "spindle_count": (
+        "NodeSpindles",
+        True,
+        lambda s, n: _whole(s.spindle_count[n]),
+    ),
+    "hi_spindles": (
+        "MaxSpindles",
+        True,
+        lambda s, n: formatting.shown(s.hi_spin[n]),
+    ),
+    "inst_spindles": ("InstSpindles", True, _amount("inst_spin", 1)),
+}
+
+
+def _whole(value: float) -> str:
+    return formatting.fixed(float(value), 0)
+
+
+def _places(state: State, instances: list[int]) -> list[int]:
+    """Give the positions that are printed for instances that are there."""
+    number, known = state.cluster.instance_number, len(state.cluster.instances)
+    return [number(k) if k < known else k for k in _there(state, instances)]
+
+
+def _seconds(state: State, n: int) -> list[int]:
+    """Give what is printed for secondaries, also of other groups' instances."""
+    cluster = state.cluster
+    guests = [
+        cluster.instance_number(len(cluster.instances) + at)
+        for at, item in enumerate(cluster.guests)
+        if item.secondary == n and not item.forthcoming
+    ]
+    mine = _places(state, state.secondaries[n])
+    return list(heapq.merge(mine, reversed(guests), key=lambda number: -number))
+
+
+def _listed(positions: list[int]) -> str:
+    return f"[{','.join(map(str, positions))}]"
+
+
+def nodes(state: State, fields: Sequence[str] = NODE_FIELDS) -> list[str]:
+    """Give the table of nodes with some fields."""
+    known = [_FIELDS.get(field) for field in fields]
+    head = [
+        found[0] if found else "<unknown field>"
+        for field, found in zip(fields, known, strict=True)
+    ]
+    rows = [
+        head,
+        *(
+            [found[2](state, n) if found else "<unknown field>" for found in known]
+            for n in range(len(state.cluster.nodes))
+        ),
+    ]
+    return layout(rows, [found is not None and found[1] for found in known])
+
+
+def node_fields(asked: str) -> list[str]:
+    """Read a list of fields; with a leading plus it adds to the default."""
+    if not asked:
+        return list(NODE_FIELDS)
+    if asked.startswith("+"):
+        return [*NODE_FIELDS, *asked[1:].split(",")]
+    return asked.split(",")
+
+
+def instances(state: State) -> list[str]:
+    """Give the table of instances."""
+    cluster = state.cluster
+    rows = [_INSTANCE_HEAD.split()]
+    for index, inst in enumerate(cluster.instances):
+        secondary = state.sec[index]
+        rows.append(
+            [
+                "R" if inst.running else " ",
+                inst.name,
+                cluster.nodes[state.pri[index]].name,
+                "" if secondary == NONE else cluster.nodes[secondary].name,
+                "Y" if inst.auto_balance else "N",
+                str(inst.vcpus),
+                f"{inst.memory:5d}",
+                f"{inst.disk // _GIB:5d}",
+                *(formatting.fixed(share, 3) for share in inst.utilisation),
+            ]
+        )
+    return layout(rows, [False] * 4 + [False] + [True] * 7)

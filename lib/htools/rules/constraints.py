@@ -1,0 +1,292 @@
+"""May an instance be on a node? Every rule at once for all nodes.
+
+A check names its rule, tells where it fails, and what was wanted and found, so that the
+same table gives verdicts and reasons. Nothing here changes a state.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ganeti.htools.model.cluster import Instance
+from ganeti.htools.model.policy import Policy, Spec
+from ganeti.htools.state.node_state import State
+
+#: Kinds of refusals; a verdict is 0 or a position here plus one.
+KINDS: Final = (
+    "FailMem",
+    "FailDisk",
+    "FailCPU",
+    "FailN1",
+    "FailTags",
+    "FailMig",
+    "FailDiskCount",
+    "FailSpindles",
+    "FailInternal",
+)
+MEM, DISK, CPU, N1, TAGS, MIG, DISK_COUNT, SPINDLES, INTERNAL = range(1, 10)
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Codes = npt.NDArray[np.int8]
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One rule, for each node.
+
+    Attributes:
+        kind: code of the refusal.
+        rule: what the rule is about, for people.
+        failed: where it does not hold.
+        wanted: the limit (``found`` must keep to ``relation`` of it).
+        found: what would be there.
+    """
+
+    kind: int
+    rule: str
+    failed: Flags
+    relation: str
+    wanted: Floats
+    found: Floats
+
+
+def verdict(checks: Sequence[Check], size: int | tuple[int, int]) -> Codes:
+    """Return the code of the first failing check, 0 where all hold."""
+    out = np.zeros(size, np.int8)
+    for check in reversed(checks):
+        out[np.broadcast_to(check.failed, out.shape)] = check.kind
+    return out
+
+
+class _Table:
+    """Collects checks; a rule that cannot fail here is left out."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.checks: list[Check] = []
+
+    def above(
+        self, kind: int, rule: str, found: Floats, limit: Floats | float, where: Flags
+    ) -> None:
+        """Add: found > limit."""
+        failed = where & (found <= limit)
+        self._add(kind, rule, failed, relation=">", limit=limit, found=found)
+
+    def at_least(
+        self, kind: int, rule: str, found: Floats, limit: Floats | float, where: Flags
+    ) -> None:
+        """Add: found >= limit."""
+        self._add(
+            kind, rule, where & (found < limit), relation=">=", limit=limit, found=found
+        )
+
+    def at_most(
+        self, kind: int, rule: str, found: Floats, limit: Floats | float, where: Flags
+    ) -> None:
+        """Add: found <= limit."""
+        self._add(
+            kind, rule, where & (found > limit), relation="<=", limit=limit, found=found
+        )
+
+    def _add(
+        self,
+        kind: int,
+        rule: str,
+        failed: Flags,
+        *,
+        relation: str,
+        limit: Floats | float,
+        found: Floats,
+    ) -> None:
+        if failed.any():
+            wanted = np.broadcast_to(np.asarray(limit, np.float64), found.shape)
+            self.checks.append(Check(kind, rule, failed, relation, wanted, found))
+
+
+def policy(
+    instance: Instance, rules: Policy, *, exclusive: bool
+) -> tuple[int, str, float, float] | None:
+    """Return (code, rule, wanted, found) of a group policy's refusal, or None."""
+    first = None
+    for low, high in rules.ranges:
+        problem = _outside(instance, low, high, exclusive=exclusive)
+        if problem is None:
+            first = None
+            break
+        first = first or problem
+    if first is None and instance.template not in rules.templates:
+        return DISK, "disk template of the policy", 0.0, 0.0
+    return first
+
+
+def _outside(
+    instance: Instance,
+    low: Spec,
+    high: Spec,
+    *,
+    exclusive: bool,
+) -> tuple[int, str, float, float] | None:
+    """Return the first value out of bounds; the lower bounds are tested first."""
+    for bound, sign, word in ((low, 1, "least"), (high, -1, "largest")):
+        spindles = instance.spindle_use
+        if exclusive:
+            if instance.spindles is None:
+                return SPINDLES, f"{word} spindles of the policy", bound.spindles, -1
+            spindles = instance.spindles
+        rows = [(MEM, "memory", bound.memory, instance.memory)]
+        rows += [(DISK, "disk size", bound.disk, size) for size in instance.disks]
+        rows += [
+            (CPU, "vcpus", bound.cpus, instance.vcpus),
+            (SPINDLES, "spindles", bound.spindles, spindles),
+        ]
+        if instance.template != "diskless":
+            count = len(instance.disks)
+            rows.append((DISK_COUNT, "disk count", bound.disks, count))
+        for kind, what, limit, found in rows:
+            if (found - limit) * sign < 0:
+                return kind, f"{word} {what} of the policy", limit, found
+    return None
+
+
+def primary(state: State, instance: Instance, *, strict: bool = True) -> list[Check]:
+    """Return the checks of taking an instance as primary, for all nodes.
+
+    Args:
+        state: without the instance.
+        instance: the newcomer.
+        strict: also policies, N+1 and tags (soft rules).
+    """
+    table = _Table(state.size)
+    every = np.ones(state.size, bool)
+    local = every if instance.local else ~every
+    if not instance.forthcoming:
+        _primary_now(table, state, instance, local, strict=strict)
+    if strict:
+        _primary_later(table, state, instance, local)
+    return table.checks
+
+
+def _primary_now(
+    table: _Table,
+    state: State,
+    instance: Instance,
+    local: Flags,
+    *,
+    strict: bool,
+) -> None:
+    every = np.ones(state.size, bool)
+    memory = instance.memory if instance.uses_memory else 0
+    left = state.unallocated - memory
+    table.above(MEM, "free memory", left, 0, every)
+    disk = state.f_dsk - instance.disk
+    table.above(DISK, "free disk", disk, 0, local)
+    if strict:
+        table.at_least(DISK, "disk kept free", disk, state.lo_dsk, local)
+    free = state.spindles_after(state.f_spin, instance)
+    table.at_least(SPINDLES, "free spindles", free, 0, local & state.exclusive)
+    if not strict:
+        return
+    used = state.inst_spin + np.where(state.exclusive, 0, instance.spindle_use)
+    table.at_most(DISK, "spindle use", used, state.hi_spin, local)
+    fine = state.unallocated > state.r_mem
+    table.above(MEM, "memory for failovers", left, state.r_mem, fine)
+    vcpus = instance.vcpus if instance.online else 0
+    ratio = state.per_cpu(state.u_cpu + vcpus)
+    table.at_most(CPU, "vcpu ratio", ratio, state.cpu_ratio, state.cpu_ratio >= 0)
+    same = state.shared_tags(instance)
+    table.at_most(TAGS, "primaries with the same exclusion tag", same, 0, every)
+
+
+def _primary_later(
+    table: _Table, state: State, instance: Instance, local: Flags
+) -> None:
+    """Check with what is reserved but not there yet."""
+    every = np.ones(state.size, bool)
+    memory = state.f_mem_later - instance.memory
+    table.above(MEM, "free memory with reservations", memory, 0, every)
+    disk = state.f_dsk_later - instance.disk
+    table.above(DISK, "free disk with reservations", disk, 0, local)
+    table.at_least(DISK, "disk kept free", disk, state.lo_dsk, local)
+    free = state.spindles_after(state.f_spin_later, instance)
+    table.at_least(SPINDLES, "free spindles", free, 0, local & state.exclusive)
+    used = state.inst_spin_later + np.where(state.exclusive, 0, instance.spindle_use)
+    table.at_most(DISK, "spindle use", used, state.hi_spin, local)
+    vcpus = instance.vcpus if instance.online else 0
+    ratio = state.per_cpu(state.u_cpu_later + vcpus)
+    table.at_most(CPU, "vcpu ratio", ratio, state.cpu_ratio, state.cpu_ratio >= 0)
+
+
+def secondary(
+    state: State,
+    instance: Instance,
+    peers: Floats,
+    *,
+    strict: bool = True,
+    ignore_disk_on: int = -1,
+) -> list[Check]:
+    """Return the checks of taking an instance as secondary, for all nodes.
+
+    Args:
+        state: without the instance as secondary.
+        instance: the newcomer.
+        peers: memory the nodes keep already for the same primary; a row for one
+            primary, a matrix (primary, secondary) for all of them.
+        strict: also soft rules.
+        ignore_disk_on: a node whose free disk does not matter.
+    """
+    table = _Table(state.size)
+    every = np.ones(state.size, bool)
+    if instance.template != "drbd":
+        table.at_most(DISK, "disk template", np.ones(state.size), 0, every)
+        return table.checks
+    if not instance.forthcoming:
+        asked = every.copy()
+        if ignore_disk_on >= 0:
+            asked[ignore_disk_on] = False
+        _secondary_now(table, state, instance, peers, asked, strict=strict)
+    if strict:
+        disk = state.f_dsk_later - instance.disk
+        table.above(DISK, "free disk with reservations", disk, 0, every)
+        table.at_least(DISK, "disk kept free", disk, state.lo_dsk, every)
+        free = state.spindles_after(state.f_spin_later, instance)
+        table.at_least(SPINDLES, "free spindles", free, 0, state.exclusive)
+        used = state.inst_spin_later + np.where(
+            state.exclusive, 0, instance.spindle_use
+        )
+        table.at_most(DISK, "spindle use", used, state.hi_spin, every)
+        reserve = instance.reserved_memory
+        table.above(
+            MEM, "free memory with reservations", state.f_mem_later, reserve, every
+        )
+    return table.checks
+
+
+def _secondary_now(
+    table: _Table,
+    state: State,
+    instance: Instance,
+    peers: Floats,
+    asked: Flags,
+    *,
+    strict: bool,
+) -> None:
+    every = np.ones(state.size, bool)
+    disk = state.f_dsk - instance.disk
+    table.above(DISK, "free disk", disk, 0, asked)
+    if strict:
+        table.at_least(DISK, "disk kept free", disk, state.lo_dsk, every)
+    free = state.spindles_after(state.f_spin, instance)
+    table.at_least(SPINDLES, "free spindles", free, 0, state.exclusive)
+    if not strict:
+        return
+    used = state.inst_spin + np.where(state.exclusive, 0, instance.spindle_use)
+    table.at_most(DISK, "spindle use", used, state.hi_spin, every)
+    reserve = instance.reserved_memory
+    table.above(MEM, "free memory", state.unallocated, reserve, every)
+    kept = np.maximum(state.r_mem, peers + reserve)
+    unallocated = np.broadcast_to(state.unallocated, kept.shape)
+    fine = np.broadcast_to(state.unallocated > state.r_mem, kept.shape)
+    table.above(MEM, "memory for failovers", unallocated, kept, fine)

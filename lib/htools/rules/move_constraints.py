@@ -1,0 +1,384 @@
+"""Which moves the rules allow, for arrays of instances and nodes at once.
+
+What ``rules.constraints`` says of one instance is said here of many, from the state
+before the move. Nothing here knows what a move is worth (``score.move_estimates``).
+"""
+
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from ganeti.htools.model.cluster import NONE
+from ganeti.htools.rules.moves import Kind
+from ganeti.htools.state.instance_deltas import LATER, Bools, Effects, Floats, Ints, Row
+from ganeti.htools.state.node_state import State
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What moves a plan may have.
+
+    ``restricted`` forbids to migrate off nodes online; ``force`` ignores soft errors;
+    ``evacuate`` moves only what has a node offline.
+    """
+
+    disk_moves: bool = True
+    instance_moves: bool = True
+    restricted: bool = False
+    force: bool = False
+    evacuate: bool = False
+
+
+class Ends(msgspec.Struct, frozen=True):
+    """What a kind of move makes of the old nodes and of the target.
+
+    Roles: "p" primary, "s" secondary, "" nothing, "=" as before.
+    """
+
+    primary: str
+    secondary: str
+    target: str
+
+
+ENDS: Final = {
+    Kind.FAILOVER: Ends("s", "p", ""),
+    Kind.FAILOVER_TO: Ends("", "=", "p"),
+    Kind.REPLACE_SECONDARY: Ends("=", "", "s"),
+    Kind.REPLACE_FAILOVER: Ends("s", "", "p"),
+    Kind.REPLACE_PRIMARY: Ends("", "=", "p"),
+    Kind.FAILOVER_REPLACE: Ends("", "p", "s"),
+}
+
+
+#: Kinds that copy disks.
+_COPYING: Final = frozenset(Kind) - {Kind.FAILOVER, Kind.FAILOVER_TO}
+
+
+class Move(msgspec.Struct):
+    """Arrays of one evaluation: instances, their nodes, targets, the kind's ends."""
+
+    kind: Kind
+    ends: Ends
+    inst: Ints
+    primary: Ints
+    secondary: Ints
+    target: Ints
+
+
+class Legality:
+    """The rules for the state it was given.
+
+    ``refresh`` must be called after the state changed. ``gain`` is by two roles what a
+    node's amounts gain when an instance changes from the one to the other.
+    """
+
+    def __init__(self, state: State, options: Options) -> None:
+        self.state = state
+        self.options = options
+        self.effects = effects = Effects(state)
+        self._exclusive = bool(state.exclusive.any())
+        self._forthcoming = bool(effects.forthcoming.any())
+        self._some_local = bool(effects.local.any())
+        self.own_reserve = effects.reserved
+        p, s = effects.as_primary, effects.as_secondary
+        self.gain = {
+            ("", "p"): p,
+            ("", "s"): s,
+            ("p", ""): -p,
+            ("p", "s"): s - p,
+            ("s", ""): -s,
+            ("s", "p"): p - s,
+        }
+        self._no_gain: Floats = np.zeros_like(p)
+        self._anywhere: Bools = np.ones(1, np.bool_)
+        #: Most virtual CPUs for each physical one; nothing fits where there are none.
+        has_cpus = state.t_cpu != 0
+        self._cpus: Floats = np.where(has_cpus, state.t_cpu, 1.0)
+        self._cpu_ratio: Floats = np.where(has_cpus, state.cpu_ratio, -np.inf)
+        self._any_ratio: Bools = state.cpu_ratio < 0
+        self._second = np.zeros(state.size)
+        self.refresh(np.arange(state.size))
+
+    def refresh(self, nodes: Ints) -> None:
+        """Take over changes of some nodes."""
+        if len(self._second) > 1:
+            peers = self.state.peers[nodes]
+            self._second[nodes] = np.partition(peers, -2, axis=1)[:, -2]
+
+    def move(self, kind: Kind, inst: Ints, target: Ints) -> Move:
+        """Describe moves of one kind: the target of each instance."""
+        effects = self.effects
+        return Move(
+            kind=kind,
+            ends=ENDS[kind],
+            inst=inst,
+            primary=effects.primary[inst],
+            secondary=effects.secondary[inst],
+            target=target,
+        )
+
+    def allowed(self, move: Move) -> Bools:
+        """Tell which instances have this kind of move, and whether targets are free."""
+        effects, options = self.effects, self.options
+        online, inst = self.state.online, move.inst
+        leaves_online = options.restricted & online[move.primary]
+        has_secondary = move.secondary != NONE
+        online_secondary = has_secondary & online[move.secondary]
+        may = effects.drbd[inst] & has_secondary
+        if move.kind == Kind.FAILOVER:
+            found: Bools = may & online_secondary & options.instance_moves
+            return found
+        if move.kind == Kind.FAILOVER_TO:
+            may = self.effects.external[inst] & options.instance_moves
+        else:
+            may = may & options.disk_moves
+        if move.kind not in {Kind.FAILOVER_TO, Kind.REPLACE_SECONDARY}:
+            may = may & options.instance_moves & ~leaves_online
+        if move.kind == Kind.REPLACE_PRIMARY:
+            may = may & (not options.restricted)
+        if move.kind in {Kind.REPLACE_PRIMARY, Kind.FAILOVER_REPLACE}:
+            may = may & online_secondary
+        free = (move.target != move.primary) & (move.target != move.secondary)
+        result: Bools = may & free
+        return result
+
+    def kinds(self, inst: Ints) -> frozenset[Kind]:
+        """List the kinds that some of the instances may have, wherever they are."""
+        effects, options = self.effects, self.options
+        mirrored = effects.drbd[inst] & (effects.secondary[inst] != NONE)
+        found = set()
+        if effects.external[inst].any():
+            found.add(Kind.FAILOVER_TO)
+        if mirrored.any():
+            found.add(Kind.FAILOVER)
+            found |= _COPYING if options.disk_moves else set()
+        if not options.instance_moves:
+            found &= {Kind.REPLACE_SECONDARY}
+        return frozenset(found)
+
+    def after(self, row: Row, node: Ints, gain: Floats, inst: Ints) -> Floats:
+        """Give amounts of nodes after instances changed their role there."""
+        gained = gain[row][inst]
+        if self._exclusive:
+            gained = gained * self.effects.counted[row][node]
+        result: Floats = self.state.rows[row][node] + gained
+        return result
+
+    def without(self, node: Ints, peer: Ints, inst: Ints) -> Ints:
+        """Give reserved memory of secondaries after they lost instances."""
+        kept, peers = self.state.r_mem[node], self.state.peers[node, peer]
+        left = peers - self.own_reserve[inst]
+        return np.where(peers < kept, kept, np.maximum(self._second[node], left))
+
+    def reserved_after(self, move: Move) -> tuple[Floats | Ints, ...]:
+        """Give reserved memory after the move of old primary, old secondary, target."""
+        state, own = self.state, self.own_reserve[move.inst]
+        p, s, t = move.primary, move.secondary, move.target
+        at_p, at_s = state.r_mem[p], state.r_mem[s]
+        at_t = state.r_mem[t]
+        if move.kind == Kind.FAILOVER_TO:
+            return at_p, at_s, at_t
+        lost = self.without(s, p, move.inst)
+        peers = state.peers
+        match move.kind:
+            case Kind.FAILOVER:
+                return np.maximum(at_p, peers[p, s] + own), lost, at_t
+            case Kind.REPLACE_SECONDARY:
+                return at_p, lost, np.maximum(at_t, peers[t, p] + own)
+            case Kind.REPLACE_FAILOVER:
+                return np.maximum(at_p, peers[p, t] + own), lost, at_t
+            case Kind.REPLACE_PRIMARY:
+                return at_p, np.maximum(lost, peers[s, t] + own), at_t
+            case _:
+                return at_p, lost, np.maximum(at_t, peers[t, s] + own)
+
+    def least_reserved(self, move: Move) -> tuple[Floats | Ints, ...]:
+        """Give what ``reserved_after`` gives for old nodes at least, for any target."""
+        state, own = self.state, self.own_reserve[move.inst]
+        at_p, at_s = state.r_mem[move.primary], state.r_mem[move.secondary]
+        if move.kind == Kind.FAILOVER_TO:
+            return at_p, at_s
+        lost = self.without(move.secondary, move.primary, move.inst)
+        if move.kind == Kind.REPLACE_FAILOVER:
+            return np.maximum(at_p, own), lost
+        if move.kind == Kind.REPLACE_PRIMARY:
+            return at_p, np.maximum(lost, own)
+        return at_p, lost
+
+    def legal(self, move: Move, reserved: tuple[Floats | Ints, ...]) -> Bools:
+        """Judge the additions of a move as ``rules.constraints`` does."""
+        legal = self.legal_before(move, reserved)
+        if move.kind == Kind.FAILOVER:
+            return legal
+        t, strict = move.target, self.is_strict(move)
+        if move.ends.target == "p":
+            up, at_t = self.gain["", "p"], self.state.r_mem[t]
+            legal = legal & self._arrives(move)
+            return legal & self.takes_primary(move, t, up, at_t, strict)
+        down = self.gain["", "s"]
+        return legal & self.takes_secondary(move, t, down, reserved[2], strict)
+
+    def is_strict(self, move: Move) -> Bools:
+        """Tell for which instances soft rules of the target count."""
+        online, force = self.state.online, self.options.force
+        if move.kind == Kind.REPLACE_FAILOVER:
+            return np.full(move.inst.shape, not force)
+        if move.kind == Kind.REPLACE_SECONDARY:
+            kept: Bools = (move.secondary != NONE) & online[move.secondary]
+            return kept & (not force)
+        result: Bools = online[move.primary] & (not force)
+        return result
+
+    def legal_before(self, move: Move, reserved: tuple[Floats | Ints, ...]) -> Bools:
+        """Judge what a move asks of the old nodes; ``reserved`` is theirs after it."""
+        online, force = self.state.online, self.options.force
+        p, s = move.primary, move.secondary
+        strict = online[p] & (not force)
+        legal = self._leaves(move)
+        match move.kind:
+            case Kind.FAILOVER_TO:
+                return legal
+            case Kind.REPLACE_SECONDARY:
+                zero, never = self._no_gain, ~self._anywhere
+                return legal & self.takes_primary(move, p, zero, reserved[0], never)
+            case Kind.REPLACE_FAILOVER:
+                kept = (s != NONE) & online[s] & (not force)
+                fall = self.gain["p", "s"]
+                return legal & self.takes_secondary(move, p, fall, reserved[0], kept)
+        again = move.kind == Kind.REPLACE_PRIMARY
+        lost = self.without(s, p, move.inst) if again else reserved[1]
+        legal = legal & self.takes_primary(move, s, self.gain["s", "p"], lost, strict)
+        if move.kind == Kind.FAILOVER:
+            return legal & self.takes_secondary(
+                move,
+                p,
+                self.gain["p", "s"],
+                reserved[0],
+                strict,
+                need_disk=online[p],
+            )
+        if again:
+            zero = self._no_gain
+            return legal & self.takes_secondary(move, s, zero, reserved[1], strict)
+        return legal
+
+    def _leaves(self, move: Move) -> Bools:
+        """Judge migrations between old nodes."""
+        may = self.state.may_migrate
+        through = {Kind.FAILOVER, Kind.FAILOVER_REPLACE, Kind.REPLACE_PRIMARY}
+        if may is None or move.kind not in through:
+            return self._anywhere
+        return may[move.primary, move.secondary]
+
+    def _arrives(self, move: Move) -> Bools:
+        """Judge migrations to the target."""
+        may = self.state.may_migrate
+        if may is None:
+            return self._anywhere
+        through = move.kind == Kind.REPLACE_PRIMARY
+        return may[move.secondary if through else move.primary, move.target]
+
+    def takes_primary(
+        self,
+        move: Move,
+        node: Ints,
+        gain: Floats,
+        reserved: Ints | Floats,
+        strict: Bools,
+    ) -> Bools:
+        """Judge nodes that become primary; ``reserved`` is before the addition."""
+        state, effects, inst = self.state, self.effects, move.inst
+        memory = self.after(Row.MEMORY, node, gain, inst)
+        hard, soft = self._has_space(move, node, gain)
+        before = memory - effects.as_primary[Row.MEMORY][inst]
+        failing = np.where(
+            node == move.target, state.fails_n1[node], before <= reserved
+        )
+        soft = soft & ((memory > reserved) | failing)
+        soft = soft & self._cpu_fits(node, self.after(Row.CPU, node, gain, inst))
+        if len(state.exclusion_tags):
+            soft = soft & (self.conflicts(inst, node, 0) == 0)
+        hard = hard & (memory > 0)
+        if self._forthcoming:
+            hard = hard | effects.forthcoming[inst]
+            soft = soft | effects.forthcoming[inst]
+            _hard, space = self._has_space(move, node, gain, later=True)
+            soft = soft & _hard & space
+            cpu = self.after(Row.ALL_CPU, node, gain, inst)
+            soft = soft & self._cpu_fits(node, cpu)
+        soft = soft & (self.after(Row.ALL_MEMORY, node, gain, inst) > 0)
+        return hard & (soft | ~strict)
+
+    def takes_secondary(
+        self,
+        move: Move,
+        node: Ints,
+        gain: Floats,
+        reserved: Ints | Floats,
+        strict: Bools,
+        *,
+        need_disk: Bools | None = None,
+    ) -> Bools:
+        """Judge nodes that become secondary; ``reserved`` is after the addition."""
+        state, effects, inst = self.state, self.effects, move.inst
+        own = effects.asked[inst]
+        memory = self.after(Row.MEMORY, node, gain, inst)
+        hard, soft = self._has_space(move, node, gain, need_disk=need_disk)
+        failing: Bools = state.fails_n1[node]
+        if move.kind in {Kind.FAILOVER, Kind.REPLACE_FAILOVER}:
+            failing = memory <= state.r_mem[node]
+        elif move.kind == Kind.REPLACE_PRIMARY:
+            failing = memory <= self.without(node, move.primary, inst)
+        soft = soft & (own < memory) & ((memory > reserved) | failing)
+        if self._forthcoming:
+            hard = hard | effects.forthcoming[inst]
+            soft = soft | effects.forthcoming[inst]
+            all_hard, space = self._has_space(
+                move, node, gain, later=True, need_disk=need_disk
+            )
+            soft = soft & all_hard & space
+        soft = soft & (own < self.after(Row.ALL_MEMORY, node, gain, inst))
+        return hard & (soft | ~strict)
+
+    def _has_space(
+        self,
+        move: Move,
+        node: Ints,
+        gain: Floats,
+        *,
+        later: bool = False,
+        need_disk: Bools | None = None,
+    ) -> tuple[Bools, Bools]:
+        """Judge disk and spindles: what must be, and what should be."""
+        state, effects, inst = self.state, self.effects, move.inst
+        exempt = ~effects.local[inst]
+        if not self._some_local:
+            return exempt, exempt
+        rows = [Row.DISK, Row.SPINDLES, Row.FREE_SPINDLES]
+        if later:
+            rows = [LATER[row] for row in rows]
+        disk = self.after(rows[0], node, gain, inst)
+        used = self.after(rows[1], node, gain, inst)
+        full = disk <= 0
+        if need_disk is not None:
+            full = full & need_disk
+        hard = exempt | ~full
+        if self._exclusive:
+            free = self.after(rows[2], node, gain, inst)
+            bad = state.exclusive[node] & (effects.unknown_spindles[inst] | (free < 0))
+            hard = hard & (exempt | ~bad)
+        soft = (disk >= state.lo_dsk[node]) & (used <= state.hi_spin[node])
+        return hard, exempt | soft
+
+    def _cpu_fits(self, node: Ints, used: Floats) -> Bools:
+        fits: Bools = self._cpu_ratio[node] >= used / self._cpus[node]
+        return fits | self._any_ratio[node]
+
+    def conflicts(self, inst: Ints, node: Ints, more_than: int) -> Ints:
+        """Count exclusion tags of instances that nodes have more than so often."""
+        counts = self.state.pri_tags
+        found = np.zeros(np.broadcast_shapes(inst.shape, node.shape), dtype=np.int64)
+        for tags in self.effects.tags.T:
+            tag = tags[inst]
+            found += (tag != NONE) & (counts[node, tag] > more_than)
+        return found

@@ -1,0 +1,171 @@
+"""Moves of one instance: where it ends, whether that is allowed, and doing it."""
+
+import contextlib
+import enum
+import itertools
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from ganeti.htools.model.cluster import NONE
+from ganeti.htools.rules import constraints
+from ganeti.htools.state.node_state import State
+
+
+class Kind(enum.IntEnum):
+    """Kinds of moves, in the order in which they are tried for one target."""
+
+    FAILOVER = 0
+    FAILOVER_TO = 1
+    REPLACE_SECONDARY = 2
+    REPLACE_FAILOVER = 3
+    REPLACE_PRIMARY = 4
+    FAILOVER_REPLACE = 5
+
+
+class Move(msgspec.Struct, frozen=True):
+    """A kind of move and its target node, if it has one."""
+
+    kind: Kind
+    target: int = NONE
+
+
+def outcome(state: State, inst: int, move: Move) -> tuple[int, int]:
+    """Tell primary and secondary after a move."""
+    primary, secondary = state.pri[inst], state.sec[inst]
+    match move.kind:
+        case Kind.FAILOVER:
+            return secondary, primary
+        case Kind.FAILOVER_TO:
+            return move.target, secondary
+        case Kind.REPLACE_SECONDARY:
+            return primary, move.target
+        case Kind.REPLACE_FAILOVER:
+            return move.target, primary
+        case Kind.REPLACE_PRIMARY:
+            return move.target, secondary
+        case Kind.FAILOVER_REPLACE:
+            return secondary, move.target
+
+
+@contextlib.contextmanager
+def trial(state: State, inst: int, *others: int) -> Iterator[None]:
+    """Let a block move an instance, then put everything back as it was.
+
+    ``others`` are the nodes besides the instance's own that the block may touch.
+    """
+    nodes = {state.pri[inst], state.sec[inst], *others} - {NONE}
+    mark = state.mark(inst, sorted(nodes))
+    try:
+        yield
+    finally:
+        state.restore(mark)
+
+
+def failure(
+    state: State, inst: int, move: Move, *, force: bool = False, is_live: bool = True
+) -> int:
+    """Tell why a move is not allowed; ``force`` ignores soft errors.
+
+    The state is changed while looking and put back. What is not ``is_live`` may go
+    where tags forbid to migrate.
+
+    Returns:
+        0 when it is, else a code of ``rules.constraints``.
+    """
+    before = (state.pri[inst], state.sec[inst])
+    path = _migrations(before, move) if is_live else ()
+    if not all(may_migrate(state, *pair) for pair in path):
+        return constraints.MIG
+    with trial(state, inst, move.target):
+        state.remove(inst)
+        return _additions(state, inst, before, move, force=force)
+
+
+def apply(state: State, inst: int, move: Move) -> None:
+    """Do a move."""
+    place(state, inst, *outcome(state, inst, move))
+
+
+def place(state: State, inst: int, primary: int, secondary: int) -> None:
+    """Put an instance on other nodes, from wherever it is."""
+    state.remove(inst)
+    state.place(inst, primary, secondary)
+
+
+def may_migrate(state: State, source: int, target: int) -> bool:
+    """Tell whether tags let an instance migrate between two nodes."""
+    return state.may_migrate is None or bool(state.may_migrate[source, target])
+
+
+def _migrations(before: tuple[int, int], move: Move) -> Iterator[tuple[int, int]]:
+    primary, secondary = before
+    match move.kind:
+        case Kind.REPLACE_SECONDARY:
+            path: tuple[int, ...] = ()
+        case Kind.FAILOVER | Kind.FAILOVER_REPLACE:
+            path = (primary, secondary)
+        case Kind.REPLACE_PRIMARY:
+            path = (primary, secondary, move.target)
+        case _:
+            path = (primary, move.target)
+    return itertools.pairwise(path)
+
+
+def _additions(
+    state: State, inst: int, before: tuple[int, int], move: Move, *, force: bool
+) -> int:
+    """Judge the additions of a move, in its order, on a state without the instance."""
+    primary, secondary = before
+    from_online = bool(state.online[primary]) and not force
+    to_online = secondary != NONE and bool(state.online[secondary]) and not force
+    if move.kind == Kind.REPLACE_SECONDARY:
+        found = _as_primary(state, inst, primary, strict=False)
+        state.place(inst, primary)
+        return found or _as_secondary(state, inst, move.target, strict=to_online)
+    if move.kind == Kind.FAILOVER_TO:
+        return _as_primary(state, inst, move.target, strict=from_online)
+    first, second = from_online, from_online
+    if move.kind == Kind.REPLACE_FAILOVER:
+        first, second = not force, to_online
+    if move.kind == Kind.REPLACE_PRIMARY:
+        moment = _as_primary(state, inst, secondary, strict=from_online)
+        if moment:
+            return moment
+    after = {
+        Kind.FAILOVER: (secondary, primary),
+        Kind.REPLACE_FAILOVER: (move.target, primary),
+        Kind.REPLACE_PRIMARY: (move.target, secondary),
+        Kind.FAILOVER_REPLACE: (secondary, move.target),
+    }[move.kind]
+    found = _as_primary(state, inst, after[0], strict=first)
+    if found:
+        return found
+    state.place(inst, after[0])
+    full = move.kind == Kind.FAILOVER and not state.online[primary]
+    return _as_secondary(
+        state, inst, after[1], strict=second, ignore_disk_on=primary if full else NONE
+    )
+
+
+def _as_primary(state: State, inst: int, node: int, *, strict: bool) -> int:
+    found = constraints.primary(state, state.instances[inst], strict=strict)
+    return _at(found, state, node)
+
+
+def _as_secondary(
+    state: State, inst: int, node: int, *, strict: bool, ignore_disk_on: int = NONE
+) -> int:
+    """Judge a node as secondary of an instance that has its primary."""
+    found = constraints.secondary(
+        state,
+        state.instances[inst],
+        state.peers[:, state.pri[inst]],
+        strict=strict,
+        ignore_disk_on=ignore_disk_on,
+    )
+    return _at(found, state, node)
+
+
+def _at(found: Sequence[constraints.Check], state: State, node: int) -> int:
+    return int(constraints.verdict(found, state.size)[node])

@@ -1,0 +1,242 @@
+"""The numbers of nodes whose spreads make up most of the score, side by side.
+
+A move touches three nodes at most, so variances are corrected instead of computed anew:
+constant work for each move, and one calculation for all spreads. Estimates are good to
+about ten digits. Which moves there are and what else they change:
+``score.move_estimates``.
+"""
+
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from ganeti.htools.score import components
+from ganeti.htools.state.instance_deltas import Effects, Floats, Ints, Row
+from ganeti.htools.state.node_state import State
+
+#: Spread components and the row of a node's numbers each is about.
+_ROWS: Final = {
+    "free_mem_cv": Row.MEMORY,
+    "free_disk_cv": Row.DISK,
+    "vcpu_ratio_cv": Row.CPU,
+    "cpu_load_cv": Row.LOAD_CPU,
+    "mem_load_cv": Row.LOAD_MEMORY,
+    "disk_load_cv": Row.LOAD_DISK,
+    "net_load_cv": Row.LOAD_NET,
+    "spindles_cv": Row.SPINDLES,
+    "free_mem_cv_forth": Row.ALL_MEMORY,
+    "free_disk_cv_forth": Row.ALL_DISK,
+    "vcpu_ratio_cv_forth": Row.ALL_CPU,
+    "spindles_cv_forth": Row.ALL_SPINDLES,
+}
+#: Rows of spindles that count in place of disk where nodes have exclusive storage.
+_IN_PLACE: Final = {
+    Row.DISK: Row.FREE_SPINDLES,
+    Row.ALL_DISK: Row.ALL_FREE_SPINDLES,
+}
+_RESERVED: Final = "reserved_mem_cv"
+
+
+class Moments(msgspec.Struct):
+    """Means and variances of spreads, and nodes x spreads distances from the mean.
+
+    Nodes offline have the distance 0.
+    """
+
+    mean: Floats
+    variance: Floats
+    deviation: Floats
+
+    def copy(self) -> "Moments":
+        """Return one that stays as it is."""
+        return Moments(self.mean, self.variance, self.deviation.copy())
+
+
+class _Column(msgspec.Struct, frozen=True):
+    """A spread: its row, what a unit of it is of a node's value, and of spindles."""
+
+    name: str
+    row: Row
+    inverse: Floats
+    second: Floats
+
+
+class Spreads:
+    """All spreads of a state; the last column is of memory kept for failovers.
+
+    ``refresh`` must be called after the state changed.
+
+    Attributes:
+        count: nodes online, at least 1.
+        weight: of each spread; equal ones are merged.
+        inverse: nodes x spreads, what a unit is of a value; 0 for nodes offline and in
+            the last column.
+        second: the same for free spindles; None where no storage is exclusive.
+        inverse_memory: what a MiB of reserved memory is.
+        gain, more: by roles before and after: instances x spreads, units that a node
+            gains, and free spindles.
+        moments: of the present state.
+    """
+
+    def __init__(self, state: State, effects: Effects, gain: "Gains") -> None:
+        """Describe the spreads; ``gain`` is by two roles, rows x instances."""
+        self._state, self._effects = state, effects
+        self._up = np.nonzero(state.online)[0]
+        self.count = max(1, len(self._up))
+        self.inverse_memory = self._inverses(state.t_mem)
+        weight, columns = self._columns()
+        self.weight = np.array([*weight, components.WEIGHT[_RESERVED]])
+        self._rows = [column.row for column in columns]
+        self._others = [_IN_PLACE.get(row, row) for row in self._rows]
+        nothing = np.zeros(state.size)
+        self.inverse = np.array([*(c.inverse for c in columns), nothing]).T.copy()
+        self.second: Floats | None = None
+        if any(column.second.any() for column in columns):
+            self.second = np.array([*(c.second for c in columns), nothing]).T.copy()
+        self.gain = {roles: self._of(self._rows, of) for roles, of in gain.items()}
+        self.more: Gains = {}
+        if self.second is not None:
+            self.more = {
+                roles: self._of(self._others, of) for roles, of in gain.items()
+            }
+        every = np.arange(state.size)
+        values = [components.SPREADS[column.name](state) for column in columns]
+        self._bias = np.array([*values, nothing]).T - self._sums(every)
+        self._bias[:, -1] = 0.0
+        self._values = np.zeros(self.inverse.shape)
+        self.refresh(every)
+
+    @staticmethod
+    def _of(rows: list[Row], gain: Floats) -> Floats:
+        found: Floats = np.zeros((gain.shape[1], len(rows) + 1))
+        found[:, :-1] = gain[rows].T
+        return found
+
+    def _columns(self) -> tuple[list[float], list[_Column]]:
+        """Describe spreads that can change, equal ones merged."""
+        effects, amounts = self._effects, self._state.rows
+        weights: list[float] = []
+        columns: list[_Column] = []
+        for name, row in _ROWS.items():
+            column = _Column(name, row, *self._capacity(row))
+            twin = next(
+                (at for at, other in enumerate(columns) if self._equal(other, column)),
+                None,
+            )
+            if twin is not None:
+                weights[twin] += components.WEIGHT[name]
+            elif amounts[row].any() or effects.as_primary[row].any():
+                weights.append(components.WEIGHT[name])
+                columns.append(column)
+        return weights, columns
+
+    def _inverses(self, capacity: Floats) -> Floats:
+        asked = self._state.online & (capacity != 0)
+        out: Floats = np.divide(1.0, capacity, out=np.zeros_like(capacity), where=asked)
+        return out
+
+    def _capacity(self, row: Row) -> tuple[Floats, Floats]:
+        state = self._state
+        nothing = np.zeros(state.size)
+        if row in {Row.MEMORY, Row.ALL_MEMORY}:
+            return self.inverse_memory, nothing
+        if row in {Row.CPU, Row.ALL_CPU}:
+            return self._inverses(state.t_cpu * state.speed), nothing
+        if row in {Row.SPINDLES, Row.ALL_SPINDLES}:
+            inverse = self._inverses(state.hi_spin)
+            return np.where(state.exclusive, 0.0, inverse), nothing
+        if row in _IN_PLACE:
+            inverse = self._inverses(state.t_dsk)
+            second = self._inverses(state.spindle_count)
+            return (
+                np.where(state.exclusive, 0.0, inverse),
+                np.where(state.exclusive, second, 0.0),
+            )
+        return self._inverses(np.ones(state.size)), nothing
+
+    def _equal(self, part: _Column, other: _Column) -> bool:
+        """Tell whether a row is and will stay the same as that of a part."""
+        effects, amounts = self._effects, self._state.rows
+        tables = (amounts, effects.as_primary, effects.as_secondary)
+        pairs = [(part.row, other.row)]
+        if part.second.any():
+            pairs.append((Row.FREE_SPINDLES, Row.ALL_FREE_SPINDLES))
+        return bool(np.array_equal(part.inverse, other.inverse)) and all(
+            np.array_equal(table[a], table[b]) for a, b in pairs for table in tables
+        )
+
+    def _sums(self, nodes: Ints) -> Floats:
+        """Give the part of nodes' values that instances change."""
+        rows = self._state.rows
+        found = np.zeros((len(nodes), len(self._rows) + 1))
+        for column, row in enumerate(self._rows):
+            found[:, column] = rows[row, nodes]
+        found *= self.inverse[nodes]
+        if self.second is not None:
+            for column, row in enumerate(self._others):
+                found[:, column] += rows[row, nodes] * self.second[nodes, column]
+        return found
+
+    def refresh(self, nodes: Ints) -> None:
+        """Take over changes of some nodes."""
+        fresh = self._bias[nodes] + self._sums(nodes)
+        fresh[:, -1] = self._state.r_mem[nodes] * self.inverse_memory[nodes]
+        self._values[nodes] = fresh
+        values = self._values[self._up]
+        mean = values.sum(axis=0) / self.count
+        values -= mean
+        deviation = np.zeros(self._values.shape)
+        deviation[self._up] = values
+        values *= values
+        self.moments = Moments(mean, values.sum(axis=0) / self.count, deviation)
+
+    def from_mean(self, nodes: Ints, mean: Floats) -> Floats:
+        """Give how far nodes are from a mean; 0 for nodes offline."""
+        online = self._state.online[nodes][:, None]
+        return np.where(online, self._values[nodes] - mean, 0.0)
+
+    # Moves
+    def step(self, inst: Ints, node: Ints, before: str, after: str) -> Floats:
+        """Tell what roles that change do to nodes' values: ... x spreads."""
+        step: Floats = self.gain[before, after][inst] * self.inverse[node]
+        if self.second is not None:
+            step += self.more[before, after][inst] * self.second[node]
+        return step
+
+    def keep(self, step: Floats, node: Ints, memory: Floats | Ints) -> Floats:
+        """Put what nodes keep for failovers, after a move, into its steps."""
+        share = (memory - self._state.r_mem[node]) * self.inverse_memory[node]
+        if step.shape[:-1] != share.shape:
+            shape = np.broadcast_shapes(step.shape[:-1], share.shape)
+            step = np.broadcast_to(step, (*shape, step.shape[-1])).copy()
+        step[..., -1] = share
+        return step
+
+    def gains(
+        self, moments: Moments, steps: list[tuple[Ints, Floats]]
+    ) -> tuple[Floats, Floats]:
+        """Give the changes of variances when nodes' values make steps, and the sums."""
+        squares, sums = None, None
+        for node, step in steps:
+            more = moments.deviation[node]
+            more *= 2.0
+            more = more + step
+            more *= step
+            squares = more if squares is None else squares + more
+            sums = step if sums is None else sums + step
+        if squares is None or sums is None:
+            nothing = np.zeros((1, len(self.weight)))
+            return nothing, nothing
+        return (squares - sums * sums / self.count) / self.count, sums
+
+    def change(self, moments: Moments, gains: Floats) -> Floats:
+        """Add up what the spreads change by, from changes of variances."""
+        after = np.sqrt(np.maximum(moments.variance + gains, 0.0))
+        before = np.sqrt(moments.variance)
+        found: Floats = after @ self.weight - before @ self.weight
+        return found
+
+
+#: By roles before and after: instances x numbers, or numbers x instances.
+Gains = dict[tuple[str, str], Floats]

@@ -1,0 +1,223 @@
+"""The exact scores after each of many moves, digit by digit as if each were done.
+
+Estimates tell which moves are the best up to rounding; among these the digits decide,
+and plans have to agree in them. So the numbers of the nodes that moves touch change
+step by step as those of a state do, and the sums over all nodes are made in the same
+order of nodes; both for all moves at once.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from ganeti.htools.model.cluster import NONE
+from ganeti.htools.rules import moves
+from ganeti.htools.rules.move_constraints import Options
+from ganeti.htools.rules.moves import Kind, Move
+from ganeti.htools.score import components
+from ganeti.htools.score.move_estimates import Evaluator
+from ganeti.htools.state.columns import ROWS
+from ganeti.htools.state.instance_deltas import Bools, Floats, Ints, Row
+from ganeti.htools.state.node_state import State
+
+#: Nodes that a move touches: old primary, old secondary, target.
+_TOUCHED: Final = 3
+#: So few moves are done and undone sooner than put into tables.
+_FEW: Final = 8
+#: Most entries of one table (1 MiB).
+_CHUNK: Final = 1 << 17
+#: Rows that move with instances by amounts of their own.
+_ROWS: Final = [int(row) for row in Row]
+_RESERVED: Final = ROWS.index("r_mem")
+_HELD: Final = ROWS.index("held")
+_LOCATION: Final = ROWS.index("location")
+
+
+def after(
+    state: State, listed: Sequence[tuple[int, Move]], found: Evaluator | None = None
+) -> list[float]:
+    """Compute the score after each of some moves, as ``score.components.value`` would.
+
+    ``found`` is an evaluator of this state; made when not given.
+    """
+    if len(listed) <= _FEW or not state.online.any():
+        return [_after_one(state, inst, move) for inst, move in listed]
+    found = found or Evaluator(state, Options())
+    if not found.effects.are_sums:
+        return [_after_one(state, inst, move) for inst, move in listed]
+    together = max(2, _CHUNK // max(1, state.size))
+    parts = [listed[at : at + together] for at in range(0, len(listed), together)]
+    return [value for part in parts for value in _together(found, part)]
+
+
+def _together(found: Evaluator, listed: Sequence[tuple[int, Move]]) -> list[float]:
+    # Sums of a single column do not run in order.
+    return _Trials(found, [*listed, listed[0]]).scores()[:-1]
+
+
+def _after_one(state: State, inst: int, move: Move) -> float:
+    with moves.trial(state, inst, move.target):
+        moves.apply(state, inst, move)
+        return components.value(state)
+
+
+class _Trials:
+    """What some moves make of the nodes they touch: arrays of moves x touched nodes.
+
+    Besides its rows it has the attributes of a state that spreads are computed of.
+    There must be two moves at least.
+    """
+
+    def __init__(self, found: Evaluator, listed: Sequence[tuple[int, Move]]) -> None:
+        self._found, self._state = found, found.state
+        inst = np.array([inst for inst, _move in listed])
+        target = np.array([move.target for _inst, move in listed])
+        kinds = np.array([move.kind for _inst, move in listed])
+        self._move = move = found.legality.move(Kind.FAILOVER, inst, target)
+        nodes = (move.primary, move.secondary, target)
+        # Where there are fewer, one stands there twice.
+        places = [np.where(node == NONE, move.primary, node) for node in nodes]
+        self._places: Ints = np.array(places).T
+        self._rows: Floats = found.state.rows[:, self._places]
+        self._real: Bools = ~found.effects.forthcoming[inst]
+        self._new: tuple[Ints, Ints] = (move.primary.copy(), move.secondary.copy())
+        for kind in set(kinds.tolist()):
+            self._move_kind(Kind(kind), np.nonzero(kinds == kind)[0])
+        self._rows[_RESERVED] = np.where(
+            np.array(nodes).T == NONE,
+            self._rows[_RESERVED, :, :1],
+            self._rows[_RESERVED],
+        )
+        self._move_amounts()
+        self._move_counts()
+        self._fails_n1: Bools = self.unallocated <= self.r_mem
+
+    def _move_kind(self, kind: Kind, at: Ints) -> None:
+        """Note where moves of a kind lead, and the memory kept for failovers then."""
+        rules, every = self._found.legality, self._move
+        move = rules.move(kind, every.inst[at], every.target[at])
+        self._rows[_RESERVED, at] = np.array(rules.reserved_after(move)).T
+        roles = {move.ends.target: move.target}
+        for old, node in (("p", move.primary), ("s", move.secondary)):
+            ends = move.ends.primary if old == "p" else move.ends.secondary
+            roles[old if ends == "=" else ends] = node
+        self._new[0][at], self._new[1][at] = roles["p"], roles["s"]
+
+    def _at(self, node: Ints) -> Bools:
+        """Tell which of the touched nodes it is."""
+        return np.asarray(self._places == node[:, None])
+
+    def _move_amounts(self) -> None:
+        """Take instances off their nodes, and put them onto others."""
+        effects, inst = self._found.effects, self._move.inst
+        first = effects.as_primary[_ROWS][:, inst, None]
+        second = effects.as_secondary[_ROWS][:, inst, None]
+        rows, counted = self._rows[_ROWS], effects.counted[_ROWS][:, self._places]
+        for node, amount in (
+            (self._move.primary, -first),
+            (self._move.secondary, -second),
+            (self._new[0], first),
+            (self._new[1], second),
+        ):
+            rows += amount * (counted * self._at(node))
+        self._rows[_ROWS] = rows
+
+    def _move_counts(self) -> None:
+        """Count instances of nodes, location tags, and exclusion tags found twice."""
+        found, inst = self._found, self._move.inst
+        real, old = self._real[:, None], (self._move.primary, self._move.secondary)
+        for sign, pair in ((-1, old), (1, self._new)):
+            for node in pair:
+                self._rows[_HELD] += sign * (self._at(node) & real)
+            if found.located:
+                tags = found.unlike(inst, *pair)[:, None]
+                self._rows[_LOCATION] += sign * (tags * (self._at(pair[0]) & real))
+        self._tags: Floats = np.zeros(self._places.shape)
+        if found.tagged:
+            moves = old[0] != self._new[0]
+            lost = found.legality.conflicts(inst, old[0], 1) * moves
+            won = found.legality.conflicts(inst, self._new[0], 0) * moves
+            self._tags -= lost[:, None] * self._at(old[0])
+            self._tags += won[:, None] * self._at(self._new[0])
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ROWS:
+            return self._rows[ROWS.index(name)]
+        return getattr(self._state, name)[self._places]
+
+    def scores(self) -> list[float]:
+        """Add up the components after each move."""
+        state, places = self._state, self._places
+        now = components.numbers(state)
+        fixed = components.components(state, mine=now)
+        online = state.online[places] & self._first_of_each()
+        offline = state.offline[places] & self._first_of_each()
+        found: dict[str, Floats | float] = dict(fixed)
+        failing = np.where(self._fails_n1, self.held, 0.0)
+        # Counts are whole numbers: their order does not matter.
+        for name, where, old, new in (
+            ("n1_cnt", online, now.n1, failing),
+            ("offline_all_cnt", offline, state.held, self.held),
+            ("pri_tags_score", online, np.zeros(state.size), self._tags),
+            ("location_score", online, now.location, self.location),
+        ):
+            found[name] = fixed[name] + np.where(where, new - old[places], 0).sum(
+                axis=1
+            )
+        gone = state.offline[self._new[0]] * 1 - state.offline[self._move.primary]
+        found["offline_pri_cnt"] = fixed["offline_pri_cnt"] + gone * self._real
+        if self._found.located and self._found.tagged:
+            name = "location_exclusion_score"
+            pairs = self._found.pairs_change(self._move, self._new[0])
+            found[name] = fixed[name] + pairs
+        found |= self._spreads(now)
+        total: Floats = np.zeros(len(places))
+        for name, weight in components.WEIGHTS:
+            total = total + weight * found[name]
+        return [float(value) for value in total]
+
+    def _first_of_each(self) -> Bools:
+        """Tell which touched nodes do not stand there a second time."""
+        out: Bools = np.ones(self._places.shape, np.bool_)
+        for column in range(1, _TOUCHED):
+            before = self._places[:, :column] == self._places[:, column, None]
+            out[:, column] = ~before.any(axis=1)
+        return out
+
+    def _spreads(self, now: components.Numbers) -> dict[str, Floats]:
+        """Return the spreads that change, and the sum of reserved memory."""
+        up = np.nonzero(self._state.online)[0]
+        found: dict[str, Floats] = {}
+        known: dict[tuple[bytes, bytes], tuple[Floats, Floats]] = {}
+        for name, get in components.SPREADS.items():
+            old, new = now.spreads[name], get(self)  # type: ignore[arg-type]
+            same = self._state.offline[self._places] | (old[self._places] == new)
+            if same.all():
+                continue
+            key = old.tobytes(), new.tobytes()
+            if key not in known:
+                known[key] = self._sums(old[up], new)
+            found[name], total = known[key]
+            if name == "reserved_mem_cv":
+                found["reserved_mem_rtotal"] = total
+        return found
+
+    def _sums(self, old: Floats, new: Floats) -> tuple[Floats, Floats]:
+        """Return spread and sum of numbers of which some are replaced, for each move.
+
+        Args:
+            old: numbers of the nodes online.
+            new: of the touched nodes.
+        """
+        online = self._state.online
+        move, column = np.nonzero(online[self._places])
+        place = (np.cumsum(online) - 1)[self._places[move, column]]
+        # Sums along the first axis of a table with columns run in its order.
+        table = np.repeat(old[:, None], len(new), axis=1)
+        table[place, move] = new[move, column]
+        total: Floats = np.add.reduce(table, axis=0)
+        table -= total / len(old)
+        table *= table
+        spread: Floats = np.sqrt(np.add.reduce(table, axis=0) / len(old))
+        return spread, total

@@ -1,0 +1,243 @@
+"""Scores of many possible moves at once.
+
+An ``Evaluator`` estimates, for arrays of instances and target nodes, by how much each
+kind of move would change the score: constant work for each move, whatever the number of
+nodes. Estimates are good to about ten digits; ``balance.greedy`` computes the best
+exactly.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from ganeti.htools.model.cluster import NONE
+from ganeti.htools.rules.move_constraints import Legality, Move, Options
+from ganeti.htools.rules.moves import Kind
+from ganeti.htools.score import components
+from ganeti.htools.score.deviations import Moments, Spreads
+from ganeti.htools.score.unknown_spindles import correction
+from ganeti.htools.state.instance_deltas import Floats, Ints, Row
+from ganeti.htools.state.node_state import State
+
+#: Whose memory kept for failovers a kind changes, of primary, secondary and target.
+_KEEPING: Final = {
+    Kind.FAILOVER: (True, True, False),
+    Kind.FAILOVER_TO: (False, False, False),
+    Kind.REPLACE_SECONDARY: (False, True, True),
+    Kind.REPLACE_FAILOVER: (True, True, False),
+    Kind.REPLACE_PRIMARY: (False, True, False),
+    Kind.FAILOVER_REPLACE: (False, True, True),
+}
+
+
+class Evaluator:
+    """Estimates of score changes for the state it was given.
+
+    ``refresh`` must be called after the state changed.
+
+    Attributes:
+        located: whether nodes or instances have location tags.
+        retagged: exclusion tags of which pairs with location tags came or went last.
+    """
+
+    def __init__(self, state: State, options: Options) -> None:
+        self.state = state
+        self.options = options
+        self.legality = Legality(state, options)
+        self.effects = effects = self.legality.effects
+        self._gain = self.legality.gain
+        self.spreads = Spreads(state, effects, self._gain)
+        self._has_apart = bool(effects.apart.any())
+        self.located = bool(state.node_places.size or effects.lacking.any())
+        self.tagged = bool(len(state.exclusion_tags))
+        self._all_online = bool(state.online.all())
+        self.retagged: Ints = np.zeros(0, np.int64)
+        if self.located and self.tagged:
+            online = np.nonzero(state.online)[0]
+            self._places = (state.node_places > 0) & state.online[:, None]
+            self._present = state.present_tags.copy()
+            #: Exclusion tag x location tag: how often nodes online have both.
+            self._pairs: Ints = components.place_pairs(state, online).T.copy()
+
+    def refresh(self, nodes: Ints) -> None:
+        """Take over changes of some nodes."""
+        self.legality.refresh(nodes)
+        self.spreads.refresh(nodes)
+        if self.located and self.tagged:
+            change = self.state.present_tags[nodes] - self._present[nodes]
+            self._present[nodes] += change
+            self.retagged = np.nonzero(change.any(axis=0))[0]
+            change = change[:, self.retagged]
+            self._pairs[self.retagged] += change.T @ self._places[nodes]
+
+    def estimate(self, kind: Kind, inst: Ints, target: Ints) -> Floats:
+        """Estimate score changes; infinite where a move is not allowed.
+
+        ``inst`` and ``target`` are broadcast together.
+        """
+        change = self.from_moments(self.spreads.moments, kind, inst, target)[0]
+        if not self._has_apart:
+            return change
+        rules = self.legality
+        return change + correction(rules, rules.move(kind, inst, target))
+
+    def from_moments(
+        self, moments: Moments, kind: Kind, inst: Ints, target: Ints
+    ) -> tuple[Floats, Floats]:
+        """Estimate score changes as if means and variances were others.
+
+        Returns:
+            the changes, infinite where a move is not allowed, and what they make of the
+            variances.
+        """
+        rules = self.legality
+        move = rules.move(kind, inst, target)
+        reserved = rules.reserved_after(move)
+        with np.errstate(invalid="ignore"):
+            allowed = rules.allowed(move) & rules.legal(move, reserved)
+            gains, sums = self.spreads.gains(moments, self._steps(move, reserved))
+            change = self.spreads.change(moments, gains)
+        change = change + components.WEIGHT["reserved_mem_rtotal"] * sums[..., -1]
+        change = change + self.counted(move, reserved)
+        return np.where(allowed, change, np.inf), gains
+
+    def _steps(
+        self, move: Move, reserved: tuple[Floats | Ints, ...]
+    ) -> list[tuple[Ints, Floats]]:
+        """List the nodes that change and by how much their values do."""
+        spreads, ends = self.spreads, move.ends
+        steps = []
+        for node, before, after, keeps, memory in zip(
+            (move.primary, move.secondary, move.target),
+            ("p", "s", ""),
+            (ends.primary, ends.secondary, ends.target),
+            _KEEPING[move.kind],
+            reserved,
+            strict=True,
+        ):
+            changes = after not in {"=", before}
+            if changes:
+                step = spreads.step(move.inst, node, before, after)
+            elif keeps:
+                step = np.zeros((*node.shape, len(spreads.weight)))
+            if keeps:
+                step = spreads.keep(step, node, memory)
+            if keeps or changes:
+                steps.append((node, step))
+        return steps
+
+    def counted(self, move: Move, reserved: tuple[Floats | Ints, ...]) -> Floats:
+        """Add up what components that count something change."""
+        state, inst = self.state, move.inst
+        online, p = state.online, move.primary
+        change = self.failing_before(move, reserved) + self.left(move)
+        role = move.ends.target
+        if role:
+            change = change + self._failing_at(move, move.target, "", role, reserved[2])
+        if move.kind == Kind.REPLACE_SECONDARY and not self.located:
+            return change
+        new_p = self._new_primary(move)
+        if self.tagged and move.ends.primary != "=":
+            lost = self.legality.conflicts(inst, p, 1) * online[p]
+            won = self.legality.conflicts(inst, new_p, 0) * online[new_p]
+            change = change + components.WEIGHT["pri_tags_score"] * (won - lost)
+        if self.located:
+            change = change + self._located_change(move, new_p)
+            if self.tagged and move.ends.primary != "=":
+                change = change + self.pairs_change(move, new_p)
+        return change
+
+    @staticmethod
+    def _new_primary(move: Move) -> Ints:
+        if move.ends.primary == "=":
+            return move.primary
+        return move.secondary if move.ends.secondary == "p" else move.target
+
+    def left(self, move: Move) -> Floats:
+        """Count what leaves nodes that are offline."""
+        change: Floats = np.zeros(1)
+        if self._all_online:
+            return change
+        ends, online = move.ends, self.state.online
+        real = self.effects.real[move.inst]
+        off_p = ~online[move.primary] & real
+        if ends.primary != "=":
+            change = change - components.WEIGHT["offline_pri_cnt"] * off_p
+        if ends.primary == "":
+            change = change - components.WEIGHT["offline_all_cnt"] * off_p
+        if ends.secondary == "":
+            off_s = ~online[move.secondary] & real
+            change = change - components.WEIGHT["offline_all_cnt"] * off_s
+        return change
+
+    def failing_before(self, move: Move, reserved: tuple[Floats | Ints, ...]) -> Floats:
+        """Count what the instances on old nodes that fail N+1 change."""
+        change: Floats = np.zeros(1)
+        for node, before, after, kept in (
+            (move.primary, "p", move.ends.primary, reserved[0]),
+            (move.secondary, "s", move.ends.secondary, reserved[1]),
+        ):
+            role = before if after == "=" else after
+            if role != before or move.kind == Kind.REPLACE_PRIMARY:
+                change = change + self._failing_at(move, node, before, role, kept)
+        return change
+
+    def _failing_at(
+        self, move: Move, node: Ints, before: str, after: str, kept: Floats | Ints
+    ) -> Floats:
+        state, inst = self.state, move.inst
+        memory, held = state.unallocated[node], state.held[node]
+        old = (memory <= state.r_mem[node]) * held
+        if after != before:
+            gain = self._gain[before, after]
+            memory = self.legality.after(Row.MEMORY, node, gain, inst)
+        count = held + (bool(after) - bool(before))
+        change = (memory <= kept) * count - old
+        result: Floats = change * state.online[node] * self.effects.real[inst]
+        return result
+
+    def _located_change(self, move: Move, new_p: Ints) -> Floats:
+        """Change of the location score."""
+        state, effects, inst = self.state, self.effects, move.inst
+        common = effects.common(inst)
+        after = common
+        if move.kind not in {Kind.FAILOVER, Kind.FAILOVER_TO}:
+            new_s = {
+                Kind.REPLACE_SECONDARY: move.target,
+                Kind.REPLACE_FAILOVER: move.primary,
+                Kind.REPLACE_PRIMARY: move.secondary,
+                Kind.FAILOVER_REPLACE: move.target,
+            }[move.kind]
+            after = state.common_places[new_p, new_s]
+        wish, online = effects.wishes[inst], state.online
+        new = (after + effects.lacking[wish, new_p]) * online[new_p]
+        old = (common + effects.lacking[wish, move.primary]) * online[move.primary]
+        result: Floats = (new - old) * (~effects.forthcoming[inst]).astype(np.float64)
+        return result
+
+    def unlike(self, inst: Ints, primary: Ints, secondary: Ints) -> Ints:
+        """Count location tags that nodes share, or lack though instances want them."""
+        common = self.state.common_places[primary, secondary]
+        lacking = self.effects.lacking[self.effects.wishes[inst], primary]
+        return np.where(secondary == NONE, 0, common) + lacking
+
+    def pairs_change(self, move: Move, new_p: Ints | None) -> Floats:
+        """Change of the number of repeated (location tag, exclusion tag) pairs.
+
+        Without a new primary the least that there can be.
+        """
+        effects, inst = self.effects, move.inst
+        old = self._places[move.primary]
+        lost, won = old, None
+        if new_p is not None:
+            new = self._places[new_p]
+            lost, won = old & ~new, new & ~old
+        result: Floats = np.zeros(1)
+        for tags in effects.tags.T:
+            tag = tags[inst]
+            counts = self._pairs[tag]
+            change = -(lost & (counts > 1)).sum(axis=-1)
+            if won is not None:
+                change = change + (won & (counts >= 1)).sum(axis=-1)
+            result = result + np.where(tag != NONE, change, 0)
+        return np.where(effects.forthcoming[inst], 0.0, result)

@@ -1,0 +1,373 @@
+"""The score for each place that a newcomer could take, for many places at once.
+
+A newcomer alone gets the digits that ``score.components`` gives once it is there; for
+pairs of nodes the present statistics are updated. Choosing is for
+`htools.alloc.allocate`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from ganeti.htools.model.cluster import Instance
+from ganeti.htools.score import components
+from ganeti.htools.score.components import Floats, Numbers, Places
+from ganeti.htools.state.node_state import State
+
+#: Most entries of one matrix in a step over many candidates (32 MiB).
+_CHUNK: Final = 1 << 22
+
+
+class _Extra:
+    """Numbers of each node after taking a newcomer as primary or as secondary."""
+
+    def __init__(self, state: State, item: Instance) -> None:
+        self.state, self.item = state, item
+        self.base = components.numbers(state)
+        self.busy = item.utilisation
+        self.later = item.forthcoming
+        self.reserve = 0 if item.forthcoming else item.reserved_memory
+
+    def _with(self, **changes: Floats) -> dict[str, Floats]:
+        shadow = _Shadow(self.state, changes)
+        return {name: get(shadow) for name, get in components.SPREADS.items()}  # type: ignore[arg-type]
+
+    def _disk_changes(self) -> dict[str, Floats]:
+        state, item = self.state, self.item
+        if not item.local:
+            return {}
+        use = np.where(state.exclusive, 0, item.spindle_use)
+        out = {
+            "f_dsk_later": state.f_dsk_later - item.disk,
+            "inst_spin_later": state.inst_spin_later + use,
+        }
+        if state.exclusive.any():
+            taken = state.spindles_after(state.f_spin_later, item)
+            out["f_spin_later"] = np.where(state.exclusive, taken, state.f_spin_later)
+        if not self.later:
+            out |= {
+                "f_dsk": state.f_dsk - item.disk,
+                "inst_spin": state.inst_spin + use,
+            }
+            if state.exclusive.any():
+                taken = state.spindles_after(state.f_spin, item)
+                out["f_spin"] = np.where(state.exclusive, taken, state.f_spin)
+        return out
+
+    def primary(self) -> Numbers:
+        """Return each node's numbers if it were the primary."""
+        state, item = self.state, self.item
+        changes = self._disk_changes()
+        changes["f_mem_later"] = state.f_mem_later - item.memory
+        vcpus = item.vcpus if item.online else 0
+        changes["u_cpu_later"] = state.u_cpu_later + vcpus
+        left = state.unallocated
+        held, location = state.held, state.location
+        if not self.later:
+            left = left - (item.memory if item.uses_memory else 0)
+            cpu, memory, disk, net = self.busy
+            changes |= {
+                "unallocated": left,
+                "u_cpu": state.u_cpu + vcpus,
+                "load_cpu": state.load_cpu + cpu,
+                "load_mem": state.load_mem + memory,
+                "load_dsk": state.load_dsk + disk,
+                "load_net": state.load_net + net,
+            }
+            held = held + 1
+            location = location + state.wanted_places(item)
+        places = state.tag_places(item)
+        more = (state.pri_tags[:, places] > 0).sum(axis=1) if places else 0
+        return Numbers(
+            self._with(**changes),
+            np.where(left <= state.r_mem, held, 0.0),
+            self.base.tags + more,
+            location.astype(np.float64),
+            self.base.reserved,
+        )
+
+    def secondary(self) -> dict[str, Floats]:
+        """Return each node's numbers as secondary, but memory kept and N+1."""
+        changes = self._disk_changes()
+        if not self.later:
+            changes["load_dsk"] = self.state.load_dsk + self.busy[2]
+        return self._with(**changes)
+
+
+class _Shadow:
+    """A state with some rows replaced."""
+
+    def __init__(self, state: State, changes: dict[str, Floats]) -> None:
+        self._state, self._changes = state, changes
+
+    def __getattr__(self, name: str) -> Floats:
+        found: Floats = self._changes.get(name, getattr(self._state, name))
+        return found
+
+
+def as_primary(
+    state: State, item: Instance, targets: Places, nodes: Places | None = None
+) -> Floats:
+    """Return the score for each node on which an instance would be alone.
+
+    Args:
+        state: without the instance.
+        item: the newcomer.
+        targets: nodes to try, of these.
+        nodes: over which the score is; all by default.
+    """
+    extra = _Extra(state, item)
+    places = np.arange(state.size) if nodes is None else nodes
+    up = places[state.online[places]]
+    after = extra.primary()
+    down = _down(state, item)
+    more = {
+        "offline_all_cnt": down,
+        "offline_pri_cnt": down,
+        "location_exclusion_score": state.online * _new_pairs(state, item, up),
+    }
+    return _each(state, extra.base, after, more=more, targets=targets, places=places)
+
+
+def as_secondary(
+    state: State, index: int, targets: Places, nodes: Places | None = None
+) -> Floats:
+    """Return the score for each node as secondary of an instance.
+
+    Args:
+        state: the instance has its primary and no secondary.
+        index: of the instance.
+        targets: nodes to try, of these.
+        nodes: over which the score is; all by default.
+    """
+    item, primary = state.instances[index], state.pri[index]
+    extra = _Extra(state, item)
+    kept = np.maximum(state.r_mem, state.peers[:, primary] + extra.reserve)
+    held = state.held + (0 if item.forthcoming else 1)
+    common = 0 if item.forthcoming else state.common_places[primary]
+    base = extra.base
+    reserved = components.per(kept, state.t_mem)
+    after = Numbers(
+        extra.secondary() | {"reserved_mem_cv": reserved},
+        np.where(state.unallocated <= kept, held, 0.0),
+        base.tags,
+        base.location + common,
+        reserved,
+    )
+    places = np.arange(state.size) if nodes is None else nodes
+    more = {"offline_all_cnt": _down(state, item)}
+    return _each(state, base, after, more=more, targets=targets, places=places)
+
+
+def _each(
+    state: State,
+    base: Numbers,
+    after: Numbers,
+    *,
+    more: Mapping[str, Floats],
+    targets: Places,
+    places: Places,
+) -> Floats:
+    """Return the score for each target whose numbers become those of ``after``.
+
+    ``more`` is what other components grow by. Of nodes that are offline nothing else
+    counts.
+    """
+    up = places[state.online[places]]
+    if not len(up):
+        return np.zeros(len(targets))
+    fixed = components.components(state, places)
+    step = max(1, _CHUNK // len(up))
+    parts = [
+        _chunk(
+            base,
+            after,
+            more,
+            targets=targets[at : at + step],
+            up=up,
+            fixed=fixed,
+        )
+        for at in range(0, len(targets), step)
+    ]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def _chunk(
+    base: Numbers,
+    after: Numbers,
+    more: Mapping[str, Floats],
+    *,
+    targets: Places,
+    up: Places,
+    fixed: dict[str, float],
+) -> Floats:
+    position = {int(node): place for place, node in enumerate(up)}
+    at = np.array([position.get(int(node), -1) for node in targets], np.intp)
+    found: dict[str, Floats | float] = dict(fixed)
+    for name, values in after.spreads.items():
+        old = base.spreads[name]
+        if not np.array_equal(values, old):
+            found[name] = _spreads(old[up], values[targets], at)
+    for name, one, two in (
+        ("n1_cnt", base.n1, after.n1),
+        ("pri_tags_score", base.tags, after.tags),
+        ("location_score", base.location, after.location),
+        ("reserved_mem_rtotal", base.reserved, after.reserved),
+    ):
+        found[name] = fixed[name] + np.where(at >= 0, (two - one)[targets], 0.0)
+    for name, values in more.items():
+        found[name] = fixed[name] + values[targets]
+    total: Floats = np.zeros(len(targets))
+    for name, weight in components.WEIGHTS:
+        total = total + weight * found[name]
+    return total
+
+
+def _spreads(base: Floats, new: Floats, at: Places) -> Floats:
+    """Return spreads of ``base`` with one entry replaced, one per candidate."""
+    table = np.repeat(base[:, None], len(new), axis=1)
+    inside = np.nonzero(at >= 0)[0]
+    table[at[inside], inside] = new[inside]
+    table -= np.add.reduce(table, axis=0) / len(base)
+    table *= table
+    out: Floats = np.sqrt(np.add.reduce(table, axis=0) / len(base))
+    return out
+
+
+def _down(state: State, item: Instance) -> Floats:
+    """Return per node how many instances on nodes that are offline there would be."""
+    return np.where(state.offline, 0.0 if item.forthcoming else 1.0, 0.0)
+
+
+def _new_pairs(state: State, item: Instance, up: Places) -> Floats:
+    """Return per node how many (location, exclusion) pairs would be doubled."""
+    places = state.tag_places(item)
+    if not places or not state.node_places.size or item.forthcoming:
+        return np.zeros(state.size)
+    pairs = components.place_pairs(state, up)
+    doubled = (pairs[:, places] > 0).astype(np.int64).sum(axis=1)
+    return np.asarray(state.node_places @ doubled, np.float64)
+
+
+class Pairs:
+    """Scores of (primary, secondary) pairs, updated from the present statistics."""
+
+    def __init__(self, state: State, item: Instance) -> None:
+        """Prepare; the state lacks the instance."""
+        self.state, self.item = state, item
+        self.extra = _Extra(state, item)
+        self.first = self.extra.primary()
+        self.second = self.extra.secondary()
+        self.up = np.nonzero(state.online)[0]
+        self.fixed = components.components(state)
+
+    def scores(self, primaries: Places, secondaries: Places) -> Floats:
+        """Return the matrix [primary, secondary] of scores.
+
+        Of nodes that are offline only the instances count.
+        """
+        kept = self._kept(primaries, secondaries)
+        reserved = components.per(kept, self.state.t_mem[secondaries])
+        other = self.state.online[secondaries]
+        reserved = np.where(other, reserved, self.extra.base.reserved[secondaries])
+        total: Floats = np.zeros((len(primaries), len(secondaries)))
+        for name, weight in components.WEIGHTS:
+            found = self._one(name, primaries, secondaries, kept, reserved)
+            total += weight * found
+        return total
+
+    def _kept(self, primaries: Places, secondaries: Places) -> Floats:
+        """Return the memory that each secondary keeps afterwards."""
+        state = self.state
+        peers = state.peers[np.ix_(secondaries, primaries)].T + self.extra.reserve
+        return np.maximum(peers, state.r_mem[secondaries])
+
+    def _one(
+        self,
+        name: str,
+        primaries: Places,
+        secondaries: Places,
+        kept: Floats,
+        reserved: Floats,
+    ) -> Floats | float:
+        base, first, fixed = self.extra.base, self.first, self.fixed[name]
+        own = self.state.online[primaries][:, None]
+        if name in {"offline_all_cnt", "offline_pri_cnt"}:
+            down = (~own).astype(np.float64)
+            if name == "offline_all_cnt":
+                down = down + ~self.state.online[secondaries]
+            return fixed + (0 if self.item.forthcoming else down)
+        if name == "n1_cnt":
+            return fixed + self._n1(primaries, secondaries, kept)
+        if name == "pri_tags_score":
+            return fixed + own * (first.tags - base.tags)[primaries][:, None]
+        if name == "location_score":
+            return fixed + own * self._location(primaries, secondaries)
+        if name == "location_exclusion_score":
+            new = _new_pairs(self.state, self.item, self.up)
+            return fixed + own * new[primaries][:, None]
+        if name == "reserved_mem_rtotal":
+            return fixed + (reserved - base.reserved[secondaries])
+        if name == "reserved_mem_cv":
+            new = reserved
+        elif name in base.spreads:
+            new = np.broadcast_to(self.second[name][secondaries], kept.shape)
+        else:
+            return fixed
+        return self._spread(name, primaries, secondaries, new)
+
+    def _n1(self, primaries: Places, secondaries: Places, kept: Floats) -> Floats:
+        state, base = self.state, self.extra.base
+        held = state.held[secondaries] + (0 if self.item.forthcoming else 1)
+        after = np.where(state.unallocated[secondaries] <= kept, held, 0.0)
+        own, other = state.online[primaries][:, None], state.online[secondaries]
+        change = own * (self.first.n1 - base.n1)[primaries][:, None]
+        return np.asarray(change + other * (after - base.n1[secondaries]))
+
+    def _location(self, primaries: Places, secondaries: Places) -> Floats:
+        change = (self.first.location - self.extra.base.location)[primaries][:, None]
+        if self.item.forthcoming:
+            return np.asarray(change)
+        common = self.state.common_places[np.ix_(primaries, secondaries)]
+        return np.asarray(change + common)
+
+    def _spread(
+        self, name: str, primaries: Places, secondaries: Places, new: Floats
+    ) -> Floats:
+        """Update sum and variance for the primary, then for the secondary."""
+        base = self.extra.base.spreads[name]
+        n = len(self.up)
+        values = base[self.up]
+        total: Floats | float = components.total(values)
+        variance: Floats | float = components.variance(values)
+        old = base[primaries]
+        own, other = self.state.online[primaries], self.state.online[secondaries]
+        mine = np.where(own, self.first.spreads[name][primaries], old)
+        if not np.array_equal(old, mine):
+            moved, sums = _moved(n, total, variance, old, mine)
+            variance, total = moved[:, None], sums[:, None]
+        theirs = base[secondaries]
+        if not other.all():
+            new = np.where(other, new, theirs)
+        if np.array_equal(np.broadcast_to(theirs, new.shape), new):
+            return np.asarray(np.sqrt(variance))
+        if new.strides[0] == 0:
+            new = new[:1]
+        variance, _total_now = _moved(n, total, variance, theirs, new)
+        return np.asarray(np.sqrt(variance))
+
+
+def _moved(
+    n: int, total: Floats | float, variance: Floats | float, old: Floats, new: Floats
+) -> tuple[Floats, Floats]:
+    """Return variance and sum after one of n numbers changed."""
+    change = new - old
+    squares = new * new - old * old
+    step = ((n * squares - 2 * total * change) - change * change) / (n * n)
+    return np.maximum(0, variance + step), np.asarray(total + change)
+
+
+def choose(places: Sequence[int]) -> Places:
+    """Return node positions as an array."""
+    return np.array(list(places), np.intp)

@@ -1,0 +1,74 @@
+"""Estimates for instances of which nobody said how many spindles they take.
+
+One that is still to come is placed all the same when soft errors do not count. Its node
+then has -1 spindle left, whatever it had, and leaving gives nothing back: no sum, which
+``score.move_estimates`` takes every change for. Here is what that makes wrong.
+Instances that are there are never placed so, on nodes with exclusive storage.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from ganeti.htools.rules.move_constraints import Legality, Move
+from ganeti.htools.score import components
+from ganeti.htools.state.instance_deltas import LATER, Bools, Floats, Ints, Row
+from ganeti.htools.state.node_state import State
+
+#: Spindles of a node that took an unknown number.
+_UNKNOWN: Final = -1.0
+_NAME: Final = "free_disk_cv_forth"
+_DISK: Final = LATER[Row.DISK]
+
+
+def correction(rules: Legality, move: Move) -> Floats:
+    """Return what to add to estimates of moves; nothing for most instances."""
+    asked, online = rules.effects.apart[move.inst], rules.state.online
+    if not (asked.any() and online.any()):
+        return np.zeros(1)
+    values = components.SPREADS[_NAME](rules.state)
+    far = np.where(online, values - values[online].mean(), 0.0)
+    variance = (far * far)[online].mean()
+    estimated, real = (
+        np.sqrt(np.maximum(variance + gain, 0.0)) for gain in _gains(rules, move, far)
+    )
+    result: Floats = np.where(asked, components.WEIGHT[_NAME] * (real - estimated), 0.0)
+    return result
+
+
+def _gains(rules: Legality, move: Move, far: Floats) -> tuple[Floats, Floats]:
+    """Return the changes of the variance: as estimated, and as they are."""
+    squares: list[Floats] = [np.zeros(1), np.zeros(1)]
+    sums: list[Floats] = [np.zeros(1), np.zeros(1)]
+    count = int(rules.state.online.sum())
+    disk = _inverse(rules.state, rules.state.t_dsk, ~rules.state.exclusive)
+    for node, before, after in (
+        (move.primary, "p", move.ends.primary),
+        (move.secondary, "s", move.ends.secondary),
+        (move.target, "", move.ends.target),
+    ):
+        step = np.zeros(1)
+        if after not in {"=", before}:
+            step = rules.gain[before, after][_DISK][move.inst] * disk[node]
+        placed = _placed(rules.state, node) if after else np.zeros(1)
+        for at, one in enumerate((step, step + placed)):
+            squares[at] = squares[at] + one * (2.0 * far[node] + one)
+            sums[at] = sums[at] + one
+    first, second = (
+        (square - total * total / count) / count
+        for square, total in zip(squares, sums, strict=True)
+    )
+    return first, second
+
+
+def _placed(state: State, node: Ints) -> Floats:
+    """Return what nodes' shares of free spindles gain where one is placed."""
+    share = _inverse(state, state.spindle_count, state.exclusive)
+    result: Floats = (_UNKNOWN - state.f_spin_later[node]) * share[node]
+    return result
+
+
+def _inverse(state: State, whole: Floats, where: Bools) -> Floats:
+    asked = where & state.online & (whole != 0)
+    out: Floats = np.divide(1.0, whole, out=np.zeros_like(whole), where=asked)
+    return out

@@ -1,0 +1,28 @@
+"""The state of one group alone, for decisions in which other groups do not count."""
+
+from collections.abc import Sequence
+
+from ganeti.htools.model.cluster import NONE, Instance
+from ganeti.htools.state.node_state import State
+
+
+def of_group(
+    now: State, group: int, newcomers: Sequence[Instance]
+) -> tuple[State, Sequence[int]]:
+    """Return one group's part of a state, and the positions of its nodes.
+
+    Args:
+        now: the state; instances beyond those of its cluster are taken over.
+        group: position.
+        newcomers: instances that may come.
+    """
+    cluster = now.cluster
+    members = cluster.members(group)
+    positions = {node: at for at, node in enumerate(members)}
+    state = State(cluster.only_group(group), newcomers=newcomers)
+    for index in range(len(cluster.instances), len(now.instances)):
+        if now.pri[index] in positions:
+            secondary = positions.get(now.sec[index], NONE)
+            new = state.new(now.instances[index])
+            state.place(new, positions[now.pri[index]], secondary)
+    return state, members

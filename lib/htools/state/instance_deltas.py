@@ -1,0 +1,162 @@
+"""What each instance does to the nodes it is on: arrays over all instances of a state.
+
+A state changes one instance after the other; who weighs all possible moves at once
+needs the same numbers side by side. Where instances are is taken over by ``moved``.
+"""
+
+import enum
+
+import numpy as np
+import numpy.typing as npt
+
+from ganeti.htools.model.cluster import EXTERNAL_TEMPLATES, NONE, Instance
+from ganeti.htools.state.columns import ROWS
+from ganeti.htools.state.node_state import State
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+class Row(enum.IntEnum):
+    """Rows of a state's numbers that instances change by amounts of their own.
+
+    Those of ``ALL`` count instances that are still to come.
+    """
+
+    MEMORY = ROWS.index("unallocated")
+    DISK = ROWS.index("f_dsk")
+    CPU = ROWS.index("u_cpu")
+    LOAD_CPU = ROWS.index("load_cpu")
+    LOAD_MEMORY = ROWS.index("load_mem")
+    LOAD_DISK = ROWS.index("load_dsk")
+    LOAD_NET = ROWS.index("load_net")
+    SPINDLES = ROWS.index("inst_spin")
+    FREE_SPINDLES = ROWS.index("f_spin")
+    ALL_MEMORY = ROWS.index("f_mem_later")
+    ALL_DISK = ROWS.index("f_dsk_later")
+    ALL_CPU = ROWS.index("u_cpu_later")
+    ALL_SPINDLES = ROWS.index("inst_spin_later")
+    ALL_FREE_SPINDLES = ROWS.index("f_spin_later")
+
+
+#: The rows that count instances to come, by the row that does not.
+LATER = {
+    Row.MEMORY: Row.ALL_MEMORY,
+    Row.DISK: Row.ALL_DISK,
+    Row.CPU: Row.ALL_CPU,
+    Row.SPINDLES: Row.ALL_SPINDLES,
+    Row.FREE_SPINDLES: Row.ALL_FREE_SPINDLES,
+}
+
+
+class Effects:
+    """Numbers of all instances of a state.
+
+    Attributes:
+        primary, secondary: their nodes, -1 for none.
+        as_primary, as_secondary: rows x instances, added to a node's numbers.
+        counted: rows x nodes, which of them a node keeps.
+        real: which are there, not still to come.
+        reserved: memory that a secondary keeps.
+        tags: instances x exclusion tags they have, -1 where they have fewer.
+        wishes: for each instance a row of ``lacking``.
+        lacking: wishes x nodes, wanted location tags that the node has not.
+    """
+
+    def __init__(self, state: State) -> None:
+        """Read off all instances."""
+        self.state = state
+        items = state.instances
+        self.primary: Ints = np.array(state.pri, dtype=np.int64)
+        self.secondary: Ints = np.array(state.sec, dtype=np.int64)
+        self.counted: Floats = np.ones((len(ROWS), state.size))
+        self.counted[[Row.SPINDLES, Row.ALL_SPINDLES]] = ~state.exclusive
+        self.counted[[Row.FREE_SPINDLES, Row.ALL_FREE_SPINDLES]] = state.exclusive
+        self.as_primary, self.as_secondary = _amounts(items)
+        self.forthcoming = _flags(item.forthcoming for item in items)
+        self.real: Bools = ~self.forthcoming
+        self.reserved: Ints = np.array(
+            [0 if item.forthcoming else item.reserved_memory for item in items],
+            dtype=np.int64,
+        )
+        self.asked: Ints = np.array(
+            [item.reserved_memory for item in items], dtype=np.int64
+        )
+        self.local = _flags(item.local for item in items)
+        self.drbd = _flags(item.template == "drbd" for item in items)
+        self.external = _flags(item.template in EXTERNAL_TEMPLATES for item in items)
+        self.unknown_spindles = _flags(item.spindles is None for item in items)
+        #: What these do to nodes is no sum (``score.unknown_spindles``).
+        self.apart: Bools = self.local & self.unknown_spindles & self.forthcoming
+        self.apart &= bool(state.exclusive.any())
+        tags = [state.tag_places(item) for item in items]
+        self.tags = _padded([sorted({*each}) for each in tags])
+        #: Whether amounts and tags say all that instances do to nodes.
+        self.are_sums = all(len({*each}) == len(each) for each in tags) and not (
+            state.exclusive.any() and self.unknown_spindles.any()
+        )
+        self.wishes, self.lacking = _wishes(state)
+
+    def moved(self, inst: int) -> None:
+        """Take over the nodes of one instance."""
+        self.primary[inst] = self.state.pri[inst]
+        self.secondary[inst] = self.state.sec[inst]
+
+    def common(self, inst: Ints) -> Ints:
+        """Count the location tags that the nodes of instances share."""
+        second = self.secondary[inst]
+        shared = self.state.common_places[self.primary[inst], second]
+        return np.where(second >= 0, shared, 0)
+
+
+def _padded(lists: list[list[int]]) -> Ints:
+    """Make columns of lists that are not equally long."""
+    width = max(map(len, lists), default=0)
+    return np.array(
+        [[*each, *[NONE] * (width - len(each))] for each in lists], dtype=np.int64
+    ).reshape(len(lists), width)
+
+
+def _wishes(state: State) -> tuple[Ints, Ints]:
+    """Number what instances want of locations, and tell what nodes lack of each."""
+    number: dict[frozenset[str], int] = {}
+    wishes = [
+        number.setdefault(state.desired_tags(item), len(number))
+        for item in state.instances
+    ]
+    lacking: Ints = np.zeros((max(1, len(number)), state.size), dtype=np.int64)
+    for row, wanted in enumerate(number):
+        lacking[row] = state.lacking(wanted)
+    return np.array(wishes, dtype=np.int64), lacking
+
+
+def _flags(values: object) -> Bools:
+    return np.array(list(values), dtype=np.bool_)  # type: ignore[call-overload]
+
+
+def _amounts(items: list[Instance]) -> tuple[Floats, Floats]:
+    """Give what a node's numbers gain with each instance, as primary and secondary."""
+    as_primary = np.zeros((len(ROWS), len(items)))
+    as_secondary = np.zeros((len(ROWS), len(items)))
+    for at, item in enumerate(items):
+        disk = item.disk if item.local else 0
+        use = item.spindle_use if item.local else 0
+        free = item.spindles or 0 if item.local else 0
+        cpu = item.vcpus if item.online else 0
+        first, second = as_primary[:, at], as_secondary[:, at]
+        for place in (first, second):
+            place[Row.ALL_DISK] = -disk
+            place[Row.ALL_SPINDLES] = use
+            place[Row.ALL_FREE_SPINDLES] = -free
+        first[Row.ALL_MEMORY] = -item.memory
+        first[Row.ALL_CPU] = cpu
+        if item.forthcoming:
+            continue
+        for now, later in LATER.items():
+            first[now], second[now] = first[later], second[later]
+        first[Row.MEMORY] = -(item.memory if item.uses_memory else 0)
+        loads = [Row.LOAD_CPU, Row.LOAD_MEMORY, Row.LOAD_DISK, Row.LOAD_NET]
+        first[loads] = item.utilisation
+        second[Row.LOAD_DISK] = item.utilisation[2]
+    return as_primary, as_secondary

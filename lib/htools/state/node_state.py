@@ -1,0 +1,489 @@
+"""A cluster in simulation: one array per number, one place per node.
+
+Loading, adding and removing instances keep all numbers exact; whether they may be added
+is for `htools.rules.constraints`, what the result is worth for
+`htools.score.components`.
+"""
+
+import copy
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ganeti.htools.model.cluster import Cluster, Instance
+from ganeti.htools.state.aggregate import Columns
+from ganeti.htools.state.columns import ROWS, Rows
+
+_EXCLUSION: Final = "htools:iextags:"
+_LOCATION: Final = "htools:nlocation:"
+_DESIRED: Final = "htools:desiredlocation:"
+_MIGRATION: Final = "htools:migration:"
+_ALLOW: Final = "htools:allowmigration:"
+
+Floats = npt.NDArray[np.float64]
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Changes to what nodes accept, given on the command line.
+
+    ``max_cpu`` replaces the policies' ratio; ``min_disk`` is the part of the disk to
+    keep free.
+    """
+
+    max_cpu: float | None = None
+    min_disk: float = 0.0
+
+
+class State(Rows):
+    """Numbers of all nodes; positions are those of the cluster's model.
+
+    Attributes:
+        cluster: what it was made of.
+        size: count of nodes.
+        pri, sec: node of each instance, -1 for none.
+        primaries, secondaries: instances of each node, newest first.
+        peers: [secondary node, primary node] -> memory kept for failovers; primary
+            nodes of guests come after all others.
+        pri_tags: [node, exclusion tag] -> count of primaries.
+        present_tags: the same without instances that are still to come.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        newcomers: Sequence[Instance] = (),
+        min_disk: float = 0.0,
+        max_cpu: float | None = None,
+        exclusion: Sequence[str] = (),
+    ) -> None:
+        """Load a cluster.
+
+        Args:
+            cluster: groups, nodes and instances.
+            newcomers: instances that will be added; their tags count too.
+            min_disk: part of the disk to keep free.
+            max_cpu: overrides the policies' limit of virtual per physical CPU.
+            exclusion: further prefixes of exclusion tags.
+        """
+        self.cluster = cluster
+        self.size = len(cluster.nodes)
+        self.instances = list(cluster.instances)
+        self.pri = [item.primary for item in self.instances]
+        self.sec = [item.secondary for item in self.instances]
+        outside = {item.primary for item in cluster.guests}
+        self.peers: Floats = np.zeros((self.size, self.size + len(outside)))
+        self.use(np.zeros((len(ROWS), self.size)))
+        self._fixed(min_disk, max_cpu)
+        self._tags([*self.instances, *newcomers], exclusion)
+        self._load()
+
+    def _fixed(self, min_disk: float, max_cpu: float | None) -> None:
+        cluster = self.cluster
+        nodes = cluster.nodes
+        policies = [cluster.groups[node.group].policy for node in nodes]
+        self.group = np.array([node.group for node in nodes], np.int64)
+        self.offline = np.array([node.offline for node in nodes], bool)
+        self.online = ~self.offline
+        self.exclusive = np.array([node.exclusive for node in nodes], bool)
+        self.t_mem = _floats(node.total_memory for node in nodes)
+        self.n_mem = _floats(node.node_memory for node in nodes)
+        self.t_dsk = _floats(node.total_disk for node in nodes)
+        self.t_cpu = _floats(node.cpus for node in nodes)
+        self.speed = _floats(node.cpu_speed for node in nodes)
+        self.spindle_count = _floats(node.spindles for node in nodes)
+        self.cpu_ratio = _floats(
+            policy.vcpu_ratio if max_cpu is None else max_cpu for policy in policies
+        )
+        self.lo_dsk = np.floor(min_disk * self.t_dsk)
+        self.hi_cpu = np.floor(self.cpu_ratio * self.t_cpu)
+        self.hi_spin = self.spindle_count * _floats(
+            policy.spindle_ratio for policy in policies
+        )
+
+    def _tags(self, instances: Sequence[Instance], exclusion: Sequence[str]) -> None:
+        tags = self.cluster.tags
+        prefixes = (*exclusion, *_cut(tags, _EXCLUSION))
+        names = {
+            tag
+            for item in instances
+            for tag in item.tags
+            if prefixes and tag.startswith(prefixes)
+        }
+        self.exclusion_tags = sorted(names)
+        self._tag_at = {tag: n for n, tag in enumerate(self.exclusion_tags)}
+        self.use_tags(np.zeros((2, self.size, len(names)), np.int64))
+        self._desired = tuple(_cut(tags, _DESIRED))
+        self._node_locations(tuple(f"{word}:" for word in _cut(tags, _LOCATION)))
+        self._node_migrations(tags)
+
+    def use_tags(self, counts: npt.NDArray[np.int64]) -> None:
+        """Take [all or present, node, exclusion tag] as the counts of primaries."""
+        self._tags_of = counts
+        self.pri_tags, self.present_tags = counts
+        self._repeated: Floats = np.zeros(self.size)
+        #: Nodes of which it is not known how often tags are repeated.
+        self._unclear = set(range(self.size))
+
+    def _node_locations(self, prefixes: tuple[str, ...]) -> None:
+        nodes = self.cluster.nodes
+        self.places = [
+            frozenset(tag for tag in node.tags if prefixes and tag.startswith(prefixes))
+            for node in nodes
+        ]
+        self._lacking: dict[frozenset[str], npt.NDArray[np.int64]] = {}
+        names = sorted(frozenset().union(*self.places))
+        self._has_places = bool(names or self._desired)
+        self.node_places = np.array(
+            [[name in mine for name in names] for mine in self.places], np.int64
+        ).reshape(self.size, len(names))
+        #: Location tags that two nodes have in common.
+        self.common_places = (
+            self.node_places @ self.node_places.T
+            if names
+            else np.zeros((self.size, self.size), np.int64)
+        )
+
+    def _node_migrations(self, tags: Sequence[str]) -> None:
+        prefixes = tuple(f"{word}:" for word in _cut(tags, _MIGRATION))
+        sends = [
+            frozenset(tag for tag in node.tags if prefixes and tag.startswith(prefixes))
+            for node in self.cluster.nodes
+        ]
+        #: [from, to]: may an instance migrate; None when it always may.
+        self.may_migrate: npt.NDArray[np.bool_] | None = None
+        if not any(sends):
+            return
+        allowed = [
+            tuple(word.split("::", 1)) for word in _cut(tags, _ALLOW) if "::" in word
+        ]
+        takes = [
+            mine | {source for source, target in allowed if target in mine}
+            for mine in sends
+        ]
+        self.may_migrate = np.array([[one <= two for two in takes] for one in sends])
+
+    def _load(self) -> None:
+        nodes = self.cluster.nodes
+        reported = _floats(node.free_memory for node in nodes)
+        free_disk = _floats(node.free_disk for node in nodes)
+        self.f_dsk[:] = free_disk
+        self.f_dsk_later[:] = free_disk
+        self.f_mem_later[:] = reported
+        spindles = _floats(
+            node.free_spindles if node.exclusive else 0 for node in nodes
+        )
+        self.f_spin[:] = spindles
+        self.f_spin_later[:] = spindles
+        self.u_cpu[:] = _floats(node.node_cpus for node in nodes)
+        self.u_cpu_later[:] = self.u_cpu
+        self.load_cpu[:] = _floats(node.other_load for node in nodes)
+        self._load_instances()
+        self.r_mem[:] = self.peers.max(axis=1) if self.size else 0
+        recorded = np.trunc(self.t_mem) - self.n_mem - self.i_mem
+        #: Memory that is gone although no instance has it.
+        self.x_mem = recorded - reported
+        self.unallocated[:] = recorded - np.maximum(0, self.x_mem)
+
+    def _load_instances(self) -> None:
+        columns = Columns(self.instances)
+        columns.count(self, self.exclusive)
+        columns.count_peers(self.peers)
+        self.primaries, self.secondaries = columns.by_node(self.size)
+        if self.cluster.guests:
+            guests = Columns(self.cluster.guests)
+            guests.count_peers(self.peers)
+            guests.without_primary().count(self, self.exclusive)
+        if not (self._tag_at or self._has_places):
+            return
+        for item in self.instances:
+            node = item.primary
+            if node < 0:
+                continue
+            for tag in self.tag_places(item):
+                self._tags_of[: 1 if item.forthcoming else 2, node, tag] += 1
+            if not item.forthcoming:
+                self.location[node] += self.location_at(item, node, item.secondary)
+
+    @staticmethod
+    def _is_now(item: Instance) -> bool:
+        return item.online and not item.forthcoming
+
+    # Copies
+    def copy(self, *, same_peers: bool = False) -> "State":
+        """Return an independent state with the same numbers.
+
+        With ``same_peers`` both share the memory kept for failovers, the largest table:
+        for copies that only change instances without a secondary.
+        """
+        out = copy.copy(self)
+        out.use(self.rows.copy())
+        out.instances = list(self.instances)
+        out.pri, out.sec = list(self.pri), list(self.sec)
+        out.primaries = [list(items) for items in self.primaries]
+        out.secondaries = [list(items) for items in self.secondaries]
+        out.peers = self.peers if same_peers else self.peers.copy()
+        out.use_tags(self._tags_of.copy())
+        return out
+
+    def mark(self, index: int, nodes: Sequence[int]) -> Any:
+        """Return what `restore` needs to undo changes of an instance on some nodes."""
+        places = list(nodes)
+        return (
+            index,
+            places,
+            self.rows[:, places],
+            self.peers[places],
+            self._tags_of[:, places],
+            [list(self.primaries[node]) for node in places],
+            [list(self.secondaries[node]) for node in places],
+            (self.pri[index], self.sec[index]),
+        )
+
+    def restore(self, mark: Any) -> None:
+        """Undo everything since a mark, on the marked nodes."""
+        index, places, rows, peers, tags, primaries, secondaries, pair = mark
+        self.rows[:, places] = rows
+        self.peers[places] = peers
+        self._tags_of[:, places] = tags
+        self._unclear.update(places)
+        for place, mine, theirs in zip(places, primaries, secondaries, strict=True):
+            self.primaries[place] = mine
+            self.secondaries[place] = theirs
+        self.pri[index], self.sec[index] = pair
+
+    def as_cluster(self) -> Cluster:
+        """Return records of the present state; free memory stays as reported."""
+        nodes = tuple(
+            msgspec.structs.replace(
+                node,
+                free_disk=int(free),
+                # One of which the number is unknown takes what no record can say.
+                free_spindles=max(0, int(spindles))
+                if node.exclusive
+                else node.free_spindles,
+            )
+            for node, free, spindles in zip(
+                self.cluster.nodes, self.f_dsk, self.f_spin, strict=True
+            )
+        )
+        instances = tuple(
+            msgspec.structs.replace(item, primary=pri, secondary=sec)
+            for item, pri, sec in zip(self.instances, self.pri, self.sec, strict=True)
+        )
+        return msgspec.structs.replace(self.cluster, nodes=nodes, instances=instances)
+
+    # Instances
+    def new(self, item: Instance) -> int:
+        """Return the position of an instance that is added without a place."""
+        self.instances.append(item)
+        self.pri.append(-1)
+        self.sec.append(-1)
+        return len(self.instances) - 1
+
+    def forget(self, index: int) -> None:
+        """Drop the newest instance, which has no place."""
+        if index != len(self.instances) - 1 or self.pri[index] >= 0:
+            raise ValueError(f"instance {index}: is not the newest without a place")
+        del self.instances[index], self.pri[index], self.sec[index]
+
+    def place(self, index: int, primary: int, secondary: int = -1) -> None:
+        """Put an instance without a place onto its nodes."""
+        self.pri[index], self.sec[index] = primary, secondary
+        self._change_primary(index, primary, 1)
+        if secondary >= 0:
+            self._change_secondary(index, secondary, 1)
+
+    def remove(self, index: int) -> None:
+        """Take an instance off its nodes."""
+        self._change_primary(index, self.pri[index], -1)
+        if self.sec[index] >= 0:
+            self._change_secondary(index, self.sec[index], -1)
+        self.pri[index] = self.sec[index] = -1
+
+    def _change_primary(self, index: int, node: int, sign: int) -> None:
+        item = self.instances[index]
+        self._count_primary(index, node, sign)
+        memory = sign * item.memory
+        self.f_mem_later[node] -= memory
+        self.u_cpu_later[node] += sign * item.vcpus if item.online else 0
+        if item.uses_memory:
+            self.i_mem[node] += memory
+            self.unallocated[node] -= memory
+        if self._is_now(item):
+            self.u_cpu[node] += sign * item.vcpus
+        self._change_disk(item, node, sign)
+
+    def _change_secondary(self, index: int, node: int, sign: int) -> None:
+        item = self.instances[index]
+        self._count_secondary(index, node, sign)
+        if not item.forthcoming and item.reserved_memory:
+            self.peers[node, self.pri[index]] += sign * item.memory
+            self.r_mem[node] = self.peers[node].max()
+        self._change_disk(item, node, sign)
+
+    def _change_disk(self, item: Instance, node: int, sign: int) -> None:
+        if not item.local:
+            return
+        self.f_dsk_later[node] -= sign * item.disk
+        if not item.forthcoming:
+            self.f_dsk[node] -= sign * item.disk
+        if self.exclusive[node]:
+            self._change_spindles(item, node, sign)
+            return
+        self.inst_spin_later[node] += sign * item.spindle_use
+        if not item.forthcoming:
+            self.inst_spin[node] += sign * item.spindle_use
+
+    def _change_spindles(self, item: Instance, node: int, sign: int) -> None:
+        rows = [self.f_spin_later]
+        rows += [] if item.forthcoming else [self.f_spin]
+        for row in rows:
+            if item.spindles is not None:
+                row[node] -= sign * item.spindles
+            elif sign > 0:
+                row[node] = -1
+
+    def _count_primary(self, index: int, node: int, sign: int) -> None:
+        item = self.instances[index]
+        _put(self.primaries[node], index, sign)
+        for tag in self.tag_places(item):
+            self._tags_of[: 1 if item.forthcoming else 2, node, tag] += sign
+            self._unclear.add(node)
+        if item.forthcoming:
+            return
+        self.held[node] += sign
+        cpu, memory, disk, net = item.utilisation
+        self.load_cpu[node] += sign * cpu
+        self.load_mem[node] += sign * memory
+        self.load_dsk[node] += sign * disk
+        self.load_net[node] += sign * net
+        self.location[node] += sign * self.location_at(item, node, self.sec[index])
+
+    def _count_secondary(self, index: int, node: int, sign: int) -> None:
+        item = self.instances[index]
+        _put(self.secondaries[node], index, sign)
+        if item.forthcoming:
+            return
+        self.held[node] += sign
+        self.load_dsk[node] += sign * item.utilisation[2]
+
+    # What checks and scores ask
+    def tag_places(self, item: Instance) -> list[int]:
+        """Return the positions of an instance's exclusion tags."""
+        if not self._tag_at:
+            return []
+        return [self._tag_at[tag] for tag in item.tags if tag in self._tag_at]
+
+    def repeated_tags(self) -> Floats:
+        """Return how often primaries of each node have a tag that one before has."""
+        if self._unclear:
+            nodes = sorted(self._unclear)
+            repeated = np.maximum(self.pri_tags[nodes] - 1, 0).sum(axis=1)
+            self._repeated[nodes] = repeated
+            self._unclear.clear()
+        return self._repeated.copy()
+
+    def shared_tags(self, item: Instance) -> Floats:
+        """Return how many primaries of each node share an instance's tags."""
+        places = self.tag_places(item)
+        if not places:
+            return np.zeros(self.size)
+        return np.asarray(self.pri_tags[:, places].max(axis=1), np.float64)
+
+    def location_at(self, item: Instance, node: int, secondary: int) -> int:
+        """Return what an instance adds to the location score of its primary."""
+        if not self._has_places:
+            return 0
+        return int(self.wanted_places(item)[node]) + (
+            int(self.common_places[node, secondary]) if secondary >= 0 else 0
+        )
+
+    def desired_tags(self, item: Instance) -> frozenset[str]:
+        """Return the location tags that an instance wants of its primary."""
+        if not self._desired:
+            return frozenset()
+        return frozenset(tag for tag in item.tags if tag.startswith(self._desired))
+
+    def lacking(self, wanted: frozenset[str]) -> npt.NDArray[np.int64]:
+        """Return how many of some location tags each node lacks; not to be changed."""
+        if wanted not in self._lacking:
+            counts = [len(wanted - mine) for mine in self.places]
+            self._lacking[wanted] = np.array(counts, np.int64)
+        return self._lacking[wanted]
+
+    def wanted_places(self, item: Instance) -> npt.NDArray[np.int64]:
+        """Return how many location tags that an instance wants each node lacks."""
+        return self.lacking(self.desired_tags(item))
+
+    def per_cpu(self, used: Floats) -> Floats:
+        """Return virtual per physical CPUs; without any, that is no limit's worth."""
+        out: Floats = np.divide(
+            used, self.t_cpu, out=np.full(self.size, np.inf), where=self.t_cpu != 0
+        )
+        return out
+
+    def spindles_after(self, free: Floats, item: Instance) -> Floats:
+        """Return the free spindles of each node with an instance's disks."""
+        if item.spindles is None:
+            return np.full(self.size, -1.0)
+        return np.asarray(free - item.spindles)
+
+    @property
+    def fails_n1(self) -> npt.NDArray[np.bool_]:
+        """Nodes without memory for all failovers to them."""
+        return self.unallocated <= self.r_mem
+
+    def failover_memory(self) -> tuple[Floats, npt.NDArray[np.bool_]]:
+        """Return [primary, secondary] -> memory of failovers, and if there are any."""
+        memory = np.zeros((self.size, self.size))
+        exists = np.zeros((self.size, self.size), bool)
+        pairs = np.array([self.pri, self.sec], np.intp)
+        items = self.instances
+        present = np.array([not item.forthcoming for item in items], bool)
+        there = np.nonzero((pairs >= 0).all(axis=0) & present)[0]
+        pri, sec = pairs[:, there]
+        exists[pri, sec] = True
+        used = [items[n].memory if items[n].uses_memory else 0 for n in there.tolist()]
+        np.add.at(memory, (pri, sec), used)
+        return memory, exists
+
+
+def derive(
+    cluster: Cluster, limits: Limits | None = None, exclusion: Iterable[str] = ()
+) -> State:
+    """Load a cluster as the command line wants it.
+
+    ``exclusion`` lists prefixes of tags, given besides those in the cluster's tags.
+    """
+    found = limits or Limits()
+    return State(
+        cluster,
+        min_disk=found.min_disk,
+        max_cpu=found.max_cpu,
+        exclusion=[f"{prefix}:" for prefix in exclusion],
+    )
+
+
+def _put(items: list[int], index: int, sign: int) -> None:
+    if sign > 0:
+        items.insert(0, index)
+    else:
+        items.remove(index)
+
+
+def _cut(tags: Sequence[str], prefix: str) -> list[str]:
+    """Return what follows a prefix, of the tags that have it."""
+    found = [tag.removeprefix(prefix) for tag in tags if tag.startswith(prefix)]
+    return [word for word in found if word]
+
+
+def _floats(values: Any) -> Floats:
+    out = np.array(list(values), np.float64)
+    if not np.isfinite(out).all():
+        raise ValueError(f"numbers wanted, found {[v for v in out if math.isnan(v)]}")
+    return out

@@ -1,0 +1,204 @@
+"""Making a Ganeti cluster of the machines of a virtual cluster.
+
+The same code as ``gnt-cluster init`` and ``gnt-node add``, for many nodes at once.
+"""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ganeti import errors, luxi, opcodes
+from ganeti.bootstrap import initialise, jobs, joining, options
+from ganeti.clock import SystemClock
+from ganeti.process import Runner
+from ganeti.tools import node_daemon_setup
+from ganeti.vcluster import layout as lay
+from ganeti.vcluster.lifecycle import Stopwatch, in_parallel
+
+QEMU: Final = "/usr/bin/qemu-system-x86_64"
+#: Instance sizes that fit a test machine beside many others.
+_BEPARAMS: Final = {"maxmem": 128, "minmem": 128, "vcpus": 1}
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What the caller decides about the cluster.
+
+    Attributes:
+        hypervisors: to enable, the default first.
+        ssh_setup: whether the cluster manages SSH keys.
+    """
+
+    hypervisors: tuple[str, ...]
+    ssh_setup: bool
+
+
+def hypervisors() -> tuple[str, ...]:
+    """Return what this machine can run, the default first."""
+    return ("kvm", "fake") if os.access(QEMU, os.X_OK) else ("fake",)
+
+
+def init_options(layout: lay.Layout, settings: Settings) -> options.InitOptions:
+    """Return the settings of the new cluster."""
+    return options.InitOptions(
+        cluster_name=lay.CLUSTER_HOST,
+        enabled_hypervisors=settings.hypervisors,
+        enabled_disk_templates=("diskless", "file", "sharedfile"),
+        hvparams={"kvm": kvm_parameters(layout)}
+        if "kvm" in settings.hypervisors
+        else {},
+        beparams=_BEPARAMS,
+        nicparams={"mode": "routed", "link": ""},
+        ndparams={"ssh_port": layout.ssh_port, "oob_program": oob_program(layout)},
+        ipolicy=_small_policy(),
+        master_netdev="eth0" if layout.isolated else "lo",
+        modify_etc_hosts=False,
+        modify_ssh_setup=settings.ssh_setup,
+    )
+
+
+def _small_policy() -> dict[str, Any]:
+    low = {"memory-size": 1, "disk-size": 1, "disk-count": 0}
+    high = {"memory-size": 32768, "disk-size": 1048576, "disk-count": 16}
+    rest = {"cpu-count": 1, "nic-count": 0, "spindle-use": 1}
+    rest_high = {"cpu-count": 8, "nic-count": 8, "spindle-use": 12}
+    return {
+        "minmax": [{"min": low | rest, "max": high | rest_high}],
+        "vcpu-ratio": 64.0,
+    }
+
+
+def kvm_parameters(layout: lay.Layout) -> dict[str, Any]:
+    """Return parameters for guests that anyone may start: no tap, no VNC port.
+
+    Guests boot a kernel and RAM disk of ours, so that none needs a boot loader.
+    """
+    return {
+        "kvm_path": QEMU,
+        "kernel_path": os.path.join(_boot_directory(layout), "vmlinuz"),
+        "initrd_path": os.path.join(_boot_directory(layout), "initrd"),
+        "kernel_args": "quiet",
+        "vnc_bind_address": "",
+        "vhost_net": False,
+    }
+
+
+def _boot_directory(layout: lay.Layout) -> str:
+    return os.path.join(layout.directory, "boot")
+
+
+def make_boot_files(layout: lay.Layout, process: Runner) -> None:
+    """Write kernel and RAM disk of tiny guests.
+
+    Raises:
+        OpExecError: there is no kernel, or no busybox.
+    """
+    program = next(
+        (
+            path
+            for directory in lay.os_definitions()
+            if os.access(path := os.path.join(directory, "make-boot"), os.X_OK)
+        ),
+        None,
+    )
+    if program is None:
+        raise errors.OpExecError("boot files of guests: OS definition tiny is missing")
+    result = process.run([program, _boot_directory(layout)], timeout_s=60)
+    if result.failed:
+        raise errors.OpExecError(
+            f"boot files of guests: make-boot {result.reason}: {result.output.strip()}"
+        )
+
+
+def oob_program(layout: lay.Layout) -> str:
+    """Return the out-of-band helper, which really cuts a node's power."""
+    return os.path.join(layout.directory, "power")
+
+
+def write_oob_program(layout: lay.Layout) -> None:
+    """Write the out-of-band helper of the cluster."""
+    program = os.path.join(layout.bindir, "vcluster")
+    text = (
+        "#!/bin/sh\n# Out-of-band helper: COMMAND NODE.\n"
+        f"exec {program} -C '{layout.directory}' oob \"$@\"\n"
+    )
+    path = oob_program(layout)
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    os.chmod(path, 0o755)  # noqa: S103 a program
+
+
+def found(
+    layout: lay.Layout, process: Runner, watch: Stopwatch, settings: Settings
+) -> None:
+    """Make the cluster on the first machine and add the others.
+
+    Runs where the first machine's daemons are: in its namespaces, if it has any.
+
+    Args:
+        layout: the machines, which are up.
+        process: starts daemons on the first one.
+        watch: told the steps.
+        settings: see `Settings`.
+
+    Raises:
+        GenericError: a step failed.
+    """
+    write_oob_program(layout)
+    if "kvm" in settings.hypervisors:
+        make_boot_files(layout, process)
+    paths = layout.paths(layout.master_node)
+    initialise.init_cluster(
+        paths,
+        process,
+        SystemClock(),
+        init_options(layout, settings),
+        feedback=lambda _text: None,
+    )
+    watch.step(f"cluster {lay.CLUSTER_HOST} on {layout.master}")
+    others = layout.nodes[1:]
+    if not others:
+        return
+    _add_nodes(layout, process, others, settings)
+    watch.step(f"{len(others)} more nodes")
+
+
+def _add_nodes(
+    layout: lay.Layout, process: Runner, nodes: Sequence[lay.Node], settings: Settings
+) -> None:
+    """Prepare nodes at the same time and add each as soon as it is ready.
+
+    The jobs themselves run one after another: each needs the whole cluster.
+    """
+    paths = layout.paths(layout.master_node)
+
+    def add(node: lay.Node) -> int:
+        if settings.ssh_setup or layout.isolated:
+            _join(layout, node)
+        else:
+            _set_up_daemon(layout, process, node)
+        op = opcodes.NodeAdd(node_name=node.name, node_setup=settings.ssh_setup)
+        with luxi.Client.of_node(paths) as client:
+            return int(client.call("SubmitJob", [[opcodes.encode(op)]]))
+
+    numbers = in_parallel(add, nodes)
+    with luxi.Client.of_node(paths) as client:
+        for number in numbers:
+            jobs.wait(client, number, lambda _text: None)
+
+
+def _join(layout: lay.Layout, node: lay.Node) -> None:
+    """Prepare a node over SSH, as ``gnt-node add`` does."""
+    request = options.JoinRequest(
+        name=node.name, ssh_key_check=False, ssh_port=layout.ssh_port
+    )
+    paths = layout.paths(layout.master_node)
+    joining.join(paths, request, feedback=lambda _text: None)
+
+
+def _set_up_daemon(layout: lay.Layout, process: Runner, node: lay.Node) -> None:
+    """Set up a node daemon without the way over SSH, which costs most."""
+    paths = layout.paths(layout.master_node)
+    message = joining.daemon_message(paths, lay.CLUSTER_HOST, node.name)
+    node_daemon_setup.set_up(layout.paths(node), process, message, dry_run=False)

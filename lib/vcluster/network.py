@@ -1,0 +1,108 @@
+"""The network of isolated nodes: a bridge here, one veth pair a node."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, Final
+
+from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+
+from ganeti import errors
+from ganeti.vcluster.layout import Layout, Node
+
+#: The machine's own address on the bridge ends in this.
+_HOST_SUFFIX: Final = "0.254"
+PREFIX: Final = 16
+#: Packets to this address reach nobody: how a partition swallows them.
+_NOBODY: Final = "02:00:00:00:00:ee"
+_EEXIST: Final = 17
+_ENOENT: Final = 2
+
+
+def host_interface(layout: Layout, node: Node) -> str:
+    """Return the name of this machine's end of a node's cable."""
+    return f"{layout.bridge[:9]}n{layout.nodes.index(node) + 1}"
+
+
+def hardware_address(layout: Layout, node: Node) -> str:
+    """Return a node's own MAC address.
+
+    It is the same after a power cycle: neighbours would send to the old one for long.
+    """
+    second = int(layout.network.split(".")[1])
+    high, low = divmod(layout.nodes.index(node) + 1, 256)
+    return f"02:67:76:{second:02x}:{high:02x}:{low:02x}"
+
+
+@contextlib.contextmanager
+def _route(pid: int | None = None) -> Iterator[Any]:
+    """Open a netlink socket here, or in the network namespace of a process."""
+    netns = None if pid is None else f"/proc/{pid}/ns/net"
+    with IPRoute(netns=netns) as route:
+        yield route
+
+
+def up(layout: Layout) -> None:
+    """Make the bridge with this machine's own address."""
+    with _route() as route:
+        try:
+            route.link("add", ifname=layout.bridge, kind="bridge")
+        except NetlinkError as err:
+            if err.code != _EEXIST:
+                raise errors.OpExecError(
+                    f"bridge {layout.bridge}: cannot be made: {err}"
+                ) from err
+        index = route.link_lookup(ifname=layout.bridge)[0]
+        route.link("set", index=index, state="up")
+        with contextlib.suppress(NetlinkError):
+            address = f"{layout.network}.{_HOST_SUFFIX}"
+            route.addr("add", index=index, address=address, prefixlen=PREFIX)
+
+
+def down(layout: Layout) -> None:
+    """Remove the bridge; cables vanish with their nodes."""
+    with _route() as route:
+        for index in route.link_lookup(ifname=layout.bridge):
+            with contextlib.suppress(NetlinkError):
+                route.link("del", index=index)
+
+
+def plug_in(layout: Layout, node: Node, pid: int) -> None:
+    """Give the network namespace of a process its ``lo`` and ``eth0``."""
+    name = host_interface(layout, node)
+    with _route() as route:
+        for index in route.link_lookup(ifname=name):
+            route.link("del", index=index)
+        peer = {"ifname": "eth0", "net_ns_pid": pid}
+        route.link("add", ifname=name, kind="veth", peer=peer)
+        index = route.link_lookup(ifname=name)[0]
+        bridge = route.link_lookup(ifname=layout.bridge)[0]
+        route.link("set", index=index, master=bridge, state="up")
+    with _route(pid) as route:
+        route.link("set", index=route.link_lookup(ifname="lo")[0], state="up")
+        index = route.link_lookup(ifname="eth0")[0]
+        address = hardware_address(layout, node)
+        route.link("set", index=index, address=address, state="up")
+        route.addr("add", index=index, address=node.address, prefixlen=PREFIX)
+
+
+def cut(pid: int, addresses: list[str]) -> None:
+    """Make packets of a namespace to some addresses vanish without a word."""
+    with _route(pid) as route:
+        index = route.link_lookup(ifname="eth0")[0]
+        for address in addresses:
+            route.neigh(
+                "replace", dst=address, lladdr=_NOBODY, ifindex=index, state="permanent"
+            )
+
+
+def join(pid: int, addresses: list[str]) -> None:
+    """Undo `cut`."""
+    with _route(pid) as route:
+        index = route.link_lookup(ifname="eth0")[0]
+        for address in addresses:
+            try:
+                route.neigh("del", dst=address, ifindex=index)
+            except NetlinkError as err:
+                if err.code != _ENOENT:
+                    raise

@@ -1,0 +1,152 @@
+"""Making the directory tree of a node: what an administrator finds on a machine."""
+
+import os
+import shutil
+from typing import Final
+
+from ganeti import _buildconf
+from ganeti.ssh import authorized, keys
+from ganeti.utils import files
+from ganeti.vcluster import layout as lay
+
+#: Directories of a node with their modes.
+DIRECTORIES: Final = (
+    ("/etc/default", 0o755),
+    ("/etc/ganeti/hooks", 0o755),
+    ("/etc/ganeti/restricted-commands", 0o755),
+    ("/etc/ssh", 0o755),
+    ("/root/.ssh", 0o700),
+    ("/srv/ganeti/file-storage", 0o755),
+    ("/srv/ganeti/export", 0o755),
+    ("/srv/ganeti/os", 0o755),
+    ("/var/backups", 0o755),
+    ("/var/lib/ganeti", 0o755),
+    ("/var/lock", 0o755),
+    ("/var/log/ganeti", 0o755),
+    ("/var/run/ganeti", 0o755),
+)
+#: Who may log in besides those that the cluster lets in: a removed node lets no
+#: other one in any more, so without this nobody could add it again.
+_ADMINISTRATORS: Final = "/etc/ssh/administrators"
+
+
+def make_cluster(layout: lay.Layout) -> None:
+    """Make what all nodes share: directory, shared storage, OS definitions."""
+    os.makedirs(layout.directory, mode=0o755, exist_ok=True)
+    for name in ("shared", "state"):
+        os.makedirs(os.path.join(layout.directory, name), exist_ok=True)
+
+
+def make_node(layout: lay.Layout, node: lay.Node) -> None:
+    """Make a node's tree, as that of a machine that is in no cluster yet."""
+    for path, mode in DIRECTORIES:
+        files.make_dir(layout.host_path(node, path), mode)
+    shared = layout.host_path(node, "/srv/ganeti/shared-file-storage")
+    if layout.isolated:
+        files.make_dir(shared, 0o755)
+    elif not os.path.islink(shared):
+        os.symlink(os.path.join(layout.directory, "shared"), shared)
+    for path, text, mode in (
+        ("/etc/hosts", lay.hosts_text(layout), 0o644),
+        ("/etc/default/ganeti", lay.defaults_text(node), 0o644),
+        ("/etc/ganeti/file-storage-paths", storage_paths(), 0o600),
+        ("/etc/ssh/sshd_config", sshd_config(layout, node), 0o600),
+    ):
+        files.write_file(layout.host_path(node, path), text, mode=mode)
+    _make_host_keys(layout, node)
+    _link_os(layout, node)
+    if not layout.isolated:
+        _write_wrapper(layout, node)
+
+
+def let_in(layout: lay.Layout, public_key: str) -> None:
+    """Authorise a key on all nodes, as the administrator does before adding them."""
+    for node in layout.nodes:
+        for path in ("/root/.ssh/authorized_keys", _ADMINISTRATORS):
+            authorized.add(layout.host_path(node, path), [public_key])
+
+
+def copy_keys(layout: lay.Layout, node: lay.Node) -> None:
+    """Give a node the host key and the root key of the first one."""
+    first = layout.master_node
+    for place, directory in (
+        (keys.host_key_path, "/etc/ssh"),
+        (keys.root_key_path, "/root/.ssh"),
+    ):
+        source = place(layout.host_path(first, directory), "rsa")
+        keys.save(keys.load(source), place(layout.host_path(node, directory), "rsa"))
+
+
+def storage_paths() -> str:
+    """Return the directories below which file disks may be."""
+    return (
+        f"{_buildconf.FILE_STORAGE_DIR}\n{_buildconf.SHARED_FILE_STORAGE_DIR}\n"
+        "/srv/ganeti/gluster\n"
+    )
+
+
+def _make_host_keys(layout: lay.Layout, node: lay.Node) -> None:
+    directory = layout.host_path(node, "/etc/ssh")
+    kinds = ("ed25519", "rsa") if node.name == layout.master else ("ed25519",)
+    for kind in kinds:
+        path = keys.host_key_path(directory, kind)
+        if not os.path.exists(path):
+            keys.save(keys.generate(kind, comment=f"root@{node.name}"), path)
+
+
+def _link_os(layout: lay.Layout, node: lay.Node) -> None:
+    """Offer the operating systems that come with the source or the package."""
+    for source in lay.os_definitions():
+        target = layout.host_path(node, f"/srv/ganeti/os/{os.path.basename(source)}")
+        if not os.path.lexists(target):
+            os.symlink(source, target)
+
+
+def sshd_config(layout: lay.Layout, node: lay.Node) -> str:
+    """Return the configuration of a node's SSH server."""
+    root = "" if layout.isolated else node.root
+    env = layout.environment(node)
+    env.pop("HOME")
+    # Keeps bash from reading the start-up files of whoever runs the cluster.
+    env["SHLVL"] = "1"
+    lines = [
+        f"Port {layout.ssh_port}",
+        f"ListenAddress {node.address}",
+        *(
+            f"HostKey {keys.host_key_path(f'{root}/etc/ssh', kind)}"
+            for kind in ("rsa", "ecdsa", "ed25519")
+        ),
+        f"PidFile {root}/var/run/ganeti/sshd.pid",
+        f"AuthorizedKeysFile {root}/root/.ssh/authorized_keys {root}{_ADMINISTRATORS}",
+        "StrictModes no",
+        "UsePAM no",
+        "UseDNS no",
+        "PasswordAuthentication no",
+        "KbdInteractiveAuthentication no",
+        "PermitRootLogin prohibit-password",
+        "MaxStartups 200",
+        "MaxSessions 100",
+        "PrintMotd no",
+        "PrintLastLog no",
+        "SetEnv " + " ".join(f"{name}={value}" for name, value in env.items()),
+        "Subsystem sftp internal-sftp",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _write_wrapper(layout: lay.Layout, node: lay.Node) -> None:
+    exports = "".join(
+        f"export {name}='{value}'\n" for name, value in layout.environment(node).items()
+    )
+    text = f'#!/bin/sh\n# Runs a command on {node.name}.\n{exports}exec "$@"\n'
+    files.write_file(os.path.join(node.root, "cmd"), text, mode=0o755)
+
+
+def remove(layout: lay.Layout) -> None:
+    """Remove everything that belongs to the cluster."""
+    for node in layout.nodes:
+        shutil.rmtree(node.root, ignore_errors=True)
+    for name in ("shared", "state", "boot"):
+        shutil.rmtree(os.path.join(layout.directory, name), ignore_errors=True)
+    files.remove_file(os.path.join(layout.directory, "power"))
+    files.remove_file(os.path.join(layout.directory, lay.STATE_FILE))

@@ -1,0 +1,219 @@
+"""What runs on one node: its SSH server, its daemons, its guests."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ganeti import _buildconf, errors
+from ganeti.process import Runner, RunResult
+from ganeti.vcluster import isolation, processes
+from ganeti.vcluster.layout import Layout, Node
+
+#: How long a server may take until it listens.
+START_TIMEOUT_S: Final = 20.0
+_POLL_S: Final = 0.01
+SSHD: Final = "/usr/sbin/sshd"
+#: sshd of root insists on this directory.
+_SSHD_PRIVSEP: Final = "/run/sshd"
+
+
+class NodeControl:
+    """Starts, looks at and ends what runs on nodes."""
+
+    def __init__(self, layout: Layout, process: Runner) -> None:
+        self._layout = layout
+        self._process = process
+
+    # Commands
+    def argv(self, node: Node, command: Sequence[str]) -> list[str]:
+        """Return the arguments that run a command on a node from this machine."""
+        if self._layout.isolated:
+            return isolation.enter(self._layout, node, command)
+        return list(command)
+
+    def environment(self, node: Node) -> dict[str, str]:
+        """Return the environment of commands on a node."""
+        return self._layout.environment(node)
+
+    def run(
+        self, node: Node, command: Sequence[str], *, timeout_s: float | None = 120.0
+    ) -> RunResult:
+        """Run a command on a node and collect its output."""
+        return self._process.run(
+            self.argv(node, command),
+            env=self.environment(node),
+            timeout_s=timeout_s,
+        )
+
+    def call(self, node: Node, command: Sequence[str], extra: Mapping[str, str]) -> int:
+        """Run a command with our own terminal and return its exit code."""
+        child = subprocess.run(
+            self.argv(node, command),
+            env={**extra, **self.environment(node)},
+            check=False,
+        )
+        return child.returncode if child.returncode >= 0 else 128 - child.returncode
+
+    # State
+    def found(self, node: Node) -> list[processes.Process]:
+        """Return the processes of a node."""
+        if self._layout.isolated:
+            return isolation.processes_of(self._layout, node)
+        return processes.of_root(node.root)
+
+    def is_powered(self, node: Node) -> bool:
+        """Tell whether a node is switched on."""
+        return not os.path.exists(self._off_file(node))
+
+    def _off_file(self, node: Node) -> str:
+        return os.path.join(self._layout.directory, "state", f"{node.name}.off")
+
+    # Life
+    def boot(self, node: Node) -> None:
+        """Bring up a node as a machine does: namespaces, then the SSH server."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._off_file(node))
+        if self._layout.isolated:
+            isolation.start(self._layout, node)
+        self.start_sshd(node)
+
+    def power_on(self, node: Node) -> str:
+        """Boot a node and start what a machine's init would start.
+
+        Returns:
+            what daemons said that did not start, empty if all did: a master that was
+            replaced while it was off, for example, is right not to start its daemons.
+
+        Raises:
+            OpExecError: not even the node daemon runs.
+        """
+        self.boot(node)
+        if not os.path.exists(
+            self._layout.host_path(node, "/var/lib/ganeti/server.pem")
+        ):
+            return ""
+        try:
+            self.start_daemons(node)
+        except errors.OpExecError as err:
+            if "ganeti-noded" not in {process.name for process in self.found(node)}:
+                raise
+            return str(err)
+        return ""
+
+    def power_off(self, node: Node) -> int:
+        """Cut a node's power: everything is gone at once, /run is empty after it.
+
+        Returns:
+            how many processes died.
+        """
+        with open(self._off_file(node), "w", encoding="ascii"):
+            pass
+        count = self.kill(node)
+        run_dir = self._layout.host_path(node, "/var/run/ganeti")
+        with contextlib.suppress(FileNotFoundError):
+            for name in os.listdir(run_dir):
+                path = os.path.join(run_dir, name)
+                if os.path.isdir(path) and not os.path.islink(path):
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    os.unlink(path)
+        return count
+
+    def kill(self, node: Node, daemon: str | None = None) -> int:
+        """Kill all processes of a node or one daemon's; return how many.
+
+        They are gone when this returns, and with them their locks and sockets.
+
+        Raises:
+            OpPrereqError: no such daemon runs there.
+            TimeoutError: one does not die.
+        """
+        if daemon is None:
+            count = processes.kill_all(lambda: self.found(node))
+            if self._layout.isolated:
+                isolation.forget(self._layout, node)
+            return count
+        chosen = [p for p in self.found(node) if p.name in (daemon, f"ganeti-{daemon}")]
+        if not chosen:
+            names = sorted({process.name for process in self.found(node)})
+            raise errors.OpPrereqError(
+                f"node {node.short}: {daemon} does not run there, but"
+                f" {', '.join(names) or 'nothing'} does",
+                "wrong_state",
+            )
+        processes.kill(chosen)
+        return len(chosen)
+
+    def pause(self, node: Node) -> int:
+        """Stop all processes of a node where they are."""
+        found = self.found(node)
+        processes.send(found, signal.SIGSTOP)
+        return len(found)
+
+    def resume(self, node: Node) -> int:
+        """Let stopped processes go on."""
+        found = self.found(node)
+        processes.send(found, signal.SIGCONT)
+        return len(found)
+
+    def start_daemons(self, node: Node) -> None:
+        """Start all daemons of a node; they serve when this returns.
+
+        Raises:
+            OpExecError: one does not start.
+        """
+        self._daemon_util(node, "start-all")
+
+    def start_daemon(self, node: Node, daemon: str) -> None:
+        """Start one daemon."""
+        name = daemon if daemon.startswith("ganeti-") else f"ganeti-{daemon}"
+        self._daemon_util(node, "start", name)
+
+    def _daemon_util(self, node: Node, *words: str) -> None:
+        program = os.path.join(_buildconf.TOOLSDIR, "daemon-util")
+        result = self.run(node, [program, *words])
+        if result.failed:
+            raise errors.OpExecError(
+                f"node {node.short}: daemon-util {' '.join(words)} {result.reason}:"
+                f" {result.output.strip()}"
+            )
+
+    # SSH server
+    def start_sshd(self, node: Node) -> None:
+        """Start a node's SSH server unless it runs, and wait until it listens."""
+        if self.answers(node):
+            return
+        if os.getuid() == 0:
+            os.makedirs(_SSHD_PRIVSEP, mode=0o755, exist_ok=True)
+        root = "" if self._layout.isolated else node.root
+        log = f"{root}/var/log/ganeti/sshd.log"
+        command = [SSHD, "-f", f"{root}/etc/ssh/sshd_config", "-E", log]
+        result = self.run(node, command)
+        if result.failed:
+            raise errors.OpExecError(
+                f"node {node.short}: sshd {result.reason}: {result.output.strip()}"
+            )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self.answers(node):
+            if time.monotonic() > deadline:
+                raise errors.OpExecError(
+                    f"node {node.short}: sshd does not listen on {node.address} port"
+                    f" {self._layout.ssh_port}, see"
+                    f" {self._layout.host_path(node, '/var/log/ganeti/sshd.log')}"
+                )
+            time.sleep(_POLL_S)
+
+    def answers(self, node: Node) -> bool:
+        """Tell whether the SSH server of a node answers."""
+        try:
+            address = (node.address, self._layout.ssh_port)
+            socket.create_connection(address, 1.0).close()
+        except OSError:
+            return False
+        return True

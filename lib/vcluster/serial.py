@@ -1,0 +1,112 @@
+"""Reading a guest's serial console, for scripts and demonstrations.
+
+The console that one types into is that of ``gnt-instance console``.
+"""
+
+import glob
+import os
+import re
+import socket
+import time
+from collections.abc import Callable
+from typing import Final
+
+from ganeti import errors
+from ganeti.constants import ecodes
+from ganeti.vcluster.layout import Layout, Node
+
+_PATTERN: Final = "/var/run/ganeti/*-hypervisor/ctrl/{name}.serial"
+#: How often a guest's socket is looked for that is not there yet.
+_POLL_S: Final = 0.05
+
+
+def connect(layout: Layout, instance: str) -> tuple[Node, socket.socket]:
+    """Open the serial console of an instance, on whatever node it runs.
+
+    Raises:
+        OpPrereqError: it runs nowhere.
+    """
+    for node in layout.nodes:
+        pattern = layout.host_path(node, _PATTERN.format(name=glob.escape(instance)))
+        for path in glob.glob(pattern):
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                sock.connect(path)
+            except OSError:
+                # Left behind by a guest that was killed.
+                sock.close()
+                continue
+            return node, sock
+    raise errors.OpPrereqError(
+        f"instance {instance}: has no serial console on any node", ecodes.ECODE_STATE
+    )
+
+
+def listen(
+    layout: Layout,
+    instance: str,
+    *,
+    until: str,
+    timeout_s: float,
+    say: Callable[[str], None],
+) -> str:
+    """Pass on what a guest writes until a pattern appears; return what matched.
+
+    A carriage return is sent first, so that a login prompt shows itself again.
+
+    Args:
+        layout: the cluster.
+        instance: full name.
+        until: regular expression.
+        timeout_s: for all of it.
+        say: told the node, then each line, without newline.
+
+    Raises:
+        OpPrereqError: it runs nowhere.
+        OpExecError: the pattern did not appear in time.
+    """
+    deadline = time.monotonic() + timeout_s
+    node, sock = _connect_soon(layout, instance, deadline)
+    say(f"[{instance} on {node.short}]")
+    text = shown = ""
+    with sock:
+        sock.sendall(b"\r")
+        while (left := deadline - time.monotonic()) > 0:
+            sock.settimeout(left)
+            try:
+                data = sock.recv(4096)
+            except TimeoutError:
+                break
+            if not data:
+                break
+            text += data.decode(errors="replace").replace("\r", "")
+            shown = _say_lines(text, shown, say)
+            if found := re.search(until, text):
+                if rest := text[len(shown) :].strip():
+                    say(rest)
+                return found.group()
+    raise errors.OpExecError(
+        f"instance {instance}: {until!r} did not appear on its serial console within"
+        f" {timeout_s:g} seconds"
+    )
+
+
+def _connect_soon(
+    layout: Layout, instance: str, deadline: float
+) -> tuple[Node, socket.socket]:
+    while True:
+        try:
+            return connect(layout, instance)
+        except errors.OpPrereqError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_POLL_S)
+
+
+def _say_lines(text: str, shown: str, say: Callable[[str], None]) -> str:
+    """Pass on whole lines that were not passed on yet; return what was."""
+    end = text.rfind(os.linesep) + 1
+    for line in text[len(shown) : end].splitlines():
+        if line.strip():
+            say(line)
+    return text[: max(end, len(shown))]

@@ -1,0 +1,148 @@
+"""Plans that are carried out: sets of jobs, failures, signals."""
+
+import contextlib
+import signal
+
+import pytest
+
+from fakes.luxi_master import FakeMaster
+from ganeti import errors
+from ganeti.client.htools import execute, options, sources
+from ganeti.client.htools.loading import Problem
+from ganeti.htools.model.cluster import DataError
+
+
+def migrate(name):
+    op = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": name}
+    return execute.Job(name, [op])
+
+
+SETS = [[migrate("a"), migrate("b")], [migrate("c")]]
+
+
+@pytest.fixture
+def master(monkeypatch):
+    made = FakeMaster()
+    monkeypatch.setattr(
+        sources, "connect", lambda _path, **_options: contextlib.nullcontext(made)
+    )
+    return made
+
+
+def run(sets=SETS, **values):
+    return execute.run("hbal", options.Parsed({"L": "", **values}), sets)
+
+
+def names(master):
+    return [op.instance_name for ops in master.jobs.values() for op in ops]
+
+
+def test_sets_are_submitted_one_after_another(master, capsys):
+    assert run() == 0
+    submitted = [args for method, args in master.calls if method == "SubmitManyJobs"]
+    assert [len(jobs) for (jobs,) in submitted] == [2, 1]
+    assert capsys.readouterr().out.splitlines() == [
+        "Executing jobset for instances a,b",
+        "Got job IDs 1,2",
+        "Executing jobset for instances c",
+        "Got job IDs 3",
+    ]
+
+
+def test_jobs_say_where_they_come_from(master):
+    run(reason="tidy up", prio="high")
+    op = master.jobs[1][0]
+    assert op.comment.startswith("rebalancing via hbal ")
+    assert op.priority == -10
+    source, text, _when = op.reason[0]
+    assert (source, text) == ("hbal", "tidy up")
+
+
+def test_a_failed_job_ends_all_after_its_set(master):
+    def outcome(op):
+        return errors.OpExecError("no way") if op.instance_name == "a" else None
+
+    master.results["OP_INSTANCE_MIGRATE"] = outcome
+    with pytest.raises(Problem) as caught:
+        run()
+    assert str(caught.value) == (
+        "Not all jobs completed successfully: a: job 1: error: no way"
+    )
+    assert names(master) == ["a", "b"]
+
+
+def test_a_refused_job_is_told(master):
+    master.refuse["OP_INSTANCE_MIGRATE"] = errors.JobQueueFull("queue is full")
+    with pytest.raises(Problem, match=r"a: not accepted: .*queue is full"):
+        run()
+
+
+def test_a_job_that_is_gone_is_told(master):
+    master.gone.add(2)
+    with pytest.raises(Problem, match="b: job 2 is gone"):
+        run()
+
+
+def test_an_interrupt_lets_the_set_end_and_leaves_out_the_rest(master, capsys):
+    def outcome(_op):
+        signal.raise_signal(signal.SIGINT)
+
+    master.results["OP_INSTANCE_MIGRATE"] = outcome
+    before = signal.getsignal(signal.SIGINT)
+    assert run() == 0
+    assert names(master) == ["a", "b"]
+    shown = capsys.readouterr()
+    assert "Cancel request registered" in shown.err
+    assert shown.out.endswith("Exiting early due to user request, 1 jobset(s) left.\n")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_termination_ends_at_once(master, capsys):
+    def outcome(_op):
+        signal.raise_signal(signal.SIGTERM)
+
+    master.results["OP_INSTANCE_MIGRATE"] = outcome
+    before = signal.getsignal(signal.SIGTERM)
+    assert run() == execute.TERMINATED == 2
+    assert "jobs that were submitted go on" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize(
+    ("method", "answers"),
+    [
+        ("SubmitManyJobs", [None, 5, [], [[True, 1]], [[True, 1], 5], "ab"]),
+        ("WaitForJobChange", [5, [], [5, []], [["success"]], [[], []], [["x"], [5]]]),
+        ("QueryJobs", [None, [], 5, [5], [["error"]], [["error", 1, 2], None]]),
+    ],
+)
+def test_a_master_that_talks_nonsense_is_told(master, method, answers, monkeypatch):
+    master.results["OP_INSTANCE_MIGRATE"] = lambda _op: errors.OpExecError("no way")
+    proper = master.call
+    for answer in answers:
+
+        def call(asked, args=(), answer=answer):
+            return answer if asked == method else proper(asked, args)
+
+        monkeypatch.setattr(master, "call", call)
+        with pytest.raises(DataError) as caught:
+            run()
+        assert str(caught.value).startswith(f"LUXI: {method}: wanted ")
+
+
+def test_questions_outlive_a_restart_of_the_master(monkeypatch):
+    seen = {}
+
+    def connect(_path, **options):
+        seen.update(options)
+        return contextlib.nullcontext(FakeMaster())
+
+    monkeypatch.setattr(sources, "connect", connect)
+    assert run() == 0
+    assert seen["retries"] > 0
+
+
+def test_a_master_that_goes_away_is_an_error(master):
+    master.down = errors.NoMasterError("/socket")
+    with pytest.raises(errors.NoMasterError):
+        run()

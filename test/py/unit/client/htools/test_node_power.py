@@ -1,0 +1,98 @@
+"""``hsqueeze -X``: what is submitted, in which order, and when nothing is."""
+
+import pytest
+
+from fakes.luxi_master import Connection
+from fakes.programs import DATA
+from ganeti import errors
+from ganeti.client.htools import node_power, sources
+from ganeti.client.htools.loading import Problem
+from ganeti.client.htools.options import Parsed
+from ganeti.htools.maintenance import squeeze
+from ganeti.htools.maintenance.squeeze import Size
+from ganeti.htools.model.loaders import text
+
+SHARED = text.load((DATA / "shared.data").read_text(), "shared.data")
+PARSED = Parsed({"L": ""}, [])
+OFF = squeeze.plan(SHARED, Size(512, 1, 1), Size(512, 1, 1))
+ON = squeeze.plan(SHARED, Size(15000, 1, 1), Size(512, 1, 1))
+
+
+class World(Connection):
+    """A master that notes power, as jobs tell it."""
+
+    def __init__(self):
+        super().__init__()
+        self.master.objects["node"] = [
+            {"name": node.name, "powered": True, "ndp/oob_program": "/oob"}
+            for node in SHARED.nodes
+        ]
+        self.master.results["OP_OOB_COMMAND"] = self._power
+
+    def _power(self, op):
+        for node in self.master.objects["node"]:
+            if node["name"] in op.node_names:
+                node["powered"] = op.command == "power-on"
+        return []
+
+    def jobs(self):
+        names = [[op.op_id() for op in job] for job in self.master.jobs.values()]
+        return [" ".join(job).replace("OP_", "") for job in names]
+
+
+@pytest.fixture
+def world(monkeypatch):
+    made = World()
+    monkeypatch.setattr(sources, "connect", lambda _path, **_options: made)
+    return made
+
+
+def test_nodes_are_emptied_tagged_and_switched_off(world):
+    assert node_power.run("hsqueeze", PARSED, SHARED, OFF) == 0
+    moves, nodes = len(OFF.steps), len(OFF.nodes)
+    assert moves
+    assert world.jobs() == [
+        *["INSTANCE_MIGRATE"] * moves,
+        *["TAGS_SET"] * nodes,
+        *["NODE_SET_PARAMS OOB_COMMAND"] * nodes,
+    ]
+    (last,) = {op.comment for job in world.master.jobs.values() for op in job}
+    assert last.startswith(f"condensing by {nodes} nodes")
+
+
+def test_nodes_are_switched_on_before_instances_move(world):
+    assert node_power.run("hsqueeze", PARSED, SHARED, ON) == 0
+    moves = ["INSTANCE_MIGRATE"] * len(ON.steps)
+    assert world.jobs() == ["OOB_COMMAND", "NODE_SET_PARAMS", *moves]
+
+
+def test_a_node_may_take_its_time_to_come(world, monkeypatch):
+    paused = []
+    monkeypatch.setattr(node_power.time, "sleep", paused.append)
+    answers = [errors.OpPrereqError("does not answer", "wrong_state")] * 2
+    world.master.results["OP_NODE_SET_PARAMS"] = lambda _op: (
+        answers.pop() if answers else []
+    )
+    assert node_power.run("hsqueeze", PARSED, SHARED, ON) == 0
+    assert len(paused) == 2
+    assert world.jobs()[:4] == ["OOB_COMMAND", *["NODE_SET_PARAMS"] * 3]
+
+
+def test_without_a_helper_nothing_is_done(world):
+    world.master.objects["node"][2]["ndp/oob_program"] = "!"
+    with pytest.raises(Problem, match=r"kite3\.lab\.test; they cannot be switched"):
+        node_power.run("hsqueeze", PARSED, SHARED, OFF)
+    assert world.jobs() == []
+
+
+def test_a_node_that_stays_on_is_told(world):
+    world.master.results["OP_OOB_COMMAND"] = []
+    with pytest.raises(Problem, match="could not be switched off: kite2"):
+        node_power.run("hsqueeze", PARSED, SHARED, OFF)
+
+
+def test_a_failed_move_ends_it(world):
+    world.master.results["OP_INSTANCE_MIGRATE"] = errors.OpExecError("stuck")
+    with pytest.raises(Problem, match="stuck"):
+        node_power.run("hsqueeze", PARSED, SHARED, OFF)
+    assert set(world.jobs()) == {"INSTANCE_MIGRATE"}

@@ -1,0 +1,107 @@
+"""The placement programs as users run them: output, exit codes, all back ends."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import ganeti
+from fakes import golden, master_answers
+from ganeti.client.htools import hbal, hcheck, hinfo, hscan, loading
+from ganeti.htools.model.loaders import text
+
+DATA = pathlib.Path(__file__).parents[4] / "data" / "htools"
+GOLDEN = DATA / "programs.txt"
+PROGRAMS = {module.NAME: module for module in (hbal, hcheck, hinfo, hscan)}
+
+
+def run(words, monkeypatch):
+    monkeypatch.setattr(sys, "argv", words)
+    return PROGRAMS[words[0]].main()
+
+
+@pytest.mark.parametrize("words", [words for words, _output in golden.runs(GOLDEN)])
+def test_output(words, monkeypatch):
+    monkeypatch.chdir(DATA)
+    golden.check(GOLDEN, words, lambda found: run(found, monkeypatch))
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_each_is_a_process(program):
+    done = subprocess.run(
+        [sys.executable, "-m", f"ganeti.client.htools.{program}", "--version"],
+        env={"PYTHONPATH": str(pathlib.Path(ganeti.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"{program} (ganeti) version ")
+
+
+def test_rest_files_and_text_files_give_the_same(tmp_path, monkeypatch):
+    cluster = text.load((DATA / "kite.data").read_text(), "kite")
+    address = master_answers.write(cluster, tmp_path)
+    out = [
+        golden.printed(lambda w: run(w, monkeypatch), ["hbal", source, "-C", "-p"])
+        for source in (f"-t{DATA / 'kite.data'}", f"-m{address}")
+    ]
+    assert out[0] == out[1]
+
+
+def test_scanned_clusters_read_back_the_same(tmp_path, monkeypatch):
+    cluster = text.load((DATA / "kite.data").read_text(), "kite")
+    address = master_answers.write(cluster, tmp_path)
+    (tmp_path / "out").mkdir()
+    words = ["hscan", "-d", str(tmp_path / "out"), address, "file:///none"]
+    shown = golden.printed(lambda w: run(w, monkeypatch), words)
+    (saved,) = (tmp_path / "out").iterdir()
+    assert saved.name == f"{address.replace('/', '_')}.data"
+    assert text.load(saved.read_text(), "saved") == cluster
+    assert shown.splitlines()[1].split()[1:] == (
+        ["4", "6", "0", "0", "65536", "52224", "1600", "1350", "6.83249605"]
+    )
+    assert "Error for file:///none: failed to load data." in shown
+    assert shown.endswith("exit status 2\n")
+
+
+def test_an_unwritable_directory_fails_that_cluster(tmp_path, monkeypatch):
+    cluster = text.load((DATA / "kite.data").read_text(), "kite")
+    address = master_answers.write(cluster, tmp_path)
+    words = ["hscan", "-d", str(tmp_path / "none"), address]
+    shown = golden.printed(lambda w: run(w, monkeypatch), words)
+    assert "none/file:" in shown
+    assert shown.endswith("No such file or directory\nexit status 2\n")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"nodes": 5},
+        {"nodes": [5]},
+        {"info": []},
+        {"groups": [{}]},
+        {"instances": [{"name": "x"}]},
+        {"info": {}},
+    ],
+)
+def test_damaged_answers_are_told(damage, tmp_path, monkeypatch):
+    cluster = text.load((DATA / "kite.data").read_text(), "kite")
+    address = master_answers.write(cluster, tmp_path)
+    for name, content in damage.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    shown = golden.printed(lambda w: run(w, monkeypatch), ["hinfo", "-m", address])
+    assert shown.startswith("Error: failed to load data, aborting: ")
+    assert str(tmp_path) in shown
+    assert shown.endswith("exit status 1\n")
+
+
+def test_a_closed_pipe_ends_a_program_quietly(capfd):
+    def work(_parsed):
+        raise BrokenPipeError
+
+    assert loading.main("hbal", [], work, []) == 1
+    assert capfd.readouterr() == ("", "")

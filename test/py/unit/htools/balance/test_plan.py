@@ -1,0 +1,214 @@
+"""Balancing plans of whole clusters, and their jobs."""
+
+import pathlib
+
+import msgspec
+import pytest
+
+from fakes.some_cluster import random_cluster
+from ganeti import opcodes
+from ganeti.htools.balance import greedy as balance_greedy
+from ganeti.htools.balance import plan
+from ganeti.htools.hail import answer
+from ganeti.htools.model.cluster import DataError
+from ganeti.htools.model.loaders import text
+from ganeti.htools.rules.move_constraints import Options
+
+DATA = pathlib.Path(__file__).parents[4] / "data" / "htools"
+
+
+def load(name):
+    return text.load((DATA / name).read_text(), name)
+
+
+def test_the_plan_is_that_of_hbal():
+    (group,) = plan.plan(load("kite.data"), plan.Want())
+    assert [(m.instance, m.letters) for m in group.moves] == [
+        ("owl1.lab.test", "f r:kite4.lab.test f"),
+        ("owl2.lab.test", "f r:kite4.lab.test"),
+    ]
+    assert group.moves[0].before == ("kite1.lab.test", "kite2.lab.test")
+    assert group.moves[1].after == ("kite2.lab.test", "kite4.lab.test")
+    assert round(group.before, 8) == 6.83249605
+    assert round(group.after, 8) == round(group.moves[-1].score, 8) == 2.34837006
+
+
+def test_why_no_more_and_why_not_others():
+    (group,) = plan.plan(load("kite.data"), plan.Want())
+    assert group.kept == {"owl5.lab.test": "its disks (plain) are on one node"}
+    assert group.stopped.startswith("no move lowers the score; the best one is of owl")
+    limited = plan.Want(goal=balance_greedy.Goal(max_length=1))
+    (group,) = plan.plan(load("kite.data"), limited)
+    assert (len(group.moves), group.stopped) == (1, "the number of moves is limited")
+
+
+def test_moves_of_one_node_wait_for_each_other_and_others_do_not():
+    (group,) = plan.plan(load("kite.data"), plan.Want())
+    assert [move.depends for move in group.moves] == [(), (0,)]
+    for seed in range(3):
+        (group,) = plan.plan(random_cluster(seed), plan.Want())
+        for place, move in enumerate(group.moves):
+            mine = {*move.before, *move.after}
+            waits = set(move.depends)
+            while more := {d for w in waits for d in group.moves[w].depends} - waits:
+                waits |= more
+            sharing = {
+                earlier
+                for earlier, other in enumerate(group.moves[:place])
+                if mine & {*other.before, *other.after}
+            }
+            assert sharing <= waits
+            assert set(move.depends) <= sharing
+
+
+def test_the_limit_counts_over_all_groups():
+    cluster = random_cluster(1)
+    other = msgspec.structs.replace(cluster.groups[0], name="other", uuid="other")
+    count, total = len(cluster.nodes), len(cluster.instances)
+    double = msgspec.structs.replace(
+        cluster,
+        groups=(cluster.groups[0], other),
+        nodes=(
+            *cluster.nodes,
+            *(
+                msgspec.structs.replace(n, name=f"x{n.name}", group=1)
+                for n in cluster.nodes
+            ),
+        ),
+        instances=(
+            *cluster.instances,
+            *(
+                msgspec.structs.replace(
+                    i,
+                    name=f"x{i.name}",
+                    primary=i.primary + count,
+                    secondary=i.secondary + count,
+                )
+                for i in cluster.instances
+            ),
+        ),
+    )
+    assert len(double.instances) == 2 * total
+    every = plan.plan(double, plan.Want())
+    lengths = [len(group.moves) for group in every]
+    assert lengths[0] == lengths[1] > 1
+    most = lengths[0] + 1
+    some = plan.plan(double, plan.Want(goal=balance_greedy.Goal(max_length=most)))
+    assert [len(group.moves) for group in some] == [lengths[0], 1]
+    (second,) = plan.plan(double, plan.Want(group="other"))
+    assert len(second.moves) == lengths[1]
+    told = plan.data(every, explain=False)
+    first = told["groups"][1]["moves"]
+    assert all(d >= lengths[0] for move in first for d in move["depends"])
+
+
+@pytest.mark.parametrize("template", ["drbd", "sharedfile"])
+def test_its_opcodes_are_opcodes(template):
+    (group,) = plan.plan(random_cluster(3, template=template), plan.Want())
+    assert group.moves
+    for move in group.moves:
+        for op in move.opcodes:
+            assert opcodes.decode(op).instance_name == move.instance
+
+
+def test_a_forthcoming_instance_fails_over():
+    cluster = random_cluster(3)
+    cluster = msgspec.structs.replace(
+        cluster,
+        instances=tuple(
+            msgspec.structs.replace(i, forthcoming=True) for i in cluster.instances
+        ),
+    )
+    plans = plan.plan(cluster, plan.Want(goal=balance_greedy.Goal(min_gain=0)))
+    words = {op["OP_ID"] for move in plans[0].moves for op in move.opcodes}
+    assert "OP_INSTANCE_MIGRATE" not in words
+
+
+def test_instances_in_two_groups_stay():
+    cluster = load("groups.data")
+    split = msgspec.structs.replace(cluster.instances[1], secondary=3)
+    cluster = msgspec.structs.replace(
+        cluster,
+        instances=(cluster.instances[0], split, *cluster.instances[2:]),
+    )
+    plans = plan.plan(cluster, plan.Want())
+    name = split.name
+    assert plans[0].kept[name] == "its nodes are in different groups"
+    assert all(move.instance != name for group in plans for move in group.moves)
+
+
+def test_evacuation_leaves_the_healthy_alone():
+    cluster = load("groups.data")
+    want = plan.Want(options=Options(evacuate=True))
+    plans = plan.plan(cluster, want)
+    assert plans[1].moves == []
+    assert set(plans[1].kept.values()) == {"none of its nodes is offline"}
+
+
+def test_an_unknown_group_is_told():
+    with pytest.raises(DataError, match="node group 'nope': wanted one that exists"):
+        plan.plan(load("kite.data"), plan.Want(group="nope"))
+
+
+def test_reasons_are_given_when_asked_for():
+    plans = plan.plan(load("kite.data"), plan.Want())
+    (plain,) = plan.data(plans, explain=False)["groups"]
+    (full,) = plan.data(plans, explain=True)["groups"]
+    assert "stopped" not in plain
+    assert "components" not in plain["moves"][0]
+    before, after = full["moves"][0]["components"]["cpu_load_cv"]
+    assert before > after
+    assert full["kept"] == plans[0].kept
+
+
+def ask(cluster, **request):
+    asked = {"request": {"type": "balance", "max_moves": 10} | request}
+    return answer.solve(asked, answer.Options(), cluster=cluster)
+
+
+def test_an_allocator_is_asked_for_moves():
+    found = ask(load("kite.data"))
+    moved, failed, jobs = found.answer["result"]
+    assert found.answer["success"]
+    assert found.answer["info"] == (
+        "Request successful: 2 moves, scores: rackA 6.83249605 -> 2.34837006"
+    )
+    assert moved == [
+        ["owl1.lab.test", "rackA", ["kite4.lab.test", "kite2.lab.test"]],
+        ["owl2.lab.test", "rackA", ["kite2.lab.test", "kite4.lab.test"]],
+    ]
+    assert (failed, [len(ops) for ops in jobs]) == ([], [3, 2])
+    assert [int(node) for node in found.after.pri[:2]] == [3, 1]
+
+
+def test_a_search_goes_on_where_no_single_move_helps():
+    cluster = load("stuck.data")
+    want = plan.Want(goal=balance_greedy.Goal(pairs=True))
+    (greedy,) = plan.plan(cluster, plan.Want())
+    (found,) = plan.plan(cluster, want)
+    assert found.after < greedy.after
+    assert found.stopped.startswith("no move and no pair of moves lowers the score")
+    asked = {"max_moves": len(found.moves)}
+    searched = ask(cluster, search=True, **asked).answer
+    assert searched["info"].endswith(f"-> {found.after:.8f}")
+    assert ask(cluster, **asked).answer["info"].endswith(f"-> {greedy.after:.8f}")
+
+
+def test_an_allocator_makes_no_more_moves_than_asked_for():
+    moved, _failed, jobs = ask(load("kite.data"), max_moves=1).answer["result"]
+    assert (len(moved), len(jobs)) == (1, 1)
+    assert ask(load("kite.data"), max_moves=0).answer["result"] == [[], [], []]
+
+
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        ({"max_moves": -1}, "request.max_moves: wanted a number from 0"),
+        ({"max_moves": "all"}, "request.max_moves: wanted a number"),
+        ({"group_name": "nope"}, "node group 'nope'"),
+        ({"evacuate": 1}, "request.evacuate: wanted true or false"),
+    ],
+)
+def test_a_malformed_request_is_told(request_, told):
+    with pytest.raises(DataError, match=told):
+        ask(load("kite.data"), **request_)

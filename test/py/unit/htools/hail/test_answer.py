@@ -1,0 +1,224 @@
+"""Answers of the built-in allocator, kind by kind."""
+
+from typing import Any
+
+import pytest
+
+from fakes import placement
+from ganeti.htools.hail import answer
+
+FOUR = {f"n{k}": placement.node() for k in range(1, 5)}
+
+
+def solve(data: Any, **options: Any) -> dict[str, Any]:
+    return answer.solve(data, answer.Options(**options)).answer
+
+
+def test_the_last_of_equal_places_wins() -> None:
+    found = solve(placement.request(FOUR, placement.allocation("plain")))
+    assert found["success"]
+    assert found["result"] == ["n4"]
+    assert found["info"].startswith(
+        "Request successful: Selected group: group0, Group group0 (preferred): score: "
+    )
+    assert found["info"].endswith("successes 4, failures 0 () for node(s) n4")
+
+
+def test_a_loaded_node_is_avoided() -> None:
+    there = {"i": placement.instance("plain", nodes=["n4"], memory=8192)}
+    found = solve(placement.request(FOUR, placement.allocation("plain"), there))
+    assert found["result"] == ["n3"]
+
+
+def test_two_different_nodes_for_mirrored_disks() -> None:
+    found = solve(placement.request(FOUR, placement.allocation()))
+    assert len(set(found["result"])) == 2
+
+
+def test_offline_and_drained_nodes_take_nothing() -> None:
+    nodes = dict(FOUR, n4=placement.node(offline=True), n3=placement.node(drained=True))
+    found = solve(placement.request(nodes, placement.allocation("plain")))
+    assert found["result"] == ["n2"]
+
+
+def test_the_only_allowed_nodes_are_used() -> None:
+    asked = placement.allocation("plain", **{"restrict-to-nodes": ["n1", "n2"]})
+    assert solve(placement.request(FOUR, asked))["result"] == ["n2"]
+    found = solve(placement.request(FOUR, asked), restrict_to=["n3"])
+    assert found["result"] == ["n3"]
+
+
+def test_a_named_group_is_used_even_if_unallocable() -> None:
+    nodes = dict(FOUR, m1=placement.node("g-1"), m2=placement.node("g-1"))
+    asked = placement.allocation("plain", group_name="group1")
+    data = placement.request(nodes, asked, groups=2)
+    data["nodegroups"]["g-1"]["alloc_policy"] = "unallocable"
+    assert solve(data)["result"] == ["m2"]
+    data["request"] = placement.allocation("plain")
+    assert solve(data)["result"][0].startswith("n")
+
+
+def test_preferred_groups_come_before_last_resorts() -> None:
+    nodes = dict(FOUR, m1=placement.node("g-1"), m2=placement.node("g-1"))
+    data = placement.request(nodes, placement.allocation("plain"), groups=2)
+    data["nodegroups"]["g-0"]["alloc_policy"] = "last_resort"
+    assert solve(data)["result"] in (["m1"], ["m2"])
+
+
+def test_groups_without_the_network_are_left_out() -> None:
+    nodes = dict(FOUR, m1=placement.node("g-1"), m2=placement.node("g-1"))
+    asked = placement.allocation("plain", nics=[{"network": "blue"}])
+    data = placement.request(nodes, asked, groups=2)
+    data["nodegroups"]["g-1"]["networks"] = ["blue"]
+    found = solve(data)
+    assert found["result"] in (["m1"], ["m2"])
+    assert "group group0 is not connected to a network" in found["info"]
+
+
+def test_refusals_are_data() -> None:
+    asked = placement.allocation("plain", memory=20000)
+    found = answer.solve(placement.request(FOUR, asked), answer.Options())
+    assert not found.answer["success"]
+    assert found.answer["result"] == []
+    assert "FailMem: 4" in found.answer["info"]
+    (first, *_rest) = found.explanation()[0].reasons
+    assert (first.node, first.kind) == ("n1", "FailMem")
+    assert (first.check, first.relation) == ("free memory", "more than")
+    assert (first.wanted, first.found, first.unit) == (20000, 16384 - 1024, "MiB")
+
+
+def test_policies_are_kept() -> None:
+    asked = placement.allocation("plain", vcpus=9)
+    assert "FailCPU: 4" in solve(placement.request(FOUR, asked))["info"]
+
+
+def test_the_cluster_survives_the_loss_of_any_node() -> None:
+    pair = {"n1": placement.node(), "n2": placement.node()}
+    there = {"i": placement.instance("sharedfile", nodes=["n1"], memory=10000)}
+    asked = placement.allocation("sharedfile", memory=10000)
+    data = placement.request(pair, asked, there)
+    assert "FailN1" in solve(data)["info"]
+    assert solve(data, capacity_checks=False)["result"] == ["n2"]
+
+
+def test_several_instances_see_each_other() -> None:
+    many = {
+        "type": "multi-allocate",
+        "instances": [placement.allocation("plain", f"v{k}") for k in range(4)],
+    }
+    placed, failed = solve(placement.request(FOUR, many))["result"]
+    assert failed == []
+    assert sorted(nodes[0] for _name, nodes in placed) == ["n1", "n2", "n3", "n4"]
+
+
+def test_what_has_no_place_among_several_is_named() -> None:
+    big = placement.allocation("plain", "big", memory=20000)
+    many = {
+        "type": "multi-allocate",
+        "instances": [big, placement.allocation("plain", "small")],
+    }
+    found = solve(placement.request(FOUR, many))
+    assert found["success"]
+    assert found["result"] == [[["small", ["n4"]]], ["big"]]
+
+
+def mirrored() -> dict[str, Any]:
+    return {"i": placement.instance(nodes=["n1", "n2"])}
+
+
+def test_relocation_changes_the_secondary() -> None:
+    asked = {
+        "type": "relocate",
+        "name": "i",
+        "required_nodes": 1,
+        "relocate_from": ["n2"],
+    }
+    found = solve(placement.request(FOUR, asked, mirrored()))
+    assert found["info"] == "Request successful: success"
+    assert found["result"] == ["n4"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "ops"),
+    [
+        ("primary-only", ["OP_INSTANCE_MIGRATE"]),
+        ("secondary-only", ["OP_INSTANCE_REPLACE_DISKS"]),
+        (
+            "all",
+            [
+                "OP_INSTANCE_REPLACE_DISKS",
+                "OP_INSTANCE_MIGRATE",
+                "OP_INSTANCE_REPLACE_DISKS",
+            ],
+        ),
+    ],
+)
+def test_evacuation_of_mirrored_instances(mode: str, ops: list[str]) -> None:
+    asked = {"type": "node-evacuate", "instances": ["i"], "evac_mode": mode}
+    data = placement.request(FOUR, asked, mirrored())
+    (((_name, group, nodes),), failed, (job,)) = solve(data)["result"]
+    assert (group, failed) == ("group0", [])
+    assert [op["OP_ID"] for op in job] == ops
+    left = {"primary-only": "n1", "secondary-only": "n2", "all": "n1"}[mode]
+    assert nodes[0] != left if mode != "secondary-only" else nodes[1] != left
+    if mode == "all":
+        assert not {"n1", "n2"} & set(nodes)
+
+
+def test_shared_storage_moves_and_local_files_do_not() -> None:
+    there = {
+        "s": placement.instance("sharedfile", nodes=["n1"]),
+        "f": placement.instance("file", nodes=["n1"]),
+    }
+    asked = {
+        "type": "node-evacuate",
+        "instances": ["s", "f"],
+        "evac_mode": "primary-only",
+    }
+    moved, failed, jobs = solve(placement.request(FOUR, asked, there))["result"]
+    assert moved == [["s", "group0", ["n4"]]]
+    assert failed == [["f", "Instances of type file cannot be relocated"]]
+    assert jobs[0][0]["target_node"] == "n4"
+
+
+def test_another_group_is_found() -> None:
+    nodes = dict(FOUR, m1=placement.node("g-1"), m2=placement.node("g-1"))
+    asked = {"type": "change-group", "instances": ["i"], "target_groups": []}
+    data = placement.request(nodes, asked, mirrored(), groups=2)
+    ((_name, group, places),) = solve(data)["result"][0]
+    assert group == "group1"
+    assert sorted(places) == ["m1", "m2"]
+
+
+def test_a_secondary_for_an_unmirrored_instance() -> None:
+    there = {"p": placement.instance("plain", nodes=["n4"])}
+    asked = {"type": "allocate-secondary", "name": "p"}
+    assert solve(placement.request(FOUR, asked, there))["result"] == "n3"
+
+
+def test_exclusive_storage_keeps_room_for_the_sizes_sold() -> None:
+    own = {"spindle_count": 4, "exclusive_storage": True}
+    nodes = {
+        name: placement.node(
+            ndparams=own, total_spindles=4, free_spindles=free, free_disk=disk
+        )
+        for name, free, disk in (("n1", 4, 200000), ("n2", 1, 150000))
+    }
+    disks = [{"size": 4096, "mode": "rw", "spindles": 1}]
+    asked = placement.allocation("plain", disks=disks)
+    found = solve(placement.request(nodes, asked))
+    assert found["result"] == ["n2"], found
+    assert "score: ([1],145904)" in found["info"]
+
+
+def test_exclusion_tags_keep_instances_apart() -> None:
+    there = {
+        f"i{k}": placement.instance("plain", nodes=[f"n{k}"], tags=["web:x"])
+        for k in (2, 3, 4)
+    }
+    asked = placement.allocation("plain", tags=["web:x"])
+    data = placement.request(FOUR, asked, there)
+    data["cluster_tags"] = ["htools:iextags:web"]
+    found = solve(data)
+    assert found["result"] == ["n1"]
+    assert "FailTags: 3" in found["info"]
