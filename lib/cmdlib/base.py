@@ -142,7 +142,9 @@ class Context:
     rpc_at: Callable[[Sequence[Target]], Runner]
     query_sources: Callable[[], query.Sources]
     write_known_hosts: Callable[[str, str, Sequence[str]], None]
-    known: iallocator.Known = dataclasses.field(default_factory=iallocator.Known)
+    known: iallocator.ClusterCache = dataclasses.field(
+        default_factory=iallocator.ClusterCache
+    )
 
     @property
     def snapshot(self) -> objects.Snapshot:

@@ -5,7 +5,7 @@ What to do with an answer belongs to the logical units.
 """
 
 from ganeti.iallocator.answers import Answer, Evacuation, MultiPlacement
-from ganeti.iallocator.known import Known
+from ganeti.iallocator.cluster_cache import ClusterCache
 from ganeti.iallocator.requests import (
     Allocate,
     AllocateSecondary,
@@ -28,8 +28,8 @@ __all__ = [
     "Balance",
     "Capacity",
     "ChangeGroup",
+    "ClusterCache",
     "Evacuation",
-    "Known",
     "MultiAllocate",
     "MultiPlacement",
     "NodeEvacuate",

@@ -1,4 +1,4 @@
-"""What allocators answer, checked, as values; `validity` makes them. Pure."""
+"""What allocators answer, checked, as values; `answer_checks` makes them. Pure."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

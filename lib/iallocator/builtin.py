@@ -80,17 +80,21 @@ def solve(
     # Shares of what a node has none of are not numbers.
     with np.errstate(divide="ignore", invalid="ignore"):
         try:
-            found = answer.solve({"request": asked}, _options(params), cluster=cluster)
+            solution = answer.solve(
+                {"request": asked}, _options(params), cluster=cluster
+            )
         except DataError as err:
             raise errors.OpPrereqError(
                 f"allocator {NAME}: {err}", ecodes.ECODE_INVAL
             ) from err
-        out = dict(found.answer)
-        told = found.explanation() if explain or _is_refusal(asked, out) else []
+        out = dict(solution.answer)
+        explanations = (
+            solution.explanation() if explain or _is_refusal(asked, out) else []
+        )
     if explain:
-        out["explanation"] = [item.data() for item in told]
+        out["explanation"] = [item.data() for item in explanations]
     if _is_refusal(asked, out):
-        _tell(out, told, explain=explain)
+        _add_explanations(out, explanations, explain=explain)
     return out
 
 
@@ -100,14 +104,14 @@ def _is_refusal(asked: Mapping[str, Any], out: Mapping[str, Any]) -> bool:
     return not out["success"] or (several and bool(out["result"][1]))
 
 
-def _tell(
-    out: dict[str, Any], told: Sequence["reasons.Explanation"], *, explain: bool
+def _add_explanations(
+    out: dict[str, Any], explanations: Sequence["reasons.Explanation"], *, explain: bool
 ) -> None:
     """Add to the answer's words why instances have no place.
 
     With ``explain`` only to those that end up in errors.
     """
-    against = {one.instance: _words(one) for one in told if not one.nodes}
+    against = {one.instance: _words(one) for one in explanations if not one.nodes}
     if not out["success"]:
         out["info"] += "".join(f" [{words}]" for words in against.values() if words)
         return
@@ -129,11 +133,11 @@ def _words(one: "reasons.Explanation") -> str:
     return "; ".join(reasons.shortened(one.reasons, _MOST_REASONS))
 
 
-def _options(params: Mapping[str, Any]) -> "answer.Options":
+def _options(params: Mapping[str, Any]) -> "answer.SolverOptions":
     from ganeti.htools.hail import answer
 
     names = params.get("restrict-allocation-to")
-    return answer.Options(
+    return answer.SolverOptions(
         capacity_checks="no-capacity-checks" not in params,
         ignore_soft="ignore-soft-errors" in params,
         restrict_to=str(names).split(",") if names else None,

@@ -24,16 +24,16 @@ class Checker:
         self.name = name
         self.snapshot = snapshot
 
-    def wrong(self, what: str, wanted: str, found: Any) -> errors.GenericError:
+    def wrong(self, what: str, wanted: str, actual: Any) -> errors.GenericError:
         """Return the error for one part of an answer."""
         return errors.ResultValidationError(
-            f"allocator {self.name}: {what}: wanted {wanted}, found {found!r:.200}"
+            f"allocator {self.name}: {what}: wanted {wanted}, found {actual!r:.200}"
         )
 
-    def check(self, fine: bool, what: str, wanted: str, found: Any) -> None:
+    def check(self, fine: bool, what: str, wanted: str, actual: Any) -> None:
         """Raise unless a part is as wanted."""
         if not fine:
-            raise self.wrong(what, wanted, found)
+            raise self.wrong(what, wanted, actual)
 
     def node(self, name: str) -> objects.Node:
         """Return a node that `nodes` has checked."""
@@ -43,20 +43,20 @@ class Checker:
         """Return a group's name."""
         return self.snapshot.nodegroups[uuid].name
 
-    def nodes(self, found: Any, count: int | None, what: str) -> list[str]:
+    def nodes(self, answer: Any, count: int | None, what: str) -> list[str]:
         """Return different names of known nodes, of any number if None."""
-        self.check(isinstance(found, list), what, "a list of node names", found)
+        self.check(isinstance(answer, list), what, "a list of node names", answer)
         if count is not None:
-            self.check(len(found) == count, what, f"{count} node names", found)
-        for item in found:
+            self.check(len(answer) == count, what, f"{count} node names", answer)
+        for item in answer:
             known = isinstance(item, str) and self.snapshot.uuid_of("nodes", item)
             self.check(bool(known), what, "names of known nodes", item)
-        self.check(len(set(found)) == len(found), what, "different nodes", found)
-        return list(found)
+        self.check(len(set(answer)) == len(answer), what, "different nodes", answer)
+        return list(answer)
 
-    def usable(self, found: Any, count: int | None, what: str) -> list[str]:
+    def usable(self, answer: Any, count: int | None, what: str) -> list[str]:
         """Return names of nodes that may take instances."""
-        names = self.nodes(found, count, what)
+        names = self.nodes(answer, count, what)
         for name in names:
             self.require_usable(name, what)
         return names
@@ -73,9 +73,11 @@ class Checker:
             wanted = "nodes that may take instances"
             self.check(not hinders, what, wanted, f"{name}, which is {state}")
 
-    def placement(self, request: requests.Allocate, found: Any, what: str) -> list[str]:
+    def placement(
+        self, request: requests.Allocate, answer: Any, what: str
+    ) -> list[str]:
         """Return the nodes of a new instance, which are among those asked for."""
-        names = self.usable(found, request.required_nodes, what)
+        names = self.usable(answer, request.required_nodes, what)
         if request.group_name is not None:
             self.within([request.group_name], names, what)
         if request.restrict_to is not None:

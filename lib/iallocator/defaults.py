@@ -17,8 +17,8 @@ def chosen(name: str, setting: str) -> list[str]:
 
 def names(setting: str) -> list[str]:
     """Return the names in the order in which they are tried, each once; maybe none."""
-    found = [name.strip() for name in setting.split(",")]
-    return [name for name in dict.fromkeys(found) if name]
+    parts = [name.strip() for name in setting.split(",")]
+    return [name for name in dict.fromkeys(parts) if name]
 
 
 def tidied(setting: str) -> str:

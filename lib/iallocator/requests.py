@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ganeti import objects
 from ganeti.constants import disks as disk_words
 from ganeti.constants import versions
-from ganeti.iallocator import means
+from ganeti.iallocator import node_resources
 from ganeti.objects import params
 
 
@@ -56,7 +56,7 @@ class Allocate:
                 dict(disk, type=disk.get("type", self.disk_template))
                 for disk in self.disks
             ],
-            "disk_space_total": means.disk_space(
+            "disk_space_total": node_resources.disk_space(
                 self.disk_template, [int(disk["size"]) for disk in self.disks]
             ),
             "nics": [dict(nic) for nic in self.nics],
@@ -117,7 +117,7 @@ def relocate(snapshot: objects.Snapshot, instance: objects.Instance) -> Relocate
     return Relocate(
         instance.name,
         [snapshot.nodes[uuid].name for uuid in left],
-        means.disk_space(template, sizes),
+        node_resources.disk_space(template, sizes),
     )
 
 
@@ -201,7 +201,9 @@ class Capacity:
             "disk_template": self.disk_template,
             "required_nodes": self.required_nodes,
             "sizes": [dict(size) for size in self.sizes],
-            "disk_extra": means.DRBD_META_MIB if self.disk_template == "drbd" else 0,
+            "disk_extra": node_resources.DRBD_META_MIB
+            if self.disk_template == "drbd"
+            else 0,
             "spindle_use": self.spindle_use,
             "tiered": self.tiered,
             "groups": None if self.groups is None else list(self.groups),
@@ -334,8 +336,8 @@ def _live(
     running: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Return what a node reports; nothing when it did not or its report is no use."""
-    found = means.read(node, report)
-    if found is None:
+    resources = node_resources.read(node, report)
+    if resources is None:
         return {}
     instances, default = snapshot.instances, filled.backend["maxmem"]
     primaries = [
@@ -343,21 +345,21 @@ def _live(
         for uuid in snapshot.primary_instances(node.uuid)
         for item in (instances[uuid],)
     ]
-    free = found.free_memory
+    free = resources.free_memory
     for item, maxmem in primaries:
         if item.admin_state == "up" and not item.forthcoming:
             used = int(running.get(item.name, {}).get("memory", 0))
             free -= max(0, maxmem - used)
     return {
-        "total_memory": found.total_memory,
-        "reserved_memory": found.reserved_memory,
+        "total_memory": resources.total_memory,
+        "reserved_memory": resources.reserved_memory,
         "free_memory": free,
-        "total_disk": found.total_disk,
-        "free_disk": found.free_disk,
+        "total_disk": resources.total_disk,
+        "free_disk": resources.free_disk,
         "total_spindles": 0,
         "free_spindles": 0,
-        "total_cpus": found.total_cpus,
-        "reserved_cpus": found.reserved_cpus,
+        "total_cpus": resources.total_cpus,
+        "reserved_cpus": resources.reserved_cpus,
         "i_pri_memory": sum(maxmem for _item, maxmem in primaries),
         "i_pri_up_memory": sum(
             maxmem for item, maxmem in primaries if item.admin_state == "up"
@@ -398,7 +400,9 @@ def _instance(
         "disk_template": template,
         "disks_active": instance.disks_active,
         "hypervisor": instance.hypervisor,
-        "disk_space_total": means.disk_space(template, [disk.size for disk in disks]),
+        "disk_space_total": node_resources.disk_space(
+            template, [disk.size for disk in disks]
+        ),
     }
     if instance.forthcoming:
         out["forthcoming"] = True

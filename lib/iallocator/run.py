@@ -6,8 +6,8 @@ from typing import Any
 from ganeti import errors, objects, rpc, serializer
 from ganeti.constants import disks as disk_words
 from ganeti.constants import ecodes
-from ganeti.iallocator import answers, builtin, requests, validity
-from ganeti.iallocator.known import Known
+from ganeti.iallocator import answer_checks, answers, builtin, requests
+from ganeti.iallocator.cluster_cache import ClusterCache
 from ganeti.objects import params
 
 
@@ -18,7 +18,7 @@ def run(
     request: requests.Request,
     *,
     explain: bool = False,
-    known: Known | None = None,
+    known: ClusterCache | None = None,
 ) -> answers.Answer:
     """Ask an allocator: the built-in one here, any other as a script on the master.
 
@@ -40,10 +40,10 @@ def run(
     if name == builtin.NAME and builtin.knows(chosen):
         reports, running = _ask_nodes(runner, snapshot, request)
         memory = builtin.static_memory(chosen)
-        reader = known or Known()
+        reader = known or ClusterCache()
         cluster = reader.read(snapshot, reports, running, static_memory=memory)
-        found = builtin.solve(cluster, request.to_dict(), chosen, explain=explain)
-        return validity.parse(name, found, request, snapshot)
+        answer = builtin.solve(cluster, request.to_dict(), chosen, explain=explain)
+        return answer_checks.parse(name, answer, request, snapshot)
     text = serializer.dump(question(runner, snapshot, request)).decode()
     result = runner.call_one(
         "iallocator_runner", snapshot.cluster.master_node, name, text, chosen
@@ -57,7 +57,7 @@ def run(
         ) from err
     if isinstance(decoded, dict):
         decoded.pop("explanation", None)
-    return validity.parse(name, decoded, request, snapshot)
+    return answer_checks.parse(name, decoded, request, snapshot)
 
 
 def run_first(
@@ -163,14 +163,14 @@ def _template(snapshot: objects.Snapshot, request: requests.Request) -> str:
     if isinstance(request, requests.Allocate | requests.Capacity):
         return request.disk_template
     if isinstance(request, requests.MultiAllocate):
-        found = [item.disk_template for item in request.instances]
+        templates = [item.disk_template for item in request.instances]
     else:
         uuids = [snapshot.uuid_of("instances", name) for name in _moving(request)]
-        found = [snapshot.disk_template(snapshot.instances[u or ""]) for u in uuids]
-    known = [name for name in found if name in disk_words.DTS_LVM]
+        templates = [snapshot.disk_template(snapshot.instances[u or ""]) for u in uuids]
+    known = [name for name in templates if name in disk_words.DTS_LVM]
     first = snapshot.cluster.enabled_disk_templates[0]
     if isinstance(request, requests.MultiAllocate):
-        return next(iter(known or found), first)
+        return next(iter(known or templates), first)
     return next(iter(known), first)
 
 

@@ -134,17 +134,17 @@ def _plan(world: World, wanted: Wanted) -> dict[str, Any]:
     from ganeti.htools.balance import greedy, plan
     from ganeti.htools.model.cluster import DataError
     from ganeti.htools.model.loaders import query as loaders_query
-    from ganeti.htools.rules.move_constraints import Options
+    from ganeti.htools.rules.move_constraints import MoveOptions
 
-    want = plan.Want(
+    want = plan.PlanOptions(
         group=wanted.group,
-        goal=greedy.Goal(
+        goal=greedy.BalanceGoal(
             min_gain=wanted.min_gain,
             min_gain_limit=wanted.min_gain_limit,
             max_length=wanted.max_moves,
             pairs=wanted.search,
         ),
-        options=Options(
+        options=MoveOptions(
             disk_moves=wanted.disk_moves,
             instance_moves=wanted.instance_moves,
             restricted=wanted.restricted,
@@ -159,7 +159,7 @@ def _plan(world: World, wanted: Wanted) -> dict[str, Any]:
         for kind, fields in loaders_query.FIELDS.items()
     }
     info = clusterinfo.cluster_info(world.config.snapshot())
-    answers = loaders_query.Answers(
+    answers = loaders_query.QueryAnswers(
         "cluster", tables["group"], tables["node"], tables["instance"], info
     )
     try:

@@ -56,7 +56,9 @@ class Doors:
     rpc_at: Callable[[Sequence[Target]], Runner]
     query_sources: Callable[[], query.Sources]
     write_known_hosts: Callable[[str, str, Sequence[str]], None] = known_hosts.write
-    known: iallocator.Known = dataclasses.field(default_factory=iallocator.Known)
+    known: iallocator.ClusterCache = dataclasses.field(
+        default_factory=iallocator.ClusterCache
+    )
 
 
 class _WatchedConfig:

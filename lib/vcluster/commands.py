@@ -161,7 +161,7 @@ def _up(args: argparse.Namespace) -> int:
             bindir=_buildconf.TOOLSDIR,
             prefix=args.nodes_prefix,
         )
-        watch = lifecycle.Stopwatch(_say)
+        watch = lifecycle.StepTimer(_say)
         process = SystemRunner()
         try:
             ssh_setup = args.machines_only or _wants_ssh_setup(args)
@@ -188,7 +188,7 @@ def _found(
     args: argparse.Namespace,
     layout: lay.Layout,
     control: NodeControl,
-    watch: lifecycle.Stopwatch,
+    watch: lifecycle.StepTimer,
 ) -> None:
     # Only this command needs all of it, and it takes a while to load.
     from ganeti.vcluster import create
@@ -199,7 +199,7 @@ def _found(
         ssh_setup=_wants_ssh_setup(args),
     )
     if not layout.isolated:
-        create.found(layout, SystemRunner(), watch, settings)
+        create.create_cluster(layout, SystemRunner(), watch, settings)
         return
     # The first node's daemons live in its namespaces: found the cluster in there.
     words = ["--hypervisors", ",".join(settings.hypervisors)]
@@ -216,7 +216,7 @@ def _found_inside(args: argparse.Namespace) -> int:
 
     layout = lay.Layout.load(args.directory)
     settings = create.Settings(tuple(args.hypervisors.split(",")), args.ssh_setup)
-    create.found(layout, SystemRunner(), lifecycle.Stopwatch(_say), settings)
+    create.create_cluster(layout, SystemRunner(), lifecycle.StepTimer(_say), settings)
     return 0
 
 
@@ -408,6 +408,6 @@ def main() -> int:
     try:
         return work(args)
     except (errors.GenericError, OSError) as err:
-        told = err if isinstance(err, OSError) or not err.args else err.args[0]
-        print(f"vcluster: {told}", file=sys.stderr)
+        reason = err if isinstance(err, OSError) or not err.args else err.args[0]
+        print(f"vcluster: {reason}", file=sys.stderr)
         return getattr(err, "EXIT_CODE", 1)

@@ -14,7 +14,7 @@ from ganeti.clock import SystemClock
 from ganeti.process import Runner
 from ganeti.tools import node_daemon_setup
 from ganeti.vcluster import layout as lay
-from ganeti.vcluster.lifecycle import Stopwatch, in_parallel
+from ganeti.vcluster.lifecycle import StepTimer, in_parallel
 
 QEMU: Final = "/usr/bin/qemu-system-x86_64"
 #: Instance sizes that fit a test machine beside many others.
@@ -129,8 +129,8 @@ def write_oob_program(layout: lay.Layout) -> None:
     os.chmod(path, 0o755)  # noqa: S103 a program
 
 
-def found(
-    layout: lay.Layout, process: Runner, watch: Stopwatch, settings: Settings
+def create_cluster(
+    layout: lay.Layout, process: Runner, watch: StepTimer, settings: Settings
 ) -> None:
     """Make the cluster on the first machine and add the others.
 

@@ -188,11 +188,13 @@ def os_definitions() -> list[str]:
         os.path.join(_buildconf.DATADIR, "os"),
         *_buildconf.OS_SEARCH_PATH,
     )
-    found = []
+    directories = []
     for place in places:
         if os.path.isdir(place):
-            found += [os.path.join(place, name) for name in sorted(os.listdir(place))]
-    return [path for path in found if os.path.isdir(path)]
+            directories += [
+                os.path.join(place, name) for name in sorted(os.listdir(place))
+            ]
+    return [path for path in directories if os.path.isdir(path)]
 
 
 def hosts_text(layout: Layout) -> str:

@@ -59,7 +59,7 @@ def in_parallel(work: Callable[[lay.Node], T], nodes: Sequence[lay.Node]) -> lis
     return [future.result() for future in futures]
 
 
-class Stopwatch:
+class StepTimer:
     """Prints steps with the time they took."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -138,7 +138,7 @@ def release_network(layout: lay.Layout) -> None:
 
 
 def make_machines(
-    layout: lay.Layout, process: Runner, watch: Stopwatch, *, same_keys: bool
+    layout: lay.Layout, process: Runner, watch: StepTimer, *, same_keys: bool
 ) -> NodeControl:
     """Make and boot the nodes, as machines that are in no cluster yet.
 

@@ -61,7 +61,7 @@ class NodeControl:
         return child.returncode if child.returncode >= 0 else 128 - child.returncode
 
     # State
-    def found(self, node: Node) -> list[processes.Process]:
+    def processes_on(self, node: Node) -> list[processes.Process]:
         """Return the processes of a node."""
         if self._layout.isolated:
             return isolation.processes_of(self._layout, node)
@@ -101,7 +101,9 @@ class NodeControl:
         try:
             self.start_daemons(node)
         except errors.OpExecError as err:
-            if "ganeti-noded" not in {process.name for process in self.found(node)}:
+            if "ganeti-noded" not in {
+                process.name for process in self.processes_on(node)
+            }:
                 raise
             return str(err)
         return ""
@@ -135,13 +137,15 @@ class NodeControl:
             TimeoutError: one does not die.
         """
         if daemon is None:
-            count = processes.kill_all(lambda: self.found(node))
+            count = processes.kill_all(lambda: self.processes_on(node))
             if self._layout.isolated:
                 isolation.forget(self._layout, node)
             return count
-        chosen = [p for p in self.found(node) if p.name in (daemon, f"ganeti-{daemon}")]
+        chosen = [
+            p for p in self.processes_on(node) if p.name in (daemon, f"ganeti-{daemon}")
+        ]
         if not chosen:
-            names = sorted({process.name for process in self.found(node)})
+            names = sorted({process.name for process in self.processes_on(node)})
             raise errors.OpPrereqError(
                 f"node {node.short}: {daemon} does not run there, but"
                 f" {', '.join(names) or 'nothing'} does",
@@ -152,15 +156,15 @@ class NodeControl:
 
     def pause(self, node: Node) -> int:
         """Stop all processes of a node where they are."""
-        found = self.found(node)
-        processes.send(found, signal.SIGSTOP)
-        return len(found)
+        on_node = self.processes_on(node)
+        processes.send(on_node, signal.SIGSTOP)
+        return len(on_node)
 
     def resume(self, node: Node) -> int:
         """Let stopped processes go on."""
-        found = self.found(node)
-        processes.send(found, signal.SIGCONT)
-        return len(found)
+        on_node = self.processes_on(node)
+        processes.send(on_node, signal.SIGCONT)
+        return len(on_node)
 
     def start_daemons(self, node: Node) -> None:
         """Start all daemons of a node; they serve when this returns.

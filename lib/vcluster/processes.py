@@ -102,11 +102,11 @@ def _select(belongs: Callable[[Process], bool]) -> list[Process]:
 
 
 def _ancestors(everything: dict[int, Process], pid: int) -> set[int]:
-    found = set()
-    while pid in everything and pid not in found:
-        found.add(pid)
+    ancestors = set()
+    while pid in everything and pid not in ancestors:
+        ancestors.add(pid)
         pid = everything[pid].parent
-    return found
+    return ancestors
 
 
 def _read(path: str) -> bytes:
@@ -114,14 +114,14 @@ def _read(path: str) -> bytes:
         return stream.read()
 
 
-def send(found: list[Process], number: signal.Signals) -> None:
+def send(processes: list[Process], number: signal.Signals) -> None:
     """Send a signal to processes; those that are gone are passed over."""
-    for process in found:
+    for process in processes:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, number)
 
 
-def kill(found: list[Process], timeout_s: float = 20.0) -> None:
+def kill(processes: list[Process], timeout_s: float = 20.0) -> None:
     """Kill processes and wait until the kernel has taken back what they held.
 
     Raises:
@@ -129,7 +129,7 @@ def kill(found: list[Process], timeout_s: float = 20.0) -> None:
     """
     with contextlib.ExitStack() as stack:
         handles = []
-        for process in found:
+        for process in processes:
             with contextlib.suppress(ProcessLookupError):
                 handles.append((process, os.pidfd_open(process.pid)))
                 stack.callback(os.close, handles[-1][1])
@@ -153,12 +153,14 @@ def kill_all(find: Callable[[], list[Process]], timeout_s: float = 20.0) -> int:
     """
     deadline = time.monotonic() + timeout_s
     seen: set[int] = set()
-    while found := find():
-        fresh = [process for process in found if process.pid not in seen]
-        send(fresh or found, signal.SIGKILL)
-        seen |= {process.pid for process in found}
+    while processes := find():
+        fresh = [process for process in processes if process.pid not in seen]
+        send(fresh or processes, signal.SIGKILL)
+        seen |= {process.pid for process in processes}
         if time.monotonic() > deadline:
-            names = ", ".join(f"{process.name} ({process.pid})" for process in found)
+            names = ", ".join(
+                f"{process.name} ({process.pid})" for process in processes
+            )
             raise TimeoutError(f"these processes do not die: {names}")
         time.sleep(_POLL_S)
     return len(seen)

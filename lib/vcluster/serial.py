@@ -81,10 +81,10 @@ def listen(
                 break
             text += data.decode(errors="replace").replace("\r", "")
             shown = _say_lines(text, shown, say)
-            if found := re.search(until, text):
+            if match := re.search(until, text):
                 if rest := text[len(shown) :].strip():
                     say(rest)
-                return found.group()
+                return match.group()
     raise errors.OpExecError(
         f"instance {instance}: {until!r} did not appear on its serial console within"
         f" {timeout_s:g} seconds"

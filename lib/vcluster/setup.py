@@ -79,13 +79,13 @@ def set_up(options: argparse.Namespace) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
-    for what, found, limit in (
+    for what, actual, limit in (
         ("nodes", options.nodes, MAX_NODES),
         ("instance names", options.instances, MAX_INSTANCES),
     ):
-        if not 0 <= found <= limit:
+        if not 0 <= actual <= limit:
             raise errors.OpPrereqError(
-                f"number of {what}: wanted at most {limit}, found {found}",
+                f"number of {what}: wanted at most {limit}, found {actual}",
                 ecodes.ECODE_INVAL,
             )
     if not netutils.is_address(f"{options.prefix}.1") or ":" in options.prefix:
@@ -158,15 +158,15 @@ def _add_addresses(device: str, addresses: list[str]) -> None:
     from ganeti.utils import netlink
 
     with netlink.route() as ip:
-        found = ip.link_lookup(ifname=device)
-        if not found:
+        links = ip.link_lookup(ifname=device)
+        if not links:
             raise errors.GenericError(f"network interface {device}: there is none")
     for number, address in enumerate(addresses):
         try:
             with netlink.route() as ip:
                 ip.addr(
                     "add",
-                    index=found[0],
+                    index=links[0],
                     address=address,
                     prefixlen=_FULL_PREFIX,
                     label=f"{device}:{number}",

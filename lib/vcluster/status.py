@@ -70,7 +70,7 @@ def _node(layout: lay.Layout, control: NodeControl, node: lay.Node) -> dict[str,
         "environment": layout.environment(node),
         "processes": [
             {"pid": process.pid, "name": process.name}
-            for process in control.found(node)
+            for process in control.processes_on(node)
         ],
     }
 

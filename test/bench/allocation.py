@@ -75,7 +75,7 @@ def main():
         for nodes, instances in SIZES:
             data = big_request(nodes, instances, template)
             runs = [
-                timed(lambda: answer.solve(data, answer.Options()))  # noqa: B023
+                timed(lambda: answer.solve(data, answer.SolverOptions()))  # noqa: B023
                 for _ in range(REPEATS)
             ]
             found = runs[0][1].answer

@@ -107,7 +107,7 @@ class Nodes:
 
 def decisions(snapshot, runner, request):
     """Give seconds of each decision; the first one has nothing to build on."""
-    known = iallocator.Known()
+    known = iallocator.ClusterCache()
     uuids = sorted(snapshot.instances)
     for turn in range(REPEATS):
         item = snapshot.instances[uuids[turn]]

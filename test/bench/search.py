@@ -15,7 +15,7 @@ from fakes.made_clusters import Shape
 from ganeti.htools.balance import greedy
 from ganeti.htools.model.cluster import Cluster
 from ganeti.htools.model.loaders import text
-from ganeti.htools.rules.move_constraints import Options
+from ganeti.htools.rules.move_constraints import MoveOptions
 from ganeti.htools.score import components
 from ganeti.htools.state import node_state
 
@@ -41,7 +41,7 @@ def plan(cluster: Cluster, *, pairs: bool) -> Plan:
     """Plan to the end."""
     now = node_state.derive(cluster)
     start = time.process_time()
-    steps = list(greedy.plan(now, greedy.Goal(pairs=pairs), Options()))
+    steps = list(greedy.plan(now, greedy.BalanceGoal(pairs=pairs), MoveOptions()))
     return Plan(len(steps), components.value(now), time.process_time() - start)
 
 

@@ -15,8 +15,8 @@ import msgspec
 
 from ganeti import errors, luxi
 from ganeti.client.htools import sources
-from ganeti.client.htools.loading import Problem
-from ganeti.client.htools.options import Parsed
+from ganeti.client.htools.loading import ProgramError
+from ganeti.client.htools.options import ParsedOptions
 from ganeti.constants import jobqueue, versions
 from ganeti.htools.model.cluster import DataError
 
@@ -81,7 +81,7 @@ def _signals() -> Iterator[_Stop]:
 
 def run(
     program: str,
-    parsed: Parsed,
+    parsed: ParsedOptions,
     sets: Sequence[Sequence[Job]],
     *,
     comment: str = "rebalancing",
@@ -96,7 +96,7 @@ def run(
         comment: what the jobs are for.
 
     Raises:
-        Problem: a job was refused or failed; later sets are left out.
+        ProgramError: a job was refused or failed; later sets are left out.
         GenericError: the master daemon stopped answering.
         DataError: it answered something else.
     """
@@ -115,7 +115,7 @@ def run(
     return 0
 
 
-def _common(program: str, parsed: Parsed, comment: str) -> dict[str, Any]:
+def _common(program: str, parsed: ParsedOptions, comment: str) -> dict[str, Any]:
     """Return the parameters that all opcodes get."""
     trail = [[program, parsed.get("reason") or "", time.time_ns()]]
     common: dict[str, Any] = {
@@ -149,7 +149,7 @@ def _run_set(
         if ok:
             failed += wait(client, job, value)
     if failed:
-        raise Problem("Not all jobs completed successfully: " + "; ".join(failed))
+        raise ProgramError("Not all jobs completed successfully: " + "; ".join(failed))
 
 
 def wait(client: luxi.Client, job: Job, job_id: Any) -> list[str]:
@@ -198,9 +198,9 @@ def _is_list(value: Any, count: int | None = None) -> bool:
     return isinstance(value, list | tuple) and count in {None, len(value)}
 
 
-def _odd(method: str, wanted: str, found: Any) -> DataError:
+def _odd(method: str, wanted: str, actual: Any) -> DataError:
     """Make the error of an answer that no master daemon gives."""
-    return DataError(f"LUXI: {method}: wanted {wanted}, found {found!r:.80}")
+    return DataError(f"LUXI: {method}: wanted {wanted}, found {actual!r:.80}")
 
 
 def _told(row: Sequence[Any]) -> str:

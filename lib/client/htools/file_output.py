@@ -25,20 +25,20 @@ def text(path: str, content: str) -> None:
 
 
 def _write(path: str, content: str) -> None:
-    found = _found(path)
-    if found is not None and not stat.S_ISREG(found.st_mode):
+    status = _found(path)
+    if status is not None and not stat.S_ISREG(status.st_mode):
         with open(path, "w", encoding="utf-8") as stream:
             stream.write(content)
         return
     from ganeti.utils import files
 
-    if found is None:
+    if status is None:
         mask = os.umask(0)
         os.umask(mask)
         files.write_file(os.path.realpath(path), content, mode=_NEW & ~mask)
         return
-    uid, gid = (-1, -1) if os.geteuid() else (found.st_uid, found.st_gid)
-    mode = stat.S_IMODE(found.st_mode)
+    uid, gid = (-1, -1) if os.geteuid() else (status.st_uid, status.st_gid)
+    mode = stat.S_IMODE(status.st_mode)
     files.write_file(os.path.realpath(path), content, mode=mode, uid=uid, gid=gid)
 
 

@@ -9,8 +9,8 @@ import sys
 from typing import Any, Final
 
 from ganeti.client.htools import loading, sources, table_output
-from ganeti.client.htools.loading import Problem
-from ganeti.client.htools.options import Parsed
+from ganeti.client.htools.loading import ProgramError
+from ganeti.client.htools.options import ParsedOptions
 from ganeti.htools.hail import answer, request
 from ganeti.htools.model import json_reader
 from ganeti.htools.state import node_state
@@ -27,13 +27,13 @@ def main() -> int:
     )
 
 
-def _answer(parsed: Parsed) -> int:
+def _answer(parsed: ParsedOptions) -> int:
     if not parsed.arguments:
-        raise Problem("This program needs an input file.")
+        raise ProgramError("This program needs an input file.")
     if len(parsed.arguments) > 1:
-        raise Problem("Only one argument is accepted (the input file)")
+        raise ProgramError("Only one argument is accepted (the input file)")
     data = _read(parsed.arguments[0])
-    how = answer.Options(
+    how = answer.SolverOptions(
         capacity_checks=not parsed["nocap"],
         ignore_soft=bool(parsed["ise"]),
         restrict_to=parsed["rest"],
@@ -48,23 +48,23 @@ def _answer(parsed: Parsed) -> int:
         asked = data.get("request") if isinstance(data, dict) else None
         sys.stderr.write(f"Received request: {json.dumps(asked)}\n")
     if parsed["p"] is not None or parsed["S"] is not None:
-        _show(parsed, node_state.State(cluster), "pre-ialloc", "Initial cluster")
-    found = answer.solve(data, how, cluster=cluster)
-    _show(parsed, found.after, "post-ialloc", "Final cluster")
+        _show(parsed, node_state.ClusterState(cluster), "pre-ialloc", "Initial cluster")
+    solution = answer.solve(data, how, cluster=cluster)
+    _show(parsed, solution.after, "post-ialloc", "Final cluster")
     if parsed["explain"]:
-        _explain(found, as_json=bool(parsed["json"]))
-    sys.stdout.write(f"{json.dumps(found.answer, separators=(',', ':'))}\n")
+        _explain(solution, as_json=bool(parsed["json"]))
+    sys.stdout.write(f"{json.dumps(solution.answer, separators=(',', ':'))}\n")
     return 0
 
 
-def _explain(found: answer.Solution, *, as_json: bool) -> None:
+def _explain(solution: answer.Solution, *, as_json: bool) -> None:
     """Tell on standard error where new instances go and why not elsewhere."""
-    told = found.explanation()
+    explanation = solution.explanation()
     if as_json:
-        document = [item.data() for item in told]
+        document = [item.data() for item in explanation]
         sys.stderr.write(f"{json.dumps(document, separators=(',', ':'))}\n")
         return
-    for item in told:
+    for item in explanation:
         sys.stderr.write("".join(f"{line}\n" for line in item.lines()))
 
 
@@ -79,7 +79,9 @@ def _read(path: str) -> Any:
     return json_reader.decode(sources.read_bytes(path), f"request {path}")
 
 
-def _show(parsed: Parsed, state: node_state.State, suffix: str, what: str) -> None:
+def _show(
+    parsed: ParsedOptions, state: node_state.ClusterState, suffix: str, what: str
+) -> None:
     table_output.nodes_asked(state, parsed, f"{what} status")
     if parsed["S"] is not None:
         when = "before" if suffix == "pre-ialloc" else "after"

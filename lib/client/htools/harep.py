@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from ganeti import errors, luxi
 from ganeti.client.htools import execute, loading, sources
-from ganeti.client.htools.loading import Problem
-from ganeti.client.htools.options import Parsed
+from ganeti.client.htools.loading import ProgramError
+from ganeti.client.htools.options import ParsedOptions
 from ganeti.constants import ecodes, versions
 from ganeti.htools.model import json_reader
 from ganeti.htools.model.loaders import query
@@ -46,29 +46,29 @@ def main() -> int:
     return loading.main(NAME, _OPTIONS.split(), _run, sys.argv[1:])
 
 
-def _run(parsed: Parsed) -> int:
+def _run(parsed: ParsedOptions) -> int:
     if parsed["jd"] < 0:
-        raise Problem(f"job delay: wanted 0 or more, found {parsed['jd']:g}")
+        raise ProgramError(f"job delay: wanted 0 or more, found {parsed['jd']:g}")
     with sources.connect(parsed["L"] or "") as client:
-        return _Run(client, parsed).all()
+        return _RepairRun(client, parsed).all()
 
 
-class _Run:
+class _RepairRun:
     """One run over all instances."""
 
-    def __init__(self, client: luxi.Client, parsed: Parsed) -> None:
+    def __init__(self, client: luxi.Client, parsed: ParsedOptions) -> None:
         self._client = client
         self._parsed = parsed
         self._failed = False
         now = time.time_ns()
         self._now = now // 1_000_000_000
-        told = f"{NAME} {versions.RELEASE_VERSION} called"
+        message = f"{NAME} {versions.RELEASE_VERSION} called"
         self._common: Op = {
             "comment": f"automated repairs by {NAME} {versions.RELEASE_VERSION}",
-            "reason": [[NAME, parsed["reason"] or told, now]],
+            "reason": [[NAME, parsed["reason"] or message, now]],
         }
         self._info = client.call("QueryClusterInfo")
-        info = json_reader.Part(self._info, "cluster", f"LUXI {client.path}")
+        info = json_reader.JsonPart(self._info, "cluster", f"LUXI {client.path}")
         info.texts("tags", optional=True)
         self._nodes = {row["name"]: row for row in self._table("node", _NODE)}
         self._groups = {row["uuid"]: row for row in self._table("group", _GROUP)}
@@ -86,12 +86,12 @@ class _Run:
     def all(self) -> int:
         """Do what is to be done and count the states; returns the exit code."""
         rows = [r for r in self._table("instance", _INSTANCE) if not r["forthcoming"]]
-        found = {row["name"]: words.records(row["tags"]) for row in rows}
-        jobs = self._jobs(found)
+        records = {row["name"]: words.records(row["tags"]) for row in rows}
+        jobs = self._jobs(records)
         self._tidy(rows)
         count: Counter[State] = Counter()
         for row in rows:
-            count[self._one(row, found[row["name"]], jobs)] += 1
+            count[self._one(row, records[row["name"]], jobs)] += 1
         rule = "-" * len(_HEADING)
         print(f"{rule}\n{_HEADING}\n{rule}")
         for state in sorted(count):
@@ -99,12 +99,12 @@ class _Run:
         return 1 if self._failed else 0
 
     # What is known
-    def _jobs(self, found: Mapping[str, list[words.Record]]) -> dict[int, JobState]:
+    def _jobs(self, result: Mapping[str, list[words.Record]]) -> dict[int, JobState]:
         """Ask for the jobs of all pending repairs."""
         ids = sorted(
             {
                 job
-                for records in found.values()
+                for records in result.values()
                 for record in records
                 if record.outcome is None
                 for job in record.jobs
@@ -224,7 +224,7 @@ class _Run:
 
 def _check(row: Row, kind: str, source: str) -> None:
     """Refuse an object whose name and tags are none."""
-    part = json_reader.Part(row, kind, source)
+    part = json_reader.JsonPart(row, kind, source)
     part.text("name")
     if "tags" in row:
         part.texts("tags")

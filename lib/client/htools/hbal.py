@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 
 from ganeti.client.htools import file_output, loading, table_output
-from ganeti.client.htools.loading import Problem
-from ganeti.client.htools.options import Parsed
+from ganeti.client.htools.loading import ProgramError
+from ganeti.client.htools.options import ParsedOptions
 from ganeti.htools.balance import greedy, job_sets
 from ganeti.htools.model import formatting
 from ganeti.htools.model.cluster import NONE, Cluster
@@ -27,9 +27,9 @@ def main() -> int:
     return loading.main(NAME, _KEYS.split(), _run, sys.argv[1:])
 
 
-def _run(parsed: Parsed) -> int:
+def _run(parsed: ParsedOptions) -> int:
     if parsed["X"] and parsed["L"] is None:
-        raise Problem("Execution of commands possible only on LUXI")
+        raise ProgramError("Execution of commands possible only on LUXI")
     cluster = loading.load(parsed)
     limits = loading.limits(parsed)
     print(f"Loaded {len(cluster.nodes)} nodes, {len(cluster.instances)} instances")
@@ -70,7 +70,9 @@ def _run(parsed: Parsed) -> int:
     return _execute(part, parsed, steps) if parsed["X"] else 0
 
 
-def _execute(part: Cluster, parsed: Parsed, steps: list[greedy.Step]) -> int:
+def _execute(
+    part: Cluster, parsed: ParsedOptions, steps: list[greedy.BalanceStep]
+) -> int:
     """Submit the jobs of the plan, set by set."""
     # Few runs talk to a master daemon, and what it takes is not needed to start.
     from ganeti.client.htools import execute
@@ -103,24 +105,24 @@ def _group(cluster: Cluster, wanted: str | None) -> int:
     if wanted is None:
         if len(cluster.groups) == 1:
             return 0
-        told = "Found multiple node groups:"
+        message = "Found multiple node groups:"
     else:
-        found = [
+        groups = [
             k
             for k, group in enumerate(cluster.groups)
             if wanted in {group.name, group.uuid}
         ]
-        if len(found) == 1:
-            return found[0]
-        told = f"Node group {wanted} not found. Node group list is:"
+        if len(groups) == 1:
+            return groups[0]
+        message = f"Node group {wanted} not found. Node group list is:"
     names = "\n".join(f"  {group.name}" for group in cluster.groups)
-    sys.stderr.write(f"{told}\n{names}\n")
-    raise Problem("Aborting.")
+    sys.stderr.write(f"{message}\n{names}\n")
+    raise ProgramError("Aborting.")
 
 
-def _report(now: node_state.State, parsed: Parsed) -> None:
+def _report(now: node_state.ClusterState, parsed: ParsedOptions) -> None:
     """Tell about nodes that fail N+1 and instances on nodes offline."""
-    bad = table_output.bad(now)
+    bad = table_output.n1_failures(now)
     if parsed.verbosity >= 1:
         print(
             f"Initial check done: {bad.nodes} bad nodes, {bad.instances} bad instances."
@@ -139,20 +141,20 @@ def _report(now: node_state.State, parsed: Parsed) -> None:
         )
 
 
-def _over_policy(now: node_state.State, node: int) -> bool:
+def _over_policy(now: node_state.ClusterState, node: int) -> bool:
     ratio = now.cpu_ratio[node]
     many = ratio >= 0 and now.per_cpu(now.u_cpu)[node] > ratio
     return bool(many or now.inst_spin[node] > now.hi_spin[node])
 
 
-def _show(now: node_state.State, parsed: Parsed, when: str) -> None:
+def _show(now: node_state.ClusterState, parsed: ParsedOptions, when: str) -> None:
     """Print the tables that options ask for."""
     maps = f"{when} instance map", f"{when} cluster status"
     table_output.tables_asked(now, parsed, *maps)
 
 
 def _coefficients(
-    now: node_state.State, parsed: Parsed, when: str, value: float
+    now: node_state.ClusterState, parsed: ParsedOptions, when: str, value: float
 ) -> None:
     if parsed.verbosity > 2:
         # Few runs ask for so much.
@@ -166,8 +168,8 @@ def _coefficients(
 
 
 def _plan(
-    now: node_state.State, parsed: Parsed, lowest: float, suffix: str
-) -> list[greedy.Step]:
+    now: node_state.ClusterState, parsed: ParsedOptions, lowest: float, suffix: str
+) -> list[greedy.BalanceStep]:
     """Find the moves and print each."""
     print("Trying to minimize the CV...")
     cluster = now.cluster
@@ -198,7 +200,10 @@ def _namer(names: list[str], suffix: str) -> Callable[[int], str]:
 
 
 def _conclude(
-    now: node_state.State, parsed: Parsed, first: float, steps: list[greedy.Step]
+    now: node_state.ClusterState,
+    parsed: ParsedOptions,
+    first: float,
+    steps: list[greedy.BalanceStep],
 ) -> None:
     last = steps[-1].score if steps else first
     if not steps:
@@ -215,7 +220,7 @@ def _conclude(
 
 
 def _commands(
-    part: Cluster, parsed: Parsed, steps: list[greedy.Step], suffix: str
+    part: Cluster, parsed: ParsedOptions, steps: list[greedy.BalanceStep], suffix: str
 ) -> None:
     """Print or write the commands that do the moves."""
     if parsed["C"] is None:
@@ -225,7 +230,7 @@ def _commands(
     if parsed["fjg"]:
         sets = sets[:1]
 
-    def work(step: greedy.Step) -> list[str]:
+    def work(step: greedy.BalanceStep) -> list[str]:
         inst = part.instances[step.inst]
         name = inst.name.removesuffix(suffix)
         return job_sets.commands(step, name, node, running=inst.running)
@@ -244,7 +249,7 @@ def _commands(
         print(line)
 
 
-def _save_part(parsed: Parsed, cluster: Cluster, part: Cluster) -> None:
+def _save_part(parsed: ParsedOptions, cluster: Cluster, part: Cluster) -> None:
     """Save the nodes and instances of a group when asked to, with all groups."""
     place = cluster.groups.index(part.groups[0])
     nodes = tuple(msgspec.structs.replace(node, group=place) for node in part.nodes)
@@ -252,7 +257,7 @@ def _save_part(parsed: Parsed, cluster: Cluster, part: Cluster) -> None:
     loading.save(parsed, whole, "balanced", "after balancing")
 
 
-def _totals(title: str, now: node_state.State) -> None:
+def _totals(title: str, now: node_state.ClusterState) -> None:
     """Tell the free memory and disk of all nodes, also of those offline."""
     memory = formatting.fixed(float(now.unallocated.sum()), 0)
     disk = formatting.fixed(float(now.f_dsk.sum()), 0)

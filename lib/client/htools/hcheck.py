@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ganeti.client.htools import loading
-from ganeti.client.htools.options import Parsed
+from ganeti.client.htools.options import ParsedOptions
 from ganeti.htools.balance import greedy
 from ganeti.htools.model import formatting
 from ganeti.htools.report import health
-from ganeti.htools.report.health import Group, Health
+from ganeti.htools.report.health import ClusterHealth, GroupHealth
 from ganeti.htools.score import components
 from ganeti.htools.state import node_state
 
@@ -32,7 +32,7 @@ def main() -> int:
     return loading.main(NAME, _KEYS.split(), _run, sys.argv[1:])
 
 
-def _run(parsed: Parsed) -> int:
+def _run(parsed: ParsedOptions) -> int:
     cluster = loading.load(parsed)
     limits, checks = loading.limits(parsed), not parsed["nocap"]
     states = [
@@ -41,7 +41,9 @@ def _run(parsed: Parsed) -> int:
     ]
     before = [health.group(now, capacity_checks=checks) for now in states]
     is_bad = _sum(before).bad
-    printer = _Machine() if parsed["mr"] else _People(quiet=parsed.verbosity < 1)
+    printer = (
+        _MachineOutput() if parsed["mr"] else _TextOutput(quiet=parsed.verbosity < 1)
+    )
     printer.verdict(is_bad, simulate=not parsed["nosim"])
     if parsed["mr"]:
         _print_uuids(before)
@@ -58,15 +60,15 @@ def _run(parsed: Parsed) -> int:
     return 1 if is_bad and not parsed["nosim"] else 0
 
 
-def _sum(groups: Sequence[Group]) -> Health:
+def _sum(groups: Sequence[GroupHealth]) -> ClusterHealth:
     """Add up what the groups have; a cluster without groups is healthy."""
-    total = Health(0, 0, 0, 0, 0)
+    total = ClusterHealth(0, 0, 0, 0, 0)
     for group in groups:
         total += group.health
     return total
 
 
-def _balance(now: node_state.State, parsed: Parsed) -> None:
+def _balance(now: node_state.ClusterState, parsed: ParsedOptions) -> None:
     """Balance a group as far as options let; the state changes."""
     goal, lowest = loading.goal(parsed), components.ideal(now)
     if now.pri and components.value(now) - lowest >= goal.min_score:
@@ -74,7 +76,7 @@ def _balance(now: node_state.State, parsed: Parsed) -> None:
             pass
 
 
-def _print_uuids(groups: Sequence[Group]) -> None:
+def _print_uuids(groups: Sequence[GroupHealth]) -> None:
     for number, group in enumerate(groups):
         _print_key(f"GROUP_UUID_{number}", group.uuid)
 
@@ -83,21 +85,23 @@ def _print_key(key: str, value: str) -> None:
     print(f"HCHECK_{key}={formatting.quoted(value)}")
 
 
-def _counts(found: Health) -> Iterable[tuple[str, int]]:
+def _counts(result: ClusterHealth) -> Iterable[tuple[str, int]]:
     """Give the numbers that were looked for, in their order."""
     for name in _WORDS:
-        value = getattr(found, name)
+        value = getattr(result, name)
         if value is not None:
             yield name, value
 
 
-class _Machine:
+class _MachineOutput:
     """Prints KEY=VALUE."""
 
     def verdict(self, _is_bad: bool, *, simulate: bool) -> None:
         """Say nothing: the values tell."""
 
-    def block(self, key: str, _title: str, groups: Sequence[Group], bad: bool) -> None:
+    def block(
+        self, key: str, _title: str, groups: Sequence[GroupHealth], bad: bool
+    ) -> None:
         """Print the numbers of groups and cluster."""
         for number, group in enumerate(groups):
             prefix = f"{key}_GROUP_{number}".upper()
@@ -110,7 +114,7 @@ class _Machine:
         _print_key(f"{prefix}_NEED_REBALANCE", str(int(bad)))
 
 
-class _People:
+class _TextOutput:
     """Prints for people; nothing when they want quiet."""
 
     def __init__(self, *, quiet: bool) -> None:
@@ -129,7 +133,9 @@ class _People:
         else:
             self._out("No need to rebalance cluster, no problems found.")
 
-    def block(self, _key: str, title: str, groups: Sequence[Group], bad: bool) -> None:
+    def block(
+        self, _key: str, title: str, groups: Sequence[GroupHealth], bad: bool
+    ) -> None:
         """Print the numbers of groups and cluster."""
         for group in groups:
             self._out(f"\nStatistics for group {group.name} {title}")
@@ -139,8 +145,8 @@ class _People:
         self._numbers(_sum(groups))
         self._out(f"    Cluster is not healthy: {bad}")
 
-    def _numbers(self, found: Health) -> None:
-        for name, value in _counts(found):
+    def _numbers(self, result: ClusterHealth) -> None:
+        for name, value in _counts(result):
             self._out(f"    {_WORDS[name]}: {value}")
 
 

@@ -4,7 +4,7 @@ import sys
 from typing import Final
 
 from ganeti.client.htools import loading, table_output
-from ganeti.client.htools.options import Parsed
+from ganeti.client.htools.options import ParsedOptions
 from ganeti.htools.model import formatting
 from ganeti.htools.model.cluster import Cluster
 from ganeti.htools.report import tables
@@ -22,7 +22,7 @@ def main() -> int:
     return loading.main(NAME, _KEYS.split(), _run, sys.argv[1:])
 
 
-def _run(parsed: Parsed) -> int:
+def _run(parsed: ParsedOptions) -> int:
     cluster = loading.load(parsed)
     now = node_state.derive(cluster)
     print(f"Loaded cluster tags: {','.join(cluster.tags)}")
@@ -39,7 +39,7 @@ def _run(parsed: Parsed) -> int:
     if parsed.verbosity > 1:
         print("Node group information:")
         print("\n".join(_groups(cluster)))
-    happy = "unhappy" if table_output.bad(now).nodes else "happy"
+    happy = "unhappy" if table_output.n1_failures(now).nodes else "happy"
     print(f"Cluster is N+1 {happy}")
     sys.stdout.flush()
     table_output.tables_asked(now, parsed, "Instances instance map", "Cluster status")
@@ -53,7 +53,7 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def _tell_split(cluster: Cluster, parsed: Parsed) -> None:
+def _tell_split(cluster: Cluster, parsed: ParsedOptions) -> None:
     """Name the instances whose nodes are in different groups."""
     split = cluster.split()
     if split:
@@ -70,7 +70,7 @@ def _groups(cluster: Cluster) -> list[str]:
     for number, group in enumerate(cluster.groups):
         part = cluster.only_group(number)
         now = node_state.derive(part)
-        bad = table_output.bad(now)
+        bad = table_output.n1_failures(now)
         counts = (len(part.nodes), len(part.instances), bad.nodes, bad.instances)
         rows.append(
             [

@@ -4,8 +4,8 @@ import sys
 from typing import Final
 
 from ganeti.client.htools import loading
-from ganeti.client.htools.loading import Problem
-from ganeti.client.htools.options import Parsed
+from ganeti.client.htools.loading import ProgramError
+from ganeti.client.htools.options import ParsedOptions
 from ganeti.htools.maintenance import graph_colouring, rolling_reboot
 from ganeti.htools.model.cluster import Cluster
 from ganeti.htools.state import node_state
@@ -19,12 +19,12 @@ def main() -> int:
     return loading.main(NAME, _OPTIONS.split(), _run, sys.argv[1:])
 
 
-def _run(parsed: Parsed) -> int:
+def _run(parsed: ParsedOptions) -> int:
     cluster = loading.load(parsed)
     now = node_state.derive(cluster)
     loading.save(parsed, cluster, "original", "before hroller run")
     _check_master(cluster, parsed)
-    want = rolling_reboot.Want(
+    want = rolling_reboot.RebootOptions(
         group=_group(cluster, parsed["G"]),
         tags=parsed["nt"],
         offline=bool(parsed["offm"]),
@@ -34,28 +34,28 @@ def _run(parsed: Parsed) -> int:
     )
     nodes = rolling_reboot.chosen(now, want)
     if not nodes:
-        raise Problem("Cannot create node graph")
+        raise ProgramError("Cannot create node graph")
     graph = rolling_reboot.graph(cluster, nodes, offline=want.offline)
-    found = graph_colouring.colour(graph)
+    colouring = graph_colouring.colour(graph)
     if parsed.verbosity > 2:
         print(f"Node Graph: {_shown(graph)}")
-    parts = rolling_reboot.parts(now, want, nodes, rolling_reboot.fewest(found))
+    parts = rolling_reboot.parts(now, want, nodes, rolling_reboot.fewest(colouring))
     if parsed.verbosity > 1:
-        print(_compared(found))
+        print(_compared(colouring))
     _print(cluster, parsed, parts)
     return 0
 
 
-def _check_master(cluster: Cluster, parsed: Parsed) -> None:
+def _check_master(cluster: Cluster, parsed: ParsedOptions) -> None:
     masters = [node.name for node in cluster.nodes if node.master]
     if len(masters) > 1:
         names = ",".join(f'"{name}"' for name in masters)
-        raise Problem(f"Found more than one master node: [{names}]")
+        raise ProgramError(f"Found more than one master node: [{names}]")
     if masters:
         return
     missing = "No master node found (maybe not supported by backend)."
     if not parsed["f"]:
-        raise Problem(missing)
+        raise ProgramError(missing)
     sys.stderr.write(f"Warning: {missing}\n")
 
 
@@ -65,7 +65,7 @@ def _group(cluster: Cluster, wanted: str | None) -> int | None:
     for place, group in enumerate(cluster.groups):
         if wanted in {group.name, group.uuid}:
             return place
-    raise Problem("Cannot find target group.")
+    raise ProgramError("Cannot find target group.")
 
 
 def _shown(graph: graph_colouring.Graph) -> str:
@@ -75,10 +75,13 @@ def _shown(graph: graph_colouring.Graph) -> str:
     return f"array ({min(graph)},{max(graph)}) [{rows}]"
 
 
-def _compared(found: dict[str, graph_colouring.Classes]) -> str:
+def _compared(colourings: dict[str, graph_colouring.Classes]) -> str:
     """Tell how many groups each algorithm needs and their sizes, the best first."""
-    names = list(reversed(found))
-    rows = [(name, found[name]) for name in sorted(names, key=lambda n: len(found[n]))]
+    names = list(reversed(colourings))
+    rows = [
+        (name, colourings[name])
+        for name in sorted(names, key=lambda n: len(colourings[n]))
+    ]
     out, least = "", len(rows[0][1])
     for name, classes in rows:
         count = len(classes)
@@ -89,7 +92,9 @@ def _compared(found: dict[str, graph_colouring.Classes]) -> str:
     return out
 
 
-def _print(cluster: Cluster, parsed: Parsed, parts: list[rolling_reboot.Part]) -> None:
+def _print(
+    cluster: Cluster, parsed: ParsedOptions, parts: list[rolling_reboot.RebootGroup]
+) -> None:
     if not parsed["nh"]:
         one = parsed["oso"]
         print("'First Reboot Group'" if one else "'Node Reboot Groups'")

@@ -6,7 +6,7 @@ from typing import Final
 
 from ganeti import errors
 from ganeti.client.htools import file_output, loading, sources, table_output
-from ganeti.client.htools.options import Parsed
+from ganeti.client.htools.options import ParsedOptions
 from ganeti.htools.model import formatting
 from ganeti.htools.model.cluster import Cluster, DataError
 from ganeti.htools.model.loaders import query, text
@@ -29,7 +29,7 @@ def main() -> int:
     )
 
 
-def _run(parsed: Parsed) -> int:
+def _run(parsed: ParsedOptions) -> int:
     names = parsed.arguments or [_LOCAL]
     width = max(len(name) for name in names)
     if not parsed["nh"]:
@@ -55,7 +55,7 @@ def _run(parsed: Parsed) -> int:
     return _FAILED if failed else 0
 
 
-def _read(name: str, parsed: Parsed, *, is_local: bool) -> Cluster:
+def _read(name: str, parsed: ParsedOptions, *, is_local: bool) -> Cluster:
     """Read a cluster over LUXI or REST."""
     if is_local:
         answers = sources.read_luxi(parsed["L"] or "")
@@ -66,10 +66,10 @@ def _read(name: str, parsed: Parsed, *, is_local: bool) -> Cluster:
     return query.read_cluster(answers, static_memory=parsed["skm"])
 
 
-def _line(name: str, now: node_state.State) -> str:
+def _line(name: str, now: node_state.ClusterState) -> str:
     """Describe a cluster: counts, sizes in MiB and GiB, score."""
     cluster = now.cluster
-    bad = table_output.bad(now)
+    bad = table_output.n1_failures(now)
     memory = formatting.fixed(sum(node.total_memory for node in cluster.nodes), 0)
     disk = formatting.fixed(sum(node.total_disk for node in cluster.nodes) / _GIB, 0)
     free_memory = sum(node.free_memory for node in cluster.nodes)

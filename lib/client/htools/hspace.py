@@ -4,11 +4,11 @@ import sys
 from typing import Final
 
 from ganeti.client.htools import loading, space_report, table_output
-from ganeti.client.htools.loading import Problem
-from ganeti.client.htools.options import Parsed
+from ganeti.client.htools.loading import ProgramError
+from ganeti.client.htools.options import ParsedOptions
 from ganeti.htools.capacity import search as capacity_search
 from ganeti.htools.capacity import totals
-from ganeti.htools.capacity.tiers import Size
+from ganeti.htools.capacity.tiers import InstanceSize
 from ganeti.htools.model.cluster import Cluster
 from ganeti.htools.state import node_state
 
@@ -24,44 +24,46 @@ def main() -> int:
     return loading.main(NAME, _OPTIONS.split(), _run, sys.argv[1:])
 
 
-def _run(parsed: Parsed) -> int:
+def _run(parsed: ParsedOptions) -> int:
     cluster = loading.load(parsed)
     limits = loading.limits(parsed)
     if parsed.verbosity > 1 and (suffix := cluster.common_suffix()):
         sys.stderr.write(f"Note: Stripping common suffix of '{suffix}' from names\n")
-    now = node_state.State(cluster, min_disk=limits.min_disk, max_cpu=limits.max_cpu)
+    now = node_state.ClusterState(
+        cluster, min_disk=limits.min_disk, max_cpu=limits.max_cpu
+    )
     table_output.nodes_asked(now, parsed, "Initial cluster status")
     if parsed.verbosity > 2:
         first = space_report.eight(totals.totals(now).score)
         from ganeti.htools.report import tables
 
-        told = "\n".join(tables.metrics(now))
-        sys.stderr.write(f"Initial coefficients: overall {first}\n{told}\n")
+        table = "\n".join(tables.metrics(now))
+        sys.stderr.write(f"Initial coefficients: overall {first}\n{table}\n")
     report = _report(now, parsed)
     report.begin()
     try:
-        search = capacity_search.Search(now, report.how)
+        search = capacity_search.CapacitySearch(now, report.how)
     except capacity_search.NoRoomError as err:
         sys.stdout.flush()
-        raise Problem(f"failure during allocation: {err}") from err
+        raise ProgramError(f"failure during allocation: {err}") from err
     tiered, fixed = _sizes(cluster, parsed)
-    found = search.tiered(tiered)
-    _keep(parsed, found, "Tiered")
-    report.tiered(found, tiered[0])
-    _explain(parsed, report, search, found)
-    found = search.standard(fixed)
-    _keep(parsed, found, "Standard")
-    report.standard(found, fixed)
-    _explain(parsed, report, search, found)
+    outcome = search.tiered(tiered)
+    _keep(parsed, outcome, "Tiered")
+    report.tiered(outcome, tiered[0])
+    _explain(parsed, report, search, outcome)
+    outcome = search.standard(fixed)
+    _keep(parsed, outcome, "Standard")
+    report.standard(outcome, fixed)
+    _explain(parsed, report, search, outcome)
     report.end()
     return 0
 
 
-def _report(now: node_state.State, parsed: Parsed) -> space_report.Report:
+def _report(now: node_state.ClusterState, parsed: ParsedOptions) -> space_report.Report:
     policy = now.cluster.policy
     template = parsed["dt"] or (policy.templates[0] if policy.templates else "drbd")
     use = parsed["su"]
-    how = capacity_search.How(
+    how = capacity_search.CapacityOptions(
         template=template,
         spindle_use=policy.std.spindles if use is None else use,
         limit=parsed["l"] if parsed["l"] >= 0 else None,
@@ -71,11 +73,13 @@ def _report(now: node_state.State, parsed: Parsed) -> space_report.Report:
     )
     if parsed["json"]:
         return space_report.Document(now, how)
-    kind = space_report.Keys if parsed["mr"] else space_report.Text
+    kind = space_report.KeyValueReport if parsed["mr"] else space_report.TextReport
     return kind(now, how)
 
 
-def _sizes(cluster: Cluster, parsed: Parsed) -> tuple[tuple[Size, ...], Size]:
+def _sizes(
+    cluster: Cluster, parsed: ParsedOptions
+) -> tuple[tuple[InstanceSize, ...], InstanceSize]:
     """Return where tiered allocation starts, and the fixed size."""
     tiered = capacity_search.sizes_of(cluster.policy)
     fixed = capacity_search.size_of(cluster.policy.std)
@@ -86,31 +90,33 @@ def _sizes(cluster: Cluster, parsed: Parsed) -> tuple[tuple[Size, ...], Size]:
     return tiered, fixed
 
 
-def _size(given: tuple[int, int, int, int]) -> Size:
+def _size(given: tuple[int, int, int, int]) -> InstanceSize:
     disk, memory, vcpus, spindles = given
-    return Size(memory, disk, vcpus, spindles)
+    return InstanceSize(memory, disk, vcpus, spindles)
 
 
-def _keep(parsed: Parsed, found: capacity_search.Outcome, word: str) -> None:
+def _keep(
+    parsed: ParsedOptions, outcome: capacity_search.CapacityOutcome, word: str
+) -> None:
     """Print the places on stderr and save the state, when asked to."""
     if parsed.verbosity > 1:
-        lines = "".join(f"{line}\n" for line in space_report.placements(found))
+        lines = "".join(f"{line}\n" for line in space_report.placements(outcome))
         sys.stderr.write(f"{word} allocation map\n{lines}")
-    table_output.nodes_asked(found.after, parsed, f"{word} allocation status")
+    table_output.nodes_asked(outcome.after, parsed, f"{word} allocation status")
     if parsed["S"] is not None:
         what = f"after {word.lower()} allocation"
-        loading.save(parsed, found.cluster(), word.lower(), what)
+        loading.save(parsed, outcome.cluster(), word.lower(), what)
 
 
 def _explain(
-    parsed: Parsed,
+    parsed: ParsedOptions,
     report: space_report.Report,
-    search: capacity_search.Search,
-    found: capacity_search.Outcome,
+    search: capacity_search.CapacitySearch,
+    outcome: capacity_search.CapacityOutcome,
 ) -> None:
     """Tell why there is not one more, when asked to."""
     if parsed["explain"] or parsed["json"]:
-        report.explain(search, found)
+        report.explain(search, outcome)
 
 
 if __name__ == "__main__":

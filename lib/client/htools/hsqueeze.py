@@ -4,11 +4,11 @@ import sys
 from typing import Final
 
 from ganeti.client.htools import file_output, loading, node_power
-from ganeti.client.htools.loading import Problem
-from ganeti.client.htools.options import Parsed
+from ganeti.client.htools.loading import ProgramError
+from ganeti.client.htools.options import ParsedOptions
 from ganeti.htools.balance import job_sets
 from ganeti.htools.maintenance import squeeze
-from ganeti.htools.maintenance.squeeze import Action
+from ganeti.htools.maintenance.squeeze import PowerAction
 from ganeti.htools.model.cluster import Cluster
 
 NAME: Final = "hsqueeze"
@@ -16,14 +16,14 @@ _OPTIONS: Final = "L t X minr tgtr S C v nh skm"
 
 
 _HEADERS: Final = {
-    Action.NOTHING: "'No action'",
-    Action.SWITCH_ON: "'Nodes to online'",
-    Action.SWITCH_OFF: "'Nodes to offline'",
+    PowerAction.NOTHING: "'No action'",
+    PowerAction.SWITCH_ON: "'Nodes to online'",
+    PowerAction.SWITCH_OFF: "'Nodes to offline'",
 }
 _SAVED: Final = {
-    Action.NOTHING: "doing nothing",
-    Action.SWITCH_ON: "expansion",
-    Action.SWITCH_OFF: "run",
+    PowerAction.NOTHING: "doing nothing",
+    PowerAction.SWITCH_ON: "expansion",
+    PowerAction.SWITCH_OFF: "run",
 }
 
 
@@ -32,7 +32,7 @@ def main() -> int:
     return loading.main(NAME, _OPTIONS.split(), _run, sys.argv[1:])
 
 
-def _run(parsed: Parsed) -> int:
+def _run(parsed: ParsedOptions) -> int:
     cluster = loading.load(parsed)
     loading.save(parsed, cluster, "original", "before hsqueeze run")
     least = squeeze.size(cluster, parsed["minr"])
@@ -48,7 +48,7 @@ def _run(parsed: Parsed) -> int:
     if not parsed["X"]:
         return 0
     if parsed["L"] is None:
-        raise Problem(f"{NAME}: Execution of commands possible only on LUXI")
+        raise ProgramError(f"{NAME}: Execution of commands possible only on LUXI")
     return node_power.run(NAME, parsed, cluster, plan)
 
 
@@ -57,7 +57,7 @@ def _candidates(what: str, cluster: Cluster, nodes: list[int]) -> None:
     print(f"{what} candidates: {names}")
 
 
-def _print(cluster: Cluster, parsed: Parsed, plan: squeeze.Plan) -> None:
+def _print(cluster: Cluster, parsed: ParsedOptions, plan: squeeze.SqueezePlan) -> None:
     if not parsed["nh"]:
         print(_HEADERS[plan.action])
     for node in plan.nodes:
@@ -66,7 +66,9 @@ def _print(cluster: Cluster, parsed: Parsed, plan: squeeze.Plan) -> None:
         print("Onlining all nodes will not yield enough capacity")
 
 
-def _commands(cluster: Cluster, parsed: Parsed, plan: squeeze.Plan) -> None:
+def _commands(
+    cluster: Cluster, parsed: ParsedOptions, plan: squeeze.SqueezePlan
+) -> None:
     """Print or write the commands that do what is planned."""
     path = parsed["C"]
     if path is None:
@@ -80,7 +82,7 @@ def _commands(cluster: Cluster, parsed: Parsed, plan: squeeze.Plan) -> None:
     print("\n".join(job_sets.on_screen(lines)))
 
 
-def script(cluster: Cluster, plan: squeeze.Plan) -> list[str]:
+def script(cluster: Cluster, plan: squeeze.SqueezePlan) -> list[str]:
     """Give the lines of a script that does what is planned."""
     suffix = cluster.common_suffix()
     names = [node.name.removesuffix(suffix) for node in cluster.nodes]
@@ -97,9 +99,9 @@ def script(cluster: Cluster, plan: squeeze.Plan) -> list[str]:
         for members in job_sets.job_sets(plan.steps)
     ]
     moves = job_sets.listing(sets)
-    if plan.action == Action.NOTHING:
+    if plan.action == PowerAction.NOTHING:
         return ["echo Nothing to do"]
-    if plan.action == Action.SWITCH_ON:
+    if plan.action == PowerAction.SWITCH_ON:
         power = [f"power -f on {names[n]}" for n in plan.nodes]
         return [*_section("Power", power)[1:], *moves]
     tags = [f"add-tags {names[n]} {squeeze.STANDBY_TAG}" for n in plan.nodes]

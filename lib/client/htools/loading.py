@@ -20,13 +20,13 @@ from ganeti.client.htools import (
     sources,
     utilisation,
 )
-from ganeti.client.htools.options import Parsed
+from ganeti.client.htools.options import ParsedOptions
 from ganeti.htools.model.cluster import Cluster, DataError, Instance, lookup
-from ganeti.htools.state.node_state import Limits
+from ganeti.htools.state.node_state import CapacityLimits
 
 if TYPE_CHECKING:
     from ganeti.htools.balance import greedy
-    from ganeti.htools.rules.move_constraints import Options
+    from ganeti.htools.rules.move_constraints import MoveOptions
 
 #: Memory (MiB) that may be missing on a node before it is told.
 _MISSING_MEMORY = 512
@@ -35,14 +35,14 @@ _MISSING_DISK = 1024
 _GIB = 1024
 
 
-class Problem(Exception):
+class ProgramError(Exception):
     """Something that ends a program with exit code 1."""
 
 
 def main(
     program: str,
     keys: Sequence[str],
-    work: Callable[[Parsed], int],
+    work: Callable[[ParsedOptions], int],
     words: list[str],
     *,
     arguments: str = "",
@@ -60,12 +60,12 @@ def main(
     try:
         parsed = options.parse(words, known)
     except options.UsageError as err:
-        told = f"Command line error: {err}\n\n{options.usage(program, known)}\n"
-        sys.stderr.write(told)
+        message = f"Command line error: {err}\n\n{options.usage(program, known)}\n"
+        sys.stderr.write(message)
         return 2
-    except options.ValueProblem as err:
-        told = f"Error while parsing command line arguments:\n{err}\n"
-        sys.stderr.write(told)
+    except options.OptionValueError as err:
+        message = f"Error while parsing command line arguments:\n{err}\n"
+        sys.stderr.write(message)
         return 1
     shown: dict[str, Callable[[], str]] = {
         "help": lambda: options.usage(program, known),
@@ -82,7 +82,7 @@ def main(
     return _guarded(work, parsed)
 
 
-def _guarded(work: Callable[[Parsed], int], parsed: Parsed) -> int:
+def _guarded(work: Callable[[ParsedOptions], int], parsed: ParsedOptions) -> int:
     """Do the work; turn errors into messages."""
     try:
         # A node that is offline has nothing, so that shares of it are not numbers.
@@ -92,13 +92,13 @@ def _guarded(work: Callable[[Parsed], int], parsed: Parsed) -> int:
         # Whoever read our output has seen enough; nothing may be flushed to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (Problem, DataError, OSError, errors.GenericError) as err:
+    except (ProgramError, DataError, OSError, errors.GenericError) as err:
         sys.stdout.flush()
         sys.stderr.write(f"Error: {sources.reason(err)}\n")
         return 1
 
 
-def load(parsed: Parsed, *, given: Cluster | None = None) -> Cluster:
+def load(parsed: ParsedOptions, *, given: Cluster | None = None) -> Cluster:
     """Load the cluster that options name and apply options to it.
 
     Args:
@@ -110,16 +110,16 @@ def load(parsed: Parsed, *, given: Cluster | None = None) -> Cluster:
         cluster = utilisation.apply(cluster, parsed)
         cluster = _movable(cluster, parsed)
     except sources.SeveralSourcesError as err:
-        raise Problem(str(err)) from err
+        raise ProgramError(str(err)) from err
     except (DataError, OSError, errors.GenericError) as err:
-        told = f"failed to load data, aborting: {sources.reason(err)}"
-        raise Problem(told) from err
+        message = f"failed to load data, aborting: {sources.reason(err)}"
+        raise ProgramError(message) from err
     if parsed.verbosity > 0:
         _warn_inconsistent(cluster)
     return _offline(cluster, parsed.get("O") or ())
 
 
-def _movable(cluster: Cluster, parsed: Parsed) -> Cluster:
+def _movable(cluster: Cluster, parsed: ParsedOptions) -> Cluster:
     """Mark instances that may not move: by template, options, or split nodes."""
     chosen = _instances(cluster, parsed.get("sel") or ())
     excluded = _instances(cluster, parsed.get("exi") or ())
@@ -138,20 +138,20 @@ def _movable(cluster: Cluster, parsed: Parsed) -> Cluster:
 
 def _instances(cluster: Cluster, wanted: Iterable[str]) -> set[int]:
     names = [inst.name for inst in cluster.instances]
-    found = {name: lookup(names, name) for name in wanted}
-    unknown = [f'"{name}"' for name, place in found.items() if place is None]
+    positions = {name: lookup(names, name) for name in wanted}
+    unknown = [f'"{name}"' for name, place in positions.items() if place is None]
     if unknown:
         raise DataError(f"Unknown instance(s): [{','.join(unknown)}]")
-    return {place for place in found.values() if place is not None}
+    return {place for place in positions.values() if place is not None}
 
 
 def _offline(cluster: Cluster, wanted: Iterable[str]) -> Cluster:
     names = [node.name for node in cluster.nodes]
-    found = {name: lookup(names, name) for name in wanted}
-    unknown = [name for name, place in found.items() if place is None]
+    positions = {name: lookup(names, name) for name in wanted}
+    unknown = [name for name, place in positions.items() if place is None]
     if unknown:
-        raise Problem(f"wrong node name(s) set as offline: {','.join(unknown)}\n")
-    places = set(found.values())
+        raise ProgramError(f"wrong node name(s) set as offline: {','.join(unknown)}\n")
+    places = set(positions.values())
     nodes = tuple(
         msgspec.structs.replace(node, offline=node.offline or k in places)
         for k, node in enumerate(cluster.nodes)
@@ -159,19 +159,19 @@ def _offline(cluster: Cluster, wanted: Iterable[str]) -> Cluster:
     return msgspec.structs.replace(cluster, nodes=nodes)
 
 
-def limits(parsed: Parsed) -> Limits:
+def limits(parsed: ParsedOptions) -> CapacityLimits:
     """Read the options that change what nodes accept."""
-    return Limits(
+    return CapacityLimits(
         max_cpu=parsed.get("maxcpu"),
         min_disk=parsed.get("mindisk") or 0.0,
     )
 
 
-def goal(parsed: Parsed) -> "greedy.Goal":
+def goal(parsed: ParsedOptions) -> "greedy.BalanceGoal":
     """Read the options that tell when a plan is good enough."""
     from ganeti.htools.balance import greedy
 
-    return greedy.Goal(
+    return greedy.BalanceGoal(
         min_score=parsed["e"],
         min_gain=parsed["g"],
         min_gain_limit=parsed["mgl"],
@@ -181,11 +181,11 @@ def goal(parsed: Parsed) -> "greedy.Goal":
     )
 
 
-def moves(parsed: Parsed) -> "Options":
+def moves(parsed: ParsedOptions) -> "MoveOptions":
     """Read the options that tell which moves a plan may have."""
-    from ganeti.htools.rules.move_constraints import Options
+    from ganeti.htools.rules.move_constraints import MoveOptions
 
-    return Options(
+    return MoveOptions(
         disk_moves=not parsed["ndm"],
         instance_moves=not parsed["nim"],
         restricted=bool(parsed.get("rm")),
@@ -214,11 +214,11 @@ def _warn_inconsistent(cluster: Cluster) -> None:
                 f" and {disk // _GIB} GB disk"
             )
     if lines:
-        told = "\n".join(reversed(lines))
-        sys.stderr.write(f"Warning: cluster has inconsistent data:\n{told}\n\n")
+        message = "\n".join(reversed(lines))
+        sys.stderr.write(f"Warning: cluster has inconsistent data:\n{message}\n\n")
 
 
-def save(parsed: Parsed, cluster: Cluster, suffix: str, what: str) -> None:
+def save(parsed: ParsedOptions, cluster: Cluster, suffix: str, what: str) -> None:
     """Save a state when asked to."""
     if parsed["S"] is None:
         return

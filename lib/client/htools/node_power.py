@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ganeti.client.htools import execute, sources
-from ganeti.client.htools.loading import Problem
-from ganeti.client.htools.options import Parsed
+from ganeti.client.htools.loading import ProgramError
+from ganeti.client.htools.options import ParsedOptions
 from ganeti.htools.balance import job_sets
 from ganeti.htools.maintenance import squeeze
-from ganeti.htools.maintenance.squeeze import Action
+from ganeti.htools.maintenance.squeeze import PowerAction
 from ganeti.htools.model.cluster import Cluster
 from ganeti.htools.model.loaders import query
 
@@ -24,22 +24,24 @@ _FIELDS: Final = ("name", "powered", "ndp/oob_program")
 Jobs = list[execute.Job]
 
 
-def run(program: str, parsed: Parsed, cluster: Cluster, plan: squeeze.Plan) -> int:
+def run(
+    program: str, parsed: ParsedOptions, cluster: Cluster, plan: squeeze.SqueezePlan
+) -> int:
     """Do what is planned; returns the exit code.
 
     Raises:
-        Problem: a node cannot be switched, with nothing done; or a job failed.
+        ProgramError: a node cannot be switched, with nothing done; or a job failed.
         GenericError: the master daemon stopped answering.
     """
     names = [cluster.nodes[n].name for n in plan.nodes]
     _require_helpers(parsed, names)
     moves = _moves(cluster, plan)
     comment = f"condensing by {len(names)} nodes"
-    if plan.action == Action.SWITCH_ON:
+    if plan.action == PowerAction.SWITCH_ON:
         comment = f"expanding by {len(names)} nodes"
         code = _switch_on(program, parsed, names, comment)
         return code or execute.run(program, parsed, moves, comment=comment)
-    if plan.action == Action.NOTHING:
+    if plan.action == PowerAction.NOTHING:
         return 0
     last = [[_tag(name) for name in names], [_off(name) for name in names]]
     code = execute.run(program, parsed, [*moves, *last], comment=comment)
@@ -48,7 +50,7 @@ def run(program: str, parsed: Parsed, cluster: Cluster, plan: squeeze.Plan) -> i
     return code
 
 
-def _moves(cluster: Cluster, plan: squeeze.Plan) -> list[Jobs]:
+def _moves(cluster: Cluster, plan: squeeze.SqueezePlan) -> list[Jobs]:
     names = [node.name for node in cluster.nodes]
     return [
         [
@@ -87,7 +89,9 @@ def _off(name: str) -> execute.Job:
     return _node(name, _flag(name, offline=True), _power(name, "power-off"))
 
 
-def _switch_on(program: str, parsed: Parsed, names: Sequence[str], comment: str) -> int:
+def _switch_on(
+    program: str, parsed: ParsedOptions, names: Sequence[str], comment: str
+) -> int:
     """Switch nodes on and wait until each can be used again."""
     if not names:
         return 0
@@ -100,37 +104,37 @@ def _switch_on(program: str, parsed: Parsed, names: Sequence[str], comment: str)
             online = [[_node(left[0], _flag(left[0], offline=False))]]
             code = execute.run(program, parsed, online, comment=comment)
             del left[0]
-        except Problem:
+        except ProgramError:
             if time.monotonic() >= end:
                 raise
             time.sleep(_PAUSE_S)
     return code
 
 
-def _ask(parsed: Parsed) -> dict[str, Mapping[str, Any]]:
+def _ask(parsed: ParsedOptions) -> dict[str, Mapping[str, Any]]:
     with sources.connect(parsed["L"]) as client:
         answer = client.call("Query", ["node", list(_FIELDS), None])
         rows = query.objects(answer, _FIELDS, f"LUXI {client.path}")
     return {row["name"]: row for row in rows}
 
 
-def _require_helpers(parsed: Parsed, names: Sequence[str]) -> None:
+def _require_helpers(parsed: ParsedOptions, names: Sequence[str]) -> None:
     if not names:
         return
-    found = _ask(parsed)
-    lacking = [name for name in names if found[name]["ndp/oob_program"] in _NO_HELPER]
+    reports = _ask(parsed)
+    lacking = [name for name in names if reports[name]["ndp/oob_program"] in _NO_HELPER]
     if lacking:
-        raise Problem(
+        raise ProgramError(
             f"Nodes without an out-of-band helper: {', '.join(lacking)}; they cannot be"
             " switched on or off, nothing was done (set the node parameter oob_program)"
         )
 
 
-def _require_off(parsed: Parsed, names: Sequence[str]) -> None:
-    found = _ask(parsed)
-    still = [name for name in names if found.get(name, {}).get("powered")]
+def _require_off(parsed: ParsedOptions, names: Sequence[str]) -> None:
+    reports = _ask(parsed)
+    still = [name for name in names if reports.get(name, {}).get("powered")]
     if still:
-        raise Problem(
+        raise ProgramError(
             f"Nodes that are marked offline but could not be switched off:"
             f" {', '.join(still)}"
         )

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from ganeti.client.htools.options import ValueProblem
+from ganeti.client.htools.options import OptionValueError
 from ganeti.htools.model.policy import TEMPLATES
 
 Parse = Callable[[str], Any]
@@ -30,13 +30,13 @@ def whole(what: str, *, least: int | None = None) -> Parse:
 
     def parse(text: str) -> int:
         if not re.match(_WHOLE, text, re.ASCII) or len(text) > _MOST_DIGITS:
-            raise ValueProblem(f"{what}: cannot parse string '{text}'")
-        found = int(text, 10 if text.lstrip("-").isdecimal() else 0)
-        if abs(found) > _LARGEST:
-            raise ValueProblem(f"{what}: out of range: '{text}'")
-        if least is not None and found < least:
-            raise ValueProblem(f"Invalid value of the {what} (expected >= {least})")
-        return found
+            raise OptionValueError(f"{what}: cannot parse string '{text}'")
+        result = int(text, 10 if text.lstrip("-").isdecimal() else 0)
+        if abs(result) > _LARGEST:
+            raise OptionValueError(f"{what}: out of range: '{text}'")
+        if least is not None and result < least:
+            raise OptionValueError(f"Invalid value of the {what} (expected >= {least})")
+        return result
 
     return parse
 
@@ -46,11 +46,13 @@ def real(what: str, *, least: float | None = None) -> Parse:
 
     def parse(text: str) -> float:
         if not re.match(_REAL, text, re.ASCII) or len(text) > _MOST_DIGITS:
-            raise ValueProblem(f"{what}: cannot parse string '{text}'")
+            raise OptionValueError(f"{what}: cannot parse string '{text}'")
         if abs(float(text)) > _LARGEST:
-            raise ValueProblem(f"{what}: out of range: '{text}'")
+            raise OptionValueError(f"{what}: out of range: '{text}'")
         if least is not None and float(text) < least:
-            raise ValueProblem(f"Invalid value of the {what} (expected >= {least:g})")
+            raise OptionValueError(
+                f"Invalid value of the {what} (expected >= {least:g})"
+            )
         return float(text)
 
     return parse
@@ -58,20 +60,20 @@ def real(what: str, *, least: float | None = None) -> Parse:
 
 def ratio(text: str) -> float:
     """Read the limit of virtual cpus per cpu."""
-    found: float = real("parsing max-cpu")(text)
-    if found <= 0:
-        raise ValueProblem("Invalid value of the max-cpu ratio, expected >0")
-    return found
+    result: float = real("parsing max-cpu")(text)
+    if result <= 0:
+        raise OptionValueError("Invalid value of the max-cpu ratio, expected >0")
+    return result
 
 
 def share(what: str) -> Parse:
     """Make a reader of a part of the whole."""
 
     def parse(text: str) -> float:
-        found: float = real(what)(text)
-        if not 0 <= found <= 1:
-            raise ValueProblem(f"{what}: wanted a number from 0 to 1, found {text}")
-        return found
+        result: float = real(what)(text)
+        if not 0 <= result <= 1:
+            raise OptionValueError(f"{what}: wanted a number from 0 to 1, found {text}")
+        return result
 
     return parse
 
@@ -79,21 +81,21 @@ def share(what: str) -> Parse:
 def yes_no(text: str) -> bool:
     """Read yes or no; nothing is yes."""
     if text not in {"", "yes", "no"}:
-        raise ValueProblem(f"Invalid choice '{text}', pass one of 'yes' or 'no'")
+        raise OptionValueError(f"Invalid choice '{text}', pass one of 'yes' or 'no'")
     return text != "no"
 
 
 def priority(text: str) -> str:
     """Read the name of a job priority."""
     if text not in {"low", "normal", "high"}:
-        raise ValueProblem(f"Unknown priority '{text}'")
+        raise OptionValueError(f"Unknown priority '{text}'")
     return text
 
 
 def template(text: str) -> str:
     """Read the name of a disk template."""
     if text not in TEMPLATES:
-        raise ValueProblem(f'Invalid string value for type DiskTemplate: "{text}"')
+        raise OptionValueError(f'Invalid string value for type DiskTemplate: "{text}"')
     return text
 
 
@@ -107,12 +109,12 @@ def size(what: str) -> Parse:
         try:
             return simulate.size_mib(text)
         except ValueError as err:
-            raise ValueProblem(f"{what} specs {field}: {err}") from err
+            raise OptionValueError(f"{what} specs {field}: {err}") from err
 
     def parse(text: str) -> tuple[int, int, int, int]:
         cells = text.split(",")
         if len(cells) not in {3, 4}:
-            raise ValueProblem(
+            raise OptionValueError(
                 f"Invalid {what} specification: '{text}', expected disk,ram,cpu"
             )
         return (

@@ -18,7 +18,7 @@ class UsageError(Exception):
     """Option unknown or argument missing."""
 
 
-class ValueProblem(Exception):
+class OptionValueError(Exception):
     """An option's value does not parse."""
 
 
@@ -26,7 +26,7 @@ class Option(msgspec.Struct, frozen=True):
     """One option.
 
     Attributes:
-        key: of its value in `Parsed`.
+        key: of its value in `ParsedOptions`.
         names: short form first, if there is one.
         text: one line of help.
         parse: text -> value, raises ValueProblem; None for a flag.
@@ -63,7 +63,7 @@ ALWAYS: Final = (
 )
 
 
-class Parsed(msgspec.Struct, frozen=True):
+class ParsedOptions(msgspec.Struct, frozen=True):
     """A parsed command line: values by the keys of the program's options."""
 
     values: Mapping[str, Any]
@@ -128,18 +128,18 @@ def version(program: str) -> str:
     )
 
 
-def parse(words: Sequence[str], options: Sequence[Option]) -> Parsed:
+def parse(words: Sequence[str], options: Sequence[Option]) -> ParsedOptions:
     """Parse a command line; ``options`` are those of the program.
 
     ``help``, ``version`` and ``completion`` are True in the values when asked for.
 
     Raises:
-        UsageError, ValueProblem: with what was wrong.
+        UsageError, OptionValueError: with what was wrong.
     """
-    return _Reader([*options, *ALWAYS]).read(words)
+    return _OptionReader([*options, *ALWAYS]).read(words)
 
 
-class _Reader:
+class _OptionReader:
     """Takes a command line apart."""
 
     def __init__(self, options: Sequence[Option]) -> None:
@@ -148,7 +148,7 @@ class _Reader:
         self._values = {option.key: option.initial for option in options}
         self._rest: list[str] = []
 
-    def read(self, words: Sequence[str]) -> Parsed:
+    def read(self, words: Sequence[str]) -> ParsedOptions:
         arguments: list[str] = []
         self._rest = list(words)
         while self._rest:
@@ -162,7 +162,7 @@ class _Reader:
                 self._short(word[1:])
             else:
                 arguments.append(word)
-        return Parsed(self._values, arguments)
+        return ParsedOptions(self._values, arguments)
 
     def _long(self, word: str) -> None:
         name, equals, glued = word.partition("=")
@@ -178,15 +178,15 @@ class _Reader:
         """Find an option by its long name or the beginning of one."""
         if name in self._known:
             return self._known[name]
-        found = {full: o for full, o in self._known.items() if full.startswith(name)}
-        if not found:
+        matches = {full: o for full, o in self._known.items() if full.startswith(name)}
+        if not matches:
             raise UsageError(f"unrecognized option `{name}'")
-        if len(found) > 1:
+        if len(matches) > 1:
             raise UsageError(
                 f"option `{name}' is ambiguous; could be one of:"
-                f" {', '.join(sorted(found))}"
+                f" {', '.join(sorted(matches))}"
             )
-        return next(iter(found.values()))
+        return next(iter(matches.values()))
 
     def _short(self, letters: str) -> None:
         while letters:
@@ -214,8 +214,8 @@ class _Reader:
 
     def _store(self, option: Option, text: str) -> None:
         assert option.parse is not None
-        found = option.parse(text)
+        value = option.parse(text)
         if option.many:
-            self._values[option.key].append(found)
+            self._values[option.key].append(value)
         else:
-            self._values[option.key] = found
+            self._values[option.key] = value

@@ -37,14 +37,14 @@ def base_url(master: str) -> str:
     return master.rstrip("/") if ":" in master else f"https://{master}:{PORT}"
 
 
-def read(master: str) -> query.Answers:
+def read(master: str) -> query.QueryAnswers:
     """Ask a master, or read its answers from ``file://DIRECTORY``.
 
     Raises:
         DataError: it is not there, refuses, or answers something else; OSError: a file
             cannot be read.
     """
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, path in _RESOURCES.items():
         source, data = _get(master, name, path)
         value = json_reader.decode(data, source)
@@ -52,13 +52,13 @@ def read(master: str) -> query.Answers:
         if not (isinstance(value, dict) if name == "info" else is_list):
             kind = "an object" if name == "info" else "a list of objects"
             raise DataError(f"{source}: wanted {kind}, found {value!r:.80}")
-        found[name] = value
+        result[name] = value
     return query.from_rest(
         f"REST {master}",
-        found["groups"],
-        found["nodes"],
-        found["instances"],
-        info=found["info"],
+        result["groups"],
+        result["nodes"],
+        result["instances"],
+        info=result["info"],
     )
 
 

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 from ganeti import errors
-from ganeti.client.htools.options import Parsed
+from ganeti.client.htools.options import ParsedOptions
 from ganeti.htools.model.cluster import STATIC_KVM_MIB, Cluster, DataError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ LUXI_ANSWER_S: Final = 60.0
 MOST_BYTES: Final = 1 << 30
 
 
-def read(parsed: Parsed) -> Cluster:
+def read(parsed: ParsedOptions) -> Cluster:
     """Read the cluster from the source that the options name.
 
     Raises:
@@ -131,7 +131,7 @@ def connect(path: str, *, retries: int = 0) -> "luxi.Client":
     )
 
 
-def read_luxi(path: str) -> "query.Answers":
+def read_luxi(path: str) -> "query.QueryAnswers":
     """Ask a master daemon all about its cluster.
 
     Raises:
@@ -147,7 +147,7 @@ def read_luxi(path: str) -> "query.Answers":
             for kind, fields in query.FIELDS.items()
         }
         info = client.call("QueryClusterInfo")
-    return query.Answers(
+    return query.QueryAnswers(
         source, tables["group"], tables["node"], tables["instance"], info
     )
 

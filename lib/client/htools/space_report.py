@@ -9,12 +9,17 @@ from typing import Any, Final
 import msgspec
 
 from ganeti.htools.capacity import totals
-from ganeti.htools.capacity.search import How, Outcome, Search, by_count
-from ganeti.htools.capacity.tiers import Size
+from ganeti.htools.capacity.search import (
+    CapacityOptions,
+    CapacityOutcome,
+    CapacitySearch,
+    by_count,
+)
+from ganeti.htools.capacity.tiers import InstanceSize
 from ganeti.htools.capacity.totals import Totals
 from ganeti.htools.model import formatting
 from ganeti.htools.rules import constraints
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.node_state import ClusterState
 
 _PREFIX: Final = "HTS"
 
@@ -32,11 +37,11 @@ def _part(amount: float, whole: float) -> float:
     return amount / whole if whole else float("nan")
 
 
-def placements(found: Outcome) -> Iterator[str]:
+def placements(outcome: CapacityOutcome) -> Iterator[str]:
     """Give a line for each new instance: name, nodes, memory, disk, vcpus."""
-    nodes = found.after.cluster.nodes
+    nodes = outcome.after.cluster.nodes
     rows = []
-    for number, placed in enumerate(found.placed):
+    for number, placed in enumerate(outcome.placed):
         names = [nodes[node].name for node in placed.nodes]
         size = placed.size
         amounts = [str(size.memory), str(size.disk), str(size.vcpus)]
@@ -53,7 +58,7 @@ def placements(found: Outcome) -> Iterator[str]:
 class Report(abc.ABC):
     """Prints about one cluster as results come in."""
 
-    def __init__(self, now: State, how: How) -> None:
+    def __init__(self, now: ClusterState, how: CapacityOptions) -> None:
         """Prepare for a cluster and what is asked of it."""
         self.state, self.how = now, how
         self.initial = totals.totals(now)
@@ -64,18 +69,18 @@ class Report(abc.ABC):
         """Tell of the cluster."""
 
     @abc.abstractmethod
-    def tiered(self, found: Outcome, size: Size) -> None:
+    def tiered(self, outcome: CapacityOutcome, size: InstanceSize) -> None:
         """Tell what tiered allocation found."""
 
     @abc.abstractmethod
-    def standard(self, found: Outcome, size: Size) -> None:
+    def standard(self, outcome: CapacityOutcome, size: InstanceSize) -> None:
         """Tell what allocation of one size found."""
 
-    def explain(self, search: Search, found: Outcome) -> None:
+    def explain(self, search: CapacitySearch, outcome: CapacityOutcome) -> None:
         """Tell why the last run found no more, beside what programs read."""
         from ganeti.htools.capacity import stop_reasons
 
-        for line in stop_reasons.stop(search, found).lines():
+        for line in stop_reasons.stop(search, outcome).lines():
             sys.stderr.write(f"{line}\n")
 
     @abc.abstractmethod
@@ -83,50 +88,51 @@ class Report(abc.ABC):
         """Tell that this is all."""
 
 
-class Text(Report):
+class TextReport(Report):
     """Lines for people."""
 
     def begin(self) -> None:
         """Tell of the cluster."""
-        mine = self.initial
-        spindles = f", SPN {_whole(mine.spindles)}" if self.has_spindles else ""
-        count = mine.instances or "no"
+        initial = self.initial
+        spindles = f", SPN {_whole(initial.spindles)}" if self.has_spindles else ""
+        count = initial.instances or "no"
         print(f"The cluster has {self.state.size} nodes and the following resources:")
         print(
-            f"  MEM {_whole(mine.memory)}, DSK {_whole(mine.disk)},"
-            f" CPU {_whole(mine.cpus)}, VCPU {_whole(mine.vcpus)}{spindles}."
+            f"  MEM {_whole(initial.memory)}, DSK {_whole(initial.disk)},"
+            f" CPU {_whole(initial.cpus)},"
+            f" VCPU {_whole(initial.vcpus)}{spindles}."
         )
         print(f"There are {count} initial instances on the cluster.")
 
-    def _size(self, size: Size) -> str:
+    def _size(self, size: InstanceSize) -> str:
         spindles = f", SPN {size.spindles}" if self.has_spindles else ""
         return f"MEM {size.memory}, DSK {size.disk}, CPU {size.vcpus}{spindles}"
 
-    def _head(self, title: str, size: Size) -> None:
+    def _head(self, title: str, size: InstanceSize) -> None:
         template = self.how.template
         print(f"{title} instance spec is:")
         print(f"  {self._size(size)}, using disk template '{template}'.")
 
-    def tiered(self, found: Outcome, size: Size) -> None:
+    def tiered(self, outcome: CapacityOutcome, size: InstanceSize) -> None:
         """Tell what tiered allocation found."""
         self._head("Tiered (initial size)", size)
         print("Tiered allocation results:")
-        for one, number in runs(found):
+        for one, number in runs(outcome):
             print(f"  - {number:3d} instances of spec {self._size(one)}")
-        if not found.placed:
+        if not outcome.placed:
             print("  - no instances allocated")
-        self._rest(found)
+        self._rest(outcome)
 
-    def standard(self, found: Outcome, size: Size) -> None:
+    def standard(self, outcome: CapacityOutcome, size: InstanceSize) -> None:
         """Tell what allocation of one size found."""
         self._head("Standard (fixed-size)", size)
         print("Normal (fixed-size) allocation results:")
-        print(f"  - {len(found.placed):3d} instances allocated")
-        self._rest(found)
+        print(f"  - {len(outcome.placed):3d} instances allocated")
+        self._rest(outcome)
 
-    def _rest(self, found: Outcome) -> None:
-        after = totals.totals(found.after)
-        reason = constraints.KINDS[by_count(found.failures)[0] - 1]
+    def _rest(self, outcome: CapacityOutcome) -> None:
+        after = totals.totals(outcome.after)
+        reason = constraints.KINDS[by_count(outcome.failures)[0] - 1]
         print(f"  - most likely failure reason: {reason}")
         print(f"  - initial cluster score: {eight(self.initial.score)}")
         print(f"  -   final cluster score: {eight(after.score)}")
@@ -142,59 +148,59 @@ class Text(Report):
             percent = formatting.fixed(100 * part, 2)
             print(f"  - {name:>{width}s} usage efficiency: {percent:>5s}%")
 
-    def explain(self, search: Search, found: Outcome) -> None:
+    def explain(self, search: CapacitySearch, outcome: CapacityOutcome) -> None:
         """Tell why the last run found no more."""
         from ganeti.htools.capacity import stop_reasons
 
-        for line in stop_reasons.stop(search, found).lines():
+        for line in stop_reasons.stop(search, outcome).lines():
             print(line)
 
     def end(self) -> None:
         """Tell nothing more."""
 
 
-class Keys(Report):
+class KeyValueReport(Report):
     """Keys and values for programs."""
 
     def begin(self) -> None:
         """Tell of the cluster."""
-        mine = self.initial
-        _tell("CLUSTER_MEM", _whole(mine.memory))
-        _tell("CLUSTER_DSK", _whole(mine.disk))
-        _tell("CLUSTER_CPU", _whole(mine.cpus))
-        _tell("CLUSTER_VCPU", _whole(mine.vcpus))
-        _tell("CLUSTER_SPN", _whole(mine.spindles))
+        phase_totals = self.initial
+        _tell("CLUSTER_MEM", _whole(phase_totals.memory))
+        _tell("CLUSTER_DSK", _whole(phase_totals.disk))
+        _tell("CLUSTER_CPU", _whole(phase_totals.cpus))
+        _tell("CLUSTER_VCPU", _whole(phase_totals.vcpus))
+        _tell("CLUSTER_SPN", _whole(phase_totals.spindles))
         _tell("CLUSTER_NODES", str(self.state.size))
-        self._totals("INI", mine)
+        self._totals("INI", phase_totals)
 
-    def _totals(self, phase: str, mine: Totals) -> None:
-        reserved = mine.free_memory - mine.available_memory
+    def _totals(self, phase: str, phase_totals: Totals) -> None:
+        reserved = phase_totals.free_memory - phase_totals.available_memory
         values = {
-            "SCORE": eight(mine.score),
-            "INST_CNT": str(mine.instances),
-            "MEM_FREE": _whole(mine.free_memory),
-            "MEM_AVAIL": _whole(mine.available_memory),
+            "SCORE": eight(phase_totals.score),
+            "INST_CNT": str(phase_totals.instances),
+            "MEM_FREE": _whole(phase_totals.free_memory),
+            "MEM_AVAIL": _whole(phase_totals.available_memory),
             "MEM_RESVD": _whole(reserved),
-            "MEM_INST": _whole(mine.used_memory),
-            "MEM_OVERHEAD": _whole(mine.missing_memory),
-            "MEM_EFF": eight(_part(mine.used_memory, mine.memory)),
-            "DSK_FREE": _whole(mine.free_disk),
-            "DSK_AVAIL": _whole(mine.available_disk),
-            "DSK_RESVD": _whole(mine.free_disk - mine.available_disk),
-            "DSK_INST": _whole(mine.used_disk),
-            "DSK_EFF": eight(_part(mine.used_disk, mine.disk)),
-            "SPN_FREE": _whole(mine.free_spindles),
-            "SPN_INST": _whole(mine.used_spindles),
-            "SPN_EFF": eight(_part(mine.used_spindles, mine.spindles)),
-            "CPU_INST": _whole(mine.used_vcpus),
-            "CPU_EFF": eight(_part(mine.used_vcpus, mine.vcpus)),
-            "MNODE_MEM_AVAIL": _whole(mine.most_memory),
-            "MNODE_DSK_AVAIL": _whole(mine.most_disk),
+            "MEM_INST": _whole(phase_totals.used_memory),
+            "MEM_OVERHEAD": _whole(phase_totals.missing_memory),
+            "MEM_EFF": eight(_part(phase_totals.used_memory, phase_totals.memory)),
+            "DSK_FREE": _whole(phase_totals.free_disk),
+            "DSK_AVAIL": _whole(phase_totals.available_disk),
+            "DSK_RESVD": _whole(phase_totals.free_disk - phase_totals.available_disk),
+            "DSK_INST": _whole(phase_totals.used_disk),
+            "DSK_EFF": eight(_part(phase_totals.used_disk, phase_totals.disk)),
+            "SPN_FREE": _whole(phase_totals.free_spindles),
+            "SPN_INST": _whole(phase_totals.used_spindles),
+            "SPN_EFF": eight(_part(phase_totals.used_spindles, phase_totals.spindles)),
+            "CPU_INST": _whole(phase_totals.used_vcpus),
+            "CPU_EFF": eight(_part(phase_totals.used_vcpus, phase_totals.vcpus)),
+            "MNODE_MEM_AVAIL": _whole(phase_totals.most_memory),
+            "MNODE_DSK_AVAIL": _whole(phase_totals.most_disk),
         }
         for key, value in values.items():
             _tell(f"{phase}_{key}", value)
 
-    def _size(self, prefix: str, size: Size) -> None:
+    def _size(self, prefix: str, size: InstanceSize) -> None:
         _tell(f"{prefix}_MEM", str(size.memory))
         _tell(f"{prefix}_DSK", str(size.disk))
         _tell(f"{prefix}_CPU", str(size.vcpus))
@@ -202,14 +208,14 @@ class Keys(Report):
         _tell(f"{prefix}_RQN", str(self.how.nodes))
         _tell(f"{prefix}_DISK_TEMPLATE", self.how.template)
 
-    def tiered(self, found: Outcome, size: Size) -> None:
+    def tiered(self, outcome: CapacityOutcome, size: InstanceSize) -> None:
         """Tell what tiered allocation found."""
         self._size("TSPEC_INI", size)
-        after = totals.totals(found.after)
+        after = totals.totals(outcome.after)
         self._totals("TRL", after)
         shown = [
             f"{one.memory},{one.disk},{one.vcpus},{one.spindles}={number}"
-            for one, number in runs(found)
+            for one, number in runs(outcome)
         ]
         _tell("TSPEC", " ".join(shown))
         self._use("USED", _used(self.initial), _NOTHING)
@@ -223,20 +229,20 @@ class Keys(Report):
             text = formatting.shown(value) if name == "NPU" else _whole(value)
             _tell(f"KM_{kind}_{name}", text)
 
-    def standard(self, found: Outcome, size: Size) -> None:
+    def standard(self, outcome: CapacityOutcome, size: InstanceSize) -> None:
         """Tell what allocation of one size found."""
         self._size("SPEC", size)
-        after = totals.totals(found.after)
+        after = totals.totals(outcome.after)
         self._totals("FIN", after)
         _tell("ALLOC_USAGE", eight(_part(self.initial.instances, after.instances)))
-        _tell("ALLOC_INSTANCES", str(len(found.placed)))
-        kinds = by_count(found.failures)
-        if not found.is_redundant:
+        _tell("ALLOC_INSTANCES", str(len(outcome.placed)))
+        kinds = by_count(outcome.failures)
+        if not outcome.is_redundant:
             kinds = [constraints.N1]
         _tell("ALLOC_FAIL_REASON", constraints.KINDS[kinds[0] - 1].upper())
         for kind in kinds:
             name = constraints.KINDS[kind - 1].upper()
-            _tell(f"ALLOC_{name}_CNT", str(found.failures[kind - 1]))
+            _tell(f"ALLOC_{name}_CNT", str(outcome.failures[kind - 1]))
 
     def end(self) -> None:
         """Tell that this is all."""
@@ -255,26 +261,26 @@ class Document(Report):
         }
         self._run = ""
 
-    def _note(self, run: str, found: Outcome, size: Size) -> None:
+    def _note(self, run: str, outcome: CapacityOutcome, size: InstanceSize) -> None:
         self._run = run
         self._data[run] = {
             "start": msgspec.structs.asdict(size),
-            "final": msgspec.structs.asdict(totals.totals(found.after)),
+            "final": msgspec.structs.asdict(totals.totals(outcome.after)),
         }
 
-    def tiered(self, found: Outcome, size: Size) -> None:
+    def tiered(self, outcome: CapacityOutcome, size: InstanceSize) -> None:
         """Note what tiered allocation found."""
-        self._note("tiered", found, size)
+        self._note("tiered", outcome, size)
 
-    def standard(self, found: Outcome, size: Size) -> None:
+    def standard(self, outcome: CapacityOutcome, size: InstanceSize) -> None:
         """Note what allocation of one size found."""
-        self._note("standard", found, size)
+        self._note("standard", outcome, size)
 
-    def explain(self, search: Search, found: Outcome) -> None:
+    def explain(self, search: CapacitySearch, outcome: CapacityOutcome) -> None:
         """Note the places and why the last run found no more."""
         from ganeti.htools.capacity import stop_reasons
 
-        self._data[self._run] |= stop_reasons.data(search, found)
+        self._data[self._run] |= stop_reasons.data(search, outcome)
 
     def end(self) -> None:
         """Print it."""
@@ -288,19 +294,19 @@ _USES: Final = ("CPU", "NPU", "MEM", "DSK", "SPN")
 _NOTHING: Final[_Use] = (0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-def _used(mine: Totals) -> _Use:
+def _used(phase_totals: Totals) -> _Use:
     return (
-        mine.used_vcpus,
-        mine.shares,
-        mine.used_memory,
-        mine.used_disk,
-        mine.used_spindles,
+        phase_totals.used_vcpus,
+        phase_totals.shares,
+        phase_totals.used_memory,
+        phase_totals.used_disk,
+        phase_totals.used_spindles,
     )
 
 
-def runs(found: Outcome) -> Iterator[tuple[Size, int]]:
+def runs(outcome: CapacityOutcome) -> Iterator[tuple[InstanceSize, int]]:
     """Give sizes in order of allocation, and how many of each in a row."""
-    for size, members in itertools.groupby(found.placed, lambda placed: placed.size):
+    for size, members in itertools.groupby(outcome.placed, lambda placed: placed.size):
         yield size, len(list(members))
 
 

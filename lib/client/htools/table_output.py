@@ -5,12 +5,12 @@ import sys
 import msgspec
 import numpy as np
 
-from ganeti.client.htools.options import Parsed
+from ganeti.client.htools.options import ParsedOptions
 from ganeti.htools.state import node_state
 
 
 def tables_asked(
-    now: node_state.State, parsed: Parsed, instances: str, nodes: str
+    now: node_state.ClusterState, parsed: ParsedOptions, instances: str, nodes: str
 ) -> None:
     """Print the tables that options ask for, on standard error.
 
@@ -24,29 +24,31 @@ def tables_asked(
     if parsed["pi"]:
         from ganeti.htools.report import tables
 
-        told = "\n".join(tables.instances(now))
-        err.write(f"\n{instances}:\n{told}\n")
+        table = "\n".join(tables.instances(now))
+        err.write(f"\n{instances}:\n{table}\n")
     nodes_asked(now, parsed, nodes)
 
 
-def nodes_asked(now: node_state.State, parsed: Parsed, title: str) -> None:
+def nodes_asked(
+    now: node_state.ClusterState, parsed: ParsedOptions, title: str
+) -> None:
     """Print the table of nodes if option ``p`` asks for it, on standard error."""
     if parsed["p"] is not None:
         from ganeti.htools.report import tables
 
-        told = "\n".join(tables.nodes(now, tables.node_fields(parsed["p"])))
-        sys.stderr.write(f"\n{title}:\n{told}\n\n")
+        table = "\n".join(tables.nodes(now, tables.node_fields(parsed["p"])))
+        sys.stderr.write(f"\n{title}:\n{table}\n\n")
 
 
-class Bad(msgspec.Struct, frozen=True):
+class N1Failures(msgspec.Struct, frozen=True):
     """Numbers of nodes online that fail N+1, and of instances there."""
 
     nodes: int
     instances: int
 
 
-def bad(now: node_state.State) -> Bad:
+def n1_failures(now: node_state.ClusterState) -> N1Failures:
     """Count nodes that fail N+1."""
     nodes = np.nonzero(now.online & now.fails_n1)[0]
-    found = {i for n in nodes for i in (*now.primaries[n], *now.secondaries[n])}
-    return Bad(len(nodes), len(found))
+    instances = {i for n in nodes for i in (*now.primaries[n], *now.secondaries[n])}
+    return N1Failures(len(nodes), len(instances))

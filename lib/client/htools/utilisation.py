@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from ganeti.client.htools import option_values, sources
-from ganeti.client.htools.options import Parsed, ValueProblem
+from ganeti.client.htools.options import OptionValueError, ParsedOptions
 from ganeti.htools.model.cluster import Cluster, DataError
 
 #: Port of the monitoring daemon.
@@ -26,7 +26,7 @@ _FIELDS: Final = ("cpu", "mem", "disk", "net")
 _Use = tuple[float, float, float, float]
 
 
-def apply(cluster: Cluster, parsed: Parsed) -> Cluster:
+def apply(cluster: Cluster, parsed: ParsedOptions) -> Cluster:
     """Set the utilisation of instances as the options say.
 
     Raises:
@@ -78,11 +78,11 @@ def read_file(path: str) -> dict[str, _Use]:
 def _amount(cell: str, place: str) -> float:
     try:
         return float(option_values.real("utilisation", least=0)(cell))
-    except ValueProblem as err:
+    except OptionValueError as err:
         raise DataError(f"{place}: wanted a number from 0, found {cell!r:.40}") from err
 
 
-def _monitored(cluster: Cluster, parsed: Parsed) -> Cluster:
+def _monitored(cluster: Cluster, parsed: ParsedOptions) -> Cluster:
     from ganeti.htools.model.loaders import mond
 
     collector = mond.XEN if parsed.get("mondx") else mond.CPU
@@ -97,7 +97,9 @@ def _monitored(cluster: Cluster, parsed: Parsed) -> Cluster:
     return mond.apply_memory(cluster, reports, parsed["mw"])
 
 
-def _reports(cluster: Cluster, parsed: Parsed, collector: str) -> dict[str, Any] | None:
+def _reports(
+    cluster: Cluster, parsed: ParsedOptions, collector: str
+) -> dict[str, Any] | None:
     """Return a collector's data of all nodes; None, after a line, if some is missing.
 
     Raises:
@@ -117,7 +119,7 @@ def _reports(cluster: Cluster, parsed: Parsed, collector: str) -> dict[str, Any]
         )
         _may_be_missing(parsed)
         return None
-    untold = mond.untold(cluster, reports) if collector == mond.XEN else []
+    untold = mond.unreported(cluster, reports) if collector == mond.XEN else []
     if untold:
         # One of which nothing is known cannot be compared with those measured.
         names = ",".join(f'"{name}"' for name in untold)
@@ -127,7 +129,7 @@ def _reports(cluster: Cluster, parsed: Parsed, collector: str) -> dict[str, Any]
     return reports
 
 
-def _may_be_missing(parsed: Parsed) -> None:
+def _may_be_missing(parsed: ParsedOptions) -> None:
     """Raise an error if options say that all data is needed."""
     if parsed.get("monde"):
         raise DataError("Not all required data available")
@@ -139,8 +141,8 @@ def ask(cluster: Cluster, collector: str) -> dict[str, Any]:
 
     names = [node.name for node in cluster.nodes if not node.offline]
     with futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = pool.map(lambda name: _ask_node(name, collector), names)
-        reports = dict(zip(names, found, strict=True))
+        answers = pool.map(lambda name: _ask_node(name, collector), names)
+        reports = dict(zip(names, answers, strict=True))
     for name, report in reports.items():
         if report is None:
             sys.stderr.write(

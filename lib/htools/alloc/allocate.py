@@ -17,7 +17,7 @@ from ganeti.htools.model.policy import AllocPolicy
 from ganeti.htools.n1.check import GlobalN1
 from ganeti.htools.rules import constraints
 from ganeti.htools.score import placement
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.node_state import ClusterState
 
 Places = npt.NDArray[np.intp]
 Floats = npt.NDArray[np.float64]
@@ -28,7 +28,7 @@ Score = float | tuple[tuple[int, ...], float]
 _CHUNK: Final = 1 << 21
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class AllocationOutcome(msgspec.Struct, frozen=True):
     """What one allocation found.
 
     Attributes:
@@ -46,38 +46,38 @@ class Outcome(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-class Metric(Protocol):
+class CostFunction(Protocol):
     """Says what an instance on some nodes costs."""
 
-    def __call__(self, state: State, nodes: tuple[int, ...]) -> Score:
+    def __call__(self, state: ClusterState, nodes: tuple[int, ...]) -> Score:
         """Return the cost; less is better."""
 
 
-class Rules(msgspec.Struct, frozen=True):
+class AllocationRules(msgspec.Struct, frozen=True):
     """How to choose.
 
     Attributes:
         capacity: the N+1 test of the present state; None for no test.
         ignore_soft: of a single node; a secondary's rules are always kept.
-        metric: used instead of the score, then without N+1 test.
+        cost_function: used instead of the score, then without N+1 test.
     """
 
     capacity: GlobalN1 | None = None
     ignore_soft: bool = False
-    metric: Metric | None = None
+    cost_function: CostFunction | None = None
 
 
 #: How to choose when nobody says it.
-_ALL_RULES: Final = Rules()
+_ALL_RULES: Final = AllocationRules()
 
 
 def allocate(
-    state: State,
+    state: ClusterState,
     item: Instance,
     candidates: Sequence[int],
     count: int,
-    rules: Rules = _ALL_RULES,
-) -> Outcome:
+    rules: AllocationRules = _ALL_RULES,
+) -> AllocationOutcome:
     """Return the best nodes for a newcomer.
 
     Args:
@@ -87,24 +87,31 @@ def allocate(
         count: 1 or 2 nodes.
         rules: how to choose.
     """
-    metric, capacity, strict = rules.metric, rules.capacity, not rules.ignore_soft
+    cost_function, capacity, strict = (
+        rules.cost_function,
+        rules.capacity,
+        not rules.ignore_soft,
+    )
     usable = placement.choose([node for node in candidates if state.online[node]])
     if count == 1:
         if not len(usable):
             return _nothing("No online nodes")
-        if metric is not None:
-            return _by_metric(state, item, usable, count, metric, strict=strict)
+        if cost_function is not None:
+            return _by_cost(state, item, usable, count, cost_function, strict=strict)
         return _single(state, item, usable, capacity, strict=strict)
     if not _partners(state, usable, usable).any():
         return _nothing("Not enough online nodes")
-    if metric is not None:
-        return _by_metric(state, item, usable, count, metric, strict=strict)
+    if cost_function is not None:
+        return _by_cost(state, item, usable, count, cost_function, strict=strict)
     return _pair(state, item, usable, usable, capacity, strict=strict)
 
 
 def second(
-    state: State, item: Instance, primary: int, rules: Rules = _ALL_RULES
-) -> Outcome:
+    state: ClusterState,
+    item: Instance,
+    primary: int,
+    rules: AllocationRules = _ALL_RULES,
+) -> AllocationOutcome:
     """Return the best secondary, of all nodes of the group, for a given primary.
 
     Args:
@@ -120,13 +127,13 @@ def second(
 
 
 def ranking(
-    state: State,
+    state: ClusterState,
     item: Instance,
     candidates: Sequence[int],
     count: int,
     *,
     most: int,
-    rules: Rules = _ALL_RULES,
+    rules: AllocationRules = _ALL_RULES,
 ) -> list[tuple[float, tuple[int, ...]]]:
     """Return score and nodes of the best places, the best first.
 
@@ -149,18 +156,18 @@ def ranking(
     if count > 1:
         return _best_pairs(state, item, usable, firsts, most=most, capacity=capacity)
     scores = placement.as_primary(state, item, firsts)
-    found: list[tuple[float, tuple[int, ...]]] = []
+    result: list[tuple[float, tuple[int, ...]]] = []
     for at in len(firsts) - 1 - np.argsort(scores[::-1], kind="stable"):
         node = int(firsts[at])
         if capacity is None or capacity.others_hold(item, node, NONE):
-            found.append((float(scores[at]), (node,)))
-        if len(found) == most:
+            result.append((float(scores[at]), (node,)))
+        if len(result) == most:
             break
-    return found
+    return result
 
 
 def _best_pairs(
-    state: State,
+    state: ClusterState,
     item: Instance,
     usable: Places,
     firsts: Places,
@@ -169,8 +176,8 @@ def _best_pairs(
     capacity: GlobalN1 | None,
 ) -> list[tuple[float, tuple[int, ...]]]:
     """Return the best pair of each of the best primaries."""
-    scorer = placement.Pairs(state, item)
-    found: list[tuple[float, tuple[int, ...]]] = []
+    scorer = placement.PairPlacements(state, item)
+    pairs_by_score: list[tuple[float, tuple[int, ...]]] = []
     step = max(1, _CHUNK // max(1, len(usable)))
     for start in range(0, len(firsts), step):
         part = firsts[start : start + step]
@@ -183,23 +190,23 @@ def _best_pairs(
             rows = _Rows(values[at], fine[at], part[at], usable)
             _take_rows(best, item, rows, capacity)
             if best.nodes is not None:
-                found.append((best.score, best.nodes))
-    return sorted(found)[:most]
+                pairs_by_score.append((best.score, best.nodes))
+    return sorted(pairs_by_score)[:most]
 
 
-def _nothing(problem: str) -> Outcome:
-    return Outcome(None, 0.0, [0] * len(constraints.KINDS), 0, problem)
+def _nothing(problem: str) -> AllocationOutcome:
+    return AllocationOutcome(None, 0.0, [0] * len(constraints.KINDS), 0, problem)
 
 
-def _by_metric(
-    state: State,
+def _by_cost(
+    state: ClusterState,
     item: Instance,
     usable: Places,
     count: int,
-    metric: Metric,
+    cost_function: CostFunction,
     *,
     strict: bool,
-) -> Outcome:
+) -> AllocationOutcome:
     own = _primary_codes(state, item, usable, strict=strict)
     if count == 1:
         trials: list[tuple[tuple[int, ...], int]] = [
@@ -216,35 +223,39 @@ def _by_metric(
         ]
     failures = _count(np.array([code for _nodes, code in trials], np.int8))
     fine = [nodes for nodes, code in trials if code == 0]
-    costs = [(metric(state, nodes), nodes) for nodes in fine]
+    costs = [(cost_function(state, nodes), nodes) for nodes in fine]
     if not costs:
-        return Outcome(None, 0.0, failures, 0)
+        return AllocationOutcome(None, 0.0, failures, 0)
     cost, nodes = min(reversed(costs), key=lambda pair: pair[0])
-    return Outcome(nodes, cost, failures, len(fine))
+    return AllocationOutcome(nodes, cost, failures, len(fine))
 
 
-def _partners(state: State, firsts: Places, seconds: Places) -> npt.NDArray[np.bool_]:
+def _partners(
+    state: ClusterState, firsts: Places, seconds: Places
+) -> npt.NDArray[np.bool_]:
     """Return who may be whose secondary: other nodes of the same group."""
     groups = state.group
     out = groups[firsts][:, None] == groups[seconds][None, :]
     return np.asarray(out & (firsts[:, None] != seconds[None, :]))
 
 
-def _policy_codes(state: State, item: Instance, usable: Places) -> constraints.Codes:
+def _policy_codes(
+    state: ClusterState, item: Instance, usable: Places
+) -> constraints.Codes:
     known: dict[tuple[int, bool], int] = {}
     for node in usable:
         key = (int(state.group[node]), bool(state.exclusive[node]))
         if key not in known:
             rules = state.cluster.groups[key[0]].policy
-            found = constraints.policy(item, rules, exclusive=key[1])
-            known[key] = found[0] if found else 0
+            verdict = constraints.policy(item, rules, exclusive=key[1])
+            known[key] = verdict[0] if verdict else 0
     return np.array(
         [known[int(state.group[n]), bool(state.exclusive[n])] for n in usable], np.int8
     )
 
 
 def _primary_codes(
-    state: State, item: Instance, usable: Places, *, strict: bool
+    state: ClusterState, item: Instance, usable: Places, *, strict: bool
 ) -> constraints.Codes:
     rules = _policy_codes(state, item, usable)
     own = constraints.verdict(
@@ -254,23 +265,23 @@ def _primary_codes(
 
 
 def _count(codes: constraints.Codes) -> list[int]:
-    found = np.bincount(codes.ravel(), minlength=len(constraints.KINDS) + 1)
-    return [int(number) for number in found[1:]]
+    by_code = np.bincount(codes.ravel(), minlength=len(constraints.KINDS) + 1)
+    return [int(number) for number in by_code[1:]]
 
 
 def _single(
-    state: State,
+    state: ClusterState,
     item: Instance,
     usable: Places,
     capacity: GlobalN1 | None,
     *,
     strict: bool,
-) -> Outcome:
+) -> AllocationOutcome:
     codes = _primary_codes(state, item, usable, strict=strict)
     failures = _count(codes)
     fine = usable[codes == 0]
     if not len(fine):
-        return Outcome(None, 0.0, failures, 0)
+        return AllocationOutcome(None, 0.0, failures, 0)
     scores = placement.as_primary(state, item, fine)
     order = np.argsort(scores[::-1], kind="stable")
     dropped = 0
@@ -279,10 +290,10 @@ def _single(
         if capacity is None or capacity.others_hold(item, node, -1):
             failures[constraints.N1 - 1] += dropped
             left = len(fine) - dropped
-            return Outcome((node,), float(scores[position]), failures, left)
+            return AllocationOutcome((node,), float(scores[position]), failures, left)
         dropped += 1
     failures[constraints.N1 - 1] += dropped
-    return Outcome(None, 0.0, failures, 0)
+    return AllocationOutcome(None, 0.0, failures, 0)
 
 
 class _Best:
@@ -300,16 +311,16 @@ class _Best:
 
 
 def _pair(
-    state: State,
+    state: ClusterState,
     item: Instance,
     primaries: Places,
     usable: Places,
     capacity: GlobalN1 | None,
     *,
     strict: bool,
-) -> Outcome:
+) -> AllocationOutcome:
     own = _primary_codes(state, item, primaries, strict=strict)
-    scorer = placement.Pairs(state, item)
+    scorer = placement.PairPlacements(state, item)
     best = _Best()
     step = max(1, _CHUNK // max(1, len(usable)))
     same = _partners(state, primaries, usable)
@@ -322,25 +333,25 @@ def _pair(
         values = np.where(codes == 0, scorer.scores(firsts, usable), np.inf)
         rows_found = _Rows(values, codes == 0, firsts, usable)
         _take_rows(best, item, rows_found, capacity)
-    found = None if best.nodes is None else best.score
-    return Outcome(
+    score = None if best.nodes is None else best.score
+    return AllocationOutcome(
         best.nodes,
-        0.0 if found is None else found,
+        0.0 if score is None else score,
         [int(number) for number in best.failures],
         best.successes,
     )
 
 
 def _pair_codes(
-    state: State,
+    state: ClusterState,
     item: Instance,
     usable: Places,
     firsts: Places,
     own: constraints.Codes,
 ) -> constraints.Codes:
     peers = state.peers[:, firsts].T
-    found = constraints.secondary(state, item, peers)
-    codes = constraints.verdict(found, (len(firsts), state.size))[:, usable]
+    rules_failed = constraints.secondary(state, item, peers)
+    codes = constraints.verdict(rules_failed, (len(firsts), state.size))[:, usable]
     return np.where(own[:, None] != 0, own[:, None], codes)
 
 
@@ -396,11 +407,11 @@ class GroupOutcome(msgspec.Struct, frozen=True):
     """What an allocation found in one group; ``left_out`` if it was not tried."""
 
     group: int
-    outcome: Outcome
+    outcome: AllocationOutcome
     left_out: str = ""
 
 
-class Choice(msgspec.Struct, frozen=True):
+class GroupChoice(msgspec.Struct, frozen=True):
     """The allocation over all groups.
 
     Attributes:
@@ -413,14 +424,14 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 def over_groups(
-    state: State,
+    state: ClusterState,
     item: Instance,
     count: int,
     *,
     candidates: Sequence[int] | None = None,
     groups: Sequence[int] | None = None,
-    rules: Rules = _ALL_RULES,
-) -> Choice:
+    rules: AllocationRules = _ALL_RULES,
+) -> GroupChoice:
     """Return the best group and nodes for a newcomer.
 
     Args:
@@ -449,24 +460,26 @@ def over_groups(
         ]
         outcome = allocate(state, item, nodes, count, rules)
         tried.append(GroupOutcome(group, outcome))
-    return Choice(_best_group(state, tried), tried)
+    return GroupChoice(_best_group(state, tried), tried)
 
 
-def _best_group(state: State, tried: Sequence[GroupOutcome]) -> GroupOutcome | None:
-    def rank(found: GroupOutcome) -> tuple[int, Any]:
-        policy = state.cluster.groups[found.group].alloc_policy
-        return list(AllocPolicy).index(policy), found.outcome.score
+def _best_group(
+    state: ClusterState, tried: Sequence[GroupOutcome]
+) -> GroupOutcome | None:
+    def rank(outcome: GroupOutcome) -> tuple[int, Any]:
+        policy = state.cluster.groups[outcome.group].alloc_policy
+        return list(AllocPolicy).index(policy), outcome.outcome.score
 
     fine = [
-        found
-        for found in tried
-        if found.outcome.nodes is not None
-        and state.cluster.groups[found.group].alloc_policy != "unallocable"
+        result
+        for result in tried
+        if result.outcome.nodes is not None
+        and state.cluster.groups[result.group].alloc_policy != "unallocable"
     ]
     return min(reversed(fine), key=rank, default=None)
 
 
-def log(state: State, outcome: Outcome) -> str:
+def log(state: ClusterState, outcome: AllocationOutcome) -> str:
     """Return one group's outcome in words."""
     if outcome.problem:
         return outcome.problem
@@ -492,20 +505,20 @@ def _cost_text(cost: Score) -> str:
     return f"([{','.join(map(str, fewer))}],{int(free)})"
 
 
-def words(state: State, choice: Choice) -> str:
+def words(state: ClusterState, choice: GroupChoice) -> str:
     """Return all groups' outcomes in words, the selected group first."""
     groups = state.cluster.groups
     out = []
     if choice.best is not None:
         out.append(f"Selected group: {groups[choice.best.group].name}")
     out += [
-        found.left_out or of_group(groups[found.group], state, found.outcome)
-        for found in choice.groups
+        outcome.left_out or of_group(groups[outcome.group], state, outcome.outcome)
+        for outcome in choice.groups
     ]
     return ", ".join(out)
 
 
-def of_group(group: Group, state: State, outcome: Outcome) -> str:
+def of_group(group: Group, state: ClusterState, outcome: AllocationOutcome) -> str:
     """Return one group's outcome in words, with its name."""
     if outcome.problem:
         return f"Group {group.name}: error {outcome.problem}"

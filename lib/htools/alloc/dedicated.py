@@ -16,7 +16,7 @@ from ganeti.htools.alloc import allocate
 from ganeti.htools.model.cluster import NONE, Cluster, Instance
 from ganeti.htools.model.policy import AllocPolicy, Spec
 from ganeti.htools.rules import constraints
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.node_state import ClusterState
 
 Flags = npt.NDArray[np.bool_]
 
@@ -38,7 +38,7 @@ def applies(cluster: Cluster, group: int | None) -> bool:
     return all(node.exclusive for node in asked)
 
 
-def metric(item: Instance) -> allocate.Metric:
+def cost_function(item: Instance) -> allocate.CostFunction:
     """Return the function that says what placing an instance on nodes costs."""
     return _Cost(item).of
 
@@ -48,30 +48,30 @@ class _Cost:
 
     def __init__(self, item: Instance) -> None:
         self.item = item
-        self.state: State | None = None
+        self.state: ClusterState | None = None
         self.tests: dict[int, list[Instance]] = {}
         self.before: dict[int, list[int]] = {}
         self.fits: dict[tuple[str, int], Flags] = {}
         self.after: dict[tuple[int, float], tuple[list[int], float]] = {}
 
-    def of(self, state: State, nodes: tuple[int, ...]) -> allocate.Score:
+    def of(self, state: ClusterState, nodes: tuple[int, ...]) -> allocate.Score:
         """Return how many fewer of each least size fit, and the disk left free."""
         if self.state is not state:
             self.state = state
             self.before, self.after, self.fits = {}, {}, {}
         before = [self._before(state, node) for node in nodes]
-        found = self._after(state, nodes)
+        after = self._after(state, nodes)
         fewer = tuple(
             sum(one) - sum(two)
             for one, two in zip(
                 zip(*before, strict=True),
-                zip(*(counts for counts, _free in found), strict=True),
+                zip(*(counts for counts, _free in after), strict=True),
                 strict=True,
             )
         )
-        return fewer, sum(free for _counts, free in found)
+        return fewer, sum(free for _counts, free in after)
 
-    def _before(self, state: State, node: int) -> list[int]:
+    def _before(self, state: ClusterState, node: int) -> list[int]:
         """Return how many of each test instance fit now."""
 
         def fits(test: Instance, times: int) -> bool:
@@ -87,7 +87,7 @@ class _Cost:
         return self.before[node]
 
     def _after(
-        self, state: State, nodes: tuple[int, ...]
+        self, state: ClusterState, nodes: tuple[int, ...]
     ) -> list[tuple[list[int], float]]:
         """Return counts and free disk of nodes that have the instance.
 
@@ -107,12 +107,12 @@ class _Cost:
             state.forget(index)
         return [self.after[key] for key in keys]
 
-    def _reserved(self, state: State, primary: int, secondary: int) -> float:
+    def _reserved(self, state: ClusterState, primary: int, secondary: int) -> float:
         more = 0 if self.item.forthcoming else self.item.reserved_memory
         there = float(state.peers[secondary, primary])
         return max(float(state.r_mem[secondary]), there + more)
 
-    def _left(self, state: State, node: int) -> list[int]:
+    def _left(self, state: ClusterState, node: int) -> list[int]:
         """Return how many of each test instance fit on a changed node."""
 
         def fits(test: Instance, times: int) -> bool:
@@ -125,7 +125,7 @@ class _Cost:
             )
         ]
 
-    def _tests(self, state: State, node: int) -> list[Instance]:
+    def _tests(self, state: ClusterState, node: int) -> list[Instance]:
         group = int(state.group[node])
         if group not in self.tests:
             ranges = state.cluster.policy_of(node).ranges
@@ -179,7 +179,7 @@ def _between(fits: Callable[[int], bool], fine: int, bad: int) -> int:
     return fine
 
 
-def _fits(state: State, item: Instance, times: int) -> Flags:
+def _fits(state: ClusterState, item: Instance, times: int) -> Flags:
     """Return the nodes on which so many of one size fit, one after the other.
 
     They do where one that is so many times the size fits: each rule is a bound of a

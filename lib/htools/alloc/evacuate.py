@@ -15,30 +15,30 @@ from ganeti.htools.model.cluster import EXTERNAL_TEMPLATES, NONE
 from ganeti.htools.n1.check import GlobalN1
 from ganeti.htools.rules import constraints
 from ganeti.htools.score import placement
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.node_state import ClusterState
 
 Places = npt.NDArray[np.intp]
 _NO_SCORES: Final = np.zeros(0)
 
 
-class Move(msgspec.Struct, frozen=True):
+class EvacuationMove(msgspec.Struct, frozen=True):
     """One step: ``failover``, ``failover_to`` or ``replace_secondary`` to a node."""
 
     kind: str
     target: int = NONE
 
 
-class Refused(msgspec.Struct, frozen=True):
+class EvacuationRefused(msgspec.Struct, frozen=True):
     """Why an instance stays: words for people, and (node, kind) for each trial."""
 
     text: str
     trials: Sequence[tuple[int, str]] = ()
 
 
-Found = list[Move] | Refused
+EvacuationMoves = list[EvacuationMove] | EvacuationRefused
 
 
-def failover(state: State, index: int, *, force: bool = False) -> int:
+def failover(state: ClusterState, index: int, *, force: bool = False) -> int:
     """Swap the nodes of a DRBD instance; return 0 or the code of the refusal."""
     old, new = state.pri[index], state.sec[index]
     if not _may_migrate(state, old, new):
@@ -49,32 +49,36 @@ def failover(state: State, index: int, *, force: bool = False) -> int:
     state.remove(index)
     code = _one(constraints.primary(state, item, strict=strict), state, new)
     if not code:
-        found = constraints.secondary(
+        checks = constraints.secondary(
             state,
             item,
             state.peers[:, new],
             strict=strict,
             ignore_disk_on=old if was_off else -1,
         )
-        code = _one(found, state, old)
+        code = _one(checks, state, old)
     pair = (old, new) if code else (new, old)
     state.place(index, *pair)
     return code
 
 
-def _may_migrate(state: State, old: int, new: int) -> bool:
+def _may_migrate(state: ClusterState, old: int, new: int) -> bool:
     return state.may_migrate is None or bool(state.may_migrate[old, new])
 
 
-def _one(found: Sequence[constraints.Check], state: State, node: int) -> int:
-    return int(constraints.verdict(found, state.size)[node])
+def _one(
+    checks: Sequence[constraints.Constraint], state: ClusterState, node: int
+) -> int:
+    return int(constraints.verdict(checks, state.size)[node])
 
 
-def _secondary_codes(state: State, index: int, *, strict: bool) -> constraints.Codes:
+def _secondary_codes(
+    state: ClusterState, index: int, *, strict: bool
+) -> constraints.Codes:
     """Return the codes of every node; the primary must hold the instance by itself."""
     item, primary = state.instances[index], state.pri[index]
-    found = constraints.secondary(state, item, state.peers[:, primary], strict=strict)
-    codes = constraints.verdict(found, state.size)
+    checks = constraints.secondary(state, item, state.peers[:, primary], strict=strict)
+    codes = constraints.verdict(checks, state.size)
     state.remove(index)
     own = _one(constraints.primary(state, item, strict=False), state, primary)
     state.place(index, primary)
@@ -82,7 +86,7 @@ def _secondary_codes(state: State, index: int, *, strict: bool) -> constraints.C
 
 
 def replace_secondary(
-    state: State, index: int, target: int, *, force: bool = False
+    state: ClusterState, index: int, target: int, *, force: bool = False
 ) -> int:
     """Give a DRBD instance another secondary; return 0 or the refusal's code."""
     primary, old = state.pri[index], state.sec[index]
@@ -95,7 +99,7 @@ def replace_secondary(
     return code
 
 
-class Trial(msgspec.Struct, frozen=True):
+class TargetTrial(msgspec.Struct, frozen=True):
     """What checks say of each node, for an instance that is taken off for it.
 
     Attributes:
@@ -105,21 +109,21 @@ class Trial(msgspec.Struct, frozen=True):
         scores: with the instance there, for each of ``fine``.
     """
 
-    rows: Sequence[constraints.Check]
+    rows: Sequence[constraints.Constraint]
     codes: constraints.Codes
     fine: Places
     scores: npt.NDArray[np.float64]
 
 
 def external_trial(
-    state: State,
+    state: ClusterState,
     index: int,
     start: int,
     usable: Places,
     places: Places,
     *,
     strict: bool,
-) -> Trial:
+) -> TargetTrial:
     """Try an instance with shared storage, now off its node ``start``, on others."""
     item = state.instances[index]
     rows = constraints.primary(state, item, strict=strict)
@@ -130,12 +134,12 @@ def external_trial(
     scores = (
         placement.as_primary(state, item, fine, places) if len(fine) else _NO_SCORES
     )
-    return Trial(rows, codes, fine, scores)
+    return TargetTrial(rows, codes, fine, scores)
 
 
 def secondary_trial(
-    state: State, index: int, usable: Places, places: Places, *, strict: bool
-) -> Trial:
+    state: ClusterState, index: int, usable: Places, places: Places, *, strict: bool
+) -> TargetTrial:
     """Try nodes as secondary of a DRBD instance, which has none now."""
     item, primary = state.instances[index], state.pri[index]
     rows = constraints.secondary(state, item, state.peers[:, primary], strict=strict)
@@ -144,7 +148,7 @@ def secondary_trial(
     scores = (
         placement.as_secondary(state, index, fine, places) if len(fine) else _NO_SCORES
     )
-    return Trial(rows, codes, fine, scores)
+    return TargetTrial(rows, codes, fine, scores)
 
 
 def _last_best(values: npt.NDArray[np.float64]) -> int:
@@ -152,7 +156,7 @@ def _last_best(values: npt.NDArray[np.float64]) -> int:
 
 
 def best_secondary(
-    state: State, index: int, usable: Places, places: Places, *, force: bool
+    state: ClusterState, index: int, usable: Places, places: Places, *, force: bool
 ) -> tuple[int | None, float, list[tuple[int, int]]]:
     """Give a DRBD instance the best other secondary.
 
@@ -176,12 +180,14 @@ def best_secondary(
     return int(trial.fine[at]), float(trial.scores[at]), refused
 
 
-def refused(state: State, trials: Sequence[tuple[int, int]]) -> Refused:
+def refused(
+    state: ClusterState, trials: Sequence[tuple[int, int]]
+) -> EvacuationRefused:
     """Return the refusal of an instance that no node takes: (node, code) each."""
     nodes = state.cluster.nodes
     words = [(node, constraints.KINDS[code - 1]) for node, code in trials]
     text = "".join(f" Node {nodes[node].name} failed: {k};" for node, k in words)
-    return Refused(f"Can't find any good node: {text}", words)
+    return EvacuationRefused(f"Can't find any good node: {text}", words)
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -196,15 +202,15 @@ class Failure(msgspec.Struct, frozen=True):
         return f"Allocation failed: {self.step}: {kind}"
 
 
-class Evacuation:
+class Evacuator:
     """Moves instances off nodes of one state, one after the other."""
 
     def __init__(
         self,
-        state: State,
+        state: ClusterState,
         *,
         ignore_soft: bool = False,
-        capacity: Callable[[State], GlobalN1] | None = None,
+        capacity: Callable[[ClusterState], GlobalN1] | None = None,
     ) -> None:
         """Prepare.
 
@@ -243,18 +249,18 @@ class Evacuation:
         wanted = groups or range(len(state.cluster.groups))
         return [group for group in wanted if group not in sources]
 
-    def evacuate(self, index: int, mode: str, leave: set[int]) -> Found:
+    def evacuate(self, index: int, mode: str, leave: set[int]) -> EvacuationMoves:
         """Move one instance within its group."""
         group = int(self.state.group[self.state.pri[index]])
         return self._go(index, mode, self.usable(index, leave), group)
 
-    def _go(self, index: int, mode: str, usable: Places, group: int) -> Found:
+    def _go(self, index: int, mode: str, usable: Places, group: int) -> EvacuationMoves:
         state = self.state
         template = state.instances[index].template
         places = np.nonzero(state.group == group)[0]
         if template == "drbd":
             if state.sec[index] < 0:
-                return Refused("Instance has no secondary node")
+                return EvacuationRefused("Instance has no secondary node")
             if mode == "primary-only":
                 return self._failover(index)
             if mode == "secondary-only":
@@ -262,30 +268,30 @@ class Evacuation:
             return self._both(index, usable, places)
         if template in EXTERNAL_TEMPLATES:
             if mode == "secondary-only":
-                return Refused(
+                return EvacuationRefused(
                     f"Instances with disk template '{template}'"
                     " can't execute change secondary"
                 )
             return self._external(index, usable, places)
-        return Refused(f"Instances of type {template} cannot be relocated")
+        return EvacuationRefused(f"Instances of type {template} cannot be relocated")
 
-    def _failover(self, index: int) -> Found:
+    def _failover(self, index: int) -> EvacuationMoves:
         target = self.state.sec[index]
         code = failover(self.state, index, force=self.force)
         if code:
             kind = constraints.KINDS[code - 1]
-            return Refused(kind, [(target, kind)])
-        return [Move("failover")]
+            return EvacuationRefused(kind, [(target, kind)])
+        return [EvacuationMove("failover")]
 
-    def _secondary(self, index: int, usable: Places, places: Places) -> Found:
+    def _secondary(self, index: int, usable: Places, places: Places) -> EvacuationMoves:
         node, _score, against = best_secondary(
             self.state, index, usable, places, force=self.force
         )
         if node is None:
             return refused(self.state, against)
-        return [Move("replace_secondary", node)]
+        return [EvacuationMove("replace_secondary", node)]
 
-    def _external(self, index: int, usable: Places, places: Places) -> Found:
+    def _external(self, index: int, usable: Places, places: Places) -> EvacuationMoves:
         state = self.state
         primary = state.pri[index]
         strict = not (self.force or bool(state.offline[primary]))
@@ -298,23 +304,23 @@ class Evacuation:
             return refused(self.state, trials)
         node = int(trial.fine[_last_best(trial.scores)])
         state.place(index, node)
-        return [Move("failover_to", node)]
+        return [EvacuationMove("failover_to", node)]
 
-    def _both(self, index: int, usable: Places, places: Places) -> Found:
+    def _both(self, index: int, usable: Places, places: Places) -> EvacuationMoves:
         """Try every ordered pair of new nodes; the last best one is used."""
         state = self.state
         start = (state.pri[index], state.sec[index])
-        best: tuple[float, list[Move]] | None = None
+        best: tuple[float, list[EvacuationMove]] | None = None
         why = "no nodes available"
         for first in usable if len(usable) > 1 else ():
-            found = self.through(index, int(first), usable, places)
-            if isinstance(found, Failure):
-                why = found.text()
-            elif best is None or not best[0] < found[0]:
-                best = found
+            trial = self.through(index, int(first), usable, places)
+            if isinstance(trial, Failure):
+                why = trial.text()
+            elif best is None or not best[0] < trial[0]:
+                best = trial
             self.back(index, start)
         if best is None:
-            return Refused(
+            return EvacuationRefused(
                 f"Can't find any good nodes for relocation: {why}",
                 [(int(node), why.rsplit(": ", 1)[-1]) for node in usable],
             )
@@ -331,7 +337,7 @@ class Evacuation:
 
     def through(
         self, index: int, first: int, usable: Places, places: Places
-    ) -> "tuple[float, list[Move]] | Failure":
+    ) -> "tuple[float, list[EvacuationMove]] | Failure":
         """Return score and moves with one new primary, or the step that is refused.
 
         The instance is moved with them; `back` undoes it.
@@ -341,7 +347,7 @@ class Evacuation:
             code = failover(state, index, force=self.force)
             if code:
                 return Failure("Failing over to the secondary", code)
-            moves.append(Move("failover"))
+            moves.append(EvacuationMove("failover"))
         code = replace_secondary(state, index, first, force=self.force)
         if code:
             return Failure("Changing secondary to new primary", code)
@@ -356,13 +362,15 @@ class Evacuation:
             code = against[-1][1] if against else 0
             return Failure("Changing secondary to final secondary", code)
         moves += [
-            Move("replace_secondary", first),
-            Move("failover"),
-            Move("replace_secondary", node),
+            EvacuationMove("replace_secondary", first),
+            EvacuationMove("failover"),
+            EvacuationMove("replace_secondary", node),
         ]
         return value, moves
 
-    def change_group(self, index: int, targets: Sequence[int]) -> tuple[int, Found]:
+    def change_group(
+        self, index: int, targets: Sequence[int]
+    ) -> tuple[int, EvacuationMoves]:
         """Move one instance to the best of several groups.
 
         Returns:
@@ -373,11 +381,11 @@ class Evacuation:
         count = 2 if item.template == "drbd" else 1
         capacity = self.capacity(state) if self.capacity else None
         choice = allocate.over_groups(
-            state, item, count, groups=targets, rules=allocate.Rules(capacity)
+            state, item, count, groups=targets, rules=allocate.AllocationRules(capacity)
         )
         if choice.best is None:
-            return NONE, Refused(allocate.words(state, choice))
+            return NONE, EvacuationRefused(allocate.words(state, choice))
         group = choice.best.group
         fine = (state.group == group) & state.online
-        found = self._go(index, "all", np.nonzero(fine)[0], group)
-        return group, found
+        moves = self._go(index, "all", np.nonzero(fine)[0], group)
+        return group, moves

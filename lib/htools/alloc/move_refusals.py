@@ -16,13 +16,13 @@ from ganeti.htools.model.cluster import EXTERNAL_TEMPLATES, Instance
 from ganeti.htools.n1.check import GlobalN1
 from ganeti.htools.rules import constraints
 from ganeti.htools.rules.reasons import Reason
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.node_state import ClusterState
 
 #: A place that was possible: score with it, node, role there.
 Other = tuple[float, int, str]
 
 
-class Trip(msgspec.Struct, frozen=True):
+class MoveRequest(msgspec.Struct, frozen=True):
     """A move that is looked for.
 
     Attributes:
@@ -40,19 +40,19 @@ class Trip(msgspec.Struct, frozen=True):
     force: bool = False
 
 
-class Told(msgspec.Struct, frozen=True):
+class MoveRefusals(msgspec.Struct, frozen=True):
     """What was found: the reasons against nodes, and the possible places."""
 
     reasons: list[Reason]
     others: list[Other]
 
 
-def tell(state: State, trip: Trip) -> Told:
+def refusals_of(state: ClusterState, trip: MoveRequest) -> MoveRefusals:
     """Look at each node of the group; the state is as before afterwards."""
-    return _Teller(state, trip).tell()
+    return _RefusalFinder(state, trip).refusals()
 
 
-def never(state: State, index: int, mode: str) -> Reason | None:
+def never(state: ClusterState, index: int, mode: str) -> Reason | None:
     """Tell why no node at all will do for an instance in a mode; None if some may."""
     template = state.instances[index].template
     if template == "drbd":
@@ -69,10 +69,10 @@ def never(state: State, index: int, mode: str) -> Reason | None:
     return Reason(name, "primary", "FailDisk", *words)
 
 
-class _Teller:
+class _RefusalFinder:
     """Looks at the nodes for one move."""
 
-    def __init__(self, state: State, trip: Trip) -> None:
+    def __init__(self, state: ClusterState, trip: MoveRequest) -> None:
         self.state, self.trip, self.index = state, trip, trip.index
         self.item = state.instances[trip.index]
         self.pri, self.sec = state.pri[trip.index], state.sec[trip.index]
@@ -81,16 +81,16 @@ class _Teller:
         fine = inside & state.online
         fine[[*trip.leave, self.pri]] = False
         self.usable = np.nonzero(fine)[0]
-        self.found: refusals.Found = {int(node): [] for node in self.places}
-        self.found.setdefault(self.pri, [])
+        self.by_node: refusals.ReasonsByNode = {int(node): [] for node in self.places}
+        self.by_node.setdefault(self.pri, [])
 
-    def tell(self) -> Told:
+    def refusals(self) -> MoveRefusals:
         """Look."""
         whole = never(self.state, self.index, self.trip.mode)
         if whole is not None:
-            return Told([whole], [])
+            return MoveRefusals([whole], [])
         if self.item.template == "drbd" and self.trip.mode == "primary-only":
-            return Told(self._failover(), [])
+            return MoveRefusals(self._failover(), [])
         self._left_out()
         if self.item.template != "drbd":
             others = self._external()
@@ -98,12 +98,12 @@ class _Teller:
             others = self._secondary()
         else:
             others = self._both()
-        return Told([r for rows in self.found.values() for r in rows], others)
+        return MoveRefusals([r for rows in self.by_node.values() for r in rows], others)
 
     def _reason(self, node: int, kind: str, words: tuple[str, str, str]) -> Reason:
-        check, wanted, found = words
+        check, wanted, actual = words
         name = self.state.cluster.nodes[node].name
-        return Reason(name, "primary", kind, check, "", wanted, found)
+        return Reason(name, "primary", kind, check, "", wanted, actual)
 
     def _left_out(self) -> None:
         """Tell of nodes that are not looked at; where the instance is goes unsaid."""
@@ -112,16 +112,16 @@ class _Teller:
                 continue
             if node in self.trip.leave:
                 words = ("nodes", "one that is not to be left", "to be left")
-                self.found[node].append(self._reason(node, "FailLeave", words))
+                self.by_node[node].append(self._reason(node, "FailLeave", words))
             elif self.state.offline[node]:
                 words = ("state", "online and not drained", "offline or drained")
-                self.found[node].append(self._reason(node, "FailState", words))
+                self.by_node[node].append(self._reason(node, "FailState", words))
 
     def _judge(
-        self, nodes: list[int], rows: list[constraints.Check], role: str
+        self, nodes: list[int], rows: list[constraints.Constraint], role: str
     ) -> None:
-        case = refusals.Case(self.state, self.item, nodes)
-        refusals.judge(case, self.found, rows, role)
+        case = refusals.PlacementCase(self.state, self.item, nodes)
+        refusals.judge(case, self.by_node, rows, role)
 
     def _migration(self, node: int, start: int) -> None:
         may = self.state.may_migrate
@@ -129,7 +129,7 @@ class _Teller:
             return
         source = self.state.cluster.nodes[start].name
         words = (f"migration from {source}", "allowed by tags", "not allowed")
-        self.found[node].append(self._reason(node, "FailMig", words))
+        self.by_node[node].append(self._reason(node, "FailMig", words))
 
     @contextmanager
     def _taken_off(self) -> Iterator[None]:
@@ -145,7 +145,7 @@ class _Teller:
         state, old, new = self.state, self.pri, self.sec
         was_off = bool(state.offline[old])
         strict = not (was_off or self.trip.force)
-        self.found = {new: [], old: []}
+        self.by_node = {new: [], old: []}
         self._migration(new, old)
         with self._taken_off():
             self._judge(
@@ -159,7 +159,7 @@ class _Teller:
                 ignore_disk_on=old if was_off else -1,
             )
             self._judge([old], rows, "secondary")
-        return [*self.found[new], *self.found[old]]
+        return [*self.by_node[new], *self.by_node[old]]
 
     def _strict(self, node: int) -> bool:
         return not (self.trip.force or (node >= 0 and bool(self.state.offline[node])))
@@ -203,29 +203,29 @@ class _Teller:
             nothing = np.zeros(state.size)
             rows = constraints.secondary(state, self.item, nothing, strict=strict)
             self._judge(usable, rows, "secondary")
-        mover = evacuate.Evacuation(state, ignore_soft=self.trip.force)
+        mover = evacuate.Evacuator(state, ignore_soft=self.trip.force)
         others: list[Other] = []
         for first in usable:
-            way = mover.through(self.index, first, self.usable, self.places)
+            trial = mover.through(self.index, first, self.usable, self.places)
             mover.back(self.index, (self.pri, self.sec))
-            if not isinstance(way, evacuate.Failure):
-                others.append((way[0], first, "primary"))
-            elif not any(r.role == "primary" for r in self.found[first]):
-                kind = constraints.KINDS[way.code - 1] if way.code else "FailDisk"
-                told = f"one is refused ({kind})"
-                found = told if way.code else "no node for the copy"
-                words = ("steps of the move", "all possible", found)
-                self.found[first].append(self._reason(first, kind, words))
+            if not isinstance(trial, evacuate.Failure):
+                others.append((trial[0], first, "primary"))
+            elif not any(r.role == "primary" for r in self.by_node[first]):
+                kind = constraints.KINDS[trial.code - 1] if trial.code else "FailDisk"
+                refusal = f"one is refused ({kind})"
+                obstacle = refusal if trial.code else "no node for the copy"
+                words = ("steps of the move", "all possible", obstacle)
+                self.by_node[first].append(self._reason(first, kind, words))
         return sorted(others)
 
 
-def _others(trial: evacuate.Trial, role: str) -> list[Other]:
+def _others(trial: evacuate.TargetTrial, role: str) -> list[Other]:
     pairs = zip(trial.scores.tolist(), trial.fine.tolist(), strict=True)
     return sorted((value, node, role) for value, node in pairs)
 
 
 def second(
-    state: State,
+    state: ClusterState,
     item: Instance,
     primary: int,
     capacity: GlobalN1 | None,
@@ -242,20 +242,24 @@ def second(
         force: soft rules of the primary do not count.
     """
     nodes = [int(n) for n in np.nonzero(state.group == state.group[primary])[0]]
-    found: refusals.Found = {node: [] for node in nodes}
-    found[primary] += refusals.of_policy(state, item, primary)
+    by_node: refusals.ReasonsByNode = {node: [] for node in nodes}
+    by_node[primary] += refusals.of_policy(state, item, primary)
     rows = constraints.primary(state, item, strict=not force)
-    refusals.judge(refusals.Case(state, item, [primary]), found, rows, "primary")
+    refusals.judge(
+        refusals.PlacementCase(state, item, [primary]), by_node, rows, "primary"
+    )
     partners = [node for node in nodes if node != primary]
     rows = constraints.secondary(state, item, state.peers[:, primary])
-    refusals.judge(refusals.Case(state, item, partners), found, rows, "secondary")
+    refusals.judge(
+        refusals.PlacementCase(state, item, partners), by_node, rows, "secondary"
+    )
     for node in partners:
         safe = capacity is None or refusals.holds(capacity, item, primary, node)
-        if not found[node] and not safe:
+        if not by_node[node] and not safe:
             words = ("room elsewhere for the instances of any node that is lost",)
             name = state.cluster.nodes[node].name
             reason = Reason(
                 name, "secondary", "FailN1", "redundancy", "", *words, "too little"
             )
-            found[node].append(reason)
-    return [reason for node in nodes for reason in found[node]]
+            by_node[node].append(reason)
+    return [reason for node in nodes for reason in by_node[node]]

@@ -15,7 +15,7 @@ from ganeti.htools.model.policy import AllocPolicy
 from ganeti.htools.n1.check import GlobalN1
 from ganeti.htools.rules import constraints
 from ganeti.htools.rules.reasons import Reason
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.node_state import ClusterState
 
 _MORE: Final = "more than"
 _RELATIONS: Final = {">": _MORE, ">=": "at least", "<=": "at most"}
@@ -34,19 +34,19 @@ _MIB: Final = ("memory", "disk size", "free disk", "disk kept")
 _MOST_TRIALS: Final = 64
 
 
-Found = dict[int, list[Reason]]
+ReasonsByNode = dict[int, list[Reason]]
 
 
-class Case(msgspec.Struct, frozen=True):
+class PlacementCase(msgspec.Struct, frozen=True):
     """A state, the instance that is not in it, and the nodes to look at."""
 
-    state: State
+    state: ClusterState
     item: Instance
     nodes: Sequence[int]
 
 
 def against(
-    state: State,
+    state: ClusterState,
     item: Instance,
     candidates: Sequence[int],
     count: int,
@@ -68,29 +68,29 @@ def against(
         any_group: the group was not given, so that its policy counts.
         force: soft rules of primaries do not count.
     """
-    found: dict[int, list[Reason]] = {node: [] for node in candidates}
+    by_node: dict[int, list[Reason]] = {node: [] for node in candidates}
     for node in candidates:
         before = _outside(state, item, node, any_group=any_group)
-        found[node] += before or of_policy(state, item, node)
-    inside = [n for n in candidates if not any(is_outside(r) for r in found[n])]
-    case = Case(state, item, inside)
-    judge(case, found, constraints.primary(state, item, strict=not force), "primary")
+        by_node[node] += before or of_policy(state, item, node)
+    inside = [n for n in candidates if not any(is_outside(r) for r in by_node[n])]
+    case = PlacementCase(state, item, inside)
+    judge(case, by_node, constraints.primary(state, item, strict=not force), "primary")
     if count > 1:
         rows = constraints.secondary(state, item, np.zeros(state.size))
-        judge(case, found, rows, "secondary")
-    _combined(case, found, count, capacity)
-    return [reason for node in candidates for reason in found[node]]
+        judge(case, by_node, rows, "secondary")
+    _combined(case, by_node, count, capacity)
+    return [reason for node in candidates for reason in by_node[node]]
 
 
 def _outside(
-    state: State, item: Instance, node: int, *, any_group: bool
+    state: ClusterState, item: Instance, node: int, *, any_group: bool
 ) -> list[Reason]:
     """Tell why a node is not even looked at."""
     record = state.cluster.nodes[node]
     group = state.cluster.groups[record.group]
 
-    def reason(kind: str, check: str, wanted: str, found: str) -> list[Reason]:
-        return [Reason(record.name, "primary", kind, check, "", wanted, found)]
+    def reason(kind: str, check: str, wanted: str, actual: str) -> list[Reason]:
+        return [Reason(record.name, "primary", kind, check, "", wanted, actual)]
 
     if state.offline[node]:
         wanted = "online and not drained"
@@ -110,14 +110,14 @@ def is_outside(reason: Reason) -> bool:
     return reason.kind not in constraints.KINDS
 
 
-def of_policy(state: State, item: Instance, node: int) -> list[Reason]:
+def of_policy(state: ClusterState, item: Instance, node: int) -> list[Reason]:
     """Tell what the policy of a node's group has against an instance."""
     record = state.cluster.nodes[node]
     rules = state.cluster.groups[record.group].policy
-    found = constraints.policy(item, rules, exclusive=record.exclusive)
-    if found is None:
+    checks = constraints.policy(item, rules, exclusive=record.exclusive)
+    if checks is None:
         return []
-    kind, rule, wanted, value = found
+    kind, rule, wanted, value = checks
     name = constraints.KINDS[kind - 1]
     if rule.startswith("disk template"):
         listed = f"one of {', '.join(rules.templates)}"
@@ -132,7 +132,10 @@ def _unit(rule: str) -> str:
 
 
 def judge(
-    case: Case, found: Found, rows: Sequence[constraints.Check], role: str
+    case: PlacementCase,
+    by_node: ReasonsByNode,
+    rows: Sequence[constraints.Constraint],
+    role: str,
 ) -> None:
     """Add what checks find to the lists of nodes.
 
@@ -144,11 +147,13 @@ def judge(
         for check in reversed(first.values()):
             reason = _reason(case, node, check, role)
             twin = msgspec.structs.replace(reason, role="primary")
-            if twin not in found[node]:
-                found[node].append(reason)
+            if twin not in by_node[node]:
+                by_node[node].append(reason)
 
 
-def _reason(case: Case, node: int, check: constraints.Check, role: str) -> Reason:
+def _reason(
+    case: PlacementCase, node: int, check: constraints.Constraint, role: str
+) -> Reason:
     """Say what a check found; what is left over becomes what is there and asked."""
     asked = 0.0
     name = _LEFT.get(check.rule, "")
@@ -163,18 +168,20 @@ def _reason(case: Case, node: int, check: constraints.Check, role: str) -> Reaso
         check.rule,
         _RELATIONS[check.relation],
         float(check.wanted[node]) + asked,
-        float(check.found[node]) + asked,
+        float(check.actual[node]) + asked,
         _unit(check.rule),
     )
 
 
-def _combined(case: Case, found: Found, count: int, capacity: GlobalN1 | None) -> None:
+def _combined(
+    case: PlacementCase, by_node: ReasonsByNode, count: int, capacity: GlobalN1 | None
+) -> None:
     """Add why nodes that are fine alone cannot take the instance."""
     state, nodes = case.state, case.nodes
     left = _MOST_TRIALS
-    seconds = [n for n in nodes if not _refused(found[n], "secondary")]
+    seconds = [n for n in nodes if not _refused(by_node[n], "secondary")]
     for first in nodes:
-        if _refused(found[first], "primary"):
+        if _refused(by_node[first], "primary"):
             continue
         partners = [NONE]
         if count > 1:
@@ -191,12 +198,14 @@ def _combined(case: Case, found: Found, count: int, capacity: GlobalN1 | None) -
         else:
             text = "room elsewhere for the instances of any node that is lost"
             words = ("FailN1", "redundancy", "", text, "too little")
-        found[first].append(Reason(state.cluster.nodes[first].name, "primary", *words))
+        by_node[first].append(
+            Reason(state.cluster.nodes[first].name, "primary", *words)
+        )
 
 
-def _refused(found: Sequence[Reason], role: str) -> bool:
+def _refused(result: Sequence[Reason], role: str) -> bool:
     """Tell whether a node is refused in a role; a policy refuses both."""
-    return any(r.role == role or r.check.endswith("of the policy") for r in found)
+    return any(r.role == role or r.check.endswith("of the policy") for r in result)
 
 
 def holds(capacity: GlobalN1, item: Instance, first: int, second: int) -> bool:

@@ -10,19 +10,19 @@ from typing import Final
 
 import msgspec
 
-from ganeti.htools.balance.search import NEAR, Scored, Search
+from ganeti.htools.balance.search import NEAR, MoveSearch, Scored
 from ganeti.htools.model.cluster import NONE
 from ganeti.htools.rules import moves
-from ganeti.htools.rules.move_constraints import Options
+from ganeti.htools.rules.move_constraints import MoveOptions
 from ganeti.htools.rules.moves import Move
 from ganeti.htools.score import components
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.node_state import ClusterState
 
 #: Most times that a plan looks for pairs.
 _MOST_PAIRS: Final = 100
 
 
-class Goal(msgspec.Struct, frozen=True):
+class BalanceGoal(msgspec.Struct, frozen=True):
     """When to stop, and what to prefer.
 
     Attributes:
@@ -42,13 +42,13 @@ class Goal(msgspec.Struct, frozen=True):
     avoid_disk_moves: float | None = None
     pairs: bool = False
 
-    def is_gain(self, current: float, found: float) -> bool:
+    def is_gain(self, current: float, score: float) -> bool:
         """Tell whether a lower score is worth the move."""
-        small = current <= self.min_gain_limit and current - found < self.min_gain
-        return found < current and not small
+        small = current <= self.min_gain_limit and current - score < self.min_gain
+        return score < current and not small
 
 
-class Step(msgspec.Struct, frozen=True):
+class BalanceStep(msgspec.Struct, frozen=True):
     """One move of a plan: nodes before and after (-1 is none) and the score after."""
 
     inst: int
@@ -59,8 +59,11 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def plan(
-    state: State, goal: Goal, options: Options, lowest: float | None = None
-) -> Iterator[Step]:
+    state: ClusterState,
+    goal: BalanceGoal,
+    options: MoveOptions,
+    lowest: float | None = None,
+) -> Iterator[BalanceStep]:
     """Give the moves of a plan one by one; the state changes with each.
 
     ``lowest`` is the ideal score at the start; computed when not given.
@@ -77,56 +80,58 @@ def plan(
         chosen = search.next(current, goal.max_length - length)
         if not chosen:
             return
-        for inst, move, found in chosen:
+        for inst, move, score in chosen:
             before = (state.pri[inst], state.sec[inst])
             moves.apply(state, inst, move)
             after = (state.pri[inst], state.sec[inst])
-            current = found
+            current = score
             length += 1
-            yield Step(inst, move, before, after, found)
+            yield BalanceStep(inst, move, before, after, score)
             search.moved(inst, {*before, *after} - {NONE})
 
 
 class _Rounds:
     """Finds the moves of each round, of all moves or of those that copy no disks."""
 
-    def __init__(self, state: State, options: Options, goal: Goal) -> None:
+    def __init__(
+        self, state: ClusterState, options: MoveOptions, goal: BalanceGoal
+    ) -> None:
         self._goal = goal
-        self._every = Search(state, options)
-        self._cheap: Search | None = None
+        self._every = MoveSearch(state, options)
+        self._cheap: MoveSearch | None = None
         self._factor = goal.avoid_disk_moves or 0.0
         self._pairs_left = _MOST_PAIRS if goal.pairs else 0
         if goal.avoid_disk_moves is not None and options.disk_moves:
             cheap = msgspec.structs.replace(options, disk_moves=False)
-            self._cheap = Search(state, cheap)
+            self._cheap = MoveSearch(state, cheap)
 
     def next(self, current: float, left: int) -> Sequence[Scored]:
         """Find what to do at a score: a move, a pair, or nothing.
 
         ``left`` is how many moves the plan may still have; below 0 for any number.
         """
-        best = self._choose(current, Search.best_one)
+        best = self._choose(current, MoveSearch.best_one)
         if best and self._goal.is_gain(current, best[-1][2]):
             return best
         if left in {0, 1} or not self._pairs_left:
             return ()
         self._pairs_left -= 1
-        best = self._choose(current, Search.best_pair)
+        best = self._choose(current, MoveSearch.best_pair)
         # Going back and forth gains no more than rounding does.
         if best and self._goal.is_gain(current - NEAR, best[-1][2]):
             return best
         return ()
 
     def _choose(
-        self, current: float, find: Callable[["Search"], Sequence[Scored]]
+        self, current: float, find: Callable[["MoveSearch"], Sequence[Scored]]
     ) -> Sequence[Scored]:
         """Find the best; what copies disks must gain more than what does not."""
-        found = find(self._every)
+        best = find(self._every)
         cheap = () if self._cheap is None else find(self._cheap)
-        if not found or not cheap:
-            return found
+        if not best or not cheap:
+            return best
         wanted = self._factor * (current - cheap[-1][2])
-        return found if current - found[-1][2] > wanted else cheap
+        return best if current - best[-1][2] > wanted else cheap
 
     def moved(self, inst: int, nodes: set[int]) -> None:
         """Take note of a move: the instance, and all nodes it had or has."""

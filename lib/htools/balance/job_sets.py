@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ganeti.htools.balance.greedy import Step
+from ganeti.htools.balance.greedy import BalanceStep
 from ganeti.htools.model.cluster import NONE, Instance
-from ganeti.htools.rules.moves import Kind
+from ganeti.htools.rules.moves import MoveKind
 
 _SCRIPT_HEAD = """\
 #!/bin/sh
@@ -24,9 +24,9 @@ check() {
 """
 
 
-def job_sets(steps: Iterable[Step]) -> list[list[Step]]:
+def job_sets(steps: Iterable[BalanceStep]) -> list[list[BalanceStep]]:
     """Group moves that share no node, from the last one backwards."""
-    sets: list[list[Step]] = []
+    sets: list[list[BalanceStep]] = []
     nodes: set[int] = set()
     for step in reversed(list(steps)):
         involved = {*step.before, *step.after} - {NONE}
@@ -39,38 +39,38 @@ def job_sets(steps: Iterable[Step]) -> list[list[Step]]:
     return sets
 
 
-def letters(step: Step, node: Callable[[int], str]) -> str:
+def letters(step: BalanceStep, node: Callable[[int], str]) -> str:
     """Spell a move as in the lines of a plan."""
     target = node(step.move.target) if step.move.target != NONE else ""
     return {
-        Kind.FAILOVER: "f",
-        Kind.FAILOVER_TO: f"fa:{target}",
-        Kind.REPLACE_SECONDARY: f"r:{target}",
-        Kind.REPLACE_FAILOVER: f"r:{target} f",
-        Kind.REPLACE_PRIMARY: f"f r:{target} f",
-        Kind.FAILOVER_REPLACE: f"f r:{target}",
+        MoveKind.FAILOVER: "f",
+        MoveKind.FAILOVER_TO: f"fa:{target}",
+        MoveKind.REPLACE_SECONDARY: f"r:{target}",
+        MoveKind.REPLACE_FAILOVER: f"r:{target} f",
+        MoveKind.REPLACE_PRIMARY: f"f r:{target} f",
+        MoveKind.FAILOVER_REPLACE: f"f r:{target}",
     }[step.move.kind]
 
 
 def commands(
-    step: Step, name: str, node: Callable[[int], str], *, running: bool
+    step: BalanceStep, name: str, node: Callable[[int], str], *, running: bool
 ) -> list[str]:
     """Give the arguments of ``gnt-instance`` that do a move."""
     verb = "migrate" if running else "failover"
-    found = []
+    result = []
     for word in letters(step, node).split():
         letter, _, target = word.partition(":")
         if letter == "f":
-            found.append(f"{verb} -f {name}")
+            result.append(f"{verb} -f {name}")
         elif letter == "fa":
-            found.append(f"{verb} -f -n {target} {name}")
+            result.append(f"{verb} -f -n {target} {name}")
         else:
-            found.append(f"replace-disks -n {target} {name}")
-    return found
+            result.append(f"replace-disks -n {target} {name}")
+    return result
 
 
 def opcodes(
-    step: Step, inst: Instance, node: Callable[[int], str]
+    step: BalanceStep, inst: Instance, node: Callable[[int], str]
 ) -> list[dict[str, Any]]:
     """Give the opcodes that do a move, in their wire form.
 
@@ -79,7 +79,7 @@ def opcodes(
         inst: what moves.
         node: full name of a node by position.
     """
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     for word in letters(step, node).split():
         letter, _, target = word.partition(":")
         op: dict[str, Any] = {"instance_name": inst.name}
@@ -99,8 +99,8 @@ def opcodes(
             }
         if letter == "fa":
             op["target_node"] = target
-        found.append(op)
-    return found
+        result.append(op)
+    return result
 
 
 def listing(sets: list[list[list[str]]]) -> list[str]:

@@ -16,14 +16,14 @@ from typing import Final
 
 import numpy as np
 
-from ganeti.htools.balance.refined import Refined
-from ganeti.htools.balance.secants import Chords, Sizes
+from ganeti.htools.balance.refined import RefinedBounds
+from ganeti.htools.balance.secants import SecantBounds, SizeDeltas
 from ganeti.htools.balance.targets import Targets
 from ganeti.htools.model.cluster import NONE
-from ganeti.htools.rules.move_constraints import ENDS, Move
-from ganeti.htools.rules.moves import Kind
+from ganeti.htools.rules.move_constraints import ROLE_CHANGES, MoveArrays
+from ganeti.htools.rules.moves import MoveKind
 from ganeti.htools.score import components
-from ganeti.htools.score.move_estimates import Evaluator
+from ganeti.htools.score.move_estimates import MoveEstimator
 from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
 
 #: What nodes keep for failovers after a move.
@@ -38,7 +38,7 @@ _PER_MOVE: Final = 40
 _PER_CHANGE: Final = 30
 
 
-class Bounds:
+class MoveBounds:
     """Lower bounds of score changes for the state of an evaluator.
 
     ``refresh`` must be called after the state and the evaluator changed.
@@ -52,22 +52,22 @@ class Bounds:
         slack: by how much bounds are lower than they would be made anew.
     """
 
-    def __init__(self, evaluator: Evaluator, inst: Ints, target: Ints) -> None:
-        self._evaluator = evaluator
-        self._state = evaluator.state
+    def __init__(self, estimator: MoveEstimator, inst: Ints, target: Ints) -> None:
+        self._estimator = estimator
+        self._state = estimator.state
         self._inst = inst
-        every = evaluator.legality.kinds(inst)
-        self._can_swap = Kind.FAILOVER in every
-        self.kinds = tuple(sorted(every - {Kind.FAILOVER}))
+        every = estimator.move_rules.kinds(inst)
+        self._can_swap = MoveKind.FAILOVER in every
+        self.kinds = tuple(sorted(every - {MoveKind.FAILOVER}))
         self._size, sample = self._sizes()
-        roles = sorted({ENDS[kind].target for kind in self.kinds})
-        self._targets = Targets(evaluator, sample, target, roles)
+        roles = sorted({ROLE_CHANGES[kind].target for kind in self.kinds})
+        self._targets = Targets(estimator, sample, target, roles)
         self.target = self._targets.target
-        spreads, more = evaluator.spreads, evaluator.spreads.more
-        self._alike = Sizes(
+        spreads, more = estimator.spreads, estimator.spreads.more
+        self._alike = SizeDeltas(
             {role: spreads.gain["", role][sample] for role in roles},
             {role: more["", role][sample] for role in roles if more},
-            evaluator.legality.own_reserve[sample],
+            estimator.move_rules.own_reserve[sample],
         )
         self._ranges = {role: self._range(role) for role in roles}
         self._row: Ints = np.full(len(self._state.instances), NONE)
@@ -84,25 +84,25 @@ class Bounds:
         self._price = _PER_PAIR * tables + _PER_MOVE * self._own.size
         self.slack = 0.0
         self._usual = self._spent = self._debt = 0
-        self._refined = Refined(evaluator, self.kinds, inst, self.target)
+        self._refined = RefinedBounds(estimator, self.kinds, inst, self.target)
         self._begin()
 
     def _sizes(self) -> tuple[Ints, Ints]:
         """Number instances by all that targets see of them; give one of each number."""
-        effects, inst = self._evaluator.effects, self._inst
+        deltas, inst = self._estimator.deltas, self._inst
         seen = np.concatenate(
             [
-                effects.as_primary[:, inst],
-                effects.as_secondary[:, inst],
+                deltas.as_primary[:, inst],
+                deltas.as_secondary[:, inst],
                 [
-                    effects.asked[inst],
-                    effects.local[inst],
-                    effects.drbd[inst],
-                    effects.unknown_spindles[inst],
-                    effects.forthcoming[inst],
-                    effects.wishes[inst],
+                    deltas.asked[inst],
+                    deltas.local[inst],
+                    deltas.drbd[inst],
+                    deltas.unknown_spindles[inst],
+                    deltas.forthcoming[inst],
+                    deltas.desired[inst],
                 ],
-                effects.tags[inst].T,
+                deltas.tags[inst].T,
             ]
         )
         columns = [column.tobytes() for column in np.ascontiguousarray(seen.T)]
@@ -115,7 +115,7 @@ class Bounds:
 
     def _range(self, role: str) -> tuple[Floats, Floats]:
         """Give what sizes add to a target's values at least and at most."""
-        spreads, alike = self._evaluator.spreads, self._alike
+        spreads, alike = self._estimator.spreads, self._alike
         low: Floats = np.zeros(alike.gain[role].shape)
         high = low
         if not len(self.target):
@@ -133,9 +133,9 @@ class Bounds:
         self._usual = self._spent = self._debt = 0
         if not len(self._inst) or not len(self.target):
             return
-        self._chords = Chords(self._evaluator.spreads, self._alike, self.target)
-        self._targets.fill(self._chords)
-        self._refined.begin(self._chords)
+        self._secants = SecantBounds(self._estimator.spreads, self._alike, self.target)
+        self._targets.fill(self._secants)
+        self._refined.begin(self._secants)
         self._renew(np.arange(len(self._inst)))
         self._add_up()
 
@@ -148,7 +148,7 @@ class Bounds:
         self._usual = self._usual or self._spent
         self._debt += max(0, self._spent - self._usual)
         self._spent = 0
-        reached = self._chords.take(nodes, self.target[columns])
+        reached = self._secants.take(nodes, self.target[columns])
         price = self._price + _PER_CHANGE * self._refined.count * len(self.target)
         if not reached or self._debt > price:
             self._begin()
@@ -162,13 +162,13 @@ class Bounds:
 
     def _on(self, nodes: Ints) -> Ints:
         """List the rows of instances on some nodes, and of those that share tags."""
-        state, found = self._state, self._evaluator
+        state, estimator = self._state, self._estimator
         on = {i for n in nodes.tolist() for i in state.primaries[n]}
         on |= {i for n in nodes.tolist() for i in state.secondaries[n]}
         rows = self._row[sorted(on)]
-        if len(found.retagged):
-            tags = found.effects.tags[self._inst]
-            shared = np.asarray(np.isin(tags, found.retagged).any(axis=1))
+        if len(estimator.retagged):
+            tags = estimator.deltas.tags[self._inst]
+            shared = np.asarray(np.isin(tags, estimator.retagged).any(axis=1))
             shared[rows[rows != NONE]] = True
             return np.nonzero(shared)[0]
         return np.asarray(rows[rows != NONE])
@@ -177,11 +177,11 @@ class Bounds:
         """Say whether an instance may move; before ``refresh`` of its nodes."""
         self._live[self._row[inst]] = live
 
-    def pairs(self, kind: Kind, rows: Ints) -> Floats:
+    def pairs(self, kind: MoveKind, rows: Ints) -> Floats:
         """Give bounds of one kind for some instances and all targets."""
         row = self.kinds.index(kind)
         part = self._targets.pairs(
-            ENDS[kind].target,
+            ROLE_CHANGES[kind].target,
             self._size[rows],
             self._partner[row, rows],
             self._strict[row, rows],
@@ -191,13 +191,13 @@ class Bounds:
         part -= self.slack
         return part
 
-    def below(self, kind: Kind, rows: Ints, limit: float) -> tuple[Ints, Ints]:
+    def below(self, kind: MoveKind, rows: Ints, limit: float) -> tuple[Ints, Ints]:
         """List pairs that may be below a limit: places in ``rows``, and columns."""
         low = self.pairs(kind, rows) <= limit
         counts = np.count_nonzero(low, axis=1)
         places = self._refined.ask(self.kinds.index(kind), rows, counts)
         if len(places):
-            self.slack = max(self.slack, self._chords.slack())
+            self.slack = max(self.slack, self._secants.slack())
             low[places] = self.pairs(kind, rows[places]) <= limit
         at, column = np.nonzero(low)
         self._spent += low.size + _PER_CHANGE * len(at)
@@ -206,7 +206,7 @@ class Bounds:
     def _renew(self, rows: Ints) -> None:
         """Make the part of some instances anew."""
         inst, nowhere = self._inst[rows], np.full(len(rows), _NOWHERE)
-        rules = self._evaluator.legality
+        rules = self._estimator.move_rules
         moves = [rules.move(kind, inst, nowhere) for kind in self.kinds]
         if moves:
             self._own[:, rows] = own = self._of_instances(moves, rows)
@@ -220,30 +220,37 @@ class Bounds:
         """Add what targets add to the parts of all instances."""
         for row, kind in enumerate(self.kinds):
             least = self._targets.least(
-                ENDS[kind].target, self._size, self._partner[row], self._strict[row]
+                ROLE_CHANGES[kind].target,
+                self._size,
+                self._partner[row],
+                self._strict[row],
             )
             np.add(self._own[row], least, out=self.rows[row])
         self._refined.put_least(self.rows)
-        self.slack = self._chords.slack()
+        self.slack = self._secants.slack()
         self.rows -= self.slack
         np.subtract(self._swap, self.slack, out=self.swaps)
 
     # The part of instances
     def _of_swaps(self, rows: Ints) -> Floats:
         """Give what moves without a target change with the chords' moments."""
-        change, gains = self._evaluator.from_moments(
-            self._chords.moments,
-            Kind.FAILOVER,
+        change, gains = self._estimator.from_moments(
+            self._secants.moments,
+            MoveKind.FAILOVER,
             self._inst[rows],
             np.full(len(rows), NONE),
         )
         legal = np.isfinite(change) & self._live[rows]
-        self._chords.reach_over(gains[legal], gains[legal])
+        self._secants.reach_over(gains[legal], gains[legal])
         return np.where(legal, change, np.inf)
 
-    def _of_instances(self, moves: list[Move], rows: Ints) -> Floats:
+    def _of_instances(self, moves: list[MoveArrays], rows: Ints) -> Floats:
         """Give the instances' part of bounds: kinds x instances."""
-        found, rules, chords = self._evaluator, self._evaluator.legality, self._chords
+        estimator, rules, secants = (
+            self._estimator,
+            self._estimator.move_rules,
+            self._secants,
+        )
         reserved = [rules.least_reserved(move) for move in moves]
         pairs = list(zip(moves, reserved, strict=True))
         with np.errstate(invalid="ignore"):
@@ -256,8 +263,8 @@ class Bounds:
         legal &= self._live[rows]
         change: Floats = np.array(
             [
-                found.failing_before(move, kept)
-                + found.left(move)
+                estimator.failing_before(move, kept)
+                + estimator.left(move)
                 + self._counted(move)
                 for move, kept in pairs
             ]
@@ -267,14 +274,14 @@ class Bounds:
         kept, low[..., -1], high[..., -1], mean = self._kept(moves, reserved, size)
         change += kept
         roles = [move.ends.target for move in moves]
-        change += chords.below(roles, size, low, high, legal)
+        change += secants.below(roles, size, low, high, legal)
         low[..., -1] = -mean
-        change += (chords.slope[size] * low).sum(axis=-1) / found.spreads.count
+        change += (secants.slope[size] * low).sum(axis=-1) / estimator.spreads.count
         return np.where(legal, change, np.inf)
 
-    def _squares(self, moves: list[Move], size: Ints) -> tuple[Floats, Floats]:
+    def _squares(self, moves: list[MoveArrays], size: Ints) -> tuple[Floats, Floats]:
         """Give what old nodes add to sums of squares, at least and at most."""
-        spreads, far = self._evaluator.spreads, self._chords.moments.deviation
+        spreads, far = self._estimator.spreads, self._secants.moments.deviation
         shape = (len(moves), len(size), len(spreads.weight))
         squares, sums = np.zeros(shape), np.zeros(shape)
         for row, move in enumerate(moves):
@@ -294,7 +301,7 @@ class Bounds:
         return squares - mean, squares
 
     def _kept(
-        self, moves: list[Move], reserved: list[Reserved], size: Ints
+        self, moves: list[MoveArrays], reserved: list[Reserved], size: Ints
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """Give the least that reserved memory of old nodes can change.
 
@@ -305,30 +312,30 @@ class Bounds:
         out: Floats = np.zeros((4, len(moves), len(size)))
         listed = []
         for row, (move, kept) in enumerate(zip(moves, reserved, strict=True)):
-            if move.kind == Kind.FAILOVER_TO:
+            if move.kind == MoveKind.FAILOVER_TO:
                 continue
-            stays = move.kind == Kind.REPLACE_PRIMARY
+            stays = move.kind == MoveKind.REPLACE_PRIMARY
             listed.append((row, move.secondary, kept[1], stays))
-            if move.kind == Kind.REPLACE_FAILOVER:
+            if move.kind == MoveKind.REPLACE_FAILOVER:
                 # Other primaries keep what they keep.
                 listed.append((row, move.primary, kept[0], True))
         if not listed:
             return out[0], out[1], out[2], out[3]
-        spreads = self._evaluator.spreads
-        own = self._evaluator.legality.own_reserve[moves[0].inst]
+        spreads = self._estimator.spreads
+        own = self._estimator.move_rules.own_reserve[moves[0].inst]
         places, node, least, varies = (
             np.array(each) for each in zip(*listed, strict=True)
         )
         before = self._state.r_mem[node]
         most = np.where(varies[:, None], np.maximum(least, before + own), least)
         rise, limit = least - before, most - before
-        far = self._chords.moments.deviation[node, -1]
+        far = self._secants.moments.deviation[node, -1]
         inverse = spreads.inverse_memory[node]
         ends = rise * inverse, limit * inverse
         best = np.clip(-far, *ends)
         high = [step * (step + 2.0 * far) for step in ends]
-        slope = self._chords.slope[size, -1]
-        np.add.at(out[0], places, self._chords.reserve(slope, node, rise, limit))
+        slope = self._secants.slope[size, -1]
+        np.add.at(out[0], places, self._secants.reserve(slope, node, rise, limit))
         np.add.at(out[1], places, best * (best + 2.0 * far))
         np.add.at(out[2], places, np.maximum(*high))
         mean = own * spreads.inverse_memory.max()
@@ -336,41 +343,43 @@ class Bounds:
         out[1] -= out[3]
         return out[0], out[1], out[2], out[3]
 
-    def _partners(self, move: Move) -> Ints:
+    def _partners(self, move: MoveArrays) -> Ints:
         """Number the nodes that instances have besides their targets."""
-        alone = self._evaluator.effects.forthcoming[move.inst]
-        if move.kind == Kind.FAILOVER_TO:
+        alone = self._estimator.deltas.forthcoming[move.inst]
+        if move.kind == MoveKind.FAILOVER_TO:
             return self._targets.partner(move.primary, np.ones_like(alone))
-        stays = move.kind in {Kind.REPLACE_SECONDARY, Kind.REPLACE_FAILOVER}
+        stays = move.kind in {MoveKind.REPLACE_SECONDARY, MoveKind.REPLACE_FAILOVER}
         node = move.primary if stays else move.secondary
         if move.ends.target == "s":
             alone = alone | self._state.offline[node]
         return self._targets.partner(node, alone)
 
-    def _counted(self, move: Move) -> Floats:
+    def _counted(self, move: MoveArrays) -> Floats:
         """Count what tags of the old nodes change, and what targets can at most."""
-        found, online = self._evaluator, self._state.online
+        estimator, online = self._estimator, self._state.online
         inst, old = move.inst, move.primary
         new = None
         if move.ends.target == "s":
             new = move.primary if move.ends.primary == "=" else move.secondary
         moves = move.ends.primary != "="
         change: Floats = np.zeros(1)
-        if found.tagged and moves:
-            change = change - found.legality.conflicts(inst, old, 1) * online[old]
+        if estimator.tagged and moves:
+            change = change - estimator.move_rules.conflicts(inst, old, 1) * online[old]
             if new is not None:
-                change = change + found.legality.conflicts(inst, new, 0) * online[new]
+                change = (
+                    change + estimator.move_rules.conflicts(inst, new, 0) * online[new]
+                )
             change = change * components.WEIGHT["pri_tags_score"]
-        if not found.located:
+        if not estimator.located:
             return change
-        effects = found.effects
-        wish, common = effects.wishes[inst], effects.common(inst)
-        located = -(common + effects.lacking[wish, old]) * online[old]
+        deltas = estimator.deltas
+        desired, common = deltas.desired[inst], deltas.common(inst)
+        located = -(common + deltas.lacking[desired, old]) * online[old]
         if new is not None:
-            located = located + effects.lacking[wish, new] * online[new]
-        if move.kind == Kind.FAILOVER_TO:
+            located = located + deltas.lacking[desired, new] * online[new]
+        if move.kind == MoveKind.FAILOVER_TO:
             located = located + common
-        change = change + np.where(effects.forthcoming[inst], 0.0, located)
-        if found.tagged and moves:
-            change = change + found.pairs_change(move, new)
+        change = change + np.where(deltas.forthcoming[inst], 0.0, located)
+        if estimator.tagged and moves:
+            change = change + estimator.pairs_change(move, new)
         return change

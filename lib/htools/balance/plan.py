@@ -19,7 +19,7 @@ from ganeti.htools.model.cluster import (
     DataError,
     Instance,
 )
-from ganeti.htools.rules.move_constraints import Options
+from ganeti.htools.rules.move_constraints import MoveOptions
 from ganeti.htools.rules.reasons import Reason
 from ganeti.htools.score import components as score_components
 from ganeti.htools.state import node_state
@@ -28,7 +28,7 @@ from ganeti.htools.state import node_state
 _NOTHING: Final = 5e-9
 
 
-class Want(msgspec.Struct, frozen=True):
+class PlanOptions(msgspec.Struct, frozen=True):
     """What is asked for.
 
     Attributes:
@@ -38,11 +38,11 @@ class Want(msgspec.Struct, frozen=True):
     """
 
     group: str | None = None
-    goal: greedy.Goal = msgspec.field(default_factory=greedy.Goal)
-    options: Options = msgspec.field(default_factory=Options)
+    goal: greedy.BalanceGoal = msgspec.field(default_factory=greedy.BalanceGoal)
+    options: MoveOptions = msgspec.field(default_factory=MoveOptions)
 
 
-class Moved(msgspec.Struct, frozen=True):
+class PlannedMove(msgspec.Struct, frozen=True):
     """One move of a plan.
 
     Attributes:
@@ -66,7 +66,7 @@ class Moved(msgspec.Struct, frozen=True):
     opcodes: list[dict[str, Any]]
 
 
-class Balanced(msgspec.Struct, frozen=True):
+class GroupPlan(msgspec.Struct, frozen=True):
     """The plan of one group: scores, moves, why no more, and who may not move why.
 
     ``first`` is the position of its first move among all of the plan; ``kept`` and
@@ -79,13 +79,13 @@ class Balanced(msgspec.Struct, frozen=True):
     after: float
     ideal: float
     first: int
-    moves: list[Moved]
+    moves: list[PlannedMove]
     stopped: str
     kept: dict[str, str]
     reasons: dict[str, Reason]
 
 
-def plan(cluster: Cluster, want: Want) -> list[Balanced]:
+def plan(cluster: Cluster, want: PlanOptions) -> list[GroupPlan]:
     """Plan the moves that balance groups of a cluster.
 
     Raises:
@@ -99,38 +99,38 @@ def plan(cluster: Cluster, want: Want) -> list[Balanced]:
             for i in cluster.instances
         ),
     )
-    found: list[Balanced] = []
+    result: list[GroupPlan] = []
     left = want.goal.max_length
     for number in _groups(cluster, want.group):
         planner = _Planner(cluster.only_group(number), want, split)
-        found.append(planner.plan(left, sum(len(done.moves) for done in found)))
+        result.append(planner.plan(left, sum(len(done.moves) for done in result)))
         if left >= 0:
-            left -= len(found[-1].moves)
-    return found
+            left -= len(result[-1].moves)
+    return result
 
 
 def _groups(cluster: Cluster, wanted: str | None) -> list[int]:
     if wanted is None:
         return list(range(len(cluster.groups)))
-    found = [
+    result = [
         number
         for number, group in enumerate(cluster.groups)
         if wanted in {group.name, group.uuid}
     ]
-    if len(found) != 1:
+    if len(result) != 1:
         raise DataError(f"node group {wanted!r}: wanted one that exists, found none")
-    return found
+    return result
 
 
 class _Planner:
     """Plans one group, whose part of the cluster it has."""
 
-    def __init__(self, part: Cluster, want: Want, split: set[str]) -> None:
+    def __init__(self, part: Cluster, want: PlanOptions, split: set[str]) -> None:
         self._part, self._want, self._split = part, want, split
         self._names = [node.name for node in part.nodes]
         self._state = node_state.derive(part)
 
-    def plan(self, most: int, first: int) -> Balanced:
+    def plan(self, most: int, first: int) -> GroupPlan:
         """Plan at most so many moves (below 0 for any number)."""
         now, goal = (
             self._state,
@@ -138,11 +138,11 @@ class _Planner:
         )
         before, lowest = score_components.value(now), score_components.ideal(now)
         kept = dict(self._kept())
-        moves: list[Moved] = []
+        moves: list[PlannedMove] = []
         if self._part.instances and before - lowest >= goal.min_score and most != 0:
             moves = self._moves(goal, lowest)
         group = self._part.groups[0]
-        return Balanced(
+        return GroupPlan(
             name=group.name,
             uuid=group.uuid,
             before=before,
@@ -155,8 +155,8 @@ class _Planner:
             reasons={name: reason for name, (_words, reason) in kept.items()},
         )
 
-    def _moves(self, goal: greedy.Goal, lowest: float) -> list[Moved]:
-        now, moves = self._state, list[Moved]()
+    def _moves(self, goal: greedy.BalanceGoal, lowest: float) -> list[PlannedMove]:
+        now, moves = self._state, list[PlannedMove]()
         parts = score_components.components(now)
         last: dict[int, int] = {}
         for step in greedy.plan(now, goal, self._want.options, lowest):
@@ -166,7 +166,7 @@ class _Planner:
             last |= dict.fromkeys(nodes, len(moves))
             inst = self._part.instances[step.inst]
             moves.append(
-                Moved(
+                PlannedMove(
                     instance=inst.name,
                     before=self._named(step.before),
                     after=self._named(step.after),
@@ -186,7 +186,7 @@ class _Planner:
     def _named(self, nodes: Sequence[int]) -> tuple[str, ...]:
         return tuple(self._names[node] for node in nodes if node != NONE)
 
-    def _stopped(self, goal: greedy.Goal, made: int, lowest: float) -> str:
+    def _stopped(self, goal: greedy.BalanceGoal, made: int, lowest: float) -> str:
         """Tell why there are no more moves."""
         current = score_components.value(self._state)
         if not self._part.instances:
@@ -195,18 +195,18 @@ class _Planner:
             return "the score cannot get lower"
         if 0 <= goal.max_length <= made:
             return "the number of moves is limited"
-        search = balance_search.Search(self._state, self._want.options)
+        search = balance_search.MoveSearch(self._state, self._want.options)
         best = search.best()
         if best is None:
             return "no move is possible"
-        index, _move, found = best
+        index, _move, score = best
         name = self._part.instances[index].name
-        if not found < current:
-            change = f"{found - current:+.8f}"
+        if not score < current:
+            change = f"{score - current:+.8f}"
             tried = "no move and no pair of moves" if goal.pairs else "no move"
             return f"{tried} lowers the score; the best one is of {name}: {change}"
         return (
-            f"the best move left, of {name}, gains {current - found:.8f}, less than"
+            f"the best move left, of {name}, gains {current - score:.8f}, less than"
             f" {goal.min_gain:g}"
         )
 
@@ -234,12 +234,12 @@ class _Planner:
         return words, "state of its nodes", "one offline or drained", "all online"
 
 
-def data(plans: Sequence[Balanced], *, explain: bool) -> dict[str, Any]:
+def data(plans: Sequence[GroupPlan], *, explain: bool) -> dict[str, Any]:
     """Give plans as JSON types; with ``explain`` why the rest stays as it is."""
     return {"groups": [_group(done, explain=explain) for done in plans]}
 
 
-def _group(done: Balanced, *, explain: bool) -> dict[str, Any]:
+def _group(done: GroupPlan, *, explain: bool) -> dict[str, Any]:
     out: dict[str, Any] = {
         "name": done.name,
         "uuid": done.uuid,
@@ -254,7 +254,7 @@ def _group(done: Balanced, *, explain: bool) -> dict[str, Any]:
     return out
 
 
-def _move(move: Moved, first: int, *, explain: bool) -> dict[str, Any]:
+def _move(move: PlannedMove, first: int, *, explain: bool) -> dict[str, Any]:
     out: dict[str, Any] = {
         "instance": move.instance,
         "from": list(move.before),

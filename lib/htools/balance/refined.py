@@ -9,10 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from ganeti.htools.balance.secants import Chords
+from ganeti.htools.balance.secants import SecantBounds
 from ganeti.htools.model.cluster import NONE
-from ganeti.htools.rules.moves import Kind
-from ganeti.htools.score.move_estimates import Evaluator
+from ganeti.htools.rules.moves import MoveKind
+from ganeti.htools.score.move_estimates import MoveEstimator
 from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
 
 #: Most entries that are kept (32 MiB).
@@ -21,7 +21,7 @@ _MOST: Final = 1 << 22
 _BLOCK: Final = 1 << 15
 
 
-class Refined:
+class RefinedBounds:
     """Changes by kind and row of an instance: slots x targets.
 
     Attributes:
@@ -29,10 +29,14 @@ class Refined:
     """
 
     def __init__(
-        self, evaluator: Evaluator, kinds: tuple[Kind, ...], inst: Ints, target: Ints
+        self,
+        estimator: MoveEstimator,
+        kinds: tuple[MoveKind, ...],
+        inst: Ints,
+        target: Ints,
     ) -> None:
         """Prepare for all kinds and instances."""
-        self._evaluator, self._kinds = evaluator, kinds
+        self._estimator, self._kinds = estimator, kinds
         self._inst, self._target = inst, target
         self._slot: Ints = np.full((len(kinds), len(inst)), NONE)
         #: How many pairs of a row were in question since it has no slot.
@@ -40,16 +44,16 @@ class Refined:
         self._places: Ints = np.zeros((0, 2), np.int64)
         self._changes: Floats = np.zeros((0, len(target)))
         self._least: Floats = np.zeros(0)
-        self._chords: Chords | None = None
+        self._secants: SecantBounds | None = None
 
     @property
     def count(self) -> int:
         """How many rows have exact changes."""
         return len(self._places)
 
-    def begin(self, chords: Chords) -> None:
+    def begin(self, secants: SecantBounds) -> None:
         """Forget everything; changes are with the moments of these chords."""
-        self._chords = chords
+        self._secants = secants
         self._slot.fill(NONE)
         self._asked.fill(0)
         self._keep(np.zeros(0, np.bool_))
@@ -78,11 +82,11 @@ class Refined:
             self._asked[kind, rows] >= len(self._target)
         )
         room = max(0, _MOST // len(self._target) - self.count)
-        found = np.nonzero(ripe)[0][:room]
+        result = np.nonzero(ripe)[0][:room]
         height = max(1, _BLOCK // len(self._target))
-        for start in range(0, len(found), height):
-            self._add(kind, rows[found[start : start + height]])
-        return found
+        for start in range(0, len(result), height):
+            self._add(kind, rows[result[start : start + height]])
+        return result
 
     def _add(self, kind: int, rows: Ints) -> None:
         every = np.arange(len(self._target))
@@ -94,14 +98,14 @@ class Refined:
         self._least = np.concatenate([self._least, changes.min(axis=1)])
 
     def _compute(self, kind: int, rows: Ints, columns: Ints) -> Floats:
-        if self._chords is None:
+        if self._secants is None:
             raise ValueError("changes without chords")
         inst, target = self._inst[rows][:, None], self._target[columns][None, :]
-        changes, gains = self._evaluator.from_moments(
-            self._chords.moments, self._kinds[kind], inst, target
+        changes, gains = self._estimator.from_moments(
+            self._secants.moments, self._kinds[kind], inst, target
         )
         legal = np.isfinite(changes)
-        self._chords.reach_over(gains[legal], gains[legal])
+        self._secants.reach_over(gains[legal], gains[legal])
         return changes
 
     def take(self, columns: Ints) -> None:

@@ -10,15 +10,15 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from ganeti.htools.balance.lower_bounds import Bounds
+from ganeti.htools.balance.lower_bounds import MoveBounds
 from ganeti.htools.model.cluster import NONE
 from ganeti.htools.rules import moves
-from ganeti.htools.rules.move_constraints import Options
-from ganeti.htools.rules.moves import Kind, Move
+from ganeti.htools.rules.move_constraints import MoveOptions
+from ganeti.htools.rules.moves import Move, MoveKind
 from ganeti.htools.score import components, exact_deltas
-from ganeti.htools.score.move_estimates import Evaluator
+from ganeti.htools.score.move_estimates import MoveEstimator
 from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.node_state import ClusterState
 
 #: Estimates nearer to the best than this are computed exactly.
 NEAR: Final = 1e-7
@@ -46,42 +46,42 @@ _ALIKE: Final = 9
 Scored = tuple[int, Move, float]
 
 
-def eligible(state: State, options: Options) -> Bools:
+def eligible(state: ClusterState, options: MoveOptions) -> Bools:
     """Tell which instances may move now."""
-    found = np.array(
+    result = np.array(
         [inst.movable and inst.auto_balance for inst in state.instances],
         dtype=np.bool_,
     )
     if options.evacuate:
-        found &= _to_evacuate(state, np.arange(len(found)))
-    return found
+        result &= _to_evacuate(state, np.arange(len(result)))
+    return result
 
 
-def _to_evacuate(state: State, inst: Ints) -> Bools:
+def _to_evacuate(state: ClusterState, inst: Ints) -> Bools:
     """Tell which instances have a node offline."""
     first, second = np.array(state.pri)[inst], np.array(state.sec)[inst]
-    found: Bools = state.offline[first] | (second != NONE) & state.offline[second]
-    return found
+    result: Bools = state.offline[first] | (second != NONE) & state.offline[second]
+    return result
 
 
-class Search:
+class MoveSearch:
     """Finds the best next move of a state.
 
     Bounds tell which moves can be among the best at all; these are estimated, and the
     best of them computed exactly.
     """
 
-    def __init__(self, state: State, options: Options) -> None:
+    def __init__(self, state: ClusterState, options: MoveOptions) -> None:
         self._state = state
         self._options = options
-        self._evaluator = Evaluator(state, options)
+        self._estimator = MoveEstimator(state, options)
         every = eligible(state, options)
-        apart = self._evaluator.effects.apart
+        apart = self._estimator.deltas.apart
         self._inst: Ints = np.nonzero(every & ~apart)[0]
         #: Those for which there are no bounds.
         self._apart: Ints = np.nonzero(every & apart)[0]
         online: Ints = np.nonzero(state.online)[0]
-        self._bounds = Bounds(self._evaluator, self._inst, online)
+        self._bounds = MoveBounds(self._estimator, self._inst, online)
         self._target = self._bounds.target
 
     def best_one(self) -> Sequence[Scored]:
@@ -99,8 +99,8 @@ class Search:
         best: Sequence[Scored] = ()
         faults = _faults(state)
         first = self.lowest(_BEAM)
-        scores = exact_deltas.after(state, first, self._evaluator)
-        for (inst, move), found in zip(first, scores, strict=True):
+        scores = exact_deltas.after(state, first, self._estimator)
+        for (inst, move), score in zip(first, scores, strict=True):
             nodes = {state.pri[inst], state.sec[inst], move.target} - {NONE}
             with moves.trial(state, inst, move.target):
                 moves.apply(state, inst, move)
@@ -111,7 +111,7 @@ class Search:
                 second = self.best()
             self.moved(inst, nodes)
             if second is not None and (not best or second[2] < best[-1][2]):
-                best = ((inst, move, found), second)
+                best = ((inst, move, score), second)
         return best
 
     def lowest(self, count: int) -> list[tuple[int, Move]]:
@@ -135,7 +135,7 @@ class Search:
     def best(self) -> tuple[int, Move, float] | None:
         """Find the best move and the score after it; None if nothing can move."""
         listed = self._of_apart()
-        lowest = min([self._sample(), *(found.least for found in listed)])
+        lowest = min([self._sample(), *(estimates.least for estimates in listed)])
         if not np.isfinite(lowest):
             return None
         listed.append(self._swaps(lowest + NEAR))
@@ -146,33 +146,33 @@ class Search:
             height = max(1, _BLOCK // max(1, len(self._target)))
             for start in range(0, len(rows), height):
                 part = rows[start : start + height]
-                found = self._estimate(kind, part, lowest + NEAR)
-                listed.append(found)
-                lowest = min(lowest, found.least)
+                estimates = self._estimate(kind, part, lowest + NEAR)
+                listed.append(estimates)
+                lowest = min(lowest, estimates.least)
         return self._exact(_spell_out(listed, lowest + NEAR))
 
-    def _swaps(self, limit: float = _ANY) -> "_Found":
+    def _swaps(self, limit: float = _ANY) -> "_KindEstimates":
         """Estimate the moves without a target that can be below a limit."""
         inst = self._inst[self._bounds.swaps <= limit]
         nowhere = np.full(len(inst), NONE)
         if not len(inst):
-            return _Found(Kind.FAILOVER, inst, nowhere, np.zeros(0))
-        change = self._evaluator.estimate(Kind.FAILOVER, inst, nowhere)
-        return _Found(Kind.FAILOVER, inst, nowhere, change)
+            return _KindEstimates(MoveKind.FAILOVER, inst, nowhere, np.zeros(0))
+        change = self._estimator.estimate(MoveKind.FAILOVER, inst, nowhere)
+        return _KindEstimates(MoveKind.FAILOVER, inst, nowhere, change)
 
-    def _of_apart(self) -> list["_Found"]:
+    def _of_apart(self) -> list["_KindEstimates"]:
         """Estimate all moves of the instances for which there are no bounds."""
         if not len(self._apart):
             return []
-        found = []
-        for kind in sorted(self._evaluator.legality.kinds(self._apart)):
+        result = []
+        for kind in sorted(self._estimator.move_rules.kinds(self._apart)):
             inst = np.repeat(self._apart, len(self._target))
             target = np.tile(self._target, len(self._apart))
-            if kind == Kind.FAILOVER:
+            if kind == MoveKind.FAILOVER:
                 inst, target = self._apart, np.full(len(self._apart), NONE)
-            change = self._evaluator.estimate(kind, inst, target)
-            found.append(_Found(kind, inst, target, change))
-        return found
+            change = self._estimator.estimate(kind, inst, target)
+            result.append(_KindEstimates(kind, inst, target, change))
+        return result
 
     def _sample(self) -> float:
         """Estimate the most promising moves until one is allowed; tell the lowest."""
@@ -199,34 +199,36 @@ class Search:
             rows = column[(row == kind) & (least < lowest)]
             if not len(rows):
                 continue
-            inst, kinds = self._inst[rows], (*bounds.kinds, Kind.FAILOVER)
+            inst, kinds = self._inst[rows], (*bounds.kinds, MoveKind.FAILOVER)
             target = np.full(len(rows), NONE)
             if kind < len(bounds.kinds):
                 target = self._target[bounds.pairs(kinds[kind], rows).argmin(axis=1)]
-            found = self._evaluator.estimate(kinds[kind], inst, target)
-            lowest = min(lowest, float(found.min()))
+            change = self._estimator.estimate(kinds[kind], inst, target)
+            lowest = min(lowest, float(change.min()))
         return lowest
 
-    def _estimate(self, kind: Kind, rows: Ints, limit: float) -> "_Found":
+    def _estimate(self, kind: MoveKind, rows: Ints, limit: float) -> "_KindEstimates":
         """Estimate what can be below a limit."""
         at, column = self._bounds.below(kind, rows, limit)
         inst, target = self._inst[rows[at]], self._target[column]
-        return _Found(kind, inst, target, self._evaluator.estimate(kind, inst, target))
+        return _KindEstimates(
+            kind, inst, target, self._estimator.estimate(kind, inst, target)
+        )
 
     def _exact(self, listed: list[tuple[int, Move]]) -> tuple[int, Move, float] | None:
         """Compute scores exactly; the first of the lowest wins."""
         best: tuple[int, Move, float] | None = None
-        scores = exact_deltas.after(self._state, listed, self._evaluator)
-        for (inst, move), found in zip(listed, scores, strict=True):
-            if best is None or found < best[2]:
-                best = (inst, move, found)
+        scores = exact_deltas.after(self._state, listed, self._estimator)
+        for (inst, move), score in zip(listed, scores, strict=True):
+            if best is None or score < best[2]:
+                best = (inst, move, score)
         return best
 
     def moved(self, inst: int, nodes: set[int]) -> None:
         """Take over the move of an instance that touched some nodes."""
         touched = np.array(sorted(nodes))
-        self._evaluator.effects.moved(inst)
-        self._evaluator.refresh(touched)
+        self._estimator.deltas.moved(inst)
+        self._estimator.refresh(touched)
         if self._options.evacuate:
             self._allow(np.array([inst]))
         self._bounds.refresh(touched)
@@ -234,7 +236,7 @@ class Search:
     def _allow(self, inst: Ints) -> None:
         """Say whether an instance still has something to leave."""
         live = _to_evacuate(self._state, inst)
-        if not self._evaluator.effects.apart[inst[0]]:
+        if not self._estimator.deltas.apart[inst[0]]:
             self._bounds.allow(int(inst[0]), bool(live[0]))
             return
         self._apart = np.setdiff1d(self._apart, inst)
@@ -242,10 +244,10 @@ class Search:
             self._apart = np.union1d(self._apart, inst)
 
 
-class _Found(msgspec.Struct, frozen=True):
+class _KindEstimates(msgspec.Struct, frozen=True):
     """Estimates of moves of one kind."""
 
-    kind: Kind
+    kind: MoveKind
     inst: Ints
     target: Ints
     change: Floats
@@ -256,37 +258,39 @@ class _Found(msgspec.Struct, frozen=True):
         return float(self.change.min(initial=np.inf))
 
 
-def _spell_out(listed: list[_Found], limit: float) -> list[tuple[int, Move]]:
+def _spell_out(listed: list[_KindEstimates], limit: float) -> list[tuple[int, Move]]:
     """List the moves below a limit, in the order in which they are tried."""
-    found: list[tuple[int, int, Kind]] = []
+    moves_listed: list[tuple[int, int, MoveKind]] = []
     for part in listed:
         at = np.nonzero(part.change <= limit)[0]
-        found += [
+        moves_listed += [
             (int(inst), int(target), part.kind)
             for inst, target in zip(part.inst[at], part.target[at], strict=True)
         ]
-    return [(inst, Move(kind, target)) for inst, target, kind in sorted(found)]
+    return [(inst, Move(kind, target)) for inst, target, kind in sorted(moves_listed)]
 
 
-def _faults(state: State) -> list[float]:
-    found = components.components(state)
-    return [found[name] for name in _FAULTS]
+def _faults(state: ClusterState) -> list[float]:
+    values = components.components(state)
+    return [values[name] for name in _FAULTS]
 
 
-def _nth(listed: list[_Found], count: int) -> float:
+def _nth(listed: list[_KindEstimates], count: int) -> float:
     """Give the change up to which there are so many moves that differ."""
     every = np.unique(np.concatenate([part.change for part in listed]).round(_ALIKE))
     every = every[np.isfinite(every)]
     return float(every[count - 1]) + NEAR if len(every) >= count else _ANY
 
 
-def _first_of_each(listed: list[_Found], limit: float) -> list[tuple[int, Move]]:
+def _first_of_each(
+    listed: list[_KindEstimates], limit: float
+) -> list[tuple[int, Move]]:
     """List moves below a limit by what they change, one of those alike."""
-    found: dict[float, tuple[int, int, Kind]] = {}
+    first_by_change: dict[float, tuple[int, int, MoveKind]] = {}
     for part in listed:
         for at in np.nonzero(part.change <= limit)[0]:
             change = float(part.change[at].round(_ALIKE))
             move = (int(part.inst[at]), int(part.target[at]), part.kind)
-            found[change] = min(move, found.get(change, move))
-    ordered = (found[change] for change in sorted(found))
+            first_by_change[change] = min(move, first_by_change.get(change, move))
+    ordered = (first_by_change[change] for change in sorted(first_by_change))
     return [(inst, Move(kind, target)) for inst, target, kind in ordered]

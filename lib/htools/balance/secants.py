@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from ganeti.htools.score import components
-from ganeti.htools.score.deviations import Spreads
+from ganeti.htools.score.deviations import DeviationMetrics
 from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
 
 #: What reserved memory, as a share of a node's, costs besides its spread.
@@ -23,7 +23,7 @@ _MARGIN: Final = 0.05
 _TOUCHED: Final = 3
 
 
-class Sizes(msgspec.Struct, frozen=True):
+class SizeDeltas(msgspec.Struct, frozen=True):
     """Instances that are alike in all that targets see of them.
 
     Attributes:
@@ -37,14 +37,14 @@ class Sizes(msgspec.Struct, frozen=True):
     kept: Ints
 
 
-class Limits(msgspec.Struct):
+class TargetRange(msgspec.Struct):
     """What instances add at a target at least and at most: sizes x spreads."""
 
     low: Floats
     high: Floats
 
 
-class Chords:
+class SecantBounds:
     """Chords for each size of instances: sizes x spreads.
 
     Attributes:
@@ -54,7 +54,9 @@ class Chords:
         limits: by role of the target, changes of the sum of squares.
     """
 
-    def __init__(self, spreads: Spreads, sizes: Sizes, target: Ints) -> None:
+    def __init__(
+        self, spreads: DeviationMetrics, sizes: SizeDeltas, target: Ints
+    ) -> None:
         """Make chords for the present moments."""
         self._spreads, self._sizes = spreads, sizes
         self.moments = spreads.moments.copy()
@@ -80,11 +82,11 @@ class Chords:
         scales = [spreads.inverse[nodes]]
         if spreads.second is not None:
             scales.append(spreads.second[nodes])
-        found = 2.0 * np.array(scales) * far
-        found[0, :, -1] = far[:, -1]
-        return found
+        result = 2.0 * np.array(scales) * far
+        result[0, :, -1] = far[:, -1]
+        return result
 
-    def _limits(self, role: str, target: Ints) -> Limits:
+    def _limits(self, role: str, target: Ints) -> TargetRange:
         """Find what a target can add to sums of squares."""
         spreads, sizes = self._spreads, self._sizes
         scales = [(sizes.gain[role], spreads.inverse[target])]
@@ -99,7 +101,7 @@ class Chords:
             high = high + np.maximum(*ends) + square[1]
         if role == "s":
             low[:, -1], high[:, -1] = self._limits_of_reserved(target)
-        return Limits(low, high)
+        return TargetRange(low, high)
 
     def _limits_of_reserved(self, target: Ints) -> tuple[Floats, Floats]:
         step = self._sizes.kept * self._spreads.inverse_memory[target].max()
@@ -159,15 +161,15 @@ class Chords:
         factors = self.factors(nodes)
         gain = sizes.gain[role]
         linear = self.slope * gain
-        found: Floats = linear @ factors[0].T
-        found += (linear * gain) @ (spreads.inverse[nodes] ** 2).T
+        result: Floats = linear @ factors[0].T
+        result += (linear * gain) @ (spreads.inverse[nodes] ** 2).T
         if spreads.second is not None:
             more = sizes.more[role]
             linear = self.slope * more
-            found += linear @ factors[1].T
-            found += (linear * more) @ (spreads.second[nodes] ** 2).T
-        found /= spreads.count
-        return found
+            result += linear @ factors[1].T
+            result += (linear * more) @ (spreads.second[nodes] ** 2).T
+        result /= spreads.count
+        return result
 
     def reserve(
         self, slope: Floats, node: Ints, least: Floats | Ints, most: Floats | Ints

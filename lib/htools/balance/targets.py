@@ -9,10 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from ganeti.htools.balance.secants import Chords
-from ganeti.htools.rules.moves import Kind
+from ganeti.htools.balance.secants import SecantBounds
+from ganeti.htools.rules.moves import MoveKind
 from ganeti.htools.score import components
-from ganeti.htools.score.move_estimates import Evaluator
+from ganeti.htools.score.move_estimates import MoveEstimator
 from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
 
 #: Most entries of sizes x classes x classes; above, the least is that of no class.
@@ -21,7 +21,7 @@ _MOST: Final = 1 << 21
 _BLOCK: Final = 32
 
 
-class _Table:
+class _TargetTable:
     """Targets x sizes, and the least of each class of targets and size.
 
     Targets are cut into blocks, none with targets of two classes, and the least of each
@@ -59,25 +59,25 @@ class Targets:
     """
 
     def __init__(
-        self, evaluator: Evaluator, sample: Ints, target: Ints, roles: list[str]
+        self, estimator: MoveEstimator, sample: Ints, target: Ints, roles: list[str]
     ) -> None:
         """Prepare for one instance of each size, for roles that targets may get."""
-        self._evaluator, self._sample, self._roles = evaluator, sample, roles
+        self._estimator, self._sample, self._roles = estimator, sample, roles
         self._find_classes(target)
-        self._column: Ints = np.full(evaluator.state.size, -1)
+        self._column: Ints = np.full(estimator.state.size, -1)
         self._column[self.target] = np.arange(len(target))
         shape = (len(sample), len(target))
         self._fits = {role: np.zeros(shape, np.bool_) for role in roles}
-        self._conflicts = np.zeros(shape if evaluator.tagged else (len(sample), 1))
+        self._conflicts = np.zeros(shape if estimator.tagged else (len(sample), 1))
         self._kept, self._kept_at = np.unique(
-            evaluator.legality.own_reserve[sample], return_inverse=True
+            estimator.move_rules.own_reserve[sample], return_inverse=True
         )
         self._kept_one = np.unique(self._kept_at, return_index=True)[1]
-        force = evaluator.options.force
-        some_offline = bool(evaluator.state.offline.any())
+        force = estimator.options.force
+        some_offline = bool(estimator.state.offline.any())
         #: Whether soft rules count: of the kinds of instances that there are.
         self._stricts = (False,) if force else (True, False)[: 1 + some_offline]
-        self._tables: dict[tuple[str, bool], _Table] = {}
+        self._tables: dict[tuple[str, bool], _TargetTable] = {}
         self._least: dict[tuple[str, bool], Floats] = {}
         #: Columns that were not taken over where soft rules do not count.
         self._late: Bools = np.zeros(len(self.target), np.bool_)
@@ -85,18 +85,18 @@ class Targets:
 
     def _find_classes(self, target: Ints) -> None:
         """Number nodes by their tags, and put targets in this order."""
-        state = self._evaluator.state
+        state = self._estimator.state
         tags, may = [state.node_places], state.may_migrate
         if may is not None:
             tags += [may.astype(np.int64), may.T.astype(np.int64)]
-        kinds, first, found = np.unique(
+        kinds, first, numbers = np.unique(
             # A column of nothing: there may be no tags at all.
             np.column_stack([np.zeros(state.size, np.int64), *tags]),
             axis=0,
             return_index=True,
             return_inverse=True,
         )
-        self._class: Ints = found.reshape(-1)
+        self._class: Ints = numbers.reshape(-1)
         self._classes = len(kinds)
         self.target = target[np.argsort(self._class[target], kind="stable")]
         there, self._starts, self._column_class = np.unique(
@@ -119,19 +119,19 @@ class Targets:
 
     def columns(self, nodes: Ints) -> Ints:
         """List the columns of those of some nodes that may be targets."""
-        found = self._column[nodes]
-        return found[found >= 0]
+        columns = self._column[nodes]
+        return columns[columns >= 0]
 
     def judge(self, columns: Ints) -> None:
         """Judge targets by the strict rules, as far as instances of a size are alike.
 
         A target that fails its failovers may take what it could not otherwise.
         """
-        found = self._evaluator
-        rules, state = found.legality, found.state
+        estimator = self._estimator
+        rules, state = estimator.move_rules, estimator.state
         inst, node = self._sample[:, None], self.target[columns][None, :]
         strict = np.ones((1, 1), dtype=np.bool_)
-        move = rules.move(Kind.FAILOVER_REPLACE, inst, node)
+        move = rules.move(MoveKind.FAILOVER_REPLACE, inst, node)
         kept = state.r_mem[node]
         if "p" in self._fits:
             self._fits["p"][:, columns] = rules.takes_primary(
@@ -142,12 +142,12 @@ class Targets:
             self._fits["s"][:, columns] = rules.takes_secondary(
                 move, node, rules.gain["", "s"], kept, strict
             )
-        if found.tagged:
+        if estimator.tagged:
             self._conflicts[:, columns] = rules.conflicts(inst, node, 0)
 
-    def fill(self, chords: Chords) -> None:
+    def fill(self, secants: SecantBounds) -> None:
         """Make everything anew, with these chords."""
-        self._chords = chords
+        self._secants = secants
         every = np.arange(len(self.target))
         self._late[:] = False
         self._tables = {}
@@ -155,7 +155,9 @@ class Targets:
         for role in self._roles:
             values = self._added(role, every)
             for strict in self._stricts:
-                table = _Table(self._as(role, strict, every, values), self._starts)
+                table = _TargetTable(
+                    self._as(role, strict, every, values), self._starts
+                )
                 self._tables[role, strict] = table
                 self._least[role, strict] = self._with_partner(role, table.least)
 
@@ -200,38 +202,38 @@ class Targets:
 
     def least(self, role: str, size: Ints, partner: Ints, strict: Bools) -> Floats:
         """Give the least that targets add for sizes, partners, and strict rules."""
-        found = [self._least[role, each][partner, size] for each in self._asked(strict)]
-        return found[0] if len(found) == 1 else np.where(strict, *found)
+        least = [self._least[role, each][partner, size] for each in self._asked(strict)]
+        return least[0] if len(least) == 1 else np.where(strict, *least)
 
     def _asked(self, strict: Bools) -> tuple[bool, ...]:
         return self._stricts[:1] if strict.all() else self._stricts
 
     def pairs(self, role: str, size: Ints, partner: Ints, strict: Bools) -> Floats:
         """Give what each target adds: instances x columns."""
-        found = [
+        tables = [
             self._tables[role, each].values[:, size].T for each in self._asked(strict)
         ]
-        part = found[0] if len(found) == 1 else np.where(strict[:, None], *found)
+        part = tables[0] if len(tables) == 1 else np.where(strict[:, None], *tables)
         if self._linked:
             part = part + self._links[role][partner][:, self._column_class]
         return part
 
     def _added(self, role: str, columns: Ints) -> Floats:
         """Give the targets' part of bounds: sizes x columns."""
-        found, chords = self._evaluator, self._chords
-        state, effects = found.state, found.effects
+        estimator, secants = self._estimator, self._secants
+        state, deltas = estimator.state, estimator.deltas
         node = self.target[columns]
-        at = chords.at_targets(role, node)
-        real = ~effects.forthcoming[self._sample][:, None]
+        at = secants.at_targets(role, node)
+        real = ~deltas.forthcoming[self._sample][:, None]
         at += real & state.fails_n1[node]
         if role == "p":
-            if found.tagged:
+            if estimator.tagged:
                 at += components.WEIGHT["pri_tags_score"] * self._conflicts[:, columns]
-            if found.located:
-                at += real * effects.lacking[effects.wishes[self._sample]][:, node]
+            if estimator.located:
+                at += real * deltas.lacking[deltas.desired[self._sample]][:, node]
             return at
         own = self._kept[:, None]
         least = np.maximum(own - state.r_mem[node], 0)
-        slope = chords.slope[self._kept_one, -1][:, None]
-        at += chords.reserve(slope, node[None, :], least, own)[self._kept_at]
+        slope = secants.slope[self._kept_one, -1][:, None]
+        at += secants.reserve(slope, node[None, :], least, own)[self._kept_at]
         return at

@@ -22,7 +22,7 @@ TOTAL: Final = "reserved_mem_rtotal"
 LOCATION: Final = "location_score"
 
 
-class PairDigits:
+class ExactPairScores:
     """What pairs of some nodes cost, for a cluster without failing nodes.
 
     Attributes:

@@ -16,7 +16,7 @@ from ganeti.htools.capacity.pair_scores import PairScores
 from ganeti.htools.model.cluster import Instance
 from ganeti.htools.rules import constraints
 from ganeti.htools.score import components
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.node_state import ClusterState
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -42,7 +42,7 @@ class Filler:
 
     def __init__(
         self,
-        state: State,
+        state: ClusterState,
         item: Instance,
         usable: Sequence[int],
         *,
@@ -87,13 +87,13 @@ class Filler:
         out = self._again(known, most) if known else []
         while most is None or len(out) < most:
             left = None if most is None else most - len(out)
-            found = self._next(left)
-            if not found:
+            steps = self._next(left)
+            if not steps:
                 break
             # A step that the limit shortened is not a part of longer fillings.
             if left is None or left >= self.several or self.is_steady:
-                self.steps.append(found)
-            out += found
+                self.steps.append(steps)
+            out += steps
         self.tables.settle()
         put(self.state, self.item, out)
         return out
@@ -142,10 +142,10 @@ class Filler:
             self.tables.refresh(list(best))
             return [best]
         most = self.several if left is None else min(left, self.several)
-        found = self._good_pairs(most) if self.pairs else self._good_singles(most)
-        if found:
-            self.tables.refresh([node for nodes in found for node in nodes])
-        return found
+        result = self._good_pairs(most) if self.pairs else self._good_singles(most)
+        if result:
+            self.tables.refresh([node for nodes in result for node in nodes])
+        return result
 
     # What the score is made of
     def _statistics(self) -> tuple[Floats, Floats]:
@@ -190,14 +190,14 @@ class Filler:
         for name in _NAMES:
             place = tables.SPREADS.get(name)
             if place is None:
-                found: Floats | float = constant[name]
+                component: Floats | float = constant[name]
                 if name == "n1_cnt":
-                    found = found + np.where(tables.is_failing[fine], 1.0, 0.0)
+                    component = component + np.where(tables.is_failing[fine], 1.0, 0.0)
             elif tables.changes_first[place]:
-                found = spreads[place]
+                component = spreads[place]
             else:
-                found = float(np.sqrt(variance[place]))
-            total = total + _WEIGHT[name] * found
+                component = float(np.sqrt(variance[place]))
+            total = total + _WEIGHT[name] * component
         return (int(fine[len(fine) - 1 - int(np.argmin(total[::-1]))]),)
 
     def _best_pair(self) -> tuple[int, int] | None:
@@ -340,7 +340,7 @@ class Filler:
         return int(places[len(places) - 1 - int(np.argmin(total[::-1]))])
 
 
-def policy_fits(state: State, item: Instance) -> Flags:
+def policy_fits(state: ClusterState, item: Instance) -> Flags:
     """Return for each node whether its group's policy accepts an instance."""
     known: dict[tuple[int, bool], bool] = {}
     out = np.zeros(state.size, bool)
@@ -353,7 +353,7 @@ def policy_fits(state: State, item: Instance) -> Flags:
     return out
 
 
-def put(state: State, item: Instance, placed: Sequence[tuple[int, ...]]) -> None:
+def put(state: ClusterState, item: Instance, placed: Sequence[tuple[int, ...]]) -> None:
     """Enter instances into the lists of a state whose numbers count them already."""
     for nodes in placed:
         index = state.new(item)

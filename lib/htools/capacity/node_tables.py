@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ganeti.htools.model.cluster import Instance
 from ganeti.htools.score import components
 from ganeti.htools.state.columns import ROWS
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.node_state import ClusterState
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -60,7 +60,7 @@ class NodeTables:
     ORDER: Final = _ORDER
     IN_ORDER: Final = np.array([_ORDER[name] for name in _SPREADS])
 
-    def __init__(self, state: State, item: Instance, accepted: Flags) -> None:
+    def __init__(self, state: ClusterState, item: Instance, accepted: Flags) -> None:
         """Prepare; ``accepted`` tells nodes whose policy allows the instance."""
         self.state, self.item = state, item
         self.weights = np.array([dict(components.WEIGHTS)[name] for name in _SPREADS])
@@ -336,7 +336,7 @@ class NodeTables:
         return np.asarray(memory / self.whole[self.RESERVED, nodes])
 
 
-def most_cpus(state: State) -> Floats:
+def most_cpus(state: ClusterState) -> Floats:
     """Return the most virtual CPUs of each node for which the ratio is kept."""
     ratio, cpus = state.cpu_ratio, state.t_cpu
     most = np.floor(ratio * cpus)

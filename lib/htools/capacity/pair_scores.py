@@ -15,7 +15,7 @@ from ganeti.htools.capacity.exact_pair_scores import (
     LOCATION,
     RESERVED,
     TOTAL,
-    PairDigits,
+    ExactPairScores,
 )
 from ganeti.htools.capacity.node_tables import NodeTables
 from ganeti.htools.score import components
@@ -53,9 +53,9 @@ class PairScores:
             fixed: components that placements do not change.
         """
         self.tables, self.usable, self._count = tables, usable, len(up)
-        self._digits = PairDigits(tables, usable, up, fixed)
+        self._exact_scores = ExactPairScores(tables, usable, up, fixed)
         self._at = {node: at for at, node in enumerate(usable.tolist())}
-        self._within = _index(self._digits.within)
+        self._within = _index(self._exact_scores.within)
         state = tables.state
         groups = state.group[usable]
         self._partners = groups[:, None] == groups
@@ -79,9 +79,9 @@ class PairScores:
 
     def _load(self) -> None:
         """Work out what stays: by how much one more changes spreads, weighted."""
-        digits, n, both = self._digits, self._count, self._digits.both
-        self._square = (digits.weights * digits.weights)[:, None]
-        first, second = digits.changes[0], digits.changes[1][:both]
+        exact, n, both = self._exact_scores, self._count, self._exact_scores.both
+        self._square = (exact.weights * exact.weights)[:, None]
+        first, second = exact.changes[0], exact.changes[1][:both]
         scale = 2 / n * self._square
         self._slope, self._slope_second = scale * first, scale[:both] * second
         bend = (n - 1) / (n * n) * self._square
@@ -102,9 +102,9 @@ class PairScores:
 
     def _keep_at(self, at: int, rows: slice | int = _EACH) -> None:
         """Do so for a secondary of some primaries."""
-        digits, n = self._digits, self._count
+        exact, n = self._exact_scores, self._count
         kept = np.maximum(self._there[rows, at], self.tables.reserved[self.usable[at]])
-        change = kept / digits.whole[at] - digits.base[-1, digits.within[at]]
+        change = kept / exact.whole[at] - exact.base[-1, exact.within[at]]
         square = components.WEIGHT[RESERVED] ** 2
         self._kept[rows, at] = kept
         self._kept_slope[rows, at] = 2 / n * square * change
@@ -133,8 +133,8 @@ class PairScores:
         tables.take((first, second))
         one, two = self._at[first], self._at[second]
         self._there[one, two] = tables.state.peers[second, first] + tables.reserve
-        self._digits.count(one)
-        self._digits.count(two)
+        self._exact_scores.count(one)
+        self._exact_scores.count(two)
         # Mostly a secondary keeps enough for one more already.
         changed = one if tables.reserved[second] == before else _EACH
         self._keep_at(two, changed)
@@ -170,7 +170,7 @@ class PairScores:
         if self._rounds <= 0:
             self._rounds = _ROUNDS
             self._look()
-        sums, variance, away = self._digits.statistics()
+        sums, variance, away = self._exact_scores.statistics()
         total = self._estimates(variance, away).ravel()
         place = int(total.argmin())
         least = total[place]
@@ -185,7 +185,7 @@ class PairScores:
                 pairs = np.isfinite(self._open).ravel().nonzero()[0]
             rows, columns = np.divmod(pairs, len(self.usable))
             kept = self._kept.ravel()[pairs]
-            scores = self._digits.scores(
+            scores = self._exact_scores.scores(
                 (rows, columns), kept, sums=sums, variance=variance
             )
             place = int(pairs[len(pairs) - 1 - int(scores[::-1].argmin())])
@@ -194,7 +194,7 @@ class PairScores:
 
     def _estimates(self, variance: Floats, away: Floats) -> Floats:
         """Return the score of each pair without what is the same for all of them."""
-        both, away = self._digits.both, away[:, self._within]
+        both, away = self._exact_scores.both, away[:, self._within]
         rows = self._slope * away[:-1]
         rows += self._square * variance[:-1, None]
         table, pairs = self._table, self._table[:both]
@@ -216,11 +216,11 @@ class PairScores:
 
     def _look(self) -> None:
         """Work out how wrong weighted variances may be in the next placements."""
-        digits = self._digits
-        change = np.abs(digits.changes).sum(axis=0).max(axis=1)
-        most = np.abs(digits.base).max(axis=1)
+        exact = self._exact_scores
+        change = np.abs(exact.changes).sum(axis=0).max(axis=1)
+        most = np.abs(exact.base).max(axis=1)
         most[:-1] += _ROUNDS * change
-        weights = np.append(digits.weights, components.WEIGHT[RESERVED])
+        weights = np.append(exact.weights, components.WEIGHT[RESERVED])
         self._wrong = _WRONG * (weights * np.maximum(most, 1)) ** 2
         self._near = float(2 * np.sqrt(self._wrong).sum())
 
@@ -229,7 +229,7 @@ class PairScores:
 
         The root of what is something is known better than that of almost nothing.
         """
-        both, count = self._digits.both, len(self.usable)
+        both, count = self._exact_scores.both, len(self.usable)
         table = self._table.reshape(both + 1, -1)[:, pairs]
         spreads = np.concatenate(
             [table[:-1], self._alone[:, pairs // count], table[-1:]]

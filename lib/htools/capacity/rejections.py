@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ganeti.htools.capacity.node_tables import ABOVE_ZERO, most_cpus
 from ganeti.htools.model.cluster import Instance
 from ganeti.htools.rules import constraints
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.node_state import ClusterState
 
 Places = npt.NDArray[np.intp]
 Floats = npt.NDArray[np.float64]
@@ -31,7 +31,9 @@ class Rejections:
     The instances have no tags, run, and differ in memory, disk, CPUs and spindles.
     """
 
-    def __init__(self, state: State, item: Instance, usable: Sequence[int]) -> None:
+    def __init__(
+        self, state: ClusterState, item: Instance, usable: Sequence[int]
+    ) -> None:
         """Prepare.
 
         Args:
@@ -65,9 +67,9 @@ class Rejections:
         own = self._primary.codes(item)
         for (group, exclusive), members in self._policies.items():
             rules = self.state.cluster.groups[group].policy
-            found = constraints.policy(item, rules, exclusive=exclusive)
-            if found:
-                own[members] = found[0]
+            checks = constraints.policy(item, rules, exclusive=exclusive)
+            if checks:
+                own[members] = checks[0]
         return own
 
     def secondaries(self, item: Instance) -> Codes:
@@ -84,20 +86,20 @@ class Rejections:
         if not self.is_pair:
             return _listed(np.bincount(own, minlength=_MOST))
         fine = own == 0
-        found = np.bincount(own, np.where(fine, 0, self._partners), _MOST)
+        result = np.bincount(own, np.where(fine, 0, self._partners), _MOST)
         if not fine.any():
-            return _listed(found)
+            return _listed(result)
         enough = self.secondaries(item)
         short = self._short.codes(item)
         number = np.bincount(self.groups, fine, self._of_group)
-        found += np.bincount(enough, number[self.groups] - fine, _MOST)
+        result += np.bincount(enough, number[self.groups] - fine, _MOST)
         close = self._unallocated <= self._kept + item.reserved_memory
         at = np.nonzero(close & (enough != short))[0]
         if len(at):
             wrong = self._lacking(at, fine, item.reserved_memory)
-            found -= np.bincount(enough[at], wrong, _MOST)
-            found += np.bincount(short[at], wrong, _MOST)
-        return _listed(found)
+            result -= np.bincount(enough[at], wrong, _MOST)
+            result += np.bincount(short[at], wrong, _MOST)
+        return _listed(result)
 
     def _lacking(self, at: Places, fine: Flags, reserve: int) -> npt.NDArray[np.int64]:
         """Count for some secondaries the primaries for which they lack memory."""
@@ -120,20 +122,22 @@ class Rejections:
         return rows, columns, fine & (enough | state.fails_n1[columns])
 
 
-def counts(state: State, item: Instance, usable: Sequence[int]) -> tuple[Counts, int]:
+def counts(
+    state: ClusterState, item: Instance, usable: Sequence[int]
+) -> tuple[Counts, int]:
     """Return refused places by kind (order of ``checks.KINDS``), and possible ones."""
     return Rejections(state, item, usable).counts(item)
 
 
-def _listed(found: npt.NDArray[np.float64 | np.int64]) -> tuple[Counts, int]:
-    return [int(number) for number in found[1:]], int(found[0])
+def _listed(result: npt.NDArray[np.float64 | np.int64]) -> tuple[Counts, int]:
+    return [int(number) for number in result[1:]], int(result[0])
 
 
 #: A rule: kind of refusal, what the instance takes, what is left of it, and the least.
 _Rule = tuple[int, str, Floats, Floats | float]
 
 
-def _disk_rules(state: State, item: Instance, suffix: str) -> Iterator[_Rule]:
+def _disk_rules(state: ClusterState, item: Instance, suffix: str) -> Iterator[_Rule]:
     def amount(name: str) -> Floats:
         return np.asarray(getattr(state, name + suffix))
 
@@ -151,7 +155,7 @@ def _disk_rules(state: State, item: Instance, suffix: str) -> Iterator[_Rule]:
     yield constraints.DISK, "", -used, -state.hi_spin
 
 
-def _primary_rules(state: State, item: Instance) -> Iterator[_Rule]:
+def _primary_rules(state: ClusterState, item: Instance) -> Iterator[_Rule]:
     """Give the rules of ``rules.constraints.primary`` in their order."""
     memory, most = state.unallocated, most_cpus(state)
     yield constraints.MEM, "memory", memory, ABOVE_ZERO
@@ -165,7 +169,7 @@ def _primary_rules(state: State, item: Instance) -> Iterator[_Rule]:
 
 
 def _secondary_rules(
-    state: State, item: Instance, *, is_short: bool
+    state: ClusterState, item: Instance, *, is_short: bool
 ) -> Iterator[_Rule]:
     """Give the rules of ``rules.constraints.secondary`` in their order.
 

@@ -15,12 +15,12 @@ from ganeti.htools.alloc import allocate
 from ganeti.htools.capacity import filler as capacity_filler
 from ganeti.htools.capacity import tiers
 from ganeti.htools.capacity.rejections import Rejections
-from ganeti.htools.capacity.tiers import Size
+from ganeti.htools.capacity.tiers import InstanceSize
 from ganeti.htools.model.cluster import MOVABLE_TEMPLATES, NONE, Cluster, Instance
 from ganeti.htools.model.policy import AllocPolicy, Policy, Spec
 from ganeti.htools.n1.check import GlobalN1
 from ganeti.htools.rules import constraints
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.node_state import ClusterState
 
 #: Instances in the first try without the test for redundancy, and in the next ones.
 _LEAST_BATCH: Final = 20
@@ -33,7 +33,7 @@ class NoRoomError(Exception):
     """There is no node to try; the text says why."""
 
 
-class How(msgspec.Struct, frozen=True):
+class CapacityOptions(msgspec.Struct, frozen=True):
     """What instances are like beside their size, and which rules count.
 
     Attributes:
@@ -61,7 +61,7 @@ class How(msgspec.Struct, frozen=True):
         """Nodes of each instance."""
         return 2 if self.template == "drbd" else 1
 
-    def instance(self, size: Size, name: str = "new") -> Instance:
+    def instance(self, size: InstanceSize, name: str = "new") -> Instance:
         """Return a newcomer of a size."""
         return Instance(
             name=name,
@@ -78,14 +78,14 @@ class How(msgspec.Struct, frozen=True):
         )
 
 
-class Placed(msgspec.Struct, frozen=True):
+class PlacedInstance(msgspec.Struct, frozen=True):
     """An instance and its nodes, primary first."""
 
-    size: Size
+    size: InstanceSize
     nodes: tuple[int, ...]
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class CapacityOutcome(msgspec.Struct, frozen=True):
     """What fits.
 
     Attributes:
@@ -96,22 +96,22 @@ class Outcome(msgspec.Struct, frozen=True):
         is_redundant: False if nothing was tried, for nodes fail already.
     """
 
-    placed: tuple[Placed, ...]
+    placed: tuple[PlacedInstance, ...]
     failures: tuple[int, ...]
-    after: State
-    last: Size
+    after: ClusterState
+    last: InstanceSize
     is_redundant: bool = True
 
     def cluster(self) -> Cluster:
         """Return records of the cluster with the newcomers under their names."""
-        found = self.after.as_cluster()
-        old = len(found.instances) - len(self.placed)
+        cluster = self.after.as_cluster()
+        old = len(cluster.instances) - len(self.placed)
         named = tuple(
             msgspec.structs.replace(item, name=f"new-{number}")
-            for number, item in enumerate(found.instances[old:])
+            for number, item in enumerate(cluster.instances[old:])
         )
-        instances = found.instances[:old] + named
-        return msgspec.structs.replace(found, instances=instances)
+        instances = cluster.instances[:old] + named
+        return msgspec.structs.replace(cluster, instances=instances)
 
 
 def by_count(failures: Sequence[int]) -> list[int]:
@@ -119,11 +119,15 @@ def by_count(failures: Sequence[int]) -> list[int]:
     return sorted(range(1, len(failures) + 1), key=lambda kind: -failures[kind - 1])
 
 
-class Search:
+class CapacitySearch:
     """Answers questions about one state, which stays as it is."""
 
     def __init__(
-        self, state: State, how: How, *, groups: Collection[int] | None = None
+        self,
+        state: ClusterState,
+        how: CapacityOptions,
+        *,
+        groups: Collection[int] | None = None,
     ) -> None:
         """Prepare.
 
@@ -152,10 +156,10 @@ class Search:
         if members.max() < how.nodes and not self.refuses:
             word = "No" if how.nodes == 1 else "Not enough"
             raise NoRoomError(f"{word} online nodes")
-        self._test: tuple[_Mark, GlobalN1] | None = None
+        self._test: tuple[_StateMarker, GlobalN1] | None = None
         self._known_test: GlobalN1 | None = None
         self._last_place = NONE
-        self._rejections: tuple[_Mark, Rejections] | None = None
+        self._rejections: tuple[_StateMarker, Rejections] | None = None
         self.policies = {state.cluster.policy_of(node) for node in self.usable}
 
     def bad_nodes(self) -> list[int]:
@@ -182,33 +186,35 @@ class Search:
         }
 
     # Answers
-    def standard(self, size: Size) -> Outcome:
+    def standard(self, size: InstanceSize) -> CapacityOutcome:
         """Return how many instances of one size fit."""
         if self.refuses:
             return self._refusal(size)
-        run = _Run(self, self.state.copy(), size, self.how.limit)
+        run = _CapacityRun(self, self.state.copy(), size, self.how.limit)
         run.steps()
         return run.outcome()
 
-    def tiered(self, sizes: Sequence[Size]) -> Outcome:
+    def tiered(self, sizes: Sequence[InstanceSize]) -> CapacityOutcome:
         """Return how many fit if sizes shrink; each start goes on where one ended."""
         if self.refuses:
             return self._refusal(sizes[0])
-        state, placed = self.state.copy(), tuple[Placed, ...]()
+        state, placed = self.state.copy(), tuple[PlacedInstance, ...]()
         for size in sizes:
-            run = _Run(self, state, size, self.how.limit)
+            run = _CapacityRun(self, state, size, self.how.limit)
             run.shrink()
-            found = run.outcome()
-            state, placed = found.after, placed + found.placed
-        return msgspec.structs.replace(found, placed=placed)
+            outcome = run.outcome()
+            state, placed = outcome.after, placed + outcome.placed
+        return msgspec.structs.replace(outcome, placed=placed)
 
-    def _refusal(self, size: Size) -> Outcome:
+    def _refusal(self, size: InstanceSize) -> CapacityOutcome:
         failures = [0] * len(constraints.KINDS)
         failures[constraints.N1 - 1] = 1
-        return Outcome((), tuple(failures), self.state, size, is_redundant=False)
+        return CapacityOutcome(
+            (), tuple(failures), self.state, size, is_redundant=False
+        )
 
     # Tests
-    def test_of(self, state: State) -> GlobalN1:
+    def test_of(self, state: ClusterState) -> GlobalN1:
         """Return the test of a state."""
         ignored = self.ignored if self.how.independent else ()
         self._known_test = GlobalN1(
@@ -220,7 +226,7 @@ class Search:
         return self._known_test
 
     def attempt(
-        self, state: State, size: Size, *, tested: bool
+        self, state: ClusterState, size: InstanceSize, *, tested: bool
     ) -> tuple[list[int], bool]:
         """Try one instance; returns refusals by kind, and whether there is a place.
 
@@ -239,7 +245,9 @@ class Search:
         failures[constraints.N1 - 1] += possible
         return failures, False
 
-    def _has_safe_place(self, state: State, item: Instance, test: GlobalN1) -> bool:
+    def _has_safe_place(
+        self, state: ClusterState, item: Instance, test: GlobalN1
+    ) -> bool:
         if self.how.nodes > 1:
             return self._has_safe_pair(state, item, test)
         table = self.rejections_of(state)
@@ -252,7 +260,7 @@ class Search:
                 return True
         return False
 
-    def is_hopeless(self, state: State, size: Size) -> bool:
+    def is_hopeless(self, state: ClusterState, size: InstanceSize) -> bool:
         """Tell that one on a single node, of this size or larger, surely does not fit.
 
         False leaves it open.
@@ -262,24 +270,26 @@ class Search:
         fine = table.nodes[table.primaries(item) == 0]
         return all(test.surely_fails(item, node) for node in fine.tolist())
 
-    def rejections_of(self, state: State) -> Rejections:
+    def rejections_of(self, state: ClusterState) -> Rejections:
         """Return the counts of a state; kept as long as it does not change."""
         kept = self._rejections
         if kept is None or not kept[0].is_of(state):
-            item = self.how.instance(Size(0, 0, 0))
-            kept = _Mark(state), Rejections(state, item, self.usable)
+            item = self.how.instance(InstanceSize(0, 0, 0))
+            kept = _StateMarker(state), Rejections(state, item, self.usable)
             self._rejections = kept
         return kept[1]
 
-    def _kept_test(self, state: State) -> GlobalN1:
+    def _kept_test(self, state: ClusterState) -> GlobalN1:
         """Return the test of a state that has not changed since it was asked for."""
         kept = self._test
         if kept is None or not kept[0].is_of(state):
-            kept = _Mark(state), self.test_of(state)
+            kept = _StateMarker(state), self.test_of(state)
             self._test = kept
         return kept[1]
 
-    def _has_safe_pair(self, state: State, item: Instance, test: GlobalN1) -> bool:
+    def _has_safe_pair(
+        self, state: ClusterState, item: Instance, test: GlobalN1
+    ) -> bool:
         rows, columns, fine = self.rejections_of(state).pairs(item)
         for at in range(0, len(rows), _ROWS):
             part = rows[at : at + _ROWS]
@@ -290,40 +300,44 @@ class Search:
         return False
 
 
-class _Mark:
+class _StateMarker:
     """Remembers a state, and tells whether it is the same with the same instances."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ClusterState) -> None:
         self._state, self._count = state, len(state.instances)
 
-    def is_of(self, state: State) -> bool:
+    def is_of(self, state: ClusterState) -> bool:
         return self._state is state and self._count == len(state.instances)
 
 
 class _Filling(msgspec.Struct, frozen=True, eq=False):
     """The longest filling of a state: with which size, and where they went."""
 
-    state: State
-    size: Size
+    state: ClusterState
+    size: InstanceSize
     steps: Sequence[list[tuple[int, ...]]]
 
 
-class _Run:
+class _CapacityRun:
     """One run: a state that fills up."""
 
     def __init__(
-        self, search: Search, state: State, size: Size, limit: int | None
+        self,
+        search: CapacitySearch,
+        state: ClusterState,
+        size: InstanceSize,
+        limit: int | None,
     ) -> None:
         self.search, self.state, self.size = search, state, size
         self.how = search.how
         self.left = limit
-        self.placed: list[Placed] = []
+        self.placed: list[PlacedInstance] = []
         self.failures: list[int] = []
         self._filling: _Filling | None = None
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> CapacityOutcome:
         failures = tuple(self.failures)
-        return Outcome(tuple(self.placed), failures, self.state, self.size)
+        return CapacityOutcome(tuple(self.placed), failures, self.state, self.size)
 
     # One size
     def steps(self) -> int:
@@ -364,8 +378,8 @@ class _Run:
         return max(_LEAST_BATCH, int(free) // each - state.size)
 
     def _filled(
-        self, state: State, most: int | None
-    ) -> tuple[State, list[tuple[int, ...]]]:
+        self, state: ClusterState, most: int | None
+    ) -> tuple[ClusterState, list[tuple[int, ...]]]:
         out = state.copy(same_peers=self.how.nodes == 1)
         item = self.how.instance(self.size)
         filler = capacity_filler.Filler(out, item, self.search.usable)
@@ -382,9 +396,9 @@ class _Run:
             self._filling = _Filling(state, self.size, filler.steps)
         return out, nodes
 
-    def _add(self, state: State, nodes: Sequence[tuple[int, ...]]) -> None:
+    def _add(self, state: ClusterState, nodes: Sequence[tuple[int, ...]]) -> None:
         self.state = state
-        self.placed += [Placed(self.size, found) for found in nodes]
+        self.placed += [PlacedInstance(self.size, nodes_of) for nodes_of in nodes]
 
     def _batch(self, size: int, left: int | None) -> int | None:
         """Place a batch if redundancy survives it; None if not."""
@@ -402,12 +416,12 @@ class _Run:
         if left is not None:
             most = min(most, left)
         low, high = 0, most // _SMALL_BATCH
-        best: tuple[State, list[tuple[int, ...]]] | None = None
+        best: tuple[ClusterState, list[tuple[int, ...]]] | None = None
         while low < high:
             middle = (low + high + 1) // 2
-            found = self._filled(self.state, middle * _SMALL_BATCH)
-            if self.search.test_of(found[0]).holds():
-                low, best = middle, found
+            filled = self._filled(self.state, middle * _SMALL_BATCH)
+            if self.search.test_of(filled[0]).holds():
+                low, best = middle, filled
             else:
                 high = middle - 1
         if best is not None:
@@ -420,13 +434,13 @@ class _Run:
         state = self.state.copy(same_peers=True)
         test = self.search.test_of(state)
         while True:
-            rules = allocate.Rules(test)
-            found = allocate.allocate(state, item, self.search.usable, 1, rules)
-            self.failures = list(found.failures)
-            if found.nodes is None or left == 0:
+            rules = allocate.AllocationRules(test)
+            outcome = allocate.allocate(state, item, self.search.usable, 1, rules)
+            self.failures = list(outcome.failures)
+            if outcome.nodes is None or left == 0:
                 return
-            test = test.with_placed(item, found.nodes[0])
-            self._add(state, [found.nodes])
+            test = test.with_placed(item, outcome.nodes[0])
+            self._add(state, [outcome.nodes])
             left = None if left is None else left - 1
 
     # Sizes that shrink
@@ -438,16 +452,16 @@ class _Run:
                 self.left -= len(self.placed)
                 if self.left <= 0:
                     return
-            found = tiers.next_size(
+            smaller = tiers.next_size(
                 self._attempt, self.size, self.failures, self._bounds()
             )
-            if found is None:
+            if smaller is None:
                 return
-            self.size, rounds = found
+            self.size, rounds = smaller
             if self.left is not None:
                 self.left -= rounds * len(self.placed)
 
-    def _bounds(self) -> tiers.Bounds:
+    def _bounds(self) -> tiers.SizeBounds:
         placed = len(self.placed)
         rounds = None
         if self.left is not None and placed:
@@ -457,23 +471,23 @@ class _Run:
         # With disks on nodes there are several times as many sizes, each slower to try.
         has_disks = self.how.instance(self.size).local
         if not is_tested or not is_small or has_disks:
-            return tiers.Bounds(self.search.policies, rounds)
-        return tiers.Bounds(self.search.policies, rounds, self._is_hopeless)
+            return tiers.SizeBounds(self.search.policies, rounds)
+        return tiers.SizeBounds(self.search.policies, rounds, self._is_hopeless)
 
-    def _is_hopeless(self, size: Size) -> bool:
+    def _is_hopeless(self, size: InstanceSize) -> bool:
         return self.search.is_hopeless(self.state, size)
 
-    def _attempt(self, size: Size, *, alone: bool) -> tuple[list[int], bool]:
+    def _attempt(self, size: InstanceSize, *, alone: bool) -> tuple[list[int], bool]:
         """Try a size as the steps would, or ``alone`` with every test."""
         tested = self.how.capacity_checks and (alone or self.how.nodes == 1)
         return self.search.attempt(self.state, size, tested=tested)
 
 
-def sizes_of(policy: Policy) -> tuple[Size, ...]:
+def sizes_of(policy: Policy) -> tuple[InstanceSize, ...]:
     """Return the largest sizes a policy allows."""
     return tuple(size_of(high) for _low, high in policy.ranges)
 
 
-def size_of(spec: Spec) -> Size:
+def size_of(spec: Spec) -> InstanceSize:
     """Return the size that a policy's record describes."""
-    return Size(spec.memory, spec.disk, spec.cpus, spec.spindles)
+    return InstanceSize(spec.memory, spec.disk, spec.cpus, spec.spindles)

@@ -9,8 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from ganeti.htools.alloc import refusals
-from ganeti.htools.capacity.search import Outcome, Search, by_count
-from ganeti.htools.capacity.tiers import Size
+from ganeti.htools.capacity.search import CapacityOutcome, CapacitySearch, by_count
+from ganeti.htools.capacity.tiers import InstanceSize
 from ganeti.htools.rules import constraints, reasons
 
 #: What ended a run: no place is left, the limit, or nodes that failed before it.
@@ -24,7 +24,7 @@ _WORDS: Final = {
 }
 
 
-class Stop(msgspec.Struct, frozen=True):
+class StopReason(msgspec.Struct, frozen=True):
     """Why a run ended.
 
     Attributes:
@@ -35,7 +35,7 @@ class Stop(msgspec.Struct, frozen=True):
     """
 
     why: str
-    size: Size
+    size: InstanceSize
     failures: dict[str, int]
     reasons: tuple[reasons.Reason, ...]
 
@@ -62,33 +62,35 @@ class Stop(msgspec.Struct, frozen=True):
             yield f"  - {line}"
 
 
-def stop(search: Search, found: Outcome) -> Stop:
+def stop(search: CapacitySearch, outcome: CapacityOutcome) -> StopReason:
     """Find out why a run ended."""
     failures = {
-        constraints.KINDS[kind - 1]: found.failures[kind - 1]
-        for kind in by_count(found.failures)
-        if found.failures[kind - 1]
+        constraints.KINDS[kind - 1]: outcome.failures[kind - 1]
+        for kind in by_count(outcome.failures)
+        if outcome.failures[kind - 1]
     }
-    if not found.is_redundant:
-        return Stop(UNSAFE, found.last, failures, tuple(_unsafe(search)))
+    if not outcome.is_redundant:
+        return StopReason(UNSAFE, outcome.last, failures, tuple(_unsafe(search)))
     how = search.how
     limit = how.limit
-    item = how.instance(found.last)
+    item = how.instance(outcome.last)
     tested = how.capacity_checks and how.nodes == 1
     against = refusals.against(
-        found.after,
+        outcome.after,
         item,
-        range(found.after.size),
+        range(outcome.after.size),
         how.nodes,
-        capacity=search.test_of(found.after) if tested else None,
+        capacity=search.test_of(outcome.after) if tested else None,
     )
-    if limit is not None and len(found.placed) >= limit:
-        return Stop(LIMIT, found.last, failures, tuple(against))
+    if limit is not None and len(outcome.placed) >= limit:
+        return StopReason(LIMIT, outcome.last, failures, tuple(against))
     against += _together(search, {reason.node for reason in against})
-    return Stop(FULL, found.last, failures, tuple(against))
+    return StopReason(FULL, outcome.last, failures, tuple(against))
 
 
-def _together(search: Search, told: Collection[str]) -> Iterator[reasons.Reason]:
+def _together(
+    search: CapacitySearch, already: Collection[str]
+) -> Iterator[reasons.Reason]:
     """Tell of nodes that are fine alone, but not with what else there is."""
     if search.how.nodes > 1:
         wanted = "another node with memory for its failovers too"
@@ -98,11 +100,11 @@ def _together(search: Search, told: Collection[str]) -> Iterator[reasons.Reason]
         words = ("FailN1", "redundancy", "", wanted, "too little")
     nodes = search.state.cluster.nodes
     for name in (nodes[node].name for node in search.usable):
-        if name not in told:
+        if name not in already:
             yield reasons.Reason(name, "primary", *words)
 
 
-def _unsafe(search: Search) -> Iterator[reasons.Reason]:
+def _unsafe(search: CapacitySearch) -> Iterator[reasons.Reason]:
     state = search.state
     for node in search.bad_nodes():
         yield reasons.Reason(
@@ -117,18 +119,18 @@ def _unsafe(search: Search) -> Iterator[reasons.Reason]:
         )
 
 
-def data(search: Search, found: Outcome) -> dict[str, Any]:
+def data(search: CapacitySearch, outcome: CapacityOutcome) -> dict[str, Any]:
     """Give a run as a JSON object: how many, where in order, and why no more."""
-    nodes = found.after.cluster.nodes
+    nodes = outcome.after.cluster.nodes
     return {
-        "count": len(found.placed),
+        "count": len(outcome.placed),
         "instances": [
             {
                 "name": f"new-{number}",
                 "nodes": [nodes[node].name for node in placed.nodes],
                 **msgspec.structs.asdict(placed.size),
             }
-            for number, placed in enumerate(found.placed)
+            for number, placed in enumerate(outcome.placed)
         ],
-        "stopped": stop(search, found).data(),
+        "stopped": stop(search, outcome).data(),
     }

@@ -17,7 +17,7 @@ from ganeti.htools.model.policy import Policy
 from ganeti.htools.rules import constraints
 
 
-class Size(msgspec.Struct, frozen=True):
+class InstanceSize(msgspec.Struct, frozen=True):
     """Size of an instance; memory and disk in MiB."""
 
     memory: int
@@ -35,7 +35,7 @@ _SHRINK: Final = {
 }
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class SizeBounds(msgspec.Struct, frozen=True):
     """What limits a search.
 
     Attributes:
@@ -47,27 +47,30 @@ class Bounds(msgspec.Struct, frozen=True):
 
     policies: Collection[Policy]
     rounds: int | None = None
-    is_hopeless: Callable[[Size], bool] | None = None
+    is_hopeless: Callable[[InstanceSize], bool] | None = None
 
 
-class Attempt(Protocol):
+class SizeAttempt(Protocol):
     """Tries one instance of a size."""
 
-    def __call__(self, size: Size, *, alone: bool) -> tuple[list[int], bool]:
+    def __call__(self, size: InstanceSize, *, alone: bool) -> tuple[list[int], bool]:
         """Return refusals by kind, and whether there is a place."""
 
 
 class _Level(msgspec.Struct, frozen=True):
     """A size for which nothing fits, after a number of rounds."""
 
-    size: Size
+    size: InstanceSize
     failures: Sequence[int]
     rounds: int
 
 
 def next_size(
-    attempt: Attempt, size: Size, failures: Sequence[int], bounds: Bounds
-) -> tuple[Size, int] | None:
+    attempt: SizeAttempt,
+    size: InstanceSize,
+    failures: Sequence[int],
+    bounds: SizeBounds,
+) -> tuple[InstanceSize, int] | None:
     """Return the next size to place and by how many rounds it lowers the limit.
 
     Args:
@@ -77,9 +80,9 @@ def next_size(
         bounds: of the search.
     """
     descent = _Descent(attempt, bounds, [_Level(size, failures, 0)])
-    found = descent.run()
-    if found is not None:
-        return found
+    result = descent.run()
+    if result is not None:
+        return result
     for level in reversed(descent.levels):
         for kind in reversed(_rising(level.failures)):
             alone = _alone(attempt, level.size, kind, bounds)
@@ -100,13 +103,15 @@ class _Descent:
         levels: sizes passed; of several that answer alike, the smallest.
     """
 
-    def __init__(self, attempt: Attempt, bounds: Bounds, levels: list[_Level]) -> None:
+    def __init__(
+        self, attempt: SizeAttempt, bounds: SizeBounds, levels: list[_Level]
+    ) -> None:
         self._attempt, self._bounds = attempt, bounds
         self.levels = levels
         self._start, self._kind = levels[0], 0
         self._tried: dict[int, tuple[list[int], bool]] = {}
 
-    def run(self) -> tuple[Size, int] | None:
+    def run(self) -> tuple[InstanceSize, int] | None:
         """Return the size that fits and the rounds before it."""
         while True:
             level = self.levels[-1]
@@ -132,14 +137,12 @@ class _Descent:
             return _ends(level.size, self._kind, most, self._bounds.policies)
         # The last that is within the limit answers like those before it.
         last = self._bounds.rounds - level.rounds
-        found = _ends(
-            level.size, self._kind, min(most, last + 1), self._bounds.policies
-        )
-        return sorted({*found, last}) if 0 < last < most else found
+        ends = _ends(level.size, self._kind, min(most, last + 1), self._bounds.policies)
+        return sorted({*ends, last}) if 0 < last < most else ends
 
     def _earlier(self, ends: Sequence[int], change: int | None) -> int | None:
         size, kind, bounds = self._start.size, self._kind, self._bounds
-        for steps in _doubtful(size, kind, ends, bounds, start=1, found=change):
+        for steps in _doubtful(size, kind, ends, bounds, start=1, fitting=change):
             if steps not in self._tried and self._is_change(steps):
                 return steps
         return change
@@ -160,7 +163,9 @@ class _Descent:
         return True
 
 
-def _alone(attempt: Attempt, size: Size, kind: int, bounds: Bounds) -> Size | None:
+def _alone(
+    attempt: SizeAttempt, size: InstanceSize, kind: int, bounds: SizeBounds
+) -> InstanceSize | None:
     """Return the first size that fits if one kind alone shrinks; not the smallest."""
     tried: dict[int, bool] = {}
 
@@ -172,14 +177,14 @@ def _alone(attempt: Attempt, size: Size, kind: int, bounds: Bounds) -> Size | No
     most = _possible_steps(size, kind) - 1
     ends = _ends(size, kind, most, bounds.policies)
     over = _first(is_over, 0, ends)
-    for steps in _doubtful(size, kind, ends, bounds, start=0, found=over):
+    for steps in _doubtful(size, kind, ends, bounds, start=0, fitting=over):
         if steps not in tried and is_over(steps):
             over = steps
             break
     return _smaller(size, kind, over) if over is not None and tried[over] else None
 
 
-def _possible_steps(size: Size, kind: int) -> int:
+def _possible_steps(size: InstanceSize, kind: int) -> int:
     """Return how often a size can shrink; it never gets below one step."""
     if kind not in _SHRINK:
         return 0
@@ -187,25 +192,27 @@ def _possible_steps(size: Size, kind: int) -> int:
     return int(max(0, getattr(size, field) // step - 1))
 
 
-def _smaller(size: Size, kind: int, steps: int) -> Size:
+def _smaller(size: InstanceSize, kind: int, steps: int) -> InstanceSize:
     if not steps:
         return size
     field, step, _name = _SHRINK[kind]
     return msgspec.structs.replace(size, **{field: getattr(size, field) - steps * step})
 
 
-def _ends(size: Size, kind: int, most: int, policies: Collection[Policy]) -> list[int]:
+def _ends(
+    size: InstanceSize, kind: int, most: int, policies: Collection[Policy]
+) -> list[int]:
     """Return the last step before each bound of a policy, and the last of all."""
     if most < 0 or kind not in _SHRINK:
         return []
     field, step, name = _SHRINK[kind]
     start = getattr(size, field)
-    found = {most}
+    ends = {most}
     for policy in policies:
         for low, high in policy.ranges:
-            found.add((start - getattr(low, name)) // step)
-            found.add((start - getattr(high, name) - 1) // step)
-    return sorted(end for end in found if 0 <= end <= most)
+            ends.add((start - getattr(low, name)) // step)
+            ends.add((start - getattr(high, name) - 1) // step)
+    return sorted(end for end in ends if 0 <= end <= most)
 
 
 def _first(
@@ -226,13 +233,13 @@ def _first(
 
 
 def _doubtful(
-    size: Size,
+    size: InstanceSize,
     kind: int,
     ends: Sequence[int],
-    bounds: Bounds,
+    bounds: SizeBounds,
     *,
     start: int,
-    found: int | None,
+    fitting: int | None,
 ) -> Iterator[int]:
     """Give steps before the one found, or all, at which an instance may fit."""
     is_hopeless = bounds.is_hopeless
@@ -244,7 +251,7 @@ def _doubtful(
 
     low = start
     for end in ends:
-        last = end if found is None else min(end, found - 1)
+        last = end if fitting is None else min(end, fitting - 1)
         if low <= last and may_fit(last):
             yield from range(_bisect(may_fit, low, last), last + 1)
         low = end + 1

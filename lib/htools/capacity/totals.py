@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 
 from ganeti.htools.score import components
-from ganeti.htools.state.node_state import Floats, State
+from ganeti.htools.state.node_state import ClusterState, Floats
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class Totals(msgspec.Struct, frozen=True):
         return self.spindles - self.free_spindles
 
 
-def totals(state: State) -> Totals:
+def totals(state: ClusterState) -> Totals:
     """Return the sums of a state."""
     memory = np.maximum(0, state.unallocated - state.r_mem)
     disk = np.maximum(0, state.f_dsk - state.lo_dsk)

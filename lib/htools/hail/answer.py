@@ -14,7 +14,7 @@ from ganeti.htools.model.cluster import STATIC_KVM_MIB, Cluster, Instance
 from ganeti.htools.n1.check import GlobalN1
 from ganeti.htools.rules import reasons
 from ganeti.htools.state import group_state
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.node_state import ClusterState
 
 if TYPE_CHECKING:
     from ganeti.htools.balance import plan
@@ -27,7 +27,7 @@ _OPS: Final = {
 }
 
 
-class Options(msgspec.Struct, frozen=True):
+class SolverOptions(msgspec.Struct, frozen=True):
     """How to solve.
 
     Attributes:
@@ -57,11 +57,13 @@ class Solution(msgspec.Struct, frozen=True):
 
     answer: dict[str, Any]
     before: Cluster
-    after: State
+    after: ClusterState
     explanation: Callable[[], list[reasons.Explanation]]
 
 
-def solve(data: Any, options: Options, *, cluster: Cluster | None = None) -> Solution:
+def solve(
+    data: Any, options: SolverOptions, *, cluster: Cluster | None = None
+) -> Solution:
     """Answer an allocator's request.
 
     Args:
@@ -80,28 +82,28 @@ def solve(data: Any, options: Options, *, cluster: Cluster | None = None) -> Sol
         checked = options.capacity_checks
         many = capacity_request.read(data, cluster, capacity_checks=checked)
         answer, after = capacity_request.solve(cluster, many)
-        return Solution(answer, cluster, after, lambda: _told_capacity(answer))
+        return Solution(answer, cluster, after, lambda: _explain_capacity(answer))
     if balance_request.is_asked(data):
         want = balance_request.read(data, ignore_soft=options.ignore_soft)
         answer, after, plans = balance_request.solve(cluster, want)
-        return Solution(answer, cluster, after, lambda: _told_moves(plans))
+        return Solution(answer, cluster, after, lambda: _explain_moves(plans))
     try:
-        ask = request.read_ask(data, cluster, restrict_to=options.restrict_to)
-    except request.CannotBeDone as err:
-        return Solution(_failed(str(err)), cluster, State(cluster), list)
+        ask = request.read_request(data, cluster, restrict_to=options.restrict_to)
+    except request.ImpossibleRequest as err:
+        return Solution(_failed(str(err)), cluster, ClusterState(cluster), list)
     if not options.busy:
-        ask = _idle_newcomers(ask)
+        ask = _idle_new_instances(ask)
     return _Solver(cluster, ask, options).solve()
 
 
 # What makes out reasons is loaded only when somebody wants to know them.
-def _told_capacity(answer: dict[str, Any]) -> list[reasons.Explanation]:
+def _explain_capacity(answer: dict[str, Any]) -> list[reasons.Explanation]:
     from ganeti.htools.hail import explain
 
     return explain.of_capacity(answer)
 
 
-def _told_moves(plans: Sequence["plan.Balanced"]) -> list[reasons.Explanation]:
+def _explain_moves(plans: Sequence["plan.GroupPlan"]) -> list[reasons.Explanation]:
     from ganeti.htools.hail import explain
 
     return explain.of_moves(plans)
@@ -114,14 +116,14 @@ def _idle(cluster: Cluster) -> Cluster:
     return msgspec.structs.replace(cluster, instances=instances)
 
 
-def _idle_newcomers(ask: request.Ask) -> request.Ask:
-    if isinstance(ask, request.MultiPlace):
+def _idle_new_instances(ask: request.AllocatorRequest) -> request.AllocatorRequest:
+    if isinstance(ask, request.MultiAllocateRequest):
         places = [_idle_place(place) for place in ask.places]
         return msgspec.structs.replace(ask, places=places)
-    return _idle_place(ask) if isinstance(ask, request.Place) else ask
+    return _idle_place(ask) if isinstance(ask, request.AllocateRequest) else ask
 
 
-def _idle_place(place: request.Place) -> request.Place:
+def _idle_place(place: request.AllocateRequest) -> request.AllocateRequest:
     item = msgspec.structs.replace(place.item, utilisation=_NO_USE)
     return msgspec.structs.replace(place, item=item)
 
@@ -139,29 +141,33 @@ _FAILOVER: Final[dict[str, Any]] = {
 class _Solver:
     """Answers one request."""
 
-    def __init__(self, cluster: Cluster, ask: request.Ask, options: Options) -> None:
+    def __init__(
+        self, cluster: Cluster, ask: request.AllocatorRequest, options: SolverOptions
+    ) -> None:
         self.cluster, self.ask, self.options = cluster, ask, options
-        self.state = State(cluster, newcomers=[place.item for place in self._places()])
+        self.state = ClusterState(
+            cluster, new_instances=[place.item for place in self._places()]
+        )
 
-    def _places(self) -> Sequence[request.Place]:
-        if isinstance(self.ask, request.Place):
+    def _places(self) -> Sequence[request.AllocateRequest]:
+        if isinstance(self.ask, request.AllocateRequest):
             return [self.ask]
-        if isinstance(self.ask, request.MultiPlace):
+        if isinstance(self.ask, request.MultiAllocateRequest):
             return self.ask.places
         return []
 
     def solve(self) -> Solution:
         """Answer."""
         ask = self.ask
-        if isinstance(ask, request.Place):
+        if isinstance(ask, request.AllocateRequest):
             answer = self._allocate(ask)
-        elif isinstance(ask, request.MultiPlace):
+        elif isinstance(ask, request.MultiAllocateRequest):
             answer = self._multi(ask)
-        elif isinstance(ask, request.Relocate):
+        elif isinstance(ask, request.RelocateRequest):
             answer = self._relocate(ask)
-        elif isinstance(ask, request.AddSecondary):
+        elif isinstance(ask, request.AddSecondaryRequest):
             answer = self._add_secondary(ask)
-        elif isinstance(ask, request.Evacuate):
+        elif isinstance(ask, request.EvacuateRequest):
             answer = self._evacuate(ask)
         else:
             answer = self._change_group(ask)
@@ -178,21 +184,25 @@ class _Solver:
             ignore_soft=self.options.ignore_soft,
         ).explain()
 
-    def _capacity(self, state: State) -> GlobalN1 | None:
+    def _capacity(self, state: ClusterState) -> GlobalN1 | None:
         if not self.options.capacity_checks:
             return None
         return GlobalN1(state)
 
-    def _rules(self, state: State, metric: allocate.Metric | None) -> allocate.Rules:
+    def _rules(
+        self, state: ClusterState, metric: allocate.CostFunction | None
+    ) -> allocate.AllocationRules:
         capacity = None if metric else self._capacity(state)
-        return allocate.Rules(capacity, self.options.ignore_soft, metric)
+        return allocate.AllocationRules(capacity, self.options.ignore_soft, metric)
 
     # New instances
-    def _place(self, place: request.Place) -> tuple[tuple[int, ...] | None, str]:
+    def _place(
+        self, place: request.AllocateRequest
+    ) -> tuple[tuple[int, ...] | None, str]:
         """Return the nodes for one instance, and words."""
         metric = None
         if dedicated.applies(self.cluster, place.group):
-            metric = dedicated.metric(place.item)
+            metric = dedicated.cost_function(place.item)
         if place.group is not None:
             return self._in_group(place, place.group, metric)
         choice = allocate.over_groups(
@@ -206,7 +216,10 @@ class _Solver:
         return (choice.best.outcome.nodes if choice.best else None), words
 
     def _in_group(
-        self, place: request.Place, group: int, metric: allocate.Metric | None
+        self,
+        place: request.AllocateRequest,
+        group: int,
+        metric: allocate.CostFunction | None,
     ) -> tuple[tuple[int, ...] | None, str]:
         """Allocate where only one group and its instances count."""
         record = self.cluster.groups[group]
@@ -216,8 +229,8 @@ class _Solver:
                 f" required by instance {place.item.name}"
             )
             return None, text
-        newcomers = [one.item for one in self._places()]
-        state, members = group_state.of_group(self.state, group, newcomers)
+        new_instances = [one.item for one in self._places()]
+        state, members = group_state.of_group(self.state, group, new_instances)
         allowed = place.allowed(self.cluster) or ()
         outcome = allocate.allocate(
             state,
@@ -239,14 +252,14 @@ class _Solver:
     def _settle(self, item: Instance, nodes: Sequence[int]) -> None:
         self.state.place(self.state.new(item), *nodes)
 
-    def _allocate(self, ask: request.Place) -> dict[str, Any]:
+    def _allocate(self, ask: request.AllocateRequest) -> dict[str, Any]:
         nodes, words = self._place(ask)
         if nodes is None:
             return _failed(words)
         self._settle(ask.item, nodes)
         return _done(words, self._names(nodes))
 
-    def _multi(self, ask: request.MultiPlace) -> dict[str, Any]:
+    def _multi(self, ask: request.MultiAllocateRequest) -> dict[str, Any]:
         """Place one instance after the other; those without a place are named."""
         placed: list[Any] = []
         failed = []
@@ -264,16 +277,16 @@ class _Solver:
         return _done(text, [placed, failed])
 
     # Instances that exist
-    def _relocate(self, ask: request.Relocate) -> dict[str, Any]:
+    def _relocate(self, ask: request.RelocateRequest) -> dict[str, Any]:
         is_drbd = self.state.instances[ask.instance].template == "drbd"
         mode = "secondary-only" if is_drbd else "primary-only"
-        mover = evacuate.Evacuation(self.state, ignore_soft=self.options.ignore_soft)
-        found = mover.evacuate(ask.instance, mode, set(ask.leave))
-        if isinstance(found, evacuate.Refused):
-            return _failed(found.text)
-        return _done("success", self._names([found[-1].target]))
+        mover = evacuate.Evacuator(self.state, ignore_soft=self.options.ignore_soft)
+        moves = mover.evacuate(ask.instance, mode, set(ask.leave))
+        if isinstance(moves, evacuate.EvacuationRefused):
+            return _failed(moves.text)
+        return _done("success", self._names([moves[-1].target]))
 
-    def _add_secondary(self, ask: request.AddSecondary) -> dict[str, Any]:
+    def _add_secondary(self, ask: request.AddSecondaryRequest) -> dict[str, Any]:
         state, index = self.state, ask.instance
         item, primary = state.instances[index], state.pri[index]
         drbd = msgspec.structs.replace(item, template="drbd")
@@ -288,17 +301,17 @@ class _Solver:
         state.place(index, *outcome.nodes)
         return _done(words, self._names(outcome.nodes)[1])
 
-    def _evacuate(self, ask: request.Evacuate) -> dict[str, Any]:
-        mover = evacuate.Evacuation(self.state, ignore_soft=self.options.ignore_soft)
+    def _evacuate(self, ask: request.EvacuateRequest) -> dict[str, Any]:
+        mover = evacuate.Evacuator(self.state, ignore_soft=self.options.ignore_soft)
         leave = mover.forbidden(ask.instances, ask.mode)
-        found = [
+        moves = [
             (index, mover.evacuate(index, ask.mode, leave)) for index in ask.instances
         ]
-        return self._moved(found)
+        return self._moved(moves)
 
-    def _change_group(self, ask: request.ChangeGroup) -> dict[str, Any]:
+    def _change_group(self, ask: request.ChangeGroupRequest) -> dict[str, Any]:
         state = self.state
-        mover = evacuate.Evacuation(
+        mover = evacuate.Evacuator(
             state,
             ignore_soft=self.options.ignore_soft,
             capacity=GlobalN1 if self.options.capacity_checks else None,
@@ -307,17 +320,21 @@ class _Solver:
         if not targets:
             names = ", ".join(group.name for group in self.cluster.groups)
             why = f"no groups for evacuation: beside the present ones, of {names}"
-            return self._moved([(n, evacuate.Refused(why)) for n in ask.instances])
-        found = [
+            return self._moved(
+                [(n, evacuate.EvacuationRefused(why)) for n in ask.instances]
+            )
+        moves = [
             (index, mover.change_group(index, targets)[1]) for index in ask.instances
         ]
-        return self._moved(found)
+        return self._moved(moves)
 
-    def _moved(self, found: Sequence[tuple[int, evacuate.Found]]) -> dict[str, Any]:
+    def _moved(
+        self, result: Sequence[tuple[int, evacuate.EvacuationMoves]]
+    ) -> dict[str, Any]:
         moved, failed, jobs = [], [], []
-        for index, moves in found:
+        for index, moves in result:
             name = self.state.instances[index].name
-            if isinstance(moves, evacuate.Refused):
+            if isinstance(moves, evacuate.EvacuationRefused):
                 failed.append([name, moves.text])
                 continue
             group = self.cluster.groups[self.state.group[self.state.pri[index]]].name
@@ -332,7 +349,7 @@ class _Solver:
         )
         return _done(text, [moved, failed, jobs])
 
-    def _opcode(self, index: int, move: evacuate.Move) -> dict[str, Any]:
+    def _opcode(self, index: int, move: evacuate.EvacuationMove) -> dict[str, Any]:
         item = self.state.instances[index]
         out: dict[str, Any] = {"OP_ID": _OPS[move.kind], "instance_name": item.name}
         target = self.cluster.nodes[move.target].name if move.target >= 0 else None

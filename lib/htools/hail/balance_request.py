@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from ganeti.htools.balance import greedy, plan
 from ganeti.htools.model.cluster import Cluster
-from ganeti.htools.model.json_reader import Part
-from ganeti.htools.rules.move_constraints import Options
-from ganeti.htools.state.node_state import State
+from ganeti.htools.model.json_reader import JsonPart
+from ganeti.htools.rules.move_constraints import MoveOptions
+from ganeti.htools.state.node_state import ClusterState
 
 MODE: Final = "balance"
 
@@ -21,23 +21,23 @@ def is_asked(data: Any) -> bool:
     return isinstance(request, dict) and request.get("type") == MODE
 
 
-def read(data: Any, *, ignore_soft: bool) -> plan.Want:
+def read(data: Any, *, ignore_soft: bool) -> plan.PlanOptions:
     """Return what a request asks; all but the number of moves may be left out.
 
     Raises:
         DataError: names the key, what was wanted and found.
     """
-    part = Part(data, "", "request").part("request")
-    usual = greedy.Goal()
-    return plan.Want(
+    part = JsonPart(data, "", "request").part("request")
+    usual = greedy.BalanceGoal()
+    return plan.PlanOptions(
         group=part.text("group_name") if part.has("group_name") else None,
-        goal=greedy.Goal(
+        goal=greedy.BalanceGoal(
             min_gain=part.number("min_gain", usual.min_gain, least=0),
             min_gain_limit=part.number("min_gain_limit", usual.min_gain_limit),
             max_length=part.size("max_moves"),
             pairs=part.flag("search", default=False),
         ),
-        options=Options(
+        options=MoveOptions(
             disk_moves=part.flag("disk_moves", default=True),
             instance_moves=part.flag("instance_moves", default=True),
             restricted=part.flag("restricted_migration", default=False),
@@ -48,8 +48,8 @@ def read(data: Any, *, ignore_soft: bool) -> plan.Want:
 
 
 def solve(
-    cluster: Cluster, want: plan.Want
-) -> tuple[dict[str, Any], State, list[plan.Balanced]]:
+    cluster: Cluster, want: plan.PlanOptions
+) -> tuple[dict[str, Any], ClusterState, list[plan.GroupPlan]]:
     """Return the answer (success, info, result), the cluster afterwards, the plans.
 
     The result is [moved, [], jobs], as for evacuations; each job does one move.
@@ -60,7 +60,7 @@ def solve(
     plans = plan.plan(cluster, want)
     nodes = {node.name: place for place, node in enumerate(cluster.nodes)}
     instances = {item.name: place for place, item in enumerate(cluster.instances)}
-    state = State(cluster)
+    state = ClusterState(cluster)
     moved: list[list[Any]] = []
     opcodes: list[list[dict[str, Any]]] = []
     for group in plans:
@@ -74,5 +74,5 @@ def solve(
     scores = ", ".join(
         f"{group.name} {group.before:.8f} -> {group.after:.8f}" for group in plans
     )
-    told = f"Request successful: {len(moved)} moves, scores: {scores}"
-    return {"success": True, "info": told, "result": [moved, [], opcodes]}, state, plans
+    info = f"Request successful: {len(moved)} moves, scores: {scores}"
+    return {"success": True, "info": info, "result": [moved, [], opcodes]}, state, plans

@@ -11,17 +11,17 @@ from typing import Any, Final
 import msgspec
 
 from ganeti.htools.capacity import stop_reasons
-from ganeti.htools.capacity.search import How, NoRoomError, Search
-from ganeti.htools.capacity.tiers import Size
+from ganeti.htools.capacity.search import CapacityOptions, CapacitySearch, NoRoomError
+from ganeti.htools.capacity.tiers import InstanceSize
 from ganeti.htools.model.cluster import Cluster
-from ganeti.htools.model.json_reader import Part
+from ganeti.htools.model.json_reader import JsonPart
 from ganeti.htools.model.policy import TEMPLATES
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.node_state import ClusterState
 
 MODE: Final = "capacity"
 
 
-class Ask(msgspec.Struct, frozen=True):
+class CapacityRequest(msgspec.Struct, frozen=True):
     """What is asked.
 
     Attributes:
@@ -31,8 +31,8 @@ class Ask(msgspec.Struct, frozen=True):
         groups: the only groups, by position; None for all.
     """
 
-    sizes: Sequence[Size]
-    how: How
+    sizes: Sequence[InstanceSize]
+    how: CapacityOptions
     tiered: bool = False
     groups: Sequence[int] | None = None
 
@@ -43,16 +43,16 @@ def is_asked(data: Any) -> bool:
     return isinstance(request, dict) and request.get("type") == MODE
 
 
-def read(data: Any, cluster: Cluster, *, capacity_checks: bool) -> Ask:
+def read(data: Any, cluster: Cluster, *, capacity_checks: bool) -> CapacityRequest:
     """Return what a request asks.
 
     Raises:
         DataError: names the key, what was wanted and found.
     """
-    part = Part(data, "", "request").part("request")
+    part = JsonPart(data, "", "request").part("request")
     template = part.text("disk_template", TEMPLATES)
     count = part.size("required_nodes")
-    how = How(
+    how = CapacityOptions(
         template=template,
         spindle_use=part.size("spindle_use", 1),
         limit=part.size("limit") if part.has("limit") else None,
@@ -67,11 +67,11 @@ def read(data: Any, cluster: Cluster, *, capacity_checks: bool) -> Ask:
     tiered = part.flag("tiered", default=False)
     if len(sizes) > 1 and not tiered:
         raise part.wrong("sizes", "one size unless they shrink", len(sizes))
-    return Ask(sizes, how, tiered, _groups(part, cluster))
+    return CapacityRequest(sizes, how, tiered, _groups(part, cluster))
 
 
-def _size(part: Part) -> Size:
-    return Size(
+def _size(part: JsonPart) -> InstanceSize:
+    return InstanceSize(
         memory=part.size("memory"),
         disk=part.size("disk"),
         vcpus=part.size("vcpus"),
@@ -79,32 +79,34 @@ def _size(part: Part) -> Size:
     )
 
 
-def _groups(part: Part, cluster: Cluster) -> list[int] | None:
+def _groups(part: JsonPart, cluster: Cluster) -> list[int] | None:
     if not part.has("groups"):
         return None
     out = []
     for name in part.texts("groups"):
-        found = [
+        groups = [
             place
             for place, group in enumerate(cluster.groups)
             if name in (group.name, group.uuid)
         ]
-        if len(found) != 1:
+        if len(groups) != 1:
             raise part.wrong("groups", "names or uuids of node groups", name)
-        out += found
+        out += groups
     return out
 
 
-def solve(cluster: Cluster, ask: Ask) -> tuple[dict[str, Any], State]:
+def solve(
+    cluster: Cluster, ask: CapacityRequest
+) -> tuple[dict[str, Any], ClusterState]:
     """Return the answer (success, info, result), and the cluster filled up."""
-    state = State(cluster)
+    state = ClusterState(cluster)
     try:
-        search = Search(state, ask.how, groups=ask.groups)
+        search = CapacitySearch(state, ask.how, groups=ask.groups)
     except NoRoomError as err:
-        told = f"Request failed: {err}"
-        return {"success": False, "info": told, "result": []}, state
+        info = f"Request failed: {err}"
+        return {"success": False, "info": info, "result": []}, state
     sizes = ask.sizes
-    found = search.tiered(sizes) if ask.tiered else search.standard(sizes[0])
-    result = stop_reasons.data(search, found)
-    told = f"Request successful: {result['count']} instances fit"
-    return {"success": True, "info": told, "result": result}, found.after
+    outcome = search.tiered(sizes) if ask.tiered else search.standard(sizes[0])
+    result = stop_reasons.data(search, outcome)
+    info = f"Request successful: {result['count']} instances fit"
+    return {"success": True, "info": info, "result": result}, outcome.after

@@ -18,14 +18,14 @@ from ganeti.htools.n1.check import GlobalN1
 from ganeti.htools.rules.reasons import Explanation, Reason
 from ganeti.htools.score import placement
 from ganeti.htools.state import group_state
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.node_state import ClusterState
 
 #: Possible places that are told of beside the chosen one.
 _MOST: Final = 10
 _SCORE: Final = "score with it there"
 
 
-def of_moves(plans: Iterable[balance_plan.Balanced]) -> list[Explanation]:
+def of_moves(plans: Iterable[balance_plan.GroupPlan]) -> list[Explanation]:
     """Explain moves that balance, by the parts of the score that get better."""
     return [
         Explanation(move.instance, move.after, (), tuple(_gains(move)))
@@ -38,7 +38,7 @@ def of_moves(plans: Iterable[balance_plan.Balanced]) -> list[Explanation]:
     ]
 
 
-def _gains(move: balance_plan.Moved) -> Iterator[Reason]:
+def _gains(move: balance_plan.PlannedMove) -> Iterator[Reason]:
     for name, (before, after) in move.components.items():
         if after < before:
             words = ("Score", name, "less than", before, after)
@@ -76,42 +76,44 @@ class Explainer(msgspec.Struct, frozen=True):
     """
 
     cluster: Cluster
-    ask: request.Ask
-    after: State
+    ask: request.AllocatorRequest
+    after: ClusterState
     capacity_checks: bool
     ignore_soft: bool
 
     def explain(self) -> list[Explanation]:
         """Explain each instance that was asked for, in their order."""
         ask = self.ask
-        if isinstance(ask, request.Place):
+        if isinstance(ask, request.AllocateRequest):
             return self._newcomers([ask])
-        if isinstance(ask, request.MultiPlace):
+        if isinstance(ask, request.MultiAllocateRequest):
             return self._newcomers(ask.places)
-        state = State(self.cluster)
-        if isinstance(ask, request.AddSecondary):
+        state = ClusterState(self.cluster)
+        if isinstance(ask, request.AddSecondaryRequest):
             return [self._second(state, ask.instance)]
-        if isinstance(ask, request.Relocate):
+        if isinstance(ask, request.RelocateRequest):
             is_drbd = state.instances[ask.instance].template == "drbd"
             mode = "secondary-only" if is_drbd else "primary-only"
             return self._moves(state, [ask.instance], mode, ask.leave)
-        mover = evacuate.Evacuation(state)
-        if isinstance(ask, request.Evacuate):
+        mover = evacuate.Evacuator(state)
+        if isinstance(ask, request.EvacuateRequest):
             leave = mover.forbidden(ask.instances, ask.mode)
             return self._moves(state, ask.instances, ask.mode, leave)
         targets = mover.targets(ask.instances, ask.groups)
         return [self._change(state, index, targets) for index in ask.instances]
 
-    def _capacity(self, state: State) -> GlobalN1 | None:
+    def _capacity(self, state: ClusterState) -> GlobalN1 | None:
         return GlobalN1(state) if self.capacity_checks else None
 
     def _named(self, nodes: Sequence[int]) -> tuple[str, ...]:
         return tuple(self.cluster.nodes[n].name for n in nodes if n != NONE)
 
     # New instances
-    def _newcomers(self, places: Sequence[request.Place]) -> list[Explanation]:
+    def _newcomers(
+        self, places: Sequence[request.AllocateRequest]
+    ) -> list[Explanation]:
         items = [place.item for place in places]
-        state, after = State(self.cluster, newcomers=items), self.after
+        state, after = ClusterState(self.cluster, new_instances=items), self.after
         known = len(self.cluster.instances)
         went = {
             after.instances[index].name: (after.pri[index], after.sec[index])
@@ -127,8 +129,8 @@ class Explainer(msgspec.Struct, frozen=True):
 
     def _newcomer(
         self,
-        state: State,
-        place: request.Place,
+        state: ClusterState,
+        place: request.AllocateRequest,
         nodes: Sequence[int],
         items: Sequence[Instance],
     ) -> Explanation:
@@ -154,8 +156,8 @@ class Explainer(msgspec.Struct, frozen=True):
 
     def _worse(
         self,
-        state: State,
-        place: request.Place,
+        state: ClusterState,
+        place: request.AllocateRequest,
         nodes: Sequence[int],
         against: Iterable[Reason],
     ) -> list[Reason]:
@@ -179,38 +181,38 @@ class Explainer(msgspec.Struct, frozen=True):
                     str(group.alloc_policy),
                 )
                 others.append(Reason(name, "primary", "Policy", *words))
-        rules = allocate.Rules(self._capacity(state), self.ignore_soft)
-        found = allocate.ranking(
+        rules = allocate.AllocationRules(self._capacity(state), self.ignore_soft)
+        ranked = allocate.ranking(
             state, place.item, alike, place.count, most=_MOST, rules=rules
         )
-        return [*self._scores(found, nodes[0]), *others]
+        return [*self._scores(ranked, nodes[0]), *others]
 
     def _worse_in_group(
         self,
-        state: State,
-        place: request.Place,
+        state: ClusterState,
+        place: request.AllocateRequest,
         nodes: Sequence[int],
         items: Sequence[Instance],
     ) -> list[Reason]:
         """Tell of other nodes of the only group, where other groups do not count."""
         part, members = group_state.of_group(state, place.group or 0, items)
         allowed = place.allowed(self.cluster) or ()
-        found = allocate.ranking(
+        ranked = allocate.ranking(
             part,
             place.item,
             [at for at, node in enumerate(members) if node in allowed],
             place.count,
             most=_MOST,
-            rules=allocate.Rules(self._capacity(part), self.ignore_soft),
+            rules=allocate.AllocationRules(self._capacity(part), self.ignore_soft),
         )
-        whole = [(value, tuple(members[at] for at in pair)) for value, pair in found]
+        whole = [(value, tuple(members[at] for at in pair)) for value, pair in ranked]
         return self._scores(whole, nodes[0])
 
     def _scores(
-        self, found: Sequence[tuple[float, tuple[int, ...]]], chosen: int
+        self, ranked: Sequence[tuple[float, tuple[int, ...]]], chosen: int
     ) -> list[Reason]:
         """Compare the scores of first nodes with that of the chosen one."""
-        rows = [(value, pair[0], "primary") for value, pair in found]
+        rows = [(value, pair[0], "primary") for value, pair in ranked]
         return self._compared(rows, chosen)
 
     def _compared(
@@ -235,7 +237,7 @@ class Explainer(msgspec.Struct, frozen=True):
         ]
 
     # Instances that exist
-    def _second(self, state: State, index: int) -> Explanation:
+    def _second(self, state: ClusterState, index: int) -> Explanation:
         item, primary = state.instances[index], state.pri[index]
         drbd = msgspec.structs.replace(item, template="drbd")
         state.remove(index)
@@ -252,7 +254,7 @@ class Explainer(msgspec.Struct, frozen=True):
             for node in np.nonzero(state.group == state.group[primary])[0]
             if node != primary and self.cluster.nodes[node].name not in refused
         ]
-        values = placement.Pairs(state, drbd).scores(
+        values = placement.PairPlacements(state, drbd).scores(
             np.array([primary]), np.array(fine)
         )
         rows = sorted(
@@ -264,35 +266,46 @@ class Explainer(msgspec.Struct, frozen=True):
         return Explanation(item.name, nodes, tuple(against), tuple(better))
 
     def _moves(
-        self, state: State, instances: Sequence[int], mode: str, leave: Iterable[int]
+        self,
+        state: ClusterState,
+        instances: Sequence[int],
+        mode: str,
+        leave: Iterable[int],
     ) -> list[Explanation]:
         """Explain moves within groups."""
         left = frozenset(leave)
         out = []
         for index in instances:
             group = int(state.group[state.pri[index]])
-            trip = move_refusals.Trip(index, mode, group, left, force=self.ignore_soft)
+            trip = move_refusals.MoveRequest(
+                index, mode, group, left, force=self.ignore_soft
+            )
             out.append(self._moved(state, trip, ()))
         return out
 
     def _moved(
-        self, state: State, trip: move_refusals.Trip, before: Sequence[Reason]
+        self,
+        state: ClusterState,
+        trip: move_refusals.MoveRequest,
+        before: Sequence[Reason],
     ) -> Explanation:
         """Explain one move, and do it."""
         index, name = trip.index, state.instances[trip.index].name
-        told = move_refusals.tell(state, trip)
+        move_refusals_of = move_refusals.refusals_of(state, trip)
         old = state.pri[index], state.sec[index]
         new = self.after.pri[index], self.after.sec[index]
-        against = tuple(dict.fromkeys([*before, *told.reasons]))
+        against = tuple(dict.fromkeys([*before, *move_refusals_of.reasons]))
         if old == new:
             return Explanation(name, (), against)
         chosen = new[1] if trip.mode == "secondary-only" else new[0]
-        better = tuple(self._compared(told.others, chosen))
+        better = tuple(self._compared(move_refusals_of.others, chosen))
         state.remove(index)
         state.place(index, *new)
         return Explanation(name, self._named(new), against, better)
 
-    def _change(self, state: State, index: int, targets: Sequence[int]) -> Explanation:
+    def _change(
+        self, state: ClusterState, index: int, targets: Sequence[int]
+    ) -> Explanation:
         """Explain a move to another group: against all nodes there, then the way."""
         item = state.instances[index]
         never = move_refusals.never(state, index, "all")
@@ -309,16 +322,20 @@ class Explainer(msgspec.Struct, frozen=True):
         members = [node for group in targets for node in self.cluster.members(group)]
         against = refusals.against(state, item, members, count, capacity=capacity)
         choice = allocate.over_groups(
-            state, item, count, groups=targets, rules=allocate.Rules(capacity)
+            state, item, count, groups=targets, rules=allocate.AllocationRules(capacity)
         )
         if choice.best is None:
             return Explanation(item.name, (), tuple(against))
         group = choice.best.group
         inside = {self.cluster.nodes[n].name for n in self.cluster.members(group)}
-        trip = move_refusals.Trip(index, "all", group, force=self.ignore_soft)
+        trip = move_refusals.MoveRequest(index, "all", group, force=self.ignore_soft)
         others = self._other_groups(choice.groups, choice.best)
-        found = self._moved(state, trip, [r for r in against if r.node not in inside])
-        return msgspec.structs.replace(found, choice=(*found.choice, *others))
+        explanation = self._moved(
+            state, trip, [r for r in against if r.node not in inside]
+        )
+        return msgspec.structs.replace(
+            explanation, choice=(*explanation.choice, *others)
+        )
 
     def _other_groups(
         self, groups: Iterable[allocate.GroupOutcome], best: allocate.GroupOutcome

@@ -21,7 +21,7 @@ from ganeti.htools.model.cluster import (
     Node,
     lookup,
 )
-from ganeti.htools.model.json_reader import Part
+from ganeti.htools.model.json_reader import JsonPart
 from ganeti.htools.model.policy import DEFAULT_POLICY, AllocPolicy, Policy
 from ganeti.htools.model.policy_reader import read_policy
 
@@ -32,7 +32,7 @@ SOURCE: Final = "request"
 EVAC_MODES: Final = ("primary-only", "secondary-only", "all")
 
 
-class Place(msgspec.Struct, frozen=True):
+class AllocateRequest(msgspec.Struct, frozen=True):
     """Nodes for one new instance.
 
     Attributes:
@@ -57,44 +57,51 @@ class Place(msgspec.Struct, frozen=True):
         return [node for node in members if node in self.restrict_to]
 
 
-class MultiPlace(msgspec.Struct, frozen=True):
+class MultiAllocateRequest(msgspec.Struct, frozen=True):
     """Nodes for several new instances."""
 
-    places: Sequence[Place]
+    places: Sequence[AllocateRequest]
 
 
-class Relocate(msgspec.Struct, frozen=True):
+class RelocateRequest(msgspec.Struct, frozen=True):
     """Another node for an instance, away from some."""
 
     instance: int
     leave: Sequence[int]
 
 
-class AddSecondary(msgspec.Struct, frozen=True):
+class AddSecondaryRequest(msgspec.Struct, frozen=True):
     """A secondary node for an instance that has none."""
 
     instance: int
 
 
-class Evacuate(msgspec.Struct, frozen=True):
+class EvacuateRequest(msgspec.Struct, frozen=True):
     """Other nodes for instances; the mode is one of `EVAC_MODES`."""
 
     instances: Sequence[int]
     mode: str
 
 
-class ChangeGroup(msgspec.Struct, frozen=True):
+class ChangeGroupRequest(msgspec.Struct, frozen=True):
     """Another group for instances; any other one when none is named."""
 
     instances: Sequence[int]
     groups: Sequence[int]
 
 
-class CannotBeDone(Exception):
+class ImpossibleRequest(Exception):
     """A request that is well said but asks for what no allocator does."""
 
 
-Ask = Place | MultiPlace | Relocate | AddSecondary | Evacuate | ChangeGroup
+AllocatorRequest = (
+    AllocateRequest
+    | MultiAllocateRequest
+    | RelocateRequest
+    | AddSecondaryRequest
+    | EvacuateRequest
+    | ChangeGroupRequest
+)
 
 
 def read_cluster(
@@ -110,7 +117,7 @@ def read_cluster(
     Raises:
         DataError: names the key, what was wanted and found.
     """
-    root = Part(data, "", source)
+    root = JsonPart(data, "", source)
     hypervisors = root.texts("enabled_hypervisors", optional=True)
     fixed = static_memory if hypervisors[:1] == ("kvm",) else 0
     policy = read_policy(root.part("ipolicy")) if root.has("ipolicy") else None
@@ -133,7 +140,7 @@ def read_cluster(
     return cluster.without_moving(cluster.split())
 
 
-def _group(uuid: str, part: Part, policy: Policy | None) -> Group:
+def _group(uuid: str, part: JsonPart, policy: Policy | None) -> Group:
     return Group(
         name=part.text("name"),
         uuid=uuid,
@@ -148,7 +155,9 @@ def _group(uuid: str, part: Part, policy: Policy | None) -> Group:
     )
 
 
-def _node(name: str, part: Part, groups: Mapping[str, int], static_memory: int) -> Node:
+def _node(
+    name: str, part: JsonPart, groups: Mapping[str, int], static_memory: int
+) -> Node:
     group = part.text("group")
     if group not in groups:
         raise part.wrong("group", "the uuid of a node group", group)
@@ -181,7 +190,7 @@ def _node(name: str, part: Part, groups: Mapping[str, int], static_memory: int) 
     return _live(out, part, static_memory, offline=is_drained)
 
 
-def _live(node: Node, part: Part, static_memory: int, *, offline: bool) -> Node:
+def _live(node: Node, part: JsonPart, static_memory: int, *, offline: bool) -> Node:
     spindles = part.size("total_spindles") if node.exclusive else node.spindles
     return msgspec.structs.replace(
         node,
@@ -198,16 +207,18 @@ def _live(node: Node, part: Part, static_memory: int, *, offline: bool) -> Node:
     )
 
 
-def _instances(part: Part, nodes: Mapping[str, int]) -> Sequence[Instance]:
-    found = instance_records.read(part.data, nodes)
-    if found is not None:
-        return found
+def _instances(part: JsonPart, nodes: Mapping[str, int]) -> Sequence[Instance]:
+    result = instance_records.read(part.data, nodes)
+    if result is not None:
+        return result
     return [
         _instance(name, item, _nodes_of(item, nodes)) for name, item in part.members()
     ]
 
 
-def _instance(name: str, part: Part, nodes: tuple[int, int] = (NONE, NONE)) -> Instance:
+def _instance(
+    name: str, part: JsonPart, nodes: tuple[int, int] = (NONE, NONE)
+) -> Instance:
     disks = part.parts("disks")
     spindles = [disk.size("spindles") for disk in disks if disk.has("spindles")]
     template = part.text("disk_template")
@@ -233,7 +244,7 @@ def _instance(name: str, part: Part, nodes: tuple[int, int] = (NONE, NONE)) -> I
     )
 
 
-def _nodes_of(part: Part, nodes: Mapping[str, int]) -> tuple[int, int]:
+def _nodes_of(part: JsonPart, nodes: Mapping[str, int]) -> tuple[int, int]:
     """Return primary and secondary of an instance that exists."""
     places = _known(part, "nodes", nodes, "node")
     if not places:
@@ -244,7 +255,7 @@ def _nodes_of(part: Part, nodes: Mapping[str, int]) -> tuple[int, int]:
     return places[0], secondary
 
 
-def _known(part: Part, key: str, places: Mapping[str, int], what: str) -> list[int]:
+def _known(part: JsonPart, key: str, places: Mapping[str, int], what: str) -> list[int]:
     """Return the positions of what a key lists."""
     names = part.texts(key)
     for name in names:
@@ -253,9 +264,9 @@ def _known(part: Part, key: str, places: Mapping[str, int], what: str) -> list[i
     return [places[name] for name in names]
 
 
-def read_ask(
+def read_request(
     data: Any, cluster: Cluster, *, restrict_to: Sequence[str] | None = None
-) -> Ask:
+) -> AllocatorRequest:
     """Return what a request asks.
 
     Args:
@@ -265,12 +276,12 @@ def read_ask(
 
     Raises:
         DataError: names the key, what was wanted and found.
-        CannotBeDone: well said, but the instance is not of the right kind.
+        ImpossibleRequest: well said, but the instance is not of the right kind.
     """
-    part = Part(data, "", SOURCE).part("request")
-    reader = _Reader(cluster, restrict_to)
+    part = JsonPart(data, "", SOURCE).part("request")
+    reader = _RequestReader(cluster, restrict_to)
     kind = part.text("type")
-    known: dict[str, Callable[[Part], Ask]] = {
+    known: dict[str, Callable[[JsonPart], AllocatorRequest]] = {
         "allocate": reader.allocate,
         "multi-allocate": reader.multi_allocate,
         "relocate": reader.relocate,
@@ -283,7 +294,7 @@ def read_ask(
     return known[kind](part)
 
 
-class _Reader:
+class _RequestReader:
     """Reads requests about one cluster."""
 
     def __init__(self, cluster: Cluster, restrict_to: Sequence[str] | None) -> None:
@@ -291,13 +302,13 @@ class _Reader:
         self.nodes = {node.name: place for place, node in enumerate(cluster.nodes)}
         self.names = {item.name: n for n, item in enumerate(cluster.instances)}
 
-    def allocate(self, part: Part) -> Place:
+    def allocate(self, part: JsonPart) -> AllocateRequest:
         name = part.text("name")
         if name in self.names:
             raise part.wrong("name", "the name of a new instance", name)
         return self._place(part, part)
 
-    def _place(self, part: Part, top: Part) -> Place:
+    def _place(self, part: JsonPart, top: JsonPart) -> AllocateRequest:
         count = part.size("required_nodes")
         if count not in (1, 2):
             raise part.wrong("required_nodes", "1 or 2", count)
@@ -307,9 +318,9 @@ class _Reader:
             raise part.wrong("required_nodes", f"{wanted} for {item.template}", count)
         owner = part if part.has("group_name") else top
         group = self._group(owner) if owner.has("group_name") else None
-        return Place(item, count, group, self._restriction(part, top))
+        return AllocateRequest(item, count, group, self._restriction(part, top))
 
-    def _restriction(self, part: Part, top: Part) -> list[int] | None:
+    def _restriction(self, part: JsonPart, top: JsonPart) -> list[int] | None:
         if self.restrict_to is not None:
             return [self._node(name) for name in self.restrict_to]
         owner = part if part.has("restrict-to-nodes") else top
@@ -325,10 +336,10 @@ class _Reader:
             )
         return place
 
-    def _group(self, part: Part) -> int:
+    def _group(self, part: JsonPart) -> int:
         return self._find_group(part, "group_name", part.text("group_name"))
 
-    def _find_group(self, part: Part, key: str, name: str) -> int:
+    def _find_group(self, part: JsonPart, key: str, name: str) -> int:
         hits = [
             place
             for place, group in enumerate(self.cluster.groups)
@@ -338,22 +349,22 @@ class _Reader:
             raise part.wrong(key, "the name or uuid of one node group", name)
         return hits[0]
 
-    def multi_allocate(self, part: Part) -> MultiPlace:
+    def multi_allocate(self, part: JsonPart) -> MultiAllocateRequest:
         places = [self._place(item, part) for item in part.parts("instances")]
         seen = set(self.names)
         for place in places:
             if place.item.name in seen:
                 raise part.wrong("instances", "different new names", place.item.name)
             seen.add(place.item.name)
-        return MultiPlace(places)
+        return MultiAllocateRequest(places)
 
-    def _instance(self, part: Part) -> int:
+    def _instance(self, part: JsonPart) -> int:
         name = part.text("name")
         if name not in self.names:
             raise part.wrong("name", "known instance names", name)
         return self.names[name]
 
-    def relocate(self, part: Part) -> Relocate:
+    def relocate(self, part: JsonPart) -> RelocateRequest:
         index = self._instance(part)
         count = part.size("required_nodes")
         if count != 1:
@@ -366,29 +377,31 @@ class _Reader:
         elif item.template in EXTERNAL_TEMPLATES:
             expected = [item.primary]
         else:
-            raise CannotBeDone("Can't relocate non-mirrored instances")
+            raise ImpossibleRequest("Can't relocate non-mirrored instances")
         if leave != expected:
             wanted = [self.cluster.nodes[n].name for n in expected if n >= 0]
-            raise CannotBeDone(
+            raise ImpossibleRequest(
                 f"Unsupported request: excluded nodes wanted {wanted},"
                 f" found {list(names)}"
             )
-        return Relocate(index, leave)
+        return RelocateRequest(index, leave)
 
-    def allocate_secondary(self, part: Part) -> AddSecondary:
+    def allocate_secondary(self, part: JsonPart) -> AddSecondaryRequest:
         index = self._instance(part)
         item = self.cluster.instances[index]
         if item.secondary != NONE:
-            raise CannotBeDone("Instance already has a secondary")
-        return AddSecondary(index)
+            raise ImpossibleRequest("Instance already has a secondary")
+        return AddSecondaryRequest(index)
 
-    def evacuate(self, part: Part) -> Evacuate:
-        return Evacuate(self._instances(part), part.text("evac_mode", EVAC_MODES))
+    def evacuate(self, part: JsonPart) -> EvacuateRequest:
+        return EvacuateRequest(
+            self._instances(part), part.text("evac_mode", EVAC_MODES)
+        )
 
-    def _instances(self, part: Part) -> list[int]:
+    def _instances(self, part: JsonPart) -> list[int]:
         return _known(part, "instances", self.names, "instance")
 
-    def change_group(self, part: Part) -> ChangeGroup:
+    def change_group(self, part: JsonPart) -> ChangeGroupRequest:
         key = "target_groups"
         groups = [self._find_group(part, key, name) for name in part.texts(key)]
-        return ChangeGroup(self._instances(part), groups)
+        return ChangeGroupRequest(self._instances(part), groups)

@@ -12,11 +12,11 @@ import msgspec
 from ganeti.htools.maintenance import graph_colouring
 from ganeti.htools.model.cluster import NONE, Cluster, DataError
 from ganeti.htools.rules import constraints, moves
-from ganeti.htools.rules.moves import Kind, Move
-from ganeti.htools.state.node_state import State
+from ganeti.htools.rules.moves import Move, MoveKind
+from ganeti.htools.state.node_state import ClusterState
 
 
-class Want(msgspec.Struct, frozen=True):
+class RebootOptions(msgspec.Struct, frozen=True):
     """Which nodes, and what happens to their instances.
 
     ``group`` and ``tags`` of None take all nodes. ``offline``: instances are shut down
@@ -32,12 +32,12 @@ class Want(msgspec.Struct, frozen=True):
     full: bool = False
 
 
-class Part(msgspec.Struct, frozen=True):
+class RebootGroup(msgspec.Struct, frozen=True):
     """Nodes that go down together, and the state with them empty."""
 
     nodes: tuple[int, ...]
-    before: State
-    after: State
+    before: ClusterState
+    after: ClusterState
 
     def moved(self) -> dict[int, tuple[int, ...]]:
         """Give the nodes of instances that get other ones.
@@ -52,11 +52,11 @@ class Part(msgspec.Struct, frozen=True):
         return out
 
 
-def _nodes(state: State, inst: int) -> tuple[int, ...]:
+def _nodes(state: ClusterState, inst: int) -> tuple[int, ...]:
     return tuple(n for n in (state.pri[inst], state.sec[inst]) if n != NONE)
 
 
-def chosen(state: State, want: Want) -> list[int]:
+def chosen(state: ClusterState, want: RebootOptions) -> list[int]:
     """List the nodes to reboot, ascending."""
     cluster = state.cluster
     return [
@@ -105,53 +105,58 @@ def _sharing(
         if inst.secondary != NONE and not inst.forthcoming:
             primaries[inst.secondary][inst.primary] = None
     pairs = itertools.chain.from_iterable(
-        itertools.product(found, found) for found in primaries
+        itertools.product(by_node, by_node) for by_node in primaries
     )
     return [pair for pair in dict.fromkeys(pairs) if pair not in known]
 
 
-def fewest(found: Mapping[str, graph_colouring.Classes]) -> graph_colouring.Classes:
+def fewest(
+    colourings: Mapping[str, graph_colouring.Classes],
+) -> graph_colouring.Classes:
     """Choose the colouring with fewest colours, the first one on ties."""
-    return min(found.values(), key=len)
+    return min(colourings.values(), key=len)
 
 
 def parts(
-    state: State, want: Want, nodes: Collection[int], classes: graph_colouring.Classes
-) -> list[Part]:
+    state: ClusterState,
+    want: RebootOptions,
+    nodes: Collection[int],
+    classes: graph_colouring.Classes,
+) -> list[RebootGroup]:
     """Split colours into parts that can be emptied, in the order to reboot them.
 
     Raises:
         DataError: instances of a node fit nowhere.
     """
-    out = [Part(tuple(members), state, state) for members in classes]
+    out = [RebootGroup(tuple(members), state, state) for members in classes]
     if not want.ignore:
         out = _split(out, _move_singles, "non-redundant instances")
     if want.full:
         out = [_failed_over(part, nodes) for part in out]
         out = _split(out, _move_secondaries, "secondaries")
-    found = [_only(part, nodes) for part in out]
+    groups = [_only(part, nodes) for part in out]
     master = next(
         (n for n, node in enumerate(state.cluster.nodes) if node.master), NONE
     )
-    found = [
+    groups = [
         msgspec.structs.replace(
             p, nodes=tuple(sorted(p.nodes, key=lambda n: n == master))
         )
-        for p in found
+        for p in groups
         if p.nodes
     ]
-    return sorted(found, key=lambda p: (master in p.nodes, -len(p.nodes)))
+    return sorted(groups, key=lambda p: (master in p.nodes, -len(p.nodes)))
 
 
-def _only(part: Part, nodes: Collection[int]) -> Part:
+def _only(part: RebootGroup, nodes: Collection[int]) -> RebootGroup:
     kept = tuple(node for node in part.nodes if node in nodes)
     return msgspec.structs.replace(part, nodes=kept)
 
 
-_Emptier = Callable[[State, int, Collection[int]], State | None]
+_Emptier = Callable[[ClusterState, int, Collection[int]], ClusterState | None]
 
 
-def _split(parts: list[Part], empty: _Emptier, what: str) -> list[Part]:
+def _split(parts: list[RebootGroup], empty: _Emptier, what: str) -> list[RebootGroup]:
     """Take as many nodes of a part as can be emptied, then the same with the rest."""
     out = []
     for part in parts:
@@ -160,12 +165,14 @@ def _split(parts: list[Part], empty: _Emptier, what: str) -> list[Part]:
             taken, after = _taken(part.after, group, empty)
             if not taken:
                 raise DataError(f"Not enough capacity to move {what}")
-            out.append(Part(tuple(taken), part.before, after))
+            out.append(RebootGroup(tuple(taken), part.before, after))
             group = [node for node in group if node not in taken]
     return out
 
 
-def _taken(state: State, group: list[int], empty: _Emptier) -> tuple[list[int], State]:
+def _taken(
+    state: ClusterState, group: list[int], empty: _Emptier
+) -> tuple[list[int], ClusterState]:
     taken: list[int] = []
     for node in group:
         after = empty(state, node, [*taken, node])
@@ -175,22 +182,24 @@ def _taken(state: State, group: list[int], empty: _Emptier) -> tuple[list[int], 
     return taken, state
 
 
-def _single(state: State, node: int) -> list[int]:
+def _single(state: ClusterState, node: int) -> list[int]:
     """List primaries of a node that have no second one."""
     return [i for i in _real(state, node) if state.instances[i].template != "drbd"]
 
 
-def _real(state: State, node: int) -> list[int]:
+def _real(state: ClusterState, node: int) -> list[int]:
     """List primaries of a node that are there already."""
     return [i for i in state.primaries[node] if not state.instances[i].forthcoming]
 
 
-def _move_singles(state: State, node: int, taken: Collection[int]) -> State | None:
+def _move_singles(
+    state: ClusterState, node: int, taken: Collection[int]
+) -> ClusterState | None:
     moving = _single(state, node)
     after = state.copy() if moving else state
     for inst in moving:
-        found = constraints.primary(after, after.instances[inst], strict=False)
-        codes = constraints.verdict(found, after.size)
+        checks = constraints.primary(after, after.instances[inst], strict=False)
+        codes = constraints.verdict(checks, after.size)
         for target in _targets(after, node, taken):
             if not codes[target]:
                 moves.place(after, inst, target, NONE)
@@ -200,14 +209,16 @@ def _move_singles(state: State, node: int, taken: Collection[int]) -> State | No
     return after
 
 
-def _move_secondaries(state: State, node: int, taken: Collection[int]) -> State | None:
+def _move_secondaries(
+    state: ClusterState, node: int, taken: Collection[int]
+) -> ClusterState | None:
     moving = [i for i in state.secondaries[node] if not state.instances[i].forthcoming]
     after = state.copy() if moving else state
     for inst in moving:
         first, item = after.pri[inst], after.instances[inst]
         peers = after.peers[:, first]
-        found = constraints.secondary(after, item, peers, strict=False)
-        codes = constraints.verdict(found, after.size)
+        checks = constraints.secondary(after, item, peers, strict=False)
+        codes = constraints.verdict(checks, after.size)
         for target in _targets(after, node, {*taken, first}):
             if not codes[target]:
                 moves.place(after, inst, first, target)
@@ -217,7 +228,7 @@ def _move_secondaries(state: State, node: int, taken: Collection[int]) -> State 
     return after
 
 
-def _targets(state: State, node: int, taken: Collection[int]) -> Iterable[int]:
+def _targets(state: ClusterState, node: int, taken: Collection[int]) -> Iterable[int]:
     nodes = state.cluster.nodes
     return (
         t
@@ -226,13 +237,13 @@ def _targets(state: State, node: int, taken: Collection[int]) -> Iterable[int]:
     )
 
 
-def _failed_over(part: Part, chosen_nodes: Collection[int]) -> Part:
+def _failed_over(part: RebootGroup, chosen_nodes: Collection[int]) -> RebootGroup:
     """Swap the nodes of all instances that have their primary in a part.
 
     Not of one whose primary stays up or is down already and whose secondary is in the
     part: it would come to a node that is to be emptied.
     """
-    swap = Move(Kind.FAILOVER)
+    swap = Move(MoveKind.FAILOVER)
     after = part.after.copy()
     for node in part.nodes:
         for inst in _real(after, node):

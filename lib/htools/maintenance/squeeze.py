@@ -8,20 +8,20 @@ import msgspec
 
 from ganeti.htools.balance import greedy
 from ganeti.htools.model.cluster import Cluster
-from ganeti.htools.rules.move_constraints import Options
+from ganeti.htools.rules.move_constraints import MoveOptions
 from ganeti.htools.score import components
 from ganeti.htools.state.instance_deltas import Bools
-from ganeti.htools.state.node_state import State, derive
+from ganeti.htools.state.node_state import ClusterState, derive
 
 #: Node tags that begin so let the node be switched on when room is missing.
 STANDBY_PREFIX: Final = "htools:standby:"
 #: Tag of nodes that were switched off by a plan.
 STANDBY_TAG: Final = "htools:standby:auto"
 #: Balance as long as anything gets better.
-_GOAL: Final = greedy.Goal(min_score=0.0, min_gain=0.0, min_gain_limit=0.0)
+_GOAL: Final = greedy.BalanceGoal(min_score=0.0, min_gain=0.0, min_gain_limit=0.0)
 
 
-class Size(msgspec.Struct, frozen=True):
+class Headroom(msgspec.Struct, frozen=True):
     """What must fit on a node besides what is there; memory in MiB."""
 
     memory: int
@@ -29,7 +29,7 @@ class Size(msgspec.Struct, frozen=True):
     spindles: int
 
 
-class Action(enum.Enum):
+class PowerAction(enum.Enum):
     """What a plan is for."""
 
     NOTHING = enum.auto()
@@ -37,24 +37,24 @@ class Action(enum.Enum):
     SWITCH_OFF = enum.auto()
 
 
-class Plan(msgspec.Struct, frozen=True):
+class SqueezePlan(msgspec.Struct, frozen=True):
     """What to do with which nodes, the moves, and the cluster after all that.
 
     ``SWITCH_ON`` may come without nodes: moves alone make room. ``enough`` is False
     when room is missing with all nodes too.
     """
 
-    action: Action
+    action: PowerAction
     nodes: tuple[int, ...]
-    steps: tuple[greedy.Step, ...]
+    steps: tuple[greedy.BalanceStep, ...]
     cluster: Cluster
     enough: bool = True
 
 
-def size(cluster: Cluster, factor: float) -> Size:
+def size(cluster: Cluster, factor: float) -> Headroom:
     """Multiply the standard size of the cluster's policy."""
     std = cluster.policy.std
-    return Size(int(std.memory * factor), int(std.cpus * factor), std.spindles)
+    return Headroom(int(std.memory * factor), int(std.cpus * factor), std.spindles)
 
 
 def may_go(cluster: Cluster) -> list[int]:
@@ -72,12 +72,12 @@ def may_go(cluster: Cluster) -> list[int]:
     count = [0] * len(cluster.nodes)
     for inst in there:
         count[inst.primary] += 1
-    found = [
+    nodes = [
         n
         for n, node in enumerate(cluster.nodes)
         if not node.offline and not node.master and n not in bound
     ]
-    return sorted(found, key=lambda n: -count[n])
+    return sorted(nodes, key=lambda n: -count[n])
 
 
 def may_come(cluster: Cluster) -> list[int]:
@@ -89,7 +89,7 @@ def may_come(cluster: Cluster) -> list[int]:
     ]
 
 
-def plan(cluster: Cluster, least: Size, wanted: Size) -> Plan:
+def plan(cluster: Cluster, least: Headroom, wanted: Headroom) -> SqueezePlan:
     """Find the nodes to switch on when ``least`` does not fit on every node.
 
     Otherwise find the nodes to switch off so that ``wanted`` still fits on every node.
@@ -99,9 +99,9 @@ def plan(cluster: Cluster, least: Size, wanted: Size) -> Plan:
     return _expand(cluster, least)
 
 
-def _condense(cluster: Cluster, wanted: Size) -> Plan:
+def _condense(cluster: Cluster, wanted: Headroom) -> SqueezePlan:
     off: tuple[int, ...] = ()
-    best: Plan | None = None
+    best: SqueezePlan | None = None
     for node in reversed(may_go(cluster)):
         tried = (node, *off)
         left = _switched(cluster, tried, off=True)
@@ -110,18 +110,20 @@ def _condense(cluster: Cluster, wanted: Size) -> Plan:
         steps, after = _balanced(left)
         if _safe(after, wanted):
             off = tried
-            best = Plan(Action.SWITCH_OFF, off, steps, after.as_cluster())
-    return best or Plan(Action.NOTHING, (), (), cluster)
+            best = SqueezePlan(PowerAction.SWITCH_OFF, off, steps, after.as_cluster())
+    return best or SqueezePlan(PowerAction.NOTHING, (), (), cluster)
 
 
-def _expand(cluster: Cluster, least: Size) -> Plan:
+def _expand(cluster: Cluster, least: Headroom) -> SqueezePlan:
     standby = may_come(cluster)
     for count in range(len(standby) + 1):
         on = tuple(standby[:count])
         steps, after = _balanced(_switched(cluster, on, off=False))
         if _safe(after, least):
-            return Plan(Action.SWITCH_ON, on, steps, after.as_cluster())
-    return Plan(Action.SWITCH_ON, on, steps, after.as_cluster(), enough=False)
+            return SqueezePlan(PowerAction.SWITCH_ON, on, steps, after.as_cluster())
+    return SqueezePlan(
+        PowerAction.SWITCH_ON, on, steps, after.as_cluster(), enough=False
+    )
 
 
 def _switched(cluster: Cluster, nodes: Collection[int], *, off: bool) -> Cluster:
@@ -138,18 +140,18 @@ def _switched(cluster: Cluster, nodes: Collection[int], *, off: bool) -> Cluster
     return msgspec.structs.replace(cluster, nodes=changed)
 
 
-def _balanced(cluster: Cluster) -> tuple[tuple[greedy.Step, ...], State]:
+def _balanced(cluster: Cluster) -> tuple[tuple[greedy.BalanceStep, ...], ClusterState]:
     state = derive(cluster)
-    steps = tuple(greedy.plan(state, _GOAL, Options(), components.ideal(state)))
+    steps = tuple(greedy.plan(state, _GOAL, MoveOptions(), components.ideal(state)))
     return steps, state
 
 
-def _safe(state: State, what: Size) -> bool:
+def _safe(state: ClusterState, what: Headroom) -> bool:
     """Tell whether no primary is on a node offline and something fits everywhere."""
     return bool(state.online[state.pri].all() and _room(state, what).all())
 
 
-def _room(state: State, what: Size) -> Bools:
+def _room(state: ClusterState, what: Headroom) -> Bools:
     """Tell on which nodes one more instance fits that has its disks elsewhere.
 
     Nodes of unknown size are taken to have room: no plan depends on them.

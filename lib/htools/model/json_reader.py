@@ -25,7 +25,7 @@ def decode(data: bytes, source: str) -> Any:
         raise DataError(f"{source}: is nested too deeply") from err
 
 
-class Part:
+class JsonPart:
     """One object of some data: its path and whose data it is, for messages."""
 
     def __init__(self, data: Any, path: str, source: str) -> None:
@@ -38,12 +38,12 @@ class Part:
         """Return the path of a key."""
         return f"{self.path}.{key}" if self.path else key
 
-    def wrong(self, key: str, wanted: str, found: Any) -> DataError:
+    def wrong(self, key: str, wanted: str, actual: Any) -> DataError:
         """Make the error of a key."""
-        return self._error(self.at(key), wanted, found)
+        return self._error(self.at(key), wanted, actual)
 
-    def _error(self, path: str, wanted: str, found: Any) -> DataError:
-        shown = found if found == "nothing" else f"{found!r:.80}"
+    def _error(self, path: str, wanted: str, actual: Any) -> DataError:
+        shown = actual if actual == "nothing" else f"{actual!r:.80}"
         return DataError(
             f"{self.source}: {path or 'input'}: wanted {wanted}, found {shown}"
         )
@@ -58,18 +58,18 @@ class Part:
             raise self.wrong(key, "a value", "nothing")
         return self.data[key]
 
-    def part(self, key: str) -> "Part":
+    def part(self, key: str) -> "JsonPart":
         """Return an object."""
-        return Part(self.get(key), self.at(key), self.source)
+        return JsonPart(self.get(key), self.at(key), self.source)
 
-    def part_or_empty(self, key: str) -> "Part":
+    def part_or_empty(self, key: str) -> "JsonPart":
         """Return an object; an empty one when it is not there."""
-        return Part(self.data.get(key, {}), self.at(key), self.source)
+        return JsonPart(self.data.get(key, {}), self.at(key), self.source)
 
-    def members(self) -> Iterator[tuple[str, "Part"]]:
+    def members(self) -> Iterator[tuple[str, "JsonPart"]]:
         """Give all members, which are objects."""
         for key, value in self.data.items():
-            yield key, Part(value, self.at(key), self.source)
+            yield key, JsonPart(value, self.at(key), self.source)
 
     def text(self, key: str, choices: Sequence[str] = ()) -> str:
         """Return a text, perhaps one of some."""
@@ -116,13 +116,13 @@ class Part:
             raise self.wrong(key, "a list of texts", value)
         return tuple(value)
 
-    def parts(self, key: str, *, optional: bool = False) -> list["Part"]:
+    def parts(self, key: str, *, optional: bool = False) -> list["JsonPart"]:
         """Return a list of objects."""
         value = self.data.get(key, []) if optional else self.get(key)
         if not _is_list(value):
             raise self.wrong(key, "a list", value)
         return [
-            Part(item, f"{self.at(key)}[{n}]", self.source)
+            JsonPart(item, f"{self.at(key)}[{n}]", self.source)
             for n, item in enumerate(value)
         ]
 

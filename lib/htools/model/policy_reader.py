@@ -1,10 +1,10 @@
 """Policies and instance sizes as allocator requests and queries write them."""
 
-from ganeti.htools.model.json_reader import Part
+from ganeti.htools.model.json_reader import JsonPart
 from ganeti.htools.model.policy import Policy, Spec
 
 
-def read_spec(part: Part) -> Spec:
+def read_spec(part: JsonPart) -> Spec:
     """Read the size of an instance."""
     return Spec(
         memory=part.size("memory-size"),
@@ -16,7 +16,7 @@ def read_spec(part: Part) -> Spec:
     )
 
 
-def read_policy(part: Part) -> Policy:
+def read_policy(part: JsonPart) -> Policy:
     """Read a policy.
 
     Raises:
@@ -28,14 +28,14 @@ def read_policy(part: Part) -> Policy:
     )
     if not ranges:
         raise part.wrong("minmax", "at least one pair", [])
-    found = Policy(
+    result = Policy(
         std=read_spec(part.part("std")),
         ranges=ranges,
         templates=part.texts("disk-templates"),
         vcpu_ratio=part.number("vcpu-ratio", least=0),
         spindle_ratio=part.number("spindle-ratio", least=0),
     )
-    flaw = found.flaw()
+    flaw = result.flaw()
     if flaw:
         raise part.wrong("minmax", "a minimum below its maximum", flaw)
-    return found
+    return result

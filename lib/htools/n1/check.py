@@ -18,7 +18,7 @@ from ganeti.htools.model.cluster import EXTERNAL_TEMPLATES, Instance
 from ganeti.htools.n1 import evacuees, failure_tables, simulate, slot_count
 from ganeti.htools.rules import constraints
 from ganeti.htools.score import placement
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.node_state import ClusterState
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -37,7 +37,7 @@ class GlobalN1:
 
     def __init__(
         self,
-        state: State,
+        state: ClusterState,
         *,
         ignored_groups: Collection[int] = (),
         only_online: bool = False,
@@ -64,16 +64,18 @@ class GlobalN1:
             [index for index in _present(state, node) if state.sec[index] < 0]
             for node in range(state.size)
         ]
-        self.loads: list[slot_count.Load | None] = [None] * state.size
-        self.kinds = evacuees.Kinds()
+        self.loads: list[slot_count.EvacuationLoad | None] = [None] * state.size
+        self.kinds = evacuees.EvacueeKinds()
         #: Nodes from which instances leave that kinds tell all about, once known.
         self.are_usual: Flags = np.zeros(state.size, bool)
         #: Record -> whether the policy of a group, by position, allows it.
         self.allowed: dict[tuple[int, int], tuple[Instance, bool]] = {}
         #: The node that failed last; it is the first to be looked at again.
         self.suspects = [-1]
-        self.mine = self.tested & np.array([bool(mine) for mine in self.others], bool)
-        self.has_others = bool(self.mine.any())
+        self.tested_nodes = self.tested & np.array(
+            [bool(mine) for mine in self.others], bool
+        )
+        self.has_others = bool(self.tested_nodes.any())
         if known is not None:
             self._learn(known)
 
@@ -83,8 +85,8 @@ class GlobalN1:
         self.kinds = known.kinds
         old, new = known.state.instances, self.state.instances
         same = [*map(operator.is_, old, new), False].index(False)
-        for node, mine in enumerate(self.others):
-            if known.others[node] == mine and max(mine, default=-1) < same:
+        for node, others in enumerate(self.others):
+            if known.others[node] == others and max(others, default=-1) < same:
                 self.loads[node] = known.loads[node]
                 self.are_usual[node] = known.are_usual[node]
 
@@ -129,8 +131,8 @@ class GlobalN1:
 
     def _nodes(self) -> list[int]:
         """List the tested nodes with instances that have no secondary."""
-        found: list[int] = np.nonzero(self.mine)[0].tolist()
-        return found
+        result: list[int] = np.nonzero(self.tested_nodes)[0].tolist()
+        return result
 
     def _all_evacuable(self) -> bool:
         """Return whether every node is evacuable; what failed last comes first."""
@@ -181,10 +183,10 @@ class GlobalN1:
         for node, load in loads:
             if not load.is_allowed:
                 return node
-        tables = failure_tables.Tables(
+        tables = failure_tables.FailureTables(
             self.state, _members(self.state, group), self.kinds
         )
-        lost = [failure_tables.Lost(node, load.runs) for node, load in loads]
+        lost = [failure_tables.FailedNode(node, load.runs) for node, load in loads]
         return simulate.find_bad(tables, lost)
 
     def _certain(self, nodes: list[int]) -> Flags:
@@ -198,11 +200,13 @@ class GlobalN1:
         free = np.maximum(0, state.f_dsk)
         groups = state.group[nodes]
         for group in sorted(set(groups.tolist())):
-            mine = [node for node in nodes if state.group[node] == group]
+            nodes_of_group = [node for node in nodes if state.group[node] == group]
             places = np.nonzero(state.group == group)[0]
-            loads = [found for node in mine if (found := self.loads[node])]
-            at = np.searchsorted(places, mine)
-            out[mine] = slot_count.certain(loads, at, room[places], free[places])
+            loads = [load for node in nodes_of_group if (load := self.loads[node])]
+            at = np.searchsorted(places, nodes_of_group)
+            out[nodes_of_group] = slot_count.certain(
+                loads, at, room[places], free[places]
+            )
         return out
 
     def _know_loads(self, nodes: list[int]) -> None:
@@ -328,9 +332,9 @@ class GlobalN1:
         if secondary < 0:
             out.others = list(self.others)
             out.others[primary] = [index, *self.others[primary]]
-            out.mine = self.mine.copy()
-            out.mine[primary] = self.tested[primary]
-            out.has_others = bool(out.mine.any())
+            out.tested_nodes = self.tested_nodes.copy()
+            out.tested_nodes[primary] = self.tested[primary]
+            out.has_others = bool(out.tested_nodes.any())
             return out
         out.memory, out.exists = self.memory.copy(), self.exists.copy()
         out.exists[primary, secondary] = True
@@ -339,15 +343,15 @@ class GlobalN1:
         out.memory[primary, secondary] += item.memory if item.uses_memory else 0
         return out
 
-    def _evacuable(self, state: State, node: int) -> bool:
+    def _evacuable(self, state: ClusterState, node: int) -> bool:
         """Return whether the instances of a node without secondary fit elsewhere."""
         items = [state.instances[index] for index in self.others[node]]
         if not items:
             return True
-        found = self._bounds(state, node, items)
-        return found == _YES or (found != _NO and _simulate(state, node, self.kinds))
+        bounds = self._bounds(state, node, items)
+        return bounds == _YES or (bounds != _NO and _simulate(state, node, self.kinds))
 
-    def _bounds(self, state: State, node: int, items: list[Instance]) -> int:
+    def _bounds(self, state: ClusterState, node: int, items: list[Instance]) -> int:
         targets = _targets(state, node, free=True)
         if not len(targets):
             return _NO
@@ -383,7 +387,7 @@ def _in_order(items: list[Instance]) -> list[Instance]:
     return [*shared, *sorted(rest, key=lambda item: -item.memory)]
 
 
-def _targets(state: State, node: int, *, free: bool = False) -> Places:
+def _targets(state: ClusterState, node: int, *, free: bool = False) -> Places:
     """Return the other nodes of a group that instances may move to.
 
     What is placed anew is ``free`` of rules about migration.
@@ -395,11 +399,11 @@ def _targets(state: State, node: int, *, free: bool = False) -> Places:
     return np.nonzero(fine)[0]
 
 
-def _members(state: State, group: int) -> Places:
+def _members(state: ClusterState, group: int) -> Places:
     return np.asarray(np.nonzero(state.group == group)[0])
 
 
-def _barred(state: State) -> Flags:
+def _barred(state: ClusterState) -> Flags:
     """Return [primary, secondary]: disks of unknown spindles bar failovers.
 
     No node with exclusive storage takes them, not even one that has them.
@@ -413,18 +417,20 @@ def _barred(state: State) -> Flags:
     return out
 
 
-def _is_uniform(state: State, group: int) -> bool:
+def _is_uniform(state: ClusterState, group: int) -> bool:
     """Tell whether policies ask the same of instances on all nodes of a group."""
     apart = state.exclusive[_members(state, group)]
     return bool(apart.all() or not apart.any())
 
 
-def _policy_ok(state: State, node: int, item: Instance, *, exclusive: bool) -> bool:
+def _policy_ok(
+    state: ClusterState, node: int, item: Instance, *, exclusive: bool
+) -> bool:
     rules = state.cluster.groups[state.group[node]].policy
     return constraints.policy(item, rules, exclusive=exclusive) is None
 
 
-def _welcome(state: State, item: Instance, places: Places) -> Flags:
+def _accepts_new(state: ClusterState, item: Instance, places: Places) -> Flags:
     """Return on which nodes of a group the policy allows an instance."""
     apart = state.exclusive[places]
     out = np.zeros(len(places), bool)
@@ -436,13 +442,15 @@ def _welcome(state: State, item: Instance, places: Places) -> Flags:
     return out
 
 
-def _present(state: State, node: int) -> list[int]:
+def _present(state: ClusterState, node: int) -> list[int]:
     """Return the primaries of a node that need another place when it is lost."""
     instances = state.instances
     return [i for i in state.primaries[node] if not instances[i].forthcoming]
 
 
-def _simulate(before: State, node: int, kinds: evacuees.Kinds | None = None) -> bool:
+def _simulate(
+    before: ClusterState, node: int, kinds: evacuees.EvacueeKinds | None = None
+) -> bool:
     """Move a node's instances one after the other, each to its best place."""
     mine = _present(before, node)
     state = before
@@ -466,13 +474,15 @@ def _simulate(before: State, node: int, kinds: evacuees.Kinds | None = None) -> 
         and failure_tables.is_usual(state, places)
     ):
         others = places[places != node]
-        welcome = [_welcome(state, state.instances[index], others) for index in rest]
+        welcome = [
+            _accepts_new(state, state.instances[index], others) for index in rest
+        ]
         if not all(allowed.any() for allowed in welcome):
             return False
         if all(allowed.all() for allowed in welcome):
-            known = kinds or evacuees.Kinds()
-            lost = failure_tables.Lost(node, known.runs(state, items))
-            tables = failure_tables.Tables(state, places, known)
+            known = kinds or evacuees.EvacueeKinds()
+            lost = failure_tables.FailedNode(node, known.runs(state, items))
+            tables = failure_tables.FailureTables(state, places, known)
             return simulate.find_bad(tables, [lost]) is None
     if state is before:
         state = before.copy(same_peers=True)
@@ -480,17 +490,17 @@ def _simulate(before: State, node: int, kinds: evacuees.Kinds | None = None) -> 
         item = state.instances[index]
         targets = _targets(state, node, free=index in rest)
         if index in rest:
-            targets = targets[_welcome(state, item, targets)]
+            targets = targets[_accepts_new(state, item, targets)]
         state.remove(index)
-        found = best_single(state, item, targets, places)
-        if found is None:
+        choice = best_single(state, item, targets, places)
+        if choice is None:
             return False
-        state.place(index, found)
+        state.place(index, choice)
     return True
 
 
 def best_single(
-    state: State,
+    state: ClusterState,
     item: Instance,
     targets: Places,
     places: Places,

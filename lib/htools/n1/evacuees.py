@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ganeti.htools.model.cluster import Instance
 from ganeti.htools.score import components
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.node_state import ClusterState
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -26,11 +26,12 @@ SPINDLES: Final = ("spindles_cv", "spindles_cv_forth")
 LOADS: Final = ("cpu_load_cv", "mem_load_cv", "disk_load_cv", "net_load_cv")
 
 #: Columns of a table of runs: number of the kind, how many there are in a row, how many
-#: leave from there on, and the most that any of these takes (as in ``Kind.size``).
+#: leave from there on, and the most that any of these takes (as in
+#: ``EvacueeKind.size``).
 KIND, COUNT, REST, MOST = 0, 1, 2, slice(3, 6)
 
 
-class Kind(NamedTuple):
+class EvacueeKind(NamedTuple):
     """What instances that are alike have in common.
 
     Attributes:
@@ -44,7 +45,7 @@ class Kind(NamedTuple):
     wanted: frozenset[str]
 
 
-class Kinds:
+class EvacueeKinds:
     """Numbers the kinds of the instances of a cluster as they are met.
 
     Attributes:
@@ -55,15 +56,15 @@ class Kinds:
 
     def __init__(self) -> None:
         """Start without any."""
-        self.listed: list[Kind] = []
-        self._numbers: dict[Kind, int] = {}
+        self.listed: list[EvacueeKind] = []
+        self._numbers: dict[EvacueeKind, int] = {}
         #: Record -> number; the record is kept, so that its address stays its own.
         self._known: dict[int, tuple[Instance, int]] = {}
         self.counts: Flags = np.zeros(len(components.SPREADS), bool)
         self.differ: Flags = np.zeros((len(components.SPREADS),) * 2, bool)
         self._tables: tuple[Floats, Floats] | None = None
 
-    def runs(self, state: State, items: Iterable[Instance]) -> Floats:
+    def runs(self, state: ClusterState, items: Iterable[Instance]) -> Floats:
         """Return instances, in the order in which they leave, as a table of runs."""
         numbers = [self._number(state, item) for item in items]
         rows = [(kind, len(list(run))) for kind, run in itertools.groupby(numbers)]
@@ -87,14 +88,14 @@ class Kinds:
             self._tables = np.ascontiguousarray(amounts.T), sizes
         return self._tables
 
-    def _number(self, state: State, item: Instance) -> int:
+    def _number(self, state: ClusterState, item: Instance) -> int:
         known = self._known.get(id(item))
         if known is None:
             known = item, self._enter(_kind(state, item))
             self._known[id(item)] = known
         return known[1]
 
-    def _enter(self, kind: Kind) -> int:
+    def _enter(self, kind: EvacueeKind) -> int:
         number = self._numbers.setdefault(kind, len(self.listed))
         if number == len(self.listed):
             self.listed.append(kind)
@@ -105,7 +106,7 @@ class Kinds:
         return number
 
 
-def _kind(state: State, item: Instance) -> Kind:
+def _kind(state: ClusterState, item: Instance) -> EvacueeKind:
     use = item.spindle_use if item.local else 0
     disk = -item.disk if item.local else 0
     memory = item.memory if item.uses_memory else 0
@@ -119,7 +120,7 @@ def _kind(state: State, item: Instance) -> Kind:
     }
     size = memory, item.disk if item.local else -1, spindles_of(item)
     column = tuple(float(amounts.get(name, 0)) for name in components.SPREADS)
-    return Kind(size, column, state.desired_tags(item))
+    return EvacueeKind(size, column, state.desired_tags(item))
 
 
 def spindles_of(item: Instance) -> int:
@@ -127,7 +128,7 @@ def spindles_of(item: Instance) -> int:
     return item.spindles or 0 if item.local else 0
 
 
-def are_usual(state: State, items: Sequence[Instance]) -> bool:
+def are_usual(state: ClusterState, items: Sequence[Instance]) -> bool:
     """Tell whether tables of kinds have all that counts about instances."""
     apart = bool(state.exclusive.any())
     return not any(

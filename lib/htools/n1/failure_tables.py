@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ganeti.htools.n1 import evacuees
-from ganeti.htools.n1.evacuees import Kinds
+from ganeti.htools.n1.evacuees import EvacueeKinds
 from ganeti.htools.n1.slot_count import count_places
 from ganeti.htools.score import components
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.node_state import ClusterState
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -25,7 +25,7 @@ _SPLIT: Final = 8
 _ENOUGH: Final = 1e9
 
 
-def is_usual(state: State, places: Places) -> bool:
+def is_usual(state: ClusterState, places: Places) -> bool:
     """Tell whether the tables have all that counts about the nodes of a group."""
     exclusive = places[state.exclusive[places]]
     if len(exclusive) and not (
@@ -35,17 +35,19 @@ def is_usual(state: State, places: Places) -> bool:
     return bool(state.online[places].all())
 
 
-class Lost(msgspec.Struct, frozen=True, eq=False):
-    """A lost node, and the runs that leave it, as ``Kinds.runs`` gives them."""
+class FailedNode(msgspec.Struct, frozen=True, eq=False):
+    """A lost node, and the runs that leave it, as ``EvacueeKinds.runs`` gives them."""
 
     node: int
     runs: Floats
 
 
-class Tables:
+class FailureTables:
     """The nodes of a group as tables, with a column per node."""
 
-    def __init__(self, state: State, places: Places, kinds: Kinds) -> None:
+    def __init__(
+        self, state: ClusterState, places: Places, kinds: EvacueeKinds
+    ) -> None:
         """Prepare.
 
         Args:
@@ -111,7 +113,7 @@ class Tables:
 
     def _choose_rows(self, weights: Sequence[float]) -> None:
         """Find the spreads that count, of those that are alike the first."""
-        found: dict[int, float] = {}
+        weight_of: dict[int, float] = {}
         #: What the others cost.
         self.rest = 0.0
         tables = (self.away, self.part, self.apart)
@@ -120,15 +122,15 @@ class Tables:
                 self.rest += weight * float(np.sqrt(self.variance[row]))
                 continue
             like = row
-            for other in found:
+            for other in weight_of:
                 if not self.kinds.differ[row, other] and all(
                     np.array_equal(table[row], table[other]) for table in tables
                 ):
                     like = other
                     break
-            found[like] = found.get(like, 0.0) + weight
-        self.rows = np.array(list(found), np.intp)
-        self.weights = list(found.values())
+            weight_of[like] = weight_of.get(like, 0.0) + weight
+        self.rows = np.array(list(weight_of), np.intp)
+        self.weights = list(weight_of.values())
 
     def changes(self, kinds: Places, columns: Places) -> Floats:
         """Return [spread, ...]: what one more of a kind adds to nodes' numbers.
@@ -174,7 +176,7 @@ def _inverse(whole: Floats) -> Floats:
     return out
 
 
-class Moved(msgspec.Struct, frozen=True, eq=False):
+class Relocated(msgspec.Struct, frozen=True, eq=False):
     """What went where: lost node, column, kind and how many of it, side by side."""
 
     lost: Places
@@ -183,7 +185,7 @@ class Moved(msgspec.Struct, frozen=True, eq=False):
     count: Floats
 
 
-class Progress:
+class EvacuationProgress:
     """What became of the cluster so far, for each lost node.
 
     Attributes:
@@ -193,7 +195,7 @@ class Progress:
             first mean, how far the mean is by now, and the variance.
     """
 
-    def __init__(self, tables: Tables, lost: Sequence[Lost]) -> None:
+    def __init__(self, tables: FailureTables, lost: Sequence[FailedNode]) -> None:
         """Begin with all instances where they are."""
         self.tables = tables
         self.lengths = np.array([len(one.runs) for one in lost], np.intp)
@@ -204,17 +206,17 @@ class Progress:
         self.own = tables.away[rows[:, None], self.at]
         self.mean: Floats = np.zeros_like(self.own)
         self.variance = np.repeat(tables.variance[rows, None], len(lost), axis=1)
-        self._moved: list[Moved] = []
+        self._moved: list[Relocated] = []
 
-    def add(self, moved: Moved) -> None:
+    def add(self, moved: Relocated) -> None:
         """Remember what was moved."""
         self._moved.append(moved)
 
-    def moved(self) -> Moved | None:
+    def moved(self) -> Relocated | None:
         """Return all that was moved, None for nothing."""
         if len(self._moved) > 1:
             every = self._moved
-            joined = Moved(
+            joined = Relocated(
                 np.concatenate([some.lost for some in every]),
                 np.concatenate([some.columns for some in every]),
                 np.concatenate([some.kinds for some in every]),
@@ -239,7 +241,7 @@ class Progress:
         sizes, each = np.unique(runs[:, evacuees.MOST], axis=0, return_inverse=True)
         each = each.reshape(-1)
         counts = tables.count(sizes.T[tables.kept])
-        found = counts.sum(axis=1)[each] - counts[each, self.at[left]]
+        counts_open = counts.sum(axis=1)[each] - counts[each, self.at[left]]
         moved = self.moved()
         if moved is not None:
             row_of = np.full(len(self.lengths), -1, np.intp)
@@ -247,8 +249,8 @@ class Progress:
             rows = row_of[moved.lost]
             here = rows >= 0
             rows = rows[here]
-            np.subtract.at(found, rows, counts[each[rows], moved.columns[here]])
-        return np.asarray(left[found < runs[:, evacuees.REST]])
+            np.subtract.at(counts_open, rows, counts[each[rows], moved.columns[here]])
+        return np.asarray(left[counts_open < runs[:, evacuees.REST]])
 
     def groups(self, left: Places, turn: int) -> Iterator[Places]:
         """Give parts of lost nodes, those whose next runs have as many places or so."""
@@ -261,7 +263,7 @@ class Progress:
         counts = np.array(fitting)[each]
         like = np.ceil(np.log2(counts + 1)) // 2
         for size in np.unique(like):
-            found = left[like == size]
+            rows = left[like == size]
             step = max(1, _CHUNK // max(1, int(counts[like == size].max())))
-            for start in range(0, len(found), step):
-                yield found[start : start + step]
+            for start in range(0, len(rows), step):
+                yield rows[start : start + step]

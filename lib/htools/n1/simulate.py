@@ -12,7 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ganeti.htools.n1 import evacuees
-from ganeti.htools.n1.failure_tables import Lost, Moved, Progress, Tables
+from ganeti.htools.n1.failure_tables import (
+    EvacuationProgress,
+    FailedNode,
+    FailureTables,
+    Relocated,
+)
 from ganeti.htools.n1.slot_count import count_places
 
 Floats = npt.NDArray[np.float64]
@@ -25,14 +30,14 @@ _SAME: Final = 1e-12
 _ALL: Final = slice(None)
 
 
-def find_bad(tables: Tables, lost: Sequence[Lost]) -> int | None:
+def find_bad(tables: FailureTables, lost: Sequence[FailedNode]) -> int | None:
     """Return a node whose instances find no room if it alone is lost, or None."""
-    progress, turn = Progress(tables, lost), 0
+    progress, turn = EvacuationProgress(tables, lost), 0
     left = progress.open_at(np.nonzero(progress.lengths)[0], turn)
     while len(left):
         undecided = []
         for some in progress.groups(left, turn):
-            step = _Step(progress, some, turn)
+            step = _EvacuationStep(progress, some, turn)
             undecided.append(step.go())
             if step.bad is not None:
                 return lost[step.bad].node
@@ -41,7 +46,7 @@ def find_bad(tables: Tables, lost: Sequence[Lost]) -> int | None:
     return None
 
 
-class _Step:
+class _EvacuationStep:
     """One run of each of some lost nodes, moved side by side.
 
     It ends as soon as counts of places tell what becomes of the others. Matrices are
@@ -51,7 +56,7 @@ class _Step:
         bad: a lost node whose instances find no room.
     """
 
-    def __init__(self, progress: Progress, lost: Places, turn: int) -> None:
+    def __init__(self, progress: EvacuationProgress, lost: Places, turn: int) -> None:
         self.progress, self.tables = progress, progress.tables
         self.lost = lost
         self.bad: int | None = None
@@ -81,7 +86,7 @@ class _Step:
         inside = np.nonzero(own >= 0)[0]
         self.room[0, inside, own[inside]] = -1.0
 
-    def _moved_before(self) -> Moved | None:
+    def _moved_before(self) -> Relocated | None:
         """Return what went to the places, by row and column of the matrices."""
         moved = self.progress.moved()
         if moved is None:
@@ -92,7 +97,9 @@ class _Step:
         here = np.nonzero((rows >= 0) & (columns >= 0))[0]
         if not len(here):
             return None
-        return Moved(rows[here], columns[here], moved.kinds[here], moved.count[here])
+        return Relocated(
+            rows[here], columns[here], moved.kinds[here], moved.count[here]
+        )
 
     def _set_costs(self) -> None:
         """Work out what the score needs, for as long as one kind is moved."""
@@ -158,17 +165,17 @@ class _Step:
                     break
         return np.concatenate(ended) if ended else self.lost
 
-    def _is_bad(self, found: Flags) -> bool:
+    def _is_bad(self, is_bad: Flags) -> bool:
         """Remember one that is bad, if any is."""
-        if not found.any():
+        if not is_bad.any():
             return False
-        self.bad = int(self.lost[np.argmax(found)])
+        self.bad = int(self.lost[np.argmax(is_bad)])
         return True
 
     def _places(self, sizes: Floats, rows: Rows, *, above: bool) -> Floats:
         """Count how many of a size the places of each lost node take."""
-        found = count_places(sizes, self.room[:, rows], above=above)
-        return np.asarray(found.sum(axis=1))
+        counts = count_places(sizes, self.room[:, rows], above=above)
+        return np.asarray(counts.sum(axis=1))
 
     def _lack(self, rows: Rows) -> Floats:
         """Return how many places there are too few, at the start of the run.
@@ -198,7 +205,7 @@ class _Step:
         rows, progress = ended[rows], self.progress
         lost, count = self.lost[rows], self.taken[rows, columns]
         kinds = self.kind[rows]
-        progress.add(Moved(lost, self.columns[columns], kinds, count))
+        progress.add(Relocated(lost, self.columns[columns], kinds, count))
         lost = self.lost[ended]
         progress.own[:, lost] = self.own[:, ended]
         progress.mean[:, lost] = self.mean[:, ended]

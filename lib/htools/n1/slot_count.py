@@ -37,7 +37,7 @@ _MANY: Final = 1e30
 NO_RUNS: Final[Floats] = np.zeros((0, 6))
 
 
-class Tail(msgspec.Struct, frozen=True, eq=False):
+class UniformTail(msgspec.Struct, frozen=True, eq=False):
     """The end of what leaves a node, from many equal instances on.
 
     Attributes:
@@ -50,7 +50,7 @@ class Tail(msgspec.Struct, frozen=True, eq=False):
     need: float
 
 
-class Load(msgspec.Struct, frozen=True, eq=False):
+class EvacuationLoad(msgspec.Struct, frozen=True, eq=False):
     """What leaves a node, in order.
 
     Attributes:
@@ -66,7 +66,7 @@ class Load(msgspec.Struct, frozen=True, eq=False):
     largest: Floats
     runs: Floats
     is_allowed: bool
-    tail: Tail | None = None
+    tail: UniformTail | None = None
 
 
 def load(
@@ -74,7 +74,7 @@ def load(
     *,
     is_allowed: bool,
     runs: Floats = NO_RUNS,
-) -> Load:
+) -> EvacuationLoad:
     """Return what instances are, in the order in which they leave."""
     memory = [float(item.memory if item.uses_memory else 0) for item in items]
     disk = [float(item.disk if item.local else -1) for item in items]
@@ -83,7 +83,7 @@ def load(
     most_memory = [max(memory[n:], default=0.0) for n in range(_BIG + 1)]
     most_disk = [max([0.0, *disk[n:]]) for n in range(_BIG + 1)]
     largest = np.array([most_memory, most_disk])
-    return Load(
+    return EvacuationLoad(
         np.array(memory),
         np.array(disk),
         largest=largest,
@@ -93,7 +93,7 @@ def load(
     )
 
 
-def _tail(memory: list[float], disk: list[float]) -> tuple[Tail | None, int]:
+def _tail(memory: list[float], disk: list[float]) -> tuple[UniformTail | None, int]:
     """Return the tail and where it starts: with the longest row of equals."""
     start, longest, at = len(memory), _RUN - 1, 0
     for (each, needed), group in itertools.groupby(zip(memory, disk, strict=True)):
@@ -111,7 +111,7 @@ def _tail(memory: list[float], disk: list[float]) -> tuple[Tail | None, int]:
         if needed > 0 and most_disk > 0:
             closed = max(closed, math.ceil(needed / most_disk))
         need += closed
-    return Tail(most, most_disk, need), start
+    return UniformTail(most, most_disk, need), start
 
 
 def places_for(
@@ -153,7 +153,9 @@ def count_places(sizes: Floats, left: Floats, *, above: bool) -> Floats:
     return np.asarray(np.maximum(out, 0, out=out))
 
 
-def certain(loads: Sequence[Load], at: Places, room: Floats, free: Floats) -> Flags:
+def certain(
+    loads: Sequence[EvacuationLoad], at: Places, room: Floats, free: Floats
+) -> Flags:
     """Tell of which nodes all instances surely find room on the others.
 
     Args:
@@ -174,7 +176,7 @@ def certain(loads: Sequence[Load], at: Places, room: Floats, free: Floats) -> Fl
     left = np.nonzero(out[owner])[0]
     for big in range(_BIG + 1):
         own = owner[left]
-        wanted = _Wanted(memory[left], disk[left], largest[own, :, big], at[own])
+        wanted = _SlotDemand(memory[left], disk[left], largest[own, :, big], at[own])
         # Each of these closes one place at most; the others have to close the rest.
         alone = np.minimum(big, before[left])
         enough = before[left] + (_MOST - 1) * alone
@@ -183,17 +185,19 @@ def certain(loads: Sequence[Load], at: Places, room: Floats, free: Floats) -> Fl
         short = short[np.argsort(wanted.memory[short])]
         step = max(1, _CHUNK // len(room))
         parts = [short[n : n + step] for n in range(0, len(short), step)]
-        found = [
+        result = [
             _exact(wanted.part(part), room, free) <= enough[part] for part in parts
         ]
-        if not found:
+        if not result:
             return out
-        left = left[short[np.concatenate(found)]]
+        left = left[short[np.concatenate(result)]]
     out[owner[left]] = False
     return out
 
 
-def _tails_fit(loads: Sequence[Load], at: Places, room: Floats, free: Floats) -> Flags:
+def _tails_fit(
+    loads: Sequence[EvacuationLoad], at: Places, room: Floats, free: Floats
+) -> Flags:
     """Tell of which nodes the tails surely find places."""
     out = np.ones(len(loads), bool)
     known: dict[tuple[float, float], tuple[Floats, float]] = {}
@@ -202,14 +206,14 @@ def _tails_fit(loads: Sequence[Load], at: Places, room: Floats, free: Floats) ->
             continue
         key = one.tail.memory, one.tail.disk
         if key not in known:
-            found = places_for(*key, room, free)
-            known[key] = found, float(found.sum())
-        found, total = known[key]
-        out[number] = total - found[at[number]] >= one.tail.need
+            places = places_for(*key, room, free)
+            known[key] = places, float(places.sum())
+        places, total = known[key]
+        out[number] = total - places[at[number]] >= one.tail.need
     return out
 
 
-class _Wanted(msgspec.Struct, frozen=True, eq=False):
+class _SlotDemand(msgspec.Struct, frozen=True, eq=False):
     """Instances of many nodes: sizes, the largest of their node, where they are."""
 
     memory: Floats
@@ -217,8 +221,10 @@ class _Wanted(msgspec.Struct, frozen=True, eq=False):
     largest: Floats
     home: Places
 
-    def part(self, at: Places) -> "_Wanted":
-        return _Wanted(self.memory[at], self.disk[at], self.largest[at], self.home[at])
+    def part(self, at: Places) -> "_SlotDemand":
+        return _SlotDemand(
+            self.memory[at], self.disk[at], self.largest[at], self.home[at]
+        )
 
     def needs(self, taken: int) -> tuple[Floats, Floats]:
         """Return what must be left where that many others may have gone before."""
@@ -227,30 +233,30 @@ class _Wanted(msgspec.Struct, frozen=True, eq=False):
         return memory, np.where(self.disk < 0, -1.0, disk)
 
 
-def _least(wanted: _Wanted, room: Floats, free: Floats) -> Counts:
+def _least(wanted: _SlotDemand, room: Floats, free: Floats) -> Counts:
     """Return at least how many others close all places, memory and disk apart."""
     rooms, frees = np.sort(room), np.sort(free)
-    found = np.zeros(len(wanted.memory), np.int64)
+    result = np.zeros(len(wanted.memory), np.int64)
     for taken in range(_MOST):
         memory, disk = wanted.needs(taken)
         lacking = np.searchsorted(rooms, memory, side="right")
         lacking -= room[wanted.home] <= memory
         lacking += np.searchsorted(frees, disk, side="right")
         lacking -= free[wanted.home] <= disk
-        found += np.maximum(0, len(room) - 1 - lacking)
-    return found
+        result += np.maximum(0, len(room) - 1 - lacking)
+    return result
 
 
-def _exact(wanted: _Wanted, room: Floats, free: Floats) -> Counts:
+def _exact(wanted: _SlotDemand, room: Floats, free: Floats) -> Counts:
     """Return at least how many others close all places, looking at each place."""
-    found = np.zeros(len(wanted.memory), np.int64)
+    result = np.zeros(len(wanted.memory), np.int64)
     for taken in range(_MOST):
         memory, disk = wanted.needs(taken)
         near = (room > memory.min()) & (free > disk.min())
         fine = (room[near] > memory[:, None]) & (free[near] > disk[:, None])
-        found += fine.sum(axis=1)
-        found -= (room[wanted.home] > memory) & (free[wanted.home] > disk)
-    return found
+        result += fine.sum(axis=1)
+        result -= (room[wanted.home] > memory) & (free[wanted.home] > disk)
+    return result
 
 
 def may_fit(sizes: Counts, room: Floats) -> bool:

@@ -9,7 +9,7 @@ from ganeti.htools.score import components
 from ganeti.htools.state import node_state
 
 
-class Health(msgspec.Struct, frozen=True):
+class ClusterHealth(msgspec.Struct, frozen=True):
     """Numbers of a node group, or their sums over a cluster.
 
     Attributes:
@@ -26,11 +26,11 @@ class Health(msgspec.Struct, frozen=True):
     offline_sec: int
     gn1_fail: int | None
 
-    def __add__(self, other: "Health") -> "Health":
+    def __add__(self, other: "ClusterHealth") -> "ClusterHealth":
         gn1 = None
         if self.gn1_fail is not None and other.gn1_fail is not None:
             gn1 = self.gn1_fail + other.gn1_fail
-        return Health(
+        return ClusterHealth(
             self.n1_fail + other.n1_fail,
             self.conflict_tags + other.conflict_tags,
             self.offline_pri + other.offline_pri,
@@ -44,17 +44,17 @@ class Health(msgspec.Struct, frozen=True):
         return any(msgspec.structs.astuple(self))
 
 
-class Group(msgspec.Struct, frozen=True):
+class GroupHealth(msgspec.Struct, frozen=True):
     """A node group: its own part of the cluster, its health and score."""
 
     name: str
     uuid: str
     part: Cluster
-    health: Health
+    health: ClusterHealth
     score: float
 
 
-def of(now: node_state.State, *, capacity_checks: bool = True) -> Health:
+def of(now: node_state.ClusterState, *, capacity_checks: bool = True) -> ClusterHealth:
     """Look at one node group.
 
     Args:
@@ -66,7 +66,7 @@ def of(now: node_state.State, *, capacity_checks: bool = True) -> Health:
     gn1 = None
     if capacity_checks:
         gn1 = len(GlobalN1(now).failing())
-    return Health(
+    return ClusterHealth(
         n1_fail=int((now.online & now.fails_n1).sum()),
         conflict_tags=int(conflicts.sum()),
         offline_pri=sum(
@@ -77,13 +77,13 @@ def of(now: node_state.State, *, capacity_checks: bool = True) -> Health:
     )
 
 
-def group(now: node_state.State, *, capacity_checks: bool = True) -> Group:
+def group(now: node_state.ClusterState, *, capacity_checks: bool = True) -> GroupHealth:
     """Describe one node group by its state."""
     cluster = now.cluster
-    found = cluster.groups[0]
-    return Group(
-        found.name,
-        found.uuid,
+    first = cluster.groups[0]
+    return GroupHealth(
+        first.name,
+        first.uuid,
         now.as_cluster(),
         of(now, capacity_checks=capacity_checks),
         components.value(now),

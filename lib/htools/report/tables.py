@@ -9,7 +9,7 @@ import numpy as np
 from ganeti.htools.model import formatting
 from ganeti.htools.model.cluster import NONE
 from ganeti.htools.score import components
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.node_state import ClusterState
 
 _DEFAULT: Final = (
     "status name tmem nmem imem xmem fmem umem rmem tdsk fdsk tcpu ucpu pcnt scnt pfmem"
@@ -22,7 +22,7 @@ _INSTANCE_HEAD: Final = (
 )
 _GIB: Final = 1024
 
-_Show = Callable[[State, int], str]
+_Show = Callable[[ClusterState, int], str]
 
 
 def layout(
@@ -44,17 +44,17 @@ def layout(
     ]
 
 
-def metrics(state: State) -> list[str]:
+def metrics(state: ClusterState) -> list[str]:
     """Give the table of score components; without a node online there are none."""
     rows = [["Field", "Value", "Weight"]]
-    found = components.components(state) if state.online.any() else {}
-    for name, value in found.items():
+    values = components.components(state) if state.online.any() else {}
+    for name, value in values.items():
         weight = f"x{formatting.fixed(components.WEIGHT[name], 2)}"
         rows.append([name, formatting.fixed(value, 8), weight])
     return layout(rows, [False, True, True], prefix="  ")
 
 
-def _alias(state: State, node: int) -> str:
+def _alias(state: ClusterState, node: int) -> str:
     cluster = state.cluster
     return cluster.nodes[node].name.removesuffix(cluster.common_suffix())
 
@@ -63,41 +63,41 @@ def _amount(row: str, digits: int = 0) -> _Show:
     return lambda state, n: formatting.fixed(float(getattr(state, row)[n]), digits)
 
 
-def _free_memory(state: State, n: int) -> str:
+def _free_memory(state: ClusterState, n: int) -> str:
     with np.errstate(divide="ignore", invalid="ignore"):
         value = state.unallocated[n] / state.t_mem[n]
     return formatting.fixed(float(value), 4)
 
 
-def _free_disk(state: State, n: int) -> str:
+def _free_disk(state: ClusterState, n: int) -> str:
     return formatting.fixed(float(components.SPREADS["free_disk_cv"](state)[n]), 4)
 
 
-def _there(state: State, instances: list[int]) -> list[int]:
+def _there(state: ClusterState, instances: list[int]) -> list[int]:
     """Leave out instances that are still to come."""
     return [i for i in instances if not state.instances[i].forthcoming]
 
 
-def _status(state: State, n: int) -> str:
+def _status(state: ClusterState, n: int) -> str:
     if not state.online[n]:
         return "-"
     return "*" if state.fails_n1[n] else " "
 
 
-def _tag_counts(state: State, n: int) -> str:
+def _tag_counts(state: ClusterState, n: int) -> str:
     pairs = zip(state.exclusion_tags, state.pri_tags[n], strict=True)
     return ",".join(f"{name}={count}" for name, count in pairs if count)
 
 
-def _peers(state: State, n: int) -> str:
+def _peers(state: ClusterState, n: int) -> str:
     number = state.cluster.node_number
-    found = [
+    peers = [
         (memory, peer)
         for peer, memory in enumerate(state.peers[n].astype(int).tolist())
     ]
     pairs = ",".join(
         f"({number(peer)},{memory})"
-        for memory, peer in sorted(found, reverse=True)
+        for memory, peer in sorted(peers, reverse=True)
         if memory
     )
     return f"[{pairs}]"
@@ -160,13 +160,13 @@ def _whole(value: float) -> str:
     return formatting.fixed(float(value), 0)
 
 
-def _places(state: State, instances: list[int]) -> list[int]:
+def _places(state: ClusterState, instances: list[int]) -> list[int]:
     """Give the positions that are printed for instances that are there."""
     number, known = state.cluster.instance_number, len(state.cluster.instances)
     return [number(k) if k < known else k for k in _there(state, instances)]
 
 
-def _seconds(state: State, n: int) -> list[int]:
+def _seconds(state: ClusterState, n: int) -> list[int]:
     """Give what is printed for secondaries, also of other groups' instances."""
     cluster = state.cluster
     guests = [
@@ -174,29 +174,29 @@ def _seconds(state: State, n: int) -> list[int]:
         for at, item in enumerate(cluster.guests)
         if item.secondary == n and not item.forthcoming
     ]
-    mine = _places(state, state.secondaries[n])
-    return list(heapq.merge(mine, reversed(guests), key=lambda number: -number))
+    there = _places(state, state.secondaries[n])
+    return list(heapq.merge(there, reversed(guests), key=lambda number: -number))
 
 
 def _listed(positions: list[int]) -> str:
     return f"[{','.join(map(str, positions))}]"
 
 
-def nodes(state: State, fields: Sequence[str] = NODE_FIELDS) -> list[str]:
+def nodes(state: ClusterState, fields: Sequence[str] = NODE_FIELDS) -> list[str]:
     """Give the table of nodes with some fields."""
     known = [_FIELDS.get(field) for field in fields]
     head = [
-        found[0] if found else "<unknown field>"
-        for field, found in zip(fields, known, strict=True)
+        column[0] if column else "<unknown field>"
+        for field, column in zip(fields, known, strict=True)
     ]
     rows = [
         head,
         *(
-            [found[2](state, n) if found else "<unknown field>" for found in known]
+            [column[2](state, n) if column else "<unknown field>" for column in known]
             for n in range(len(state.cluster.nodes))
         ),
     ]
-    return layout(rows, [found is not None and found[1] for found in known])
+    return layout(rows, [column is not None and column[1] for column in known])
 
 
 def node_fields(asked: str) -> list[str]:
@@ -208,7 +208,7 @@ def node_fields(asked: str) -> list[str]:
     return asked.split(",")
 
 
-def instances(state: State) -> list[str]:
+def instances(state: ClusterState) -> list[str]:
     """Give the table of instances."""
     cluster = state.cluster
     rows = [_INSTANCE_HEAD.split()]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ganeti.htools.model.cluster import Instance
 from ganeti.htools.model.policy import Policy, Spec
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.node_state import ClusterState
 
 #: Kinds of refusals; a verdict is 0 or a position here plus one.
 KINDS: Final = (
@@ -34,15 +34,15 @@ Flags = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.int8]
 
 
-class Check(msgspec.Struct, frozen=True):
+class Constraint(msgspec.Struct, frozen=True):
     """One rule, for each node.
 
     Attributes:
         kind: code of the refusal.
         rule: what the rule is about, for people.
         failed: where it does not hold.
-        wanted: the limit (``found`` must keep to ``relation`` of it).
-        found: what would be there.
+        wanted: the limit (``actual`` must keep to ``relation`` of it).
+        actual: what would be there.
     """
 
     kind: int
@@ -50,10 +50,10 @@ class Check(msgspec.Struct, frozen=True):
     failed: Flags
     relation: str
     wanted: Floats
-    found: Floats
+    actual: Floats
 
 
-def verdict(checks: Sequence[Check], size: int | tuple[int, int]) -> Codes:
+def verdict(checks: Sequence[Constraint], size: int | tuple[int, int]) -> Codes:
     """Return the code of the first failing check, 0 where all hold."""
     out = np.zeros(size, np.int8)
     for check in reversed(checks):
@@ -61,34 +61,44 @@ def verdict(checks: Sequence[Check], size: int | tuple[int, int]) -> Codes:
     return out
 
 
-class _Table:
+class _ConstraintTable:
     """Collects checks; a rule that cannot fail here is left out."""
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.checks: list[Check] = []
+        self.checks: list[Constraint] = []
 
     def above(
-        self, kind: int, rule: str, found: Floats, limit: Floats | float, where: Flags
+        self, kind: int, rule: str, actual: Floats, limit: Floats | float, where: Flags
     ) -> None:
         """Add: found > limit."""
-        failed = where & (found <= limit)
-        self._add(kind, rule, failed, relation=">", limit=limit, found=found)
+        failed = where & (actual <= limit)
+        self._add(kind, rule, failed, relation=">", limit=limit, actual=actual)
 
     def at_least(
-        self, kind: int, rule: str, found: Floats, limit: Floats | float, where: Flags
+        self, kind: int, rule: str, actual: Floats, limit: Floats | float, where: Flags
     ) -> None:
         """Add: found >= limit."""
         self._add(
-            kind, rule, where & (found < limit), relation=">=", limit=limit, found=found
+            kind,
+            rule,
+            where & (actual < limit),
+            relation=">=",
+            limit=limit,
+            actual=actual,
         )
 
     def at_most(
-        self, kind: int, rule: str, found: Floats, limit: Floats | float, where: Flags
+        self, kind: int, rule: str, actual: Floats, limit: Floats | float, where: Flags
     ) -> None:
         """Add: found <= limit."""
         self._add(
-            kind, rule, where & (found > limit), relation="<=", limit=limit, found=found
+            kind,
+            rule,
+            where & (actual > limit),
+            relation="<=",
+            limit=limit,
+            actual=actual,
         )
 
     def _add(
@@ -99,11 +109,11 @@ class _Table:
         *,
         relation: str,
         limit: Floats | float,
-        found: Floats,
+        actual: Floats,
     ) -> None:
         if failed.any():
-            wanted = np.broadcast_to(np.asarray(limit, np.float64), found.shape)
-            self.checks.append(Check(kind, rule, failed, relation, wanted, found))
+            wanted = np.broadcast_to(np.asarray(limit, np.float64), actual.shape)
+            self.checks.append(Constraint(kind, rule, failed, relation, wanted, actual))
 
 
 def policy(
@@ -112,7 +122,7 @@ def policy(
     """Return (code, rule, wanted, found) of a group policy's refusal, or None."""
     first = None
     for low, high in rules.ranges:
-        problem = _outside(instance, low, high, exclusive=exclusive)
+        problem = _outside_policy(instance, low, high, exclusive=exclusive)
         if problem is None:
             first = None
             break
@@ -122,7 +132,7 @@ def policy(
     return first
 
 
-def _outside(
+def _outside_policy(
     instance: Instance,
     low: Spec,
     high: Spec,
@@ -145,13 +155,15 @@ def _outside(
         if instance.template != "diskless":
             count = len(instance.disks)
             rows.append((DISK_COUNT, "disk count", bound.disks, count))
-        for kind, what, limit, found in rows:
-            if (found - limit) * sign < 0:
-                return kind, f"{word} {what} of the policy", limit, found
+        for kind, what, limit, actual in rows:
+            if (actual - limit) * sign < 0:
+                return kind, f"{word} {what} of the policy", limit, actual
     return None
 
 
-def primary(state: State, instance: Instance, *, strict: bool = True) -> list[Check]:
+def primary(
+    state: ClusterState, instance: Instance, *, strict: bool = True
+) -> list[Constraint]:
     """Return the checks of taking an instance as primary, for all nodes.
 
     Args:
@@ -159,7 +171,7 @@ def primary(state: State, instance: Instance, *, strict: bool = True) -> list[Ch
         instance: the newcomer.
         strict: also policies, N+1 and tags (soft rules).
     """
-    table = _Table(state.size)
+    table = _ConstraintTable(state.size)
     every = np.ones(state.size, bool)
     local = every if instance.local else ~every
     if not instance.forthcoming:
@@ -170,8 +182,8 @@ def primary(state: State, instance: Instance, *, strict: bool = True) -> list[Ch
 
 
 def _primary_now(
-    table: _Table,
-    state: State,
+    table: _ConstraintTable,
+    state: ClusterState,
     instance: Instance,
     local: Flags,
     *,
@@ -201,7 +213,7 @@ def _primary_now(
 
 
 def _primary_later(
-    table: _Table, state: State, instance: Instance, local: Flags
+    table: _ConstraintTable, state: ClusterState, instance: Instance, local: Flags
 ) -> None:
     """Check with what is reserved but not there yet."""
     every = np.ones(state.size, bool)
@@ -220,13 +232,13 @@ def _primary_later(
 
 
 def secondary(
-    state: State,
+    state: ClusterState,
     instance: Instance,
     peers: Floats,
     *,
     strict: bool = True,
     ignore_disk_on: int = -1,
-) -> list[Check]:
+) -> list[Constraint]:
     """Return the checks of taking an instance as secondary, for all nodes.
 
     Args:
@@ -237,7 +249,7 @@ def secondary(
         strict: also soft rules.
         ignore_disk_on: a node whose free disk does not matter.
     """
-    table = _Table(state.size)
+    table = _ConstraintTable(state.size)
     every = np.ones(state.size, bool)
     if instance.template != "drbd":
         table.at_most(DISK, "disk template", np.ones(state.size), 0, every)
@@ -265,8 +277,8 @@ def secondary(
 
 
 def _secondary_now(
-    table: _Table,
-    state: State,
+    table: _ConstraintTable,
+    state: ClusterState,
     instance: Instance,
     peers: Floats,
     asked: Flags,

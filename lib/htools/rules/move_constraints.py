@@ -10,12 +10,19 @@ import msgspec
 import numpy as np
 
 from ganeti.htools.model.cluster import NONE
-from ganeti.htools.rules.moves import Kind
-from ganeti.htools.state.instance_deltas import LATER, Bools, Effects, Floats, Ints, Row
-from ganeti.htools.state.node_state import State
+from ganeti.htools.rules.moves import MoveKind
+from ganeti.htools.state.instance_deltas import (
+    LATER,
+    Bools,
+    DeltaRow,
+    Floats,
+    InstanceDeltas,
+    Ints,
+)
+from ganeti.htools.state.node_state import ClusterState
 
 
-class Options(msgspec.Struct, frozen=True):
+class MoveOptions(msgspec.Struct, frozen=True):
     """What moves a plan may have.
 
     ``restricted`` forbids to migrate off nodes online; ``force`` ignores soft errors;
@@ -29,7 +36,7 @@ class Options(msgspec.Struct, frozen=True):
     evacuate: bool = False
 
 
-class Ends(msgspec.Struct, frozen=True):
+class RoleChange(msgspec.Struct, frozen=True):
     """What a kind of move makes of the old nodes and of the target.
 
     Roles: "p" primary, "s" secondary, "" nothing, "=" as before.
@@ -40,47 +47,47 @@ class Ends(msgspec.Struct, frozen=True):
     target: str
 
 
-ENDS: Final = {
-    Kind.FAILOVER: Ends("s", "p", ""),
-    Kind.FAILOVER_TO: Ends("", "=", "p"),
-    Kind.REPLACE_SECONDARY: Ends("=", "", "s"),
-    Kind.REPLACE_FAILOVER: Ends("s", "", "p"),
-    Kind.REPLACE_PRIMARY: Ends("", "=", "p"),
-    Kind.FAILOVER_REPLACE: Ends("", "p", "s"),
+ROLE_CHANGES: Final = {
+    MoveKind.FAILOVER: RoleChange("s", "p", ""),
+    MoveKind.FAILOVER_TO: RoleChange("", "=", "p"),
+    MoveKind.REPLACE_SECONDARY: RoleChange("=", "", "s"),
+    MoveKind.REPLACE_FAILOVER: RoleChange("s", "", "p"),
+    MoveKind.REPLACE_PRIMARY: RoleChange("", "=", "p"),
+    MoveKind.FAILOVER_REPLACE: RoleChange("", "p", "s"),
 }
 
 
 #: Kinds that copy disks.
-_COPYING: Final = frozenset(Kind) - {Kind.FAILOVER, Kind.FAILOVER_TO}
+_COPYING: Final = frozenset(MoveKind) - {MoveKind.FAILOVER, MoveKind.FAILOVER_TO}
 
 
-class Move(msgspec.Struct):
+class MoveArrays(msgspec.Struct):
     """Arrays of one evaluation: instances, their nodes, targets, the kind's ends."""
 
-    kind: Kind
-    ends: Ends
+    kind: MoveKind
+    ends: RoleChange
     inst: Ints
     primary: Ints
     secondary: Ints
     target: Ints
 
 
-class Legality:
+class MoveConstraints:
     """The rules for the state it was given.
 
     ``refresh`` must be called after the state changed. ``gain`` is by two roles what a
     node's amounts gain when an instance changes from the one to the other.
     """
 
-    def __init__(self, state: State, options: Options) -> None:
+    def __init__(self, state: ClusterState, options: MoveOptions) -> None:
         self.state = state
         self.options = options
-        self.effects = effects = Effects(state)
+        self.deltas = deltas = InstanceDeltas(state)
         self._exclusive = bool(state.exclusive.any())
-        self._forthcoming = bool(effects.forthcoming.any())
-        self._some_local = bool(effects.local.any())
-        self.own_reserve = effects.reserved
-        p, s = effects.as_primary, effects.as_secondary
+        self._forthcoming = bool(deltas.forthcoming.any())
+        self._some_local = bool(deltas.local.any())
+        self.own_reserve = deltas.reserved
+        p, s = deltas.as_primary, deltas.as_secondary
         self.gain = {
             ("", "p"): p,
             ("", "s"): s,
@@ -105,62 +112,62 @@ class Legality:
             peers = self.state.peers[nodes]
             self._second[nodes] = np.partition(peers, -2, axis=1)[:, -2]
 
-    def move(self, kind: Kind, inst: Ints, target: Ints) -> Move:
+    def move(self, kind: MoveKind, inst: Ints, target: Ints) -> MoveArrays:
         """Describe moves of one kind: the target of each instance."""
-        effects = self.effects
-        return Move(
+        deltas = self.deltas
+        return MoveArrays(
             kind=kind,
-            ends=ENDS[kind],
+            ends=ROLE_CHANGES[kind],
             inst=inst,
-            primary=effects.primary[inst],
-            secondary=effects.secondary[inst],
+            primary=deltas.primary[inst],
+            secondary=deltas.secondary[inst],
             target=target,
         )
 
-    def allowed(self, move: Move) -> Bools:
+    def allowed(self, move: MoveArrays) -> Bools:
         """Tell which instances have this kind of move, and whether targets are free."""
-        effects, options = self.effects, self.options
+        deltas, options = self.deltas, self.options
         online, inst = self.state.online, move.inst
         leaves_online = options.restricted & online[move.primary]
         has_secondary = move.secondary != NONE
         online_secondary = has_secondary & online[move.secondary]
-        may = effects.drbd[inst] & has_secondary
-        if move.kind == Kind.FAILOVER:
-            found: Bools = may & online_secondary & options.instance_moves
-            return found
-        if move.kind == Kind.FAILOVER_TO:
-            may = self.effects.external[inst] & options.instance_moves
+        may = deltas.drbd[inst] & has_secondary
+        if move.kind == MoveKind.FAILOVER:
+            is_allowed: Bools = may & online_secondary & options.instance_moves
+            return is_allowed
+        if move.kind == MoveKind.FAILOVER_TO:
+            may = self.deltas.external[inst] & options.instance_moves
         else:
             may = may & options.disk_moves
-        if move.kind not in {Kind.FAILOVER_TO, Kind.REPLACE_SECONDARY}:
+        if move.kind not in {MoveKind.FAILOVER_TO, MoveKind.REPLACE_SECONDARY}:
             may = may & options.instance_moves & ~leaves_online
-        if move.kind == Kind.REPLACE_PRIMARY:
+        if move.kind == MoveKind.REPLACE_PRIMARY:
             may = may & (not options.restricted)
-        if move.kind in {Kind.REPLACE_PRIMARY, Kind.FAILOVER_REPLACE}:
+        if move.kind in {MoveKind.REPLACE_PRIMARY, MoveKind.FAILOVER_REPLACE}:
             may = may & online_secondary
         free = (move.target != move.primary) & (move.target != move.secondary)
         result: Bools = may & free
         return result
 
-    def kinds(self, inst: Ints) -> frozenset[Kind]:
+    def kinds(self, inst: Ints) -> frozenset[MoveKind]:
         """List the kinds that some of the instances may have, wherever they are."""
-        effects, options = self.effects, self.options
-        mirrored = effects.drbd[inst] & (effects.secondary[inst] != NONE)
-        found = set()
-        if effects.external[inst].any():
-            found.add(Kind.FAILOVER_TO)
+        deltas, options = self.deltas, self.options
+        mirrored = deltas.drbd[inst] & (deltas.secondary[inst] != NONE)
+        kinds = set()
+        if deltas.external[inst].any():
+            kinds.add(MoveKind.FAILOVER_TO)
         if mirrored.any():
-            found.add(Kind.FAILOVER)
-            found |= _COPYING if options.disk_moves else set()
+            kinds.add(MoveKind.FAILOVER)
+            kinds |= _COPYING if options.disk_moves else set()
         if not options.instance_moves:
-            found &= {Kind.REPLACE_SECONDARY}
-        return frozenset(found)
+            kinds &= {MoveKind.REPLACE_SECONDARY}
+        return frozenset(kinds)
 
-    def after(self, row: Row, node: Ints, gain: Floats, inst: Ints) -> Floats:
+    def after(self, row: DeltaRow, node: Ints, gain: Floats, inst: Ints) -> Floats:
         """Give amounts of nodes after instances changed their role there."""
         gained = gain[row][inst]
         if self._exclusive:
-            gained = gained * self.effects.counted[row][node]
+            gained = gained * self.deltas.counted[row][node]
         result: Floats = self.state.rows[row][node] + gained
         return result
 
@@ -170,45 +177,45 @@ class Legality:
         left = peers - self.own_reserve[inst]
         return np.where(peers < kept, kept, np.maximum(self._second[node], left))
 
-    def reserved_after(self, move: Move) -> tuple[Floats | Ints, ...]:
+    def reserved_after(self, move: MoveArrays) -> tuple[Floats | Ints, ...]:
         """Give reserved memory after the move of old primary, old secondary, target."""
         state, own = self.state, self.own_reserve[move.inst]
         p, s, t = move.primary, move.secondary, move.target
         at_p, at_s = state.r_mem[p], state.r_mem[s]
         at_t = state.r_mem[t]
-        if move.kind == Kind.FAILOVER_TO:
+        if move.kind == MoveKind.FAILOVER_TO:
             return at_p, at_s, at_t
-        lost = self.without(s, p, move.inst)
+        without = self.without(s, p, move.inst)
         peers = state.peers
         match move.kind:
-            case Kind.FAILOVER:
-                return np.maximum(at_p, peers[p, s] + own), lost, at_t
-            case Kind.REPLACE_SECONDARY:
-                return at_p, lost, np.maximum(at_t, peers[t, p] + own)
-            case Kind.REPLACE_FAILOVER:
-                return np.maximum(at_p, peers[p, t] + own), lost, at_t
-            case Kind.REPLACE_PRIMARY:
-                return at_p, np.maximum(lost, peers[s, t] + own), at_t
+            case MoveKind.FAILOVER:
+                return np.maximum(at_p, peers[p, s] + own), without, at_t
+            case MoveKind.REPLACE_SECONDARY:
+                return at_p, without, np.maximum(at_t, peers[t, p] + own)
+            case MoveKind.REPLACE_FAILOVER:
+                return np.maximum(at_p, peers[p, t] + own), without, at_t
+            case MoveKind.REPLACE_PRIMARY:
+                return at_p, np.maximum(without, peers[s, t] + own), at_t
             case _:
-                return at_p, lost, np.maximum(at_t, peers[t, s] + own)
+                return at_p, without, np.maximum(at_t, peers[t, s] + own)
 
-    def least_reserved(self, move: Move) -> tuple[Floats | Ints, ...]:
+    def least_reserved(self, move: MoveArrays) -> tuple[Floats | Ints, ...]:
         """Give what ``reserved_after`` gives for old nodes at least, for any target."""
         state, own = self.state, self.own_reserve[move.inst]
         at_p, at_s = state.r_mem[move.primary], state.r_mem[move.secondary]
-        if move.kind == Kind.FAILOVER_TO:
+        if move.kind == MoveKind.FAILOVER_TO:
             return at_p, at_s
-        lost = self.without(move.secondary, move.primary, move.inst)
-        if move.kind == Kind.REPLACE_FAILOVER:
-            return np.maximum(at_p, own), lost
-        if move.kind == Kind.REPLACE_PRIMARY:
-            return at_p, np.maximum(lost, own)
-        return at_p, lost
+        without = self.without(move.secondary, move.primary, move.inst)
+        if move.kind == MoveKind.REPLACE_FAILOVER:
+            return np.maximum(at_p, own), without
+        if move.kind == MoveKind.REPLACE_PRIMARY:
+            return at_p, np.maximum(without, own)
+        return at_p, without
 
-    def legal(self, move: Move, reserved: tuple[Floats | Ints, ...]) -> Bools:
+    def legal(self, move: MoveArrays, reserved: tuple[Floats | Ints, ...]) -> Bools:
         """Judge the additions of a move as ``rules.constraints`` does."""
         legal = self.legal_before(move, reserved)
-        if move.kind == Kind.FAILOVER:
+        if move.kind == MoveKind.FAILOVER:
             return legal
         t, strict = move.target, self.is_strict(move)
         if move.ends.target == "p":
@@ -218,37 +225,41 @@ class Legality:
         down = self.gain["", "s"]
         return legal & self.takes_secondary(move, t, down, reserved[2], strict)
 
-    def is_strict(self, move: Move) -> Bools:
+    def is_strict(self, move: MoveArrays) -> Bools:
         """Tell for which instances soft rules of the target count."""
         online, force = self.state.online, self.options.force
-        if move.kind == Kind.REPLACE_FAILOVER:
+        if move.kind == MoveKind.REPLACE_FAILOVER:
             return np.full(move.inst.shape, not force)
-        if move.kind == Kind.REPLACE_SECONDARY:
+        if move.kind == MoveKind.REPLACE_SECONDARY:
             kept: Bools = (move.secondary != NONE) & online[move.secondary]
             return kept & (not force)
         result: Bools = online[move.primary] & (not force)
         return result
 
-    def legal_before(self, move: Move, reserved: tuple[Floats | Ints, ...]) -> Bools:
+    def legal_before(
+        self, move: MoveArrays, reserved: tuple[Floats | Ints, ...]
+    ) -> Bools:
         """Judge what a move asks of the old nodes; ``reserved`` is theirs after it."""
         online, force = self.state.online, self.options.force
         p, s = move.primary, move.secondary
         strict = online[p] & (not force)
         legal = self._leaves(move)
         match move.kind:
-            case Kind.FAILOVER_TO:
+            case MoveKind.FAILOVER_TO:
                 return legal
-            case Kind.REPLACE_SECONDARY:
+            case MoveKind.REPLACE_SECONDARY:
                 zero, never = self._no_gain, ~self._anywhere
                 return legal & self.takes_primary(move, p, zero, reserved[0], never)
-            case Kind.REPLACE_FAILOVER:
+            case MoveKind.REPLACE_FAILOVER:
                 kept = (s != NONE) & online[s] & (not force)
                 fall = self.gain["p", "s"]
                 return legal & self.takes_secondary(move, p, fall, reserved[0], kept)
-        again = move.kind == Kind.REPLACE_PRIMARY
-        lost = self.without(s, p, move.inst) if again else reserved[1]
-        legal = legal & self.takes_primary(move, s, self.gain["s", "p"], lost, strict)
-        if move.kind == Kind.FAILOVER:
+        again = move.kind == MoveKind.REPLACE_PRIMARY
+        without = self.without(s, p, move.inst) if again else reserved[1]
+        legal = legal & self.takes_primary(
+            move, s, self.gain["s", "p"], without, strict
+        )
+        if move.kind == MoveKind.FAILOVER:
             return legal & self.takes_secondary(
                 move,
                 p,
@@ -262,56 +273,60 @@ class Legality:
             return legal & self.takes_secondary(move, s, zero, reserved[1], strict)
         return legal
 
-    def _leaves(self, move: Move) -> Bools:
+    def _leaves(self, move: MoveArrays) -> Bools:
         """Judge migrations between old nodes."""
         may = self.state.may_migrate
-        through = {Kind.FAILOVER, Kind.FAILOVER_REPLACE, Kind.REPLACE_PRIMARY}
+        through = {
+            MoveKind.FAILOVER,
+            MoveKind.FAILOVER_REPLACE,
+            MoveKind.REPLACE_PRIMARY,
+        }
         if may is None or move.kind not in through:
             return self._anywhere
         return may[move.primary, move.secondary]
 
-    def _arrives(self, move: Move) -> Bools:
+    def _arrives(self, move: MoveArrays) -> Bools:
         """Judge migrations to the target."""
         may = self.state.may_migrate
         if may is None:
             return self._anywhere
-        through = move.kind == Kind.REPLACE_PRIMARY
+        through = move.kind == MoveKind.REPLACE_PRIMARY
         return may[move.secondary if through else move.primary, move.target]
 
     def takes_primary(
         self,
-        move: Move,
+        move: MoveArrays,
         node: Ints,
         gain: Floats,
         reserved: Ints | Floats,
         strict: Bools,
     ) -> Bools:
         """Judge nodes that become primary; ``reserved`` is before the addition."""
-        state, effects, inst = self.state, self.effects, move.inst
-        memory = self.after(Row.MEMORY, node, gain, inst)
+        state, deltas, inst = self.state, self.deltas, move.inst
+        memory = self.after(DeltaRow.MEMORY, node, gain, inst)
         hard, soft = self._has_space(move, node, gain)
-        before = memory - effects.as_primary[Row.MEMORY][inst]
+        before = memory - deltas.as_primary[DeltaRow.MEMORY][inst]
         failing = np.where(
             node == move.target, state.fails_n1[node], before <= reserved
         )
         soft = soft & ((memory > reserved) | failing)
-        soft = soft & self._cpu_fits(node, self.after(Row.CPU, node, gain, inst))
+        soft = soft & self._cpu_fits(node, self.after(DeltaRow.CPU, node, gain, inst))
         if len(state.exclusion_tags):
             soft = soft & (self.conflicts(inst, node, 0) == 0)
         hard = hard & (memory > 0)
         if self._forthcoming:
-            hard = hard | effects.forthcoming[inst]
-            soft = soft | effects.forthcoming[inst]
+            hard = hard | deltas.forthcoming[inst]
+            soft = soft | deltas.forthcoming[inst]
             _hard, space = self._has_space(move, node, gain, later=True)
             soft = soft & _hard & space
-            cpu = self.after(Row.ALL_CPU, node, gain, inst)
+            cpu = self.after(DeltaRow.ALL_CPU, node, gain, inst)
             soft = soft & self._cpu_fits(node, cpu)
-        soft = soft & (self.after(Row.ALL_MEMORY, node, gain, inst) > 0)
+        soft = soft & (self.after(DeltaRow.ALL_MEMORY, node, gain, inst) > 0)
         return hard & (soft | ~strict)
 
     def takes_secondary(
         self,
-        move: Move,
+        move: MoveArrays,
         node: Ints,
         gain: Floats,
         reserved: Ints | Floats,
@@ -320,29 +335,29 @@ class Legality:
         need_disk: Bools | None = None,
     ) -> Bools:
         """Judge nodes that become secondary; ``reserved`` is after the addition."""
-        state, effects, inst = self.state, self.effects, move.inst
-        own = effects.asked[inst]
-        memory = self.after(Row.MEMORY, node, gain, inst)
+        state, deltas, inst = self.state, self.deltas, move.inst
+        own = deltas.asked[inst]
+        memory = self.after(DeltaRow.MEMORY, node, gain, inst)
         hard, soft = self._has_space(move, node, gain, need_disk=need_disk)
         failing: Bools = state.fails_n1[node]
-        if move.kind in {Kind.FAILOVER, Kind.REPLACE_FAILOVER}:
+        if move.kind in {MoveKind.FAILOVER, MoveKind.REPLACE_FAILOVER}:
             failing = memory <= state.r_mem[node]
-        elif move.kind == Kind.REPLACE_PRIMARY:
+        elif move.kind == MoveKind.REPLACE_PRIMARY:
             failing = memory <= self.without(node, move.primary, inst)
         soft = soft & (own < memory) & ((memory > reserved) | failing)
         if self._forthcoming:
-            hard = hard | effects.forthcoming[inst]
-            soft = soft | effects.forthcoming[inst]
+            hard = hard | deltas.forthcoming[inst]
+            soft = soft | deltas.forthcoming[inst]
             all_hard, space = self._has_space(
                 move, node, gain, later=True, need_disk=need_disk
             )
             soft = soft & all_hard & space
-        soft = soft & (own < self.after(Row.ALL_MEMORY, node, gain, inst))
+        soft = soft & (own < self.after(DeltaRow.ALL_MEMORY, node, gain, inst))
         return hard & (soft | ~strict)
 
     def _has_space(
         self,
-        move: Move,
+        move: MoveArrays,
         node: Ints,
         gain: Floats,
         *,
@@ -350,11 +365,11 @@ class Legality:
         need_disk: Bools | None = None,
     ) -> tuple[Bools, Bools]:
         """Judge disk and spindles: what must be, and what should be."""
-        state, effects, inst = self.state, self.effects, move.inst
-        exempt = ~effects.local[inst]
+        state, deltas, inst = self.state, self.deltas, move.inst
+        exempt = ~deltas.local[inst]
         if not self._some_local:
             return exempt, exempt
-        rows = [Row.DISK, Row.SPINDLES, Row.FREE_SPINDLES]
+        rows = [DeltaRow.DISK, DeltaRow.SPINDLES, DeltaRow.FREE_SPINDLES]
         if later:
             rows = [LATER[row] for row in rows]
         disk = self.after(rows[0], node, gain, inst)
@@ -365,7 +380,7 @@ class Legality:
         hard = exempt | ~full
         if self._exclusive:
             free = self.after(rows[2], node, gain, inst)
-            bad = state.exclusive[node] & (effects.unknown_spindles[inst] | (free < 0))
+            bad = state.exclusive[node] & (deltas.unknown_spindles[inst] | (free < 0))
             hard = hard & (exempt | ~bad)
         soft = (disk >= state.lo_dsk[node]) & (used <= state.hi_spin[node])
         return hard, exempt | soft
@@ -377,8 +392,8 @@ class Legality:
     def conflicts(self, inst: Ints, node: Ints, more_than: int) -> Ints:
         """Count exclusion tags of instances that nodes have more than so often."""
         counts = self.state.pri_tags
-        found = np.zeros(np.broadcast_shapes(inst.shape, node.shape), dtype=np.int64)
-        for tags in self.effects.tags.T:
+        count = np.zeros(np.broadcast_shapes(inst.shape, node.shape), dtype=np.int64)
+        for tags in self.deltas.tags.T:
             tag = tags[inst]
-            found += (tag != NONE) & (counts[node, tag] > more_than)
-        return found
+            count += (tag != NONE) & (counts[node, tag] > more_than)
+        return count

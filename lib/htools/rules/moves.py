@@ -9,10 +9,10 @@ import msgspec
 
 from ganeti.htools.model.cluster import NONE
 from ganeti.htools.rules import constraints
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.node_state import ClusterState
 
 
-class Kind(enum.IntEnum):
+class MoveKind(enum.IntEnum):
     """Kinds of moves, in the order in which they are tried for one target."""
 
     FAILOVER = 0
@@ -26,30 +26,30 @@ class Kind(enum.IntEnum):
 class Move(msgspec.Struct, frozen=True):
     """A kind of move and its target node, if it has one."""
 
-    kind: Kind
+    kind: MoveKind
     target: int = NONE
 
 
-def outcome(state: State, inst: int, move: Move) -> tuple[int, int]:
+def outcome(state: ClusterState, inst: int, move: Move) -> tuple[int, int]:
     """Tell primary and secondary after a move."""
     primary, secondary = state.pri[inst], state.sec[inst]
     match move.kind:
-        case Kind.FAILOVER:
+        case MoveKind.FAILOVER:
             return secondary, primary
-        case Kind.FAILOVER_TO:
+        case MoveKind.FAILOVER_TO:
             return move.target, secondary
-        case Kind.REPLACE_SECONDARY:
+        case MoveKind.REPLACE_SECONDARY:
             return primary, move.target
-        case Kind.REPLACE_FAILOVER:
+        case MoveKind.REPLACE_FAILOVER:
             return move.target, primary
-        case Kind.REPLACE_PRIMARY:
+        case MoveKind.REPLACE_PRIMARY:
             return move.target, secondary
-        case Kind.FAILOVER_REPLACE:
+        case MoveKind.FAILOVER_REPLACE:
             return secondary, move.target
 
 
 @contextlib.contextmanager
-def trial(state: State, inst: int, *others: int) -> Iterator[None]:
+def trial(state: ClusterState, inst: int, *others: int) -> Iterator[None]:
     """Let a block move an instance, then put everything back as it was.
 
     ``others`` are the nodes besides the instance's own that the block may touch.
@@ -63,7 +63,12 @@ def trial(state: State, inst: int, *others: int) -> Iterator[None]:
 
 
 def failure(
-    state: State, inst: int, move: Move, *, force: bool = False, is_live: bool = True
+    state: ClusterState,
+    inst: int,
+    move: Move,
+    *,
+    force: bool = False,
+    is_live: bool = True,
 ) -> int:
     """Tell why a move is not allowed; ``force`` ignores soft errors.
 
@@ -82,18 +87,18 @@ def failure(
         return _additions(state, inst, before, move, force=force)
 
 
-def apply(state: State, inst: int, move: Move) -> None:
+def apply(state: ClusterState, inst: int, move: Move) -> None:
     """Do a move."""
     place(state, inst, *outcome(state, inst, move))
 
 
-def place(state: State, inst: int, primary: int, secondary: int) -> None:
+def place(state: ClusterState, inst: int, primary: int, secondary: int) -> None:
     """Put an instance on other nodes, from wherever it is."""
     state.remove(inst)
     state.place(inst, primary, secondary)
 
 
-def may_migrate(state: State, source: int, target: int) -> bool:
+def may_migrate(state: ClusterState, source: int, target: int) -> bool:
     """Tell whether tags let an instance migrate between two nodes."""
     return state.may_migrate is None or bool(state.may_migrate[source, target])
 
@@ -101,11 +106,11 @@ def may_migrate(state: State, source: int, target: int) -> bool:
 def _migrations(before: tuple[int, int], move: Move) -> Iterator[tuple[int, int]]:
     primary, secondary = before
     match move.kind:
-        case Kind.REPLACE_SECONDARY:
+        case MoveKind.REPLACE_SECONDARY:
             path: tuple[int, ...] = ()
-        case Kind.FAILOVER | Kind.FAILOVER_REPLACE:
+        case MoveKind.FAILOVER | MoveKind.FAILOVER_REPLACE:
             path = (primary, secondary)
-        case Kind.REPLACE_PRIMARY:
+        case MoveKind.REPLACE_PRIMARY:
             path = (primary, secondary, move.target)
         case _:
             path = (primary, move.target)
@@ -113,59 +118,66 @@ def _migrations(before: tuple[int, int], move: Move) -> Iterator[tuple[int, int]
 
 
 def _additions(
-    state: State, inst: int, before: tuple[int, int], move: Move, *, force: bool
+    state: ClusterState, inst: int, before: tuple[int, int], move: Move, *, force: bool
 ) -> int:
     """Judge the additions of a move, in its order, on a state without the instance."""
     primary, secondary = before
     from_online = bool(state.online[primary]) and not force
     to_online = secondary != NONE and bool(state.online[secondary]) and not force
-    if move.kind == Kind.REPLACE_SECONDARY:
-        found = _as_primary(state, inst, primary, strict=False)
+    if move.kind == MoveKind.REPLACE_SECONDARY:
+        code = _as_primary(state, inst, primary, strict=False)
         state.place(inst, primary)
-        return found or _as_secondary(state, inst, move.target, strict=to_online)
-    if move.kind == Kind.FAILOVER_TO:
+        return code or _as_secondary(state, inst, move.target, strict=to_online)
+    if move.kind == MoveKind.FAILOVER_TO:
         return _as_primary(state, inst, move.target, strict=from_online)
     first, second = from_online, from_online
-    if move.kind == Kind.REPLACE_FAILOVER:
+    if move.kind == MoveKind.REPLACE_FAILOVER:
         first, second = not force, to_online
-    if move.kind == Kind.REPLACE_PRIMARY:
+    if move.kind == MoveKind.REPLACE_PRIMARY:
         moment = _as_primary(state, inst, secondary, strict=from_online)
         if moment:
             return moment
     after = {
-        Kind.FAILOVER: (secondary, primary),
-        Kind.REPLACE_FAILOVER: (move.target, primary),
-        Kind.REPLACE_PRIMARY: (move.target, secondary),
-        Kind.FAILOVER_REPLACE: (secondary, move.target),
+        MoveKind.FAILOVER: (secondary, primary),
+        MoveKind.REPLACE_FAILOVER: (move.target, primary),
+        MoveKind.REPLACE_PRIMARY: (move.target, secondary),
+        MoveKind.FAILOVER_REPLACE: (secondary, move.target),
     }[move.kind]
-    found = _as_primary(state, inst, after[0], strict=first)
-    if found:
-        return found
+    code = _as_primary(state, inst, after[0], strict=first)
+    if code:
+        return code
     state.place(inst, after[0])
-    full = move.kind == Kind.FAILOVER and not state.online[primary]
+    full = move.kind == MoveKind.FAILOVER and not state.online[primary]
     return _as_secondary(
         state, inst, after[1], strict=second, ignore_disk_on=primary if full else NONE
     )
 
 
-def _as_primary(state: State, inst: int, node: int, *, strict: bool) -> int:
-    found = constraints.primary(state, state.instances[inst], strict=strict)
-    return _at(found, state, node)
+def _as_primary(state: ClusterState, inst: int, node: int, *, strict: bool) -> int:
+    checks = constraints.primary(state, state.instances[inst], strict=strict)
+    return _at(checks, state, node)
 
 
 def _as_secondary(
-    state: State, inst: int, node: int, *, strict: bool, ignore_disk_on: int = NONE
+    state: ClusterState,
+    inst: int,
+    node: int,
+    *,
+    strict: bool,
+    ignore_disk_on: int = NONE,
 ) -> int:
     """Judge a node as secondary of an instance that has its primary."""
-    found = constraints.secondary(
+    checks = constraints.secondary(
         state,
         state.instances[inst],
         state.peers[:, state.pri[inst]],
         strict=strict,
         ignore_disk_on=ignore_disk_on,
     )
-    return _at(found, state, node)
+    return _at(checks, state, node)
 
 
-def _at(found: Sequence[constraints.Check], state: State, node: int) -> int:
-    return int(constraints.verdict(found, state.size)[node])
+def _at(
+    checks: Sequence[constraints.Constraint], state: ClusterState, node: int
+) -> int:
+    return int(constraints.verdict(checks, state.size)[node])

@@ -25,7 +25,7 @@ class Reason(msgspec.Struct, frozen=True):
         relation: of what is found to what is wanted: ``more than``, ``at least``,
             ``at most``, or empty for the same.
         wanted: a number or a word.
-        found: the same.
+        listed: the same.
         unit: of both numbers, may be empty.
     """
 
@@ -80,8 +80,11 @@ class Explanation(msgspec.Struct, frozen=True):
     def lines(self) -> list[str]:
         """Put it into words: a line for the nodes, one for each reason."""
         where = ", ".join(self.nodes) or "no place"
-        told = [*lines(self.reasons), *shortened(self.choice, _MOST_CHOICES)]
-        return [f"Instance {self.instance}: {where}", *(f"  {line}" for line in told)]
+        printed = [*lines(self.reasons), *shortened(self.choice, _MOST_CHOICES)]
+        return [
+            f"Instance {self.instance}: {where}",
+            *(f"  {line}" for line in printed),
+        ]
 
 
 def _shown(value: float | str, unit: str) -> str:
@@ -90,17 +93,17 @@ def _shown(value: float | str, unit: str) -> str:
     return f"{value:.10g} {unit}".strip()
 
 
-def shortened(found: Iterable[Reason], most: int) -> list[str]:
+def shortened(listed: Iterable[Reason], most: int) -> list[str]:
     """Put reasons into words, in so many lines at most and one for how many more."""
-    every = lines(found)
+    every = lines(listed)
     if len(every) <= most:
         return every
     return [*every[:most], f"and {len(every) - most} more"]
 
 
-def lines(found: Iterable[Reason]) -> list[str]:
+def lines(listed: Iterable[Reason]) -> list[str]:
     """Put reasons into words, one line for nodes with the same one."""
     nodes: dict[str, list[str]] = {}
-    for reason in found:
+    for reason in listed:
         nodes.setdefault(reason.words(), []).append(reason.node)
     return [f"{', '.join(names)}: {words}" for words, names in nodes.items()]

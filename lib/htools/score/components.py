@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ganeti.htools.state.columns import ROWS
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.node_state import ClusterState
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
@@ -44,7 +44,7 @@ WEIGHTS: Final = (
 #: The same by name.
 WEIGHT: Final = dict(WEIGHTS)
 #: Components that are the spread of a number of each node.
-SPREADS: Final[dict[str, Callable[[State], Floats]]] = {
+SPREADS: Final[dict[str, Callable[[ClusterState], Floats]]] = {
     "free_mem_cv": lambda s: per(s.unallocated, s.t_mem),
     "free_disk_cv": lambda s: _disk(s, s.f_dsk, s.f_spin),
     "reserved_mem_cv": lambda s: per(s.r_mem, s.t_mem),
@@ -79,14 +79,14 @@ def per(part: Floats, whole: Floats) -> Floats:
     return out
 
 
-def _disk(state: State, free: Floats, spindles: Floats) -> Floats:
+def _disk(state: ClusterState, free: Floats, spindles: Floats) -> Floats:
     part = np.divide(free, state.t_dsk, out=np.ones_like(free), where=state.t_dsk != 0)
     if state.exclusive.any():
         return np.where(state.exclusive, spindles / state.spindle_count, part)
     return part
 
 
-class Numbers(msgspec.Struct, frozen=True):
+class NodeValues(msgspec.Struct, frozen=True):
     """What the score needs of each node: name -> value per node."""
 
     spreads: dict[str, Floats]
@@ -96,10 +96,10 @@ class Numbers(msgspec.Struct, frozen=True):
     reserved: Floats
 
 
-def numbers(state: State) -> Numbers:
+def numbers(state: ClusterState) -> NodeValues:
     """Return the numbers of every node as they are now."""
     spreads = _spreads(state)
-    return Numbers(
+    return NodeValues(
         spreads,
         np.where(state.fails_n1, state.held, 0.0),
         state.repeated_tags(),
@@ -108,7 +108,7 @@ def numbers(state: State) -> Numbers:
     )
 
 
-def _spreads(state: State) -> dict[str, Floats]:
+def _spreads(state: ClusterState) -> dict[str, Floats]:
     """Return what ``SPREADS`` gives, in fewer steps."""
     rows = state.rows
     memory, reserved, memory_later = per(rows[_MEMORY], state.t_mem)
@@ -155,21 +155,30 @@ def total(values: Floats) -> float:
 
 
 def components(
-    state: State, nodes: Places | None = None, *, mine: Numbers | None = None
+    state: ClusterState,
+    nodes: Places | None = None,
+    *,
+    values: NodeValues | None = None,
 ) -> dict[str, float]:
     """Return each component's value in order, over some nodes or all.
 
-    ``mine`` are the present numbers of the state; made when not given.
+    ``values`` are the present numbers of the state; made when not given.
     """
     places = np.arange(state.size) if nodes is None else nodes
     up = places[state.online[places]]
     if not len(up):
         return dict.fromkeys(WEIGHT, 0.0)
     down = places[state.offline[places]]
-    mine = mine or numbers(state)
-    every = (*mine.spreads.values(), mine.n1, mine.tags, mine.location, mine.reserved)
+    values = values or numbers(state)
+    every = (
+        *values.spreads.values(),
+        values.n1,
+        values.tags,
+        values.location,
+        values.reserved,
+    )
     totals, spreads = _sums(np.array(every)[:, up])
-    out = dict(zip(mine.spreads, spreads, strict=False))
+    out = dict(zip(values.spreads, spreads, strict=False))
     failing, tags, location, reserved = totals[len(out) :]
     primaries = sum(
         not state.instances[index].forthcoming
@@ -188,13 +197,13 @@ def components(
     return {name: out[name] for name in WEIGHT}
 
 
-def _shared_places(state: State, up: Places) -> int:
+def _shared_places(state: ClusterState, up: Places) -> int:
     if not state.node_places.size or not state.pri_tags.size:
         return 0
     return int(np.maximum(place_pairs(state, up) - 1, 0).sum())
 
 
-def place_pairs(state: State, up: Places) -> npt.NDArray[np.int64]:
+def place_pairs(state: ClusterState, up: Places) -> npt.NDArray[np.int64]:
     """Return [location tag, exclusion tag] -> how often nodes online have both.
 
     Instances that are still to come do not count, other than for tags of one node.
@@ -202,13 +211,13 @@ def place_pairs(state: State, up: Places) -> npt.NDArray[np.int64]:
     return np.asarray(state.node_places[up].T @ state.present_tags[up])
 
 
-def value(state: State, nodes: Places | None = None) -> float:
+def value(state: ClusterState, nodes: Places | None = None) -> float:
     """Return the score, over some nodes or all."""
-    found = components(state, nodes)
-    return float(sum(weight * found[name] for name, weight in WEIGHTS))
+    values = components(state, nodes)
+    return float(sum(weight * values[name] for name, weight in WEIGHTS))
 
 
-def ideal(state: State, nodes: Places | None = None) -> float:
+def ideal(state: ClusterState, nodes: Places | None = None) -> float:
     """Return the score that cannot be bettered: what failovers must reserve."""
     places = np.arange(state.size) if nodes is None else nodes
     if len(places) < 2:

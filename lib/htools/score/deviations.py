@@ -12,28 +12,28 @@ import msgspec
 import numpy as np
 
 from ganeti.htools.score import components
-from ganeti.htools.state.instance_deltas import Effects, Floats, Ints, Row
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.instance_deltas import DeltaRow, Floats, InstanceDeltas, Ints
+from ganeti.htools.state.node_state import ClusterState
 
 #: Spread components and the row of a node's numbers each is about.
-_ROWS: Final = {
-    "free_mem_cv": Row.MEMORY,
-    "free_disk_cv": Row.DISK,
-    "vcpu_ratio_cv": Row.CPU,
-    "cpu_load_cv": Row.LOAD_CPU,
-    "mem_load_cv": Row.LOAD_MEMORY,
-    "disk_load_cv": Row.LOAD_DISK,
-    "net_load_cv": Row.LOAD_NET,
-    "spindles_cv": Row.SPINDLES,
-    "free_mem_cv_forth": Row.ALL_MEMORY,
-    "free_disk_cv_forth": Row.ALL_DISK,
-    "vcpu_ratio_cv_forth": Row.ALL_CPU,
-    "spindles_cv_forth": Row.ALL_SPINDLES,
+_METRIC_ROWS: Final = {
+    "free_mem_cv": DeltaRow.MEMORY,
+    "free_disk_cv": DeltaRow.DISK,
+    "vcpu_ratio_cv": DeltaRow.CPU,
+    "cpu_load_cv": DeltaRow.LOAD_CPU,
+    "mem_load_cv": DeltaRow.LOAD_MEMORY,
+    "disk_load_cv": DeltaRow.LOAD_DISK,
+    "net_load_cv": DeltaRow.LOAD_NET,
+    "spindles_cv": DeltaRow.SPINDLES,
+    "free_mem_cv_forth": DeltaRow.ALL_MEMORY,
+    "free_disk_cv_forth": DeltaRow.ALL_DISK,
+    "vcpu_ratio_cv_forth": DeltaRow.ALL_CPU,
+    "spindles_cv_forth": DeltaRow.ALL_SPINDLES,
 }
 #: Rows of spindles that count in place of disk where nodes have exclusive storage.
 _IN_PLACE: Final = {
-    Row.DISK: Row.FREE_SPINDLES,
-    Row.ALL_DISK: Row.ALL_FREE_SPINDLES,
+    DeltaRow.DISK: DeltaRow.FREE_SPINDLES,
+    DeltaRow.ALL_DISK: DeltaRow.ALL_FREE_SPINDLES,
 }
 _RESERVED: Final = "reserved_mem_cv"
 
@@ -53,16 +53,16 @@ class Moments(msgspec.Struct):
         return Moments(self.mean, self.variance, self.deviation.copy())
 
 
-class _Column(msgspec.Struct, frozen=True):
+class _DeviationColumn(msgspec.Struct, frozen=True):
     """A spread: its row, what a unit of it is of a node's value, and of spindles."""
 
     name: str
-    row: Row
+    row: DeltaRow
     inverse: Floats
     second: Floats
 
 
-class Spreads:
+class DeviationMetrics:
     """All spreads of a state; the last column is of memory kept for failovers.
 
     ``refresh`` must be called after the state changed.
@@ -79,9 +79,11 @@ class Spreads:
         moments: of the present state.
     """
 
-    def __init__(self, state: State, effects: Effects, gain: "Gains") -> None:
+    def __init__(
+        self, state: ClusterState, deltas: InstanceDeltas, gain: "RoleDeltas"
+    ) -> None:
         """Describe the spreads; ``gain`` is by two roles, rows x instances."""
-        self._state, self._effects = state, effects
+        self._state, self._deltas = state, deltas
         self._up = np.nonzero(state.online)[0]
         self.count = max(1, len(self._up))
         self.inverse_memory = self._inverses(state.t_mem)
@@ -95,7 +97,7 @@ class Spreads:
         if any(column.second.any() for column in columns):
             self.second = np.array([*(c.second for c in columns), nothing]).T.copy()
         self.gain = {roles: self._of(self._rows, of) for roles, of in gain.items()}
-        self.more: Gains = {}
+        self.more: RoleDeltas = {}
         if self.second is not None:
             self.more = {
                 roles: self._of(self._others, of) for roles, of in gain.items()
@@ -108,25 +110,25 @@ class Spreads:
         self.refresh(every)
 
     @staticmethod
-    def _of(rows: list[Row], gain: Floats) -> Floats:
-        found: Floats = np.zeros((gain.shape[1], len(rows) + 1))
-        found[:, :-1] = gain[rows].T
-        return found
+    def _of(rows: list[DeltaRow], gain: Floats) -> Floats:
+        result: Floats = np.zeros((gain.shape[1], len(rows) + 1))
+        result[:, :-1] = gain[rows].T
+        return result
 
-    def _columns(self) -> tuple[list[float], list[_Column]]:
+    def _columns(self) -> tuple[list[float], list[_DeviationColumn]]:
         """Describe spreads that can change, equal ones merged."""
-        effects, amounts = self._effects, self._state.rows
+        deltas, amounts = self._deltas, self._state.rows
         weights: list[float] = []
-        columns: list[_Column] = []
-        for name, row in _ROWS.items():
-            column = _Column(name, row, *self._capacity(row))
+        columns: list[_DeviationColumn] = []
+        for name, row in _METRIC_ROWS.items():
+            column = _DeviationColumn(name, row, *self._capacity(row))
             twin = next(
                 (at for at, other in enumerate(columns) if self._equal(other, column)),
                 None,
             )
             if twin is not None:
                 weights[twin] += components.WEIGHT[name]
-            elif amounts[row].any() or effects.as_primary[row].any():
+            elif amounts[row].any() or deltas.as_primary[row].any():
                 weights.append(components.WEIGHT[name])
                 columns.append(column)
         return weights, columns
@@ -136,14 +138,14 @@ class Spreads:
         out: Floats = np.divide(1.0, capacity, out=np.zeros_like(capacity), where=asked)
         return out
 
-    def _capacity(self, row: Row) -> tuple[Floats, Floats]:
+    def _capacity(self, row: DeltaRow) -> tuple[Floats, Floats]:
         state = self._state
         nothing = np.zeros(state.size)
-        if row in {Row.MEMORY, Row.ALL_MEMORY}:
+        if row in {DeltaRow.MEMORY, DeltaRow.ALL_MEMORY}:
             return self.inverse_memory, nothing
-        if row in {Row.CPU, Row.ALL_CPU}:
+        if row in {DeltaRow.CPU, DeltaRow.ALL_CPU}:
             return self._inverses(state.t_cpu * state.speed), nothing
-        if row in {Row.SPINDLES, Row.ALL_SPINDLES}:
+        if row in {DeltaRow.SPINDLES, DeltaRow.ALL_SPINDLES}:
             inverse = self._inverses(state.hi_spin)
             return np.where(state.exclusive, 0.0, inverse), nothing
         if row in _IN_PLACE:
@@ -155,13 +157,13 @@ class Spreads:
             )
         return self._inverses(np.ones(state.size)), nothing
 
-    def _equal(self, part: _Column, other: _Column) -> bool:
+    def _equal(self, part: _DeviationColumn, other: _DeviationColumn) -> bool:
         """Tell whether a row is and will stay the same as that of a part."""
-        effects, amounts = self._effects, self._state.rows
-        tables = (amounts, effects.as_primary, effects.as_secondary)
+        deltas, amounts = self._deltas, self._state.rows
+        tables = (amounts, deltas.as_primary, deltas.as_secondary)
         pairs = [(part.row, other.row)]
         if part.second.any():
-            pairs.append((Row.FREE_SPINDLES, Row.ALL_FREE_SPINDLES))
+            pairs.append((DeltaRow.FREE_SPINDLES, DeltaRow.ALL_FREE_SPINDLES))
         return bool(np.array_equal(part.inverse, other.inverse)) and all(
             np.array_equal(table[a], table[b]) for a, b in pairs for table in tables
         )
@@ -169,14 +171,14 @@ class Spreads:
     def _sums(self, nodes: Ints) -> Floats:
         """Give the part of nodes' values that instances change."""
         rows = self._state.rows
-        found = np.zeros((len(nodes), len(self._rows) + 1))
+        result = np.zeros((len(nodes), len(self._rows) + 1))
         for column, row in enumerate(self._rows):
-            found[:, column] = rows[row, nodes]
-        found *= self.inverse[nodes]
+            result[:, column] = rows[row, nodes]
+        result *= self.inverse[nodes]
         if self.second is not None:
             for column, row in enumerate(self._others):
-                found[:, column] += rows[row, nodes] * self.second[nodes, column]
-        return found
+                result[:, column] += rows[row, nodes] * self.second[nodes, column]
+        return result
 
     def refresh(self, nodes: Ints) -> None:
         """Take over changes of some nodes."""
@@ -234,9 +236,9 @@ class Spreads:
         """Add up what the spreads change by, from changes of variances."""
         after = np.sqrt(np.maximum(moments.variance + gains, 0.0))
         before = np.sqrt(moments.variance)
-        found: Floats = after @ self.weight - before @ self.weight
-        return found
+        result: Floats = after @ self.weight - before @ self.weight
+        return result
 
 
 #: By roles before and after: instances x numbers, or numbers x instances.
-Gains = dict[tuple[str, str], Floats]
+RoleDeltas = dict[tuple[str, str], Floats]

@@ -13,13 +13,13 @@ import numpy as np
 
 from ganeti.htools.model.cluster import NONE
 from ganeti.htools.rules import moves
-from ganeti.htools.rules.move_constraints import Options
-from ganeti.htools.rules.moves import Kind, Move
+from ganeti.htools.rules.move_constraints import MoveOptions
+from ganeti.htools.rules.moves import Move, MoveKind
 from ganeti.htools.score import components
-from ganeti.htools.score.move_estimates import Evaluator
+from ganeti.htools.score.move_estimates import MoveEstimator
 from ganeti.htools.state.columns import ROWS
-from ganeti.htools.state.instance_deltas import Bools, Floats, Ints, Row
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.instance_deltas import Bools, DeltaRow, Floats, Ints
+from ganeti.htools.state.node_state import ClusterState
 
 #: Nodes that a move touches: old primary, old secondary, target.
 _TOUCHED: Final = 3
@@ -28,35 +28,39 @@ _FEW: Final = 8
 #: Most entries of one table (1 MiB).
 _CHUNK: Final = 1 << 17
 #: Rows that move with instances by amounts of their own.
-_ROWS: Final = [int(row) for row in Row]
+_ROWS: Final = [int(row) for row in DeltaRow]
 _RESERVED: Final = ROWS.index("r_mem")
 _HELD: Final = ROWS.index("held")
 _LOCATION: Final = ROWS.index("location")
 
 
 def after(
-    state: State, listed: Sequence[tuple[int, Move]], found: Evaluator | None = None
+    state: ClusterState,
+    listed: Sequence[tuple[int, Move]],
+    estimator: MoveEstimator | None = None,
 ) -> list[float]:
     """Compute the score after each of some moves, as ``score.components.value`` would.
 
-    ``found`` is an evaluator of this state; made when not given.
+    ``estimator`` is an evaluator of this state; made when not given.
     """
     if len(listed) <= _FEW or not state.online.any():
         return [_after_one(state, inst, move) for inst, move in listed]
-    found = found or Evaluator(state, Options())
-    if not found.effects.are_sums:
+    estimator = estimator or MoveEstimator(state, MoveOptions())
+    if not estimator.deltas.are_sums:
         return [_after_one(state, inst, move) for inst, move in listed]
     together = max(2, _CHUNK // max(1, state.size))
     parts = [listed[at : at + together] for at in range(0, len(listed), together)]
-    return [value for part in parts for value in _together(found, part)]
+    return [value for part in parts for value in _together(estimator, part)]
 
 
-def _together(found: Evaluator, listed: Sequence[tuple[int, Move]]) -> list[float]:
+def _together(
+    estimator: MoveEstimator, listed: Sequence[tuple[int, Move]]
+) -> list[float]:
     # Sums of a single column do not run in order.
-    return _Trials(found, [*listed, listed[0]]).scores()[:-1]
+    return _Trials(estimator, [*listed, listed[0]]).scores()[:-1]
 
 
-def _after_one(state: State, inst: int, move: Move) -> float:
+def _after_one(state: ClusterState, inst: int, move: Move) -> float:
     with moves.trial(state, inst, move.target):
         moves.apply(state, inst, move)
         return components.value(state)
@@ -69,21 +73,23 @@ class _Trials:
     There must be two moves at least.
     """
 
-    def __init__(self, found: Evaluator, listed: Sequence[tuple[int, Move]]) -> None:
-        self._found, self._state = found, found.state
+    def __init__(
+        self, estimator: MoveEstimator, listed: Sequence[tuple[int, Move]]
+    ) -> None:
+        self._estimator, self._state = estimator, estimator.state
         inst = np.array([inst for inst, _move in listed])
         target = np.array([move.target for _inst, move in listed])
         kinds = np.array([move.kind for _inst, move in listed])
-        self._move = move = found.legality.move(Kind.FAILOVER, inst, target)
+        self._move = move = estimator.move_rules.move(MoveKind.FAILOVER, inst, target)
         nodes = (move.primary, move.secondary, target)
         # Where there are fewer, one stands there twice.
         places = [np.where(node == NONE, move.primary, node) for node in nodes]
         self._places: Ints = np.array(places).T
-        self._rows: Floats = found.state.rows[:, self._places]
-        self._real: Bools = ~found.effects.forthcoming[inst]
+        self._rows: Floats = estimator.state.rows[:, self._places]
+        self._real: Bools = ~estimator.deltas.forthcoming[inst]
         self._new: tuple[Ints, Ints] = (move.primary.copy(), move.secondary.copy())
         for kind in set(kinds.tolist()):
-            self._move_kind(Kind(kind), np.nonzero(kinds == kind)[0])
+            self._move_kind(MoveKind(kind), np.nonzero(kinds == kind)[0])
         self._rows[_RESERVED] = np.where(
             np.array(nodes).T == NONE,
             self._rows[_RESERVED, :, :1],
@@ -93,9 +99,9 @@ class _Trials:
         self._move_counts()
         self._fails_n1: Bools = self.unallocated <= self.r_mem
 
-    def _move_kind(self, kind: Kind, at: Ints) -> None:
+    def _move_kind(self, kind: MoveKind, at: Ints) -> None:
         """Note where moves of a kind lead, and the memory kept for failovers then."""
-        rules, every = self._found.legality, self._move
+        rules, every = self._estimator.move_rules, self._move
         move = rules.move(kind, every.inst[at], every.target[at])
         self._rows[_RESERVED, at] = np.array(rules.reserved_after(move)).T
         roles = {move.ends.target: move.target}
@@ -110,10 +116,10 @@ class _Trials:
 
     def _move_amounts(self) -> None:
         """Take instances off their nodes, and put them onto others."""
-        effects, inst = self._found.effects, self._move.inst
-        first = effects.as_primary[_ROWS][:, inst, None]
-        second = effects.as_secondary[_ROWS][:, inst, None]
-        rows, counted = self._rows[_ROWS], effects.counted[_ROWS][:, self._places]
+        deltas, inst = self._estimator.deltas, self._move.inst
+        first = deltas.as_primary[_ROWS][:, inst, None]
+        second = deltas.as_secondary[_ROWS][:, inst, None]
+        rows, counted = self._rows[_ROWS], deltas.counted[_ROWS][:, self._places]
         for node, amount in (
             (self._move.primary, -first),
             (self._move.secondary, -second),
@@ -125,21 +131,21 @@ class _Trials:
 
     def _move_counts(self) -> None:
         """Count instances of nodes, location tags, and exclusion tags found twice."""
-        found, inst = self._found, self._move.inst
+        estimator, inst = self._estimator, self._move.inst
         real, old = self._real[:, None], (self._move.primary, self._move.secondary)
         for sign, pair in ((-1, old), (1, self._new)):
             for node in pair:
                 self._rows[_HELD] += sign * (self._at(node) & real)
-            if found.located:
-                tags = found.unlike(inst, *pair)[:, None]
+            if estimator.located:
+                tags = estimator.unlike(inst, *pair)[:, None]
                 self._rows[_LOCATION] += sign * (tags * (self._at(pair[0]) & real))
         self._tags: Floats = np.zeros(self._places.shape)
-        if found.tagged:
+        if estimator.tagged:
             moves = old[0] != self._new[0]
-            lost = found.legality.conflicts(inst, old[0], 1) * moves
-            won = found.legality.conflicts(inst, self._new[0], 0) * moves
-            self._tags -= lost[:, None] * self._at(old[0])
-            self._tags += won[:, None] * self._at(self._new[0])
+            removed = estimator.move_rules.conflicts(inst, old[0], 1) * moves
+            added = estimator.move_rules.conflicts(inst, self._new[0], 0) * moves
+            self._tags -= removed[:, None] * self._at(old[0])
+            self._tags += added[:, None] * self._at(self._new[0])
 
     def __getattr__(self, name: str) -> Any:
         if name in ROWS:
@@ -150,10 +156,10 @@ class _Trials:
         """Add up the components after each move."""
         state, places = self._state, self._places
         now = components.numbers(state)
-        fixed = components.components(state, mine=now)
+        fixed = components.components(state, values=now)
         online = state.online[places] & self._first_of_each()
         offline = state.offline[places] & self._first_of_each()
-        found: dict[str, Floats | float] = dict(fixed)
+        values: dict[str, Floats | float] = dict(fixed)
         failing = np.where(self._fails_n1, self.held, 0.0)
         # Counts are whole numbers: their order does not matter.
         for name, where, old, new in (
@@ -162,19 +168,19 @@ class _Trials:
             ("pri_tags_score", online, np.zeros(state.size), self._tags),
             ("location_score", online, now.location, self.location),
         ):
-            found[name] = fixed[name] + np.where(where, new - old[places], 0).sum(
+            values[name] = fixed[name] + np.where(where, new - old[places], 0).sum(
                 axis=1
             )
         gone = state.offline[self._new[0]] * 1 - state.offline[self._move.primary]
-        found["offline_pri_cnt"] = fixed["offline_pri_cnt"] + gone * self._real
-        if self._found.located and self._found.tagged:
+        values["offline_pri_cnt"] = fixed["offline_pri_cnt"] + gone * self._real
+        if self._estimator.located and self._estimator.tagged:
             name = "location_exclusion_score"
-            pairs = self._found.pairs_change(self._move, self._new[0])
-            found[name] = fixed[name] + pairs
-        found |= self._spreads(now)
+            pairs = self._estimator.pairs_change(self._move, self._new[0])
+            values[name] = fixed[name] + pairs
+        values |= self._spreads(now)
         total: Floats = np.zeros(len(places))
         for name, weight in components.WEIGHTS:
-            total = total + weight * found[name]
+            total = total + weight * values[name]
         return [float(value) for value in total]
 
     def _first_of_each(self) -> Bools:
@@ -185,10 +191,10 @@ class _Trials:
             out[:, column] = ~before.any(axis=1)
         return out
 
-    def _spreads(self, now: components.Numbers) -> dict[str, Floats]:
+    def _spreads(self, now: components.NodeValues) -> dict[str, Floats]:
         """Return the spreads that change, and the sum of reserved memory."""
         up = np.nonzero(self._state.online)[0]
-        found: dict[str, Floats] = {}
+        result: dict[str, Floats] = {}
         known: dict[tuple[bytes, bytes], tuple[Floats, Floats]] = {}
         for name, get in components.SPREADS.items():
             old, new = now.spreads[name], get(self)  # type: ignore[arg-type]
@@ -198,10 +204,10 @@ class _Trials:
             key = old.tobytes(), new.tobytes()
             if key not in known:
                 known[key] = self._sums(old[up], new)
-            found[name], total = known[key]
+            result[name], total = known[key]
             if name == "reserved_mem_cv":
-                found["reserved_mem_rtotal"] = total
-        return found
+                result["reserved_mem_rtotal"] = total
+        return result
 
     def _sums(self, old: Floats, new: Floats) -> tuple[Floats, Floats]:
         """Return spread and sum of numbers of which some are replaced, for each move.

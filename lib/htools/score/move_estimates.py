@@ -1,9 +1,9 @@
 """Scores of many possible moves at once.
 
-An ``Evaluator`` estimates, for arrays of instances and target nodes, by how much each
-kind of move would change the score: constant work for each move, whatever the number of
-nodes. Estimates are good to about ten digits; ``balance.greedy`` computes the best
-exactly.
+An ``MoveEstimator`` estimates, for arrays of instances and target nodes, by how much
+each kind of move would change the score: constant work for each move, whatever the
+number of nodes. Estimates are good to about ten digits; ``balance.greedy`` computes the
+best exactly.
 """
 
 from typing import Final
@@ -11,26 +11,30 @@ from typing import Final
 import numpy as np
 
 from ganeti.htools.model.cluster import NONE
-from ganeti.htools.rules.move_constraints import Legality, Move, Options
-from ganeti.htools.rules.moves import Kind
+from ganeti.htools.rules.move_constraints import (
+    MoveArrays,
+    MoveConstraints,
+    MoveOptions,
+)
+from ganeti.htools.rules.moves import MoveKind
 from ganeti.htools.score import components
-from ganeti.htools.score.deviations import Moments, Spreads
+from ganeti.htools.score.deviations import DeviationMetrics, Moments
 from ganeti.htools.score.unknown_spindles import correction
-from ganeti.htools.state.instance_deltas import Floats, Ints, Row
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.instance_deltas import DeltaRow, Floats, Ints
+from ganeti.htools.state.node_state import ClusterState
 
 #: Whose memory kept for failovers a kind changes, of primary, secondary and target.
 _KEEPING: Final = {
-    Kind.FAILOVER: (True, True, False),
-    Kind.FAILOVER_TO: (False, False, False),
-    Kind.REPLACE_SECONDARY: (False, True, True),
-    Kind.REPLACE_FAILOVER: (True, True, False),
-    Kind.REPLACE_PRIMARY: (False, True, False),
-    Kind.FAILOVER_REPLACE: (False, True, True),
+    MoveKind.FAILOVER: (True, True, False),
+    MoveKind.FAILOVER_TO: (False, False, False),
+    MoveKind.REPLACE_SECONDARY: (False, True, True),
+    MoveKind.REPLACE_FAILOVER: (True, True, False),
+    MoveKind.REPLACE_PRIMARY: (False, True, False),
+    MoveKind.FAILOVER_REPLACE: (False, True, True),
 }
 
 
-class Evaluator:
+class MoveEstimator:
     """Estimates of score changes for the state it was given.
 
     ``refresh`` must be called after the state changed.
@@ -40,15 +44,15 @@ class Evaluator:
         retagged: exclusion tags of which pairs with location tags came or went last.
     """
 
-    def __init__(self, state: State, options: Options) -> None:
+    def __init__(self, state: ClusterState, options: MoveOptions) -> None:
         self.state = state
         self.options = options
-        self.legality = Legality(state, options)
-        self.effects = effects = self.legality.effects
-        self._gain = self.legality.gain
-        self.spreads = Spreads(state, effects, self._gain)
-        self._has_apart = bool(effects.apart.any())
-        self.located = bool(state.node_places.size or effects.lacking.any())
+        self.move_rules = MoveConstraints(state, options)
+        self.deltas = deltas = self.move_rules.deltas
+        self._gain = self.move_rules.gain
+        self.spreads = DeviationMetrics(state, deltas, self._gain)
+        self._has_apart = bool(deltas.apart.any())
+        self.located = bool(state.node_places.size or deltas.lacking.any())
         self.tagged = bool(len(state.exclusion_tags))
         self._all_online = bool(state.online.all())
         self.retagged: Ints = np.zeros(0, np.int64)
@@ -61,7 +65,7 @@ class Evaluator:
 
     def refresh(self, nodes: Ints) -> None:
         """Take over changes of some nodes."""
-        self.legality.refresh(nodes)
+        self.move_rules.refresh(nodes)
         self.spreads.refresh(nodes)
         if self.located and self.tagged:
             change = self.state.present_tags[nodes] - self._present[nodes]
@@ -70,7 +74,7 @@ class Evaluator:
             change = change[:, self.retagged]
             self._pairs[self.retagged] += change.T @ self._places[nodes]
 
-    def estimate(self, kind: Kind, inst: Ints, target: Ints) -> Floats:
+    def estimate(self, kind: MoveKind, inst: Ints, target: Ints) -> Floats:
         """Estimate score changes; infinite where a move is not allowed.
 
         ``inst`` and ``target`` are broadcast together.
@@ -78,11 +82,11 @@ class Evaluator:
         change = self.from_moments(self.spreads.moments, kind, inst, target)[0]
         if not self._has_apart:
             return change
-        rules = self.legality
+        rules = self.move_rules
         return change + correction(rules, rules.move(kind, inst, target))
 
     def from_moments(
-        self, moments: Moments, kind: Kind, inst: Ints, target: Ints
+        self, moments: Moments, kind: MoveKind, inst: Ints, target: Ints
     ) -> tuple[Floats, Floats]:
         """Estimate score changes as if means and variances were others.
 
@@ -90,7 +94,7 @@ class Evaluator:
             the changes, infinite where a move is not allowed, and what they make of the
             variances.
         """
-        rules = self.legality
+        rules = self.move_rules
         move = rules.move(kind, inst, target)
         reserved = rules.reserved_after(move)
         with np.errstate(invalid="ignore"):
@@ -102,7 +106,7 @@ class Evaluator:
         return np.where(allowed, change, np.inf), gains
 
     def _steps(
-        self, move: Move, reserved: tuple[Floats | Ints, ...]
+        self, move: MoveArrays, reserved: tuple[Floats | Ints, ...]
     ) -> list[tuple[Ints, Floats]]:
         """List the nodes that change and by how much their values do."""
         spreads, ends = self.spreads, move.ends
@@ -126,7 +130,7 @@ class Evaluator:
                 steps.append((node, step))
         return steps
 
-    def counted(self, move: Move, reserved: tuple[Floats | Ints, ...]) -> Floats:
+    def counted(self, move: MoveArrays, reserved: tuple[Floats | Ints, ...]) -> Floats:
         """Add up what components that count something change."""
         state, inst = self.state, move.inst
         online, p = state.online, move.primary
@@ -134,13 +138,13 @@ class Evaluator:
         role = move.ends.target
         if role:
             change = change + self._failing_at(move, move.target, "", role, reserved[2])
-        if move.kind == Kind.REPLACE_SECONDARY and not self.located:
+        if move.kind == MoveKind.REPLACE_SECONDARY and not self.located:
             return change
         new_p = self._new_primary(move)
         if self.tagged and move.ends.primary != "=":
-            lost = self.legality.conflicts(inst, p, 1) * online[p]
-            won = self.legality.conflicts(inst, new_p, 0) * online[new_p]
-            change = change + components.WEIGHT["pri_tags_score"] * (won - lost)
+            removed = self.move_rules.conflicts(inst, p, 1) * online[p]
+            added = self.move_rules.conflicts(inst, new_p, 0) * online[new_p]
+            change = change + components.WEIGHT["pri_tags_score"] * (added - removed)
         if self.located:
             change = change + self._located_change(move, new_p)
             if self.tagged and move.ends.primary != "=":
@@ -148,18 +152,18 @@ class Evaluator:
         return change
 
     @staticmethod
-    def _new_primary(move: Move) -> Ints:
+    def _new_primary(move: MoveArrays) -> Ints:
         if move.ends.primary == "=":
             return move.primary
         return move.secondary if move.ends.secondary == "p" else move.target
 
-    def left(self, move: Move) -> Floats:
+    def left(self, move: MoveArrays) -> Floats:
         """Count what leaves nodes that are offline."""
         change: Floats = np.zeros(1)
         if self._all_online:
             return change
         ends, online = move.ends, self.state.online
-        real = self.effects.real[move.inst]
+        real = self.deltas.real[move.inst]
         off_p = ~online[move.primary] & real
         if ends.primary != "=":
             change = change - components.WEIGHT["offline_pri_cnt"] * off_p
@@ -170,7 +174,9 @@ class Evaluator:
             change = change - components.WEIGHT["offline_all_cnt"] * off_s
         return change
 
-    def failing_before(self, move: Move, reserved: tuple[Floats | Ints, ...]) -> Floats:
+    def failing_before(
+        self, move: MoveArrays, reserved: tuple[Floats | Ints, ...]
+    ) -> Floats:
         """Count what the instances on old nodes that fail N+1 change."""
         change: Floats = np.zeros(1)
         for node, before, after, kept in (
@@ -178,66 +184,66 @@ class Evaluator:
             (move.secondary, "s", move.ends.secondary, reserved[1]),
         ):
             role = before if after == "=" else after
-            if role != before or move.kind == Kind.REPLACE_PRIMARY:
+            if role != before or move.kind == MoveKind.REPLACE_PRIMARY:
                 change = change + self._failing_at(move, node, before, role, kept)
         return change
 
     def _failing_at(
-        self, move: Move, node: Ints, before: str, after: str, kept: Floats | Ints
+        self, move: MoveArrays, node: Ints, before: str, after: str, kept: Floats | Ints
     ) -> Floats:
         state, inst = self.state, move.inst
         memory, held = state.unallocated[node], state.held[node]
         old = (memory <= state.r_mem[node]) * held
         if after != before:
             gain = self._gain[before, after]
-            memory = self.legality.after(Row.MEMORY, node, gain, inst)
+            memory = self.move_rules.after(DeltaRow.MEMORY, node, gain, inst)
         count = held + (bool(after) - bool(before))
         change = (memory <= kept) * count - old
-        result: Floats = change * state.online[node] * self.effects.real[inst]
+        result: Floats = change * state.online[node] * self.deltas.real[inst]
         return result
 
-    def _located_change(self, move: Move, new_p: Ints) -> Floats:
+    def _located_change(self, move: MoveArrays, new_p: Ints) -> Floats:
         """Change of the location score."""
-        state, effects, inst = self.state, self.effects, move.inst
-        common = effects.common(inst)
+        state, deltas, inst = self.state, self.deltas, move.inst
+        common = deltas.common(inst)
         after = common
-        if move.kind not in {Kind.FAILOVER, Kind.FAILOVER_TO}:
+        if move.kind not in {MoveKind.FAILOVER, MoveKind.FAILOVER_TO}:
             new_s = {
-                Kind.REPLACE_SECONDARY: move.target,
-                Kind.REPLACE_FAILOVER: move.primary,
-                Kind.REPLACE_PRIMARY: move.secondary,
-                Kind.FAILOVER_REPLACE: move.target,
+                MoveKind.REPLACE_SECONDARY: move.target,
+                MoveKind.REPLACE_FAILOVER: move.primary,
+                MoveKind.REPLACE_PRIMARY: move.secondary,
+                MoveKind.FAILOVER_REPLACE: move.target,
             }[move.kind]
             after = state.common_places[new_p, new_s]
-        wish, online = effects.wishes[inst], state.online
-        new = (after + effects.lacking[wish, new_p]) * online[new_p]
-        old = (common + effects.lacking[wish, move.primary]) * online[move.primary]
-        result: Floats = (new - old) * (~effects.forthcoming[inst]).astype(np.float64)
+        desired, online = deltas.desired[inst], state.online
+        new = (after + deltas.lacking[desired, new_p]) * online[new_p]
+        old = (common + deltas.lacking[desired, move.primary]) * online[move.primary]
+        result: Floats = (new - old) * (~deltas.forthcoming[inst]).astype(np.float64)
         return result
 
     def unlike(self, inst: Ints, primary: Ints, secondary: Ints) -> Ints:
         """Count location tags that nodes share, or lack though instances want them."""
         common = self.state.common_places[primary, secondary]
-        lacking = self.effects.lacking[self.effects.wishes[inst], primary]
+        lacking = self.deltas.lacking[self.deltas.desired[inst], primary]
         return np.where(secondary == NONE, 0, common) + lacking
 
-    def pairs_change(self, move: Move, new_p: Ints | None) -> Floats:
+    def pairs_change(self, move: MoveArrays, new_p: Ints | None) -> Floats:
         """Change of the number of repeated (location tag, exclusion tag) pairs.
 
         Without a new primary the least that there can be.
         """
-        effects, inst = self.effects, move.inst
+        deltas, inst = self.deltas, move.inst
         old = self._places[move.primary]
-        lost, won = old, None
+        removed, added = old, None
         if new_p is not None:
             new = self._places[new_p]
-            lost, won = old & ~new, new & ~old
+            removed, added = old & ~new, new & ~old
         result: Floats = np.zeros(1)
-        for tags in effects.tags.T:
+        for tags in deltas.tags.T:
             tag = tags[inst]
             counts = self._pairs[tag]
-            change = -(lost & (counts > 1)).sum(axis=-1)
-            if won is not None:
-                change = change + (won & (counts >= 1)).sum(axis=-1)
+            change = -(removed & (counts > 1)).sum(axis=-1)
+            if added is not None:
+                change = change + (added & (counts >= 1)).sum(axis=-1)
             result = result + np.where(tag != NONE, change, 0)
-        return np.where(effects.forthcoming[inst], 0.0, result)
+        return np.where(deltas.forthcoming[inst], 0.0, result)

@@ -12,17 +12,17 @@ import numpy as np
 
 from ganeti.htools.model.cluster import Instance
 from ganeti.htools.score import components
-from ganeti.htools.score.components import Floats, Numbers, Places
-from ganeti.htools.state.node_state import State
+from ganeti.htools.score.components import Floats, NodeValues, Places
+from ganeti.htools.state.node_state import ClusterState
 
 #: Most entries of one matrix in a step over many candidates (32 MiB).
 _CHUNK: Final = 1 << 22
 
 
-class _Extra:
+class _NewInstance:
     """Numbers of each node after taking a newcomer as primary or as secondary."""
 
-    def __init__(self, state: State, item: Instance) -> None:
+    def __init__(self, state: ClusterState, item: Instance) -> None:
         self.state, self.item = state, item
         self.base = components.numbers(state)
         self.busy = item.utilisation
@@ -30,7 +30,7 @@ class _Extra:
         self.reserve = 0 if item.forthcoming else item.reserved_memory
 
     def _with(self, **changes: Floats) -> dict[str, Floats]:
-        shadow = _Shadow(self.state, changes)
+        shadow = _ChangedState(self.state, changes)
         return {name: get(shadow) for name, get in components.SPREADS.items()}  # type: ignore[arg-type]
 
     def _disk_changes(self) -> dict[str, Floats]:
@@ -55,7 +55,7 @@ class _Extra:
                 out["f_spin"] = np.where(state.exclusive, taken, state.f_spin)
         return out
 
-    def primary(self) -> Numbers:
+    def primary(self) -> NodeValues:
         """Return each node's numbers if it were the primary."""
         state, item = self.state, self.item
         changes = self._disk_changes()
@@ -79,7 +79,7 @@ class _Extra:
             location = location + state.wanted_places(item)
         places = state.tag_places(item)
         more = (state.pri_tags[:, places] > 0).sum(axis=1) if places else 0
-        return Numbers(
+        return NodeValues(
             self._with(**changes),
             np.where(left <= state.r_mem, held, 0.0),
             self.base.tags + more,
@@ -95,19 +95,19 @@ class _Extra:
         return self._with(**changes)
 
 
-class _Shadow:
+class _ChangedState:
     """A state with some rows replaced."""
 
-    def __init__(self, state: State, changes: dict[str, Floats]) -> None:
+    def __init__(self, state: ClusterState, changes: dict[str, Floats]) -> None:
         self._state, self._changes = state, changes
 
     def __getattr__(self, name: str) -> Floats:
-        found: Floats = self._changes.get(name, getattr(self._state, name))
-        return found
+        result: Floats = self._changes.get(name, getattr(self._state, name))
+        return result
 
 
 def as_primary(
-    state: State, item: Instance, targets: Places, nodes: Places | None = None
+    state: ClusterState, item: Instance, targets: Places, nodes: Places | None = None
 ) -> Floats:
     """Return the score for each node on which an instance would be alone.
 
@@ -117,7 +117,7 @@ def as_primary(
         targets: nodes to try, of these.
         nodes: over which the score is; all by default.
     """
-    extra = _Extra(state, item)
+    extra = _NewInstance(state, item)
     places = np.arange(state.size) if nodes is None else nodes
     up = places[state.online[places]]
     after = extra.primary()
@@ -131,7 +131,7 @@ def as_primary(
 
 
 def as_secondary(
-    state: State, index: int, targets: Places, nodes: Places | None = None
+    state: ClusterState, index: int, targets: Places, nodes: Places | None = None
 ) -> Floats:
     """Return the score for each node as secondary of an instance.
 
@@ -142,13 +142,13 @@ def as_secondary(
         nodes: over which the score is; all by default.
     """
     item, primary = state.instances[index], state.pri[index]
-    extra = _Extra(state, item)
+    extra = _NewInstance(state, item)
     kept = np.maximum(state.r_mem, state.peers[:, primary] + extra.reserve)
     held = state.held + (0 if item.forthcoming else 1)
     common = 0 if item.forthcoming else state.common_places[primary]
     base = extra.base
     reserved = components.per(kept, state.t_mem)
-    after = Numbers(
+    after = NodeValues(
         extra.secondary() | {"reserved_mem_cv": reserved},
         np.where(state.unallocated <= kept, held, 0.0),
         base.tags,
@@ -161,9 +161,9 @@ def as_secondary(
 
 
 def _each(
-    state: State,
-    base: Numbers,
-    after: Numbers,
+    state: ClusterState,
+    base: NodeValues,
+    after: NodeValues,
     *,
     more: Mapping[str, Floats],
     targets: Places,
@@ -194,8 +194,8 @@ def _each(
 
 
 def _chunk(
-    base: Numbers,
-    after: Numbers,
+    base: NodeValues,
+    after: NodeValues,
     more: Mapping[str, Floats],
     *,
     targets: Places,
@@ -204,23 +204,23 @@ def _chunk(
 ) -> Floats:
     position = {int(node): place for place, node in enumerate(up)}
     at = np.array([position.get(int(node), -1) for node in targets], np.intp)
-    found: dict[str, Floats | float] = dict(fixed)
+    result: dict[str, Floats | float] = dict(fixed)
     for name, values in after.spreads.items():
         old = base.spreads[name]
         if not np.array_equal(values, old):
-            found[name] = _spreads(old[up], values[targets], at)
+            result[name] = _spreads(old[up], values[targets], at)
     for name, one, two in (
         ("n1_cnt", base.n1, after.n1),
         ("pri_tags_score", base.tags, after.tags),
         ("location_score", base.location, after.location),
         ("reserved_mem_rtotal", base.reserved, after.reserved),
     ):
-        found[name] = fixed[name] + np.where(at >= 0, (two - one)[targets], 0.0)
+        result[name] = fixed[name] + np.where(at >= 0, (two - one)[targets], 0.0)
     for name, values in more.items():
-        found[name] = fixed[name] + values[targets]
+        result[name] = fixed[name] + values[targets]
     total: Floats = np.zeros(len(targets))
     for name, weight in components.WEIGHTS:
-        total = total + weight * found[name]
+        total = total + weight * result[name]
     return total
 
 
@@ -235,12 +235,12 @@ def _spreads(base: Floats, new: Floats, at: Places) -> Floats:
     return out
 
 
-def _down(state: State, item: Instance) -> Floats:
+def _down(state: ClusterState, item: Instance) -> Floats:
     """Return per node how many instances on nodes that are offline there would be."""
     return np.where(state.offline, 0.0 if item.forthcoming else 1.0, 0.0)
 
 
-def _new_pairs(state: State, item: Instance, up: Places) -> Floats:
+def _new_pairs(state: ClusterState, item: Instance, up: Places) -> Floats:
     """Return per node how many (location, exclusion) pairs would be doubled."""
     places = state.tag_places(item)
     if not places or not state.node_places.size or item.forthcoming:
@@ -250,13 +250,13 @@ def _new_pairs(state: State, item: Instance, up: Places) -> Floats:
     return np.asarray(state.node_places @ doubled, np.float64)
 
 
-class Pairs:
+class PairPlacements:
     """Scores of (primary, secondary) pairs, updated from the present statistics."""
 
-    def __init__(self, state: State, item: Instance) -> None:
+    def __init__(self, state: ClusterState, item: Instance) -> None:
         """Prepare; the state lacks the instance."""
         self.state, self.item = state, item
-        self.extra = _Extra(state, item)
+        self.extra = _NewInstance(state, item)
         self.first = self.extra.primary()
         self.second = self.extra.secondary()
         self.up = np.nonzero(state.online)[0]
@@ -273,8 +273,8 @@ class Pairs:
         reserved = np.where(other, reserved, self.extra.base.reserved[secondaries])
         total: Floats = np.zeros((len(primaries), len(secondaries)))
         for name, weight in components.WEIGHTS:
-            found = self._one(name, primaries, secondaries, kept, reserved)
-            total += weight * found
+            component = self._one(name, primaries, secondaries, kept, reserved)
+            total += weight * component
         return total
 
     def _kept(self, primaries: Places, secondaries: Places) -> Floats:
@@ -343,18 +343,18 @@ class Pairs:
         variance: Floats | float = components.variance(values)
         old = base[primaries]
         own, other = self.state.online[primaries], self.state.online[secondaries]
-        mine = np.where(own, self.first.spreads[name][primaries], old)
-        if not np.array_equal(old, mine):
-            moved, sums = _moved(n, total, variance, old, mine)
+        new_first = np.where(own, self.first.spreads[name][primaries], old)
+        if not np.array_equal(old, new_first):
+            moved, sums = _moved(n, total, variance, old, new_first)
             variance, total = moved[:, None], sums[:, None]
-        theirs = base[secondaries]
+        old_second = base[secondaries]
         if not other.all():
-            new = np.where(other, new, theirs)
-        if np.array_equal(np.broadcast_to(theirs, new.shape), new):
+            new = np.where(other, new, old_second)
+        if np.array_equal(np.broadcast_to(old_second, new.shape), new):
             return np.asarray(np.sqrt(variance))
         if new.strides[0] == 0:
             new = new[:1]
-        variance, _total_now = _moved(n, total, variance, theirs, new)
+        variance, _total_now = _moved(n, total, variance, old_second, new)
         return np.asarray(np.sqrt(variance))
 
 

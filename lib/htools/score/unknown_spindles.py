@@ -10,20 +10,20 @@ from typing import Final
 
 import numpy as np
 
-from ganeti.htools.rules.move_constraints import Legality, Move
+from ganeti.htools.rules.move_constraints import MoveArrays, MoveConstraints
 from ganeti.htools.score import components
-from ganeti.htools.state.instance_deltas import LATER, Bools, Floats, Ints, Row
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.instance_deltas import LATER, Bools, DeltaRow, Floats, Ints
+from ganeti.htools.state.node_state import ClusterState
 
 #: Spindles of a node that took an unknown number.
 _UNKNOWN: Final = -1.0
 _NAME: Final = "free_disk_cv_forth"
-_DISK: Final = LATER[Row.DISK]
+_DISK: Final = LATER[DeltaRow.DISK]
 
 
-def correction(rules: Legality, move: Move) -> Floats:
+def correction(rules: MoveConstraints, move: MoveArrays) -> Floats:
     """Return what to add to estimates of moves; nothing for most instances."""
-    asked, online = rules.effects.apart[move.inst], rules.state.online
+    asked, online = rules.deltas.apart[move.inst], rules.state.online
     if not (asked.any() and online.any()):
         return np.zeros(1)
     values = components.SPREADS[_NAME](rules.state)
@@ -36,7 +36,9 @@ def correction(rules: Legality, move: Move) -> Floats:
     return result
 
 
-def _gains(rules: Legality, move: Move, far: Floats) -> tuple[Floats, Floats]:
+def _gains(
+    rules: MoveConstraints, move: MoveArrays, far: Floats
+) -> tuple[Floats, Floats]:
     """Return the changes of the variance: as estimated, and as they are."""
     squares: list[Floats] = [np.zeros(1), np.zeros(1)]
     sums: list[Floats] = [np.zeros(1), np.zeros(1)]
@@ -61,14 +63,14 @@ def _gains(rules: Legality, move: Move, far: Floats) -> tuple[Floats, Floats]:
     return first, second
 
 
-def _placed(state: State, node: Ints) -> Floats:
+def _placed(state: ClusterState, node: Ints) -> Floats:
     """Return what nodes' shares of free spindles gain where one is placed."""
     share = _inverse(state, state.spindle_count, state.exclusive)
     result: Floats = (_UNKNOWN - state.f_spin_later[node]) * share[node]
     return result
 
 
-def _inverse(state: State, whole: Floats, where: Bools) -> Floats:
+def _inverse(state: ClusterState, whole: Floats, where: Bools) -> Floats:
     asked = where & state.online & (whole != 0)
     out: Floats = np.divide(1.0, whole, out=np.zeros_like(whole), where=asked)
     return out

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ganeti.htools.model.cluster import LOCAL_TEMPLATES, NONE, USING_MEMORY, Instance
-from ganeti.htools.state.columns import Rows
+from ganeti.htools.state.columns import NodeRows
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
@@ -21,7 +21,7 @@ Flags = npt.NDArray[np.bool_]
 _OFF_THE_BOOKS: Final = "ADMIN_offline"
 
 
-class Columns:
+class InstanceColumns:
     """Instances side by side.
 
     Attributes:
@@ -48,13 +48,13 @@ class Columns:
         self.local = _among([item.template for item in items], LOCAL_TEMPLATES)
         self.use = _of_kinds([item.utilisation for item in items])
 
-    def without_primary(self) -> "Columns":
+    def without_primary(self) -> "InstanceColumns":
         """Return the same of secondaries alone."""
         out = copy.copy(self)
         out.primary = np.full_like(self.primary, NONE)
         return out
 
-    def count(self, state: Rows, exclusive: Flags) -> None:
+    def count(self, state: NodeRows, exclusive: Flags) -> None:
         """Add all instances to the numbers of the nodes.
 
         Args:
@@ -81,7 +81,7 @@ class Columns:
     def _add(self, row: Floats, which: Flags, values: Floats) -> None:
         np.add.at(row, self.primary[which], values[which])
 
-    def _add_disks(self, state: Rows, apart: Flags, both: Ints) -> None:
+    def _add_disks(self, state: NodeRows, apart: Flags, both: Ints) -> None:
         """Add disks; free disk is as reported, apart from what is to come."""
         there = (both >= 0) & self.local[:, None]
         nodes = both[there]
@@ -110,15 +110,15 @@ class Columns:
 
     def by_node(self, size: int) -> tuple[list[list[int]], list[list[int]]]:
         """List the primaries and the secondaries of each node, newest first."""
-        found = []
+        columns = []
         for column in (self.primary, self.secondary):
             lists: list[list[int]] = [[] for _ in range(size)]
             places = column.tolist()
             for index in range(len(places) - 1, -1, -1):
                 if places[index] >= 0:
                     lists[places[index]].append(index)
-            found.append(lists)
-        return found[0], found[1]
+            columns.append(lists)
+        return columns[0], columns[1]
 
 
 def _whole(values: Iterable[int]) -> Ints:

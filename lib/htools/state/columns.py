@@ -30,7 +30,7 @@ ROWS: Final = (
 )
 
 
-class Rows:
+class NodeRows:
     """The array ``rows``, and each row under its name.
 
     Memory and disk are in MiB, free (``f_``), of instances (``i_``) or kept for

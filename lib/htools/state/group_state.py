@@ -3,23 +3,23 @@
 from collections.abc import Sequence
 
 from ganeti.htools.model.cluster import NONE, Instance
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.node_state import ClusterState
 
 
 def of_group(
-    now: State, group: int, newcomers: Sequence[Instance]
-) -> tuple[State, Sequence[int]]:
+    now: ClusterState, group: int, new_instances: Sequence[Instance]
+) -> tuple[ClusterState, Sequence[int]]:
     """Return one group's part of a state, and the positions of its nodes.
 
     Args:
         now: the state; instances beyond those of its cluster are taken over.
         group: position.
-        newcomers: instances that may come.
+        new_instances: instances that may come.
     """
     cluster = now.cluster
     members = cluster.members(group)
     positions = {node: at for at, node in enumerate(members)}
-    state = State(cluster.only_group(group), newcomers=newcomers)
+    state = ClusterState(cluster.only_group(group), new_instances=new_instances)
     for index in range(len(cluster.instances), len(now.instances)):
         if now.pri[index] in positions:
             secondary = positions.get(now.sec[index], NONE)

@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 from ganeti.htools.model.cluster import EXTERNAL_TEMPLATES, NONE, Instance
 from ganeti.htools.state.columns import ROWS
-from ganeti.htools.state.node_state import State
+from ganeti.htools.state.node_state import ClusterState
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 
-class Row(enum.IntEnum):
+class DeltaRow(enum.IntEnum):
     """Rows of a state's numbers that instances change by amounts of their own.
 
     Those of ``ALL`` count instances that are still to come.
@@ -42,15 +42,15 @@ class Row(enum.IntEnum):
 
 #: The rows that count instances to come, by the row that does not.
 LATER = {
-    Row.MEMORY: Row.ALL_MEMORY,
-    Row.DISK: Row.ALL_DISK,
-    Row.CPU: Row.ALL_CPU,
-    Row.SPINDLES: Row.ALL_SPINDLES,
-    Row.FREE_SPINDLES: Row.ALL_FREE_SPINDLES,
+    DeltaRow.MEMORY: DeltaRow.ALL_MEMORY,
+    DeltaRow.DISK: DeltaRow.ALL_DISK,
+    DeltaRow.CPU: DeltaRow.ALL_CPU,
+    DeltaRow.SPINDLES: DeltaRow.ALL_SPINDLES,
+    DeltaRow.FREE_SPINDLES: DeltaRow.ALL_FREE_SPINDLES,
 }
 
 
-class Effects:
+class InstanceDeltas:
     """Numbers of all instances of a state.
 
     Attributes:
@@ -60,19 +60,21 @@ class Effects:
         real: which are there, not still to come.
         reserved: memory that a secondary keeps.
         tags: instances x exclusion tags they have, -1 where they have fewer.
-        wishes: for each instance a row of ``lacking``.
+        desired: for each instance a row of ``lacking``.
         lacking: wishes x nodes, wanted location tags that the node has not.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ClusterState) -> None:
         """Read off all instances."""
         self.state = state
         items = state.instances
         self.primary: Ints = np.array(state.pri, dtype=np.int64)
         self.secondary: Ints = np.array(state.sec, dtype=np.int64)
         self.counted: Floats = np.ones((len(ROWS), state.size))
-        self.counted[[Row.SPINDLES, Row.ALL_SPINDLES]] = ~state.exclusive
-        self.counted[[Row.FREE_SPINDLES, Row.ALL_FREE_SPINDLES]] = state.exclusive
+        self.counted[[DeltaRow.SPINDLES, DeltaRow.ALL_SPINDLES]] = ~state.exclusive
+        self.counted[[DeltaRow.FREE_SPINDLES, DeltaRow.ALL_FREE_SPINDLES]] = (
+            state.exclusive
+        )
         self.as_primary, self.as_secondary = _amounts(items)
         self.forthcoming = _flags(item.forthcoming for item in items)
         self.real: Bools = ~self.forthcoming
@@ -96,7 +98,7 @@ class Effects:
         self.are_sums = all(len({*each}) == len(each) for each in tags) and not (
             state.exclusive.any() and self.unknown_spindles.any()
         )
-        self.wishes, self.lacking = _wishes(state)
+        self.desired, self.lacking = _wishes(state)
 
     def moved(self, inst: int) -> None:
         """Take over the nodes of one instance."""
@@ -118,7 +120,7 @@ def _padded(lists: list[list[int]]) -> Ints:
     ).reshape(len(lists), width)
 
 
-def _wishes(state: State) -> tuple[Ints, Ints]:
+def _wishes(state: ClusterState) -> tuple[Ints, Ints]:
     """Number what instances want of locations, and tell what nodes lack of each."""
     number: dict[frozenset[str], int] = {}
     wishes = [
@@ -146,17 +148,22 @@ def _amounts(items: list[Instance]) -> tuple[Floats, Floats]:
         cpu = item.vcpus if item.online else 0
         first, second = as_primary[:, at], as_secondary[:, at]
         for place in (first, second):
-            place[Row.ALL_DISK] = -disk
-            place[Row.ALL_SPINDLES] = use
-            place[Row.ALL_FREE_SPINDLES] = -free
-        first[Row.ALL_MEMORY] = -item.memory
-        first[Row.ALL_CPU] = cpu
+            place[DeltaRow.ALL_DISK] = -disk
+            place[DeltaRow.ALL_SPINDLES] = use
+            place[DeltaRow.ALL_FREE_SPINDLES] = -free
+        first[DeltaRow.ALL_MEMORY] = -item.memory
+        first[DeltaRow.ALL_CPU] = cpu
         if item.forthcoming:
             continue
         for now, later in LATER.items():
             first[now], second[now] = first[later], second[later]
-        first[Row.MEMORY] = -(item.memory if item.uses_memory else 0)
-        loads = [Row.LOAD_CPU, Row.LOAD_MEMORY, Row.LOAD_DISK, Row.LOAD_NET]
+        first[DeltaRow.MEMORY] = -(item.memory if item.uses_memory else 0)
+        loads = [
+            DeltaRow.LOAD_CPU,
+            DeltaRow.LOAD_MEMORY,
+            DeltaRow.LOAD_DISK,
+            DeltaRow.LOAD_NET,
+        ]
         first[loads] = item.utilisation
-        second[Row.LOAD_DISK] = item.utilisation[2]
+        second[DeltaRow.LOAD_DISK] = item.utilisation[2]
     return as_primary, as_secondary

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ganeti.htools.model.cluster import Cluster, Instance
-from ganeti.htools.state.aggregate import Columns
-from ganeti.htools.state.columns import ROWS, Rows
+from ganeti.htools.state.aggregate import InstanceColumns
+from ganeti.htools.state.columns import ROWS, NodeRows
 
 _EXCLUSION: Final = "htools:iextags:"
 _LOCATION: Final = "htools:nlocation:"
@@ -27,7 +27,7 @@ _ALLOW: Final = "htools:allowmigration:"
 Floats = npt.NDArray[np.float64]
 
 
-class Limits(msgspec.Struct, frozen=True):
+class CapacityLimits(msgspec.Struct, frozen=True):
     """Changes to what nodes accept, given on the command line.
 
     ``max_cpu`` replaces the policies' ratio; ``min_disk`` is the part of the disk to
@@ -38,7 +38,7 @@ class Limits(msgspec.Struct, frozen=True):
     min_disk: float = 0.0
 
 
-class State(Rows):
+class ClusterState(NodeRows):
     """Numbers of all nodes; positions are those of the cluster's model.
 
     Attributes:
@@ -56,7 +56,7 @@ class State(Rows):
         self,
         cluster: Cluster,
         *,
-        newcomers: Sequence[Instance] = (),
+        new_instances: Sequence[Instance] = (),
         min_disk: float = 0.0,
         max_cpu: float | None = None,
         exclusion: Sequence[str] = (),
@@ -65,7 +65,7 @@ class State(Rows):
 
         Args:
             cluster: groups, nodes and instances.
-            newcomers: instances that will be added; their tags count too.
+            new_instances: instances that will be added; their tags count too.
             min_disk: part of the disk to keep free.
             max_cpu: overrides the policies' limit of virtual per physical CPU.
             exclusion: further prefixes of exclusion tags.
@@ -79,7 +79,7 @@ class State(Rows):
         self.peers: Floats = np.zeros((self.size, self.size + len(outside)))
         self.use(np.zeros((len(ROWS), self.size)))
         self._fixed(min_disk, max_cpu)
-        self._tags([*self.instances, *newcomers], exclusion)
+        self._tags([*self.instances, *new_instances], exclusion)
         self._load()
 
     def _fixed(self, min_disk: float, max_cpu: float | None) -> None:
@@ -139,7 +139,8 @@ class State(Rows):
         names = sorted(frozenset().union(*self.places))
         self._has_places = bool(names or self._desired)
         self.node_places = np.array(
-            [[name in mine for name in names] for mine in self.places], np.int64
+            [[name in own_places for name in names] for own_places in self.places],
+            np.int64,
         ).reshape(self.size, len(names))
         #: Location tags that two nodes have in common.
         self.common_places = (
@@ -162,8 +163,8 @@ class State(Rows):
             tuple(word.split("::", 1)) for word in _cut(tags, _ALLOW) if "::" in word
         ]
         takes = [
-            mine | {source for source, target in allowed if target in mine}
-            for mine in sends
+            own_places | {source for source, target in allowed if target in own_places}
+            for own_places in sends
         ]
         self.may_migrate = np.array([[one <= two for two in takes] for one in sends])
 
@@ -190,12 +191,12 @@ class State(Rows):
         self.unallocated[:] = recorded - np.maximum(0, self.x_mem)
 
     def _load_instances(self) -> None:
-        columns = Columns(self.instances)
+        columns = InstanceColumns(self.instances)
         columns.count(self, self.exclusive)
         columns.count_peers(self.peers)
         self.primaries, self.secondaries = columns.by_node(self.size)
         if self.cluster.guests:
-            guests = Columns(self.cluster.guests)
+            guests = InstanceColumns(self.cluster.guests)
             guests.count_peers(self.peers)
             guests.without_primary().count(self, self.exclusive)
         if not (self._tag_at or self._has_places):
@@ -214,7 +215,7 @@ class State(Rows):
         return item.online and not item.forthcoming
 
     # Copies
-    def copy(self, *, same_peers: bool = False) -> "State":
+    def copy(self, *, same_peers: bool = False) -> "ClusterState":
         """Return an independent state with the same numbers.
 
         With ``same_peers`` both share the memory kept for failovers, the largest table:
@@ -251,9 +252,11 @@ class State(Rows):
         self.peers[places] = peers
         self._tags_of[:, places] = tags
         self._unclear.update(places)
-        for place, mine, theirs in zip(places, primaries, secondaries, strict=True):
-            self.primaries[place] = mine
-            self.secondaries[place] = theirs
+        for place, own_places, second in zip(
+            places, primaries, secondaries, strict=True
+        ):
+            self.primaries[place] = own_places
+            self.secondaries[place] = second
         self.pri[index], self.sec[index] = pair
 
     def as_cluster(self) -> Cluster:
@@ -412,7 +415,7 @@ class State(Rows):
     def lacking(self, wanted: frozenset[str]) -> npt.NDArray[np.int64]:
         """Return how many of some location tags each node lacks; not to be changed."""
         if wanted not in self._lacking:
-            counts = [len(wanted - mine) for mine in self.places]
+            counts = [len(wanted - own_places) for own_places in self.places]
             self._lacking[wanted] = np.array(counts, np.int64)
         return self._lacking[wanted]
 
@@ -454,17 +457,19 @@ class State(Rows):
 
 
 def derive(
-    cluster: Cluster, limits: Limits | None = None, exclusion: Iterable[str] = ()
-) -> State:
+    cluster: Cluster,
+    limits: CapacityLimits | None = None,
+    exclusion: Iterable[str] = (),
+) -> ClusterState:
     """Load a cluster as the command line wants it.
 
     ``exclusion`` lists prefixes of tags, given besides those in the cluster's tags.
     """
-    found = limits or Limits()
-    return State(
+    limits_used = limits or CapacityLimits()
+    return ClusterState(
         cluster,
-        min_disk=found.min_disk,
-        max_cpu=found.max_cpu,
+        min_disk=limits_used.min_disk,
+        max_cpu=limits_used.max_cpu,
         exclusion=[f"{prefix}:" for prefix in exclusion],
     )
 
@@ -478,8 +483,8 @@ def _put(items: list[int], index: int, sign: int) -> None:
 
 def _cut(tags: Sequence[str], prefix: str) -> list[str]:
     """Return what follows a prefix, of the tags that have it."""
-    found = [tag.removeprefix(prefix) for tag in tags if tag.startswith(prefix)]
-    return [word for word in found if word]
+    values = [tag.removeprefix(prefix) for tag in tags if tag.startswith(prefix)]
+    return [word for word in values if word]
 
 
 def _floats(values: Any) -> Floats:

@@ -25,7 +25,7 @@ def ssh_server(cluster, node):
     """Return the one process, once that for who looked whether it serves has ended."""
 
     def alone():
-        found = cluster.control.found(node)
+        found = cluster.control.processes_on(node)
         return found if len(found) == 1 else None
 
     return until("only the SSH server", alone)[0]
@@ -90,8 +90,8 @@ def test_power_ends_everything_on_a_node_and_brings_it_back(machines, command):
     marker = cluster.file("/var/run/ganeti/marker", "node2")
     marker.touch()
     assert command(cluster.directory, "power", "off", "node2").returncode == 0
-    assert cluster.control.found(cluster.node("node2")) == []
-    assert cluster.control.found(cluster.node("node1")) != []
+    assert cluster.control.processes_on(cluster.node("node2")) == []
+    assert cluster.control.processes_on(cluster.node("node1")) != []
     assert not marker.exists()
     done = command(cluster.directory, "oob", "power-status", "node2")
     assert json.loads(done.stdout) == {"powered": False}
@@ -108,7 +108,7 @@ def test_a_killed_process_is_only_that_one(machines, command):
     assert "noded does not run there, but sshd does" in done.stderr
     done = command(cluster.directory, "kill", "node1", "sshd")
     assert done.returncode == 0
-    assert cluster.control.found(cluster.node("node1")) == []
+    assert cluster.control.processes_on(cluster.node("node1")) == []
 
 
 def test_an_ssh_server_with_new_keys_serves_when_the_command_returns(machines):
@@ -121,14 +121,14 @@ def test_an_ssh_server_with_new_keys_serves_when_the_command_returns(machines):
         with socket.create_connection(address, 60) as sock:
             assert sock.recv(4) == b"SSH-"
     # The same process, which tells the number of its clients in its arguments.
-    assert server.pid in {process.pid for process in cluster.control.found(node)}
+    assert server.pid in {process.pid for process in cluster.control.processes_on(node)}
 
 
 def test_down_leaves_nothing(machines, command):
     cluster = machines(2)
     assert command(cluster.directory, "down").returncode == 0
     for node in cluster.layout.nodes:
-        assert cluster.control.found(node) == []
+        assert cluster.control.processes_on(node) == []
     assert os.listdir(cluster.directory) == [".lock"]
     assert "nothing to do" in command(cluster.directory, "down").stdout
 
@@ -283,11 +283,11 @@ def test_a_node_that_asks_for_a_reset_gets_one(machines, mode):
         request = cluster.file("/power-cycle")
     else:
         request = pathlib.Path(isolation.reset_file(cluster.layout, node))
-    before = {process.pid for process in cluster.control.found(node)}
+    before = {process.pid for process in cluster.control.processes_on(node)}
     request.write_text("b")
 
     def is_reset():
-        after = {process.pid for process in cluster.control.found(node)}
+        after = {process.pid for process in cluster.control.processes_on(node)}
         return after and not after & before and cluster.control.answers(node)
 
     until(f"{node.name} is reset", is_reset)

@@ -1,7 +1,7 @@
 """All moves of a cluster, for tests that compare a search with trying everything."""
 
 from ganeti.htools.rules import moves
-from ganeti.htools.rules.moves import Kind, Move
+from ganeti.htools.rules.moves import Move, MoveKind
 
 
 def every_move(now):
@@ -11,18 +11,18 @@ def every_move(now):
         drbd = inst.template == "drbd"
         second_online = drbd and now.online[now.sec[index]]
         if second_online:
-            yield index, Move(Kind.FAILOVER)
+            yield index, Move(MoveKind.FAILOVER)
         for target in range(len(now.online)):
             if target in here or not now.online[target]:
                 continue
             if not drbd:
-                yield index, Move(Kind.FAILOVER_TO, target)
+                yield index, Move(MoveKind.FAILOVER_TO, target)
                 continue
-            yield index, Move(Kind.REPLACE_SECONDARY, target)
-            yield index, Move(Kind.REPLACE_FAILOVER, target)
+            yield index, Move(MoveKind.REPLACE_SECONDARY, target)
+            yield index, Move(MoveKind.REPLACE_FAILOVER, target)
             if second_online:
-                yield index, Move(Kind.REPLACE_PRIMARY, target)
-                yield index, Move(Kind.FAILOVER_REPLACE, target)
+                yield index, Move(MoveKind.REPLACE_PRIMARY, target)
+                yield index, Move(MoveKind.FAILOVER_REPLACE, target)
 
 
 def legal_moves(now, options):
@@ -30,6 +30,8 @@ def legal_moves(now, options):
     return [
         (index, move)
         for index, move in every_move(now)
-        if (options.disk_moves or move.kind in {Kind.FAILOVER, Kind.FAILOVER_TO})
+        if (
+            options.disk_moves or move.kind in {MoveKind.FAILOVER, MoveKind.FAILOVER_TO}
+        )
         and not moves.failure(now, index, move, force=options.force)
     ]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fakes import allocators, clusters
 from fakes.rpc import FakeRunner
 from ganeti import errors, iallocator
-from ganeti.iallocator import validity
+from ganeti.iallocator import answer_checks
 
 INSTANCE, NEW = "inst1.example.com", allocators.NEW
 ALLOCATE = allocators.allocate()
@@ -54,7 +54,7 @@ def said(result, success=True):
 def judge(mode, answer):
     """Return the checked answer, or None for a refused one."""
     try:
-        return validity.parse("mine", answer, REQUESTS[mode], SNAPSHOT)
+        return answer_checks.parse("mine", answer, REQUESTS[mode], SNAPSHOT)
     except errors.ResultValidationError as err:
         told = str(err)
     assert told.startswith("allocator mine: ")

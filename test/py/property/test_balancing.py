@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from fakes import made_clusters
 from fakes.some_cluster import random_cluster
 from ganeti.htools.balance import greedy, search
-from ganeti.htools.balance.lower_bounds import Bounds
+from ganeti.htools.balance.lower_bounds import MoveBounds
 from ganeti.htools.model.loaders import text
 from ganeti.htools.rules import moves
-from ganeti.htools.rules.move_constraints import Options
+from ganeti.htools.rules.move_constraints import MoveOptions
 from ganeti.htools.score import components
-from ganeti.htools.score.move_estimates import Evaluator
+from ganeti.htools.score.move_estimates import MoveEstimator
 from ganeti.htools.state import node_state
 
 SEEDS = st.integers(0, 10**6)
@@ -45,7 +45,9 @@ def tight(cluster):
 
 
 def planned(cluster):
-    return list(greedy.plan(node_state.derive(cluster), greedy.Goal(), Options()))
+    return list(
+        greedy.plan(node_state.derive(cluster), greedy.BalanceGoal(), MoveOptions())
+    )
 
 
 @settings(max_examples=25, deadline=None)
@@ -69,7 +71,7 @@ def test_every_step_is_allowed_and_gives_the_score_it_says(seed, case):
 def test_no_instance_is_lost_or_comes_to_a_node_offline(seed, case):
     cluster = random_cluster(seed, **case)
     now = node_state.derive(cluster)
-    for _step in greedy.plan(now, greedy.Goal(), Options()):
+    for _step in greedy.plan(now, greedy.BalanceGoal(), MoveOptions()):
         pass
     after = now.as_cluster()
     assert [i.name for i in after.instances] == [i.name for i in cluster.instances]
@@ -90,7 +92,7 @@ def test_no_node_becomes_less_safe(seed, tags, template):
     cluster = tight(random_cluster(seed, tags=tags, template=template))
     now = node_state.derive(cluster)
     before = now.copy()
-    for _step in greedy.plan(now, greedy.Goal(), Options()):
+    for _step in greedy.plan(now, greedy.BalanceGoal(), MoveOptions()):
         assert not (now.fails_n1 & ~before.fails_n1).any()
         over = now.per_cpu(now.u_cpu) > now.cpu_ratio
         assert not (over & ~(before.per_cpu(before.u_cpu) > before.cpu_ratio)).any()
@@ -107,8 +109,8 @@ def test_pairs_end_no_worse_and_keep_the_rules(seed, case, narrow):
     now = node_state.derive(cluster)
     first, before = components.value(now), now.copy()
     single = planned(cluster)
-    goal = greedy.Goal(pairs=True, max_length=len(single) + 4)
-    steps = list(greedy.plan(node_state.derive(cluster), goal, Options()))
+    goal = greedy.BalanceGoal(pairs=True, max_length=len(single) + 4)
+    steps = list(greedy.plan(node_state.derive(cluster), goal, MoveOptions()))
     assert steps[: len(single)] == single
     last = single[-1].score if single else first
     assert len(steps) == len(single) or steps[-1].score < last
@@ -144,9 +146,9 @@ def test_names_change_nothing_but_names(seed, case):
 def test_the_state_after_a_plan_is_that_of_its_cluster(seed, case):
     cluster = random_cluster(seed, **case)
     now = node_state.derive(cluster)
-    for _step in greedy.plan(now, greedy.Goal(), Options()):
+    for _step in greedy.plan(now, greedy.BalanceGoal(), MoveOptions()):
         pass
-    fresh = node_state.State(cluster)
+    fresh = node_state.ClusterState(cluster)
     for index in range(len(cluster.instances)):
         fresh.remove(index)
     for index, places in enumerate(zip(now.pri, now.sec, strict=True)):
@@ -164,12 +166,12 @@ def test_no_move_is_better_than_its_bound(seed, tags):
     shape = made_clusters.Shape(8, per_node=4, tags=tags, mixed=True, odd=True)
     cluster = text.load(made_clusters.make(shape, seed).text(), "made")
     now = node_state.derive(cluster.only_group(0))
-    evaluator = Evaluator(now, Options())
-    inst = np.nonzero(search.eligible(now, Options()))[0]
+    estimator = MoveEstimator(now, MoveOptions())
+    inst = np.nonzero(search.eligible(now, MoveOptions()))[0]
     target = np.nonzero(now.online)[0]
-    bounds = Bounds(evaluator, inst, target)
+    bounds = MoveBounds(estimator, inst, target)
     for number, kind in enumerate(bounds.kinds):
-        found = evaluator.estimate(kind, inst[:, None], bounds.target[None, :])
+        found = estimator.estimate(kind, inst[:, None], bounds.target[None, :])
         least = bounds.pairs(kind, np.arange(len(inst)))
         assert (least <= found + 1e-9).all()
         assert (bounds.rows[number] <= found.min(axis=1) + 1e-9).all()

@@ -9,8 +9,8 @@ from fakes.some_cluster import random_cluster
 from ganeti.htools.alloc import allocate
 from ganeti.htools.capacity.filler import Filler
 from ganeti.htools.capacity.rejections import Rejections
-from ganeti.htools.capacity.search import How, Search
-from ganeti.htools.capacity.tiers import Size
+from ganeti.htools.capacity.search import CapacityOptions, CapacitySearch
+from ganeti.htools.capacity.tiers import InstanceSize
 from ganeti.htools.model.cluster import Cluster
 from ganeti.htools.n1.check import GlobalN1
 from ganeti.htools.rules import constraints
@@ -19,7 +19,7 @@ from ganeti.htools.state import node_state
 TEMPLATES = st.sampled_from(["drbd", "plain", "sharedfile"])
 SEEDS = st.integers(0, 10**6)
 SIZES = st.builds(
-    Size,
+    InstanceSize,
     st.sampled_from([512, 1536, 4096]),
     st.sampled_from([1024, 30000]),
     st.integers(1, 3),
@@ -33,11 +33,11 @@ def cluster(seed: int, template: str) -> Cluster:
 @settings(max_examples=25, deadline=None)
 @given(SEEDS, TEMPLATES, SIZES, st.booleans())
 def test_each_place_is_allowed_when_its_turn_comes(
-    seed: int, template: str, size: Size, tiered: bool
+    seed: int, template: str, size: InstanceSize, tiered: bool
 ) -> None:
-    state = node_state.State(cluster(seed, template))
-    how = How(template, accept_errors=True)
-    search = Search(state, how)
+    state = node_state.ClusterState(cluster(seed, template))
+    how = CapacityOptions(template, accept_errors=True)
+    search = CapacitySearch(state, how)
     found = search.tiered([size]) if tiered else search.standard(size)
     now = state.copy()
     for placed in found.placed:
@@ -58,7 +58,7 @@ def test_each_place_is_allowed_when_its_turn_comes(
 @settings(max_examples=25, deadline=None)
 @given(SEEDS, st.sampled_from(["plain", "sharedfile"]), SIZES)
 def test_more_of_everything_never_means_less(
-    seed: int, template: str, size: Size
+    seed: int, template: str, size: InstanceSize
 ) -> None:
     base = cluster(seed, template)
     at = seed % len(base.nodes)
@@ -73,10 +73,10 @@ def test_more_of_everything_never_means_less(
         spindles=node.spindles + 1,
     )
     nodes = (*base.nodes[:at], larger, *base.nodes[at + 1 :])
-    how = How(template, accept_errors=True, capacity_checks=False)
+    how = CapacityOptions(template, accept_errors=True, capacity_checks=False)
 
     def count(one: Cluster) -> int:
-        search = Search(node_state.State(one), how)
+        search = CapacitySearch(node_state.ClusterState(one), how)
         return len(search.standard(size).placed)
 
     assert count(msgspec.structs.replace(base, nodes=nodes)) >= count(base)
@@ -85,13 +85,13 @@ def test_more_of_everything_never_means_less(
 @settings(max_examples=20, deadline=None)
 @given(SEEDS, TEMPLATES, SIZES)
 def test_a_limit_gives_the_first_of_all_places(
-    seed: int, template: str, size: Size
+    seed: int, template: str, size: InstanceSize
 ) -> None:
-    state = node_state.State(cluster(seed, template))
-    how = How(template, accept_errors=True, capacity_checks=False)
-    every = Search(state, how).standard(size).placed
+    state = node_state.ClusterState(cluster(seed, template))
+    how = CapacityOptions(template, accept_errors=True, capacity_checks=False)
+    every = CapacitySearch(state, how).standard(size).placed
     few = msgspec.structs.replace(how, limit=3)
-    assert Search(state, few).standard(size).placed == every[:3]
+    assert CapacitySearch(state, few).standard(size).placed == every[:3]
 
 
 @settings(max_examples=60, deadline=None)
@@ -126,8 +126,8 @@ def test_tables_of_pairs_choose_as_scores_worked_out_in_full(
         groups=groups,
         tags=("htools:nlocation:rack",),
     )
-    item = How("drbd").instance(Size(1536, 5000, vcpus))
-    state = node_state.State(made)
+    item = CapacityOptions("drbd").instance(InstanceSize(1536, 5000, vcpus))
+    state = node_state.ClusterState(made)
     usable = [node for node in range(state.size) if state.online[node]]
     quick = Filler(state.copy(), item, usable)
     slow = Filler(state.copy(), item, usable)
@@ -149,15 +149,15 @@ def test_refusals_are_those_of_an_allocation(
         )
         for at, node in enumerate(base.nodes)
     )
-    state = node_state.State(
+    state = node_state.ClusterState(
         msgspec.structs.replace(base, nodes=nodes), min_disk=min_disk
     )
-    how = How(template)
-    table = Rejections(state, how.instance(Size(0, 0, 0)), range(state.size))
+    how = CapacityOptions(template)
+    table = Rejections(state, how.instance(InstanceSize(0, 0, 0)), range(state.size))
     for memory in (512, 4096, 9000, 40000):
         for disk in (1024, 90000, 2000000):
             for vcpus, spindles in ((1, 1), (8, 3)):
-                item = how.instance(Size(memory, disk, vcpus, spindles))
+                item = how.instance(InstanceSize(memory, disk, vcpus, spindles))
                 found = allocate.allocate(state, item, range(state.size), how.nodes)
                 expected = list(found.failures), found.successes
                 assert table.counts(item) == expected

@@ -68,7 +68,7 @@ def newcomer(rng: random.Random) -> Instance:
     )
 
 
-def fill(rng: random.Random, state: node_state.State) -> None:
+def fill(rng: random.Random, state: node_state.ClusterState) -> None:
     """Leave about as much as the instances of one node take."""
     for _ in range(rng.randint(1, 3)):
         item = newcomer(rng)
@@ -80,7 +80,7 @@ def fill(rng: random.Random, state: node_state.State) -> None:
                 state.place(state.new(item), node)
 
 
-def where_by_states(state: node_state.State, node: int) -> list[int] | None:
+def where_by_states(state: node_state.ClusterState, node: int) -> list[int] | None:
     """Where the instances of a node go, one after the other; None if one cannot."""
     places: list[int] = []
     best = check.best_single
@@ -94,12 +94,16 @@ def where_by_states(state: node_state.State, node: int) -> list[int] | None:
         return places if by_states(state, node) else None
 
 
-def where_by_tables(state: node_state.State, nodes: list[int]) -> dict[int, list[int]]:
+def where_by_tables(
+    state: node_state.ClusterState, nodes: list[int]
+) -> dict[int, list[int]]:
     """Where the instances of nodes go, sorted, with nothing but moves."""
-    found: list[failure_tables.Progress] = []
+    found: list[failure_tables.EvacuationProgress] = []
 
-    def made(tables: failure_tables.Tables, lost: Any) -> failure_tables.Progress:
-        found.append(failure_tables.Progress(tables, lost))
+    def made(
+        tables: failure_tables.FailureTables, lost: Any
+    ) -> failure_tables.EvacuationProgress:
+        found.append(failure_tables.EvacuationProgress(tables, lost))
         return found[0]
 
     def nothing_is_known(step: Any, _sizes: Any, rows: Any, *, above: bool) -> Any:
@@ -110,8 +114,8 @@ def where_by_tables(state: node_state.State, nodes: list[int]) -> dict[int, list
 
     with (
         mock.patch.object(simulate, "Progress", made),
-        mock.patch.object(simulate._Step, "_places", nothing_is_known),
-        mock.patch.object(failure_tables.Progress, "open_at", all_are_open),
+        mock.patch.object(simulate._EvacuationStep, "_places", nothing_is_known),
+        mock.patch.object(failure_tables.EvacuationProgress, "open_at", all_are_open),
     ):
         test = GlobalN1(state)
         test._know_loads(nodes)
@@ -125,7 +129,7 @@ def where_by_tables(state: node_state.State, nodes: list[int]) -> dict[int, list
     return {node: sorted(places) for node, places in out.items()}
 
 
-def by_states(state: node_state.State, node: int) -> bool:
+def by_states(state: node_state.ClusterState, node: int) -> bool:
     with mock.patch.object(failure_tables, "is_usual", return_value=False):
         return check._simulate(state, node)
 
@@ -136,7 +140,7 @@ def test_nodes_emptied_side_by_side_end_as_one_by_one(
     seed: int, apart: bool, located: bool
 ) -> None:
     rng = random.Random(seed)
-    state = node_state.State(cluster(rng, apart=apart, located=located))
+    state = node_state.ClusterState(cluster(rng, apart=apart, located=located))
     fill(rng, state)
     slow = [by_states(state, node) for node in range(state.size)]
     assert [check._simulate(state, node) for node in range(state.size)] == slow
@@ -163,7 +167,7 @@ def test_each_instance_goes_to_the_same_place(
         replace(node, total_memory=node.total_memory + rng.randrange(4000))
         for node in base.nodes
     )
-    state = node_state.State(replace(base, nodes=nodes))
+    state = node_state.ClusterState(replace(base, nodes=nodes))
     fill(rng, state)
     alone = GlobalN1(state)._simple(list(range(state.size)))
     slow = {node: where_by_states(state, node) for node in alone.get(0, [])}
@@ -175,7 +179,7 @@ def test_each_instance_goes_to_the_same_place(
 def test_of_places_that_cost_the_same_the_last_one_is_taken() -> None:
     base = random_cluster(1, template="plain")
     nodes = tuple(replace(base.nodes[1], name=f"n{at}") for at in range(5))
-    state = node_state.State(replace(base, nodes=nodes, instances=()))
+    state = node_state.ClusterState(replace(base, nodes=nodes, instances=()))
     item = replace(newcomer(random.Random(1)), template="sharedfile")
     state.place(state.new(item), 4)
     state.place(state.new(item), 1)

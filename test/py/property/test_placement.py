@@ -18,8 +18,8 @@ TEMPLATES = st.sampled_from(["drbd", "plain", "sharedfile"])
 @given(st.integers(0, 10**6), TEMPLATES)
 def test_an_allocation_keeps_policies_and_safety(seed: int, template: str) -> None:
     data = placement.some_cluster(seed, template)
-    before = node_state.State(request.read_cluster(data))
-    found = answer.solve(data, answer.Options())
+    before = node_state.ClusterState(request.read_cluster(data))
+    found = answer.solve(data, answer.SolverOptions())
     if not found.answer["success"]:
         return
     after = found.after
@@ -40,19 +40,19 @@ def test_an_allocation_keeps_policies_and_safety(seed: int, template: str) -> No
 @given(st.integers(0, 10**6), TEMPLATES)
 def test_no_other_place_has_a_better_score(seed: int, template: str) -> None:
     data = placement.some_cluster(seed, template)
-    found = answer.solve(data, answer.Options(capacity_checks=False))
+    found = answer.solve(data, answer.SolverOptions(capacity_checks=False))
     if not found.answer["success"]:
         return
     cluster = request.read_cluster(data)
-    ask = request.read_ask(data, cluster)
-    assert isinstance(ask, request.Place)
+    ask = request.read_request(data, cluster)
+    assert isinstance(ask, request.AllocateRequest)
     chosen = components.value(found.after)
     size = len(cluster.nodes)
     pairs = [(p, s) for p in range(size) for s in range(size) if p != s]
     if ask.count == 1:
         pairs = [(p, NONE) for p in range(size)]
     for primary, secondary in pairs:
-        state = node_state.State(cluster)
+        state = node_state.ClusterState(cluster)
         state.place(state.new(ask.item), primary, secondary)
         strained = state.fails_n1.any() or (state.unallocated <= 0).any()
         assert strained or components.value(state) > chosen - 1e-9
@@ -62,7 +62,7 @@ def test_no_other_place_has_a_better_score(seed: int, template: str) -> None:
 @given(st.integers(0, 10**6))
 def test_taking_an_instance_off_restores_all_numbers(seed: int) -> None:
     cluster = request.read_cluster(placement.some_cluster(seed))
-    state = node_state.State(cluster)
+    state = node_state.ClusterState(cluster)
     rows, peers = state.rows.copy(), state.peers.copy()
     item = msgspec.structs.replace(Instance("x", 512, 2000, 1, NONE), disks=(1872,))
     index = state.new(item)

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from fakes.every_move import every_move, legal_moves
 from fakes.some_cluster import random_cluster
-from ganeti.htools.balance.lower_bounds import Bounds
-from ganeti.htools.balance.search import Search
+from ganeti.htools.balance.lower_bounds import MoveBounds
+from ganeti.htools.balance.search import MoveSearch
 from ganeti.htools.model.cluster import Cluster, Instance
 from ganeti.htools.rules import moves
-from ganeti.htools.rules.move_constraints import Options
-from ganeti.htools.rules.moves import Kind, Move
+from ganeti.htools.rules.move_constraints import MoveOptions
+from ganeti.htools.rules.moves import Move, MoveKind
 from ganeti.htools.score import components, exact_deltas
-from ganeti.htools.score.move_estimates import Evaluator
+from ganeti.htools.score.move_estimates import MoveEstimator
 from ganeti.htools.state import node_state
 from ganeti.htools.state.columns import ROWS
 
@@ -71,7 +71,7 @@ def varied(seed: int, template: str = "drbd", *, is_plain: bool = False) -> Clus
     return msgspec.structs.replace(cluster, nodes=nodes, instances=instances, tags=tags)
 
 
-def wander(state: node_state.State, seed: int, count: int) -> None:
+def wander(state: node_state.ClusterState, seed: int, count: int) -> None:
     """Move instances by chance, without asking whether they may."""
     dice = random.Random(seed)
     for _ in range(count):
@@ -79,7 +79,7 @@ def wander(state: node_state.State, seed: int, count: int) -> None:
         moves.apply(state, inst, move)
 
 
-def whole(state: node_state.State) -> list[node_state.Floats]:
+def whole(state: node_state.ClusterState) -> list[node_state.Floats]:
     """Return of each node what is free together with what its instances take."""
     now, later = state.unallocated.copy(), state.f_mem_later.copy()
     disk, disk_later = state.f_dsk.copy(), state.f_dsk_later.copy()
@@ -155,29 +155,31 @@ def test_many_scores_at_once_are_those_of_one_at_a_time(
     assert state.rows.tobytes() == rows
 
 
-def eligible_moves(state: node_state.State, options: Options) -> list[tuple[int, Move]]:
+def eligible_moves(
+    state: node_state.ClusterState, options: MoveOptions
+) -> list[tuple[int, Move]]:
     """List the legal moves of instances that may be balanced."""
     found = legal_moves(state, options)
     return [(n, move) for n, move in found if state.instances[n].auto_balance]
 
 
-OPTIONS = st.builds(Options, disk_moves=st.booleans(), force=st.booleans())
+OPTIONS = st.builds(MoveOptions, disk_moves=st.booleans(), force=st.booleans())
 
 
 @settings(max_examples=120, deadline=None)
 @given(SEEDS, TEMPLATES, OPTIONS)
 @np.errstate(divide="ignore", invalid="ignore")
 def test_an_estimate_says_which_moves_are_allowed_and_what_they_bring(
-    seed: int, template: str, options: Options
+    seed: int, template: str, options: MoveOptions
 ) -> None:
     state = node_state.derive(varied(seed, template))
-    found = Evaluator(state, options)
+    found = MoveEstimator(state, options)
     dice = random.Random(seed)
     for _ in range(3):
         inst, move = dice.choice(list(every_move(state)))
         touched = {state.pri[inst], state.sec[inst], move.target} - {-1}
         moves.apply(state, inst, move)
-        found.effects.moved(inst)
+        found.deltas.moved(inst)
         found.refresh(np.array(sorted(touched)))
     listed = list(every_move(state))
     legal = set(legal_moves(state, options))
@@ -192,13 +194,13 @@ def test_an_estimate_says_which_moves_are_allowed_and_what_they_bring(
     check_bounds(found)
 
 
-def check_bounds(found: Evaluator, bounds: Bounds | None = None) -> None:
+def check_bounds(found: MoveEstimator, bounds: MoveBounds | None = None) -> None:
     """Nothing gains more than bounds say, of all targets and of each."""
     state = found.state
     # There are none for what is no sum.
-    every = np.nonzero(~found.effects.apart)[0]
+    every = np.nonzero(~found.deltas.apart)[0]
     online = np.nonzero(state.online)[0]
-    bounds = bounds or Bounds(found, every, online)
+    bounds = bounds or MoveBounds(found, every, online)
     if not len(online):
         return
     assert sorted(bounds.target) == online.tolist()
@@ -208,7 +210,7 @@ def check_bounds(found: Evaluator, bounds: Bounds | None = None) -> None:
         assert (pairs <= change + 1e-9).all(), kind
         assert (least <= pairs.min(axis=1) + 1e-9).all(), kind
     nowhere = np.full(len(every), -1)
-    swaps = found.estimate(Kind.FAILOVER, every, nowhere)
+    swaps = found.estimate(MoveKind.FAILOVER, every, nowhere)
     assert (bounds.swaps <= swaps + 1e-9).all()
 
 
@@ -231,19 +233,21 @@ def mixed(seed: int) -> Cluster:
 @settings(max_examples=100, deadline=None)
 @given(SEEDS, OPTIONS, st.booleans())
 @np.errstate(divide="ignore", invalid="ignore")
-def test_bounds_hold_from_move_to_move(seed: int, options: Options, busy: bool) -> None:
+def test_bounds_hold_from_move_to_move(
+    seed: int, options: MoveOptions, busy: bool
+) -> None:
     state = node_state.derive(mixed(seed))
-    found = Evaluator(state, options)
+    found = MoveEstimator(state, options)
     # There are none for what is no sum.
-    every = np.nonzero(~found.effects.apart)[0]
+    every = np.nonzero(~found.deltas.apart)[0]
     online = np.nonzero(state.online)[0]
-    bounds = Bounds(found, every, online)
+    bounds = MoveBounds(found, every, online)
     dice = random.Random(seed)
     for _ in range(6):
         inst, move = dice.choice(list(every_move(state)))
         touched = {state.pri[inst], state.sec[inst], move.target} - {-1}
         moves.apply(state, inst, move)
-        found.effects.moved(inst)
+        found.deltas.moved(inst)
         found.refresh(np.array(sorted(touched)))
         for _ in range(dice.choice([0, 1, 3]) if busy else 0):
             bounds.below(bounds.kinds[0], np.arange(len(every)), 1e9)
@@ -255,10 +259,10 @@ def test_bounds_hold_from_move_to_move(seed: int, options: Options, busy: bool) 
 @given(SEEDS, TEMPLATES, OPTIONS, st.integers(0, 3))
 @np.errstate(divide="ignore", invalid="ignore")
 def test_a_search_that_was_told_of_moves_finds_the_best_of_all(
-    seed: int, template: str, options: Options, count: int
+    seed: int, template: str, options: MoveOptions, count: int
 ) -> None:
     state = node_state.derive(varied(seed, template))
-    search = Search(state, options)
+    search = MoveSearch(state, options)
     dice = random.Random(seed)
     for _ in range(count):
         legal = eligible_moves(state, options)

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeGuard
 import msgspec
 
 from ganeti.htools.model.cluster import Cluster, DataError, Instance
-from ganeti.htools.model.json_reader import Part
+from ganeti.htools.model.json_reader import JsonPart
 
 #: Average load of a node's cpus.
 CPU: Final = "cpu-avg-load"
@@ -31,13 +31,13 @@ def from_file(data: Any, collector: str, source: str) -> dict[str, Any]:
     """
     if not isinstance(data, list):
         raise DataError(f"{source}: wanted a list of nodes, found {data!r:.80}")
-    found = {}
+    result = {}
     for number, item in enumerate(data):
-        entry = Part(item, f"[{number}]", source)
+        entry = JsonPart(item, f"[{number}]", source)
         for report in entry.parts("reports"):
             if report.text("name") == collector:
-                found[entry.text("node")] = report.data.get("data")
-    return found
+                result[entry.text("node")] = report.data.get("data")
+    return result
 
 
 def missing(cluster: Cluster, reports: Reports, collector: str) -> list[str]:
@@ -50,18 +50,18 @@ def missing(cluster: Cluster, reports: Reports, collector: str) -> list[str]:
     ]
 
 
-def untold(cluster: Cluster, reports: Reports) -> list[str]:
+def unreported(cluster: Cluster, reports: Reports) -> list[str]:
     """List the running instances, on nodes not offline, of which Xen tells no load."""
-    told: set[str] = set()
+    reported: set[str] = set()
     for data in reports.values():
-        told.update(_domains(data) or {})
+        reported.update(_domains(data) or {})
     return [
         inst.name
         for inst in cluster.instances
         if inst.running
         and not inst.forthcoming
         and not cluster.nodes[inst.primary].offline
-        and inst.name not in told
+        and inst.name not in reported
     ]
 
 

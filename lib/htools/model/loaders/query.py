@@ -19,7 +19,7 @@ from ganeti.htools.model.cluster import (
     Node,
     lookup,
 )
-from ganeti.htools.model.json_reader import Part
+from ganeti.htools.model.json_reader import JsonPart
 from ganeti.htools.model.policy import TEMPLATES, AllocPolicy
 from ganeti.htools.model.policy_reader import read_policy
 
@@ -45,7 +45,7 @@ _NORMAL: Final = 0
 _REPORTED: Final = ("mtotal", "mnode", "mfree", "ctotal")
 
 
-class Answers(msgspec.Struct, frozen=True):
+class QueryAnswers(msgspec.Struct, frozen=True):
     """What a master said: objects with the fields of `FIELDS`, and cluster data.
 
     A field without a value is None. ``source`` names the master in messages.
@@ -90,9 +90,9 @@ def from_rest(
     instances: Sequence[Mapping[str, Any]],
     *,
     info: Mapping[str, Any],
-) -> Answers:
+) -> QueryAnswers:
     """Give REST objects, whose parameters are nested, the fields of queries."""
-    return Answers(
+    return QueryAnswers(
         source,
         groups,
         [dict(_flat_node(node)) for node in nodes],
@@ -102,8 +102,8 @@ def from_rest(
 
 
 def _nested(item: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = item.get(key)
-    return found if isinstance(found, Mapping) else {}
+    member = item.get(key)
+    return member if isinstance(member, Mapping) else {}
 
 
 def _flat_node(node: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -124,7 +124,7 @@ def _flat_instance(inst: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def read_cluster(
-    answers: Answers, *, static_memory: int, offline: Iterable[str] = ()
+    answers: QueryAnswers, *, static_memory: int, offline: Iterable[str] = ()
 ) -> Cluster:
     """Build the cluster.
 
@@ -137,7 +137,7 @@ def read_cluster(
         DataError: names the object, the field, what was wanted and found.
     """
     source = answers.source
-    info = Part(answers.info, "cluster", source)
+    info = JsonPart(answers.info, "cluster", source)
     is_kvm = info.data.get("default_hypervisor") == "kvm"
     policy = read_policy(info.part("ipolicy"))
     groups = [_group(part) for part in _named(answers.groups, "group", source)]
@@ -166,19 +166,19 @@ def read_cluster(
 
 def _named(
     items: Sequence[Mapping[str, Any]], kind: str, source: str
-) -> Iterator[Part]:
+) -> Iterator[JsonPart]:
     """Give the objects with their names as paths; two of one name are refused."""
     seen = set()
     for item in items:
-        name = Part(item, kind, source).text("name")
-        part = Part(item, f"{kind} {name}", source)
+        name = JsonPart(item, kind, source).text("name")
+        part = JsonPart(item, f"{kind} {name}", source)
         if name in seen:
             raise part.wrong("name", "different names", name)
         seen.add(name)
         yield part
 
 
-def _group(part: Part) -> Group:
+def _group(part: JsonPart) -> Group:
     return Group(
         name=part.text("name"),
         uuid=part.text("uuid"),
@@ -198,7 +198,7 @@ class _Nodes(msgspec.Struct, frozen=True):
     static_memory: int
     offline: set[int | None]
 
-    def read(self, part: Part, place: int) -> Node:
+    def read(self, part: JsonPart, place: int) -> Node:
         name, group = part.text("name"), part.text("group.uuid")
         if group not in self.groups:
             raise part.wrong("group.uuid", "the uuid of a node group", group)
@@ -231,7 +231,7 @@ class _Nodes(msgspec.Struct, frozen=True):
             return node
         return msgspec.structs.replace(self._live(node, part), offline=is_off)
 
-    def _live(self, node: Node, part: Part) -> Node:
+    def _live(self, node: Node, part: JsonPart) -> Node:
         exclusive = node.exclusive
         return msgspec.structs.replace(
             node,
@@ -248,7 +248,7 @@ class _Nodes(msgspec.Struct, frozen=True):
         )
 
 
-def _live(part: Part, key: str) -> float:
+def _live(part: JsonPart, key: str) -> float:
     """Return a number that only the node itself can tell."""
     if not part.has(key):
         raise part.wrong(
@@ -257,19 +257,19 @@ def _live(part: Part, key: str) -> float:
     return part.number(key, least=None if key == "mfree" else 0)
 
 
-def _size(part: Part, key: str, default: int) -> int:
+def _size(part: JsonPart, key: str, default: int) -> int:
     return part.size(key) if part.has(key) else default
 
 
-def _number(part: Part, key: str) -> int:
+def _number(part: JsonPart, key: str) -> int:
     return int(part.number(key)) if part.has(key) else 0
 
 
-def _flag(part: Part, key: str, *, default: bool = False) -> bool:
+def _flag(part: JsonPart, key: str, *, default: bool = False) -> bool:
     return part.flag(key, default) if part.has(key) else default
 
 
-def _instance(part: Part, nodes: Mapping[str, int]) -> Instance:
+def _instance(part: JsonPart, nodes: Mapping[str, int]) -> Instance:
     template = part.text("disk_template", TEMPLATES)
     sizes = part.data.get("disk.sizes") or []
     spindles = part.data.get("disk.spindles") or []
@@ -295,7 +295,7 @@ def _instance(part: Part, nodes: Mapping[str, int]) -> Instance:
     )
 
 
-def _whole(part: Part, key: str, values: Any) -> tuple[int, ...]:
+def _whole(part: JsonPart, key: str, values: Any) -> tuple[int, ...]:
     """Check a list of sizes."""
     if not isinstance(values, Sequence) or not all(
         isinstance(value, int) and value >= 0 for value in values
@@ -304,7 +304,7 @@ def _whole(part: Part, key: str, values: Any) -> tuple[int, ...]:
     return tuple(values)
 
 
-def _secondary(part: Part, nodes: Mapping[str, int]) -> int:
+def _secondary(part: JsonPart, nodes: Mapping[str, int]) -> int:
     names = part.texts("snodes", optional=not part.has("snodes"))
     if not names:
         return NONE
@@ -314,7 +314,7 @@ def _secondary(part: Part, nodes: Mapping[str, int]) -> int:
     return place
 
 
-def _place(part: Part, key: str, name: str, nodes: Mapping[str, int]) -> int:
+def _place(part: JsonPart, key: str, name: str, nodes: Mapping[str, int]) -> int:
     if name not in nodes:
         raise part.wrong(key, "a known node", name)
     return nodes[name]

@@ -40,10 +40,10 @@ def size_mib(text: str) -> int:
     match = re.match(_SIZE, text.strip(), re.ASCII)
     if match is None:
         raise ValueError(f"wanted a size such as 512 or 2g, found {text!r:.40}")
-    found = _mib(int(match.group(1)), match.group(2), text)
-    if found > _LARGEST:
+    result = _mib(int(match.group(1)), match.group(2), text)
+    if result > _LARGEST:
         raise ValueError(f"too large: {text!r}")
-    return found
+    return result
 
 
 def _mib(amount: int, unit: str, text: str) -> int:
@@ -64,7 +64,7 @@ def load(specs: list[str]) -> Cluster:
     groups: list[Group] = []
     nodes: list[Node] = []
     for number, spec in enumerate(reversed(specs), start=1):
-        policy, found = _spec(spec, number)
+        policy, group = _spec(spec, number)
         groups.append(
             Group(
                 name=f"group-{number:02d}",
@@ -72,7 +72,7 @@ def load(specs: list[str]) -> Cluster:
                 alloc_policy=policy,
             )
         )
-        nodes.extend(found)
+        nodes.extend(group)
     return Cluster(
         groups=tuple(groups), nodes=tuple(nodes), instances=(), first_index=1
     )
@@ -92,8 +92,8 @@ def _spec(spec: str, number: int) -> tuple[AllocPolicy, list[Node]]:
     def whole(index: int, field: str, most: int = _LARGEST) -> int:
         text = cells[index]
         if not _COUNT.match(text) or int(text) > most:
-            told = f"wanted a whole number from 0 to {most}, found {text!r:.40}"
-            raise DataError(f"--simulate {spec}: field '{field}': {told}")
+            problem = f"wanted a whole number from 0 to {most}, found {text!r:.40}"
+            raise DataError(f"--simulate {spec}: field '{field}': {problem}")
         return int(text)
 
     if cells[0] not in _POLICIES:

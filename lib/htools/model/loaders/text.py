@@ -75,42 +75,42 @@ class _Line(msgspec.Struct, frozen=True):
 
     def whole(self, index: int, field: str, default: str = "") -> int:
         """Give a field that is a whole number; free space may be below 0."""
-        found = self.text(index, default)
-        if not _WHOLE.match(found) or len(found) > _MOST_DIGITS:
-            raise self.fail(field, f"not a whole number: {found!r:.40}")
-        return int(found)
+        text = self.text(index, default)
+        if not _WHOLE.match(text) or len(text) > _MOST_DIGITS:
+            raise self.fail(field, f"not a whole number: {text!r:.40}")
+        return int(text)
 
     def size(self, index: int, field: str, default: str = "") -> int:
         """Give a field that is a whole number from 0."""
-        found = self.whole(index, field, default)
-        if found < 0:
-            raise self.fail(field, f"below zero: {found}")
-        return found
+        result = self.whole(index, field, default)
+        if result < 0:
+            raise self.fail(field, f"below zero: {result}")
+        return result
 
     def real(self, index: int, field: str, default: str = "") -> float:
         """Give a field that is a number from 0."""
-        found = self.text(index, default)
-        if not _REAL.match(found) or len(found) > _MOST_DIGITS:
-            raise self.fail(field, f"not a number: {found!r:.40}")
-        if float(found) < 0:
-            raise self.fail(field, f"below zero: {found}")
-        if float(found) > _LARGEST:
-            raise self.fail(field, f"too large: {found}")
-        return float(found)
+        text = self.text(index, default)
+        if not _REAL.match(text) or len(text) > _MOST_DIGITS:
+            raise self.fail(field, f"not a number: {text!r:.40}")
+        if float(text) < 0:
+            raise self.fail(field, f"below zero: {text}")
+        if float(text) > _LARGEST:
+            raise self.fail(field, f"too large: {text}")
+        return float(text)
 
     def flag(self, index: int, field: str, default: str = "N") -> bool:
         """Give a field that is Y or N."""
-        found = self.text(index, default)
-        if found not in _YES_NO:
-            raise self.fail(field, f"wanted Y or N, found {found!r:.40}")
-        return _YES_NO[found]
+        text = self.text(index, default)
+        if text not in _YES_NO:
+            raise self.fail(field, f"wanted Y or N, found {text!r:.40}")
+        return _YES_NO[text]
 
     def choice(self, index: int, field: str, known: Iterable[str]) -> str:
         """Give a field that is one of some words."""
-        found = self.text(index)
-        if found not in known:
-            raise self.fail(field, f"unknown value {found!r:.40}")
-        return found
+        result = self.text(index)
+        if result not in known:
+            raise self.fail(field, f"unknown value {result!r:.40}")
+        return result
 
     def words(self, index: int) -> tuple[str, ...]:
         """Give a field that is a list."""
@@ -118,10 +118,10 @@ class _Line(msgspec.Struct, frozen=True):
 
     def place(self, index: int, field: str, known: dict[str, int]) -> int:
         """Give the position of what a field names."""
-        found = self.text(index)
-        if found not in known:
-            raise self.fail(field, f"nothing known by {found!r:.80}")
-        return known[found]
+        name = self.text(index)
+        if name not in known:
+            raise self.fail(field, f"nothing known by {name!r:.80}")
+        return known[name]
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -141,8 +141,8 @@ def load(data: str, source: str) -> Cluster:
         raise _too_few(sections, source)
 
     def lines(index: int, kind: str) -> list[_Line]:
-        found = sections[index] if index < len(sections) else []
-        return [_Line(source, no, kind, text.split("|")) for no, text in found]
+        rows = sections[index] if index < len(sections) else []
+        return [_Line(source, no, kind, text.split("|")) for no, text in rows]
 
     group_lines, policy_lines = lines(0, "group"), lines(4, "policy")
     node_lines, instance_lines = lines(1, "node"), lines(2, "instance")
@@ -159,12 +159,12 @@ def load(data: str, source: str) -> Cluster:
     owners = {group.name: k for k, group in enumerate(groups)}
     for line in policy_lines:
         line.need(6)
-        owner, found = line.text(0), _policy(line)
+        owner, rows = line.text(0), _policy(line)
         if not owner:
-            policy = found
+            policy = rows
             continue
         place = line.place(0, "owner", owners)
-        groups[place] = msgspec.structs.replace(groups[place], policy=found)
+        groups[place] = msgspec.structs.replace(groups[place], policy=rows)
     return Cluster(
         groups=tuple(groups),
         nodes=tuple(nodes),
@@ -176,29 +176,31 @@ def load(data: str, source: str) -> Cluster:
 
 def _refuse_control(data: str, source: str) -> None:
     """Refuse characters that text editors and terminals add, or obey."""
-    found = _CONTROL.search(data)
-    if found is None:
+    match = _CONTROL.search(data)
+    if match is None:
         return
-    start = data.rfind("\n", 0, found.start()) + 1
-    line, end = data.count("\n", 0, start) + 1, found.end()
+    start = data.rfind("\n", 0, match.start()) + 1
+    line, end = data.count("\n", 0, start) + 1, match.end()
     place = f"{source}, line {line}, field {data.count('|', start, end) + 1}"
-    if found[0] == "\r" and data[end : end + 1] in {"", "\n"}:
+    if match[0] == "\r" and data[end : end + 1] in {"", "\n"}:
         raise DataError(f"{place}: the line ends with a carriage return")
-    if found[0] == "\ufeff" and not found.start():
+    if match[0] == "\ufeff" and not match.start():
         raise DataError(f"{place}: the file begins with a byte order mark")
-    raise DataError(f"{place}: control character {found[0]!r}")
+    raise DataError(f"{place}: control character {match[0]!r}")
 
 
 def _too_few(sections: list[list[tuple[int, str]]], source: str) -> DataError:
     """Make the error of a file that ends too early."""
-    told = (
+    message = (
         f"{source}: Invalid format of the input file: {len(sections)} sections"
         f" instead of {_SECTIONS} or more"
     )
     last = sections[-1] if sections else []
     if last:
-        told += f"; it ends in line {last[-1][0]} among the {_KINDS[len(sections) - 1]}"
-    return DataError(told)
+        message += (
+            f"; it ends in line {last[-1][0]} among the {_KINDS[len(sections) - 1]}"
+        )
+    return DataError(message)
 
 
 def _refuse_repeated(lines: list[_Line], index: int, field: str) -> None:
@@ -321,17 +323,17 @@ def _policy(line: _Line) -> Policy:
     unknown = [name for name in templates if name not in TEMPLATES]
     if unknown:
         raise line.fail("disk templates", f"unknown value {unknown[0]!r}")
-    found = Policy(
+    result = Policy(
         std=_spec(line, "standard", line.text(1)),
         ranges=tuple(zip(specs[::2], specs[1::2], strict=True)),
         templates=templates,
         vcpu_ratio=line.real(4, "vcpu ratio"),
         spindle_ratio=line.real(5, "spindle ratio"),
     )
-    flaw = found.flaw()
+    flaw = result.flaw()
     if flaw:
         raise line.fail("ranges", flaw)
-    return found
+    return result
 
 
 def _spec(line: _Line, field: str, text: str) -> Spec:

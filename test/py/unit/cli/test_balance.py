@@ -21,7 +21,7 @@ def master():
 
     def plan(wanted):
         asked.append(wanted)
-        plans = balance_plan.plan(cluster, balance_plan.Want())
+        plans = balance_plan.plan(cluster, balance_plan.PlanOptions())
         return balance_plan.data(plans, explain=wanted.get("explain", False))
 
     made = FakeMaster()

@@ -8,7 +8,7 @@ import pytest
 from fakes.luxi_master import FakeMaster
 from ganeti import errors
 from ganeti.client.htools import execute, options, sources
-from ganeti.client.htools.loading import Problem
+from ganeti.client.htools.loading import ProgramError
 from ganeti.htools.model.cluster import DataError
 
 
@@ -30,7 +30,7 @@ def master(monkeypatch):
 
 
 def run(sets=SETS, **values):
-    return execute.run("hbal", options.Parsed({"L": "", **values}), sets)
+    return execute.run("hbal", options.ParsedOptions({"L": "", **values}), sets)
 
 
 def names(master):
@@ -63,7 +63,7 @@ def test_a_failed_job_ends_all_after_its_set(master):
         return errors.OpExecError("no way") if op.instance_name == "a" else None
 
     master.results["OP_INSTANCE_MIGRATE"] = outcome
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ProgramError) as caught:
         run()
     assert str(caught.value) == (
         "Not all jobs completed successfully: a: job 1: error: no way"
@@ -73,13 +73,13 @@ def test_a_failed_job_ends_all_after_its_set(master):
 
 def test_a_refused_job_is_told(master):
     master.refuse["OP_INSTANCE_MIGRATE"] = errors.JobQueueFull("queue is full")
-    with pytest.raises(Problem, match=r"a: not accepted: .*queue is full"):
+    with pytest.raises(ProgramError, match=r"a: not accepted: .*queue is full"):
         run()
 
 
 def test_a_job_that_is_gone_is_told(master):
     master.gone.add(2)
-    with pytest.raises(Problem, match="b: job 2 is gone"):
+    with pytest.raises(ProgramError, match="b: job 2 is gone"):
         run()
 
 

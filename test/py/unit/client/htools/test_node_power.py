@@ -6,16 +6,16 @@ from fakes.luxi_master import Connection
 from fakes.programs import DATA
 from ganeti import errors
 from ganeti.client.htools import node_power, sources
-from ganeti.client.htools.loading import Problem
-from ganeti.client.htools.options import Parsed
+from ganeti.client.htools.loading import ProgramError
+from ganeti.client.htools.options import ParsedOptions
 from ganeti.htools.maintenance import squeeze
-from ganeti.htools.maintenance.squeeze import Size
+from ganeti.htools.maintenance.squeeze import Headroom
 from ganeti.htools.model.loaders import text
 
 SHARED = text.load((DATA / "shared.data").read_text(), "shared.data")
-PARSED = Parsed({"L": ""}, [])
-OFF = squeeze.plan(SHARED, Size(512, 1, 1), Size(512, 1, 1))
-ON = squeeze.plan(SHARED, Size(15000, 1, 1), Size(512, 1, 1))
+PARSED = ParsedOptions({"L": ""}, [])
+OFF = squeeze.plan(SHARED, Headroom(512, 1, 1), Headroom(512, 1, 1))
+ON = squeeze.plan(SHARED, Headroom(15000, 1, 1), Headroom(512, 1, 1))
 
 
 class World(Connection):
@@ -80,19 +80,21 @@ def test_a_node_may_take_its_time_to_come(world, monkeypatch):
 
 def test_without_a_helper_nothing_is_done(world):
     world.master.objects["node"][2]["ndp/oob_program"] = "!"
-    with pytest.raises(Problem, match=r"kite3\.lab\.test; they cannot be switched"):
+    with pytest.raises(
+        ProgramError, match=r"kite3\.lab\.test; they cannot be switched"
+    ):
         node_power.run("hsqueeze", PARSED, SHARED, OFF)
     assert world.jobs() == []
 
 
 def test_a_node_that_stays_on_is_told(world):
     world.master.results["OP_OOB_COMMAND"] = []
-    with pytest.raises(Problem, match="could not be switched off: kite2"):
+    with pytest.raises(ProgramError, match="could not be switched off: kite2"):
         node_power.run("hsqueeze", PARSED, SHARED, OFF)
 
 
 def test_a_failed_move_ends_it(world):
     world.master.results["OP_INSTANCE_MIGRATE"] = errors.OpExecError("stuck")
-    with pytest.raises(Problem, match="stuck"):
+    with pytest.raises(ProgramError, match="stuck"):
         node_power.run("hsqueeze", PARSED, SHARED, OFF)
     assert set(world.jobs()) == {"INSTANCE_MIGRATE"}

@@ -13,7 +13,7 @@ ROWS = [row for row in RECORDS if row["kind"] == "option"]
 TOOLS = [row for row in RECORDS if row["kind"] == "tool-options" and "options" in row]
 
 
-def parse(line: str, keys: str) -> options.Parsed:
+def parse(line: str, keys: str) -> options.ParsedOptions:
     return options.parse(line.split(), option_table.options_of(keys.split()))
 
 
@@ -82,7 +82,7 @@ def test_wrong_words_are_told(line: str, told: str) -> None:
     ],
 )
 def test_wrong_values_are_told(line: str, told: str) -> None:
-    with pytest.raises(options.ValueProblem) as caught:
+    with pytest.raises(options.OptionValueError) as caught:
         parse(line, "l g maxcpu mindisk mond prio dt std tier su minr")
     assert told in str(caught.value)
 

@@ -22,8 +22,8 @@ from ganeti.htools.balance import search
 from ganeti.htools.model.cluster import DataError
 from ganeti.htools.model.loaders import simulate, text
 from ganeti.htools.rules import moves
-from ganeti.htools.rules.move_constraints import Options
-from ganeti.htools.rules.moves import Kind
+from ganeti.htools.rules.move_constraints import MoveOptions
+from ganeti.htools.rules.moves import MoveKind
 from ganeti.htools.score import components, exact_deltas
 from ganeti.htools.state import node_state
 
@@ -66,8 +66,8 @@ CASES = [
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_quick_search_finds_what_trying_everything_finds(seed, case):
     cluster = random_cluster(seed, **case)
-    goal = balance_greedy.Goal(max_length=4)
-    quick = balance_greedy.plan(node_state.derive(cluster), goal, Options())
+    goal = balance_greedy.BalanceGoal(max_length=4)
+    quick = balance_greedy.plan(node_state.derive(cluster), goal, MoveOptions())
     found = [(step.inst, step.move, step.score) for step in quick]
     assert found == list(slow_plan(node_state.derive(cluster), goal, 4))
     assert found
@@ -78,7 +78,7 @@ def test_steps_keep_what_they_promise(case):
     cluster = random_cluster(3, **case)
     now, check = node_state.derive(cluster), node_state.derive(cluster)
     last = components.value(check)
-    for step in balance_greedy.plan(now, balance_greedy.Goal(), Options()):
+    for step in balance_greedy.plan(now, balance_greedy.BalanceGoal(), MoveOptions()):
         assert not moves.failure(check, step.inst, step.move)
         failing = int((check.fails_n1 & check.online).sum())
         moves.apply(check, step.inst, step.move)
@@ -99,7 +99,7 @@ def test_names_of_nodes_change_only_names():
     plans = [
         list(
             balance_greedy.plan(
-                node_state.derive(one), balance_greedy.Goal(), Options()
+                node_state.derive(one), balance_greedy.BalanceGoal(), MoveOptions()
             )
         )
         for one in (cluster, renamed)
@@ -237,14 +237,14 @@ def test_disks_are_copied_only_when_that_gains_enough():
     letters = {}
     for factor in (None, 1.0, 1.2, 1e9):
         now = node_state.derive(text.load(KITE, "kite"))
-        goal = balance_greedy.Goal(avoid_disk_moves=factor)
-        steps = list(balance_greedy.plan(now, goal, Options()))
+        goal = balance_greedy.BalanceGoal(avoid_disk_moves=factor)
+        steps = list(balance_greedy.plan(now, goal, MoveOptions()))
         kinds = {step.move.kind for step in steps}
         letters[factor] = [(step.inst, step.move) for step in steps]
-        copies = kinds - {Kind.FAILOVER, Kind.FAILOVER_TO}
+        copies = kinds - {MoveKind.FAILOVER, MoveKind.FAILOVER_TO}
         if factor == 1e9:
             # Once no migration gains anything, disks may be copied.
-            assert letters[factor][0][1].kind == Kind.FAILOVER
+            assert letters[factor][0][1].kind == MoveKind.FAILOVER
         assert copies
         scores = [step.score for step in steps]
         assert scores == sorted(scores, reverse=True)
@@ -255,7 +255,9 @@ def test_disks_are_copied_only_when_that_gains_enough():
 def with_pairs(cluster, **limits):
     now = node_state.derive(cluster)
     return list(
-        balance_greedy.plan(now, balance_greedy.Goal(pairs=True, **limits), Options())
+        balance_greedy.plan(
+            now, balance_greedy.BalanceGoal(pairs=True, **limits), MoveOptions()
+        )
     )
 
 
@@ -265,8 +267,8 @@ def with_pairs(cluster, **limits):
 def test_pairs_go_on_where_single_moves_are_stuck(seed, case):
     cluster = random_cluster(seed, **case)
     now = node_state.derive(cluster)
-    greedy = list(balance_greedy.plan(now, balance_greedy.Goal(), Options()))
-    assert search.Search(now, Options()).best()[2] >= greedy[-1].score
+    greedy = list(balance_greedy.plan(now, balance_greedy.BalanceGoal(), MoveOptions()))
+    assert search.MoveSearch(now, MoveOptions()).best()[2] >= greedy[-1].score
     length = len(greedy) + 2
     found = with_pairs(cluster, max_length=length)
     assert found[: len(greedy)] == greedy
@@ -304,7 +306,7 @@ def test_pairs_fit_into_the_number_of_moves():
     greedy = len(
         list(
             balance_greedy.plan(
-                node_state.derive(cluster), balance_greedy.Goal(), Options()
+                node_state.derive(cluster), balance_greedy.BalanceGoal(), MoveOptions()
             )
         )
     )
@@ -317,7 +319,7 @@ def test_pairs_fit_into_the_number_of_moves():
 def test_pairs_gain_what_a_move_must():
     cluster = random_cluster(11)
     greedy = balance_greedy.plan(
-        node_state.derive(cluster), balance_greedy.Goal(), Options()
+        node_state.derive(cluster), balance_greedy.BalanceGoal(), MoveOptions()
     )
     last = list(greedy)[-1]
     gain = last.score - with_pairs(cluster)[-1].score
@@ -327,9 +329,11 @@ def test_pairs_gain_what_a_move_must():
 
 def test_disks_stay_in_pairs_too_where_they_must():
     now = node_state.derive(random_cluster(2))
-    options = Options(disk_moves=False)
-    steps = list(balance_greedy.plan(now, balance_greedy.Goal(pairs=True), options))
-    assert {step.move.kind for step in steps} <= {Kind.FAILOVER}
+    options = MoveOptions(disk_moves=False)
+    steps = list(
+        balance_greedy.plan(now, balance_greedy.BalanceGoal(pairs=True), options)
+    )
+    assert {step.move.kind for step in steps} <= {MoveKind.FAILOVER}
     avoiding = with_pairs(random_cluster(11), avoid_disk_moves=1e9)
     assert avoiding[-1].score < components.value(node_state.derive(random_cluster(11)))
 

@@ -12,7 +12,7 @@ from ganeti.htools.balance import plan
 from ganeti.htools.hail import answer
 from ganeti.htools.model.cluster import DataError
 from ganeti.htools.model.loaders import text
-from ganeti.htools.rules.move_constraints import Options
+from ganeti.htools.rules.move_constraints import MoveOptions
 
 DATA = pathlib.Path(__file__).parents[4] / "data" / "htools"
 
@@ -22,7 +22,7 @@ def load(name):
 
 
 def test_the_plan_is_that_of_hbal():
-    (group,) = plan.plan(load("kite.data"), plan.Want())
+    (group,) = plan.plan(load("kite.data"), plan.PlanOptions())
     assert [(m.instance, m.letters) for m in group.moves] == [
         ("owl1.lab.test", "f r:kite4.lab.test f"),
         ("owl2.lab.test", "f r:kite4.lab.test"),
@@ -34,19 +34,19 @@ def test_the_plan_is_that_of_hbal():
 
 
 def test_why_no_more_and_why_not_others():
-    (group,) = plan.plan(load("kite.data"), plan.Want())
+    (group,) = plan.plan(load("kite.data"), plan.PlanOptions())
     assert group.kept == {"owl5.lab.test": "its disks (plain) are on one node"}
     assert group.stopped.startswith("no move lowers the score; the best one is of owl")
-    limited = plan.Want(goal=balance_greedy.Goal(max_length=1))
+    limited = plan.PlanOptions(goal=balance_greedy.BalanceGoal(max_length=1))
     (group,) = plan.plan(load("kite.data"), limited)
     assert (len(group.moves), group.stopped) == (1, "the number of moves is limited")
 
 
 def test_moves_of_one_node_wait_for_each_other_and_others_do_not():
-    (group,) = plan.plan(load("kite.data"), plan.Want())
+    (group,) = plan.plan(load("kite.data"), plan.PlanOptions())
     assert [move.depends for move in group.moves] == [(), (0,)]
     for seed in range(3):
-        (group,) = plan.plan(random_cluster(seed), plan.Want())
+        (group,) = plan.plan(random_cluster(seed), plan.PlanOptions())
         for place, move in enumerate(group.moves):
             mine = {*move.before, *move.after}
             waits = set(move.depends)
@@ -89,13 +89,15 @@ def test_the_limit_counts_over_all_groups():
         ),
     )
     assert len(double.instances) == 2 * total
-    every = plan.plan(double, plan.Want())
+    every = plan.plan(double, plan.PlanOptions())
     lengths = [len(group.moves) for group in every]
     assert lengths[0] == lengths[1] > 1
     most = lengths[0] + 1
-    some = plan.plan(double, plan.Want(goal=balance_greedy.Goal(max_length=most)))
+    some = plan.plan(
+        double, plan.PlanOptions(goal=balance_greedy.BalanceGoal(max_length=most))
+    )
     assert [len(group.moves) for group in some] == [lengths[0], 1]
-    (second,) = plan.plan(double, plan.Want(group="other"))
+    (second,) = plan.plan(double, plan.PlanOptions(group="other"))
     assert len(second.moves) == lengths[1]
     told = plan.data(every, explain=False)
     first = told["groups"][1]["moves"]
@@ -104,7 +106,7 @@ def test_the_limit_counts_over_all_groups():
 
 @pytest.mark.parametrize("template", ["drbd", "sharedfile"])
 def test_its_opcodes_are_opcodes(template):
-    (group,) = plan.plan(random_cluster(3, template=template), plan.Want())
+    (group,) = plan.plan(random_cluster(3, template=template), plan.PlanOptions())
     assert group.moves
     for move in group.moves:
         for op in move.opcodes:
@@ -119,7 +121,9 @@ def test_a_forthcoming_instance_fails_over():
             msgspec.structs.replace(i, forthcoming=True) for i in cluster.instances
         ),
     )
-    plans = plan.plan(cluster, plan.Want(goal=balance_greedy.Goal(min_gain=0)))
+    plans = plan.plan(
+        cluster, plan.PlanOptions(goal=balance_greedy.BalanceGoal(min_gain=0))
+    )
     words = {op["OP_ID"] for move in plans[0].moves for op in move.opcodes}
     assert "OP_INSTANCE_MIGRATE" not in words
 
@@ -131,7 +135,7 @@ def test_instances_in_two_groups_stay():
         cluster,
         instances=(cluster.instances[0], split, *cluster.instances[2:]),
     )
-    plans = plan.plan(cluster, plan.Want())
+    plans = plan.plan(cluster, plan.PlanOptions())
     name = split.name
     assert plans[0].kept[name] == "its nodes are in different groups"
     assert all(move.instance != name for group in plans for move in group.moves)
@@ -139,7 +143,7 @@ def test_instances_in_two_groups_stay():
 
 def test_evacuation_leaves_the_healthy_alone():
     cluster = load("groups.data")
-    want = plan.Want(options=Options(evacuate=True))
+    want = plan.PlanOptions(options=MoveOptions(evacuate=True))
     plans = plan.plan(cluster, want)
     assert plans[1].moves == []
     assert set(plans[1].kept.values()) == {"none of its nodes is offline"}
@@ -147,11 +151,11 @@ def test_evacuation_leaves_the_healthy_alone():
 
 def test_an_unknown_group_is_told():
     with pytest.raises(DataError, match="node group 'nope': wanted one that exists"):
-        plan.plan(load("kite.data"), plan.Want(group="nope"))
+        plan.plan(load("kite.data"), plan.PlanOptions(group="nope"))
 
 
 def test_reasons_are_given_when_asked_for():
-    plans = plan.plan(load("kite.data"), plan.Want())
+    plans = plan.plan(load("kite.data"), plan.PlanOptions())
     (plain,) = plan.data(plans, explain=False)["groups"]
     (full,) = plan.data(plans, explain=True)["groups"]
     assert "stopped" not in plain
@@ -163,7 +167,7 @@ def test_reasons_are_given_when_asked_for():
 
 def ask(cluster, **request):
     asked = {"request": {"type": "balance", "max_moves": 10} | request}
-    return answer.solve(asked, answer.Options(), cluster=cluster)
+    return answer.solve(asked, answer.SolverOptions(), cluster=cluster)
 
 
 def test_an_allocator_is_asked_for_moves():
@@ -183,8 +187,8 @@ def test_an_allocator_is_asked_for_moves():
 
 def test_a_search_goes_on_where_no_single_move_helps():
     cluster = load("stuck.data")
-    want = plan.Want(goal=balance_greedy.Goal(pairs=True))
-    (greedy,) = plan.plan(cluster, plan.Want())
+    want = plan.PlanOptions(goal=balance_greedy.BalanceGoal(pairs=True))
+    (greedy,) = plan.plan(cluster, plan.PlanOptions())
     (found,) = plan.plan(cluster, want)
     assert found.after < greedy.after
     assert found.stopped.startswith("no move and no pair of moves lowers the score")

@@ -10,8 +10,14 @@ from fakes.some_cluster import KITE, random_cluster
 from ganeti.htools.alloc import allocate
 from ganeti.htools.capacity import filler as capacity_filler
 from ganeti.htools.capacity import rejections, tiers
-from ganeti.htools.capacity.search import How, NoRoomError, Search, _Run, size_of
-from ganeti.htools.capacity.tiers import Size
+from ganeti.htools.capacity.search import (
+    CapacityOptions,
+    CapacitySearch,
+    NoRoomError,
+    _CapacityRun,
+    size_of,
+)
+from ganeti.htools.capacity.tiers import InstanceSize
 from ganeti.htools.model.cluster import Cluster, Group, Instance
 from ganeti.htools.model.loaders import text
 from ganeti.htools.model.policy import AllocPolicy
@@ -21,16 +27,16 @@ from ganeti.htools.rules import constraints
 from ganeti.htools.score import components
 from ganeti.htools.state import node_state
 
-SIZE = Size(memory=512, disk=2048, vcpus=1)
+SIZE = InstanceSize(memory=512, disk=2048, vcpus=1)
 SEEDS = range(6)
 
 
-def start(seed: int, template: str) -> node_state.State:
-    return node_state.State(random_cluster(seed, template=template))
+def start(seed: int, template: str) -> node_state.ClusterState:
+    return node_state.ClusterState(random_cluster(seed, template=template))
 
 
 def one_by_one(
-    state: node_state.State, item: Instance, count: int
+    state: node_state.ClusterState, item: Instance, count: int
 ) -> list[tuple[int, ...]]:
     """Allocate again and again, without the test for redundancy."""
     now, out = state.copy(), []
@@ -46,7 +52,7 @@ def one_by_one(
 @pytest.mark.parametrize("seed", SEEDS)
 def test_filling_places_as_single_allocations_do(seed: int, template: str) -> None:
     state = start(seed, template)
-    how = How(template)
+    how = CapacityOptions(template)
     item = how.instance(SIZE)
     filler = capacity_filler.Filler(state.copy(), item, range(state.size))
     assert filler.fill() == one_by_one(state, item, how.nodes)
@@ -55,7 +61,7 @@ def test_filling_places_as_single_allocations_do(seed: int, template: str) -> No
 @pytest.mark.parametrize("template", ["drbd", "plain"])
 def test_a_filled_state_is_as_if_placed_one_by_one(template: str) -> None:
     state = start(3, template)
-    item = How(template).instance(SIZE)
+    item = CapacityOptions(template).instance(SIZE)
     after = state.copy()
     places = capacity_filler.Filler(after, item, range(state.size)).fill(7)
     expected = state.copy()
@@ -73,7 +79,7 @@ def test_a_filled_state_is_as_if_placed_one_by_one(template: str) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_many_nodes_are_filled_as_far_as_few(seed: int, template: str) -> None:
     state = start(seed, template)
-    item = How(template).instance(SIZE)
+    item = CapacityOptions(template).instance(SIZE)
     exact = capacity_filler.Filler(state.copy(), item, range(state.size)).fill()
     after = state.copy()
     quick = capacity_filler.Filler(after, item, range(state.size), exact_nodes=0).fill()
@@ -89,10 +95,10 @@ def test_refusals_are_counted_as_allocation_counts_them(
     seed: int, template: str
 ) -> None:
     state = start(seed, template)
-    how = How(template)
+    how = CapacityOptions(template)
     for memory in (512, 2048, 6144, 12288):
         for disk in (1024, 200000, 390000):
-            item = how.instance(Size(memory, disk, 2))
+            item = how.instance(InstanceSize(memory, disk, 2))
             found = allocate.allocate(state, item, range(state.size), how.nodes)
             counts, possible = rejections.counts(state, item, range(state.size))
             assert counts == list(found.failures)
@@ -105,7 +111,7 @@ def test_a_filling_goes_on_where_another_one_was_the_same(
     seed: int, several: int
 ) -> None:
     state = start(seed, "drbd")
-    item = How("drbd").instance(SIZE)
+    item = CapacityOptions("drbd").instance(SIZE)
 
     def filled(most: int, known=()) -> capacity_filler.Filler:
         filler = capacity_filler.Filler(
@@ -127,9 +133,9 @@ def test_a_filling_goes_on_where_another_one_was_the_same(
 
 
 def test_an_answer_names_every_place_and_why_there_is_no_more() -> None:
-    state = node_state.State(text.load(KITE.read_text(), "kite"))
-    search = Search(state, How("drbd"))
-    found = search.standard(Size(2048, 40960, 1))
+    state = node_state.ClusterState(text.load(KITE.read_text(), "kite"))
+    search = CapacitySearch(state, CapacityOptions("drbd"))
+    found = search.standard(InstanceSize(2048, 40960, 1))
     assert len(found.placed) == 15
     assert dict(zip(constraints.KINDS, found.failures, strict=True))["FailDisk"] == 9
     names = [item.name for item in found.cluster().instances[-15:]]
@@ -140,9 +146,9 @@ def test_an_answer_names_every_place_and_why_there_is_no_more() -> None:
 
 def test_a_limit_ends_a_run() -> None:
     state = start(1, "drbd")
-    search = Search(state, How("drbd", limit=3))
+    search = CapacitySearch(state, CapacityOptions("drbd", limit=3))
     assert len(search.standard(SIZE).placed) == 3
-    none = Search(state, How("drbd", limit=0)).standard(SIZE)
+    none = CapacitySearch(state, CapacityOptions("drbd", limit=0)).standard(SIZE)
     assert none.placed == ()
 
 
@@ -161,14 +167,14 @@ def failing_cluster() -> Cluster:
 
 
 def test_nodes_that_fail_already_stop_all_but_what_is_asked_for() -> None:
-    state = node_state.State(failing_cluster())
-    none = Search(state, How("drbd")).standard(SIZE)
+    state = node_state.ClusterState(failing_cluster())
+    none = CapacitySearch(state, CapacityOptions("drbd")).standard(SIZE)
     assert (none.placed, none.is_redundant) == ((), False)
-    apart = How("drbd", independent=True)
-    found = Search(state, apart).standard(SIZE)
+    apart = CapacityOptions("drbd", independent=True)
+    found = CapacitySearch(state, apart).standard(SIZE)
     assert {int(state.group[n]) for one in found.placed for n in one.nodes} == {1}
-    anyway = How("drbd", accept_errors=True)
-    found = Search(state, anyway).standard(SIZE)
+    anyway = CapacityOptions("drbd", accept_errors=True)
+    found = CapacitySearch(state, anyway).standard(SIZE)
     assert {int(state.group[n]) for one in found.placed for n in one.nodes} == {0, 1}
 
 
@@ -177,9 +183,9 @@ def test_without_nodes_there_is_an_error() -> None:
     group = msgspec.structs.replace(
         base.groups[0], alloc_policy=AllocPolicy.UNALLOCABLE
     )
-    state = node_state.State(msgspec.structs.replace(base, groups=(group,)))
+    state = node_state.ClusterState(msgspec.structs.replace(base, groups=(group,)))
     with pytest.raises(NoRoomError):
-        Search(state, How("drbd"))
+        CapacitySearch(state, CapacityOptions("drbd"))
 
 
 @pytest.mark.parametrize("template", ["plain", "sharedfile", "drbd"])
@@ -189,7 +195,7 @@ def test_emptying_a_node_by_tables_goes_as_by_states(
 ) -> None:
     """However full the nodes are: with each step the slow way says the same."""
     state = start(seed, template)
-    item = How("plain").instance(Size(3000, 9000, 1))
+    item = CapacityOptions("plain").instance(InstanceSize(3000, 9000, 1))
     verdicts = set()
     for nodes in capacity_filler.Filler(state.copy(), item, range(state.size)).fill():
         state.place(state.new(item), *nodes)
@@ -273,17 +279,17 @@ def test_the_next_size_is_that_of_the_slow_rule(
     high = msgspec.structs.replace(base.policy.ranges[0][1], memory=15000, disk=240000)
     policy = msgspec.structs.replace(base.policy, ranges=((low, high),))
     groups = tuple(msgspec.structs.replace(g, policy=policy) for g in base.groups)
-    state = node_state.State(
+    state = node_state.ClusterState(
         msgspec.structs.replace(base, groups=groups, policy=policy)
     )
-    search = Search(state, How(template))
+    search = CapacitySearch(state, CapacityOptions(template))
     size = size_of(high)
     for _ in range(4):
-        run = _Run(search, state, size, None)
+        run = _CapacityRun(search, state, size, None)
         run.steps()
         state = run.state
         for rounds in (0, 1, 3, 8, None):
-            bounds = tiers.Bounds(search.policies, rounds)
+            bounds = tiers.SizeBounds(search.policies, rounds)
             found = tiers.next_size(run._attempt, size, run.failures, bounds)
             expected = slow_next(search, state, size, run.failures, rounds)
             if rounds is None and found is not None:
@@ -297,8 +303,8 @@ def test_the_next_size_is_that_of_the_slow_rule(
 
 def test_tiers_only_get_smaller_and_fill_more() -> None:
     state = start(4, "drbd")
-    search = Search(state, How("drbd"))
-    found = search.tiered([Size(8192, 102400, 4)])
+    search = CapacitySearch(state, CapacityOptions("drbd"))
+    found = search.tiered([InstanceSize(8192, 102400, 4)])
     sizes = [placed.size for placed in found.placed]
     assert sizes[0].memory <= 8192
     for one, two in itertools.pairwise(sizes):

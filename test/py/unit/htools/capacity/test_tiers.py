@@ -4,12 +4,12 @@ import pytest
 
 from fakes.some_cluster import random_cluster
 from ganeti.htools.capacity import tiers
-from ganeti.htools.capacity.search import How, Search
-from ganeti.htools.capacity.tiers import Size
+from ganeti.htools.capacity.search import CapacityOptions, CapacitySearch
+from ganeti.htools.capacity.tiers import InstanceSize
 from ganeti.htools.rules import constraints
 from ganeti.htools.state import node_state
 
-START = Size(memory=64 * 100, disk=2048, vcpus=1)
+START = InstanceSize(memory=64 * 100, disk=2048, vcpus=1)
 
 
 class Attempts:
@@ -20,7 +20,7 @@ class Attempts:
         self.alone = alone
         self.tried: list[int] = []
 
-    def __call__(self, size: Size, *, alone: bool) -> tuple[list[int], bool]:
+    def __call__(self, size: InstanceSize, *, alone: bool) -> tuple[list[int], bool]:
         self.tried.append(size.memory // 64)
         failures = [0] * len(constraints.KINDS)
         failures[constraints.MEM - 1] = 5
@@ -32,9 +32,9 @@ class Attempts:
 
 def next_of(attempts: Attempts, hopeless: int | None) -> int | None:
     """Return the memory of the next size, in steps."""
-    bounds = tiers.Bounds(())
+    bounds = tiers.SizeBounds(())
     if hopeless is not None:
-        bounds = tiers.Bounds((), None, lambda size: size.memory >= hopeless * 64)
+        bounds = tiers.SizeBounds((), None, lambda size: size.memory >= hopeless * 64)
     failures = [0] * len(constraints.KINDS)
     failures[constraints.MEM - 1] = 5
     found = tiers.next_size(attempts, START, failures, bounds)
@@ -66,9 +66,11 @@ def test_hopeless_sizes_are_not_tried() -> None:
 @pytest.mark.parametrize("template", ["plain", "sharedfile", "drbd"])
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_hopeless_does_not_fit(seed: int, template: str) -> None:
-    state = node_state.State(random_cluster(seed, template=template, offline=seed % 2))
-    search = Search(state, How("sharedfile", accept_errors=True))
-    sizes = [Size(memory, 2048, 1) for memory in range(512, 40000, 3000)]
+    state = node_state.ClusterState(
+        random_cluster(seed, template=template, offline=seed % 2)
+    )
+    search = CapacitySearch(state, CapacityOptions("sharedfile", accept_errors=True))
+    sizes = [InstanceSize(memory, 2048, 1) for memory in range(512, 40000, 3000)]
     hopeless, fits = [], []
     for size in sizes:
         hopeless.append(search.is_hopeless(state, size))

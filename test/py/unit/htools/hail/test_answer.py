@@ -11,7 +11,7 @@ FOUR = {f"n{k}": placement.node() for k in range(1, 5)}
 
 
 def solve(data: Any, **options: Any) -> dict[str, Any]:
-    return answer.solve(data, answer.Options(**options)).answer
+    return answer.solve(data, answer.SolverOptions(**options)).answer
 
 
 def test_the_last_of_equal_places_wins() -> None:
@@ -77,7 +77,7 @@ def test_groups_without_the_network_are_left_out() -> None:
 
 def test_refusals_are_data() -> None:
     asked = placement.allocation("plain", memory=20000)
-    found = answer.solve(placement.request(FOUR, asked), answer.Options())
+    found = answer.solve(placement.request(FOUR, asked), answer.SolverOptions())
     assert not found.answer["success"]
     assert found.answer["result"] == []
     assert "FailMem: 4" in found.answer["info"]

@@ -8,7 +8,7 @@ from fakes import placement
 from ganeti import errors, iallocator
 from ganeti.htools.hail import answer
 from ganeti.htools.model.cluster import DataError
-from ganeti.iallocator import validity
+from ganeti.iallocator import answer_checks
 
 SIZE = {"memory": 1024, "disk": 4096, "vcpus": 1}
 
@@ -21,7 +21,7 @@ def data(template: str = "drbd", **request) -> dict:
 
 @pytest.mark.parametrize("template", ["drbd", "plain", "sharedfile"])
 def test_the_answer_says_where_each_goes_and_why_there_is_no_more(template) -> None:
-    solution = answer.solve(data(template), answer.Options())
+    solution = answer.solve(data(template), answer.SolverOptions())
     found = json.loads(json.dumps(solution.answer))
     result = found["result"]
     assert found["success"]
@@ -37,14 +37,16 @@ def test_the_answer_says_where_each_goes_and_why_there_is_no_more(template) -> N
 
 
 def test_the_space_of_metadata_counts() -> None:
-    solution = answer.solve(data(limit=2), answer.Options())
+    solution = answer.solve(data(limit=2), answer.SolverOptions())
     assert [item.disk for item in solution.after.instances[-2:]] == [4224, 4224]
     assert solution.answer["result"]["stopped"]["why"] == "limit"
 
 
 def test_sizes_may_shrink() -> None:
     large = SIZE | {"memory": 30000}
-    found = answer.solve(data(sizes=[large], tiered=True), answer.Options()).answer
+    found = answer.solve(
+        data(sizes=[large], tiered=True), answer.SolverOptions()
+    ).answer
     sizes = [row["memory"] for row in found["result"]["instances"]]
     assert sizes == sorted(sizes, reverse=True)
     assert 0 < sizes[0] <= 30000
@@ -54,7 +56,8 @@ def test_only_the_groups_that_are_named_take_instances() -> None:
     asked = data("plain")
     group = next(iter(asked["nodegroups"]))
     found = answer.solve(
-        asked | {"request": asked["request"] | {"groups": [group]}}, answer.Options()
+        asked | {"request": asked["request"] | {"groups": [group]}},
+        answer.SolverOptions(),
     )
     members = {n for n, node in asked["nodes"].items() if node["group"] == group}
     rows = found.answer["result"]["instances"]
@@ -76,7 +79,7 @@ def test_only_the_groups_that_are_named_take_instances() -> None:
 )
 def test_bad_requests_are_named(change, told) -> None:
     with pytest.raises(DataError) as caught:
-        answer.solve(data(**change), answer.Options())
+        answer.solve(data(**change), answer.SolverOptions())
     assert told in str(caught.value)
 
 
@@ -85,7 +88,7 @@ def parsed(result):
 
     request = iallocator.Capacity("drbd", [SIZE])
     found = {"success": True, "info": "", "result": result}
-    return validity.parse("mine", found, request, clusters.snapshot())
+    return answer_checks.parse("mine", found, request, clusters.snapshot())
 
 
 def row(*nodes):

@@ -19,7 +19,7 @@ def solved(asked, there, nodes=FOUR, changes=(), groups=1, **options):
     for name, values in dict(changes).items():
         live[name] |= values
     data = placement.request(live, asked, there, groups)
-    return answer.solve(data, answer.Options(**options))
+    return answer.solve(data, answer.SolverOptions(**options))
 
 
 def relocate(away):
@@ -109,7 +109,7 @@ def test_migration_tags_are_told():
     for name in ("n1", "n3", "n4"):
         data["nodes"][name]["tags"] = ["cpu:old"]
     data["nodes"]["n2"]["tags"] = ["cpu:new"]
-    found = answer.solve(data, answer.Options())
+    found = answer.solve(data, answer.SolverOptions())
     (one,) = found.explanation()
     refused = [(r.node, r.kind, r.check) for r in one.reasons]
     assert ("n2", "FailMig", "migration from n1") in refused
@@ -176,11 +176,11 @@ def test_a_worse_group_is_told_with_its_policy_or_score():
     data = placement.request(nodes, change(), shared(), 3)
     for policy, kind in (("preferred", "Score"), ("last_resort", "Policy")):
         data["nodegroups"]["g-2"]["alloc_policy"] = policy
-        (one,) = answer.solve(data, answer.Options()).explanation()
+        (one,) = answer.solve(data, answer.SolverOptions()).explanation()
         worse = [r for r in one.choice if r.node[0] != one.nodes[0][0]]
         assert [r.kind for r in worse] == [kind]
     data["request"] = placement.allocation("plain")
-    (one,) = answer.solve(data, answer.Options()).explanation()
+    (one,) = answer.solve(data, answer.SolverOptions()).explanation()
     worse = [r for r in one.choice if r.node.startswith("k")]
     assert {(r.kind, r.found) for r in worse} == {("Policy", "last_resort")}
 
@@ -260,7 +260,7 @@ def some_move(seed):
 @pytest.mark.parametrize("seed", range(60))
 def test_who_stays_has_reasons_and_who_moves_has_none_against_its_target(seed):
     data = some_move(seed)
-    found = answer.solve(data, answer.Options())
+    found = answer.solve(data, answer.SolverOptions())
     moved, failed, _jobs = found.answer["result"]
     every = {one.instance: one for one in found.explanation()}
     assert list(every) == data["request"]["instances"]

@@ -12,8 +12,8 @@ from ganeti.htools.model.cluster import DataError
 NODES = {"n1": placement.node(), "n2": placement.node()}
 
 
-def read(data: Any) -> request.Ask:
-    return request.read_ask(data, request.read_cluster(data))
+def read(data: Any) -> request.AllocatorRequest:
+    return request.read_request(data, request.read_cluster(data))
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 
 def test_a_request_becomes_records() -> None:
     ask = read(placement.request(NODES, placement.allocation()))
-    assert isinstance(ask, request.Place)
+    assert isinstance(ask, request.AllocateRequest)
     assert (ask.item.name, ask.item.memory, ask.count) == ("new", 1024, 2)
     assert ask.item.disks == (4096,)
 

@@ -20,7 +20,7 @@ from ganeti.htools.state import node_state
 
 def plan(cluster, **wanted):
     now = node_state.derive(cluster)
-    want = rolling_reboot.Want(**wanted)
+    want = rolling_reboot.RebootOptions(**wanted)
     nodes = rolling_reboot.chosen(now, want)
     graph = rolling_reboot.graph(cluster, nodes, offline=want.offline)
     classes = rolling_reboot.fewest(graph_colouring.colour(graph))

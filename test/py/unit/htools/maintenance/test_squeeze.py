@@ -13,13 +13,13 @@ from fakes.programs import DATA
 from fakes.some_cluster import random_cluster
 from ganeti.client.htools import hsqueeze
 from ganeti.htools.maintenance import squeeze
-from ganeti.htools.maintenance.squeeze import Action, Size
+from ganeti.htools.maintenance.squeeze import Headroom, PowerAction
 from ganeti.htools.model.loaders import text
 from ganeti.htools.score import components
 from ganeti.htools.state import node_state
 
 SHARED = text.load((DATA / "shared.data").read_text(), "shared.data")
-SMALL = Size(512, 1, 1)
+SMALL = Headroom(512, 1, 1)
 
 
 def with_nodes(cluster, change):
@@ -75,7 +75,7 @@ def keeps_policies(before, state):
 @pytest.mark.parametrize("seed", range(25))
 def test_a_plan_keeps_policies_and_room(seed):
     cluster = shared_cluster(seed)
-    wanted = Size(1024, 1, 1)
+    wanted = Headroom(1024, 1, 1)
     plan = squeeze.plan(cluster, SMALL, wanted)
     assert plan.enough
     online = [n for n, node in enumerate(plan.cluster.nodes) if not node.offline]
@@ -83,12 +83,12 @@ def test_a_plan_keeps_policies_and_room(seed):
     assert set(plan.nodes).isdisjoint(online)
     assert all(inst.primary in online for inst in plan.cluster.instances)
     before, after = (
-        node_state.State(cluster),
-        node_state.State(with_free(cluster, plan.cluster)),
+        node_state.ClusterState(cluster),
+        node_state.ClusterState(with_free(cluster, plan.cluster)),
     )
     assert keeps_policies(before, after)
-    size = wanted if plan.action == Action.SWITCH_OFF else SMALL
-    if plan.action != Action.NOTHING:
+    size = wanted if plan.action == PowerAction.SWITCH_OFF else SMALL
+    if plan.action != PowerAction.NOTHING:
         assert all(after.unallocated[node] > size.memory for node in online)
 
 
@@ -114,14 +114,14 @@ def test_the_moves_lead_to_the_state_of_the_plan(seed):
         places[step.inst] = step.after[0]
     assert places == [inst.primary for inst in plan.cluster.instances]
     if plan.steps:
-        now = node_state.State(with_free(cluster, plan.cluster))
+        now = node_state.ClusterState(with_free(cluster, plan.cluster))
         assert components.value(now) == pytest.approx(plan.steps[-1].score)
 
 
 def test_the_last_node_stays_on():
     nobody = msgspec.structs.replace(SHARED.nodes[0], master=False)
     cluster = msgspec.structs.replace(SHARED, nodes=(nobody,), instances=())
-    assert squeeze.plan(cluster, SMALL, SMALL).action == Action.NOTHING
+    assert squeeze.plan(cluster, SMALL, SMALL).action == PowerAction.NOTHING
 
 
 def test_the_master_and_nodes_with_data_stay_on():
@@ -143,8 +143,8 @@ def test_as_few_nodes_as_possible_are_switched_on():
     cluster = msgspec.structs.replace(SHARED, nodes=(*SHARED.nodes, more, small))
     busy = msgspec.structs.replace(cluster.instances[0], memory=13000)
     cluster = msgspec.structs.replace(cluster, instances=(busy, *cluster.instances[1:]))
-    plan = squeeze.plan(cluster, Size(14000, 1, 1), SMALL)
-    assert (plan.action, plan.enough) == (Action.SWITCH_ON, False)
+    plan = squeeze.plan(cluster, Headroom(14000, 1, 1), SMALL)
+    assert (plan.action, plan.enough) == (PowerAction.SWITCH_ON, False)
     assert plan.nodes == (4, 5, 6)
 
 
@@ -159,7 +159,7 @@ def test_a_node_of_unknown_size_hides_no_lack_and_makes_none():
             else node
         ),
     )
-    assert squeeze.plan(unknown, SMALL, SMALL).action == Action.SWITCH_OFF
-    lacking = squeeze.plan(unknown, Size(15000, 1, 1), SMALL)
-    assert (lacking.action, lacking.nodes) == (Action.SWITCH_ON, (4,))
+    assert squeeze.plan(unknown, SMALL, SMALL).action == PowerAction.SWITCH_OFF
+    lacking = squeeze.plan(unknown, Headroom(15000, 1, 1), SMALL)
+    assert (lacking.action, lacking.nodes) == (PowerAction.SWITCH_ON, (4,))
     assert not lacking.enough

@@ -28,13 +28,13 @@ def fresh(template: str, memory: int, spindles: int | None = None) -> Instance:
     )
 
 
-def full(seed: int, template: str, memory: int) -> node_state.State:
+def full(seed: int, template: str, memory: int) -> node_state.ClusterState:
     """A cluster with many equal instances beside the few of its own."""
     base = random_cluster(seed, template=template)
     instances = tuple(
         msgspec.structs.replace(item, disks=(item.disk,)) for item in base.instances
     )
-    state = node_state.State(msgspec.structs.replace(base, instances=instances))
+    state = node_state.ClusterState(msgspec.structs.replace(base, instances=instances))
     item = fresh(template, memory)
     for node in range(state.size):
         while state.unallocated[node] > memory * (2 + node % 2):
@@ -46,12 +46,14 @@ def leave_all_open(patch: pytest.MonkeyPatch) -> None:
     """Let nothing follow from how many places there are."""
 
     def count(
-        step: simulate._Step, _sizes: Floats, rows: slice, *, above: bool
+        step: simulate._EvacuationStep, _sizes: Floats, rows: slice, *, above: bool
     ) -> Floats:
         return np.full(step.rest[rows].shape, np.inf if above else -1.0)
 
-    patch.setattr(simulate._Step, "_places", count)
-    patch.setattr(failure_tables.Progress, "open_at", lambda _self, left, _turn: left)
+    patch.setattr(simulate._EvacuationStep, "_places", count)
+    patch.setattr(
+        failure_tables.EvacuationProgress, "open_at", lambda _self, left, _turn: left
+    )
 
 
 @pytest.mark.parametrize("template", ["plain", "sharedfile"])
@@ -68,7 +70,7 @@ def test_the_end_is_the_same_with_and_without_counting(
         assert quick == slow
 
 
-def exclusive(seed: int, every: int) -> node_state.State:
+def exclusive(seed: int, every: int) -> node_state.ClusterState:
     """A cluster in which some nodes have exclusive storage."""
     base = random_cluster(seed, template="plain")
     nodes = tuple(
@@ -81,7 +83,7 @@ def exclusive(seed: int, every: int) -> node_state.State:
         msgspec.structs.replace(item, spindles=1, disks=(item.disk,))
         for item in base.instances
     )
-    return node_state.State(
+    return node_state.ClusterState(
         msgspec.structs.replace(base, nodes=nodes, instances=instances)
     )
 
@@ -110,7 +112,9 @@ def test_the_last_spindle_may_be_taken_and_no_more(
         leave_all_open(monkeypatch)
     base = exclusive(1, 1).cluster
     nodes = tuple(msgspec.structs.replace(node, free_spindles=2) for node in base.nodes)
-    state = node_state.State(msgspec.structs.replace(base, nodes=nodes, instances=()))
+    state = node_state.ClusterState(
+        msgspec.structs.replace(base, nodes=nodes, instances=())
+    )
     item = fresh("plain", 200, spindles=2)
     for node in range(state.size - 1):
         state.place(state.new(item), node)
@@ -121,9 +125,9 @@ def test_the_last_spindle_may_be_taken_and_no_more(
 
 def test_counting_ends_most_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = []
-    move = simulate._Step._move
+    move = simulate._EvacuationStep._move
     monkeypatch.setattr(
-        simulate._Step,
+        simulate._EvacuationStep,
         "_move",
         lambda self, *args: moved.append(args) or move(self, *args),
     )
@@ -134,7 +138,7 @@ def test_counting_ends_most_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("template", ["plain", "sharedfile"])
 def test_a_trial_leaves_the_state_as_it_was(template: str) -> None:
-    state = node_state.State(random_cluster(2, template=template))
+    state = node_state.ClusterState(random_cluster(2, template=template))
     before, item = state.copy(), state.instances[0]
     test = GlobalN1(state)
     answers = [test.others_hold(item, node, -1) for node in range(state.size)]
@@ -149,7 +153,7 @@ def test_a_trial_leaves_the_state_as_it_was(template: str) -> None:
 
 
 def test_what_a_test_learns_from_another_changes_no_answer() -> None:
-    state = node_state.State(random_cluster(4, template="sharedfile"))
+    state = node_state.ClusterState(random_cluster(4, template="sharedfile"))
     item, known, seen = state.instances[0], GlobalN1(state), set()
     for step in range(60):
         state = state.copy()
@@ -162,7 +166,7 @@ def test_what_a_test_learns_from_another_changes_no_answer() -> None:
 
 
 def test_equal_numbers_of_other_instances_are_not_taken_for_the_same() -> None:
-    base = node_state.State(random_cluster(4, template="sharedfile"))
+    base = node_state.ClusterState(random_cluster(4, template="sharedfile"))
     small = base.instances[0]
     large = msgspec.structs.replace(small, memory=30000)
     known, states = GlobalN1(base), []

@@ -17,7 +17,7 @@ def solved(asked, nodes=4, changes=(), instances=None, **options):
     for name, values in dict(changes).items():
         live[name] |= values
     data = placement.request(live, asked, instances or {})
-    return answer.solve(data, answer.Options(**options))
+    return answer.solve(data, answer.SolverOptions(**options))
 
 
 def explained(*args, **kwargs):
@@ -100,7 +100,7 @@ def test_nodes_with_the_same_reason_share_a_line():
 @pytest.mark.parametrize("template", ["drbd", "plain", "sharedfile"])
 def test_every_node_is_chosen_possible_or_has_a_reason(seed, template):
     data = placement.some_cluster(seed, template)
-    found = answer.solve(data, answer.Options())
+    found = answer.solve(data, answer.SolverOptions())
     for one in found.explanation():
         refused = {reason.node for reason in one.reasons if reason.role == "primary"}
         assert not set(one.nodes[:1]) & refused

@@ -14,7 +14,9 @@ from ganeti.htools.state import node_state
 def test_nodes_that_are_offline_count_as_they_will(
     template: str, *, forthcoming: bool
 ) -> None:
-    state = node_state.State(random_cluster(1, template=template, offline=2, tags=True))
+    state = node_state.ClusterState(
+        random_cluster(1, template=template, offline=2, tags=True)
+    )
     nodes = np.arange(state.size)
     assert state.offline.sum() == 2
     item = msgspec.structs.replace(

@@ -90,7 +90,7 @@ def read(
     offline: list[str] | None = None,
     static_memory: int = 4096,
 ) -> Cluster:
-    answers = query.Answers(
+    answers = query.QueryAnswers(
         "LUXI x",
         [GROUP],
         [node("n1"), node("n2")] if nodes is None else nodes,

@@ -87,7 +87,7 @@ def change(snapshot, table, record):
 
 @pytest.mark.parametrize("memory", [0, 4096])
 def test_what_is_read_directly_equals_what_the_request_says(memory):
-    direct, through = both(iallocator.Known(), varied(), memory)
+    direct, through = both(iallocator.ClusterCache(), varied(), memory)
     assert direct == through
     assert sum(node.offline for node in direct.nodes) == 4
     assert any(item.secondary >= 0 and not item.movable for item in direct.instances)
@@ -97,13 +97,13 @@ def test_memory_of_the_node_itself_is_set_for_kvm_alone():
     snapshot = change(
         varied(), "cluster", clusters.cluster(enabled_hypervisors=["fake"])
     )
-    direct, through = both(iallocator.Known(), snapshot)
+    direct, through = both(iallocator.ClusterCache(), snapshot)
     assert direct == through
     assert {node.node_memory for node in direct.nodes} == {0, 512}
 
 
 def test_every_change_is_noticed():
-    known, snapshot = iallocator.Known(), varied()
+    known, snapshot = iallocator.ClusterCache(), varied()
     both(known, snapshot)
     one = snapshot.instances[clusters.instance_uuid(1)]
     first, split = snapshot.disks[DISKS % 1], snapshot.disks[DISKS % 3]
@@ -126,7 +126,7 @@ def test_every_change_is_noticed():
 
 
 def test_what_did_not_change_is_not_made_anew():
-    known, snapshot = iallocator.Known(), varied()
+    known, snapshot = iallocator.ClusterCache(), varied()
     before = {item.name: item for item in both(known, snapshot)[0].instances}
     one = snapshot.instances[clusters.instance_uuid(1)]
     after = change(snapshot, "instances", one.replace(serial_no=9))
@@ -138,4 +138,4 @@ def test_what_did_not_change_is_not_made_anew():
 
 def test_a_report_that_makes_no_sense_names_node_and_number():
     with pytest.raises(errors.OpPrereqError, match=r"node\d.*: total_memory: .* -5"):
-        both(iallocator.Known(), varied(), memory_total=-5)
+        both(iallocator.ClusterCache(), varied(), memory_total=-5)

@@ -1,7 +1,7 @@
 """Whether an allocator's answer can be what was asked for: strict, and pure.
 
 Every error names the allocator, the part of its answer, what was wanted and what was
-found. Jobs that move instances are checked in ``validity_jobs``.
+found. Jobs that move instances are checked in ``answer_checks_jobs``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ganeti import objects
 from ganeti.constants import disks as disk_words
-from ganeti.iallocator import requests, validity_jobs
+from ganeti.iallocator import answer_checks_jobs, requests
 from ganeti.iallocator.answers import Answer, MultiPlacement
 from ganeti.iallocator.checker import (
     Checker,
@@ -47,32 +47,32 @@ def parse(
     for key in ("success", "info", "result"):
         if key not in data:
             raise checker.wrong("answer", f"the key {key}", sorted(data))
-    success, told = data["success"], data.get("explanation", ())
+    success, explanation = data["success"], data.get("explanation", ())
     checker.check(isinstance(success, bool), "success", "a flag", success)
     checker.check(isinstance(data["info"], str), "info", "a text", data["info"])
     info = words(data["info"])
     if not success:
-        return Answer(success=False, info=info, explanation=told)
+        return Answer(success=False, info=info, explanation=explanation)
     result = _result(checker, request, data["result"])
-    return Answer(success=True, info=info, result=result, explanation=told)
+    return Answer(success=True, info=info, result=result, explanation=explanation)
 
 
-def _result(checker: Checker, request: requests.Request, found: Any) -> Any:
+def _result(checker: Checker, request: requests.Request, answer: Any) -> Any:
     """Return the typed result for a mode."""
     if isinstance(request, requests.Allocate):
-        return checker.placement(request, found, "result")
+        return checker.placement(request, answer, "result")
     if isinstance(request, requests.Relocate):
-        return _relocation(checker, request, found)
+        return _relocation(checker, request, answer)
     if isinstance(request, requests.AllocateSecondary):
-        checker.check(isinstance(found, str), "result", "a node name", found)
-        (chosen,) = checker.usable([found], 1, "result")
+        checker.check(isinstance(answer, str), "result", "a node name", answer)
+        (chosen,) = checker.usable([answer], 1, "result")
         _refuse_own(checker, request.name, [chosen])
         return chosen
     if isinstance(request, requests.MultiAllocate):
-        return _multi_placement(checker, request, found)
+        return _multi_placement(checker, request, answer)
     if isinstance(request, requests.Capacity):
-        return _capacity(checker, request, found)
-    return validity_jobs.result(checker, request, found)
+        return _capacity(checker, request, answer)
+    return answer_checks_jobs.result(checker, request, answer)
 
 
 def _refuse_own(checker: Checker, instance: str, names: Sequence[str]) -> None:
@@ -83,8 +83,8 @@ def _refuse_own(checker: Checker, instance: str, names: Sequence[str]) -> None:
     checker.check(primary not in names, "result", wanted, primary)
 
 
-def _relocation(checker: Checker, request: requests.Relocate, found: Any) -> list[str]:
-    names = checker.usable(found, 1, "result")
+def _relocation(checker: Checker, request: requests.Relocate, answer: Any) -> list[str]:
+    names = checker.usable(answer, 1, "result")
     left = sorted(request.relocate_from)
     wanted = f"another node than {', '.join(left)}"
     checker.check(names[0] not in left, "result", wanted, names[0])
@@ -93,7 +93,7 @@ def _relocation(checker: Checker, request: requests.Relocate, found: Any) -> lis
         _refuse_own(checker, request.name, names)
     allowed = _groups(checker, request.relocate_from, record.primary_node)
     used = _groups(checker, names, record.primary_node)
-    checker.check(used <= allowed, "result", "nodes of the present groups", found)
+    checker.check(used <= allowed, "result", "nodes of the present groups", answer)
     return names
 
 
@@ -103,10 +103,10 @@ def _groups(checker: Checker, names: Sequence[str], primary: str) -> set[str]:
 
 
 def _multi_placement(
-    checker: Checker, request: requests.MultiAllocate, found: Any
+    checker: Checker, request: requests.MultiAllocate, answer: Any
 ) -> MultiPlacement:
-    checker.check(is_list(found, 2), "result", "[placed, failed]", found)
-    placed, failed = found
+    checker.check(is_list(answer, 2), "result", "[placed, failed]", answer)
+    placed, failed = answer
     checker.check(isinstance(placed, list), "placed", "a list", placed)
     checker.check(all_texts(failed), "failed", "a list of names", failed)
     wanted = {item.name: item for item in request.instances}
@@ -122,11 +122,11 @@ def _multi_placement(
 
 
 def _capacity(
-    checker: Checker, request: requests.Capacity, found: Any
+    checker: Checker, request: requests.Capacity, answer: Any
 ) -> dict[str, Any]:
     """Return count, instances and what stopped; an allocator may not tell that."""
-    checker.check(isinstance(found, dict), "result", "an object", found)
-    instances, count = found.get("instances"), found.get("count")
+    checker.check(isinstance(answer, dict), "result", "an object", answer)
+    instances, count = answer.get("instances"), answer.get("count")
     checker.check(isinstance(instances, list), "instances", "a list", instances)
     fine = type(count) is int and count == len(instances)
     checker.check(fine, "count", f"{len(instances)}", count)
@@ -135,7 +135,7 @@ def _capacity(
     checker.check(most is None or count <= most, "count", wanted, count)
     for row in instances:
         _counted(checker, request, row)
-    stopped = found.get("stopped")
+    stopped = answer.get("stopped")
     fine = stopped is None or isinstance(stopped, dict)
     checker.check(fine, "stopped", "an object", stopped)
     return {"count": count, "instances": instances, "stopped": stopped}

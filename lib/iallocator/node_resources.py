@@ -11,7 +11,7 @@ DRBD_META_MIB: Final = 128
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Means:
+class NodeResources:
     """A node's report; names as in requests.
 
     ``free_memory`` is what nobody uses now, also where an instance may still grow.
@@ -26,14 +26,14 @@ class Means:
     reserved_cpus: int
 
 
-def read(node: objects.Node, report: Any) -> Means | None:
+def read(node: objects.Node, report: Any) -> NodeResources | None:
     """Read a payload of ``node_info``; None if a node has none or it is of no use."""
     if node.offline or not node.vm_capable or report is None:
         return None
     _boot_id, storage, hypervisors = report
     hv = hypervisors[0] if hypervisors else {}
     space = storage[0] if storage and storage[0] else {}
-    return Means(
+    return NodeResources(
         total_memory=int(hv.get("memory_total") or 0),
         reserved_memory=int(hv.get("memory_dom0") or 0),
         free_memory=int(hv.get("memory_free") or 0),

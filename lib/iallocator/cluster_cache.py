@@ -19,15 +19,15 @@ from ganeti.htools.model.cluster import (
     Instance,
     Node,
 )
-from ganeti.htools.model.json_reader import Part
+from ganeti.htools.model.json_reader import JsonPart
 from ganeti.htools.model.policy import AllocPolicy
 from ganeti.htools.model.policy_reader import read_policy
-from ganeti.iallocator import means
+from ganeti.iallocator import node_resources
 from ganeti.objects import params
 
 _NO_NODES: Final[Mapping[str, int]] = {}
 #: Means of nodes without a report, which take no cpu for themselves that is known.
-_NOTHING: Final = means.Means(0, 0, 0, 0, 0, 0, 0)
+_NOTHING: Final = node_resources.NodeResources(0, 0, 0, 0, 0, 0, 0)
 _NOT_NEGATIVE: Final = (
     "total_memory",
     "reserved_memory",
@@ -52,7 +52,7 @@ class _Instances(NamedTuple):
     made: Mapping[str, tuple[objects.Instance, Sequence[objects.Disk], Instance]]
 
 
-class Known:
+class ClusterCache:
     """Reads clusters, and knows what it has read; threads may share one."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Known:
                 ),
                 instances,
                 tuple(sorted(cluster.tags)),
-                read_policy(Part(cluster.ipolicy, "ipolicy", "cluster")),
+                read_policy(JsonPart(cluster.ipolicy, "ipolicy", "cluster")),
             )
         except DataError as err:
             raise errors.OpPrereqError(
@@ -113,16 +113,16 @@ class Known:
         made = {}
         disks = snapshot.disks
         for uuid, instance in snapshot.instances.items():
-            mine = [disks[disk] for disk in instance.disks]
-            found = known.get(uuid)
+            own_disks = [disks[disk] for disk in instance.disks]
+            cached = known.get(uuid)
             # Disks are nearly always the same objects, which lists compare first.
-            if found is None or found[0] is not instance or found[1] != mine:
+            if cached is None or cached[0] is not instance or cached[1] != own_disks:
                 place = _place(snapshot, instance, places)
-                new = _instance(backend, instance, mine, place)
-                found = instance, mine, new
-            made[uuid] = found
+                new = _instance(backend, instance, own_disks, place)
+                cached = instance, own_disks, new
+            made[uuid] = cached
         self._instances = _Instances(backend, places, made)
-        return tuple([found[2] for found in made.values()])
+        return tuple([cached[2] for cached in made.values()])
 
 
 def _place(
@@ -142,22 +142,22 @@ def _instance(
     disks: Sequence[objects.Disk],
     place: tuple[int, int],
 ) -> Instance:
-    mine = instance.beparams
+    beparams = instance.beparams
     kinds = {disk.dev_type for disk in disks}
     template = "diskless" if not kinds else kinds.pop() if len(kinds) == 1 else "mixed"
     sizes = tuple([disk.size for disk in disks])
     spindles = [disk.spindles for disk in disks if disk.spindles is not None]
     return Instance(
         name=instance.name or instance.uuid,
-        memory=mine.get("maxmem", backend["maxmem"]),
-        disk=means.disk_space(template, sizes),
-        vcpus=mine.get("vcpus", backend["vcpus"]),
+        memory=beparams.get("maxmem", backend["maxmem"]),
+        disk=node_resources.disk_space(template, sizes),
+        vcpus=beparams.get("vcpus", backend["vcpus"]),
         primary=place[0],
         secondary=place[1],
         status=instance_records.STATUS[instance.admin_state],
         template=template,
         tags=tuple(sorted(instance.tags)),
-        spindle_use=mine.get("spindle_use", backend["spindle_use"]),
+        spindle_use=beparams.get("spindle_use", backend["spindle_use"]),
         spindles=sum(spindles) if len(spindles) == len(disks) else None,
         forthcoming=instance.forthcoming,
         disks=sizes,
@@ -173,7 +173,7 @@ def _group(snapshot: objects.Snapshot, group: objects.NodeGroup) -> Group:
         alloc_policy=AllocPolicy(group.alloc_policy),
         tags=tuple(sorted(group.tags)),
         networks=tuple(sorted(group.networks)),
-        policy=read_policy(Part(policy, "ipolicy", f"group {group.name}")),
+        policy=read_policy(JsonPart(policy, "ipolicy", f"group {group.name}")),
     )
 
 
@@ -183,16 +183,16 @@ def _not_yet_used(
     running: _Running,
 ) -> list[int]:
     """Return by node how much more its running instances may still take."""
-    mine: list[Mapping[str, Mapping[str, Any]]] = [{} for _ in places]
-    for uuid, found in running.items():
+    by_place: list[Mapping[str, Mapping[str, Any]]] = [{} for _ in places]
+    for uuid, instance in running.items():
         if uuid in places:
-            mine[places[uuid]] = found
+            by_place[places[uuid]] = instance
     less = [0] * len(places)
     for item in instances:
         if item.status != "running" or item.forthcoming:
             continue
         at, name = item.primary, item.name
-        used = int(mine[at][name].get("memory", 0)) if name in mine[at] else 0
+        used = int(by_place[at][name].get("memory", 0)) if name in by_place[at] else 0
         if used < item.memory:
             less[at] += item.memory - used
     return less
@@ -217,9 +217,9 @@ class _Nodes:
         """
         filled = {**self._params[node.group], **node.ndparams}
         exclusive = bool(filled["exclusive_storage"])
-        found = means.read(node, report)
-        is_silent = found is None
-        mine = found or _NOTHING
+        resources = node_resources.read(node, report)
+        is_silent = resources is None
+        mine = resources or _NOTHING
         for name in _NOT_NEGATIVE:
             if getattr(mine, name) < 0:
                 raise DataError(

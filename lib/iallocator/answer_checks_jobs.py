@@ -30,7 +30,7 @@ _TARGETS: Final = ("target_node", "remote_node")
 Asked = requests.Balance | requests.NodeEvacuate | requests.ChangeGroup
 
 
-def result(checker: Checker, request: Asked, found: Any) -> Evacuation:
+def result(checker: Checker, request: Asked, answer: Any) -> Evacuation:
     """Return the checked jobs.
 
     Raises:
@@ -38,11 +38,11 @@ def result(checker: Checker, request: Asked, found: Any) -> Evacuation:
     """
     if isinstance(request, requests.Balance):
         every = [item.name or "" for item in checker.snapshot.instances.values()]
-        out = _evacuation(checker, every, found)
+        out = _evacuation(checker, every, answer)
         most, jobs = request.max_moves, len(out.jobs)
         checker.check(jobs <= most, "jobs", f"{most} or fewer", jobs)
         return out
-    out = _evacuation(checker, request.instances, found)
+    out = _evacuation(checker, request.instances, answer)
     _check_all(checker, request.instances, out)
     for name, group, nodes in out.moved:
         _check_move(checker, request, instance_of(checker.snapshot, name), nodes)
@@ -51,9 +51,9 @@ def result(checker: Checker, request: Asked, found: Any) -> Evacuation:
     return out
 
 
-def _evacuation(checker: Checker, asked: Sequence[str], found: Any) -> Evacuation:
-    checker.check(is_list(found, 3), "result", "[moved, failed, jobs]", found)
-    moved, failed, jobs = found
+def _evacuation(checker: Checker, asked: Sequence[str], answer: Any) -> Evacuation:
+    checker.check(is_list(answer, 3), "result", "[moved, failed, jobs]", answer)
+    moved, failed, jobs = answer
     for part, value in (("moved", moved), ("failed", failed), ("jobs", jobs)):
         checker.check(isinstance(value, list), part, "a list", value)
     for row in failed:
@@ -100,24 +100,24 @@ def _opcode(checker: Checker, asked: Sequence[str], item: Any) -> opcodes.Opcode
     name = item.get("instance_name")
     checker.check(name in asked, "job", "an instance of the request", name)
     try:
-        found = opcodes.decode(item)
+        opcode = opcodes.decode(item)
     except errors.OpPrereqError as err:
         raise checker.wrong("job", "valid opcodes", err.args[0]) from err
     for parameter in _TARGETS:
-        target = getattr(found, parameter, None)
+        target = getattr(opcode, parameter, None)
         if target is not None:
             checker.usable([target], 1, f"job: {op_id}: {parameter}")
-    return found
+    return opcode
 
 
-def _check_all(checker: Checker, asked: Sequence[str], found: Evacuation) -> None:
+def _check_all(checker: Checker, asked: Sequence[str], answer: Evacuation) -> None:
     """Check that each instance moves by one job, or is said not to move."""
-    moved = [name for name, _group, _nodes in found.moved]
-    told = collections.Counter([*moved, *(name for name, _why in found.failed)])
-    unclear = [name for name in asked if told[name] != 1]
+    moved = [name for name, _group, _nodes in answer.moved]
+    counts = collections.Counter([*moved, *(name for name, _why in answer.failed)])
+    unclear = [name for name in asked if counts[name] != 1]
     wanted = "each instance once, as moved or failed"
-    checker.check(not unclear, "result", wanted, _times(told, unclear))
-    jobs = collections.Counter(name for job in found.jobs for name in _names(job))
+    checker.check(not unclear, "result", wanted, _times(counts, unclear))
+    jobs = collections.Counter(name for job in answer.jobs for name in _names(job))
     unclear = [name for name in asked if jobs[name] != (name in moved)]
     wanted = "one job for each instance that moves"
     checker.check(not unclear, "jobs", wanted, _times(jobs, unclear))
