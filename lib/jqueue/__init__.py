@@ -1,8 +1,8 @@
 """The job queue: states, scheduling, workers, waiting, archive.
 
-A job handed out as an id survives any crash. `state`, `changes`, `attempts`,
+A job handed out as an id survives any crash. `state`, `transitions`, `attempts`,
 `depends` and `filters` decide; `JobQueue` keeps jobs in the store, gives them to
-worker threads when they may run, and tells who waits for them. How an opcode is
+worker threads when they may run, and answers who waits for them. How an opcode is
 carried out does not belong here, see `Executor`.
 """
 

@@ -62,7 +62,7 @@ class _Purge:
         for key in batch:
             logs = self._core.store.scan(LOGS, f"{key}/")
             documents += [Document(LOGS, log_key, None) for log_key, _ in logs]
-        with self._core.turn():
+        with self._core.transaction():
             self._core.commit_locked(documents, self.step)
 
 
@@ -104,8 +104,8 @@ class _Sweep:
         _move(self._core, batch, self.step)
 
 
-def _move(core: Core, job_ids: Sequence[int], told: Callable[[int], None]) -> None:
-    """Move ended jobs to the archive; ``told`` how many it were."""
+def _move(core: Core, job_ids: Sequence[int], on_done: Callable[[int], None]) -> None:
+    """Move ended jobs to the archive; ``on_done`` gets their number."""
     with core.lock:
         moving = [i for i in job_ids if i in core.ended and i not in core.archiving]
         core.archiving.update(moving)
@@ -117,14 +117,14 @@ def _move(core: Core, job_ids: Sequence[int], told: Callable[[int], None]) -> No
             documents.append(Document(JOBS, str(job_id), None))
 
     def done(error: BaseException | None) -> None:
-        with core.turn():
+        with core.transaction():
             core.archiving.difference_update(moving)
             for job_id in moving if error is None else ():
                 core.ended.pop(job_id, None)
                 core.recent.pop(job_id, None)
-        told(len(documents) // 2 if error is None else 0)
+        on_done(len(documents) // 2 if error is None else 0)
 
-    with core.turn():
+    with core.transaction():
         if documents:
             core.commit_locked(documents, done)
         else:

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 
 from ganeti import errors
 from ganeti.constants import ecodes, jobqueue
-from ganeti.jqueue import changes
+from ganeti.jqueue import transitions
 from ganeti.jqueue.core import Core
 from ganeti.jqueue.documents import DRAIN, META, Document
 from ganeti.jqueue.entry import Entry, Place
@@ -21,7 +21,7 @@ Answer = tuple[bool, str]
 def cancel(core: Core, job_id: int, *, kill: bool) -> Future[Answer]:
     """See `JobQueue.cancel_later`."""
     future: Future[Answer] = Future()
-    with core.turn():
+    with core.transaction():
         entry = core.live.get(job_id)
         if entry is None or entry.job.is_final:
             known = entry is not None or job_id in core.ended
@@ -61,14 +61,14 @@ def change_priority(core: Core, job_id: int, priority: int) -> Future[Answer]:
             ecodes.ECODE_INVAL,
         )
     future: Future[Answer] = Future()
-    with core.turn():
+    with core.transaction():
         entry = core.live.get(job_id)
         refusal = _refusal(core, job_id, entry)
         if entry is None or refusal is not None:
             answer = (False, refusal or "")
             core.later_locked(lambda: settle(future, answer, None))
             return future
-        core.show_locked(entry, changes.with_priority(entry.job, priority))
+        core.show_locked(entry, transitions.with_priority(entry.job, priority))
         core.schedule.changed_priority(entry)
         if entry.place is Place.WORKING and entry.job.status is Status.WAITING:
             entry.must_hurry = True
@@ -96,14 +96,14 @@ def _refusal(core: Core, job_id: int, entry: Entry | None) -> str | None:
 def set_drain(core: Core, flag: bool) -> Future[bool]:
     """See `JobQueue.set_drain_later`."""
     future: Future[bool] = Future()
-    with core.turn():
+    with core.transaction():
         before, core.is_drained = core.is_drained, flag
 
-        def told(error: BaseException | None) -> None:
+        def on_done(error: BaseException | None) -> None:
             if error is not None:
                 core.is_drained = before
             settle(future, flag, error)
 
         document = Document(META, DRAIN, b"1" if flag else None)
-        core.commit_locked([document], told)
+        core.commit_locked([document], on_done)
     return future

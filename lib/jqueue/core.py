@@ -1,9 +1,9 @@
 """The state that all parts of the queue share, and the steps they are made of.
 
-Everything is guarded by one lock that is held for moments: every change is a
-`Core.turn`, at whose end free workers get jobs and, after the lock was given back,
-waiting parties are told. Nothing here waits for the disk: commits are handed to the
-store in the order of the changes and report back from the store's thread.
+One lock guards everything and is held for moments: every change is a
+`Core.transaction`. At its end free workers get jobs; after the lock is released,
+waiting clients get their answers. Nothing here waits for the disk: commits are handed
+to the store in the order of the changes and report back from the store's thread.
 
 The lock is never held while calling the store: who edits the configuration holds the
 store's lock and may log a line, which needs this one.
@@ -20,7 +20,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 
 from ganeti import clock, errors
 from ganeti.constants import jobqueue
-from ganeti.jqueue import changes, depends, records
+from ganeti.jqueue import depends, records, transitions
 from ganeti.jqueue.documents import ARCHIVE, JOBS, LOGS, Document, Documents
 from ganeti.jqueue.entry import Entry, Place, attach_logs
 from ganeti.jqueue.pool import WorkerPool
@@ -28,14 +28,13 @@ from ganeti.jqueue.records import Job, LogEntry, Timestamp
 from ganeti.jqueue.schedule import Schedule
 from ganeti.jqueue.state import Status
 from ganeti.jqueue.timers import Timer, Timers
-from ganeti.jqueue.watching import Watching
 from ganeti.objects.snapshot import CLUSTER_KEY
 
 _log = logging.getLogger(__name__)
 
 _Done = Callable[[int, BaseException | None], None]
-#: Told how a commit ended: nothing, or the error.
-Told = Callable[[BaseException | None], None]
+#: Called when a commit ended: with nothing, or with the error.
+OnDone = Callable[[BaseException | None], None]
 
 #: Seconds that an attempt to get locks has at least, also when others want to start.
 _CHANCE_S = 0.1
@@ -56,7 +55,8 @@ class Settings:
         hard_limit: unfinished jobs beyond which submissions are refused.
         archive_age_s: archived jobs that ended longer ago are deleted, once a day;
             None keeps them.
-        on_failure: told of each commit that failed; the daemon ends on a TermError.
+        on_failure: called with the error of a commit that failed; the daemon ends
+            on a TermError.
     """
 
     workers: int = 25
@@ -66,7 +66,7 @@ class Settings:
 
 
 class Core:
-    """See the module. Names that end in ``_locked`` belong inside a turn."""
+    """See the module. Methods whose names end in ``_locked`` need the lock held."""
 
     def __init__(self, store: Documents, clk: clock.Clock, settings: Settings) -> None:
         self.store = store
@@ -75,7 +75,9 @@ class Core:
         self.lock = threading.Lock()
         self.timers = Timers(clk)
         self.schedule = Schedule()
-        self.watching = Watching(self)
+        #: Called when a watched job has changed, with the job and whether only its log
+        #: has; see `ganeti.jqueue.watching`.
+        self.notify_locked: Callable[[Entry, bool], None] = _ignore_change
         self.pool: WorkerPool[Entry] | None = None
         self.live: dict[int, Entry] = {}
         #: Live jobs that have ended: state and time of the end.
@@ -105,10 +107,10 @@ class Core:
         """Return the time as job records have it."""
         return clock.split_time(self.clock.time())
 
-    # Turns
+    # Transactions
     @contextlib.contextmanager
-    def turn(self) -> Iterator[None]:
-        """Change something: holds the lock; then starts jobs and tells the world."""
+    def transaction(self) -> Iterator[None]:
+        """Hold the lock for a change; then start jobs, and call who waits."""
         outbox: list[Callable[[], None]] = []
         try:
             with self.lock:
@@ -131,8 +133,8 @@ class Core:
     def _dispatch_locked(self) -> None:
         snapshot = self.store.snapshot()
         cluster = snapshot.table("cluster").get(CLUSTER_KEY)
-        wanted = cluster.max_running_jobs if cluster else self.settings.workers
-        limit = max(1, wanted)
+        workers = cluster.max_running_jobs if cluster else self.settings.workers
+        limit = max(1, workers)
         rules = snapshot.filters
         if self.schedule.use_rules(rules.values(), rules):
             self._reject_waiting_locked()
@@ -172,7 +174,7 @@ class Core:
             self._room_timer = self.timers.after(_CHANCE_S, self._room_again)
 
     def _room_again(self) -> None:
-        with self.turn():
+        with self.transaction():
             self._room_timer = None
 
     def _reject_waiting_locked(self) -> None:
@@ -184,13 +186,13 @@ class Core:
                 self.cancel_locked(entry)
 
     # Storing
-    def commit_locked(self, documents: Sequence[Document], told: Told) -> None:
-        """Ask for a commit; ``told`` is called without the lock."""
+    def commit_locked(self, documents: Sequence[Document], on_done: OnDone) -> None:
+        """Ask for a commit; ``on_done`` is called without the lock."""
 
         def done(_revision: int, error: BaseException | None) -> None:
             if error is not None:
                 self.failed(error)
-            told(error)
+            on_done(error)
 
         self._commits.append((documents, done))
 
@@ -213,13 +215,13 @@ class Core:
         if self.settings.on_failure is not None:
             self.settings.on_failure(error)
 
-    def save_locked(self, entry: Entry, told: Told | None = None) -> None:
+    def save_locked(self, entry: Entry, on_done: OnDone | None = None) -> None:
         """Store a job with its new log entries."""
         documents = [
             Document(JOBS, str(entry.job.id), records.encode_job(entry.job)),
             *self._new_logs_locked(entry),
         ]
-        self.commit_locked(documents, told or _ignore)
+        self.commit_locked(documents, on_done or _ignore)
 
     def save_logs_locked(self, entry: Entry) -> None:
         """Store the new log entries of a job."""
@@ -241,8 +243,8 @@ class Core:
     def admit_locked(self, entry: Entry) -> None:
         """Take in a job that is durable."""
         self.live[entry.job.id] = entry
-        wanted = depends.targets(entry.job.id, entry.ops)
-        entry.waits_for = {dep for dep in wanted if dep in self.live}
+        targets = depends.targets(entry.job.id, entry.ops)
+        entry.waits_for = {dep for dep in targets if dep in self.live}
         for dep in entry.waits_for:
             self.dependents.setdefault(dep, set()).add(entry.job.id)
         if entry.waits_for:
@@ -250,19 +252,25 @@ class Core:
         else:
             self.schedule.push(entry)
 
+    def changed_locked(self, entry: Entry, *, only_log: bool = False) -> None:
+        """Count a change of a job, and notify who watches it."""
+        entry.version += 1
+        if entry.watches:
+            self.notify_locked(entry, only_log)
+
     def show_locked(self, entry: Entry, job: Job) -> None:
-        """Replace a job's record by an unfinished one, and tell who waits."""
+        """Replace a job's record by an unfinished one, and answer who waits."""
         _log.debug("job %d: %s -> %s", job.id, entry.job.status, job.status)
         entry.job = entry.shown = job
-        self.watching.changed_locked(entry)
+        self.changed_locked(entry)
 
-    def end_locked(self, entry: Entry, job: Job, told: Told | None = None) -> None:
+    def end_locked(self, entry: Entry, job: Job, on_done: OnDone | None = None) -> None:
         """Replace a job's record by a final one; it is shown once it is durable.
 
         Args:
             entry: the job.
             job: its final record.
-            told: called when it is durable, or at first is not.
+            on_done: called when it is durable, or at first is not.
         """
         _log.debug("job %d: %s -> %s", job.id, entry.job.status, job.status)
         entry.job = job
@@ -270,11 +278,11 @@ class Core:
         self.schedule.leave(entry)
         if entry.rest_timer is not None:
             entry.rest_timer.cancel()
-        self._save_end_locked(entry, told or _ignore)
+        self._save_end_locked(entry, on_done or _ignore)
 
-    def _save_end_locked(self, entry: Entry, told: Told) -> None:
+    def _save_end_locked(self, entry: Entry, on_done: OnDone) -> None:
         def again() -> None:
-            with self.turn():
+            with self.transaction():
                 entry.unsaved = len(entry.logs)
                 self._save_end_locked(entry, _ignore)
 
@@ -283,13 +291,13 @@ class Core:
                 self._ended(entry)
             elif not isinstance(error, errors.TermError):
                 self.timers.after(_RETRY_S, again)
-            told(error)
+            on_done(error)
 
         self.save_locked(entry, done)
 
     def _ended(self, entry: Entry) -> None:
         job_id = entry.job.id
-        with self.turn():
+        with self.transaction():
             entry.shown = entry.job
             self.live.pop(job_id, None)
             self.note_ended_locked(entry.job)
@@ -297,7 +305,7 @@ class Core:
                 self.recent[job_id] = entry.view()
             if len(self.recent) > _RECENT:
                 self.recent.popitem(last=False)
-            self.watching.changed_locked(entry)
+            self.changed_locked(entry)
             for waiting in sorted(self.dependents.pop(job_id, ())):
                 self._freed_locked(waiting, job_id)
 
@@ -314,21 +322,21 @@ class Core:
         if not entry.waits_for and entry.place is Place.DEPENDENT:
             self.schedule.push(entry)
 
-    def cancel_locked(self, entry: Entry, told: Told | None = None) -> None:
+    def cancel_locked(self, entry: Entry, on_done: OnDone | None = None) -> None:
         """Cancel a queued or waiting job; what a worker has, it gives up later."""
-        job = changes.cancel(entry.job, self.now())
+        job = transitions.cancel(entry.job, self.now())
         if not job.is_final and entry.place is not Place.WORKING:
             # Between two attempts to get its locks.
-            index = changes.next_index(job)
+            index = transitions.next_index(job)
             if index is not None:
-                job = changes.confirm_cancel(job, index, self.now())
+                job = transitions.confirm_cancel(job, index, self.now())
         if job.is_final:
-            self.end_locked(entry, job, told)
+            self.end_locked(entry, job, on_done)
             return
         entry.must_cancel = True
         self.interrupt_locked(entry)
         self.show_locked(entry, job)
-        self.save_locked(entry, told)
+        self.save_locked(entry, on_done)
 
     def interrupt_locked(self, entry: Entry) -> None:
         """End the waiting for locks of the worker that has a job."""
@@ -376,15 +384,15 @@ class Core:
         ]
 
     def read_all_logs(
-        self, wanted: Container[int]
+        self, job_ids: Container[int]
     ) -> dict[int, list[tuple[int, LogEntry]]]:
         """Return the log entries of many jobs, see `read_logs`."""
-        found: dict[int, list[tuple[int, LogEntry]]] = {}
+        logs: dict[int, list[tuple[int, LogEntry]]] = {}
         for key, data in self.store.scan(LOGS):
             job_id = int(key.partition("/")[0])
-            if job_id in wanted:
-                found.setdefault(job_id, []).append(records.decode_log(data))
-        return found
+            if job_id in job_ids:
+                logs.setdefault(job_id, []).append(records.decode_log(data))
+        return logs
 
     def read_stored(self, table: str, job_id: int) -> Job | None:
         """Return a stored job without its log; None if absent or unreadable."""
@@ -398,17 +406,21 @@ class Core:
             return None
 
 
+def _ignore_change(_entry: Entry, _only_log: bool) -> None:
+    """A change of a job that nobody watches."""
+
+
 def _seniority(entry: Entry) -> tuple[Timestamp, int]:
     return entry.job.start_timestamp or (0, 0), entry.job.id
 
 
 def _call_safely(call: Callable[[], None]) -> None:
-    """Call something whose failure must not keep others from being told."""
+    """Call something whose failure must not keep the others from being called."""
     try:
         call()
     except Exception:  # noqa: BLE001 - whatever it is
-        _log.exception("job queue: somebody could not be told")
+        _log.exception("job queue: a callback failed")
 
 
 def _ignore(_error: BaseException | None) -> None:
-    """A commit that nobody waits for; `Core.failed` has told about errors."""
+    """A commit that nobody waits for; `Core.failed` has reported errors."""

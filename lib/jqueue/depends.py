@@ -45,12 +45,12 @@ def _resolve_op(job_id: int, op: opcodes.Opcode) -> opcodes.Opcode:
     if not op.depends:
         return op
     resolved = []
-    for wanted, allowed in op.depends:
-        number = int(wanted)
+    for given, allowed in op.depends:
+        number = int(given)
         target = number if number >= 0 else job_id + number
         if target < 1:
             raise errors.OpPrereqError(
-                f"job dependency {wanted} of job {job_id}: there is no such job",
+                f"job dependency {given} of job {job_id}: there is no such job",
                 ecodes.ECODE_INVAL,
             )
         resolved.append((target, list(allowed)))
@@ -59,15 +59,15 @@ def _resolve_op(job_id: int, op: opcodes.Opcode) -> opcodes.Opcode:
 
 def targets(job_id: int, ops: Sequence[opcodes.Opcode]) -> set[int]:
     """Return the earlier jobs that must end before the job may start."""
-    wanted = {int(dep) for op in ops for dep, _ in op.depends or ()}
-    return {dep for dep in wanted if dep < job_id}
+    jobs = {int(dep) for op in ops for dep, _ in op.depends or ()}
+    return {dep for dep in jobs if dep < job_id}
 
 
 def check(job_id: int, op: opcodes.Opcode, lookup: Lookup) -> Verdict:
     """Return whether an opcode that is about to start may go on."""
     waits: list[int] = []
-    for wanted, allowed in op.depends or ():
-        dep = int(wanted)
+    for target, allowed in op.depends or ():
+        dep = int(target)
         if dep >= job_id:
             which = "itself" if dep == job_id else f"the later job {dep}"
             return _refused(f"job {job_id} depends on {which}")

@@ -41,7 +41,7 @@ class Documents(Protocol):
         changes: Sequence[Document],
         done: Callable[[int, BaseException | None], None] | None = None,
     ) -> None:
-        """Ask for a commit; ``done`` is told from another thread."""
+        """Ask for a commit; ``done`` is called from another thread."""
 
     def read(self, table: str, key: str) -> bytes | None:
         """Return one document."""

@@ -136,9 +136,9 @@ class Entry:
         self.news_timer: Timer | None = None
         self.rest_timer: Timer | None = None
 
-    def facts(self) -> filters.Facts:
+    def facts(self) -> filters.JobFacts:
         """Return what filter rules look at."""
-        return filters.Facts(
+        return filters.JobFacts(
             self.job.id,
             [opcodes.encode(op) for op in self.ops],
             [reason for op in self.ops for reason in op.reason],

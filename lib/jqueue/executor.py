@@ -37,7 +37,7 @@ class SubmitJobs:
 
 
 class Callbacks(Protocol):
-    """What the executor tells the queue about one opcode.
+    """The queue's side of one opcode, called by the executor.
 
     Attributes:
         owner: names the attempt in lock lists and reservations, such as ``812/0``

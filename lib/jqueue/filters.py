@@ -29,7 +29,7 @@ class Slot(NamedTuple):
     limit: int
 
 
-class Facts(NamedTuple):
+class JobFacts(NamedTuple):
     """What rules look at: wire forms and reason entries of all opcodes of a job."""
 
     job_id: int
@@ -47,12 +47,12 @@ class Decision(NamedTuple):
 
 def buckets(reasons: Iterable[Reason]) -> tuple[Slot, ...]:
     """Return the ad-hoc buckets of a job, each once: ``rate-limit:N:TEXT``."""
-    found = {}
+    slots = {}
     for _source, text, _when in reasons:
         if text.startswith("rate-limit:") and (match := _BUCKET.fullmatch(text)):
             slot = Slot(f"bucket/{int(match[1])}:{match[2]}", int(match[1]))
-            found[slot.key] = slot
-    return tuple(found.values())
+            slots[slot.key] = slot
+    return tuple(slots.values())
 
 
 class Rules:
@@ -72,7 +72,7 @@ class Rules:
     def __bool__(self) -> bool:
         return bool(self._rules)
 
-    def decide(self, facts: Facts) -> Decision:
+    def decide(self, facts: JobFacts) -> Decision:
         """Return what the first matching rule says about a job."""
         for rule, predicates in self._rules:
             if all(predicate(facts) for predicate in predicates):
@@ -83,7 +83,7 @@ class Rules:
         return Decision()
 
 
-_Test = Callable[[Facts], bool]
+_Test = Callable[[JobFacts], bool]
 
 
 def _compile(rule: FilterRule, predicate: Any) -> _Test:
@@ -156,7 +156,7 @@ _LEAVES: Final[dict[str, Callable[[str], qlang.Leaf]]] = {
     "opcode": _opcode_leaf,
     "reason": _reason_leaf,
 }
-_ROWS: Final[dict[str, Callable[[Facts], Sequence[Any]]]] = {
+_ROWS: Final[dict[str, Callable[[JobFacts], Sequence[Any]]]] = {
     "jobid": lambda facts: (facts.job_id,),
     "opcode": lambda facts: facts.inputs,
     "reason": lambda facts: facts.reasons,

@@ -46,7 +46,7 @@ class WorkerPool(Generic[T]):
             thread.start()
 
     def stop(self, timeout_s: float | None = None) -> bool:
-        """End the threads when they have done what they do; tell whether all ended."""
+        """End the threads after their present task; return whether all ended."""
         for _ in self._threads:
             self._inbox.put(None)
         for thread in self._threads:

@@ -23,6 +23,7 @@ from ganeti.jqueue.pool import WorkerPool
 from ganeti.jqueue.records import Job, LogEntry
 from ganeti.jqueue.running import Runner
 from ganeti.jqueue.submitting import Answers, Ops, Submitter
+from ganeti.jqueue.watching import Watching
 
 #: Seconds: an hour after the start, when the rush is over, then daily.
 _FIRST_PURGE_S: Final = 3600.0
@@ -62,6 +63,7 @@ class JobQueue:
     ) -> None:
         self._core = Core(store, clk, settings or Settings())
         self._submitter = Submitter(self._core)
+        self._watching = Watching(self._core)
         runner = Runner(self._core, executor, self._submit_inside, chance)
         self._core.pool = WorkerPool(runner.run)
 
@@ -76,7 +78,7 @@ class JobQueue:
         core.timers.start()
         if core.settings.archive_age_s is not None:
             core.timers.after(_FIRST_PURGE_S, self._purge_daily)
-        with core.turn():
+        with core.transaction():
             core.is_started = True
 
     def stop(self, timeout_s: float | None = None) -> bool:
@@ -89,7 +91,7 @@ class JobQueue:
             Whether all workers have ended.
         """
         core = self._core
-        with core.turn():
+        with core.transaction():
             core.is_stopping = True
             for entry in core.live.values():
                 core.interrupt_locked(entry)
@@ -105,7 +107,7 @@ class JobQueue:
 
     def poke(self) -> None:
         """Look again who may start: filter rules or ``max_running_jobs`` changed."""
-        with self._core.turn():
+        with self._core.transaction():
             pass
 
     # Submitting
@@ -248,9 +250,9 @@ class JobQueue:
 
     def job(self, job_id: int) -> Job | None:
         """Return a job with its log, live or archived; None if it is unknown."""
-        found = self._core.find_live(job_id)
-        if found is not None:
-            return found
+        live = self._core.find_live(job_id)
+        if live is not None:
+            return live
         archived = self._core.read_with_logs(ARCHIVE, job_id)
         if archived is None:
             return None
@@ -265,16 +267,16 @@ class JobQueue:
         """
         core = self._core
         with core.lock:
-            found = {entry.job.id: entry.view() for entry in core.live.values()}
-            found.update((i, job) for i, job in core.recent.items() if i in core.ended)
-            missing = core.ended.keys() - found.keys()
+            jobs = {entry.job.id: entry.view() for entry in core.live.values()}
+            jobs.update((i, job) for i, job in core.recent.items() if i in core.ended)
+            missing = core.ended.keys() - jobs.keys()
         logs = core.read_all_logs(missing) if missing and with_logs else {}
         for key, data in core.store.scan(JOBS) if missing else ():
             job_id = int(key)
             if job_id in missing:
                 job = records.decode_job(data)
-                found[job_id] = attach_logs(job, logs.get(job_id, ()))
-        return [found[job_id] for job_id in sorted(found)]
+                jobs[job_id] = attach_logs(job, logs.get(job_id, ()))
+        return [jobs[job_id] for job_id in sorted(jobs)]
 
     def archived_ids(self) -> list[int]:
         """Return the ids of all archived jobs, sorted."""
@@ -312,6 +314,6 @@ class JobQueue:
             It fails with JobLost if the job is not in the live queue; if it vanishes
             later, the values are None. Cancel it when nobody waits any more.
         """
-        return self._core.watching.wait(
+        return self._watching.wait(
             job_id, fields, previous=previous, serial=serial, timeout_s=timeout_s
         )

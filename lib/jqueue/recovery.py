@@ -1,14 +1,14 @@
 """Taking over what an earlier daemon left, once, before anything runs.
 
 Queued jobs go on waiting, in the order of their ids; what each other state becomes
-is said by `changes.recover`. A record that cannot be read moves to the archive.
+is said by `transitions.recover`. A record that cannot be read moves to the archive.
 """
 
 import logging
 import threading
 
 from ganeti import errors, opcodes
-from ganeti.jqueue import changes, records
+from ganeti.jqueue import records, transitions
 from ganeti.jqueue.core import Core
 from ganeti.jqueue.documents import ARCHIVE, DRAIN, JOBS, META, SERIAL, Document
 from ganeti.jqueue.entry import Entry
@@ -31,35 +31,35 @@ def recover(core: Core) -> None:
     for key, data in sorted(core.store.scan(JOBS), key=lambda item: int(item[0])):
         core.serial = max(core.serial, int(key))
         try:
-            found = records.decode_job(data)
-            job, entry = _take_over(core, found)
+            stored = records.decode_job(data)
+            job, entry = _take_over(core, stored)
         except errors.GenericError as err:
             _log.error("job %s: moved to the archive: %s", key, err)
             documents += [Document(ARCHIVE, key, data), Document(JOBS, key, None)]
             continue
-        if job is not found:
+        if job is not stored:
             documents.append(Document(JOBS, key, records.encode_job(job)))
         if entry is not None:
             entries.append(entry)
         else:
             core.note_ended_locked(job)
     _commit(core, documents)
-    with core.turn():
+    with core.transaction():
         for entry in entries:
             core.admit_locked(entry)
     _log.info("job queue: %d jobs to do, last id %d", len(entries), core.serial)
 
 
-def _take_over(core: Core, found: Job) -> tuple[Job, Entry | None]:
+def _take_over(core: Core, stored: Job) -> tuple[Job, Entry | None]:
     """Return what becomes of a job, and its entry if it is unfinished."""
     now = core.now()
-    job = changes.recover(found, now)
+    job = transitions.recover(stored, now)
     if job.is_final:
         return job, None
     try:
         ops = [opcodes.decode(op.decoded_input()) for op in job.ops]
     except errors.OpPrereqError as err:
-        return changes.abort(job, err, now), None
+        return transitions.abort(job, err, now), None
     entry = Entry(job, ops)
     entry.logs = core.read_logs(job.id)
     return job, entry
@@ -80,13 +80,13 @@ def _commit(core: Core, documents: list[Document]) -> None:
     finished = threading.Event()
     failures: list[BaseException] = []
 
-    def told(error: BaseException | None) -> None:
+    def on_done(error: BaseException | None) -> None:
         if error is not None:
             failures.append(error)
         finished.set()
 
-    with core.turn():
-        core.commit_locked(documents, told)
+    with core.transaction():
+        core.commit_locked(documents, on_done)
     finished.wait()
     if failures:
         raise failures[0]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ganeti import errors, opcodes
-from ganeti.jqueue import attempts, changes, depends, records
+from ganeti.jqueue import attempts, depends, records, transitions
 from ganeti.jqueue.core import Core
 from ganeti.jqueue.entry import Entry, Place, to_json_form
 from ganeti.jqueue.executor import Canceled, Executor, LockTimeout
@@ -55,11 +55,13 @@ class OpCallbacks:
         core, entry = self._core, self._entry
         if self._is_started:
             return
-        stored = _Wait() if durable else None
-        with core.turn():
+        stored = _CommitWait() if durable else None
+        with core.transaction():
             self.check_canceled()
-            core.show_locked(entry, changes.execute(entry.job, self._index, core.now()))
-            core.save_locked(entry, stored.tell if stored else None)
+            core.show_locked(
+                entry, transitions.execute(entry.job, self._index, core.now())
+            )
+            core.save_locked(entry, stored.finish if stored else None)
             core.lock_waiters.pop(entry.job.id, None)
             entry.interrupt = None
             entry.must_hurry = entry.was_tried = False
@@ -70,7 +72,7 @@ class OpCallbacks:
     def on_interrupt(self, call: Callable[[], None]) -> None:
         """Have something called when waiting for locks is to end early."""
         core, entry = self._core, self._entry
-        with core.turn():
+        with core.transaction():
             entry.interrupt = call
             core.lock_waiters[entry.job.id] = entry
             if entry.must_cancel or entry.must_hurry or core.is_stopping:
@@ -85,17 +87,18 @@ class OpCallbacks:
             self.check_canceled()
         if not isinstance(payload, str):
             payload = to_json_form(payload)
-        # Not a turn: the caller may hold the lock of the store, which turns need.
+        # Not a transaction: the caller may hold the lock of the store, which
+        # transactions need.
         with core.lock:
             line = LogEntry(entry.log_serial + 1, core.now(), kind, payload)
             entry.logs.append((self._index, line))
             entry.unsaved += 1
             if entry.unsaved % _UNSAVED_MAX == 0:
                 core.timers.after(0.0, self._save_logs)
-            core.watching.changed_locked(entry, only_log=True)
+            core.changed_locked(entry, only_log=True)
 
     def _save_logs(self) -> None:
-        with self._core.turn():
+        with self._core.transaction():
             if self._entry.unsaved:
                 self._core.save_logs_locked(self._entry)
 
@@ -106,14 +109,14 @@ class OpCallbacks:
         return self._submit_many(jobs)
 
 
-class _Wait:
+class _CommitWait:
     """Waits for one commit."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
         self._error: BaseException | None = None
 
-    def tell(self, error: BaseException | None) -> None:
+    def finish(self, error: BaseException | None) -> None:
         self._error = error
         self._event.set()
 
@@ -124,7 +127,7 @@ class _Wait:
 
 
 @dataclasses.dataclass
-class _Turn:
+class _OpAttempt:
     """One attempt at one opcode."""
 
     entry: Entry
@@ -151,27 +154,29 @@ class Runner:
     def run(self, entry: Entry) -> None:
         """Run a job until it ends or has to wait without a worker."""
         try:
-            while (turn := self._begin(entry)) is not None:
-                if not self._carry_out(turn):
+            while (attempt := self._begin(entry)) is not None:
+                if not self._carry_out(attempt):
                     return
         except Exception as err:  # noqa: BLE001 - the worker must survive
             _log.exception("job %d: queue failure", entry.job.id)
-            with self._core.turn():
+            with self._core.transaction():
                 if entry.place is Place.WORKING:
                     self._core.running -= 1
                     error = errors.OpExecError(f"job queue failure: {err!r}")
                     now = self._core.now()
-                    self._core.end_locked(entry, changes.abort(entry.job, error, now))
+                    self._core.end_locked(
+                        entry, transitions.abort(entry.job, error, now)
+                    )
 
-    def _begin(self, entry: Entry) -> _Turn | None:
+    def _begin(self, entry: Entry) -> _OpAttempt | None:
         """Prepare the next opcode; None if the worker is done with the job."""
         core = self._core
-        index = changes.next_index(entry.job)
+        index = transitions.next_index(entry.job)
         verdict = depends.Verdict()
         if index is not None and entry.ops[index].depends:
             op = entry.ops[index]
             verdict = depends.check(entry.job.id, op, core.status_of)
-        with core.turn():
+        with core.transaction():
             # It may have been canceled since it was handed to this worker.
             if index is None or entry.place is Place.ENDED:
                 core.running -= 1
@@ -180,24 +185,24 @@ class Runner:
                 self._put_back_locked(entry, index)
                 return None
             if verdict.is_canceled:
-                self._end_locked(entry, changes.cancel_rest(entry.job, core.now()))
+                self._end_locked(entry, transitions.cancel_rest(entry.job, core.now()))
                 return None
             status = entry.job.ops[index].status
             if status is Status.QUEUED:
-                core.show_locked(entry, changes.start(entry.job, index, core.now()))
+                core.show_locked(entry, transitions.start(entry.job, index, core.now()))
             if verdict.error is not None:
-                job = changes.fail(entry.job, index, verdict.error, core.now())
+                job = transitions.fail(entry.job, index, verdict.error, core.now())
                 self._end_locked(entry, job)
                 return None
             priority = entry.job.ops[index].priority
         attempt = attempts.Attempt(entry.attempt, priority)
         limit_s = attempt.limit_s(self._chance())
         entry.began = core.clock.monotonic()
-        return _Turn(entry, index, limit_s, priority)
+        return _OpAttempt(entry, index, limit_s, priority)
 
-    def _carry_out(self, turn: _Turn) -> bool:
-        """Carry out an opcode; tell whether the worker goes on with the job."""
-        entry, index = turn.entry, turn.index
+    def _carry_out(self, attempt: _OpAttempt) -> bool:
+        """Carry out an opcode; return whether the worker goes on with the job."""
+        entry, index = attempt.entry, attempt.index
         op = entry.ops[index]
         me = threading.current_thread()
         worker = me.name.split("/", 1)[0]
@@ -205,37 +210,37 @@ class Runner:
         callbacks = OpCallbacks(self._core, self._submit_many, entry, index)
         try:
             result = self._executor.execute(
-                op, callbacks, timeout_s=turn.limit_s, priority=turn.priority
+                op, callbacks, timeout_s=attempt.limit_s, priority=attempt.priority
             )
             encoded = records.encode_value(result)
         except LockTimeout:
-            return self._timed_out(turn)
+            return self._timed_out(attempt)
         except Canceled:
-            return self._gave_up(turn)
+            return self._gave_up(attempt)
         except Exception as err:  # noqa: BLE001 - whatever it is, the job failed
             if not isinstance(err, errors.GenericError):
                 _log.exception("job %s: unexpected error", callbacks.owner)
-            return self._failed(turn, err)
+            return self._failed(attempt, err)
         finally:
             me.name = worker
             with self._core.lock:
                 entry.interrupt = None
                 self._core.lock_waiters.pop(entry.job.id, None)
-        return self._succeeded(turn, encoded)
+        return self._succeeded(attempt, encoded)
 
-    def _succeeded(self, turn: _Turn, result: Any) -> bool:
-        core, entry, index = self._core, turn.entry, turn.index
-        with core.turn():
+    def _succeeded(self, attempt: _OpAttempt, result: Any) -> bool:
+        core, entry, index = self._core, attempt.entry, attempt.index
+        with core.transaction():
             now = core.now()
             job = entry.job
             if job.ops[index].status is Status.CANCELING:
-                self._end_locked(entry, changes.confirm_cancel(job, index, now))
+                self._end_locked(entry, transitions.confirm_cancel(job, index, now))
                 return False
             if job.ops[index].status is Status.WAITING:
-                job = changes.execute(job, index, now)
-            job = changes.succeed(job, index, result, now)
+                job = transitions.execute(job, index, now)
+            job = transitions.succeed(job, index, result, now)
             if entry.must_die and not job.is_final:
-                job = changes.cancel_rest(job, now)
+                job = transitions.cancel_rest(job, now)
             if job.is_final:
                 self._end_locked(entry, job)
                 return False
@@ -244,33 +249,33 @@ class Runner:
             core.save_locked(entry)
             return True
 
-    def _failed(self, turn: _Turn, error: Exception) -> bool:
-        core, entry = self._core, turn.entry
-        with core.turn():
-            job = changes.fail(entry.job, turn.index, error, core.now())
+    def _failed(self, attempt: _OpAttempt, error: Exception) -> bool:
+        core, entry = self._core, attempt.entry
+        with core.transaction():
+            job = transitions.fail(entry.job, attempt.index, error, core.now())
             self._end_locked(entry, job)
         return False
 
-    def _gave_up(self, turn: _Turn) -> bool:
-        core, entry, index = self._core, turn.entry, turn.index
-        with core.turn():
+    def _gave_up(self, attempt: _OpAttempt) -> bool:
+        core, entry, index = self._core, attempt.entry, attempt.index
+        with core.transaction():
             status = entry.job.ops[index].status
             if status is Status.CANCELING:
-                job = changes.confirm_cancel(entry.job, index, core.now())
+                job = transitions.confirm_cancel(entry.job, index, core.now())
                 self._end_locked(entry, job)
             elif status is Status.WAITING and core.is_stopping:
                 self._put_back_locked(entry, index)
             else:
                 error = errors.OpExecError(_KILLED_TEXT)
-                job = changes.fail(entry.job, index, error, core.now())
+                job = transitions.fail(entry.job, index, error, core.now())
                 self._end_locked(entry, job)
         return False
 
-    def _timed_out(self, turn: _Turn) -> bool:
-        core, entry, index = self._core, turn.entry, turn.index
-        with core.turn():
+    def _timed_out(self, attempt: _OpAttempt) -> bool:
+        core, entry, index = self._core, attempt.entry, attempt.index
+        with core.transaction():
             if entry.must_cancel:
-                job = changes.confirm_cancel(entry.job, index, core.now())
+                job = transitions.confirm_cancel(entry.job, index, core.now())
                 self._end_locked(entry, job)
                 return False
             if core.is_stopping:
@@ -285,18 +290,18 @@ class Runner:
             priority = entry.job.ops[index].priority
             following = attempts.after(attempts.Attempt(entry.attempt, priority))
             entry.attempt = following.place
-            job = changes.retry(entry.job, index, following.priority)
+            job = transitions.retry(entry.job, index, following.priority)
             core.show_locked(entry, job)
             if following.priority != priority:
                 core.save_locked(entry)
-            self._rest_locked(turn)
+            self._rest_locked(attempt)
         return False
 
-    def _rest_locked(self, turn: _Turn) -> None:
+    def _rest_locked(self, attempt: _OpAttempt) -> None:
         """Queue the next attempt, not before this one's time is over."""
-        core, entry = self._core, turn.entry
+        core, entry = self._core, attempt.entry
         elapsed = core.clock.monotonic() - entry.began
-        rest_s = (_REST_S if turn.limit_s is None else turn.limit_s) - elapsed
+        rest_s = (_REST_S if attempt.limit_s is None else attempt.limit_s) - elapsed
         if rest_s <= 0:
             core.schedule.push(entry)
             return
@@ -304,7 +309,7 @@ class Runner:
         entry.rest_timer = core.timers.after(rest_s, lambda: self._rested(entry))
 
     def _rested(self, entry: Entry) -> None:
-        with self._core.turn():
+        with self._core.transaction():
             if entry.place is Place.RESTING:
                 self._core.schedule.push(entry)
 
@@ -318,5 +323,5 @@ class Runner:
         core.running -= 1
         entry.place = Place.READY
         if entry.job.ops[index].status is Status.WAITING:
-            core.show_locked(entry, changes.requeue(entry.job, index))
+            core.show_locked(entry, transitions.requeue(entry.job, index))
             core.save_locked(entry)

@@ -60,7 +60,7 @@ class Schedule:
             self.push(entry, arrived=False)
 
     def use_rules(self, rules: Iterable[FilterRule], token: object) -> bool:
-        """Take notice of the present rules; tell whether they are new.
+        """Take the present rules; return whether they are new.
 
         Args:
             rules: read only if the token is another object than the last one.

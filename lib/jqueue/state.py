@@ -1,7 +1,7 @@
 """States of opcodes and jobs, and the only ways between them.
 
 Pure: `advance` is the one function that changes an opcode's state. What a change
-brings along (time stamps, results of later opcodes) is in `ganeti.jqueue.changes`.
+brings along (time stamps, results of later opcodes) is in `ganeti.jqueue.transitions`.
 """
 
 import enum
@@ -82,10 +82,10 @@ def advance(status: Status, event: Event) -> Status:
     Raises:
         ProgrammerError: the event cannot happen in that state.
     """
-    found = TABLE.get((status, event))
-    if found is None:
+    following = TABLE.get((status, event))
+    if following is None:
         raise errors.ProgrammerError(f"an opcode that is {status} cannot {event.value}")
-    return found
+    return following
 
 
 def job_status(statuses: Iterable[Status]) -> Status:

@@ -14,7 +14,7 @@ import msgspec
 
 from ganeti import errors, opcodes
 from ganeti.constants import ecodes, jobqueue
-from ganeti.jqueue import changes, depends, records
+from ganeti.jqueue import depends, records, transitions
 from ganeti.jqueue.core import Core
 from ganeti.jqueue.documents import JOBS, META, SERIAL, Document
 from ganeti.jqueue.entry import Entry
@@ -44,7 +44,7 @@ class Submitter:
         core = self._core
         future: Future[int] = Future()
         _check_priorities(ops)
-        with core.turn():
+        with core.transaction():
             self._check_open_locked(to_drained=to_drained)
             self._check_room_locked()
             entry = self._make(core.serial + 1, ops, core.now())
@@ -66,7 +66,7 @@ class Submitter:
         future: Future[Answers] = Future()
         for ops in jobs:
             _check_priorities(ops)
-        with core.turn():
+        with core.transaction():
             self._check_open_locked(to_drained=to_drained)
             entries: list[Entry] = []
             answers: Answers = []
@@ -101,10 +101,10 @@ class Submitter:
             _with_reason(op, job_id, index, when)
             for index, op in enumerate(depends.resolve(job_id, ops))
         ]
-        return Entry(changes.new_job(job_id, complete, now), complete)
+        return Entry(transitions.new_job(job_id, complete, now), complete)
 
     def _commit_locked(
-        self, entries: list[Entry], told: Callable[[BaseException | None], None]
+        self, entries: list[Entry], on_done: Callable[[BaseException | None], None]
     ) -> None:
         core = self._core
         core.arriving += len(entries)
@@ -115,12 +115,12 @@ class Submitter:
         documents.append(Document(META, SERIAL, b"%d" % core.serial))
 
         def done(error: BaseException | None) -> None:
-            with core.turn():
+            with core.transaction():
                 core.arriving -= len(entries)
                 if error is None:
                     for entry in entries:
                         core.admit_locked(entry)
-            told(error)
+            on_done(error)
 
         core.commit_locked(documents, done)
 

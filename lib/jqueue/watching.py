@@ -1,25 +1,21 @@
 """Waiting for job changes without a thread per waiter.
 
-Values are computed from records outside of the queue's lock, by whoever made the
-change; a burst of log lines is told at most every tenth of a second, a change of
-state at once.
+Values are computed from records outside of the queue's lock, by the thread that made
+the change. Waiters learn of a burst of log lines at most every tenth of a second, of a
+change of state at once.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ganeti import errors
 from ganeti.constants import timeouts
+from ganeti.jqueue.core import Core
 from ganeti.jqueue.entry import Entry, Watch, to_json_form
 from ganeti.jqueue.records import Job, LogEntry
 
-if TYPE_CHECKING:
-    from ganeti.jqueue.core import Core
-
-#: Seconds within which log lines are told together.
+#: Seconds within which log lines are reported together.
 _BURST_S: Final = 0.1
 
 Change = tuple[Any, tuple[LogEntry, ...]]
@@ -30,6 +26,7 @@ class Watching:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        core.notify_locked = self._changed_locked
 
     def wait(
         self,
@@ -48,23 +45,19 @@ class Watching:
         self._examine(watch)
         return watch.future
 
-    def changed_locked(self, entry: Entry, *, only_log: bool = False) -> None:
-        """Tell those who watch a job that it has changed."""
-        entry.version += 1
-        if not entry.watches:
-            return
+    def _changed_locked(self, entry: Entry, only_log: bool) -> None:
         if not only_log:
-            self._tell_locked(entry)
+            self._wake_locked(entry)
         elif entry.news_timer is None:
             entry.news_timer = self._core.timers.after(
                 _BURST_S, lambda: self._burst_over(entry)
             )
 
     def _burst_over(self, entry: Entry) -> None:
-        with self._core.turn():
-            self._tell_locked(entry)
+        with self._core.transaction():
+            self._wake_locked(entry)
 
-    def _tell_locked(self, entry: Entry) -> None:
+    def _wake_locked(self, entry: Entry) -> None:
         if entry.news_timer is not None:
             entry.news_timer.cancel()
             entry.news_timer = None
@@ -73,7 +66,7 @@ class Watching:
             self._core.later_locked(lambda watch=watch: self._examine(watch))  # type: ignore[misc]
 
     def _examine(self, watch: Watch, *, is_over: bool = False) -> None:
-        """Answer if there is something to tell, else keep watching."""
+        """Answer if there is news, else keep watching."""
         while not watch.future.done():
             with self._core.lock:
                 entry = self._core.live.get(watch.job_id)

@@ -4,7 +4,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ganeti import jqueue, objects, opcodes
-from ganeti.jqueue import changes
+from ganeti.jqueue import transitions
 from ganeti.jqueue.entry import Entry, Place
 from ganeti.jqueue.schedule import Schedule
 
@@ -37,7 +37,7 @@ class Model:
     def do_new(self, priority, buckets):
         reason = [("gnt:user", f"rate-limit:{name}", 0) for name in buckets]
         op = opcodes.TestDelay(duration=0.0, priority=priority, reason=reason)
-        entry = Entry(changes.new_job(len(self.jobs) + 1, [op], (0, 0)), [op])
+        entry = Entry(transitions.new_job(len(self.jobs) + 1, [op], (0, 0)), [op])
         self.jobs.append(entry)
         self.schedule.push(entry)
 
@@ -70,7 +70,7 @@ class Model:
         waiting = self.waiting()
         if index < len(waiting):
             entry = waiting[index]
-            entry.job = changes.with_priority(entry.job, priority)
+            entry.job = transitions.with_priority(entry.job, priority)
             self.schedule.changed_priority(entry)
 
     def do_rules(self, paused):
@@ -133,35 +133,37 @@ OPS = st.lists(st.sampled_from(list(jqueue.Event)), max_size=12)
 )
 def test_jobs_only_reach_states_that_recovery_understands(count, events):
     op = opcodes.TestDelay(duration=0.0)
-    job = changes.new_job(1, [op] * count, (0, 0))
+    job = transitions.new_job(1, [op] * count, (0, 0))
     for event in events:
         job = happen(job, event)
-        new = changes.recover(job, (9, 9))
+        new = transitions.recover(job, (9, 9))
         assert new.status == "queued" or new.is_final
-        assert changes.recover(new, (9, 9)) == new
+        assert transitions.recover(new, (9, 9)) == new
         assert (job.end_timestamp is not None) == job.is_final
         unfinished = [op.status for op in job.ops if not op.status.is_final]
         assert all(status == "queued" for status in unfinished[1:])
 
 
 def happen(job, event):
-    index = changes.next_index(job)
+    index = transitions.next_index(job)
     now = (1, 1)
     if index is None:
         return job
     status = str(job.ops[index].status)
     steps = {
-        ("queued", "start"): lambda: changes.start(job, index, now),
-        ("waiting", "retry"): lambda: changes.retry(job, index, -1),
-        ("waiting", "execute"): lambda: changes.execute(job, index, now),
-        ("running", "succeed"): lambda: changes.succeed(
-            job, index, changes.encode_value(1), now
+        ("queued", "start"): lambda: transitions.start(job, index, now),
+        ("waiting", "retry"): lambda: transitions.retry(job, index, -1),
+        ("waiting", "execute"): lambda: transitions.execute(job, index, now),
+        ("running", "succeed"): lambda: transitions.succeed(
+            job, index, transitions.encode_value(1), now
         ),
-        ("queued", "cancel"): lambda: changes.cancel(job, now),
-        ("waiting", "cancel"): lambda: changes.cancel(job, now),
-        ("canceling", "confirm"): lambda: changes.confirm_cancel(job, index, now),
-        (status, "recover"): lambda: changes.recover(job, now),
+        ("queued", "cancel"): lambda: transitions.cancel(job, now),
+        ("waiting", "cancel"): lambda: transitions.cancel(job, now),
+        ("canceling", "confirm"): lambda: transitions.confirm_cancel(job, index, now),
+        (status, "recover"): lambda: transitions.recover(job, now),
     }
     if status != "queued":
-        steps[status, "fail"] = lambda: changes.fail(job, index, ValueError("x"), now)
+        steps[status, "fail"] = lambda: transitions.fail(
+            job, index, ValueError("x"), now
+        )
     return steps.get((status, event), lambda: job)()

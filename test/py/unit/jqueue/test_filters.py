@@ -5,7 +5,7 @@ import pytest
 from ganeti import objects
 from ganeti.jqueue import filters
 
-FACTS = filters.Facts(
+FACTS = filters.JobFacts(
     8,
     [
         {"OP_ID": "OP_INSTANCE_CREATE", "beparams": {"vcpus": 4}, "wait": True},
