@@ -1,4 +1,4 @@
-"""The clock door: all time comes from an object that a daemon's ``main`` makes."""
+"""The clock: all time comes from an object that a daemon's ``main`` makes."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""The process door: children with argument lists, clean environments, time limits."""
+"""Starts child processes with argument lists, clean environments, time limits."""
 
 import contextlib
 import dataclasses
@@ -29,7 +29,7 @@ class RunResult:
         stdout: its output, decoded.
         stderr: its error output, decoded; empty when merged into stdout.
         timed_out: whether it was killed because its time ran out.
-        too_long: whether it was killed because it said too much.
+        too_long: whether it was killed because it printed too much.
     """
 
     argv: tuple[str, ...]
@@ -42,7 +42,7 @@ class RunResult:
 
     @property
     def failed(self) -> bool:
-        """Tell whether it did anything but exit with 0."""
+        """Return whether it did anything but exit with 0."""
         return self.code != 0
 
     @property
@@ -210,7 +210,7 @@ def _collect_bounded(
     """Read what a child prints until it ends, whoever else holds its outputs open."""
     deadline = time.monotonic() + timeout_s
     outputs = [stream for stream in (child.stdout, child.stderr) if stream]
-    found = {stream: bytearray() for stream in outputs}
+    printed = {stream: bytearray() for stream in outputs}
     done = os.pidfd_open(child.pid)
     try:
         with selectors.DefaultSelector() as ready:
@@ -218,23 +218,23 @@ def _collect_bounded(
             for stream in outputs:
                 os.set_blocking(stream.fileno(), False)
                 ready.register(stream, selectors.EVENT_READ)
-            ended = _read(ready, done, found, deadline, max_output)
+            ended = _read(ready, done, printed, deadline, max_output)
     finally:
         os.close(done)
-        # The group is the child's own; members may have ended meanwhile.
+        # The group is the child's own; its members may have ended by now.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         code = child.wait()
         for stream in outputs:
             stream.close()
-    stdout, stderr = (bytes(found[stream][:max_output]) for stream in outputs)
+    stdout, stderr = (bytes(printed[stream][:max_output]) for stream in outputs)
     return _result(argv, code, stdout, stderr, ended)
 
 
 def _read(
     ready: selectors.BaseSelector,
     done: int,
-    found: "dict[IO[bytes], bytearray]",
+    printed: "dict[IO[bytes], bytearray]",
     deadline: float,
     max_output: int,
 ) -> _Ended:
@@ -246,8 +246,8 @@ def _read(
         events = ready.select(left)
         for key, _mask in events:
             if key.fd != done:
-                _take(ready, key, found, max_output)
-        if any(len(text) > max_output for text in found.values()):
+                _take(ready, key, printed, max_output)
+        if any(len(text) > max_output for text in printed.values()):
             return _Ended(too_long=True)
         # What was written before the end is read before the end is believed.
         if len(events) == 1 and events[0][0].fd == done:
@@ -257,10 +257,10 @@ def _read(
 def _take(
     ready: selectors.BaseSelector,
     key: selectors.SelectorKey,
-    found: "dict[IO[bytes], bytearray]",
+    printed: "dict[IO[bytes], bytearray]",
     max_output: int,
 ) -> None:
     data = os.read(key.fd, min(max_output + 1, _READ_BYTES))
-    found[cast("IO[bytes]", key.fileobj)] += data
+    printed[cast("IO[bytes]", key.fileobj)] += data
     if not data:
         ready.unregister(key.fileobj)

@@ -2,9 +2,9 @@
 
 The kernel of a machine whose server is frozen acknowledges what is sent to it, so a
 request on a kept connection would wait for its whole time limit. A new connection
-tells: its handshake needs the server itself. Ours makes handshakes in a thread of its
-own, however many long calls it is busy with, so a server that does not make one within
-the time that any new connection has is as good as gone.
+shows it: its handshake needs the server itself. Our server makes handshakes in a
+thread of its own, however many long calls it is busy with, so a server that does not
+make one within the time that any new connection has is as good as gone.
 """
 
 import heapq
@@ -19,7 +19,7 @@ Host = tuple[str, int]
 
 #: Seconds between questions during one long request.
 ASK_EVERY_S: Final = 5.0
-#: After this many seconds without a word a kept connection says nothing about its
+#: After this many seconds without an answer a kept connection says nothing about its
 #: server any more.
 STALE_S: Final = 10.0
 
@@ -56,17 +56,17 @@ class Liveness(Generic[T]):
     def due(self, now: float) -> list[tuple[Host, T]]:
         """Return servers to ask now, each with one request that waits for it.
 
-        `alive` or `silent` must tell what came of it.
+        `alive` or `silent` must be called with the outcome.
         """
-        found = []
+        to_ask = []
         while self.wait_s(now) == 0.0:
             item = heapq.heappop(self._due)[2]
             host = self._hosts[item]
             if host not in self._asked:
                 self._asked[host] = []
-                found.append((host, item))
+                to_ask.append((host, item))
             self._asked[host].append(item)
-        return found
+        return to_ask
 
     def alive(self, host: Host, now: float) -> None:
         """Note that a server that was asked lives."""

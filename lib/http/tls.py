@@ -122,13 +122,13 @@ def _verifier(guard: PeerGuard) -> Callable[..., bool]:
     def verify(
         _connection: SSL.Connection, cert: Any, error: int, depth: int, ok: int
     ) -> bool:
-        found = certificates.digest(cert.to_cryptography())
-        known = guard.allows(found) if depth == 0 else guard.allows_issuer(found)
+        digest = certificates.digest(cert.to_cryptography())
+        known = guard.allows(digest) if depth == 0 else guard.allows_issuer(digest)
         if ok and known:
             return True
         _log.warning(
             "refused certificate %s at depth %d: %s",
-            found,
+            digest,
             depth,
             f"error {error}" if not ok else "not the certificate of a candidate",
         )

@@ -84,8 +84,8 @@ class Request:
 class Response(NamedTuple):
     """An answer, or why there is none.
 
-    ``error`` is None or a text; ``is_lost`` tells that the server may have received
-    the request all the same.
+    ``error`` is None or a text; ``is_lost`` means that the server may have
+    received the request all the same.
     """
 
     status: int

@@ -1,4 +1,4 @@
-"""Things to do later, run by one thread; the time comes from the clock door."""
+"""Things to do later, run by one thread; the time comes from `ganeti.clock`."""
 
 import heapq
 import itertools

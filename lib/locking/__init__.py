@@ -5,9 +5,8 @@ level at once, `LockManager` keeps the order between levels. What an operation n
 does not belong here. Source: design 2.1, "Locking improvements".
 """
 
-from ganeti.locking.levels import BGL, Level
 from ganeti.locking.lockset import LockSet
-from ganeti.locking.manager import LockManager, Request
+from ganeti.locking.manager import BGL, Level, LockManager, Request
 from ganeti.locking.pipecondition import PipeCondition
 from ganeti.locking.sharedlock import LockInfo, SharedLock
 

@@ -28,7 +28,9 @@ class _Deadline:
         return max(0.0, self._end - self._clock.monotonic())
 
 
-class _Wish(NamedTuple):
+class _Request(NamedTuple):
+    """How to take locks: the mode, the urgency, and whether what is free is enough."""
+
     shared: bool
     priority: int | None
     opportunistic: bool
@@ -60,8 +62,8 @@ class LockSet:
         self._mutex = threading.Lock()
         self._members = {member: self._make(member) for member in members}
         self._owned: dict[threading.Thread, set[str]] = {}
-        #: What a thread is about to wait for, or waits for.
-        self._wanted: dict[threading.Thread, SharedLock] = {}
+        #: The lock that a thread waits for, or is about to wait for.
+        self._waiting: dict[threading.Thread, SharedLock] = {}
 
     # Taking
     def acquire(
@@ -105,11 +107,11 @@ class LockSet:
         try:
             if names is None or adding:
                 set_shared = bool(shared) and not adding
-                set_wish = _Wish(set_shared, priority, opportunistic=False)
-                if not self._wait_for(self._set_lock, deadline.left(), set_wish):
+                set_request = _Request(set_shared, priority, opportunistic=False)
+                if not self._wait_for(self._set_lock, deadline.left(), set_request):
                     return None
-            wish = _Wish(bool(shared), priority, opportunistic)
-            if not self._take_members(names, deadline, wish):
+            request = _Request(bool(shared), priority, opportunistic)
+            if not self._take_members(names, deadline, request):
                 return None
             if adding:
                 self._create(adding, shared=False, acquired=True)
@@ -148,13 +150,13 @@ class LockSet:
             ProgrammerError: the thread does not own one of them.
         """
         owned = self.owned()
-        wanted = owned if names is None else set(names)
-        if wanted - owned:
+        downgraded = owned if names is None else set(names)
+        if downgraded - owned:
             raise errors.ProgrammerError(
                 f"level {self.name}: downgraded without owning: "
-                f"{sorted(wanted - owned)}"
+                f"{sorted(downgraded - owned)}"
             )
-        for name in sorted(wanted):
+        for name in sorted(downgraded):
             self._members[name].downgrade()
         if self._set_lock.is_owned(shared=0) and not any(
             self._members[name].is_owned(shared=0) for name in owned
@@ -163,7 +165,7 @@ class LockSet:
 
     def interrupt(self, thread: threading.Thread) -> None:
         """End a thread's waiting; it has to be among the interrupted ones before."""
-        lock = self._wanted.get(thread)
+        lock = self._waiting.get(thread)
         if lock is not None:
             lock.interrupt(thread)
 
@@ -252,15 +254,15 @@ class LockSet:
         return frozenset(self._owned.get(threading.current_thread(), ()))
 
     def is_owned(self) -> bool:
-        """Tell whether this thread owns anything here."""
+        """Return whether this thread owns anything here."""
         return bool(self.owned()) or self._set_lock.is_owned()
 
     def owns_all(self) -> bool:
-        """Tell whether this thread owns the set's own lock."""
+        """Return whether this thread owns the set's own lock."""
         return self._set_lock.is_owned()
 
     def owns(self, names: Iterable[str], shared: int = -1) -> bool:
-        """Tell whether this thread owns all of them: 1 shared, 0 exclusively, -1."""
+        """Return whether this thread owns all of them: 1 shared, 0 exclusively, -1."""
         owned = self.owned()
         return all(
             name in owned and self._members[name].is_owned(shared=shared)
@@ -278,36 +280,40 @@ class LockSet:
         self,
         names: Collection[str] | None,
         deadline: _Deadline,
-        wish: _Wish,
+        request: _Request,
     ) -> bool:
         for name in sorted(self.names() if names is None else set(names)):
-            left = 0.0 if wish.opportunistic else deadline.left()
+            left = 0.0 if request.opportunistic else deadline.left()
             try:
-                taken = self._take(name, left, wish)
+                taken = self._take(name, left, request)
             except errors.LockError:
                 if names is None:
                     continue  # deleted since we looked
                 raise
-            if not taken and not wish.opportunistic:
+            if not taken and not request.opportunistic:
                 return False
         return True
 
-    def _take(self, name: str, timeout: float | None, wish: _Wish) -> bool:
+    def _take(self, name: str, timeout: float | None, request: _Request) -> bool:
         lock = self._lookup(name)
         if lock is None:
             raise errors.LockError(f"lock {self.name}/{name}: does not exist")
-        taken = self._wait_for(lock, timeout, wish)
+        taken = self._wait_for(lock, timeout, request)
         if taken:
             self._owned.setdefault(threading.current_thread(), set()).add(name)
         return taken
 
-    def _wait_for(self, lock: SharedLock, timeout: float | None, wish: _Wish) -> bool:
+    def _wait_for(
+        self, lock: SharedLock, timeout: float | None, request: _Request
+    ) -> bool:
         me = threading.current_thread()
-        self._wanted[me] = lock
+        self._waiting[me] = lock
         try:
-            return lock.acquire(wish.shared, timeout, wish.priority, self._interrupted)
+            return lock.acquire(
+                request.shared, timeout, request.priority, self._interrupted
+            )
         finally:
-            del self._wanted[me]
+            del self._waiting[me]
 
     def _make(self, member: str) -> SharedLock:
         return SharedLock(f"{self.name}/{member}", clk=self._clock)

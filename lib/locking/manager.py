@@ -7,15 +7,34 @@ unit's and the job queue's business.
 """
 
 import dataclasses
+import enum
 import threading
 from collections.abc import Collection, Mapping
 from typing import Final
 
 from ganeti import clock, errors
-from ganeti.locking.levels import BGL, Level
 from ganeti.locking.lockset import LockSet
 from ganeti.locking.sharedlock import LockInfo
 
+
+class Level(enum.IntEnum):
+    """A lock level; locks of a lower one are taken first."""
+
+    CLUSTER = 0
+    INSTANCE = 1
+    NODEGROUP = 2
+    NODE = 3
+    NODE_RES = 4
+    NETWORK = 5
+
+    @property
+    def label(self) -> str:
+        """Return the name shown in lock lists, such as ``node-res``."""
+        return self.name.lower().replace("_", "-")
+
+
+#: The one lock of level CLUSTER: taken shared by nearly every opcode.
+BGL: Final = "BGL"
 #: Seconds between tries for enough opportunistic locks.
 _OPPORTUNISTIC_PAUSE_S: Final = 2.0
 #: Levels that have the same members as another one.
@@ -82,7 +101,7 @@ class LockManager:
 
         Args:
             request: what to take.
-            timeout_s: for everything; None waits for ever, and an opportunistic wish
+            timeout_s: for everything; None waits for ever, and an opportunistic request
                 is then an ordinary one, as nothing else would end the waiting.
 
         Returns:
@@ -176,15 +195,15 @@ class LockManager:
         return self._sets[level].owned()
 
     def is_owned(self, level: Level) -> bool:
-        """Tell whether this thread owns anything at a level."""
+        """Return whether this thread owns anything at a level."""
         return self._sets[level].is_owned()
 
     def owns(self, level: Level, names: Collection[str], shared: int = -1) -> bool:
-        """Tell whether this thread owns them: 1 shared, 0 exclusively, -1 anyhow."""
+        """Return whether this thread owns them: 1 shared, 0 exclusively, -1 anyhow."""
         return self._sets[level].owns(names, shared)
 
     def owns_all(self, level: Level) -> bool:
-        """Tell whether this thread owns a whole level, present and future."""
+        """Return whether this thread owns a whole level, present and future."""
         return self._sets[level].owns_all()
 
     def lock_info(self, *, used_only: bool = True) -> list[LockInfo]:

@@ -8,7 +8,7 @@ granted; it then leaves the queue at once, so that shared requests arriving from
 on queue behind the waiting exclusive ones.
 
 A lock is *handed over*: whoever ends a hold makes the next ones holders in the same
-step and is told whom to wake. A waiter never competes for a free lock, so no wake-up
+step, and gets back whom to wake. A waiter never competes for a free lock, so no wake-up
 can be lost and nobody can slip in between. The invariants, checked in the tests:
 
 1. one exclusive holder and nobody else, or any number of shared ones;
@@ -86,7 +86,7 @@ class LockState:
         return tuple(self._in_order())
 
     def is_held_by(self, owner: Owner, *, shared: bool | None = None) -> bool:
-        """Tell whether an owner holds it, in any mode if ``shared`` is None."""
+        """Return whether an owner holds it, in any mode if ``shared`` is None."""
         if owner not in self._holders:
             return False
         return shared is None or shared != self._exclusive

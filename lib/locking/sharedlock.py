@@ -118,8 +118,8 @@ class SharedLock:
     def interrupt(self, thread: threading.Thread) -> None:
         """End a thread's waiting as if its time were over.
 
-        Put it among those that `acquire` was told of before: then it does not matter
-        whether it waits already or is just about to.
+        The caller puts the thread into the container given to `acquire` first: then it
+        does not matter whether the thread waits already or is just about to.
         """
         with self._mutex:
             for pending in self._state.queue:
@@ -127,10 +127,10 @@ class SharedLock:
                     self._wake((*self._state.withdraw(thread, pending), pending))
 
     def is_owned(self, shared: int = -1) -> bool:
-        """Tell whether this thread holds it: 1 shared, 0 exclusively, -1 anyhow."""
-        wanted = None if shared < 0 else bool(shared)
+        """Return whether this thread holds it: 1 shared, 0 exclusively, -1 anyhow."""
+        mode = None if shared < 0 else bool(shared)
         with self._mutex:
-            return self._state.is_held_by(threading.current_thread(), shared=wanted)
+            return self._state.is_held_by(threading.current_thread(), shared=mode)
 
     @property
     def is_deleted(self) -> bool:

@@ -50,7 +50,7 @@ class Timer(Protocol):
 class Client:
     """One connection to the master daemon; not for use by two threads at once.
 
-    The connection is made by the first call and made anew when it broke.
+    The connection is made by the first call, and made again when it broke.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Client:
             connect_timeout_s: how long to try while nobody listens there.
             timeout_s: longest silence while an answer is awaited.
             retries: how often a request is repeated after a broken connection.
-            is_elsewhere: tells whether the master is known to be another node; asked
+            is_elsewhere: returns whether the master is known to be another node; asked
                 when the socket is missing, to save the wait.
             timer: time and sleep.
         """
@@ -250,8 +250,8 @@ def _decode(data: bytearray) -> Any:
 def _decode_table(data: bytearray) -> Any:
     from ganeti.luxi import tables
 
-    found = tables.decode(data)
-    return _decode(data) if found is None else found
+    answer = tables.decode(data)
+    return _decode(data) if answer is None else answer
 
 
 def _result(data: bytearray, *, is_table: bool = False) -> Any:

@@ -2,8 +2,8 @@
 
 A listing of a large cluster has more than a million cells, most of which are like
 those above them. Making an object of each takes longer than all the rest, so rows stay
-text until somebody wants them, and a column is told by its distinct cells. Imported
-when a large answer arrives only.
+text until somebody wants them, and a column is represented by its distinct cells. The
+client imports this module only when a large answer arrives.
 """
 
 import gc
@@ -161,27 +161,27 @@ class _Pattern:
 
     def cut(self, row: bytes) -> list[bytes] | None:
         """Return the pieces in columns that are not the same; None if it misfits."""
-        found: list[bytes] = []
+        varying: list[bytes] = []
         at = 0
         for count, known in self._steps:
             end = row.find(known, at) if known else len(row)
             pieces = row[at:end].split(_BETWEEN)
             if end < 0 or len(pieces) != count + 1 or pieces.pop():
                 return None
-            found += pieces
+            varying += pieces
             at = end + len(known)
-        return found if at == len(row) else None
+        return varying if at == len(row) else None
 
     def cut_misfit(self, row: bytes) -> list[bytes] | None:
         """Do the same slowly; None if the row differs where it should not."""
         pieces = _split(row, len(self.same))
-        found = []
+        varying = []
         for piece, known, is_same in zip(pieces, self._first, self.same, strict=True):
             if not is_same:
-                found.append(piece)
+                varying.append(piece)
             elif piece != known:
                 return None
-        return found
+        return varying
 
     def corrected(self, row: bytes) -> "_Pattern":
         """Return the pattern that knows that a row differs."""
@@ -208,7 +208,7 @@ def _cut_all(rows: Sequence[msgspec.Raw], width: int) -> Iterator[Sequence[bytes
     same = [len(set(pieces)) == 1 for pieces in zip(*samples, strict=True)]
     pattern = _Pattern(samples[0], same)
     for _guess in range(_GUESSES):
-        found: list[list[bytes]] = []
+        cut: list[list[bytes]] = []
         for row in map(_inside, rows):
             pieces = pattern.cut(row)
             if pieces is None:
@@ -216,9 +216,9 @@ def _cut_all(rows: Sequence[msgspec.Raw], width: int) -> Iterator[Sequence[bytes
             if pieces is None:
                 pattern = pattern.corrected(row)
                 break
-            found.append(pieces)
+            cut.append(pieces)
         else:
-            return pattern.columns(found)
+            return pattern.columns(cut)
     pattern = _Pattern(samples[0], [False] * width)
     return pattern.columns([_split(_inside(row), width) for row in rows])
 

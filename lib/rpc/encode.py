@@ -28,8 +28,8 @@ def instance(
 
     Disks that are not in the snapshot yet are left out of ``disks_info``.
     """
-    known = (snapshot.disks.get(uuid) for uuid in instance.disks)
-    disks = [found for found in known if found is not None]
+    records = (snapshot.disks.get(uuid) for uuid in instance.disks)
+    disks = [disk for disk in records if disk is not None]
     wire = objects.to_dict(instance)
     wire |= {
         "hvparams": params.fill_hvparams(snapshot, instance) | dict(hvparams or {}),

@@ -33,7 +33,7 @@ class Result:
 
     @property
     def failed(self) -> bool:
-        """Tell whether there is no payload."""
+        """Return whether there is no payload."""
         return self.fail_msg is not None
 
     def unwrap(self, what: str) -> Any:

@@ -120,5 +120,5 @@ def _name(find: Any, number: int) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """Return what a caller is told about a failed procedure."""
+    """Return the text that a caller gets about a failed procedure."""
     return ", ".join(str(item) for item in error.args) or type(error).__name__
