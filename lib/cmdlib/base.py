@@ -107,18 +107,15 @@ class Locks(Protocol):
         """Turn exclusive locks into shared ones."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Context:
-    """The world as a logical unit sees it.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UnitDeps:
+    """The dependencies of logical units, the same for all opcodes.
 
     Attributes:
         config: the configuration; ``config.snapshot()`` is the newest value.
         rpc: node calls.
         clock: time.
         paths: files of the master.
-        log: the job's log.
-        locks: what the opcode holds.
-        owner: execution id for reservations, such as ``job-812/0``.
         lookup_host: name -> (full name, addresses); raises ResolverError.
         rpc_at: calls to nodes that are not in the configuration (yet), given by where
             they are.
@@ -134,9 +131,6 @@ class Context:
     rpc: "rpc.Runner"
     clock: clock.Clock
     paths: pathutils.Paths
-    log: Feedback
-    locks: Locks
-    owner: str
     lookup_host: Callable[[str], tuple[str, Sequence[str]]]
     tcp_ping: Callable[[str, int, str | None], bool]
     rpc_at: Callable[[Sequence[Target]], Runner]
@@ -145,6 +139,40 @@ class Context:
     known: iallocator.ClusterCache = dataclasses.field(
         default_factory=iallocator.ClusterCache
     )
+
+
+V = TypeVar("V", bound=UnitDeps)
+
+
+def view(kind: type[V], deps: UnitDeps, **own: Any) -> V:
+    """Return a view of dependencies: members by name, and some of its own.
+
+    Args:
+        kind: the view, a dataclass.
+        deps: has all members of the view but its own.
+        own: the other members.
+    """
+    shared = {
+        field.name: getattr(deps, field.name)
+        for field in dataclasses.fields(kind)
+        if field.name not in own
+    }
+    return kind(**shared, **own)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Context(UnitDeps):
+    """The dependencies of one opcode: those of all units, and its own.
+
+    Attributes:
+        log: the job's log.
+        locks: what the opcode holds.
+        owner: execution id for reservations, such as ``job-812/0``.
+    """
+
+    log: Feedback
+    locks: Locks
+    owner: str
 
     @property
     def snapshot(self) -> objects.Snapshot:

@@ -1,10 +1,11 @@
-"""The master daemon as a thing of parts: store, queue, engine, queries, LUXI.
+"""The master daemon and its parts: store, queue, engine, queries, LUXI.
 
-`Service` is built by `build` from its doors, so that a simulated world gets the same
-one. `methods` has every LUXI method; `startup` decides whether this node may be
-master. Reading the environment, forking and signals belong to `ganeti.server`.
+`build` makes a `Service` from `MasterDeps`, so that a simulation gets the same one.
+`calls` has every LUXI method; `startup` decides whether this node may be master.
+Reading the environment, forking and signals belong to `ganeti.server`.
 """
 
-from ganeti.masterd.service import Doors, Service, build
+from ganeti.masterd.deps import MasterDeps
+from ganeti.masterd.service import Service, build
 
-__all__ = ["Doors", "Service", "build"]
+__all__ = ["MasterDeps", "Service", "build"]

@@ -11,13 +11,14 @@ import msgspec
 from ganeti import errors, iallocator, objects, opcodes, query
 from ganeti.constants import ecodes
 from ganeti.iallocator import defaults
-from ganeti.masterd.calls import Later, World, method
+from ganeti.masterd.calls import Later, method
+from ganeti.masterd.deps import MasterDeps
 from ganeti.objects import lookup
 from ganeti.query import clusterinfo
 
 
-class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is asked for; every member may be left out.
+class BalanceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The argument of ``PlanBalance``; every member may be left out.
 
     Attributes:
         group: name or uuid of the only group to balance.
@@ -31,9 +32,9 @@ class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ignore_soft_errors: go beyond what policies advise against.
         search: where no single move helps, look for pairs of moves that do.
         static_memory: MiB that a KVM node takes for itself; 0 for what it reports.
-        explain: tell reasons.
-        allocator: that is asked in place of the plan made here; ``.`` for the
-            cluster's defaults in order. It is told the group, the number of moves, and
+        explain: add the reasons.
+        allocator: asked in place of the plan made here; ``.`` for the cluster's
+            defaults in order. Its request has the group, the number of moves, and
             whether to evacuate, to move disks and to search.
     """
 
@@ -53,41 +54,41 @@ class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @method("PlanBalance")
-def plan_balance(world: World, wanted: Wanted | None = None) -> Later:
-    """Plan the moves that balance the cluster; see `Wanted` for the argument.
+def plan_balance(deps: MasterDeps, request: BalanceRequest | None = None) -> Later:
+    """Plan the moves that balance the cluster; see `BalanceRequest` for the argument.
 
     Raises:
         OpPrereqError: there is no such group, or none can plan.
     """
-    wanted = wanted or Wanted()
-    if wanted.group is not None:
-        snapshot = world.config.snapshot()
-        group = snapshot.nodegroups[lookup.expand_group(snapshot, wanted.group)]
-        wanted = msgspec.structs.replace(wanted, group=group.name)
-    make = _plan if wanted.allocator is None else _ask
-    return Later(world.planning.submit(make, world, wanted), can_cancel=True)
+    request = request or BalanceRequest()
+    if request.group is not None:
+        snapshot = deps.config.snapshot()
+        group = snapshot.nodegroups[lookup.expand_group(snapshot, request.group)]
+        request = msgspec.structs.replace(request, group=group.name)
+    make = _plan if request.allocator is None else _ask
+    return Later(deps.planning.submit(make, deps, request), can_cancel=True)
 
 
-def _ask(world: World, wanted: Wanted) -> dict[str, Any]:
-    """Have an allocator plan; it tells no scores, and its jobs run one by one."""
-    snapshot = world.config.snapshot()
+def _ask(deps: MasterDeps, request: BalanceRequest) -> dict[str, Any]:
+    """Have an allocator plan; it gives no scores, and its jobs run one by one."""
+    snapshot = deps.config.snapshot()
     setting = snapshot.cluster.default_iallocator
-    names = defaults.chosen(wanted.allocator or "", setting)
-    if not all(names) or not names or wanted.max_moves < 0:
+    names = defaults.chosen(request.allocator or "", setting)
+    if not all(names) or not names or request.max_moves < 0:
         raise errors.OpPrereqError(
             "balancing by an allocator: wanted its name and a number of moves from 0,"
-            f" found {', '.join(names)!r} and {wanted.max_moves}",
+            f" found {', '.join(names)!r} and {request.max_moves}",
             ecodes.ECODE_INVAL,
         )
-    request = iallocator.Balance(
-        max_moves=wanted.max_moves,
-        group_name=wanted.group,
-        evacuate=wanted.evacuate,
-        disk_moves=wanted.disk_moves,
-        search=wanted.search,
+    allocator_request = iallocator.Balance(
+        max_moves=request.max_moves,
+        group_name=request.group,
+        evacuate=request.evacuate,
+        disk_moves=request.disk_moves,
+        search=request.search,
     )
     _name, answer = iallocator.run_first(
-        names, lambda name: iallocator.run(world.rpc, snapshot, name, request)
+        names, lambda name: iallocator.run(deps.rpc, snapshot, name, allocator_request)
     )
     targets: dict[str, list[list[str]]] = {}
     for instance, _group, nodes in answer.result.moved:
@@ -97,9 +98,9 @@ def _ask(world: World, wanted: Wanted) -> dict[str, Any]:
         for place, ops in enumerate(job for job in answer.result.jobs if job)
     ]
     scores = dict.fromkeys(("score_before", "score_after", "score_ideal"))
-    group = {"name": wanted.group or "all", "uuid": "", **scores, "moves": moves}
-    told = {"stopped": answer.info, "kept": {}} if wanted.explain else {}
-    return {"groups": [group | told]}
+    group = {"name": request.group or "all", "uuid": "", **scores, "moves": moves}
+    reasons = {"stopped": answer.info, "kept": {}} if request.explain else {}
+    return {"groups": [group | reasons]}
 
 
 def _move(
@@ -127,7 +128,7 @@ def _move(
     }
 
 
-def _plan(world: World, wanted: Wanted) -> dict[str, Any]:
+def _plan(deps: MasterDeps, request: BalanceRequest) -> dict[str, Any]:
     # Imported here: numbers take a while to load, and most masters never plan this.
     import numpy as np
 
@@ -137,39 +138,41 @@ def _plan(world: World, wanted: Wanted) -> dict[str, Any]:
     from ganeti.htools.rules.move_constraints import MoveOptions
 
     want = plan.PlanOptions(
-        group=wanted.group,
+        group=request.group,
         goal=greedy.BalanceGoal(
-            min_gain=wanted.min_gain,
-            min_gain_limit=wanted.min_gain_limit,
-            max_length=wanted.max_moves,
-            pairs=wanted.search,
+            min_gain=request.min_gain,
+            min_gain_limit=request.min_gain_limit,
+            max_length=request.max_moves,
+            pairs=request.search,
         ),
         options=MoveOptions(
-            disk_moves=wanted.disk_moves,
-            instance_moves=wanted.instance_moves,
-            restricted=wanted.restricted,
-            force=wanted.ignore_soft_errors,
-            evacuate=wanted.evacuate,
+            disk_moves=request.disk_moves,
+            instance_moves=request.instance_moves,
+            restricted=request.restricted,
+            force=request.ignore_soft_errors,
+            evacuate=request.evacuate,
         ),
     )
     tables = {
         kind: loaders_query.objects(
-            query.query(world.sources(), kind, fields, None).to_dict(), fields, kind
+            query.query(deps.query_sources(), kind, fields, None).to_dict(),
+            fields,
+            kind,
         )
         for kind, fields in loaders_query.FIELDS.items()
     }
-    info = clusterinfo.cluster_info(world.config.snapshot())
+    info = clusterinfo.cluster_info(deps.config.snapshot())
     answers = loaders_query.QueryAnswers(
         "cluster", tables["group"], tables["node"], tables["instance"], info
     )
     try:
         with np.errstate(divide="ignore", invalid="ignore"):
             cluster = loaders_query.read_cluster(
-                answers, static_memory=wanted.static_memory
+                answers, static_memory=request.static_memory
             )
             plans = plan.plan(cluster, want)
     except DataError as err:
         raise errors.OpPrereqError(
             f"cannot plan balancing: {err}", ecodes.ECODE_STATE
         ) from err
-    return plan.data(plans, explain=wanted.explain)
+    return plan.data(plans, explain=request.explain)

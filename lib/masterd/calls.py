@@ -1,8 +1,8 @@
 """From a LUXI request to a typed function and back.
 
-A method is a function of the `World` and of its typed arguments in documented order,
-registered under its wire name. It returns its result, or a `Later` for what is not
-known yet. It runs in the event loop's thread and must not block.
+A method is a function of the `MasterDeps` and of its typed arguments in documented
+order, registered under its wire name. It returns its result, or a `Later` for a result
+that is not known yet. It runs in the event loop's thread and must not block.
 """
 
 import dataclasses
@@ -10,16 +10,14 @@ import inspect
 import logging
 import typing
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Executor, Future
+from concurrent.futures import CancelledError, Future
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ganeti import config, errors, jqueue, locking, mcpu, query, rpc
-from ganeti.clock import Clock
+from ganeti import errors
 from ganeti.luxi.server import Call
-from ganeti.pathutils import Paths
-from ganeti.store import Store
+from ganeti.masterd.deps import MasterDeps
 
 _log = logging.getLogger(__name__)
 
@@ -31,43 +29,6 @@ JobId = int | str
 
 class Malformed(Exception):
     """The request cannot be understood: a text, and the connection is closed."""
-
-
-@dataclasses.dataclass(frozen=True)
-class World:
-    """What methods work on.
-
-    Attributes:
-        store: documents of jobs.
-        config: the configuration.
-        queue: the job queue.
-        rpc: the nodes.
-        clock: time.
-        paths: files of the master.
-        locks: for lists of locks.
-        quick: threads for work that takes milliseconds.
-        slow: threads for work that waits for nodes.
-        planning: threads for making plans.
-        planner: says what opcodes would do.
-    """
-
-    store: Store
-    config: config.Config
-    queue: "jqueue.JobQueue"
-    rpc: rpc.Runner
-    clock: Clock
-    paths: Paths
-    locks: locking.LockManager
-    quick: Executor
-    slow: Executor
-    planning: Executor
-    planner: mcpu.Planner
-
-    def sources(self) -> query.Sources:
-        """Return what queries are answered from now."""
-        from ganeti.masterd import facts
-
-        return facts.sources(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +47,7 @@ class Later:
 
 
 class Method(typing.NamedTuple):
-    """A registered method: what decodes its arguments, and the function."""
+    """A registered method: the record that decodes its arguments, and the function."""
 
     arguments: type[msgspec.Struct]
     function: Callable[..., Any]
@@ -119,15 +80,15 @@ def _arguments_of(name: str, function: Callable[..., Any]) -> type[msgspec.Struc
     )
 
 
-def answer(world: World, call: Call) -> None:
+def answer(deps: MasterDeps, call: Call) -> None:
     """Carry out a request; answers the call now or later."""
-    found = METHODS.get(call.method)
-    if found is None:
+    known = METHODS.get(call.method)
+    if known is None:
         call.reject(f"Failed to parse request: there is no method {call.method!r}")
         return
     try:
-        arguments = msgspec.convert(call.args, found.arguments)
-        result = found.function(world, **msgspec.structs.asdict(arguments))
+        arguments = msgspec.convert(call.args, known.arguments)
+        result = known.function(deps, **msgspec.structs.asdict(arguments))
     except (Malformed, msgspec.ValidationError) as err:
         call.reject(f"Failed to parse request: {call.method}: {err}")
         return
@@ -141,8 +102,8 @@ def answer(world: World, call: Call) -> None:
 
 
 def _answer_later(call: Call, later: Later) -> None:
-    # An answer can be large: what keeps it must not refer to itself, or it would stay
-    # until somebody looks for such garbage.
+    # An answer can be large: the objects that hold it must not refer to each other in a
+    # circle, or the answer would stay until the next garbage collection.
     convert = later.convert
     if later.can_cancel:
         call.on_close = later.future.cancel  # type: ignore[assignment]

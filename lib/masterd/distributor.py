@@ -1,10 +1,10 @@
 """Gives every node its ssconf files when the configuration changed.
 
-One thread follows the store and notes what matters; another one writes to the nodes,
-so that a slow node delays neither commits nor the noting. Changes that come in quick
-succession go out together, and nodes that failed are tried again. When there is
-nothing to write, candidates are greeted now and then, so that a master that slept
-through its own replacement learns of it.
+One thread follows the store and selects the changes that matter; another one writes to
+the nodes, so that a slow node delays neither commits nor the first thread. Changes that
+come in quick succession go out together, and nodes that failed are tried again. When
+there is nothing to write, candidates are pinged every `RETRY_S`, so a suspended master
+notices that it was replaced.
 """
 
 import logging
@@ -19,15 +19,15 @@ from ganeti.store import Change, Store
 
 _log = logging.getLogger(__name__)
 
-#: Seconds between greetings, and at most until nodes that failed are tried again.
+#: Seconds between pings, and at most until nodes that failed are tried again.
 RETRY_S: Final = 30.0
-#: Seconds until the first such try, in case a daemon was just started anew; then twice
+#: Seconds until the first such try, in case a daemon was just restarted; then twice
 #: as long each time.
 FIRST_RETRY_S: Final = 1.0
 _PROCEDURE: Final = "write_ssconf_files"
 #: Any call will do, as every one carries the term; this one asks for nothing.
-_GREETING: Final = "version"
-_GREETING_TIMEOUT_S: Final = 10.0
+_PING: Final = "version"
+_PING_TIMEOUT_S: Final = 10.0
 #: Tables whose changes may change ssconf files; of instances only the names do.
 _TABLES: Final = frozenset({"cluster", "nodes", "nodegroups", "networks"})
 
@@ -35,7 +35,7 @@ Values = dict[str, str]
 
 
 def matters(before: Snapshot, changes: Iterable[Change]) -> bool:
-    """Tell whether changes may alter ssconf files; costs what was changed."""
+    """Return whether changes may alter ssconf files; costs what was changed."""
     for change in changes:
         if not isinstance(change, Update):
             continue
@@ -51,7 +51,7 @@ def matters(before: Snapshot, changes: Iterable[Change]) -> bool:
 
 
 def wakes_queue(before: Snapshot, changes: Iterable[Change]) -> bool:
-    """Tell whether changes may let other jobs start."""
+    """Return whether changes may let other jobs start."""
     for change in changes:
         if not isinstance(change, Update):
             continue
@@ -154,7 +154,7 @@ class Distributor:
                 snapshot = news
             except queue.Empty:
                 if not failed:
-                    self._greet(self._store.snapshot())
+                    self._ping(self._store.snapshot())
                     continue
                 _log.info("ssconf: %d nodes are tried again", len(failed))
             if snapshot is not None:
@@ -169,8 +169,8 @@ class Distributor:
             return min(FIRST_RETRY_S, self._retry_s)
         return min(2 * last_s, self._retry_s)
 
-    def _greet(self, snapshot: Snapshot) -> None:
-        """Show our term to the other candidates; answers do not matter here."""
+    def _ping(self, snapshot: Snapshot) -> None:
+        """Send our term to the other candidates; the answers do not matter here."""
         master = snapshot.cluster.master_node
         others = [
             node.uuid
@@ -179,9 +179,9 @@ class Distributor:
         ]
         try:
             if others:
-                self._rpc.call(_GREETING, others, timeout_s=_GREETING_TIMEOUT_S)
+                self._rpc.call(_PING, others, timeout_s=_PING_TIMEOUT_S)
         except Exception:  # noqa: BLE001 - logged
-            _log.exception("candidates cannot be greeted")
+            _log.exception("candidates cannot be pinged")
 
     def _push(self, snapshot: Snapshot) -> set[str]:
         """Write to the online nodes that lack the present values; return failures."""
@@ -203,7 +203,7 @@ class Distributor:
                 failed.add(uuid)
             else:
                 self._sent[uuid] = values
-        # A node that is offline or gone starts anew when it comes back.
+        # A node that is offline or gone gets its files again when it comes back.
         known = {node.uuid for node in online}
         self._sent = {uuid: sent for uuid, sent in self._sent.items() if uuid in known}
         return failed

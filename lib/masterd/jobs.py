@@ -6,7 +6,8 @@ import msgspec
 
 from ganeti import errors, opcodes, query
 from ganeti.constants import timeouts
-from ganeti.masterd.calls import JobId, Later, Malformed, World, method
+from ganeti.masterd.calls import JobId, Later, Malformed, method
+from ganeti.masterd.deps import MasterDeps
 from ganeti.opcodes import Opcode
 
 #: Decoding that many jobs takes long enough to be done elsewhere than in the loop.
@@ -28,80 +29,80 @@ def _decode(ops: list[Any]) -> list[Opcode]:
 
 
 @method("SubmitJob")
-def submit_job(world: World, ops: list[Any]) -> Later:
+def submit_job(deps: MasterDeps, ops: list[Any]) -> Later:
     """Queue a job; the answer comes when it is durable."""
-    return Later(world.queue.submit_later(_decode(ops)))
+    return Later(deps.queue.submit_later(_decode(ops)))
 
 
 @method("SubmitJobToDrainedQueue")
-def submit_job_to_drained_queue(world: World, ops: list[Any]) -> Later:
+def submit_job_to_drained_queue(deps: MasterDeps, ops: list[Any]) -> Later:
     """Queue a job although the queue is drained."""
-    return Later(world.queue.submit_later(_decode(ops), to_drained=True))
+    return Later(deps.queue.submit_later(_decode(ops), to_drained=True))
 
 
 @method("SubmitManyJobs")
-def submit_many_jobs(world: World, jobs: list[list[Any]]) -> Later:
+def submit_many_jobs(deps: MasterDeps, jobs: list[list[Any]]) -> Later:
     """Queue jobs with consecutive ids."""
     if len(jobs) <= _MANY:
-        return Later(world.queue.submit_many_later([_decode(ops) for ops in jobs]))
+        return Later(deps.queue.submit_many_later([_decode(ops) for ops in jobs]))
     return Later(
-        world.quick.submit(
-            lambda: world.queue.submit_many([_decode(ops) for ops in jobs])
+        deps.quick.submit(
+            lambda: deps.queue.submit_many([_decode(ops) for ops in jobs])
         )
     )
 
 
 @method("PlanJob")
-def plan_job(world: World, ops: list[Any]) -> Later:
-    """Tell what a job of these opcodes would do, without doing it; not in Ganeti."""
+def plan_job(deps: MasterDeps, ops: list[Any]) -> Later:
+    """Return what a job of these opcodes would do, without doing it; not in Ganeti."""
     decoded = _decode(ops)
     return Later(
-        world.planning.submit(world.planner.plan, decoded),
+        deps.planning.submit(deps.planner.plan, decoded),
         msgspec.to_builtins,
         can_cancel=True,
     )
 
 
 @method("PickupJob")
-def pickup_job(world: World, job_id: JobId) -> None:
+def pickup_job(deps: MasterDeps, job_id: JobId) -> None:
     """Refuse: jobs are never handed over."""
-    del world
+    del deps
     raise errors.GenericError(f"job {_job_id(job_id)}: jobs cannot be picked up")
 
 
 @method("ArchiveJob")
-def archive_job(world: World, job_id: JobId) -> Later:
+def archive_job(deps: MasterDeps, job_id: JobId) -> Later:
     """Archive an ended job."""
-    return Later(world.queue.archive_later(_job_id(job_id)))
+    return Later(deps.queue.archive_later(_job_id(job_id)))
 
 
 @method("AutoArchiveJobs")
-def auto_archive_jobs(world: World, age_s: float, timeout_s: float) -> Later:
+def auto_archive_jobs(deps: MasterDeps, age_s: float, timeout_s: float) -> Later:
     """Archive ended jobs of some age; a negative age means all."""
-    return Later(world.queue.autoarchive_later(age_s, timeout_s))
+    return Later(deps.queue.autoarchive_later(age_s, timeout_s))
 
 
 @method("CancelJob")
-def cancel_job(world: World, job_id: JobId, kill: bool = False) -> Later:
+def cancel_job(deps: MasterDeps, job_id: JobId, kill: bool = False) -> Later:
     """Cancel a job."""
-    return Later(world.queue.cancel_later(_job_id(job_id), kill=kill))
+    return Later(deps.queue.cancel_later(_job_id(job_id), kill=kill))
 
 
 @method("ChangeJobPriority")
-def change_job_priority(world: World, job_id: JobId, priority: int) -> Later:
+def change_job_priority(deps: MasterDeps, job_id: JobId, priority: int) -> Later:
     """Change the priority of what a job has not done yet."""
-    return Later(world.queue.change_priority_later(_job_id(job_id), priority))
+    return Later(deps.queue.change_priority_later(_job_id(job_id), priority))
 
 
 @method("SetDrainFlag")
-def set_drain_flag(world: World, flag: bool) -> Later:
+def set_drain_flag(deps: MasterDeps, flag: bool) -> Later:
     """Stop or resume taking jobs."""
-    return Later(world.queue.set_drain_later(flag), lambda _none: True)
+    return Later(deps.queue.set_drain_later(flag), lambda _none: True)
 
 
 @method("WaitForJobChange")
 def wait_for_job_change(
-    world: World,
+    deps: MasterDeps,
     *,
     job_id: JobId,
     fields: list[str],
@@ -110,7 +111,7 @@ def wait_for_job_change(
     timeout_s: float = float(timeouts.LUXI_WFJC_TIMEOUT),
 ) -> Later:
     """Wait until a job differs from what the client knows."""
-    future = world.queue.wait_for_change(
+    future = deps.queue.wait_for_change(
         _job_id(job_id),
         query.job_values(fields),
         previous=previous,

@@ -1,4 +1,4 @@
-"""LUXI methods that ask."""
+"""LUXI methods that query."""
 
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -7,8 +7,9 @@ from typing import Any, Final
 from ganeti import errors, objects, qlang, query
 from ganeti.constants import ecodes
 from ganeti.constants import query as c
-from ganeti.masterd import facts
-from ganeti.masterd.calls import JobId, Later, Malformed, World, method
+from ganeti.masterd import cluster_facts
+from ganeti.masterd.calls import JobId, Later, Malformed, method
+from ganeti.masterd.deps import MasterDeps
 from ganeti.objects import lookup
 from ganeti.query import clusterinfo
 
@@ -18,7 +19,9 @@ def _ask(executor: Executor, function: Callable[..., Any], *args: Any) -> Later:
 
 
 @method("Query")
-def query_(world: World, what: str, fields: list[str], qfilter: Any = None) -> Later:
+def query_(
+    deps: MasterDeps, what: str, fields: list[str], qfilter: Any = None
+) -> Later:
     """Answer a query of any resource that is served here."""
     _check_resource(what)
     if what not in c.QR_VIA_LUXI:
@@ -29,8 +32,8 @@ def query_(world: World, what: str, fields: list[str], qfilter: Any = None) -> L
         raise Malformed(str(err)) from err
     is_slow = query.asks_nodes(what, fields, qfilter)
     return _ask(
-        world.slow if is_slow else world.quick,
-        lambda: query.query(world.sources(), what, fields, qfilter).to_dict(),
+        deps.slow if is_slow else deps.quick,
+        lambda: query.query(deps.query_sources(), what, fields, qfilter).to_dict(),
     )
 
 
@@ -41,23 +44,23 @@ def _check_resource(what: str) -> None:
 
 @method("QueryFields")
 def query_fields(
-    world: World, what: str, fields: list[str] | None = None
+    deps: MasterDeps, what: str, fields: list[str] | None = None
 ) -> dict[str, Any]:
     """Describe fields."""
-    del world
+    del deps
     _check_resource(what)
     return {"fields": query.describe(what, fields)}
 
 
 def _legacy(
-    world: World, what: str, names: list[Any], fields: list[str], *, lock: bool
+    deps: MasterDeps, what: str, names: list[Any], fields: list[str], *, lock: bool
 ) -> Later:
     if lock:
         raise errors.OpPrereqError("Sync queries are not allowed", ecodes.ECODE_INVAL)
     is_slow = what == c.QR_EXPORT or _is_slow(what, fields)
     return _ask(
-        world.slow if is_slow else world.quick,
-        lambda: query.legacy(world.sources(), what, names, fields),
+        deps.slow if is_slow else deps.quick,
+        lambda: query.legacy(deps.query_sources(), what, names, fields),
     )
 
 
@@ -67,85 +70,87 @@ def _is_slow(what: str, fields: list[str]) -> bool:
 
 @method("QueryNodes")
 def query_nodes(
-    world: World, names: list[str], fields: list[str], lock: bool = False
+    deps: MasterDeps, names: list[str], fields: list[str], lock: bool = False
 ) -> Later:
     """List nodes the older way."""
-    return _legacy(world, c.QR_NODE, names, fields, lock=lock)
+    return _legacy(deps, c.QR_NODE, names, fields, lock=lock)
 
 
 @method("QueryInstances")
 def query_instances(
-    world: World, names: list[str], fields: list[str], lock: bool = False
+    deps: MasterDeps, names: list[str], fields: list[str], lock: bool = False
 ) -> Later:
     """List instances the older way."""
-    return _legacy(world, c.QR_INSTANCE, names, fields, lock=lock)
+    return _legacy(deps, c.QR_INSTANCE, names, fields, lock=lock)
 
 
 @method("QueryGroups")
 def query_groups(
-    world: World, names: list[str], fields: list[str], lock: bool = False
+    deps: MasterDeps, names: list[str], fields: list[str], lock: bool = False
 ) -> Later:
     """List node groups the older way."""
-    return _legacy(world, c.QR_GROUP, names, fields, lock=lock)
+    return _legacy(deps, c.QR_GROUP, names, fields, lock=lock)
 
 
 @method("QueryNetworks")
 def query_networks(
-    world: World, names: list[str], fields: list[str], lock: bool = False
+    deps: MasterDeps, names: list[str], fields: list[str], lock: bool = False
 ) -> Later:
     """List networks the older way."""
-    return _legacy(world, c.QR_NETWORK, names, fields, lock=lock)
+    return _legacy(deps, c.QR_NETWORK, names, fields, lock=lock)
 
 
 @method("QueryFilters")
-def query_filters(world: World, uuids: list[str] | None, fields: list[str]) -> Later:
+def query_filters(
+    deps: MasterDeps, uuids: list[str] | None, fields: list[str]
+) -> Later:
     """List job filters."""
-    return _legacy(world, c.QR_FILTER, uuids or [], fields, lock=False)
+    return _legacy(deps, c.QR_FILTER, uuids or [], fields, lock=False)
 
 
 @method("QueryExports")
-def query_exports(world: World, nodes: list[str], lock: bool = False) -> Later:
+def query_exports(deps: MasterDeps, nodes: list[str], lock: bool = False) -> Later:
     """List exports the older way."""
-    return _legacy(world, c.QR_EXPORT, nodes, ["node", "export"], lock=lock)
+    return _legacy(deps, c.QR_EXPORT, nodes, ["node", "export"], lock=lock)
 
 
 @method("QueryJobs")
-def query_jobs(world: World, ids: list[JobId] | None, fields: list[str]) -> Later:
+def query_jobs(deps: MasterDeps, ids: list[JobId] | None, fields: list[str]) -> Later:
     """List jobs: all live ones, or some, in the order of their ids."""
-    return _legacy(world, c.QR_JOB, list(ids or ()), fields, lock=False)
+    return _legacy(deps, c.QR_JOB, list(ids or ()), fields, lock=False)
 
 
 @method("QueryClusterInfo")
-def query_cluster_info(world: World) -> dict[str, Any]:
+def query_cluster_info(deps: MasterDeps) -> dict[str, Any]:
     """Return the settings of the cluster."""
-    return clusterinfo.cluster_info(world.config.snapshot())
+    return clusterinfo.cluster_info(deps.config.snapshot())
 
 
-def _master_name(world: World) -> str | None:
-    snapshot = world.config.snapshot()
+def _master_name(deps: MasterDeps) -> str | None:
+    snapshot = deps.config.snapshot()
     node = snapshot.nodes.get(snapshot.cluster.master_node)
     return None if node is None else node.name
 
 
-_CONFIG_VALUES: Final[dict[str, Callable[[World], Any]]] = {
-    "cluster_name": lambda world: world.config.snapshot().cluster.cluster_name,
-    "watcher_pause": facts.watcher_pause,
+_CONFIG_VALUES: Final[dict[str, Callable[[MasterDeps], Any]]] = {
+    "cluster_name": lambda deps: deps.config.snapshot().cluster.cluster_name,
+    "watcher_pause": lambda deps: cluster_facts.watcher_pause(deps.paths, deps.clock),
     "master_node": _master_name,
-    "drain_flag": lambda world: world.queue.is_drained,
-    "modify_ssh_setup": lambda world: world.config.snapshot().cluster.modify_ssh_setup,
-    "ssh_key_type": lambda world: world.config.snapshot().cluster.ssh_key_type,
-    "ssh_key_bits": lambda world: world.config.snapshot().cluster.ssh_key_bits,
+    "drain_flag": lambda deps: deps.queue.is_drained,
+    "modify_ssh_setup": lambda deps: deps.config.snapshot().cluster.modify_ssh_setup,
+    "ssh_key_type": lambda deps: deps.config.snapshot().cluster.ssh_key_type,
+    "ssh_key_bits": lambda deps: deps.config.snapshot().cluster.ssh_key_bits,
 }
 
 
-def _no_value(_world: World) -> None:
+def _no_value(_deps: MasterDeps) -> None:
     return None
 
 
 @method("QueryConfigValues")
-def query_config_values(world: World, fields: list[str]) -> list[Any]:
+def query_config_values(deps: MasterDeps, fields: list[str]) -> list[Any]:
     """Return a few values; null for those that are unknown."""
-    return [_CONFIG_VALUES.get(name, _no_value)(world) for name in fields]
+    return [_CONFIG_VALUES.get(name, _no_value)(deps) for name in fields]
 
 
 def _tagged(table: str) -> Callable[[objects.Snapshot, str], Any]:
@@ -165,9 +170,9 @@ _TAGGED: Final[dict[str, Callable[[objects.Snapshot, str], Any]]] = {
 
 
 @method("QueryTags")
-def query_tags(world: World, kind: str, name: str = "") -> list[str]:
+def query_tags(deps: MasterDeps, kind: str, name: str = "") -> list[str]:
     """Return the tags of an object, sorted."""
     find = _TAGGED.get(kind)
     if find is None:
         raise Malformed(f"{kind!r} is no kind of tagged object")
-    return sorted(find(world.config.snapshot(), name).tags)
+    return sorted(find(deps.config.snapshot(), name).tags)

@@ -5,8 +5,9 @@ from typing import Any, Final
 
 from ganeti import errors, objects, qlang
 from ganeti.constants import ecodes
-from ganeti.masterd import facts
-from ganeti.masterd.calls import Later, Malformed, World, method
+from ganeti.masterd import cluster_facts
+from ganeti.masterd.calls import Later, Malformed, method
+from ganeti.masterd.deps import MasterDeps
 
 _ACTIONS: Final = ("ACCEPT", "PAUSE", "REJECT", "CONTINUE")
 _RATE_LIMIT: Final = "RATE_LIMIT"
@@ -70,7 +71,7 @@ def _check_uuid(text: str) -> None:
 
 @method("ReplaceFilter")
 def replace_filter(
-    world: World,
+    deps: MasterDeps,
     *,
     key: str | None,
     priority: int,
@@ -86,53 +87,53 @@ def replace_filter(
     for predicate in predicates:
         _check_predicate(predicate)
     _check_action(action)
-    now_ns = round(world.clock.time() * 1_000_000_000)
+    now_ns = round(deps.clock.time() * 1_000_000_000)
     rule = objects.FilterRule(
         uuid=key or str(uuid.uuid4()),
-        watermark=world.queue.last_id,
+        watermark=deps.queue.last_id,
         priority=priority,
         predicates=tuple(predicates),
         action=action,
         reason_trail=(*reason, (_REASON_SOURCE, "", now_ns)),
     )
-    return Later(world.quick.submit(_put, world, rule))
+    return Later(deps.quick.submit(_put, deps, rule))
 
 
-def _put(world: World, rule: objects.FilterRule) -> str:
-    with world.config.edit(_OWNER) as edit:
+def _put(deps: MasterDeps, rule: objects.FilterRule) -> str:
+    with deps.config.edit(_OWNER) as edit:
         edit.put_filter(rule)
-    world.queue.poke()
+    deps.queue.poke()
     return rule.uuid
 
 
 @method("DeleteFilter")
-def delete_filter(world: World, key: str) -> Later:
+def delete_filter(deps: MasterDeps, key: str) -> Later:
     """Remove a job filter."""
-    return Later(world.quick.submit(_delete, world, key))
+    return Later(deps.quick.submit(_delete, deps, key))
 
 
-def _delete(world: World, key: str) -> None:
-    with world.config.edit(_OWNER) as edit:
+def _delete(deps: MasterDeps, key: str) -> None:
+    with deps.config.edit(_OWNER) as edit:
         if key not in edit.snapshot.filters:
             raise errors.GenericError(f"there is no job filter {key}")
         edit.delete_filter(key)
-    world.queue.poke()
+    deps.queue.poke()
 
 
 @method("SetWatcherPause")
-def set_watcher_pause(world: World, until: float | None) -> Later:
-    """Let the watcher rest until some time; null ends the rest."""
-    return Later(world.slow.submit(_pause, world, until))
+def set_watcher_pause(deps: MasterDeps, until: float | None) -> Later:
+    """Pause the watcher until some time; null ends the pause."""
+    return Later(deps.slow.submit(_pause, deps, until))
 
 
-def _pause(world: World, until: float | None) -> float | None:
+def _pause(deps: MasterDeps, until: float | None) -> float | None:
     try:
-        facts.write_watcher_pause(world, until)
+        cluster_facts.write_watcher_pause(deps.paths, until)
     except OSError as err:
         raise errors.OpExecError(
-            f"{facts.pause_path(world)}: cannot be written: {err}"
+            f"{cluster_facts.pause_path(deps.paths)}: cannot be written: {err}"
         ) from err
-    snapshot = world.config.snapshot()
+    snapshot = deps.config.snapshot()
     others = [
         node.uuid
         for node in snapshot.nodes.values()
@@ -142,5 +143,5 @@ def _pause(world: World, until: float | None) -> float | None:
     ]
     # Failures matter little: the master's own file is what counts.
     if others:
-        world.rpc.call("set_watcher_pause", others, [until])
+        deps.rpc.call("set_watcher_pause", others, [until])
     return until

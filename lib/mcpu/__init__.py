@@ -1,11 +1,11 @@
 """The engine: takes one opcode through locks, checks, hooks and execution.
 
-It knows phases, not opcodes: what an opcode needs and does is said by its logical unit
-in ``ganeti.cmdlib``; when a job runs is decided by ``ganeti.jqueue``.
+It knows phases, not opcodes: a logical unit of ``ganeti.cmdlib`` defines the needs and
+the effects of an opcode; ``ganeti.jqueue`` decides when a job runs.
 """
 
 from ganeti.mcpu.locks import members
 from ganeti.mcpu.planning import Plan, Planner
-from ganeti.mcpu.processor import Doors, Processor
+from ganeti.mcpu.processor import EngineDeps, Processor
 
-__all__ = ["Doors", "Plan", "Planner", "Processor", "members"]
+__all__ = ["EngineDeps", "Plan", "Planner", "Processor", "members"]

@@ -1,4 +1,4 @@
-"""What a logical unit says to the user, as entries of the job's log."""
+"""Messages of logical units to the user, as entries of the job's log."""
 
 from typing import Any
 

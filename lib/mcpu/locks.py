@@ -100,8 +100,8 @@ class HeldLocks:
         except errors.LockError as err:
             raise self._refused(request, err) from err
         if got is None:
-            wanted = "all" if request.names is None else ", ".join(request.names)
-            raise LockTimeout(f"{request.level.label}: {wanted}")
+            names = "all" if request.names is None else ", ".join(request.names)
+            raise LockTimeout(f"{request.level.label}: {names}")
         self._levels.append(request.level)
         taken = set(request.adding)
         if not request.shared:
@@ -144,14 +144,14 @@ class HeldLocks:
 
     def _renew_members(self, snapshot: objects.Snapshot) -> None:
         # Level NODE_RES follows NODE by itself.
-        for level, wanted in (
+        for level, present in (
             (Level.NODEGROUP, set(snapshot.nodegroups)),
             (Level.NODE, set(snapshot.nodes)),
         ):
             known = self._manager.names(level)
-            if new := wanted - known:
+            if new := present - known:
                 self._manager.add(level, sorted(new))
-            if gone := known - wanted:
+            if gone := known - present:
                 self._manager.remove(level, sorted(gone))
 
 
@@ -166,7 +166,7 @@ def members(snapshot: objects.Snapshot) -> dict[Level, list[str]]:
 
 
 def exists(snapshot: objects.Snapshot, level: Level, name: str) -> bool:
-    """Tell whether the object that a lock stands for is in the configuration."""
+    """Return whether the object that a lock stands for is in the configuration."""
     if level is Level.INSTANCE:
         return (
             snapshot.uuid_of("instances", name) is not None

@@ -1,11 +1,11 @@
-"""What opcodes would do: the engine run over doors that note instead of act.
+"""Plans: the engine runs over effects that record calls and do nothing.
 
 The same `Processor` and the same logical units as for a job run on a fork of the
-configuration. Nodes are asked what only reads, so that checks see the cluster as it
-is; calls that act are noted and answered as if all went well. Nothing is left behind:
-no job, no lock of the cluster, no reservation, no change. Values that are made up
-while an opcode runs (uuids, MAC addresses, secrets) are others when it runs in
-earnest; a plan lists them.
+configuration. Calls that only read go to the nodes, so that checks see the cluster as
+it is; calls that act are recorded and answered as if all went well. Nothing is left
+behind: no job, no lock of the cluster, no reservation, no change. An opcode generates
+uuids, MAC addresses and secrets while it runs; the real run generates others. A plan
+lists them.
 """
 
 import collections
@@ -21,23 +21,23 @@ from ganeti.cmdlib import base
 from ganeti.constants import ecodes
 from ganeti.constants.misc import REDACTED
 from ganeti.jqueue.executor import Canceled, LockTimeout
-from ganeti.mcpu.conduct import Beliefs
-from ganeti.mcpu.processor import Doors, Processor
-from ganeti.mcpu.rehearsal import (
+from ganeti.mcpu.dry_run import (
     Callbacks,
+    DryRunRunner,
     Lock,
-    Notebook,
-    NotedLocks,
-    RehearsedRunner,
+    RecordedLocks,
+    Recorder,
     Step,
     VirtualClock,
 )
+from ganeti.mcpu.processor import EngineDeps, Processor
+from ganeti.mcpu.simulated_nodes import SimulatedNodes
 
-#: Fields that change with every change and say nothing.
+#: Fields that change with every change and are no news.
 _BOOKKEEPING: Final = frozenset(("ctime", "mtime", "serial_no"))
 #: Jobs that are planned because others would submit them; a node has fewer instances.
 _MOST_FOLLOWERS: Final = 200
-#: Fields whose values are nobody's business.
+#: Fields whose values are secret.
 _PRIVATE: Final = frozenset(("osparams_private", "osparams_private_cluster"))
 
 
@@ -73,7 +73,7 @@ class OpPlan(msgspec.Struct, frozen=True):
         changes: of the configuration, together.
         jobs: wire forms of the opcodes of jobs that it would submit, without secrets.
         names: uuid -> name of the objects that the changes mention.
-        generated: values made up for this plan; the run makes up others.
+        generated: values generated for this plan; the run generates others.
         error: ``[class, arguments]`` of the error that would end it, or null.
     """
 
@@ -106,8 +106,8 @@ class Plan(msgspec.Struct, frozen=True):
     left_out: int = 0
 
 
-class _NotedConfig:
-    """A configuration that notes what it makes up."""
+class _RecordingConfig:
+    """A configuration that records the values it generates."""
 
     def __init__(self, inner: config.Config) -> None:
         self._inner = inner
@@ -117,12 +117,12 @@ class _NotedConfig:
         return getattr(self._inner, name)
 
     def reserve_uuid(self, owner: str) -> str:
-        return self._note(self._inner.reserve_uuid(owner))
+        return self._record(self._inner.reserve_uuid(owner))
 
     def reserve_mac(self, owner: str, network_uuid: str | None = None) -> str:
-        return self._note(self._inner.reserve_mac(owner, network_uuid))
+        return self._record(self._inner.reserve_mac(owner, network_uuid))
 
-    def _note(self, value: str) -> str:
+    def _record(self, value: str) -> str:
         self.generated.append(value)
         return value
 
@@ -131,14 +131,14 @@ class Planner:
     """Makes plans; thread-safe, one for the whole master.
 
     Args:
-        doors: those of the engine that would do the work.
+        deps: those of the engine that would do the work.
         units: opcode id -> logical unit.
     """
 
     def __init__(
-        self, doors: Doors, units: Mapping[str, type[base.LogicalUnit[Any]]]
+        self, deps: EngineDeps, units: Mapping[str, type[base.LogicalUnit[Any]]]
     ) -> None:
-        self._doors = doors
+        self._deps = deps
         self._units = units
         self._serial = itertools.count(1)
 
@@ -147,7 +147,7 @@ class Planner:
 
         Blocks while nodes answer questions.
         """
-        fork = Rehearsal(self._doors, self._units, f"plan-{next(self._serial)}")
+        fork = DryRun(self._deps, self._units, f"plan-{next(self._serial)}")
         plans = fork.plan_job(ops)
         followers: list[Sequence[OpPlan]] = []
         while fork.submitted and len(followers) < _MOST_FOLLOWERS:
@@ -157,57 +157,58 @@ class Planner:
         )
 
 
-class Rehearsal:
+class DryRun:
     """One plan being made: a fork of the cluster that opcodes change in turn.
 
     Args:
-        doors: those of the engine that would do the work.
+        deps: those of the engine that would do the work.
         units: opcode id -> logical unit.
         name: begins the owner of reservations and locks.
 
     Attributes:
         configured: the configuration that the fork began with.
-        runner: has noted all acts.
+        runner: has recorded all acts.
         submitted: jobs that opcodes would have submitted so far, in order.
     """
 
     def __init__(
         self,
-        doors: Doors,
+        deps: EngineDeps,
         units: Mapping[str, type[base.LogicalUnit[Any]]],
         name: str,
     ) -> None:
         self._units = units
         self._name = name
         self._count = 0
-        self._clock = VirtualClock(doors.clock)
-        forked, self._store = doors.config.fork(self._clock)
+        self._clock = VirtualClock(deps.clock)
+        forked, self._store = deps.config.fork(self._clock)
         self.configured = self._store.start
-        self._config = _NotedConfig(forked)
-        self._locks = NotedLocks(self._clock, self.configured)
-        self.runner = RehearsedRunner(
-            doors.rpc,
+        self._config = _RecordingConfig(forked)
+        self._locks = RecordedLocks(self._clock, self.configured)
+        self.runner = DryRunRunner(
+            deps.rpc,
             self.configured,
             self._store.snapshot,
-            rpc_at=doors.rpc_at,
-            beliefs=Beliefs(),
+            rpc_at=deps.rpc_at,
+            nodes=SimulatedNodes(),
         )
-        self._notebook = Notebook()
+        self._recorder = Recorder()
         self.submitted: collections.deque[Sequence[opcodes.Opcode]]
         self.submitted = collections.deque()
-        self._processor = Processor(self._forked(doors), units)
+        self._processor = Processor(self._forked(deps), units)
 
-    def _forked(self, doors: Doors) -> Doors:
+    def _forked(self, deps: EngineDeps) -> EngineDeps:
         def sources() -> query.Sources:
             return dataclasses.replace(
-                doors.query_sources(), snapshot=self.snapshot, rpc=self.runner
+                deps.query_sources(), snapshot=self.snapshot, rpc=self.runner
             )
 
         def write_known_hosts(path: str, _name: str, _lines: Sequence[str]) -> None:
-            self._notebook.steps.append(Step("file", text=path))
+            self._recorder.steps.append(Step("file", text=path))
 
-        return dataclasses.replace(
-            doors,
+        return base.view(
+            EngineDeps,
+            deps,
             config=cast("config.Config", self._config),
             rpc=self.runner,
             clock=self._clock,
@@ -233,12 +234,12 @@ class Rehearsal:
 
     def plan(self, op: opcodes.Opcode) -> OpPlan:
         """Return what an opcode would do after those before it."""
-        before, notebook = self.snapshot, Notebook()
-        self._notebook = notebook
-        self._clock.notebook = self._locks.notebook = self.runner.notebook = notebook
+        before, recorder = self.snapshot, Recorder()
+        self._recorder = recorder
+        self._clock.recorder = self._locks.recorder = self.runner.recorder = recorder
         self._locks.snapshot = before
         self._config.generated = []
-        callbacks = Callbacks(f"{self._name}/{self._count}", notebook)
+        callbacks = Callbacks(f"{self._name}/{self._count}", recorder)
         self._count += 1
         error: Sequence[Any] | None = None
         try:
@@ -248,19 +249,19 @@ class Rehearsal:
             error = errors.encode(err)
         except (LockTimeout, Canceled) as err:
             error = errors.encode(errors.OpExecError(str(err)))
-        self.submitted.extend(notebook.jobs)
+        self.submitted.extend(recorder.jobs)
         changes = differences(
             before, self.snapshot, self._store.follow(before.revision)
         )
         return OpPlan(
             op_id=op.op_id(),
             summary=op.summary(),
-            locks=notebook.locks,
-            steps=notebook.steps,
+            locks=recorder.locks,
+            steps=recorder.steps,
             changes=changes,
             jobs=[
                 [opcodes.redact(opcodes.encode(child)) for child in job]
-                for job in notebook.jobs
+                for job in recorder.jobs
             ],
             names=mentioned(changes, before, self.snapshot),
             generated=self._config.generated,
@@ -289,27 +290,27 @@ def differences(
         for item in change_set.changes
         if isinstance(item, objects.Update)
     )
-    found = (
+    differing = (
         _difference(
             table, key, before.table(table).get(key), after.table(table).get(key)
         )
         for table, key in keys
     )
-    return [change for change in found if change is not None]
+    return [change for change in differing if change is not None]
 
 
 def mentioned(
     changes: Sequence[Change], *snapshots: objects.Snapshot
 ) -> dict[str, str]:
     """Return uuid -> name of the named objects whose uuid is a value of a change."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for value in _texts([[row.before, row.after] for c in changes for row in c.fields]):
         for snapshot in snapshots:
             for table in ("nodes", "nodegroups", "instances", "networks"):
                 record: Any = snapshot.table(table).get(value)
                 if record is not None:
-                    found[value] = str(record.name)
-    return found
+                    names[value] = str(record.name)
+    return names
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -17,16 +17,11 @@ from typing import Any, Final, cast
 import msgspec
 
 from ganeti import (
-    clock,
     config,
     errors,
     hooksmaster,
-    iallocator,
     objects,
     opcodes,
-    pathutils,
-    query,
-    rpc,
 )
 from ganeti.cmdlib import base
 from ganeti.constants import ecodes, hooks, jobqueue
@@ -34,7 +29,6 @@ from ganeti.jqueue.executor import Callbacks, Canceled, LockTimeout
 from ganeti.locking import Level, LockManager
 from ganeti.mcpu.feedback import JobLog
 from ganeti.mcpu.locks import HeldLocks
-from ganeti.rpc import Runner, Target
 from ganeti.ssh import known_hosts
 
 _log: Final = logging.getLogger(__name__)
@@ -42,23 +36,12 @@ _log: Final = logging.getLogger(__name__)
 _LEVELS: Final = tuple(level for level in Level if level is not Level.CLUSTER)
 
 
-@dataclasses.dataclass(frozen=True)
-class Doors:
-    """What operations work on; see `base.Context` for the members."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EngineDeps(base.UnitDeps):
+    """The dependencies of the engine: those of logical units, and all locks."""
 
-    config: config.Config
-    rpc: rpc.Runner
-    clock: clock.Clock
-    paths: pathutils.Paths
     locks: LockManager
-    lookup_host: Callable[[str], tuple[str, Sequence[str]]]
-    tcp_ping: Callable[[str, int, str | None], bool]
-    rpc_at: Callable[[Sequence[Target]], Runner]
-    query_sources: Callable[[], query.Sources]
     write_known_hosts: Callable[[str, str, Sequence[str]], None] = known_hosts.write
-    known: iallocator.ClusterCache = dataclasses.field(
-        default_factory=iallocator.ClusterCache
-    )
 
 
 class _WatchedConfig:
@@ -85,14 +68,14 @@ class Processor:
     """Executes opcodes; thread-safe, one for the whole master.
 
     Args:
-        doors: what operations work on.
+        deps: the dependencies of operations.
         units: opcode id -> logical unit.
     """
 
     def __init__(
-        self, doors: Doors, units: Mapping[str, type[base.LogicalUnit[Any]]]
+        self, deps: EngineDeps, units: Mapping[str, type[base.LogicalUnit[Any]]]
     ) -> None:
-        self._doors = doors
+        self._deps = deps
         self._units = units
 
     def execute(
@@ -108,15 +91,15 @@ class Processor:
         if unit_class is None:
             raise errors.OpCodeUnknown(f"{op.op_id()} is not offered by this release")
         held = HeldLocks(
-            self._doors.locks,
-            self._doors.clock,
+            self._deps.locks,
+            self._deps.clock,
             timeout_s=timeout_s,
             priority=priority,
         )
-        locks, worker = self._doors.locks, threading.current_thread()
+        locks, worker = self._deps.locks, threading.current_thread()
         locks.resume()
         callbacks.on_interrupt(lambda: locks.interrupt(worker))
-        run = _Run(self._doors, unit_class, op, callbacks, held)
+        run = _Run(self._deps, unit_class, op, callbacks, held)
         try:
             return run.run()
         except (errors.GenericError, LockTimeout, Canceled):
@@ -127,7 +110,7 @@ class Processor:
                 f"{op.op_id()}: unexpected {type(err).__name__}: {err}"
             ) from err
         finally:
-            held.finish(self._doors.config.snapshot(), members_changed=run.was_written)
+            held.finish(self._deps.config.snapshot(), members_changed=run.was_written)
 
 
 class _Run:
@@ -135,34 +118,27 @@ class _Run:
 
     def __init__(
         self,
-        doors: Doors,
+        deps: EngineDeps,
         unit_class: type[base.LogicalUnit[Any]],
         op: opcodes.Opcode,
         callbacks: Callbacks,
         held: HeldLocks,
     ) -> None:
-        self._doors = doors
+        self._deps = deps
         self._op = op
         self._callbacks = callbacks
         self._held = held
-        self._config = _WatchedConfig(doors.config)
+        self._config = _WatchedConfig(deps.config)
         self._log = JobLog(callbacks)
         self._unit = unit_class(
             op,
-            base.Context(
+            base.view(
+                base.Context,
+                deps,
                 config=cast("config.Config", self._config),
-                rpc=doors.rpc,
-                clock=doors.clock,
-                paths=doors.paths,
                 log=self._log,
                 locks=held,
                 owner=callbacks.owner,
-                lookup_host=doors.lookup_host,
-                tcp_ping=doors.tcp_ping,
-                rpc_at=doors.rpc_at,
-                query_sources=doors.query_sources,
-                write_known_hosts=doors.write_known_hosts,
-                known=doors.known,
             ),
         )
         self._operation = hooksmaster.Operation(
@@ -186,7 +162,7 @@ class _Run:
                 self._take_level(level)
             return self._with_locks()
         finally:
-            self._doors.config.release(self._callbacks.owner)
+            self._deps.config.release(self._callbacks.owner)
 
     def _take_level(self, level: Level) -> None:
         self._unit.declare_locks(level)
@@ -242,12 +218,12 @@ class _Run:
         )
 
     def _checked(self, result: Any) -> Any:
-        wanted = type(self._op).RESULT
-        if wanted is None and result is None:
+        shape = type(self._op).RESULT
+        if shape is None and result is None:
             return None
         plain = msgspec.to_builtins(result)
         try:
-            msgspec.convert(plain, wanted)
+            msgspec.convert(plain, shape)
         except msgspec.ValidationError as err:
             raise errors.OpResultError(
                 f"{self._op.op_id()}: result of the wrong shape: {err}"
@@ -257,7 +233,7 @@ class _Run:
     # Hooks
     def _env(self, hook: str, phase: str) -> dict[str, str]:
         return hooksmaster.common(
-            self._doors.config.snapshot(),
+            self._deps.config.snapshot(),
             op_id=self._operation.op_id,
             hook=hook,
             phase=phase,
@@ -274,7 +250,7 @@ class _Run:
         pre, post = self._unit.hooks_nodes()
         if not self._is_idle(hook, hooks.HOOKS_PHASE_PRE, pre):
             hooksmaster.run_pre(
-                self._doors.rpc, self._operation, pre, env, warn=self._log.warn
+                self._deps.rpc, self._operation, pre, env, warn=self._log.warn
             )
         return post
 
@@ -287,26 +263,26 @@ class _Run:
         env = hooksmaster.merge(self._env(hook, hooks.HOOKS_PHASE_POST), own)
         if self._is_idle(hook, hooks.HOOKS_PHASE_POST, nodes):
             return self._unit.after_hooks([], {}, result)
-        found, silent = hooksmaster.run(
-            self._doors.rpc, hook, hooks.HOOKS_PHASE_POST, nodes, env
+        results, silent = hooksmaster.run(
+            self._deps.rpc, hook, hooks.HOOKS_PHASE_POST, nodes, env
         )
-        return self._unit.after_hooks(found, silent, result)
+        return self._unit.after_hooks(results, silent, result)
 
     def _config_update_hook(self) -> None:
         hook, phase = hooks.HOOKS_NAME_CFGUPDATE, hooks.HOOKS_PHASE_POST
-        nodes = (self._doors.config.snapshot().cluster.master_node,)
+        nodes = (self._deps.config.snapshot().cluster.master_node,)
         if self._is_idle(hook, phase, nodes):
             return
         env = hooksmaster.merge(self._env(hook, phase), self._pre_env)
-        hooksmaster.run(self._doors.rpc, hook, phase, nodes, env)
+        hooksmaster.run(self._deps.rpc, hook, phase, nodes, env)
 
     def _is_idle(self, hook: str, phase: str, nodes: Sequence[str]) -> bool:
-        """Tell whether scripts could run on the master alone and it has none.
+        """Return whether scripts could run on the master alone and it has none.
 
         The scripts of other nodes are unknown here, so those nodes are always asked.
         """
         if not nodes:
             return True
-        if tuple(nodes) != (self._doors.config.snapshot().cluster.master_node,):
+        if tuple(nodes) != (self._deps.config.snapshot().cluster.master_node,):
             return False
-        return not os.path.isdir(f"{self._doors.paths.hooks_dir}/{hook}-{phase}.d")
+        return not os.path.isdir(f"{self._deps.paths.hooks_dir}/{hook}-{phase}.d")

@@ -1,7 +1,7 @@
 """Calls from the master to node daemons.
 
-`table` lists the procedures; `base.Runner` is what callers get; `runner` has the two
-real ones; `encode` makes the forms of instances and disks; `wire` those of files.
+`table` lists the procedures; callers get a `base.Runner`; `runner` has the two real
+ones; `encode` makes the forms of instances and disks; `wire` those of files.
 Transport is `ganeti.http`, the other end `ganeti.backend`.
 """
 

@@ -122,7 +122,7 @@ class _Runner(abc.ABC):
                 headers=self._headers,
                 credentials=credentials,
                 timeout_s=timeout_s or _time_limit(row, args),
-                ask_after_s=_ASK_AFTER_S if row.name in table.READING else None,
+                ask_after_s=_ASK_AFTER_S if row.reads else None,
                 server=_NODED,
             )
             for (_, target), body in zip(targets, bodies, strict=True)

@@ -1,7 +1,8 @@
 """``ganeti-masterd``: the master daemon's main program.
 
-Opens the doors, builds `ganeti.masterd.Service` and ends it on request. Exit codes:
-11 when this node is not the master, 12 when it cannot tell who it is.
+Opens the effect interfaces, builds `ganeti.masterd.Service` and ends it on request.
+Exit codes: 11 when this node is not the master, 12 when its own
+name or the master's is unknown.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from typing import Final
 from ganeti import clock, errors, masterd, pathutils, rpc, store
 from ganeti.cmdlib import master_ip
 from ganeti.constants import exitcodes
-from ganeti.masterd import service, startup
+from ganeti.masterd import startup
 from ganeti.objects import Snapshot
 from ganeti.rpc import voting
 from ganeti.server import common
@@ -136,14 +137,14 @@ def _pause(time: clock.Clock, seconds: float) -> None:
 
 
 class _Running:
-    """The service with the doors that its main has opened."""
+    """The service, with the runner that its main has opened."""
 
     def __init__(self, inner: masterd.Service, runner: rpc.NetworkRunner) -> None:
         self._inner = inner
         self._runner = runner
 
     def stop(self) -> None:
-        """End the service, then close the doors."""
+        """End the service, then close the runner."""
         self._inner.stop()
         self._runner.close()
 
@@ -151,7 +152,7 @@ class _Running:
 def _start(
     paths: pathutils.Paths, time: clock.Clock, control: common.Control
 ) -> common.Service:
-    """Open the doors and begin to serve."""
+    """Open the effect interfaces and begin to serve."""
     late = rpc.LateRunner()
 
     def on_deposed() -> None:
@@ -168,7 +169,7 @@ def _start(
     runner = rpc.NetworkRunner(opened.snapshot, paths, opened.term)
     late.set(runner)
     _log.info("revision %d, term %d", opened.snapshot().revision, opened.term)
-    doors = service.Doors(
+    deps = masterd.MasterDeps(
         store=opened,
         rpc=runner,
         clock=time,
@@ -179,7 +180,7 @@ def _start(
         on_deposed=on_deposed,
     )
     try:
-        built = masterd.build(doors)
+        built = masterd.build(deps)
     except BaseException:
         opened.close()
         runner.close()

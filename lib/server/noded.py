@@ -137,7 +137,7 @@ class App:
             raise HttpError(wire.STATUS_DEPOSED, str(err)) from err
 
     def _run(self, name: str, args: list[Any]) -> bytes:
-        if _is_urgent(name):
+        if table.PROCEDURES[name].is_urgent:
             return self._answer(name, args)
         with self._turns:
             return self._answer(name, args)
@@ -158,10 +158,6 @@ class App:
             _log.error("%s failed unexpectedly", name, exc_info=err)
             text = f"Error while executing backend function: {err}"
             return msgspec.json.encode([False, text])
-
-
-def _is_urgent(name: str) -> bool:
-    return name == "node_powercycle" or table.PROCEDURES[name].timeout == "urgent"
 
 
 def _read_arguments(environ: dict[str, Any]) -> list[Any]:

@@ -363,7 +363,7 @@ def test_plans_hold_up_nobody(tmp_path):
         assert len(plans) == len(threads)
         assert [plan["opcodes"][0]["error"] for plan in plans] == [None] * 5
         assert one.store.snapshot().revision == revision
-        assert one.service.world.queue.jobs() == []
+        assert one.service.deps.queue.jobs() == []
         assert not [row for row in one.rpc.calls if row[0] == "instance_start"]
     finally:
         gate.set()

@@ -51,13 +51,13 @@ class Engine:
         self.locks.requests.clear()
         self.locks.removed.clear()
         self.rpc.calls.clear()
-        return mcpu.Processor(self.doors(), self.units).execute(
+        return mcpu.Processor(self.deps(), self.units).execute(
             op, self.callbacks, timeout_s=timeout_s, priority=priority
         )
 
-    def doors(self):
-        """Return what the processor works on."""
-        return mcpu.Doors(
+    def deps(self):
+        """Return the dependencies of a processor."""
+        return mcpu.EngineDeps(
             config=self.config,
             rpc=self.rpc,
             clock=self.clock,

@@ -40,7 +40,7 @@ class Master:
             fill(self.store, self._first)
         self.rpc = FakeRunner(self.store.snapshot, self.script)
         self.service = masterd.build(
-            masterd.Doors(
+            masterd.MasterDeps(
                 store=self.store,
                 rpc=self.rpc,
                 clock=time,

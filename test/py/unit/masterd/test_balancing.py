@@ -10,7 +10,7 @@ from ganeti.constants import ecodes
 from ganeti.masterd import balancing
 
 
-def world(submitted):
+def deps(submitted):
     """Return the part of a master that the method needs."""
     snapshot = clusters.snapshot()
     planning = types.SimpleNamespace(submit=lambda *args: submitted.append(args))
@@ -20,15 +20,17 @@ def world(submitted):
 
 def test_a_group_is_known_by_its_uuid_too() -> None:
     submitted = []
-    wanted = balancing.Wanted(group=clusters.GROUP, allocator="mine")
-    balancing.plan_balance(world(submitted), wanted)
-    ((_make, _world, found),) = submitted
-    assert (found.group, found.allocator) == ("default", "mine")
+    wanted = balancing.BalanceRequest(group=clusters.GROUP, allocator="mine")
+    balancing.plan_balance(deps(submitted), wanted)
+    ((_make, _deps, request),) = submitted
+    assert (request.group, request.allocator) == ("default", "mine")
 
 
 def test_an_unknown_group_is_refused_at_once() -> None:
     submitted = []
     with pytest.raises(errors.OpPrereqError, match="'nowhere'") as caught:
-        balancing.plan_balance(world(submitted), balancing.Wanted(group="nowhere"))
+        balancing.plan_balance(
+            deps(submitted), balancing.BalanceRequest(group="nowhere")
+        )
     assert caught.value.args[1] == ecodes.ECODE_NOENT
     assert submitted == []

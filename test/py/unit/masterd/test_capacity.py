@@ -11,7 +11,7 @@ POLICY = SNAPSHOT.cluster.ipolicy
 
 
 def asked(**wanted):
-    return capacity.build_request(SNAPSHOT, capacity.Wanted(**wanted))
+    return capacity.build_request(SNAPSHOT, capacity.CapacityRequest(**wanted))
 
 
 def test_what_is_left_out_comes_from_the_policy() -> None:

@@ -17,11 +17,12 @@ from fakes.rpc import failure
 from ganeti import mcpu, objects, opcodes
 from ganeti.cmdlib.units import UNITS
 from ganeti.constants.misc import REDACTED
-from ganeti.mcpu.conduct import CONDUCT, device_path
-from ganeti.mcpu.planning import Rehearsal
-from ganeti.mcpu.rehearsal import VirtualClock, describe
+from ganeti.mcpu import dry_run_policy
+from ganeti.mcpu.dry_run import VirtualClock, describe
+from ganeti.mcpu.dry_run_policy import device_path
+from ganeti.mcpu.planning import DryRun
 from ganeti.objects import Update
-from ganeti.rpc import PROCEDURES, table
+from ganeti.rpc import PROCEDURES
 
 NODE1, NODE2 = clusters.node_uuid(1), clusters.node_uuid(2)
 INST = "inst1.example.com"
@@ -316,11 +317,11 @@ def mcpu_error(err):
 
 def plan(eng, ops):
     """Plan a job; return what is said."""
-    rehearsal = Rehearsal(eng.doors(), UNITS, "plan")
+    fork = DryRun(eng.deps(), UNITS, "plan")
     found = {"acts": [], "locks": [], "lines": [], "jobs": [], "error": None}
     plans = []
     for wire in ops:
-        plans.append(rehearsal.plan(opcodes.decode(wire)))
+        plans.append(fork.plan(opcodes.decode(wire)))
         said = plans[-1]
         found["locks"] += [
             (row.level, row.names is None, row.shared) for row in said.locks
@@ -330,8 +331,8 @@ def plan(eng, ops):
         found["error"] = said.error
         if said.error:
             break
-    found["acts"] = rehearsal.runner.acts
-    return found, tables(rehearsal.snapshot), plans
+    found["acts"] = fork.runner.acts
+    return found, tables(fork.snapshot), plans
 
 
 def tables(snapshot):
@@ -366,7 +367,7 @@ def test_a_plan_leaves_everything_as_it_was(name):
 
 
 def planned(ops, script=None, eng=None):
-    planner = mcpu.Planner((eng or engine(script)).doors(), UNITS)
+    planner = mcpu.Planner((eng or engine(script)).deps(), UNITS)
     return planner.plan([opcodes.decode(wire) for wire in ops])
 
 
@@ -485,24 +486,33 @@ def test_secrets_of_mirrored_disks_are_not_shown():
     assert "hush" not in str(_shown("children", [drbd], {}))
 
 
-def test_every_procedure_either_reads_or_acts():
-    assert set(CONDUCT) == set(PROCEDURES)
+def test_rows_name_the_functions_of_the_policy_and_each_is_named():
+    rows = PROCEDURES.values()
+    assert {row.reads_if for row in rows} - {""} == set(dry_run_policy.READS_IF)
+    assert {row.answer_from for row in rows} - {""} == set(dry_run_policy.ANSWERS)
 
 
-def test_no_procedure_is_classified_twice():
-    from ganeti.mcpu import conduct
+@pytest.mark.parametrize(
+    ("procedure", "args", "expected"),
+    [
+        ("run_oob", ["helper", "power-status", "n1", 5], True),
+        ("run_oob", ["helper", "power-off", "n1", 5], False),
+        ("node_crypto_tokens", [[["ssl", "get", {}]]], True),
+        ("node_crypto_tokens", [[["ssl", "create", {}]]], False),
+        ("blockdev_grow", [{}, 5, True, False, False], True),
+        ("blockdev_grow", [{}, 5, False, False, False], False),
+        ("node_info", [[], []], True),
+        ("instance_start", [{}, False, []], False),
+    ],
+)
+def test_only_calls_that_change_nothing_are_sent(procedure, args, expected):
+    assert dry_run_policy.only_reads(PROCEDURES[procedure], args) is expected
 
-    names = [*table.READING, *conduct._ACTING, *conduct._SPECIAL]
-    assert len(names) == len(set(names))
 
-
-def test_questions_among_the_acting_calls_are_asked():
-    assert CONDUCT["run_oob"].only_reads(["helper", "power-status", "n1", 5])
-    assert not CONDUCT["run_oob"].only_reads(["helper", "power-off", "n1", 5])
-    assert CONDUCT["node_crypto_tokens"].only_reads([[["ssl", "get", {}]]])
-    assert not CONDUCT["node_crypto_tokens"].only_reads([[["ssl", "create", {}]]])
-    assert CONDUCT["blockdev_grow"].only_reads([{}, 5, True, False, False])
-    assert not CONDUCT["blockdev_grow"].only_reads([{}, 5, False, False, False])
+def test_an_answer_is_not_shared_between_calls():
+    row = PROCEDURES["hooks_runner"]
+    dry_run_policy.answer(row, ()).append("changed")
+    assert dry_run_policy.answer(row, ()) == []
 
 
 def test_pauses_pass_at_once_and_are_noted():

@@ -1,7 +1,7 @@
-"""The doors of a plan: node calls, time, locks and jobs that are noted, not done.
+"""Effects of a dry run: node calls, time, locks and jobs are recorded, not done.
 
-Everything is noted in one `Notebook`, in the order in which it would happen. Which
-calls act, and what they are answered with, is said by `ganeti.mcpu.conduct`.
+One `Recorder` gets everything in the order in which it would happen. The rows of
+`ganeti.rpc.table` define which calls act, their answers, and the arguments shown.
 """
 
 import threading
@@ -13,68 +13,17 @@ import msgspec
 from ganeti import clock, errors, objects, rpc
 from ganeti.constants import jobqueue
 from ganeti.locking import Level, LockManager, Request
-from ganeti.mcpu.conduct import CONDUCT, Args, Beliefs
+from ganeti.mcpu import dry_run_policy
+from ganeti.mcpu.dry_run_policy import Args
+from ganeti.mcpu.simulated_nodes import SimulatedNodes
 from ganeti.opcodes import Opcode
-from ganeti.rpc import PROCEDURES, Result, Runner, Target, wire
+from ganeti.rpc import PROCEDURES, Procedure, Result, Runner, Target, wire
 from ganeti.rpc.result import OFFLINE_TEXT
 
 #: Longest text of an argument in a step.
 _TEXT_CHARS: Final = 60
 #: Shorter pauses are not worth a step, in seconds.
 _PAUSE_S: Final = 1.0
-#: Arguments that are shown, where all others may hold secrets or whole files.
-_SHOWN: Final = frozenset(
-    (
-        "action",
-        "amount",
-        "bdev",
-        "bdev_dest",
-        "bdev_src",
-        "cf_bdev",
-        "cluster_name",
-        "command",
-        "daemon",
-        "dev_type",
-        "device",
-        "disk",
-        "disks",
-        "duration",
-        "file_name",
-        "file_storage_dir",
-        "hpath",
-        "idx",
-        "inst",
-        "instance",
-        "instance_hvp_bep",
-        "instance_name",
-        "instance_osp",
-        "ip",
-        "live",
-        "memory",
-        "mode",
-        "name",
-        "netmask",
-        "new_file_storage_dir",
-        "new_size",
-        "node_name",
-        "offset",
-        "old_file_storage_dir",
-        "old_name",
-        "on_primary",
-        "op",
-        "phase",
-        "reboot_type",
-        "reinstall",
-        "remote_node",
-        "seq",
-        "shutdown_timeout",
-        "size",
-        "snap_name",
-        "success",
-        "target",
-        "timeout",
-    )
-)
 
 
 class Lock(msgspec.Struct, frozen=True):
@@ -114,8 +63,8 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
 
 
-class Notebook:
-    """What one opcode would do, as it comes to light."""
+class Recorder:
+    """Records what one opcode would do, in order."""
 
     def __init__(self) -> None:
         self.locks: list[Lock] = []
@@ -126,9 +75,9 @@ class Notebook:
 class Callbacks:
     """The queue's side of an opcode that is only planned."""
 
-    def __init__(self, owner: str, notebook: Notebook) -> None:
+    def __init__(self, owner: str, recorder: Recorder) -> None:
         self.owner = owner
-        self._notebook = notebook
+        self._recorder = recorder
 
     def check_canceled(self) -> None:
         """Go on: nobody can cancel a plan."""
@@ -137,19 +86,19 @@ class Callbacks:
         """Go on."""
 
     def on_interrupt(self, call: Callable[[], None]) -> None:
-        """Forget it: no lock of a plan is waited for."""
+        """Do nothing: no lock of a plan is waited for."""
 
     def log(self, kind: str, payload: Any) -> None:
-        """Note a line of the job's log."""
+        """Record a line of the job's log."""
         if kind == jobqueue.ELOG_MESSAGE:
-            self._notebook.steps.append(Step("log", text=str(payload)))
+            self._recorder.steps.append(Step("log", text=str(payload)))
 
     def submit_jobs(
         self, jobs: Sequence[Sequence[Opcode]]
     ) -> list[tuple[bool, int | str]]:
-        """Note jobs; their ids count from 1 and mean nothing."""
-        first = len(self._notebook.jobs) + 1
-        self._notebook.jobs.extend(jobs)
+        """Record jobs; their ids count from 1 and mean nothing."""
+        first = len(self._recorder.jobs) + 1
+        self._recorder.jobs.extend(jobs)
         return [(True, first + index) for index in range(len(jobs))]
 
 
@@ -159,7 +108,7 @@ class VirtualClock:
     def __init__(self, real: clock.Clock) -> None:
         self._real = real
         self._ahead_s = 0.0
-        self.notebook = Notebook()
+        self.recorder = Recorder()
 
     def time(self) -> float:
         """Return seconds since 1970."""
@@ -181,24 +130,24 @@ class VirtualClock:
             raise errors.OpExecError("plan: would wait for an event without limit")
         self._ahead_s += timeout_s
         if timeout_s >= _PAUSE_S:
-            self.notebook.steps.append(Step("pause", seconds=timeout_s))
+            self.recorder.steps.append(Step("pause", seconds=timeout_s))
         return False
 
 
-class NotedLocks(LockManager):
-    """Locks of their own, all free, that note what is asked for.
+class RecordedLocks(LockManager):
+    """Free locks of the plan's own, which record what is asked for.
 
     A lock is made when it is first asked for, so that a plan on a large cluster costs
     no more than on a small one.
 
     Attributes:
-        notebook: where requests are noted.
+        recorder: gets the requests.
         snapshot: has the objects that there are locks for.
     """
 
     def __init__(self, clk: clock.Clock, snapshot: objects.Snapshot) -> None:
         super().__init__(clk)
-        self.notebook = Notebook()
+        self.recorder = Recorder()
         self.snapshot = snapshot
 
     def acquire(
@@ -207,7 +156,7 @@ class NotedLocks(LockManager):
         """Take locks, see `LockManager`."""
         names = request.names
         created = sorted(request.adding)
-        self.notebook.locks.append(
+        self.recorder.locks.append(
             Lock(
                 level=request.level.label,
                 names=None
@@ -224,17 +173,17 @@ class NotedLocks(LockManager):
     def _make(self, request: Request) -> None:
         """Make the locks of existing objects that a request needs."""
         level, named = request.level, {*(request.names or ()), *request.adding}
-        there: Mapping[str, Any] = {
+        existing: Mapping[str, Any] = {
             Level.INSTANCE: self.snapshot.names("instances"),
             Level.NODEGROUP: self.snapshot.nodegroups,
             Level.NETWORK: self.snapshot.networks,
         }.get(level, self.snapshot.nodes)
-        wanted = (
-            set(there)
+        needed = (
+            set(existing)
             if request.names is None
-            else {name for name in named if name in there}
+            else {name for name in named if name in existing}
         )
-        if new := wanted - self._sets[level].names():
+        if new := needed - self._sets[level].names():
             self._sets[level].add(sorted(new))
 
     def _label(self, level: Level, name: str) -> str:
@@ -248,18 +197,18 @@ class NotedLocks(LockManager):
         return name if record is None else str(record.name)
 
 
-class RehearsedRunner:
-    """A runner that asks the real nodes what only reads, and notes what acts.
+class DryRunRunner:
+    """A runner that sends calls that only read, and records those that act.
 
     Args:
         real: reaches the nodes as they are configured now.
         configured: the configuration that ``real`` knows.
         snapshot: returns the configuration of the plan.
         rpc_at: reaches nodes that the plan has added or moved.
-        beliefs: shared by all runners of a plan.
+        nodes: their state after the acts so far.
 
     Attributes:
-        notebook: where acts are noted.
+        recorder: gets the acts.
         acts: every act as (procedure, node uuid, arguments), in order.
     """
 
@@ -270,20 +219,20 @@ class RehearsedRunner:
         snapshot: Callable[[], objects.Snapshot],
         *,
         rpc_at: Callable[[Sequence[Target]], Runner],
-        beliefs: Beliefs,
+        nodes: SimulatedNodes,
     ) -> None:
         self._real = real
         self._configured = configured
         self._snapshot = snapshot
         self._rpc_at = rpc_at
-        self._beliefs = beliefs
-        self._strangers: dict[str, Target] = {}
-        self.notebook = Notebook()
+        self._simulated = nodes
+        self._added: dict[str, Target] = {}
+        self.recorder = Recorder()
         self.acts: list[tuple[str, str, tuple[Any, ...]]] = []
 
     def at(self, targets: Sequence[Target]) -> Runner:
         """Return this runner, which can then reach the targets too."""
-        self._strangers |= {target.uuid: target for target in targets}
+        self._added |= {target.uuid: target for target in targets}
         return self
 
     def call(
@@ -294,8 +243,9 @@ class RehearsedRunner:
         *,
         timeout_s: float | None = None,
     ) -> Mapping[str, Result]:
-        """Ask or note, see `Runner`."""
-        if procedure not in CONDUCT:
+        """Send or record a call, see `Runner`."""
+        row = PROCEDURES.get(procedure)
+        if row is None:
             raise errors.ProgrammerError(f"RPC has no procedure {procedure!r}")
         given = {
             node: tuple(
@@ -304,23 +254,23 @@ class RehearsedRunner:
             )
             for node in nodes
         }
-        reads = [node for node in nodes if CONDUCT[procedure].only_reads(given[node])]
-        results = self._read(procedure, reads, args, timeout_s=timeout_s)
-        found = {
-            node: self._beliefs.adjust(node, given[node], result)
-            for node, result in results.items()
+        reads = [n for n in nodes if dry_run_policy.only_reads(row, given[n])]
+        real = self._read(procedure, reads, args, timeout_s=timeout_s)
+        results = {
+            node: self._simulated.adjust(node, given[node], result)
+            for node, result in real.items()
         }
         steps: dict[str, Step] = {}
         for node in nodes:
-            if node not in found:
-                found[node] = self._act(procedure, node, given[node], steps)
-        self.notebook.steps.extend(steps.values())
-        return {node: found[node] for node in nodes}
+            if node not in results:
+                results[node] = self._act(row, node, given[node], steps)
+        self.recorder.steps.extend(steps.values())
+        return {node: results[node] for node in nodes}
 
     def call_one(
         self, procedure: str, node: str, *args: Any, timeout_s: float | None = None
     ) -> Result:
-        """Ask or note for one node, see `Runner`."""
+        """Send or record a call of one node, see `Runner`."""
         return self.call(procedure, [node], args, timeout_s=timeout_s)[node]
 
     # Reads
@@ -335,21 +285,21 @@ class RehearsedRunner:
         moved = {node: self._moved(node) for node in nodes}
         same = [node for node in nodes if moved[node] is None]
         targets = [target for target in moved.values() if target is not None]
-        found: dict[str, Result] = {}
+        results: dict[str, Result] = {}
         if same:
-            found |= self._real.call(procedure, same, args, timeout_s=timeout_s)
+            results |= self._real.call(procedure, same, args, timeout_s=timeout_s)
         if targets:
             other = self._rpc_at(targets)
             uuids = [target.uuid for target in targets]
-            found |= other.call(procedure, uuids, args, timeout_s=timeout_s)
-        return found
+            results |= other.call(procedure, uuids, args, timeout_s=timeout_s)
+        return results
 
     def _moved(self, uuid: str) -> Target | None:
-        """Return where a node is if the real runner knows it otherwise."""
+        """Return where a node is if the real runner has another address for it."""
         old = self._configured.nodes.get(uuid)
         new = self._snapshot().nodes.get(uuid)
         if new is None:
-            return self._strangers.get(uuid)
+            return self._added.get(uuid)
         if old is not None and (old.primary_ip, old.offline) == (
             new.primary_ip,
             new.offline,
@@ -362,30 +312,30 @@ class RehearsedRunner:
     # Acts
     def _act(
         self,
-        procedure: str,
+        row: Procedure,
         uuid: str,
         args: tuple[Any, ...],
         steps: dict[str, Step],
     ) -> Result:
         node = self._snapshot().nodes.get(uuid)
-        stranger = self._strangers.get(uuid)
-        if node is None and stranger is None:
+        added = self._added.get(uuid)
+        if node is None and added is None:
             text = "not a node of this cluster"
-            return Result(procedure, uuid, fail_msg=text)
-        name = node.name if node is not None else str(stranger and stranger.name)
+            return Result(row.name, uuid, fail_msg=text)
+        name = node.name if node is not None else str(added and added.name)
         is_offline = node is not None and node.offline
-        if is_offline and not PROCEDURES[procedure].accept_offline:
-            return Result(procedure, name, fail_msg=OFFLINE_TEXT, offline=True)
-        shown = describe(procedure, args)
+        if is_offline and not row.accept_offline:
+            return Result(row.name, name, fail_msg=OFFLINE_TEXT, offline=True)
+        shown = describe(row.name, args)
         # Nodes that get the same arguments share a step.
         known = steps.get(str(shown))
         names = [name] if known is None else [*known.nodes, name]
         steps[str(shown)] = Step(
-            "call", procedure=procedure, nodes=names, arguments=shown
+            "call", procedure=row.name, nodes=names, arguments=shown
         )
-        self.acts.append((procedure, uuid, args))
-        self._beliefs.note(procedure, uuid, args)
-        return Result(procedure, name, CONDUCT[procedure].answer(uuid, args))
+        self.acts.append((row.name, uuid, args))
+        self._simulated.record(row.name, uuid, args)
+        return Result(row.name, name, dry_run_policy.answer(row, args))
 
 
 def describe(procedure: str, args: Args) -> dict[str, str]:
@@ -393,10 +343,11 @@ def describe(procedure: str, args: Args) -> dict[str, str]:
     if procedure in ("upload_file", "upload_file_single"):
         path = args[0][0] if isinstance(args[0], (list, tuple)) else args[0]
         return {"file_name": str(path)}
+    row = PROCEDURES[procedure]
     return {
         name: text
-        for name, value in zip(PROCEDURES[procedure].args, args, strict=False)
-        if name in _SHOWN and (text := _short(value))
+        for name, value in zip(row.args, args, strict=False)
+        if name in row.shown and (text := _short(value))
     }
 
 
@@ -409,8 +360,8 @@ def _short(value: Any) -> str:
         return str(value.get("name") or value.get("mac") or "")
     if isinstance(value, (list, tuple)):
         parts = [_short(item) for item in value]
-        # The first part of a list says what it is about: an instance with its
-        # parameters, a disk with its owner.
+        # The first part of a list is its subject: an instance with its parameters, a
+        # disk with its owner.
         text = ", ".join(part for part in parts if part)
     elif isinstance(value, bool):
         text = "yes" if value else "no"

@@ -1,0 +1,106 @@
+"""The dependencies of the master daemon: one object, made when the daemon starts.
+
+LUXI methods get all of it. The engine sees it as `ganeti.mcpu.EngineDeps`, a logical
+unit as `ganeti.cmdlib.base.Context`.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Final, cast
+
+from ganeti import errors, jqueue, locking, mcpu, query
+from ganeti.cmdlib.units import UNITS
+from ganeti.config import Config
+from ganeti.jqueue.documents import Documents
+from ganeti.masterd import cluster_facts
+from ganeti.masterd.deposed import WatchedRunner
+from ganeti.store import Store
+
+#: Threads for queries of the configuration: they take milliseconds, and more of them
+#: would only take turns.
+_QUICK_THREADS: Final = 2
+#: Threads for queries that wait for nodes.
+_SLOW_THREADS: Final = 16
+#: Plans made at the same time; each is as much work as the job would be to the master.
+_PLANNING_THREADS: Final = 2
+#: Unfinished jobs beyond which submissions are refused. The documented limit of 5,000
+#: was for job files; here a queued job is a row and 2 KiB of memory.
+MAX_UNFINISHED_JOBS: Final = 50_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MasterDeps(mcpu.EngineDeps):
+    """The dependencies of the master daemon; see the base classes for more of them.
+
+    The caller gives the effects. The configuration, the locks, the runner that notices
+    a newer master and the sources of queries are made from these.
+
+    Attributes:
+        store: the configuration and the jobs, opened for writing.
+        on_deposed: called when another master has taken over.
+        quick: threads for work that takes milliseconds.
+        slow: threads for work that waits for nodes.
+        planning: threads for making plans.
+    """
+
+    store: Store
+    on_deposed: Callable[[], None]
+    config: Config = dataclasses.field(init=False)
+    locks: locking.LockManager = dataclasses.field(init=False)
+    query_sources: Callable[[], query.Sources] = dataclasses.field(init=False)
+    quick: Executor = dataclasses.field(
+        default_factory=lambda: ThreadPoolExecutor(_QUICK_THREADS, "query")
+    )
+    slow: Executor = dataclasses.field(
+        default_factory=lambda: ThreadPoolExecutor(_SLOW_THREADS, "live-query")
+    )
+    planning: Executor = dataclasses.field(
+        default_factory=lambda: ThreadPoolExecutor(_PLANNING_THREADS, "plan")
+    )
+
+    def __post_init__(self) -> None:
+        configuration = Config(self.store, self.clock)
+        members = mcpu.members(configuration.snapshot())
+        made = {
+            "rpc": WatchedRunner(self.rpc, self.on_deposed),
+            "config": configuration,
+            "locks": locking.LockManager(self.clock, members),
+            "query_sources": functools.partial(_query_sources, self),
+        }
+        for name, value in made.items():
+            object.__setattr__(self, name, value)
+
+    @functools.cached_property
+    def queue(self) -> jqueue.JobQueue:
+        """The job queue; it must recover its jobs before anything else."""
+        return jqueue.JobQueue(
+            # The queue's documents are the store's, known to it by their own name.
+            cast("Documents", self.store),
+            mcpu.Processor(self, UNITS),
+            self.clock,
+            jqueue.Settings(
+                hard_limit=MAX_UNFINISHED_JOBS, on_failure=self._on_failure
+            ),
+        )
+
+    @functools.cached_property
+    def planner(self) -> mcpu.Planner:
+        """Makes plans: what opcodes would do."""
+        return mcpu.Planner(self, UNITS)
+
+    def _on_failure(self, err: BaseException) -> None:
+        if isinstance(err, errors.TermError):
+            self.on_deposed()
+
+
+def _query_sources(deps: MasterDeps) -> query.Sources:
+    """Return the sources of queries, as they are now."""
+    return query.Sources(
+        deps.config.snapshot(),
+        rpc=deps.rpc,
+        jobs=cluster_facts.QueueJobs(deps.queue),
+        locks=lambda: cluster_facts.locks(deps.queue, deps.locks),
+        facts=lambda: cluster_facts.read(deps.queue, deps.paths, deps.clock),
+    )

@@ -1,0 +1,160 @@
+"""The state of nodes during a dry run: which guests run, which disks are usable.
+
+Acts of a plan are not sent to nodes. `SimulatedNodes` keeps their effects and applies
+them to the answers of later reads, so that the later checks of a plan agree with its
+earlier acts. Memory and space that the acts would take are unknown: checks of a later
+opcode see the present amounts.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from ganeti.mcpu.dry_run_policy import Args, device_path
+from ganeti.rpc import Result
+
+
+class SimulatedNodes:
+    """The state of nodes after the acts of a plan, for its later reads."""
+
+    def __init__(self) -> None:
+        #: (node uuid, instance name) -> its wire form if it would run there, else None
+        self._guests: dict[tuple[str, str], Mapping[str, Any] | None] = {}
+        #: (node uuid, disk) -> whether it would be usable there
+        self._disks: dict[tuple[str, str], bool] = {}
+
+    # Acts
+    def record(self, procedure: str, node: str, args: Args) -> None:
+        """Apply an act."""
+        if procedure in _RUNS:
+            runs = _RUNS[procedure](args)
+            guest = next(arg for arg in args if isinstance(arg, Mapping))
+            self._guests[node, guest["name"]] = guest if runs else None
+        elif procedure in _USABLE:
+            self._disks[node, _key(args[0])] = _USABLE[procedure]
+
+    # Reads
+    def adjust(self, node: str, args: Args, answer: Result) -> Result:
+        """Return the answer of a read as it would be after the acts so far."""
+        adjust = _ADJUST.get(answer.call)
+        payload = _SAME if adjust is None else adjust(self, node, args, answer)
+        if payload is _SAME:
+            return answer
+        return Result(answer.call, answer.node, payload)
+
+    def _guest_info(self, node: str, args: Args, _answer: Result) -> Any:
+        if (node, args[0]) not in self._guests:
+            return _SAME
+        guest = self._guests[node, args[0]]
+        return {} if guest is None else _info(guest)
+
+    def _all_info(self, node: str, args: Args, answer: Result) -> Any:
+        changed = self._known_guests(node, args[0])
+        if answer.failed or not changed:
+            return _SAME
+        running = {name: _info(guest) for name, guest in changed.items() if guest}
+        kept = {k: v for k, v in (answer.payload or {}).items() if k not in changed}
+        return kept | running
+
+    def _names(self, node: str, args: Args, answer: Result) -> Any:
+        changed = self._known_guests(node, args[0])
+        if answer.failed or not changed:
+            return _SAME
+        kept = [name for name in answer.payload or () if name not in changed]
+        return sorted([*kept, *(name for name, guest in changed.items() if guest)])
+
+    def _known_guests(
+        self, node: str, hypervisors: Sequence[str]
+    ) -> dict[str, Mapping[str, Any] | None]:
+        return {
+            name: guest
+            for (place, name), guest in self._guests.items()
+            if place == node and (guest is None or guest["hypervisor"] in hypervisors)
+        }
+
+    def _allowed(self, node: str, args: Args, _answer: Result) -> Any:
+        """Return null for a guest that would run there."""
+        return None if self._guests.get((node, args[0]["name"])) else _SAME
+
+    def _status(self, node: str, args: Args, _answer: Result) -> Any:
+        usable = self._disks.get((node, _key(args[0])))
+        if usable is None:
+            return _SAME
+        return _healthy(args[0]) if usable else None
+
+    def _statuses(self, node: str, args: Args, answer: Result) -> Any:
+        states = [self._disks.get((node, _key(disk))) for disk in args[0]]
+        if all(usable is None for usable in states):
+            return _SAME
+        real = answer.payload or [[False, answer.fail_msg]] * len(states)
+        return [
+            row
+            if usable is None
+            else ([True, _healthy(disk)] if usable else [False, "not assembled"])
+            for disk, usable, row in zip(args[0], states, real, strict=True)
+        ]
+
+    def _sizes(self, node: str, args: Args, answer: Result) -> Any:
+        states = [self._disks.get((node, _key(disk))) for disk in args[0]]
+        if not any(states):
+            return _SAME
+        real = answer.payload or [None] * len(states)
+        return [
+            [disk["size"] * 1024 * 1024, None] if usable else row
+            for disk, usable, row in zip(args[0], states, real, strict=True)
+        ]
+
+
+_SAME: Final = object()
+#: Acts on guests: whether the guest runs on the node afterwards.
+_RUNS: Final[Mapping[str, Callable[[Args], bool]]] = {
+    "instance_finalize_migration_dst": lambda args: bool(args[2]),
+    "instance_finalize_migration_src": lambda args: not args[1],
+    "instance_migrate": lambda _args: False,
+    "instance_reboot": lambda _args: True,
+    "instance_shutdown": lambda _args: False,
+    "instance_start": lambda _args: True,
+}
+#: Acts on disks: whether the disk is usable on the node afterwards.
+_USABLE: Final = {
+    "blockdev_assemble": True,
+    "blockdev_create": True,
+    "blockdev_remove": False,
+    "blockdev_shutdown": False,
+}
+_ADJUST: Final[Mapping[str, Callable[[SimulatedNodes, str, Args, Result], Any]]] = {
+    "all_instances_info": SimulatedNodes._all_info,  # noqa: SLF001 - a table of its methods
+    "blockdev_find": SimulatedNodes._status,  # noqa: SLF001
+    "blockdev_getdimensions": SimulatedNodes._sizes,  # noqa: SLF001
+    "blockdev_getmirrorstatus_multi": SimulatedNodes._statuses,  # noqa: SLF001
+    "hotplug_supported": SimulatedNodes._allowed,  # noqa: SLF001
+    "instance_info": SimulatedNodes._guest_info,  # noqa: SLF001
+    "instance_list": SimulatedNodes._names,  # noqa: SLF001
+    "instance_migratable": SimulatedNodes._allowed,  # noqa: SLF001
+    "migration_info": SimulatedNodes._allowed,  # noqa: SLF001
+}
+
+
+def _key(disk: Mapping[str, Any]) -> str:
+    return str(disk.get("uuid") or f"{disk.get('dev_type')}:{disk.get('logical_id')}")
+
+
+def _info(guest: Mapping[str, Any]) -> dict[str, Any]:
+    filled = guest["beparams"]
+    return {
+        "memory": filled.get("maxmem", 0),
+        "vcpus": filled.get("vcpus", 0),
+        "state": 0,
+        "time": 0.0,
+    }
+
+
+def _healthy(disk: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "dev_path": device_path(disk),
+        "major": None,
+        "minor": None,
+        "sync_percent": None,
+        "estimated_time": None,
+        "is_degraded": False,
+        "ldisk_status": 1,
+    }

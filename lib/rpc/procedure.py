@@ -1,0 +1,55 @@
+"""The form of a row in the table of node calls."""
+
+from typing import Any, Final, NamedTuple
+
+#: Time limits of a whole call, in seconds, by class.
+TIMEOUTS: Final = {
+    "urgent": 60,
+    "fast": 300,
+    "normal": 900,
+    "slow": 3600,
+    "4h": 14400,
+    "1d": 86400,
+    "duration": 5,
+}
+
+
+class Procedure(NamedTuple):
+    """One node call.
+
+    Attributes:
+        name: on the wire.
+        args: names of the arguments, in wire order.
+        result: a description of the payload.
+        timeout: a key of `TIMEOUTS`.
+        multi: many nodes may be asked at once.
+        accept_offline: a node that is marked offline is asked all the same.
+        urgent: the node serves the call at once, however many calls it works on. All
+            calls of the time limit ``urgent`` are, too; see `is_urgent`.
+        reads: the call never changes anything on a node, so a dry run sends it.
+        reads_if: name of the function in `ganeti.mcpu.dry_run_policy` that decides
+            this by the arguments.
+        answer: in a dry run, the payload of a call that acts: that of a node where
+            all went well.
+        answer_from: name of the function in `ganeti.mcpu.dry_run_policy` that makes
+            this payload from the arguments.
+        shown: arguments that a plan shows. All others may hold secrets or whole files.
+    """
+
+    name: str
+    args: tuple[str, ...]
+    result: str
+    timeout: str
+    multi: bool = False
+    accept_offline: bool = False
+    urgent: bool = False
+    reads: bool = False
+    reads_if: str = ""
+    answer: Any = None
+    answer_from: str = ""
+    shown: tuple[str, ...] = ()
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether the node serves the call at once."""
+        return self.urgent or self.timeout == "urgent"
