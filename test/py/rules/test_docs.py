@@ -31,7 +31,7 @@ def _offered():
 
 def _table():
     text = (TOP / "doc" / "architecture.rst").read_text()
-    table = text.split("\n======= =")[1]
+    table = text.split("\n========== =")[1]
     return [
         re.findall(r"``(\w+)``", line) for line in table.splitlines() if "``" in line
     ]
