@@ -50,7 +50,7 @@ _EVENTS: Final = {
 class Client:
     """Sends requests; thread-safe. Its thread starts with the first request.
 
-    After a fork the child starts anew and leaves the parent's connections alone.
+    After a fork the child starts with none and leaves the parent's connections alone.
     """
 
     def __init__(self) -> None:
@@ -273,7 +273,7 @@ class _Loop:
         self._multi.remove_handle(curl)
         self._spare.append(curl)
         # A kept connection was made with a certificate that is no longer listed; or it
-        # broke before all was sent, as the server was started anew. What was cut off
+        # broke before all was sent, as the server was restarted. What was cut off
         # was not carried out, but a request that was sent must never be sent again.
         is_cut = error is not None and _SEND_FAILURE in error
         if reused and (response.status == _FORBIDDEN or is_cut):

@@ -19,8 +19,8 @@ Host = tuple[str, int]
 
 #: Seconds between questions during one long request.
 ASK_EVERY_S: Final = 5.0
-#: After this many seconds without an answer a kept connection says nothing about its
-#: server any more.
+#: After this many seconds without an answer a kept connection is no longer a sign of
+#: life of its server.
 STALE_S: Final = 10.0
 
 
@@ -86,9 +86,9 @@ class Liveness(Generic[T]):
         self._heard[host] = now
 
     def is_silent(self, host: Host) -> bool:
-        """Tell whether a server made no handshake when it last had to."""
+        """Return whether a server made no handshake when it last had to."""
         return host in self._silent
 
     def is_stale(self, host: Host, now: float) -> bool:
-        """Tell whether a server said nothing for so long that it may be frozen."""
+        """Return whether a server said nothing for so long that it may be frozen."""
         return host in self._silent or now - self._heard.get(host, now) > STALE_S

@@ -64,7 +64,7 @@ class _Connections(connections.ConnectionManager):
 
 
 def _is_established(conn: Any) -> bool:
-    """Tell whether a connection has done its handshake or served a request."""
+    """Return whether a connection has done its handshake or served a request."""
     if isinstance(conn.socket, tls.TlsSocket):
         return conn.socket.is_established
     return bool(conn.requests_seen)

@@ -58,11 +58,11 @@ class PeerGuard:
         self._digests: frozenset[str] = frozenset()
 
     def allows(self, digest: str) -> bool:
-        """Tell whether the holder of a certificate may call."""
+        """Return whether the holder of a certificate may call."""
         return digest in (self._listed() or {self._server_digest})
 
     def allows_issuer(self, digest: str) -> bool:
-        """Tell whether a certificate may stand above a caller's."""
+        """Return whether a certificate may stand above a caller's."""
         return digest == self._server_digest
 
     def _listed(self) -> frozenset[str]:
@@ -179,7 +179,7 @@ class TlsSocket:
         """Stop writing; what the peer still sends is read by `discard`.
 
         Closing at once would reset the connection, and the peer might never see the
-        TLS alert that says why.
+        TLS alert with the reason.
         """
         self.is_refused = True
         self._sock.shutdown(socket.SHUT_WR)

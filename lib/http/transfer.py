@@ -25,7 +25,7 @@ _UNACKNOWLEDGED_MS: Final = 10_000
 #: How texts of errors begin that the library's time limits make.
 TIMED_OUT: Final = f"Error {pycurl.E_OPERATION_TIMEDOUT}: "
 _NO_CONNECTION: Final = f"Error {pycurl.E_COULDNT_CONNECT}: "
-#: What is said of a server whose machine takes connections in its place.
+#: Error text for a server whose kernel takes connections but which does not answer.
 FROZEN: Final = (
     "it takes connections but does not answer them: the daemon or its machine is"
     " frozen or overloaded"
@@ -214,7 +214,7 @@ def question(request: Request) -> Any:
 
 
 def is_unanswered(curl: Any, error: str) -> bool:
-    """Tell whether the other side's kernel took a connection that nobody answered."""
+    """Return whether the other side's kernel took a connection that nobody answered."""
     return bool(
         error.startswith(TIMED_OUT)
         and curl.getinfo(pycurl.CONNECT_TIME) > 0

@@ -1,4 +1,4 @@
-"""Moving ended jobs out of the way: they stay readable for ever.
+"""Archiving of ended jobs: they stay readable until they are purged.
 
 Only the job record moves; the log entries keep their place. Commits follow each
 other without a thread of their own: the end of one starts the next.
@@ -67,7 +67,7 @@ class _Purge:
 
 
 def _is_older(data: bytes, oldest: float) -> bool:
-    """Tell whether a job ended before a time; an unreadable one did."""
+    """Return whether a job ended before a time; an unreadable one did."""
     try:
         job = records.decode_job(data)
     except errors.JobFileCorrupted:

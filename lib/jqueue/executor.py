@@ -106,7 +106,7 @@ class Executor(Protocol):
         Args:
             op: with secrets, which stay in memory.
             callbacks: the job's side.
-            timeout_s: for all locks together; None waits for ever.
+            timeout_s: for all locks together; None waits without limit.
             priority: of lock requests, smaller is more urgent.
 
         Raises:

@@ -2,7 +2,7 @@
 
 Pure: facts about a job in, a decision out; how many jobs hold a slot is the caller's
 knowledge. Rules stand in the order of priority, watermark and uuid; the first one
-that matches and does not say CONTINUE decides, and none means accept.
+that matches and is not CONTINUE decides. Without one the job is accepted.
 """
 
 import re
@@ -38,7 +38,7 @@ class JobFacts(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What a rule says; ``slot`` for a rate limit."""
+    """The decision of a rule; ``slot`` for a rate limit."""
 
     action: str = "ACCEPT"
     rule: str | None = None
@@ -73,7 +73,7 @@ class Rules:
         return bool(self._rules)
 
     def decide(self, facts: JobFacts) -> Decision:
-        """Return what the first matching rule says about a job."""
+        """Return the decision of the first matching rule about a job."""
         for rule, predicates in self._rules:
             if all(predicate(facts) for predicate in predicates):
                 if isinstance(rule.action, str):

@@ -1,4 +1,4 @@
-"""The queue's face: everything that the master daemon asks of it.
+"""The interface of the queue for the master daemon.
 
 Methods whose name ends in ``_later`` return a future at once and never block, for
 event loops; the plain ones wait for it. Neither may be called from a commit's
@@ -85,7 +85,7 @@ class JobQueue:
         """Refuse jobs, let running opcodes end, give waiting ones back to the queue.
 
         Args:
-            timeout_s: seconds for each worker; None waits for ever.
+            timeout_s: seconds for each worker; None waits without limit.
 
         Returns:
             Whether all workers have ended.
@@ -262,8 +262,8 @@ class JobQueue:
         """Return all live jobs, by id.
 
         Args:
-            with_logs: whether the log entries are wanted; for ended jobs they cost
-                a look into the store.
+            with_logs: add the log entries; for ended jobs they cost a look into the
+                store.
         """
         core = self._core
         with core.lock:

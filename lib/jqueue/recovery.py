@@ -1,7 +1,7 @@
 """Taking over what an earlier daemon left, once, before anything runs.
 
-Queued jobs go on waiting, in the order of their ids; what each other state becomes
-is said by `transitions.recover`. A record that cannot be read moves to the archive.
+Queued jobs go on waiting, in the order of their ids; `transitions.recover` decides
+about jobs in other states. A record that cannot be read moves to the archive.
 """
 
 import logging

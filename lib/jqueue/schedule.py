@@ -54,7 +54,7 @@ class Schedule:
         heapq.heappush(heap, self._item(entry))
 
     def changed_priority(self, entry: Entry) -> None:
-        """Put a job where its new priority says; a parked one may try again."""
+        """Put a job at the place of its new priority; a parked one may try again."""
         if entry.place in (Place.READY, Place.PARKED):
             self._pass_on(entry)
             self.push(entry, arrived=False)

@@ -80,7 +80,7 @@ class LockSet:
 
         Args:
             names: members to take; None for all, and those still to come.
-            timeout: seconds for everything; None waits for ever. With
+            timeout: seconds for everything; None waits without limit. With
                 ``opportunistic`` it is for the set's own lock.
             shared: take them shared.
             priority: smaller is more urgent; None is 0.

@@ -101,8 +101,8 @@ class LockManager:
 
         Args:
             request: what to take.
-            timeout_s: for everything; None waits for ever, and an opportunistic request
-                is then an ordinary one, as nothing else would end the waiting.
+            timeout_s: for everything; None waits without limit, and an opportunistic
+                request is then an ordinary one, as nothing else would end the waiting.
 
         Returns:
             The names taken; None if the time ran out.

@@ -91,10 +91,10 @@ class PipeCondition:
         return self._lock.__exit__(kind, value, trace)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Sleep until notified; release the mutex meanwhile.
+        """Sleep until notified; the mutex is released during the sleep.
 
         Args:
-            timeout: seconds; None waits for ever, 0 or less only looks.
+            timeout: seconds; None waits without limit, 0 or less only looks.
 
         Returns:
             False if the time ran out first.
@@ -131,7 +131,7 @@ class PipeCondition:
             self._current = None
 
     def has_waiting(self) -> bool:
-        """Tell whether somebody waits for the next notification."""
+        """Return whether somebody waits for the next notification."""
         return self._current is not None
 
     def get_waiting(self) -> tuple[threading.Thread, ...]:

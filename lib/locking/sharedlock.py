@@ -58,7 +58,7 @@ class SharedLock:
 
         Args:
             shared: take it shared with others instead of alone.
-            timeout: seconds; None waits for ever, 0 or less tries once.
+            timeout: seconds; None waits without limit, 0 or less tries once.
             priority: smaller is more urgent; None is 0.
             interrupted: threads that shall not wait any more, see `interrupt`.
 

@@ -1,6 +1,6 @@
 """Answers to node calls of a dry run, where they depend on the arguments.
 
-`ganeti.rpc.table` has one row per procedure. Its row says whether a call only reads:
+`ganeti.rpc.table` has one row per procedure. Its row states whether a call only reads:
 then a dry run asks the nodes, so that checks see the cluster as it is. A call that acts
 is never sent: it gets the answer of a node where all went well. Where a row names a
 function for either, the function is here.
@@ -31,7 +31,7 @@ def answer(row: Procedure, args: Args) -> Any:
 
 
 def device_path(disk: Mapping[str, Any]) -> str:
-    """Return where a disk will most likely be found once it is assembled."""
+    """Return the most likely path of a disk once it is assembled."""
     kind, address = disk.get("dev_type"), disk.get("logical_id") or ("", "")
     if kind == "plain":
         return f"/dev/{address[0]}/{address[1]}"

@@ -10,12 +10,12 @@ from ganeti.locking import BGL, Level, LockManager, Request
 
 
 class HeldLocks:
-    """What one opcode holds.
+    """The locks of one opcode.
 
     Args:
         manager: all locks.
         clock_: for the deadline.
-        timeout_s: for all requests together; None waits for ever.
+        timeout_s: for all requests together; None waits without limit.
         priority: of the requests.
     """
 

@@ -1,4 +1,4 @@
-"""What a caller of nodes sees; implemented by the network runner and by fakes."""
+"""The interface to nodes; implemented by the network runner and by fakes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol

@@ -10,7 +10,7 @@ OFFLINE_TEXT = "Node is marked offline"
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a node answered.
+    """The answer of a node to one call.
 
     Attributes:
         call: procedure name.

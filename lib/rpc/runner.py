@@ -1,7 +1,7 @@
 """Runners that reach nodes over the network.
 
 A call to many nodes is one batch of requests on one HTTP client. Nothing is repeated
-and nothing is raised for a node's failure: callers decide what it means.
+and nothing is raised for a node's failure: callers decide about it.
 """
 
 import abc
@@ -50,7 +50,7 @@ def by_name(
 
 
 class _Runner(abc.ABC):
-    """What both runners share: from targets to answers."""
+    """The common part of both runners: from targets to answers."""
 
     def __init__(
         self,

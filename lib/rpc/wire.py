@@ -44,7 +44,7 @@ def resolve(value: Any, node_uuid: str) -> Any:
 
 
 def differs_by_node(value: Any) -> bool:
-    """Tell whether a value holds a `PerNode`."""
+    """Return whether a value holds a `PerNode`."""
     if isinstance(value, PerNode):
         return True
     if isinstance(value, dict):

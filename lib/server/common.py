@@ -250,7 +250,7 @@ def _live(
     paths: Paths,
     report: Callable[[int, str], None],
 ) -> int:
-    """Start, report, serve until told to stop; return the exit code."""
+    """Start, report, serve until asked to stop; return the exit code."""
     try:
         handler = _set_up_log(daemon, options, paths)
     except OSError as err:
@@ -282,9 +282,9 @@ def _live(
 def _raise_file_limit() -> None:
     """Allow as many open files as the administrator does: clients may be many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def _fail(err: Exception, report: Callable[[int, str], None]) -> int:
@@ -349,7 +349,7 @@ def _serve(control: Control, handler: log.LogFileHandler | None) -> int:
 
 
 def _notify(state: str) -> None:
-    """Tell systemd, if it asked to be told; see sd_notify(3)."""
+    """Notify systemd, if it asked for it; see sd_notify(3)."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return

@@ -17,7 +17,7 @@ _STATUS: Final = "/proc/self/status"
 
 
 def _may_lock_anything() -> bool:
-    """Tell whether this process has the capability that lifts the allowance."""
+    """Return whether this process has the capability that lifts the allowance."""
     try:
         with open(_STATUS, encoding="ascii", errors="replace") as src:
             rows = dict(line.split(":", 1) for line in src if ":" in line)

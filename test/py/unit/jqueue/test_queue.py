@@ -470,7 +470,7 @@ def test_a_killed_job_that_does_not_look_ends_after_the_present_opcode(live):
 
 # Lock timeouts
 class StepClock:
-    """Real waiting, but elapsed time only moves when told to."""
+    """Real waiting, but elapsed time moves only when a test moves it."""
 
     def __init__(self):
         self.now = 0.0
@@ -630,7 +630,7 @@ def test_waiting_sees_logs_and_the_end(live):
     assert values != ["running"]
 
 
-def test_a_burst_of_lines_is_told_together():
+def test_a_burst_of_lines_is_reported_together():
     clk, gate, second = StepClock(), Gate(), Gate()
 
     def run(_op, callbacks, *_):

@@ -37,7 +37,7 @@ def test_groups_are_named_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "told"),
+    ("wanted", "text"),
     [
         ({"disk_template": "ext"}, "disk template ext: wanted an enabled one"),
         ({"memory": 0}, "memory: wanted 1 or more, found 0"),
@@ -45,7 +45,7 @@ def test_groups_are_named_once() -> None:
         ({"groups": ["moon"]}, "Node group 'moon' not known"),
     ],
 )
-def test_wrong_wishes_are_refused(wanted, told) -> None:
+def test_invalid_requests_are_refused(wanted, text) -> None:
     with pytest.raises(errors.OpPrereqError) as caught:
         asked(**wanted)
-    assert told in str(caught.value)
+    assert text in str(caught.value)

@@ -52,16 +52,16 @@ def started(opened, nodes, retry_s):
 ALL = {clusters.node_uuid(n) for n in (1, 2, 3)}
 
 
-def test_nodes_are_written_once_per_change_and_then_greeted(opened):
+def test_nodes_are_written_once_per_change_and_then_pinged(opened):
     nodes = Nodes(opened.snapshot)
     made = started(opened, nodes, retry_s=0.01)
     try:
         assert nodes.arrived.get(timeout=60) == ("write_ssconf_files", ALL)
-        greeting = ("version", ALL - {clusters.node_uuid(1)})
-        assert nodes.arrived.get(timeout=60) == greeting
+        ping = ("version", ALL - {clusters.node_uuid(1)})
+        assert nodes.arrived.get(timeout=60) == ping
         record = opened.snapshot().cluster.replace(tags=("x",))
         opened.commit([Update("cluster", "", record)])
-        while (arrived := nodes.arrived.get(timeout=60)) == greeting:
+        while (arrived := nodes.arrived.get(timeout=60)) == ping:
             pass
         assert arrived == ("write_ssconf_files", ALL)
     finally:

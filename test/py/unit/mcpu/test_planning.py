@@ -316,20 +316,20 @@ def mcpu_error(err):
 
 
 def plan(eng, ops):
-    """Plan a job; return what is said."""
+    """Plan a job; return the parts that a run can be compared with."""
     fork = DryRun(eng.deps(), UNITS, "plan")
     found = {"acts": [], "locks": [], "lines": [], "jobs": [], "error": None}
     plans = []
     for wire in ops:
         plans.append(fork.plan(opcodes.decode(wire)))
-        said = plans[-1]
+        op_plan = plans[-1]
         found["locks"] += [
-            (row.level, row.names is None, row.shared) for row in said.locks
+            (row.level, row.names is None, row.shared) for row in op_plan.locks
         ]
-        found["lines"] += [step.text for step in said.steps if step.kind == "log"]
-        found["jobs"] += said.jobs
-        found["error"] = said.error
-        if said.error:
+        found["lines"] += [step.text for step in op_plan.steps if step.kind == "log"]
+        found["jobs"] += op_plan.jobs
+        found["error"] = op_plan.error
+        if op_plan.error:
             break
     found["acts"] = fork.runner.acts
     return found, tables(fork.snapshot), plans
@@ -347,8 +347,8 @@ def test_what_is_planned_is_what_a_run_does(name):
     ops, script = ALL[name]
     earnest, planning = engine(script), engine(script)
     did, now = run(earnest, ops)
-    said, then, _ = plan(planning, ops)
-    assert said == did
+    op_plan, then, _ = plan(planning, ops)
+    assert op_plan == did
     assert then == now
     assert (did["error"] is not None) == (name in FAILING)
 
@@ -372,17 +372,17 @@ def planned(ops, script=None, eng=None):
 
 
 def test_a_plan_is_readable_by_name():
-    (said,) = planned([inst("MIGRATE", target_node="node2")], RUNNING).opcodes
-    assert said.summary == f"INSTANCE_MIGRATE({INST})"
-    locks = {row.level: (row.names, row.shared) for row in said.locks}
+    (op_plan,) = planned([inst("MIGRATE", target_node="node2")], RUNNING).opcodes
+    assert op_plan.summary == f"INSTANCE_MIGRATE({INST})"
+    locks = {row.level: (row.names, row.shared) for row in op_plan.locks}
     assert locks["cluster"] == (["BGL"], True)
     assert locks["instance"] == ([INST], False)
     assert "node2.example.com" in locks["node"][0]
-    calls = [step for step in said.steps if step.kind == "call"]
+    calls = [step for step in op_plan.steps if step.kind == "call"]
     (start,) = [step for step in calls if step.procedure == "instance_migrate"]
     assert start.nodes == ["node1.example.com"]
     assert start.arguments["instance"] == INST
-    (change,) = [row for row in said.changes if row.table == "instances"]
+    (change,) = [row for row in op_plan.changes if row.table == "instances"]
     assert (change.action, change.name) == ("change", INST)
     assert [msgspec.structs.astuple(row) for row in change.fields] == [
         ("primary_node", NODE1, NODE2)
@@ -420,15 +420,15 @@ def test_submitted_jobs_are_planned_too():
     ops, script = JOBS["evacuation"]
     eng = engine(script | RUNNING)
     result = planned(ops, eng=eng)
-    ((said,), (other,)) = result.followers
+    ((op_plan,), (other,)) = result.followers
     assert result.left_out == 0
-    assert (said.summary, said.error) == (f"INSTANCE_MIGRATE({INST})", None)
+    assert (op_plan.summary, op_plan.error) == (f"INSTANCE_MIGRATE({INST})", None)
     assert other.summary == f"INSTANCE_MIGRATE({SECOND})"
     eng.run(ops[0])
     (job, _other) = eng.callbacks.submitted
     eng.run(job[0])
     moved = eng.snapshot.instances[clusters.instance_uuid(1)]
-    (change,) = [row for row in said.changes if row.table == "instances"]
+    (change,) = [row for row in op_plan.changes if row.table == "instances"]
     assert [field.after for field in change.fields] == [moved.primary_node] == [NODE2]
 
 
@@ -438,30 +438,30 @@ def test_a_plan_gives_the_revision_that_it_is_about():
 
 
 def test_made_up_values_are_listed():
-    (said,) = planned([CREATE]).opcodes
-    instance = next(row for row in said.changes if row.table == "instances")
-    assert instance.uuid in said.generated
+    (op_plan,) = planned([CREATE]).opcodes
+    instance = next(row for row in op_plan.changes if row.table == "instances")
+    assert instance.uuid in op_plan.generated
     nics = next(row.after for row in instance.fields if row.name == "nics")
-    assert nics[0]["mac"] in said.generated
+    assert nics[0]["mac"] in op_plan.generated
 
 
 def test_reservations_of_running_jobs_are_respected_and_own_ones_forgotten():
     eng = engine()
     eng.config.reserve("9/0", "mac", "aa:00:00:00:00:07")
     wire = inst("SET_PARAMS", nics=[["add", -1, {"mac": "aa:00:00:00:00:07"}]])
-    (said,) = planned([wire], eng=eng).opcodes
-    assert "reserved by 9/0" in str(said.error)
+    (op_plan,) = planned([wire], eng=eng).opcodes
+    assert "reserved by 9/0" in str(op_plan.error)
     eng.config.release("9/0")
     for _again in range(2):
-        (said,) = planned([wire], eng=eng).opcodes
-        assert said.error is None
+        (op_plan,) = planned([wire], eng=eng).opcodes
+        assert op_plan.error is None
 
 
 def test_secrets_are_not_in_plans():
     wire = inst("SET_PARAMS", osparams_private={"password": "hush-hush"})
-    (said,) = planned([wire]).opcodes
-    assert "hush-hush" not in msgspec.json.encode(said).decode()
-    (change,) = said.changes
+    (op_plan,) = planned([wire]).opcodes
+    assert "hush-hush" not in msgspec.json.encode(op_plan).decode()
+    (change,) = op_plan.changes
     (field,) = change.fields
     assert (field.name, field.after) == ("osparams_private", {"password": REDACTED})
     create = CREATE | {"osparams_secret": {"password": "hush-hush"}}
@@ -515,10 +515,12 @@ def test_an_answer_is_not_shared_between_calls():
     assert dry_run_policy.answer(row, ()) == []
 
 
-def test_pauses_pass_at_once_and_are_noted():
-    (said,) = planned([op("TEST_DELAY", duration=3600.0, on_nodes=["node2"])]).opcodes
-    assert said.error is None
-    assert [step.seconds for step in said.steps if step.kind == "pause"] == [3600.0]
+def test_pauses_pass_at_once_and_are_recorded():
+    (op_plan,) = planned(
+        [op("TEST_DELAY", duration=3600.0, on_nodes=["node2"])]
+    ).opcodes
+    assert op_plan.error is None
+    assert [step.seconds for step in op_plan.steps if step.kind == "pause"] == [3600.0]
 
 
 def test_waiting_without_limit_is_refused():
@@ -540,12 +542,12 @@ def test_waiting_without_limit_is_refused():
         op("CLUSTER_RENEW_CRYPTO", node_certificates=True),
     ],
 )
-def test_what_acts_around_the_doors_cannot_be_planned(wire):
-    (said,) = planned([wire]).opcodes
-    assert "cannot be planned" in str(said.error)
+def test_acts_outside_of_the_context_cannot_be_planned(wire):
+    (op_plan,) = planned([wire]).opcodes
+    assert "cannot be planned" in str(op_plan.error)
 
 
-def test_offline_nodes_are_not_said_to_be_called():
+def test_offline_nodes_are_not_called():
     ops = [
         op("NODE_SET_PARAMS", node_name="node3", offline=True),
         op("CLUSTER_SET_PARAMS", candidate_pool_size=3),
@@ -560,7 +562,7 @@ def test_offline_nodes_are_not_said_to_be_called():
     assert not [step for step in later if "node5.example.com" in step.nodes]
 
 
-def test_the_file_of_host_keys_is_noted_not_written(tmp_path):
+def test_the_file_of_host_keys_is_recorded_not_written(tmp_path):
     eng = engine()
     eng.root = str(tmp_path)
     eng.hosts["other"] = ("other.example.com", ["192.0.2.200"])
@@ -569,9 +571,9 @@ def test_the_file_of_host_keys_is_noted_not_written(tmp_path):
     data.mkdir(parents=True)
     (data / "known_hosts").write_text("as it was\n")
     result = planned([op("CLUSTER_RENAME", name="other")], eng=eng)
-    (said,) = result.opcodes
-    assert said.error is None
-    files = [step.text for step in said.steps if step.kind == "file"]
+    (op_plan,) = result.opcodes
+    assert op_plan.error is None
+    files = [step.text for step in op_plan.steps if step.kind == "file"]
     assert [path.rpartition("/")[2] for path in files] == ["known_hosts"]
     assert (data / "known_hosts").read_text() == "as it was\n"
 
