@@ -1,0 +1,59 @@
+"""One object of dependencies, and the views that parts of the master have of it."""
+
+import dataclasses
+
+import pytest
+
+from fakes.engine import Engine
+from fakes.master import Master
+from ganeti import errors, mcpu
+from ganeti.cmdlib import base
+
+OWN = {"log": "log", "locks": "held", "owner": "7/0"}
+
+
+def test_a_view_has_the_members_by_name_and_its_own():
+    deps = Engine().deps()
+    context = base.view(base.Context, deps, **OWN)
+    shared = {field.name for field in dataclasses.fields(base.UnitDeps)}
+    for name in shared:
+        assert getattr(context, name) is getattr(deps, name), name
+    assert {name: getattr(context, name) for name in OWN} == OWN
+
+
+def test_a_view_may_replace_members():
+    deps = Engine().deps()
+    narrow = base.view(mcpu.EngineDeps, deps, clock="virtual")
+    assert narrow.clock == "virtual"
+    assert narrow.locks is deps.locks
+
+
+def test_a_view_needs_every_member():
+    with pytest.raises(AttributeError, match="log"):
+        base.view(base.Context, Engine().deps(), locks="held", owner="7/0")
+
+
+def test_the_master_has_one_of_each_and_locks_for_its_objects(tmp_path):
+    master = Master(tmp_path).start()
+    try:
+        deps = master.service.deps
+        assert deps.queue is deps.queue
+        assert deps.planner is deps.planner
+        snapshot = deps.config.snapshot()
+        assert deps.query_sources().snapshot.revision == snapshot.revision
+        for level, names in mcpu.members(snapshot).items():
+            assert deps.locks.names(level) == set(names)
+    finally:
+        master.stop()
+
+
+def test_a_commit_refused_for_its_term_deposes_the_master(tmp_path):
+    master = Master(tmp_path).start()
+    try:
+        on_failure = master.service.deps.queue._core.settings.on_failure
+        on_failure(errors.StorageError("disk full"))
+        assert not master.deposed.is_set()
+        on_failure(errors.TermError("a later term"))
+        assert master.deposed.is_set()
+    finally:
+        master.stop()
