@@ -1,5 +1,5 @@
-"""Daemon mains: they read the environment, open effect interfaces, run a service.
+"""Daemon mains: read the environment, open the effect interfaces, run a service.
 
-One module per daemon; `common` has the code that all share. The work of a daemon
-belongs to ``ganeti.masterd`` and ``ganeti.backend``.
+One module a daemon; `common` is what all share. What a daemon does belongs to
+``ganeti.masterd`` and ``ganeti.backend``.
 """

@@ -7,8 +7,8 @@ rows with.
 
 from typing import Final
 
-from ganeti.rpc import instance_calls, node_calls, storage_calls
-from ganeti.rpc.procedure import TIMEOUTS, Procedure
+from ganeti.rpc.table import instance_calls, node_calls, storage_calls
+from ganeti.rpc.table.procedure import TIMEOUTS, Procedure
 
 __all__ = ["PROCEDURES", "TIMEOUTS", "Procedure"]
 

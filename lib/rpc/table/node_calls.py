@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ganeti.rpc.procedure import Procedure
+from ganeti.rpc.table.procedure import Procedure
 
 ROWS: Final = (
     Procedure(
