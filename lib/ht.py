@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from ganeti import errors
 from ganeti.constants import ecodes
-from ganeti.utils import wording
+from ganeti.utils import messages
 
 
 class Doc(str):
@@ -220,7 +220,7 @@ def convert(value: Any, kind: Any, what: str) -> Any:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as err:
         raise errors.OpPrereqError(
-            f"{what}: {wording.misfit(str(err), kind)}", ecodes.ECODE_INVAL
+            f"{what}: {messages.misfit(str(err), kind)}", ecodes.ECODE_INVAL
         ) from err
 
 

@@ -9,7 +9,7 @@ import os
 from typing import Any, NoReturn
 
 from ganeti import errors, storage
-from ganeti.backend import links
+from ganeti.backend import disk_links
 from ganeti.backend.registry import Node, procedure
 from ganeti.constants import disks as words
 from ganeti.objects.filled import DiskX, InstanceX
@@ -58,7 +58,7 @@ def blockdev_assemble(
         return [True, True]
     device = _device(node, disk)
     device.assemble()
-    link = links.make(node.paths, instance.name, idx, device.path)
+    link = disk_links.make(node.paths, instance.name, idx, device.path)
     return [device.path, link, device.uri]
 
 
@@ -76,7 +76,7 @@ def blockdev_open(
     for index, disk in enumerate(disks):
         device = _device(node, disk)
         device.open(exclusive=exclusive)
-        links.make(node.paths, instance_name, index, device.path)
+        disk_links.make(node.paths, instance_name, index, device.path)
 
 
 @procedure("blockdev_close")
@@ -85,7 +85,7 @@ def blockdev_close(node: Node, instance_name: str, disks: list[DiskX]) -> None:
     for disk in disks:
         _device(node, disk).close()
     if instance_name:
-        links.remove(node.paths, instance_name, len(disks))
+        disk_links.remove(node.paths, instance_name, len(disks))
 
 
 @procedure("blockdev_find")

@@ -9,7 +9,7 @@ import threading
 from typing import Any
 
 from ganeti import errors, storage
-from ganeti.backend import links, reasons
+from ganeti.backend import disk_links, reason_trail
 from ganeti.backend.registry import Node, procedure
 from ganeti.hypervisor import AttachedDisk, Hypervisor, InstanceInfo, State
 from ganeti.objects.filled import DiskX, InstanceX
@@ -32,7 +32,7 @@ def attach_disks(node: Node, instance: InstanceX) -> list[AttachedDisk]:
     for index, disk in enumerate(instance.disks_info):
         device = storage.device(node.paths, disk)
         device.require()
-        link = links.make(node.paths, instance.name, index, device.path)
+        link = disk_links.make(node.paths, instance.name, index, device.path)
         found.append(AttachedDisk(disk, link, device.uri))
     return found
 
@@ -61,9 +61,9 @@ def instance_start(
         disks = attach_disks(node, instance)
         driver.start(instance, disks, paused=startup_paused)
     except errors.GenericError:
-        links.remove(node.paths, instance.name, len(instance.disks_info))
+        disk_links.remove(node.paths, instance.name, len(instance.disks_info))
         raise
-    reasons.store(node, instance.name, "start", reason)
+    reason_trail.store(node, instance.name, "start", reason)
 
 
 @procedure("instance_shutdown")
@@ -75,7 +75,7 @@ def instance_shutdown(
 ) -> None:
     """Ask a guest to shut down until ``timeout`` seconds have passed, then end it."""
     _stop(node, instance, timeout)
-    reasons.store(node, instance.name, "shutdown", reason)
+    reason_trail.store(node, instance.name, "shutdown", reason)
 
 
 def _stop(node: Node, instance: InstanceX, timeout_s: float) -> None:
@@ -89,7 +89,7 @@ def _stop(node: Node, instance: InstanceX, timeout_s: float) -> None:
         if _runs(driver, instance):
             raise errors.HypervisorError(f"instance {name}: still running")
     driver.cleanup(name)
-    links.remove(node.paths, name, len(instance.disks_info))
+    disk_links.remove(node.paths, name, len(instance.disks_info))
 
 
 def _stop_politely(
@@ -149,7 +149,7 @@ def instance_reboot(
             f"instance {inst.name}: reboot type: wanted soft or hard, found"
             f" {reboot_type}"
         )
-    reasons.store(node, inst.name, "reboot", reason)
+    reason_trail.store(node, inst.name, "reboot", reason)
 
 
 @procedure("instance_balloon_memory")

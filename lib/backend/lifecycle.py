@@ -10,7 +10,7 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.backend import master
 from ganeti.backend.registry import Node, procedure
-from ganeti.ssh import authorized, keys
+from ganeti.ssh import authorized_keys, keys
 from ganeti.utils import files
 
 _log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ def _forget_ssh_keys(node: Node) -> None:
         private = keys.root_key_path(directory, kind)
         with contextlib.suppress(FileNotFoundError):
             public = files.read_file(f"{private}.pub").decode(errors="replace")
-            authorized.remove(f"{directory}/authorized_keys", [public])
+            authorized_keys.remove(f"{directory}/authorized_keys", [public])
         files.remove_file(private)
         files.remove_file(f"{private}.pub")
 

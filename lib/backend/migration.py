@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from ganeti.backend import instances, links
+from ganeti.backend import disk_links, instances
 from ganeti.backend.registry import Node, procedure
 from ganeti.objects.filled import InstanceX
 
@@ -57,7 +57,7 @@ def instance_finalize_migration_src(
     driver = node.hypervisor(instance.hypervisor)
     driver.finalize_source(instance, success=success, live=live)
     if success:
-        links.remove(node.paths, instance.name, len(instance.disks_info))
+        disk_links.remove(node.paths, instance.name, len(instance.disks_info))
 
 
 @procedure("instance_finalize_migration_dst")
@@ -68,4 +68,4 @@ def instance_finalize_migration_dst(
     driver = node.hypervisor(instance.hypervisor)
     driver.finalize_destination(instance, str(info), success=success)
     if not success:
-        links.remove(node.paths, instance.name, len(instance.disks_info))
+        disk_links.remove(node.paths, instance.name, len(instance.disks_info))

@@ -18,7 +18,7 @@ from ganeti import errors
 from ganeti.backend.registry import Node, procedure
 from ganeti.constants import misc
 from ganeti.constants import ssh as words
-from ganeti.ssh import account, authorized, keys, pubkeys
+from ganeti.ssh import account, authorized_keys, keys, pubkeys
 from ganeti.utils import files, netutils, x509
 
 _log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class Distribution:
         if words.SSHS_SSH_AUTHORIZED_KEYS in change:
             action, by_node = change[words.SSHS_SSH_AUTHORIZED_KEYS]
             lines = [line for some in by_node.values() for line in some]
-            edit = authorized.add if action == "add" else authorized.remove
+            edit = authorized_keys.add if action == "add" else authorized_keys.remove
             edit(self.authorized_path, lines)
         if words.SSHS_SSH_PUBLIC_KEYS in change:
             action, by_node = change[words.SSHS_SSH_PUBLIC_KEYS]

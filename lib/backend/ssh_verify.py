@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from ganeti import errors
 from ganeti.backend.registry import Node
-from ganeti.ssh import account, authorized, pubkeys
+from ganeti.ssh import account, authorized_keys, pubkeys
 from ganeti.utils import netutils
 
 if TYPE_CHECKING:
@@ -104,15 +104,15 @@ def _check_authorized(
     node: Node, rows: Mapping[str, Sequence[object]], known: Mapping[str, list[str]]
 ) -> list[str]:
     present = {
-        authorized.identity(line)
-        for line in authorized.read(f"{node.paths.root_ssh_dir}/authorized_keys")
+        authorized_keys.identity(line)
+        for line in authorized_keys.read(f"{node.paths.root_ssh_dir}/authorized_keys")
     }
     found = []
     for uuid, lines in known.items():
         if uuid not in rows:
             continue
         name, is_candidate = rows[uuid][0], rows[uuid][1]
-        is_in = any(authorized.identity(line) in present for line in lines)
+        is_in = any(authorized_keys.identity(line) in present for line in lines)
         if is_candidate and not is_in:
             found.append(f"does not authorise the key of master candidate {name}")
         if is_in and not is_candidate and name != node.paths.hostname:
@@ -129,8 +129,8 @@ def check_clutter(node: Node) -> list[str]:
         if len(lines) > 1
     ]
     by_comment: dict[str, int] = {}
-    for line in authorized.read(f"{node.paths.root_ssh_dir}/authorized_keys"):
-        if authorized.identity(line) is None or not line.split()[-1].startswith(
+    for line in authorized_keys.read(f"{node.paths.root_ssh_dir}/authorized_keys"):
+        if authorized_keys.identity(line) is None or not line.split()[-1].startswith(
             "root@"
         ):
             continue

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ganeti import clock, errors
-from ganeti.backend import facts, os_definitions, ssh_verify
+from ganeti.backend import node_info, os_definitions, ssh_verify
 from ganeti.backend.registry import Node, procedure
 from ganeti.constants import nodeverify as words
 from ganeti.constants import versions
@@ -192,7 +192,7 @@ def _oslist(node: Node, _asked: Any) -> list[list[Any]]:
 
 def _bridges(_node: Node, names: list[str]) -> list[str]:
     """Return those that are no bridges here."""
-    return facts.missing_bridges(names)
+    return node_info.missing_bridges(names)
 
 
 def _allowed_paths(node: Node, _asked: Any) -> list[str]:

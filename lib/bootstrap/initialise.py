@@ -4,7 +4,7 @@ import contextlib
 from typing import Any, Final
 
 from ganeti import config, errors, opcodes, rpc, ssconf, store
-from ganeti.bootstrap import checks, cluster_files, crypto, jobs, records
+from ganeti.bootstrap import checks, cluster_files, crypto, initial_config, jobs
 from ganeti.bootstrap.options import Feedback, InitOptions
 from ganeti.bootstrap.services import Services
 from ganeti.clock import Clock
@@ -41,7 +41,7 @@ def init_cluster(
         OpExecError: a step failed.
     """
     facts = checks.gather(paths, process, options)
-    first = records.make(options, facts, clock.time())
+    first = initial_config.make(options, facts, clock.time())
     services = Services(paths, process)
     with contextlib.ExitStack() as undo:
         _make_directories(paths)
@@ -51,7 +51,7 @@ def init_cluster(
         digest = crypto.write_client_certificate(paths, clock.time())
         crypto.write_known_hosts(paths, facts.cluster_name, facts.host_key)
         if options.modify_ssh_setup:
-            kind, bits = records.ssh_key(options)
+            kind, bits = initial_config.ssh_key(options)
             crypto.set_up_ssh(paths, uuid=first.node.uuid, kind=kind, bits=bits)
         cluster = first.cluster.replace(candidate_certs={first.node.uuid: digest})
         feedback("Writing the first configuration")
@@ -78,13 +78,13 @@ def plan(
         OpPrereqError: the cluster cannot be made.
     """
     facts = checks.gather(paths, process, options)
-    first = records.make(options, facts, clock.time())
+    first = initial_config.make(options, facts, clock.time())
     found = [
         f"make the directories {paths.data_dir}, {paths.run_dir}, {paths.log_dir}",
         f"write certificates and keys in {paths.data_dir}",
     ]
     if options.modify_ssh_setup:
-        kind, bits = records.ssh_key(options)
+        kind, bits = initial_config.ssh_key(options)
         found.append(f"make SSH keys of root ({kind}, {bits} bits) that can log in")
     found += [
         (
@@ -108,7 +108,7 @@ def _make_directories(paths: Paths) -> None:
 
 
 def _write_configuration(
-    paths: Paths, clock: Clock, first: records.FirstRecords, cluster: Any
+    paths: Paths, clock: Clock, first: initial_config.FirstRecords, cluster: Any
 ) -> Snapshot:
     updates = config.initial_changes(cluster, first.group, first.node)
     engine = store.open_master(paths.store_db, replicate=None, clock=clock)
@@ -119,13 +119,13 @@ def _write_configuration(
         engine.close()
 
 
-def _static_runner(paths: Paths, facts: records.Facts) -> rpc.StaticRunner:
+def _static_runner(paths: Paths, facts: initial_config.Facts) -> rpc.StaticRunner:
     port = daemons.DAEMONS["ganeti-noded"].port or 0
     target = rpc.Target(facts.hostname, facts.hostname, facts.primary_ip, port)
     return rpc.StaticRunner([target], paths)
 
 
-def _check_node_daemon(paths: Paths, facts: records.Facts) -> None:
+def _check_node_daemon(paths: Paths, facts: initial_config.Facts) -> None:
     """Make sure that the node daemon answers us, in our version."""
     runner = _static_runner(paths, facts)
     try:
@@ -140,7 +140,7 @@ def _check_node_daemon(paths: Paths, facts: records.Facts) -> None:
         )
 
 
-def _add_to_hosts(paths: Paths, facts: records.Facts) -> None:
+def _add_to_hosts(paths: Paths, facts: initial_config.Facts) -> None:
     runner = _static_runner(paths, facts)
     try:
         answer = runner.call_one(

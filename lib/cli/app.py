@@ -145,9 +145,9 @@ def _checked_run(ctx: Context, words: list[str]) -> int:
         _hint(ctx, usage.more_help(ctx.program, ctx.command))
         return exitcodes.EXIT_FAILURE
     if any(option.kind == "keyprivateval" for option in ctx.command.options):
-        from ganeti.cli import private
+        from ganeti.cli import private_params
 
-        private.resolve(ctx)
+        private_params.resolve(ctx)
     log(ctx, f"started by uid {os.getuid()}")
     module, _, function = ctx.command.run.partition(":")
     run = getattr(importlib.import_module(f"ganeti.{module}"), function)
@@ -156,12 +156,12 @@ def _checked_run(ctx: Context, words: list[str]) -> int:
 
 
 def _report(ctx: Context, err: errors.GenericError) -> int:
-    from ganeti.cli import failures, hints
+    from ganeti.cli import error_text, hints
 
     if isinstance(err, errors.NoMasterError):
-        text, code = failures.describe_unreachable(err, ctx.paths)
+        text, code = error_text.describe_unreachable(err, ctx.paths)
     else:
-        text, code = failures.describe(err)
+        text, code = error_text.describe(err)
     _complain(ctx, text)
     hints.show(ctx, hints.find(text))
     return code

@@ -3,7 +3,7 @@
 from typing import Any, Final, NamedTuple
 
 from ganeti import errors
-from ganeti.cli import failures, hints, jobs
+from ganeti.cli import error_text, hints, jobs
 from ganeti.cli.context import Context
 
 #: Of so many jobs the next one to watch is chosen.
@@ -131,7 +131,7 @@ class Executor:
         except errors.GenericError as err:
             if isinstance(err, errors.LuxiError):
                 raise  # the connection is gone, not the job
-            text, _ = failures.describe(err)
+            text, _ = error_text.describe(err)
             ctx.err(f"Job {job_id}{_for(label)} has failed: {text}")
             hints.show(ctx, hints.find(text))
             return Outcome(label, success=False, result=text, job_id=job_id)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import listing, tree, values
+from ganeti.cli import info_tree, listing, values
 from ganeti.cli.context import Context
 from ganeti.constants import ecodes, ipolicy
 
@@ -110,17 +110,17 @@ def _from_split(split: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 def to_tree(
     policy: Mapping[str, Any], own: Mapping[str, Any] | None = None
-) -> tree.Pairs:
+) -> info_tree.Pairs:
     """Return the policy block of info commands.
 
     Args:
         policy: the policy in force.
         own: for a group what it does not inherit; the rest is marked as default.
     """
-    pairs = tree.Pairs()
+    pairs = info_tree.Pairs()
     inherits = own is not None and ipolicy.ISPECS_MINMAX not in own
     bounds = [
-        tree.Pairs(
+        info_tree.Pairs(
             (f"{part}/{number}", _marked(bound[part], inherits=inherits))
             for part in ("min", "max")
         )

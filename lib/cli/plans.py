@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import failures, jobs
+from ganeti.cli import error_text, jobs
 from ganeti.cli.app import CommandError
 from ganeti.cli.context import Context
 from ganeti.cli.text import safe
@@ -170,7 +170,7 @@ def _op_lines(op: Plan, paint: Painter) -> Iterator[str]:
 
 def _error(value: Any) -> str:
     known = errors.decode(value)
-    return safe(str(value)) if known is None else failures.describe(known)[0]
+    return safe(str(value)) if known is None else error_text.describe(known)[0]
 
 
 def _locks(op: Plan) -> Iterator[str]:

@@ -151,7 +151,7 @@ class Context:
 
 
 class LogicalUnit(Generic[O]):
-    """One opcode at work. Subclasses live one a module, see `ganeti.cmdlib.units`.
+    """One opcode at work. Subclasses live one a module, see `ganeti.cmdlib.unit_table`.
 
     Class attributes: ``EXCLUSIVE`` takes the big lock exclusively, ``HOOKS_PATH``
     and ``HOOKS_TYPE`` name the hook directories and the object kind (None: the

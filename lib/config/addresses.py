@@ -4,7 +4,7 @@ import collections
 from collections.abc import Iterator
 
 from ganeti import errors
-from ganeti.config.pool import AddressPool
+from ganeti.config.address_pool import AddressPool
 from ganeti.objects import Instance, Nic, Snapshot
 from ganeti.objects.params import fill_nicparams
 

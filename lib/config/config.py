@@ -11,8 +11,8 @@ import msgspec
 
 from ganeti import clock, errors, objects
 from ganeti.config import addresses
+from ganeti.config.address_pool import AddressPool
 from ganeti.config.edit import Edit
-from ganeti.config.pool import AddressPool
 from ganeti.config.reservations import Reservations
 from ganeti.objects import Snapshot
 from ganeti.store import Document, Fork, Store

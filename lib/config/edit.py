@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from ganeti import errors, objects
-from ganeti.config import candidates, nicpool
+from ganeti.config import candidate_pool, nic_addresses
 from ganeti.constants import disks as disk_words
 from ganeti.objects import (
     CLUSTER_KEY,
@@ -223,8 +223,8 @@ class Edit:
         Returns:
             the nodes promoted, as stored.
         """
-        count = candidates.missing(self.snapshot, ignore)
-        eligible = candidates.promotable(self.snapshot, ignore)
+        count = candidate_pool.missing(self.snapshot, ignore)
+        eligible = candidate_pool.promotable(self.snapshot, ignore)
         promoted = []
         for uuid in random.sample(eligible, min(count, len(eligible))):
             promoted.append(
@@ -256,7 +256,7 @@ class Edit:
         self._touch_cluster()
 
     def _move_addresses(self, old: Sequence[Any], new: Sequence[Any]) -> None:
-        for network in nicpool.move_addresses(self.snapshot, old, new):
+        for network in nic_addresses.move_addresses(self.snapshot, old, new):
             self._store(network)
 
     # Instances

@@ -13,7 +13,7 @@ from ganeti.constants import ecodes
 from ganeti.iallocator import defaults
 from ganeti.masterd.calls import Later, World, method
 from ganeti.objects import lookup
-from ganeti.query import clusterinfo
+from ganeti.query import cluster_info
 
 
 class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -158,7 +158,7 @@ def _plan(world: World, wanted: Wanted) -> dict[str, Any]:
         )
         for kind, fields in loaders_query.FIELDS.items()
     }
-    info = clusterinfo.cluster_info(world.config.snapshot())
+    info = cluster_info.cluster_info(world.config.snapshot())
     answers = loaders_query.Answers(
         "cluster", tables["group"], tables["node"], tables["instance"], info
     )

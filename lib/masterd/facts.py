@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ganeti import jqueue, query
 from ganeti.locking import LockInfo
 from ganeti.masterd.calls import World
-from ganeti.query import clusterinfo
+from ganeti.query import cluster_info
 from ganeti.utils import files
 
 #: File whose content says until when watchers rest.
@@ -58,12 +58,12 @@ class _Jobs:
 
 def cluster_facts(world: World) -> query.ClusterFacts:
     """Return what is known of the cluster besides its record."""
-    bits, machine = clusterinfo.architecture()
+    bits, machine = cluster_info.architecture()
     return query.ClusterFacts(
         drain_flag=world.queue.is_drained,
         watcher_pause=watcher_pause(world),
         architecture=(bits, machine),
-        vcs_version=clusterinfo.build_text(),
+        vcs_version=cluster_info.build_text(),
     )
 
 

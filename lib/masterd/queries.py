@@ -10,7 +10,7 @@ from ganeti.constants import query as c
 from ganeti.masterd import facts
 from ganeti.masterd.calls import JobId, Later, Malformed, World, method
 from ganeti.objects import lookup
-from ganeti.query import clusterinfo
+from ganeti.query import cluster_info
 
 
 def _ask(executor: Executor, function: Callable[..., Any], *args: Any) -> Later:
@@ -118,7 +118,7 @@ def query_jobs(world: World, ids: list[JobId] | None, fields: list[str]) -> Late
 @method("QueryClusterInfo")
 def query_cluster_info(world: World) -> dict[str, Any]:
     """Return the settings of the cluster."""
-    return clusterinfo.cluster_info(world.config.snapshot())
+    return cluster_info.cluster_info(world.config.snapshot())
 
 
 def _master_name(world: World) -> str | None:

@@ -9,7 +9,7 @@ from typing import Final, cast
 
 from ganeti import config, errors, jqueue, locking, mcpu, query
 from ganeti.clock import Clock
-from ganeti.cmdlib.units import UNITS
+from ganeti.cmdlib.unit_table import UNITS
 from ganeti.jqueue.documents import Documents
 from ganeti.luxi.server import Server
 from ganeti.masterd import balancing, calls, capacity, jobs, queries, settings

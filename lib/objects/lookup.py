@@ -10,7 +10,7 @@ from typing import Final
 from ganeti import errors
 from ganeti.constants import ecodes
 from ganeti.objects.snapshot import Snapshot
-from ganeti.utils import wording
+from ganeti.utils import messages
 
 #: Word for messages by table.
 _KINDS: Final = {
@@ -42,7 +42,7 @@ def expand(snapshot: Snapshot, table: str, name: str) -> str:
     kind = _KINDS[table]
     if not found:
         raise errors.OpPrereqError(f"{kind} '{name}' not known", ecodes.ECODE_NOENT)
-    names = wording.some(snapshot.table(table)[uuid].name for uuid in found)
+    names = messages.some(snapshot.table(table)[uuid].name for uuid in found)
     raise errors.OpPrereqError(
         f"{kind} '{name}' not known: it could be any of {names}", ecodes.ECODE_NOENT
     )

@@ -24,7 +24,7 @@ from ganeti.opcodes import (
     test,
 )
 from ganeti.opcodes.base import Opcode
-from ganeti.utils import wording
+from ganeti.utils import messages
 
 _MODULES: Final = (
     backup,
@@ -91,7 +91,7 @@ def decode(data: Any) -> Opcode:
     if cls is None or not isinstance(op_id, str):
         alike = ""
         if isinstance(op_id, str):
-            alike = f"; {wording.known_names(op_id, OPCODES)}"
+            alike = f"; {messages.known_names(op_id, OPCODES)}"
         raise errors.OpPrereqError(
             f"unknown opcode {op_id!r}{alike}", ecodes.ECODE_INVAL
         )

@@ -8,8 +8,8 @@ turns one into a function of a row. Which fields exist belongs to `ganeti.query`
 from ganeti.qlang.arguments import from_arguments, is_filter_text
 from ganeti.qlang.evaluate import Leaf, Predicate, compile_, requested_names
 from ganeti.qlang.globs import glob_regex
+from ganeti.qlang.parser import parse
 from ganeti.qlang.structure import check, fields_of
-from ganeti.qlang.text import parse
 
 __all__ = [
     "Leaf",

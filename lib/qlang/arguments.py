@@ -6,7 +6,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.constants import query as c
 from ganeti.qlang.globs import glob_regex
-from ganeti.qlang.text import parse
+from ganeti.qlang.parser import parse
 
 
 def is_filter_text(word: str) -> bool:

@@ -7,16 +7,16 @@ from typing import Any, Final, NamedTuple, TypedDict
 from ganeti import errors, qlang
 from ganeti.constants import ecodes
 from ganeti.constants import query as c
-from ganeti.query import cluster, config, instance, jobs, node, osdiagnose
+from ganeti.query import cluster, config, instance, jobs, node, os_diagnose
 from ganeti.query.model import UNKNOWN, Cell, Context, Field, Getter, Resource, Sources
-from ganeti.utils import wording
+from ganeti.utils import messages
 
 RESOURCES: Final[Mapping[str, Resource]] = {
     resource.name: resource
     for resource in (
         cluster.RESOURCE,
         config.EXPORT,
-        osdiagnose.EXTSTORAGE,
+        os_diagnose.EXTSTORAGE,
         config.FILTER,
         config.GROUP,
         instance.RESOURCE,
@@ -24,7 +24,7 @@ RESOURCES: Final[Mapping[str, Resource]] = {
         jobs.LOCK,
         config.NETWORK,
         node.RESOURCE,
-        osdiagnose.OS,
+        os_diagnose.OS,
     )
 }
 
@@ -176,7 +176,7 @@ def _unknown_field(resource: Resource, name: str) -> str:
     text = f"filter: unknown field {name} of resource {resource.name}"
     program = _PROGRAMS.get(resource.name)
     if program is None:
-        return f"{text}; {wording.known_names(name, resource.fields)}"
+        return f"{text}; {messages.known_names(name, resource.fields)}"
     return f"{text}, see {program} list-fields"
 
 

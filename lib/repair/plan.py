@@ -4,8 +4,8 @@ import dataclasses
 import enum
 from collections.abc import Collection, Mapping
 
-from ganeti.repair.broken import Repair
-from ganeti.repair.words import Outcome, Policy, Record
+from ganeti.repair.diagnosis import Repair
+from ganeti.repair.tags import Outcome, Policy, Record
 
 
 class State(enum.StrEnum):

@@ -26,7 +26,7 @@ import msgspec
 from OpenSSL import SSL
 
 from ganeti import backend, clock, errors, hypervisor, process, ssconf
-from ganeti.backend import power, terms
+from ganeti.backend import master_term, power
 from ganeti.http import server, tls
 from ganeti.pathutils import Paths, from_environ
 from ganeti.rpc import table, wire
@@ -78,7 +78,7 @@ class App:
         node: backend.Node,
         *,
         guard: tls.PeerGuard | None,
-        term_guard: terms.TermGuard,
+        term_guard: master_term.TermGuard,
         max_clients: int,
         quit_daemon: Callable[[], None],
     ) -> None:
@@ -243,7 +243,7 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
     guard, context = _tls(options, paths)
     digest = "" if options.no_ssl else _digest(options, paths)
     clock_, runner = clock.SystemClock(), process.SystemRunner()
-    term_guard = terms.TermGuard(paths.data(TERM_FILE), digest)
+    term_guard = master_term.TermGuard(paths.data(TERM_FILE), digest)
     node = backend.Node(
         paths=paths,
         process=runner,

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 
 from ganeti import errors
-from ganeti.ssh import authorized
+from ganeti.ssh import authorized_keys
 from ganeti.utils import files
 
 
@@ -57,7 +57,7 @@ def update(path: str, action: str, keys: Mapping[str, Sequence[str]]) -> None:
         SshUpdateError: there is no such action.
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with authorized.locked(os.path.dirname(path)):
+    with authorized_keys.locked(os.path.dirname(path)):
         present = read(path)
         if action == "add":
             for uuid, lines in keys.items():

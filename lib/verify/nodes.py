@@ -1,4 +1,4 @@
-"""Judges what one node answered, in the forms of `ganeti.verify.answer`."""
+"""Judges what one node answered, in the forms of `ganeti.verify.node_answer`."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ganeti import errors
-from ganeti.cli import questions
+from ganeti.cli import prompts
 from ganeti.cli.context import Context
 from ganeti.cli.executor import Executor
 from ganeti.cli.outcomes import report
@@ -89,7 +89,7 @@ def _apply(ctx: Context, plan: dict[str, Any]) -> int:
     if not moves:
         return exitcodes.EXIT_SUCCESS
     question = f"Move {len(moves)} times as shown?"
-    if not ctx.opts.confirm and not questions.confirm(ctx, question):
+    if not ctx.opts.confirm and not prompts.confirm(ctx, question):
         return exitcodes.EXIT_CONFIRMATION
     executor = Executor(ctx)
     for place, move in enumerate(moves):

@@ -8,12 +8,12 @@ from ganeti.cli.context import Context
 def run(ctx: Context) -> None:
     """Destroy the cluster and leave this node without one."""
     from ganeti import process
-    from ganeti.bootstrap import destroying
+    from ganeti.bootstrap import destroy
 
     operation = jobs.op("OP_CLUSTER_DESTROY")
     if plans.wanted(ctx):
         raise PlannedError(
-            plans.show(ctx, [[operation]], after=destroying.steps(ctx.paths))
+            plans.show(ctx, [[operation]], after=destroy.steps(ctx.paths))
         )
     if not ctx.opts.yes_do_it:
         raise CommandError(
@@ -21,4 +21,4 @@ def run(ctx: Context) -> None:
             " cluster, add the option --yes-do-it."
         )
     jobs.run(ctx, operation)
-    destroying.finalize_destroy(ctx.paths, process.SystemRunner(), feedback=ctx.err)
+    destroy.finalize_destroy(ctx.paths, process.SystemRunner(), feedback=ctx.err)

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import ipolicy, plans, states
+from ganeti.cli import ipolicy, param_options, plans
 from ganeti.cli.app import PlannedError
 from ganeti.cli.context import Context
 from ganeti.constants import ecodes
@@ -54,10 +54,10 @@ def _fields(ctx: Context) -> dict[str, Any]:
     """Return what was asked for; what is missing has a built-in default."""
     opts = ctx.opts
     fields = {name: getattr(opts, name) for name in _SAME}
-    fields |= states.state_parameters(opts)
+    fields |= param_options.state_parameters(opts)
     fields |= {
-        "hvparams": states.by_ident(opts.hvparams, "hypervisor"),
-        "diskparams": states.by_ident(opts.diskparams, "disk template"),
+        "hvparams": param_options.by_ident(opts.hvparams, "hypervisor"),
+        "diskparams": param_options.by_ident(opts.diskparams, "disk template"),
         "ipolicy": ipolicy.from_options(ctx),
         "enabled_hypervisors": _words(opts.enabled_hypervisors),
         "enabled_disk_templates": _words(opts.enabled_disk_templates),
@@ -70,12 +70,12 @@ def _fields(ctx: Context) -> dict[str, Any]:
 
 
 def _words(text: str | None) -> tuple[str, ...] | None:
-    found = states.split_words(text)
+    found = param_options.split_words(text)
     return None if found is None else tuple(found)
 
 
 def _uid_pool(text: str | None) -> tuple[tuple[int, int], ...] | None:
-    found = states.uid_ranges(text)
+    found = param_options.uid_ranges(text)
     return None if found is None else tuple((low, high) for low, high in found)
 
 

@@ -1,6 +1,6 @@
 """``activate-master-ip`` and ``deactivate-master-ip``."""
 
-from ganeti.cli import jobs, questions
+from ganeti.cli import jobs, prompts
 from ganeti.cli.context import Context
 from ganeti.constants import exitcodes
 
@@ -16,7 +16,7 @@ def deactivate(ctx: Context) -> int:
         "This will take down the master IP. It ends all connections to it, such as"
         " those of remote API clients. Continue?"
     )
-    if not ctx.opts.confirm and not questions.confirm(ctx, question):
+    if not ctx.opts.confirm and not prompts.confirm(ctx, question):
         return exitcodes.EXIT_FAILURE
     jobs.run(ctx, jobs.op("OP_CLUSTER_DEACTIVATE_MASTER_IP"), generic=False)
     return exitcodes.EXIT_SUCCESS

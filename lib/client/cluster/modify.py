@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import executor, ipolicy, jobs, states
+from ganeti.cli import executor, ipolicy, jobs, param_options
 from ganeti.cli.context import Context
 from ganeti.constants import ecodes, exitcodes, export, mond
 
@@ -57,17 +57,19 @@ def _changes(ctx: Context) -> dict[str, Any]:
     opts = ctx.opts
     changes = {name: getattr(opts, name) for name in _SAME}
     changes |= {name: getattr(opts, name) or None for name in _UNLESS_EMPTY}
-    changes |= states.state_parameters(opts)
+    changes |= param_options.state_parameters(opts)
     changes |= {
-        "hvparams": states.by_ident(opts.hvparams, "hypervisor") or None,
-        "diskparams": states.by_ident(opts.diskparams, "disk template") or None,
-        "enabled_hypervisors": states.split_words(opts.enabled_hypervisors),
-        "enabled_disk_templates": states.split_words(opts.enabled_disk_templates),
-        "reserved_lvs": states.split_words(opts.reserved_lvs),
+        "hvparams": param_options.by_ident(opts.hvparams, "hypervisor") or None,
+        "diskparams": param_options.by_ident(opts.diskparams, "disk template") or None,
+        "enabled_hypervisors": param_options.split_words(opts.enabled_hypervisors),
+        "enabled_disk_templates": param_options.split_words(
+            opts.enabled_disk_templates
+        ),
+        "reserved_lvs": param_options.split_words(opts.reserved_lvs),
         "compression_tools": _compression_tools(opts.compression_tools),
-        "uid_pool": states.uid_ranges(opts.uid_pool),
-        "add_uids": states.uid_ranges(opts.add_uids),
-        "remove_uids": states.uid_ranges(opts.remove_uids),
+        "uid_pool": param_options.uid_ranges(opts.uid_pool),
+        "add_uids": param_options.uid_ranges(opts.add_uids),
+        "remove_uids": param_options.uid_ranges(opts.remove_uids),
         "ipolicy": ipolicy.from_options(ctx) or None,
         "master_netmask": _netmask(opts.master_netmask),
         "enabled_data_collectors": _collectors(ctx),
@@ -82,7 +84,7 @@ def _changes(ctx: Context) -> dict[str, Any]:
 def _compression_tools(text: str | None) -> list[str] | None:
     if text == "":
         return list(export.IEC_DEFAULT_TOOLS)
-    return states.split_words(text)
+    return param_options.split_words(text)
 
 
 def _netmask(text: str | None) -> int | None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.cli.context import Context
-from ganeti.cli.nodes import online_nodes
+from ganeti.cli.node_selection import online_nodes
 from ganeti.constants import ecodes, exitcodes
 
 _RULER: Final = "-" * 48

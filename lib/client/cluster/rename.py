@@ -1,6 +1,6 @@
 """``rename``: another name and address for the cluster."""
 
-from ganeti.cli import jobs, questions
+from ganeti.cli import jobs, prompts
 from ganeti.cli.context import Context
 from ganeti.constants import exitcodes
 
@@ -15,7 +15,7 @@ def run(ctx: Context) -> int:
         " IP address will be removed from the node and the change may not go through."
         " Continue?"
     )
-    if not ctx.opts.force and not questions.confirm(ctx, question):
+    if not ctx.opts.force and not prompts.confirm(ctx, question):
         return exitcodes.EXIT_FAILURE
     result = jobs.run(ctx, jobs.op("OP_CLUSTER_RENAME", name=new))
     if result:

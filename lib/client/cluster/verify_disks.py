@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import executor, failures, jobs, plans
+from ganeti.cli import error_text, executor, jobs, plans
 from ganeti.cli.context import Context
 from ganeti.constants import exitcodes
 from ganeti.utils import nicesort
@@ -73,7 +73,7 @@ def _activate(ctx: Context, names: list[str]) -> int:
         except errors.LuxiError:
             raise
         except errors.GenericError as err:
-            text, _ = failures.describe(err)
+            text, _ = error_text.describe(err)
             ctx.err(f"Error activating disks for instance {name}: {text}")
             code = exitcodes.EXIT_FAILURE
     return code

@@ -1,6 +1,6 @@
 """``add``: create a node group."""
 
-from ganeti.cli import executor, ipolicy, jobs, states
+from ganeti.cli import executor, ipolicy, jobs, param_options
 from ganeti.cli.context import Context
 
 
@@ -12,9 +12,9 @@ def run(ctx: Context) -> None:
         group_name=ctx.args[0],
         alloc_policy=opts.alloc_policy,
         ndparams=opts.ndparams,
-        diskparams=states.by_ident(opts.diskparams, "disk template") or None,
+        diskparams=param_options.by_ident(opts.diskparams, "disk template") or None,
         ipolicy=ipolicy.from_options(ctx, group=True) or None,
-        **states.state_parameters(opts),
+        **param_options.state_parameters(opts),
     )
     result = jobs.submit_or_run(ctx, operation)
     if isinstance(result, dict):

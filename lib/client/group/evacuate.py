@@ -1,6 +1,6 @@
 """``evacuate``: move all instances out of a group."""
 
-from ganeti.cli import executor, explaining, jobs
+from ganeti.cli import executor, explain, jobs
 from ganeti.cli.context import Context
 from ganeti.cli.outcomes import report
 from ganeti.constants import exitcodes
@@ -19,7 +19,7 @@ def run(ctx: Context) -> int:
         force_failover=opts.force_failover,
     )
     if opts.explain:
-        explaining.run(ctx, operation)
+        explain.run(ctx, operation)
         return exitcodes.EXIT_SUCCESS
     return report(
         ctx,

@@ -1,7 +1,7 @@
 """``modify``: change a node group."""
 
 from ganeti import errors
-from ganeti.cli import ipolicy, jobs, states
+from ganeti.cli import ipolicy, jobs, param_options
 from ganeti.cli.context import Context
 from ganeti.constants import ecodes
 
@@ -12,9 +12,9 @@ def run(ctx: Context) -> None:
     changes = {
         "alloc_policy": opts.alloc_policy,
         "ndparams": opts.ndparams,
-        "diskparams": states.by_ident(opts.diskparams, "disk template") or None,
+        "diskparams": param_options.by_ident(opts.diskparams, "disk template") or None,
         "ipolicy": ipolicy.from_options(ctx, group=True) or None,
-        **states.state_parameters(opts),
+        **param_options.state_parameters(opts),
     }
     if all(value is None for value in changes.values()):
         raise errors.OpPrereqError(
@@ -23,4 +23,4 @@ def run(ctx: Context) -> None:
         )
     operation = jobs.op("OP_GROUP_SET_PARAMS", group_name=ctx.args[0], **changes)
     result = jobs.submit_or_run(ctx, operation)
-    states.report_changes(ctx, f"node group {ctx.args[0]}", result)
+    param_options.report_changes(ctx, f"node group {ctx.args[0]}", result)

@@ -18,8 +18,8 @@ from ganeti.client.htools.options import Parsed
 from ganeti.constants import ecodes, versions
 from ganeti.htools.model import json_reader
 from ganeti.htools.model.loaders import query
-from ganeti.repair import broken, plan, words
-from ganeti.repair.broken import Health
+from ganeti.repair import diagnosis, plan, tags
+from ganeti.repair.diagnosis import Health
 from ganeti.repair.plan import JobState, State
 
 NAME: Final = "harep"
@@ -86,7 +86,7 @@ class _Run:
     def all(self) -> int:
         """Do what is to be done and count the states; returns the exit code."""
         rows = [r for r in self._table("instance", _INSTANCE) if not r["forthcoming"]]
-        found = {row["name"]: words.records(row["tags"]) for row in rows}
+        found = {row["name"]: tags.records(row["tags"]) for row in rows}
         jobs = self._jobs(found)
         self._tidy(rows)
         count: Counter[State] = Counter()
@@ -99,7 +99,7 @@ class _Run:
         return 1 if self._failed else 0
 
     # What is known
-    def _jobs(self, found: Mapping[str, list[words.Record]]) -> dict[int, JobState]:
+    def _jobs(self, found: Mapping[str, list[tags.Record]]) -> dict[int, JobState]:
         """Ask for the jobs of all pending repairs."""
         ids = sorted(
             {
@@ -127,16 +127,16 @@ class _Run:
             return Health.OFFLINE
         return Health.DRAINED if node["drained"] else Health.GOOD
 
-    def _policy(self, row: Row) -> words.Policy:
+    def _policy(self, row: Row) -> tags.Policy:
         node = self._nodes.get(row["pnode"], {})
         group = self._groups.get(node.get("group.uuid"), {})
         cluster = self._info.get("tags") or ()
         objects = (row["tags"], group.get("tags") or (), cluster)
-        return words.policy(objects, self._now)
+        return tags.policy(objects, self._now)
 
     # What is done
     def _one(
-        self, row: Row, records: list[words.Record], jobs: Mapping[int, JobState]
+        self, row: Row, records: list[tags.Record], jobs: Mapping[int, JobState]
     ) -> State:
         """Do the next step of one instance; returns the state it is in then."""
         name, before = row["name"], any(record.outcome is None for record in records)
@@ -146,8 +146,8 @@ class _Run:
         if primary is not None:
             second = self._health(seconds[0]) if seconds else None
             up = row["admin_state"] == "up"
-            subject = broken.Subject(name, row["disk_template"], primary, second, up)
-            repair = broken.find(subject, self._allocator)
+            subject = diagnosis.Subject(name, row["disk_template"], primary, second, up)
+            repair = diagnosis.find(subject, self._allocator)
         fresh = plan.Fresh(self._now, str(uuid.uuid4()))
         step = plan.step(records, jobs, repair, self._policy(row), fresh)
         if step.told:
@@ -164,8 +164,8 @@ class _Run:
         return step.state
 
     def _repair(
-        self, name: str, repair: broken.Repair, record: words.Record
-    ) -> words.Record | None:
+        self, name: str, repair: diagnosis.Repair, record: tags.Record
+    ) -> tags.Record | None:
         """Submit a repair's job; returns the record with its id."""
         print(f"{name}: {repair.why}, repair: {repair.kind.word}")
         ops = [dict(op) for op in repair.ops]
@@ -182,22 +182,22 @@ class _Run:
             self._fail(f"{name}: the repair was not accepted: {err}")
             return None
         jobs = (*record.jobs, int(job))
-        return words.Record(record.kind, record.id, record.time, None, jobs)
+        return tags.Record(record.kind, record.id, record.time, None, jobs)
 
     def _retag(
         self, kind: str, name: str | None, add: list[str], remove: list[str]
     ) -> None:
         """Change tags by jobs that are waited for; new ones are set first."""
         remove = [tag for tag in remove if tag not in add]
-        for verb, tags in (("SET", add), ("DEL", remove)):
-            if not tags:
+        for verb, changed in (("SET", add), ("DEL", remove)):
+            if not changed:
                 continue
             where = f"{kind} {name}" if name else kind
             if self._parsed["dry"]:
                 word = "add to" if verb == "SET" else "remove from"
-                print(f"Would {word} {where}: {' '.join(tags)}")
+                print(f"Would {word} {where}: {' '.join(changed)}")
                 continue
-            op: Op = {"OP_ID": f"OP_TAGS_{verb}", "kind": kind, "tags": tags}
+            op: Op = {"OP_ID": f"OP_TAGS_{verb}", "kind": kind, "tags": changed}
             if name:
                 op["name"] = name
             job = self._client.call("SubmitJob", [[op | self._common]])
@@ -213,8 +213,8 @@ class _Run:
             *(("nodegroup", g["name"], g["tags"]) for g in self._groups.values()),
             *(("instance", row["name"], row["tags"]) for row in rows),
         ]
-        for kind, name, tags in owners:
-            self._retag(kind, name, [], words.expired(tags, self._now))
+        for kind, name, present in owners:
+            self._retag(kind, name, [], tags.expired(present, self._now))
 
     def _fail(self, text: str) -> None:
         self._failed = True
@@ -232,7 +232,7 @@ def _check(row: Row, kind: str, source: str) -> None:
         part.texts("snodes")
 
 
-def _tags(records: tuple[words.Record, ...]) -> list[str]:
+def _tags(records: tuple[tags.Record, ...]) -> list[str]:
     return [record.found for record in records]
 
 

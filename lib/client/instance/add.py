@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ganeti.cli import explaining, jobs
+from ganeti.cli import explain, jobs
 from ganeti.cli.context import Context
 from ganeti.client.instance import devices
 
@@ -34,7 +34,7 @@ def run(ctx: Context) -> None:
         **_same_names(opts),
     )
     if opts.explain:
-        explaining.run(ctx, operation, ctx.args[0])
+        explain.run(ctx, operation, ctx.args[0])
         return
     jobs.submit_or_run(ctx, operation)
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any, Final
 
-from ganeti.cli import executor, explaining, jobs
+from ganeti.cli import executor, explain, jobs
 from ganeti.cli.context import Context
 from ganeti.cli.outcomes import report
 from ganeti.client.instance.devices import refusal
@@ -46,7 +46,7 @@ def run(ctx: Context) -> int:
         instances=[_operation(entry, index) for index, entry in enumerate(entries)],
     )
     if ctx.opts.explain:
-        explaining.run(ctx, operation)
+        explain.run(ctx, operation)
         return exitcodes.EXIT_SUCCESS
     result = jobs.submit_or_run(ctx, operation)
     outcomes = executor.wait_for_jobs(ctx, result)

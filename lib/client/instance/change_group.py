@@ -1,6 +1,6 @@
 """``change-group``: move an instance to another node group."""
 
-from ganeti.cli import executor, explaining, jobs
+from ganeti.cli import executor, explain, jobs
 from ganeti.cli.context import Context
 from ganeti.cli.outcomes import report
 from ganeti.constants import exitcodes
@@ -17,7 +17,7 @@ def run(ctx: Context) -> int:
         early_release=opts.early_release,
     )
     if opts.explain:
-        explaining.run(ctx, operation, name)
+        explain.run(ctx, operation, name)
         return exitcodes.EXIT_SUCCESS
     return report(
         ctx,

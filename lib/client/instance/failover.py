@@ -1,6 +1,6 @@
 """``failover``: stop an instance, switch its node, start it."""
 
-from ganeti.cli import explaining, jobs, questions
+from ganeti.cli import explain, jobs, prompts
 from ganeti.cli.context import Context
 from ganeti.client.instance import devices, selection
 from ganeti.constants import exitcodes
@@ -17,13 +17,13 @@ def run(ctx: Context) -> int:
     )
     if not (opts.force or opts.explain):
         selection.check_known(ctx, name)
-        if not questions.confirm(ctx, question):
+        if not prompts.confirm(ctx, question):
             return exitcodes.EXIT_FAILURE
     warning = (
         "To ignore the consistency of the disks may lose data. Are you sure that the"
         " primary node is down and the instance does not run there?"
     )
-    if opts.ignore_consistency and not questions.confirm(ctx, warning):
+    if opts.ignore_consistency and not prompts.confirm(ctx, warning):
         return exitcodes.EXIT_FAILURE
     operation = jobs.op(
         "OP_INSTANCE_FAILOVER",
@@ -36,7 +36,7 @@ def run(ctx: Context) -> int:
         cleanup=opts.cleanup,
     )
     if opts.explain:
-        explaining.run(ctx, operation, name)
+        explain.run(ctx, operation, name)
         return exitcodes.EXIT_SUCCESS
     jobs.submit_or_run(ctx, operation)
     return exitcodes.EXIT_SUCCESS

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from ganeti.cli import jobs, questions, states
+from ganeti.cli import jobs, param_options, prompts
 from ganeti.cli.context import Context
 from ganeti.client.instance import devices
 from ganeti.constants import exitcodes
@@ -102,7 +102,7 @@ def run(ctx: Context) -> int:
             " NIC and adding a new one, so the instance loses its network for a moment."
             " Continue?"
         )
-        if not questions.confirm(ctx, question):
+        if not prompts.confirm(ctx, question):
             return exitcodes.EXIT_FAILURE
     parameters = {name: getattr(opts, name) for name in _SAME}
     operation = jobs.op(
@@ -112,7 +112,7 @@ def run(ctx: Context) -> int:
         instance_communication=opts.instance_communication,
     )
     result = jobs.submit_or_run(ctx, operation)
-    states.report_changes(ctx, f"instance {ctx.args[0]}", result)
+    param_options.report_changes(ctx, f"instance {ctx.args[0]}", result)
     if result:
         ctx.out(_REMINDER)
         if opts.hvparams:

@@ -1,6 +1,6 @@
 """``move``: copy an instance to another node."""
 
-from ganeti.cli import jobs, questions
+from ganeti.cli import jobs, prompts
 from ganeti.cli.context import Context
 from ganeti.client.instance import devices
 from ganeti.constants import exitcodes
@@ -15,7 +15,7 @@ def run(ctx: Context) -> int:
         f"Instance {name} will be moved. This requires a shutdown of the instance."
         " Continue?"
     )
-    if not opts.force and not questions.confirm(ctx, question):
+    if not opts.force and not prompts.confirm(ctx, question):
         return exitcodes.EXIT_FAILURE
     operation = jobs.op(
         "OP_INSTANCE_MOVE",

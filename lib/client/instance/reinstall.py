@@ -1,6 +1,6 @@
 """``reinstall``: run the create scripts of the operating system again."""
 
-from ganeti.cli import jobs, questions
+from ganeti.cli import jobs, prompts
 from ganeti.cli.app import CommandError
 from ganeti.cli.context import Context
 from ganeti.cli.executor import Executor
@@ -46,10 +46,10 @@ def _agreed(ctx: Context, names: list[str], *, several: bool) -> bool:
         " unrecoverable.\n"
     )
     if several:
-        return questions.confirm_operation(
+        return prompts.confirm_operation(
             ctx, names, kind="instances", operation="reinstall", extra=extra
         )
-    return questions.confirm(
+    return prompts.confirm(
         ctx,
         f"This will reinstall the instance '{names[0]}' (and delete all data on its"
         " first disk). Continue?",
@@ -64,7 +64,7 @@ def _select_os(ctx: Context) -> str:
     for number, name in enumerate(found):
         ctx.out(f"{number:3d}: {name}")
     choices = [(str(number), name) for number, name in enumerate(found)]
-    answer = questions.ask(
+    answer = prompts.ask(
         ctx,
         "Enter OS template number (or x to abort):",
         (*choices, ("x", "exit the program")),

@@ -1,6 +1,6 @@
 """``remove``: delete an instance and its disks."""
 
-from ganeti.cli import jobs, questions
+from ganeti.cli import jobs, prompts
 from ganeti.cli.context import Context
 from ganeti.client.instance import selection
 from ganeti.constants import exitcodes
@@ -15,7 +15,7 @@ def run(ctx: Context) -> int:
     )
     if not opts.force:
         selection.check_known(ctx, name)
-        if not questions.confirm(ctx, question):
+        if not prompts.confirm(ctx, question):
             return exitcodes.EXIT_FAILURE
     operation = jobs.op(
         "OP_INSTANCE_REMOVE",

@@ -1,6 +1,6 @@
 """``replace-disks``: rebuild mirrored disks, or move their second copy."""
 
-from ganeti.cli import explaining, jobs
+from ganeti.cli import explain, jobs
 from ganeti.cli.context import Context
 from ganeti.client.instance import devices
 
@@ -39,6 +39,6 @@ def run(ctx: Context) -> None:
         ignore_ipolicy=opts.ignore_ipolicy,
     )
     if opts.explain:
-        explaining.run(ctx, operation, ctx.args[0])
+        explain.run(ctx, operation, ctx.args[0])
         return
     jobs.submit_or_run(ctx, operation)

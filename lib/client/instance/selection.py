@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import listing, questions
+from ganeti.cli import listing, prompts
 from ganeti.cli.context import Context
 from ganeti.cli.executor import Executor
 from ganeti.constants import ecodes, exitcodes
@@ -99,7 +99,7 @@ def for_each(
         )
     several = mode not in (None, _BY_NAME) or len(names) > 1
     if several and not ctx.opts.force_multi:
-        agreed = questions.confirm_operation(
+        agreed = prompts.confirm_operation(
             ctx, names, kind="instances", operation=operation
         )
         if not agreed:

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from ganeti.cli import listing, tree
+from ganeti.cli import info_tree, listing
 from ganeti.cli.context import Context
 from ganeti.cli.text import timestamp
 from ganeti.client.job.ids import parse_id
@@ -32,7 +32,7 @@ def run(ctx: Context) -> None:
         listing.print_json(ctx, [found.get(job_id) for job_id in ids])
         return
     ctx.out(
-        tree.render(
+        info_tree.render(
             [
                 _job(found[job_id]) if job_id in found else f"Job ID {job_id} not found"
                 for job_id in ids
@@ -71,14 +71,14 @@ def _time(stamp: Any, before: Any) -> str:
     return f"{text} (delta {end - start:.6f}s)"
 
 
-def _job(job: dict[str, Any]) -> tree.Pairs:
+def _job(job: dict[str, Any]) -> info_tree.Pairs:
     received, start, end = job["received_ts"], job["start_ts"], job["end_ts"]
     first, last = _seconds(received), _seconds(end)
     total = "N/A" if first is None or last is None else f"{last - first:.6f} seconds"
     opcodes = [
         _opcode(job, index, operation) for index, operation in enumerate(job["ops"])
     ]
-    return tree.Pairs(
+    return info_tree.Pairs(
         [
             ("Job ID", job["id"]),
             ("Status", job["status"]),
@@ -91,9 +91,11 @@ def _job(job: dict[str, Any]) -> tree.Pairs:
     )
 
 
-def _opcode(job: dict[str, Any], index: int, operation: dict[str, Any]) -> tree.Pairs:
+def _opcode(
+    job: dict[str, Any], index: int, operation: dict[str, Any]
+) -> info_tree.Pairs:
     log = [
-        tree.Pairs(
+        info_tree.Pairs(
             [
                 ("Time", timestamp(stamp, micro=True)),
                 ("Content", (serial, kind, content)),
@@ -101,7 +103,7 @@ def _opcode(job: dict[str, Any], index: int, operation: dict[str, Any]) -> tree.
         )
         for serial, stamp, kind, content in job["oplog"][index]
     ]
-    return tree.Pairs(
+    return info_tree.Pairs(
         [
             ("Opcode", operation["OP_ID"]),
             ("Status", job["opstatus"][index]),

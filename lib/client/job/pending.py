@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ganeti import errors
-from ganeti.cli import listing, questions
+from ganeti.cli import listing, prompts
 from ganeti.cli.context import Context
 from ganeti.cli.model import PRIORITIES
 from ganeti.client.job.ids import parse_id
@@ -46,7 +46,7 @@ def _for_each(ctx: Context, question: str, action: Action) -> int:
 def _agreed(ctx: Context, question: str, wanted: list[Any] | None) -> bool:
     ctx.opts.separator, ctx.opts.no_headers = None, False
     listing.show(ctx, LISTING, ["id", "status", "summary"], wanted)
-    return questions.confirm(ctx, question)
+    return prompts.confirm(ctx, question)
 
 
 def cancel(ctx: Context) -> int:

@@ -1,7 +1,7 @@
 """``watch`` and ``wait``: follow one job to its end."""
 
 from ganeti import errors
-from ganeti.cli import failures, hints, jobs
+from ganeti.cli import error_text, hints, jobs
 from ganeti.cli.context import Context
 from ganeti.client.job.ids import parse_id
 from ganeti.constants import exitcodes
@@ -13,7 +13,7 @@ def _follow(ctx: Context, job_id: int, on_log: jobs.OnLog | None) -> int:
     except errors.LuxiError:
         raise
     except errors.GenericError as err:
-        text, _ = failures.describe(err)
+        text, _ = error_text.describe(err)
         ctx.err(f"Job {job_id} failed: {text}")
         hints.show(ctx, hints.find(text))
         return exitcodes.EXIT_FAILURE

@@ -1,7 +1,7 @@
 """``evacuate``: move instances away from a node."""
 
 from ganeti import errors
-from ganeti.cli import executor, explaining, jobs, listing, questions
+from ganeti.cli import executor, explain, jobs, listing, prompts
 from ganeti.cli.context import Context
 from ganeti.cli.outcomes import report
 from ganeti.constants import ecodes, exitcodes
@@ -42,7 +42,7 @@ def run(ctx: Context) -> int:
         return exitcodes.EXIT_SUCCESS
     question = f"Evacuate instances from node {node} (mode {mode})?"
     is_asked = not (opts.force or opts.dry_run)
-    if is_asked and not questions.confirm(ctx, question):
+    if is_asked and not prompts.confirm(ctx, question):
         return exitcodes.EXIT_CONFIRMATION
     operation = jobs.op(
         "OP_NODE_EVACUATE",
@@ -54,7 +54,7 @@ def run(ctx: Context) -> int:
         ignore_soft_errors=opts.ignore_soft_errors or None,
     )
     if opts.explain:
-        explaining.run(ctx, operation)
+        explain.run(ctx, operation)
         return exitcodes.EXIT_SUCCESS
     outcomes = executor.run_with_jobs(ctx, operation)
     return report(

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ganeti.cli import jobs, listing, questions
+from ganeti.cli import jobs, listing, prompts
 from ganeti.cli.context import Context
 from ganeti.cli.executor import Executor
 from ganeti.constants import exitcodes
@@ -20,7 +20,7 @@ def run(ctx: Context) -> int:
         ctx.err(f"No primary instances on node {node['name']}, exiting.")
         return exitcodes.EXIT_SUCCESS
     question = f"Fail over instance(s) {', '.join(instances)}?"
-    if not opts.force and not questions.confirm(ctx, question):
+    if not opts.force and not prompts.confirm(ctx, question):
         return _EXIT_DECLINED
     executor = Executor(ctx)
     for name in instances:

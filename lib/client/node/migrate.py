@@ -1,7 +1,7 @@
 """``migrate``: migrate all primary instances of a node."""
 
 from ganeti import errors
-from ganeti.cli import executor, jobs, listing, questions
+from ganeti.cli import executor, jobs, listing, prompts
 from ganeti.cli.context import Context
 from ganeti.cli.migration import migration_mode
 from ganeti.cli.outcomes import report
@@ -22,7 +22,7 @@ def run(ctx: Context) -> int:
         return exitcodes.EXIT_SUCCESS
     listed = ", ".join(nicesort.nice_names(node["pinst_list"]))
     question = f"Migrate instance(s) {listed} from node {node['name']}?"
-    if not opts.force and not questions.confirm(ctx, question):
+    if not opts.force and not prompts.confirm(ctx, question):
         return exitcodes.EXIT_CONFIRMATION
     operation = jobs.op(
         "OP_NODE_MIGRATE",

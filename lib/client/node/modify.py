@@ -1,7 +1,7 @@
 """``modify``: change flags and parameters of a node."""
 
 from ganeti import errors
-from ganeti.cli import jobs, questions, states
+from ganeti.cli import jobs, param_options, prompts
 from ganeti.cli.context import Context
 from ganeti.constants import ecodes, exitcodes
 
@@ -20,7 +20,7 @@ def run(ctx: Context) -> int:
         "secondary_ip": opts.secondary_ip,
         "ndparams": opts.ndparams,
         "powered": opts.node_powered,
-        **states.state_parameters(opts),
+        **param_options.state_parameters(opts),
     }
     if all(value is None for value in changes.values()):
         raise errors.OpPrereqError(
@@ -32,11 +32,7 @@ def run(ctx: Context) -> int:
         " data may be old. It should be re-added with 'gnt-node add --readd' instead."
         " Do you want to set it online all the same?"
     )
-    if (
-        opts.offline is False
-        and not opts.force
-        and not questions.confirm(ctx, question)
-    ):
+    if opts.offline is False and not opts.force and not prompts.confirm(ctx, question):
         return exitcodes.EXIT_FAILURE
     operation = jobs.op(
         "OP_NODE_SET_PARAMS",
@@ -46,5 +42,7 @@ def run(ctx: Context) -> int:
         **changes,
     )
     result = jobs.submit_or_run(ctx, operation)
-    states.report_changes(ctx, f"node {ctx.args[0]}", result, width=_PARAMETER_WIDTH)
+    param_options.report_changes(
+        ctx, f"node {ctx.args[0]}", result, width=_PARAMETER_WIDTH
+    )
     return exitcodes.EXIT_SUCCESS

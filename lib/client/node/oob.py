@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import jobs, listing, questions, table
+from ganeti.cli import jobs, listing, prompts, table
 from ganeti.cli.context import Context
 from ganeti.constants import ecodes, exitcodes
 from ganeti.constants import query as q
@@ -30,7 +30,7 @@ def power(ctx: Context) -> int:
             raise errors.OpPrereqError(
                 f"power {verb}: please name the nodes", ecodes.ECODE_INVAL
             )
-        if not opts.force and not questions.confirm_operation(
+        if not opts.force and not prompts.confirm_operation(
             ctx, nodes, kind="nodes", operation=f"power {verb}"
         ):
             return exitcodes.EXIT_FAILURE

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ganeti.cli import jobs, listing, questions
+from ganeti.cli import jobs, listing, prompts
 from ganeti.cli.context import Context
 from ganeti.constants import exitcodes
 
@@ -15,7 +15,7 @@ def run(ctx: Context) -> int:
     if not ctx.opts.confirm:
         listing.named(ctx, "node", ["name"], [node])  # nobody confirms a wrong name
         question = f"Are you sure you want to hard powercycle node {node}?"
-        if not questions.confirm(ctx, question):
+        if not prompts.confirm(ctx, question):
             return _EXIT_DECLINED
     operation = jobs.op("OP_NODE_POWERCYCLE", node_name=node, force=ctx.opts.force)
     result = jobs.submit_or_run(ctx, operation)

@@ -5,7 +5,7 @@ from typing import Final
 from ganeti import errors
 from ganeti.cli import jobs
 from ganeti.cli.context import Context
-from ganeti.cli.nodes import online_nodes
+from ganeti.cli.node_selection import online_nodes
 from ganeti.constants import ecodes, exitcodes
 
 _RULER: Final = "-" * 48

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from ganeti.cli import listing, tree
+from ganeti.cli import info_tree, listing
 from ganeti.cli.context import Context
 from ganeti.client.os.names import diagnose
 
@@ -64,13 +64,13 @@ def _show_cluster_only(ctx: Context, name: str, found: dict[str, Any]) -> None:
     if not hvparams and not parameters:
         ctx.out(f"{name}: ")
         return
-    pairs = tree.Pairs(
+    pairs = info_tree.Pairs(
         [
             ("OS-specific hypervisor parameters", hvparams or {}),
             ("OS parameters", parameters or {}),
         ]
     )
-    ctx.out(tree.render(tree.Pairs([(name, pairs)])))
+    ctx.out(info_tree.render(info_tree.Pairs([(name, pairs)])))
 
 
 def _first(found: dict[str, Any], field: str, name: str) -> Any:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ganeti import errors
-from ganeti.cli import jobs, states
+from ganeti.cli import jobs, param_options
 from ganeti.cli.context import Context
 from ganeti.constants import ecodes
 
@@ -15,7 +15,7 @@ def _listed(name: str, *, wanted: bool | None) -> list[list[Any]] | None:
 def run(ctx: Context) -> None:
     """Change what the cluster keeps about an operating system."""
     opts, name = ctx.opts, ctx.args[0]
-    hvparams = states.by_ident(opts.hvparams, "hypervisor")
+    hvparams = param_options.by_ident(opts.hvparams, "hypervisor")
     changes = {
         "os_hvp": {name: hvparams} if hvparams else None,
         "osparams": {name: opts.osparams} if opts.osparams else None,

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti import errors, objects, opcodes
-from ganeti.cmdlib import ancillary, candidates, master_ip, policy
+from ganeti.cmdlib import ancillary_files, candidate_role, master_ip, policy
 from ganeti.cmdlib.base import ALL, LogicalUnit
 from ganeti.cmdlib.cluster import param_settings, settings, storage_settings
 from ganeti.cmdlib.instance import checks as instance_checks
@@ -144,9 +144,9 @@ class ClusterSetParams(LogicalUnit[opcodes.ClusterSetParams]):
         if self._changed("master_netmask") and not moves:
             self._change_netmask()
         if self._changed("candidate_pool_size"):
-            candidates.fill_pool(self.ctx)
+            candidate_role.fill_pool(self.ctx)
         if any(self._changed(name) for name in _FILES_DEPEND_ON):
-            ancillary.redistribute(self.ctx)
+            ancillary_files.redistribute(self.ctx)
 
     def _changed(self, name: str) -> bool:
         return name in self.plan.changes and getattr(self.plan.old, name) != getattr(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti import hooksmaster, objects, opcodes
-from ganeti.cmdlib import ancillary
+from ganeti.cmdlib import ancillary_files
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.cluster import verify_request, verify_ssconf
 from ganeti.cmdlib.cluster.verify_output import Output
@@ -14,8 +14,8 @@ from ganeti.constants import hooks
 from ganeti.constants import nodeverify as nv
 from ganeti.objects import params
 from ganeti.rpc import encode
-from ganeti.verify import Report, disk_files, files, instances, nodes, spare
-from ganeti.verify import answer as forms
+from ganeti.verify import Report, disk_files, files, instances, n_plus_one, nodes
+from ganeti.verify import node_answer as forms
 
 Answers = Mapping[str, Mapping[str, Any]]
 
@@ -120,7 +120,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         disk_files.judge(self.report, snapshot, _disk_files(answers))
         if "nplusone_mem" not in self.op.skip_checks:
             self.output.step("Verifying N+1 Memory redundancy")
-            spare.n_plus_one(self.report, snapshot, _free_memory(answers))
+            n_plus_one.n_plus_one(self.report, snapshot, _free_memory(answers))
         if "hvparam_assessment" not in self.op.skip_checks:
             self.output.step("Assessing cluster hypervisor parameters")
             self._assess(snapshot)
@@ -223,7 +223,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         answers: Answers,
     ) -> None:
         paths = self.ctx.paths
-        sets = ancillary.file_sets(snapshot.cluster, paths)
+        sets = ancillary_files.file_sets(snapshot.cluster, paths)
         sums = {uuid: answer.get(nv.NV_FILELIST) for uuid, answer in answers.items()}
         master = snapshot.cluster.master_node
         if master not in sums:

@@ -10,7 +10,7 @@ from ganeti.cmdlib.base import Context
 from ganeti.constants import nodeverify as nv
 from ganeti.ssconf import SimpleStore, writer
 from ganeti.verify import Report
-from ganeti.verify import answer as forms
+from ganeti.verify import node_answer as forms
 
 #: Files are written a moment after the configuration changed: nodes that differ are
 #: looked at again this often, after so long.

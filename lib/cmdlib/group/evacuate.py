@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from ganeti import iallocator, opcodes
 from ganeti.cmdlib import allocation, base
-from ganeti.cmdlib.instance import moves
+from ganeti.cmdlib.instance import move_jobs
 from ganeti.constants import ecodes
 from ganeti.objects import lookup
 
@@ -34,7 +34,7 @@ class GroupEvacuate(allocation.Submitting, base.LogicalUnit[opcodes.GroupEvacuat
                 ecodes.ECODE_STATE,
             )
         self.instances = self._instances()
-        moves.declare_shared(
+        move_jobs.declare_shared(
             self.locks,
             instances=self.instances,
             groups=sorted([self.group, *self.targets]),
@@ -47,7 +47,7 @@ class GroupEvacuate(allocation.Submitting, base.LogicalUnit[opcodes.GroupEvacuat
             {
                 instance.name
                 for node in snapshot.nodes_in_group(self.group)
-                for instance in moves.instances_on(snapshot, node, "all")
+                for instance in move_jobs.instances_on(snapshot, node, "all")
             }
         )
 

@@ -8,7 +8,7 @@ from ganeti.cmdlib.base import LogicalUnit
 from ganeti.constants import ecodes, hooks
 from ganeti.locking import Level
 from ganeti.objects import lookup
-from ganeti.utils import wording
+from ganeti.utils import messages
 
 
 class GroupRemove(LogicalUnit[opcodes.GroupRemove]):
@@ -35,7 +35,7 @@ class GroupRemove(LogicalUnit[opcodes.GroupRemove]):
         """Check that nothing needs it."""
         snapshot = self.ctx.snapshot
         if members := snapshot.nodes_in_group(self.uuid):
-            found = wording.some(snapshot.nodes[uuid].name for uuid in members)
+            found = messages.some(snapshot.nodes[uuid].name for uuid in members)
             raise self.prereq(
                 f"node group {self.op.group_name}: not empty, found {found}",
                 ecodes.ECODE_STATE,

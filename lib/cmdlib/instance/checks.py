@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import errors, objects
-from ganeti.cmdlib import base, typed
+from ganeti.cmdlib import base, typed_params
 from ganeti.constants import ecodes
 from ganeti.objects import params
 
@@ -190,7 +190,7 @@ def validate_hypervisor(
     Raises:
         OpPrereqError: a node refused.
     """
-    typed.check_hypervisor_syntax(hypervisor, filled)
+    typed_params.check_hypervisor_syntax(hypervisor, filled)
     results = ctx.rpc.call(
         "hypervisor_validate_params", nodes, [hypervisor, dict(filled)]
     )

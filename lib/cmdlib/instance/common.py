@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from ganeti import errors, locking, objects, opcodes, rpc
 from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import env
+from ganeti.cmdlib.instance import hook_env
 from ganeti.constants import ecodes
 from ganeti.objects import lookup
 from ganeti.rpc import encode
@@ -75,7 +75,7 @@ class InstanceUnit(base.LogicalUnit[O]):
 
     def hooks_env(self) -> dict[str, Any]:
         """Return the variables of the instance."""
-        return env.instance_env(self.ctx.snapshot, self.instance)
+        return hook_env.instance_env(self.ctx.snapshot, self.instance)
 
     def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
         """Return the master and the instance's nodes, for both phases."""

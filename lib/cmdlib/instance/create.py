@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from ganeti import errors, iallocator, locking, objects, opcodes
-from ganeti.cmdlib import allocation, base, typed
-from ganeti.cmdlib.instance import checks, disk_specs, disks, env, nic_specs
+from ganeti.cmdlib import allocation, base, typed_params
+from ganeti.cmdlib.instance import checks, disk_specs, disks, hook_env, nic_specs
 from ganeti.constants import ecodes
 from ganeti.constants import tags as tag_words
 from ganeti.objects import lookup, params
@@ -182,10 +182,12 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             primary_node=self.primary,
             os=op.os_type or "",
             hypervisor=hypervisor,
-            hvparams=typed.merge(
-                {}, typed.hypervisor(hypervisor, op.hvparams, allow_default=True)
+            hvparams=typed_params.merge(
+                {}, typed_params.hypervisor(hypervisor, op.hvparams, allow_default=True)
             ),
-            beparams=typed.merge({}, typed.backend(op.beparams, allow_default=True)),
+            beparams=typed_params.merge(
+                {}, typed_params.backend(op.beparams, allow_default=True)
+            ),
             osparams={k: str(v) for k, v in op.osparams.items()},
             osparams_private=dict(op.osparams_private or {}),
             admin_state="down",
@@ -230,7 +232,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
     def _check_fit(self, node: objects.Node) -> None:
         snapshot, instance = self.ctx.snapshot, self.plan.instance
         backend = params.fill_beparams(snapshot, instance)
-        typed.check_memory_order(backend, f"instance {self.name}")
+        typed_params.check_memory_order(backend, f"instance {self.name}")
         if not self.op.ignore_ipolicy:
             problems = checks.policy_problems(
                 snapshot,
@@ -279,7 +281,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
 
     def hooks_env(self) -> dict[str, Any]:
         """Return the variables of the new instance and how it is made."""
-        return {"ADD_MODE": self.op.mode} | env.instance_env(
+        return {"ADD_MODE": self.op.mode} | hook_env.instance_env(
             self.ctx.snapshot,
             self.plan.instance,
             status=self._starts,
@@ -368,7 +370,9 @@ def allocation_request(
     """
     group = lookup.expand_group(snapshot, op.group_name) if op.group_name else None
     wishes = disk_specs.parse_all(op.disks, template, name)
-    given = typed.merge({}, typed.backend(op.beparams, allow_default=True))
+    given = typed_params.merge(
+        {}, typed_params.backend(op.beparams, allow_default=True)
+    )
     backend = params.beparams_for(snapshot.cluster, given)
     return iallocator.Allocate(
         name=name,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import errors, objects
-from ganeti.cmdlib import base, typed
+from ganeti.cmdlib import base, typed_params
 from ganeti.constants import disks as disk_words
 from ganeti.constants import ecodes, misc, params
 
@@ -32,7 +32,7 @@ def parse(spec: Mapping[str, Any], what: str) -> DiskWish:
     Raises:
         OpPrereqError: unknown words, no size, or values of the wrong kind.
     """
-    values = typed.typed(spec, params.IDISK, what)
+    values = typed_params.typed(spec, params.IDISK, what)
     for name in ("adopt", "vg", "metavg", "provider", "access", "dev_type"):
         if values.get(name):
             raise errors.OpPrereqError(
@@ -72,7 +72,7 @@ def check_name(name: str | None, what: str) -> str | None:
     Raises:
         OpPrereqError: too long, or it looks like a uuid.
     """
-    if name is None or name == "" or name.lower() == typed.NONE:
+    if name is None or name == "" or name.lower() == typed_params.NONE:
         return None
     if len(name) > _MAX_NAME or re.match(misc.UUID_REGEX, name):
         raise errors.OpPrereqError(

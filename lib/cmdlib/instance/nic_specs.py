@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import errors, objects
-from ganeti.cmdlib import base, typed
+from ganeti.cmdlib import base, typed_params
 from ganeti.cmdlib.instance import disk_specs
 from ganeti.config import addresses
 from ganeti.constants import ecodes
@@ -123,7 +123,7 @@ def _complete(
 def _network(
     snapshot: objects.Snapshot, name: str | None, what: str
 ) -> objects.Network | None:
-    if name is None or name.lower() in ("", typed.NONE):
+    if name is None or name.lower() in ("", typed_params.NONE):
         return None
     try:
         return snapshot.networks[lookup.expand_network(snapshot, name)]
@@ -141,7 +141,7 @@ def _nicparams(
     given = {
         key: value
         for key in _KEYS
-        if (value := spec.get(key)) not in (None, "", typed.DEFAULT)
+        if (value := spec.get(key)) not in (None, "", typed_params.DEFAULT)
     }
     if (bridge := spec.get("bridge")) not in (None, ""):
         if given.get("link", bridge) != bridge:
@@ -201,7 +201,7 @@ def _filled(
 def _address(
     ip: str | None, filled: Mapping[str, Any], what: str, auto_ip: str | None
 ) -> str | None:
-    if ip is None or ip.lower() in ("", typed.NONE):
+    if ip is None or ip.lower() in ("", typed_params.NONE):
         if filled["mode"] == "routed":
             raise errors.OpPrereqError(
                 f"{what}: mode routed needs an ip address", ecodes.ECODE_INVAL

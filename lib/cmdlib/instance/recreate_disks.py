@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ganeti import iallocator, locking, objects, opcodes
-from ganeti.cmdlib import allocation, typed
+from ganeti.cmdlib import allocation, typed_params
 from ganeti.cmdlib.instance import checks, common, disk_specs, disks
 from ganeti.constants import ecodes
 from ganeti.constants import params as param_types
@@ -25,7 +25,7 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
             index, changes = (item, {}) if isinstance(item, int) else item
             if index in self.wanted:
                 raise self.prereq(f"disk {index} is given twice")
-            self.wanted[index] = typed.typed(
+            self.wanted[index] = typed_params.typed(
                 changes, param_types.IDISK, f"disk {index}"
             )
             unknown = sorted(set(self.wanted[index]) - {"size", "mode", "spindles"})

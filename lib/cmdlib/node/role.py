@@ -7,7 +7,7 @@ import dataclasses
 from typing import Any
 
 from ganeti import errors, objects
-from ganeti.config import candidates as pool
+from ganeti.config import candidate_pool as pool
 from ganeti.constants import ecodes
 
 

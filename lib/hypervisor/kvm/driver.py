@@ -28,13 +28,13 @@ from ganeti.hypervisor.base import (
 from ganeti.hypervisor.kvm import (
     argv,
     checks,
+    cleanup,
     devices,
     display,
     emulator,
     files,
     hotplug,
     launch,
-    leftovers,
     migrate,
     runtime,
 )
@@ -71,14 +71,14 @@ class KvmHypervisor(Hypervisor):
         guest = self._files(instance.name)
         if guest.alive_pid() is not None:
             raise errors.HypervisorError(f"instance {instance.name}: already running")
-        leftovers.remove(self._doors, guest)
+        cleanup.remove(self._doors, guest)
         guest.make_directories()
         plan = self._plan(instance, disks, guest)
         runtime.save(guest, plan)
         try:
             launch.launch(self._doors, instance, plan, launch.Launch(paused=paused))
         except errors.GenericError:
-            leftovers.remove(self._doors, guest)
+            cleanup.remove(self._doors, guest)
             raise
 
     def _plan(
@@ -141,14 +141,14 @@ class KvmHypervisor(Hypervisor):
             raise errors.HypervisorError(
                 f"instance {name}: cannot clean up, it is running"
             )
-        leftovers.remove(self._doors, guest)
+        cleanup.remove(self._doors, guest)
 
     def reboot(self, instance: InstanceX) -> None:
         """Start the guest anew with what it was started with."""
         guest = self._alive(instance.name)
         plan = runtime.load(guest)
         files.end_process(self._doors, guest)
-        leftovers.remove(self._doors, guest)
+        cleanup.remove(self._doors, guest)
         guest.make_directories()
         runtime.save(guest, plan)
         launch.launch(self._doors, instance, plan, launch.Launch())

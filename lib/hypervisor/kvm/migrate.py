@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.hypervisor.base import MIB, AttachedDisk, Doors, MigrationStatus
-from ganeti.hypervisor.kvm import files, launch, leftovers, runtime, taps
+from ganeti.hypervisor.kvm import cleanup, files, launch, runtime, taps
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.objects.filled import InstanceX
@@ -82,7 +82,7 @@ def accept(
     if guest.alive_pid() is not None:
         raise errors.HypervisorError(f"instance {guest.name}: already running here")
     target, disks = where
-    leftovers.remove(doors, guest)
+    cleanup.remove(doors, guest)
     guest.make_directories()
     plan = runtime.adopt(guest, info).with_links(disks)
     how = launch.Launch(incoming=_address(target, plan.hvparams))
@@ -99,7 +99,7 @@ def accept(
 def drop(doors: Doors, guest: Files) -> None:
     """End a guest's emulator here and remove what it left."""
     files.end_process(doors, guest)
-    leftovers.remove(doors, guest)
+    cleanup.remove(doors, guest)
 
 
 def begin(guest: Files, target: str, *, live: bool) -> None:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from fakes import clusters
 from ganeti.constants import versions
 from ganeti.verify import Report, files, nodes
-from ganeti.verify import answer as forms
 from ganeti.verify import instances as where
+from ganeti.verify import node_answer as forms
 
 SNAPSHOT = clusters.snapshot(nodes=2, instances=2)
 N1, N2 = clusters.node_uuid(1), clusters.node_uuid(2)

@@ -15,7 +15,7 @@ from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import failure
 from ganeti import mcpu, objects, opcodes
-from ganeti.cmdlib.units import UNITS
+from ganeti.cmdlib.unit_table import UNITS
 from ganeti.constants.misc import REDACTED
 from ganeti.mcpu.conduct import CONDUCT, device_path
 from ganeti.mcpu.planning import Rehearsal

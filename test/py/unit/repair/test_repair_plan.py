@@ -5,10 +5,10 @@ import itertools
 import pytest
 
 from ganeti import opcodes
-from ganeti.repair import broken, plan
-from ganeti.repair.broken import Health, Subject
+from ganeti.repair import diagnosis, plan
+from ganeti.repair.diagnosis import Health, Subject
 from ganeti.repair.plan import Fresh, JobState, State
-from ganeti.repair.words import Kind, Outcome, Policy, Record
+from ganeti.repair.tags import Kind, Outcome, Policy, Record
 
 GOOD, DRAINED, OFFLINE = Health.GOOD, Health.DRAINED, Health.OFFLINE
 FRESH = Fresh(1000, "new")
@@ -16,7 +16,7 @@ ANY = Policy(Kind.REINSTALL)
 
 
 def repair(kind):
-    return broken.Repair(kind, ({"OP_ID": "OP_TEST_DELAY", "duration": 0},), "why")
+    return diagnosis.Repair(kind, ({"OP_ID": "OP_TEST_DELAY", "duration": 0},), "why")
 
 
 def pending(ident="a", kind=Kind.FAILOVER, jobs=(7,), time=5):
@@ -52,7 +52,7 @@ def step(records, jobs=None, need=None, policy=ANY):
     ],
 )
 def test_repairs_by_template_and_nodes(template, primary, secondary, kind, ops):
-    found = broken.find(Subject("a.tst", template, primary, secondary), "hail")
+    found = diagnosis.find(Subject("a.tst", template, primary, secondary), "hail")
     if kind is None:
         assert found is None
         return
@@ -64,7 +64,7 @@ def test_repairs_by_template_and_nodes(template, primary, secondary, kind, ops):
 
 
 def test_an_instance_made_anew_runs_again_if_it_should():
-    found = broken.find(Subject("a.tst", "plain", OFFLINE, up=True), "hail")
+    found = diagnosis.find(Subject("a.tst", "plain", OFFLINE, up=True), "hail")
     names = [op["OP_ID"].removeprefix("OP_INSTANCE_") for op in found.ops]
     assert names == ["RECREATE_DISKS", "SHUTDOWN", "REINSTALL", "STARTUP"]
     assert found.ops[0]["iallocator"] == "hail"

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.bootstrap.options import InitOptions
-from ganeti.cmdlib import typed
+from ganeti.cmdlib import typed_params
 from ganeti.constants import (
     disks,
     ecodes,
@@ -128,12 +128,12 @@ def filled_hvparams(options: InitOptions) -> dict[str, dict[str, Any]]:
     enabled = enabled_hypervisors(options)
     filled = {}
     for name, table in hv_words.HYPERVISOR.items():
-        given = typed.hypervisor(
+        given = typed_params.hypervisor(
             name, options.hvparams.get(name, {}), allow_cluster_only=True
         )
         filled[name] = {key: row.default for key, row in table.items()} | given
         if name in enabled:
-            typed.check_hypervisor_syntax(name, filled[name])
+            typed_params.check_hypervisor_syntax(name, filled[name])
     return filled
 
 
@@ -146,8 +146,8 @@ def filled_beparams(options: InitOptions) -> dict[str, Any]:
     defaults = {
         name: row.default for name, row in params.BACKEND.items() if name != "memory"
     }
-    filled = defaults | typed.backend(options.beparams)
-    typed.check_memory_order(filled, "backend parameters")
+    filled = defaults | typed_params.backend(options.beparams)
+    typed_params.check_memory_order(filled, "backend parameters")
     return filled
 
 
@@ -157,7 +157,7 @@ def filled_nicparams(options: InitOptions) -> dict[str, Any]:
     Raises:
         OpPrereqError: an unknown parameter, mode, or an empty link.
     """
-    given = typed.typed(options.nicparams, params.NIC, "NIC parameter")
+    given = typed_params.typed(options.nicparams, params.NIC, "NIC parameter")
     filled = {name: row.default for name, row in params.NIC.items()}
     if given.get("mode") == "openvswitch":
         filled["link"] = params.NODE["ovs_name"].default
@@ -179,7 +179,9 @@ def filled_nicparams(options: InitOptions) -> dict[str, Any]:
 def filled_ndparams(options: InitOptions) -> dict[str, Any]:
     """Return the default node parameters."""
     defaults = {name: row.default for name, row in params.NODE.items()}
-    return defaults | typed.typed(options.ndparams, params.NODE, "node parameter")
+    return defaults | typed_params.typed(
+        options.ndparams, params.NODE, "node parameter"
+    )
 
 
 def filled_diskparams(options: InitOptions) -> dict[str, dict[str, Any]]:
@@ -188,7 +190,7 @@ def filled_diskparams(options: InitOptions) -> dict[str, dict[str, Any]]:
         _known((name,), disks.DISK_TEMPLATES, "disk parameters")
     return {
         name: {key: row.default for key, row in table.items()}
-        | typed.typed(
+        | typed_params.typed(
             options.diskparams.get(name, {}), table, f"disk template {name}: parameter"
         )
         for name, table in params.DISK.items()

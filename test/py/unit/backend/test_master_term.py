@@ -5,11 +5,11 @@ import os
 import pytest
 
 from ganeti import errors
-from ganeti.backend import terms
+from ganeti.backend import master_term
 
 
 def test_lower_terms_are_refused_and_higher_ones_remembered(tmp_path):
-    guard = terms.TermGuard(str(tmp_path / "term"), "AA")
+    guard = master_term.TermGuard(str(tmp_path / "term"), "AA")
     guard.check(3)
     guard.check(3)
     with pytest.raises(errors.TermError, match="term 2 is over"):
@@ -20,14 +20,14 @@ def test_lower_terms_are_refused_and_higher_ones_remembered(tmp_path):
 
 def test_the_term_survives_a_restart_but_not_a_change_of_cluster(tmp_path):
     path = str(tmp_path / "term")
-    terms.TermGuard(path, "AA").check(3)
+    master_term.TermGuard(path, "AA").check(3)
     with pytest.raises(errors.TermError):
-        terms.TermGuard(path, "AA").check(2)
-    terms.TermGuard(path, "BB").check(1)
+        master_term.TermGuard(path, "AA").check(2)
+    master_term.TermGuard(path, "BB").check(1)
 
 
 def test_a_broken_disk_does_not_stop_obedience(tmp_path, monkeypatch):
-    guard = terms.TermGuard(str(tmp_path / "term"), "AA")
+    guard = master_term.TermGuard(str(tmp_path / "term"), "AA")
 
     def fail(*_args):
         raise OSError(5, "no disk")
@@ -41,4 +41,4 @@ def test_a_broken_disk_does_not_stop_obedience(tmp_path, monkeypatch):
 def test_a_damaged_file_is_not_taken_for_none(tmp_path):
     (tmp_path / "term").write_text("{")
     with pytest.raises(errors.ConfigurationError, match="term"):
-        terms.TermGuard(str(tmp_path / "term"), "AA")
+        master_term.TermGuard(str(tmp_path / "term"), "AA")

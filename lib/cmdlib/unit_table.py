@@ -27,7 +27,7 @@ from ganeti.cmdlib.group.remove import GroupRemove
 from ganeti.cmdlib.group.rename import GroupRename
 from ganeti.cmdlib.group.set_params import GroupSetParams
 from ganeti.cmdlib.group.verify_disks import GroupVerifyDisks
-from ganeti.cmdlib.instance.units import UNITS as INSTANCE_UNITS
+from ganeti.cmdlib.instance.unit_table import UNITS as INSTANCE_UNITS
 from ganeti.cmdlib.node.add import NodeAdd
 from ganeti.cmdlib.node.evacuate import NodeEvacuate
 from ganeti.cmdlib.node.migrate import NodeMigrate

@@ -4,7 +4,7 @@ import dataclasses
 import enum
 from typing import Any, Final
 
-from ganeti.repair.words import Kind
+from ganeti.repair.tags import Kind
 
 #: Templates whose disks every node of the group reaches.
 _SHARED: Final = frozenset({"sharedfile", "gluster", "rbd", "ext", "blockdev"})

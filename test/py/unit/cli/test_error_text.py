@@ -5,7 +5,7 @@ import pytest
 from fakes import commands
 from fakes.luxi_master import FakeMaster
 from ganeti import errors
-from ganeti.cli import failures
+from ganeti.cli import error_text
 
 CASES = [
     (
@@ -196,5 +196,5 @@ def test_nobody_sees_a_traceback(node):
 
 @pytest.mark.parametrize("cls", [errors.OpExecError, errors.ResultValidationError])
 def test_what_scripts_said_does_nothing_to_a_terminal(cls):
-    text, _code = failures.describe(cls("script: \x1b[31mred\x07\nnext\x9b2J"))
+    text, _code = error_text.describe(cls("script: \x1b[31mred\x07\nnext\x9b2J"))
     assert text.endswith("script: \\x1b[31mred\\x07\nnext\\x9b2J")

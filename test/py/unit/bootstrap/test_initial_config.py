@@ -7,13 +7,13 @@ import pytest
 
 from fakes.processes import FakeRunner
 from ganeti import config, errors, objects
-from ganeti.bootstrap import checks, records
+from ganeti.bootstrap import checks, initial_config
 from ganeti.bootstrap.options import InitOptions
 from ganeti.pathutils import Paths
 from ganeti.ssh import keys
 
 SPEC = pathlib.Path(__file__).parents[3] / "data" / "spec"
-FACTS = records.Facts(
+FACTS = initial_config.Facts(
     hostname="node1.vc.test",
     primary_ip="127.1.0.11",
     secondary_ip="127.1.0.11",
@@ -34,7 +34,7 @@ def options(**more):
 
 
 def make(**more):
-    return records.make(options(**more), FACTS, 1000.0)
+    return initial_config.make(options(**more), FACTS, 1000.0)
 
 
 def test_the_first_configuration_is_whole_and_verifies():

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.constants import ecodes, hvparams, params
-from ganeti.utils import units, wording
+from ganeti.utils import messages, units
 
 #: Value that removes an override, in any request.
 DEFAULT: Final = "default"
@@ -112,7 +112,7 @@ def typed(
         row = table.get(name)
         if row is None:
             raise errors.OpPrereqError(
-                f"{what} {name}: unknown; {wording.known_names(name, table)}",
+                f"{what} {name}: unknown; {messages.known_names(name, table)}",
                 ecodes.ECODE_INVAL,
             )
         if allow_default and value == DEFAULT:

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from ganeti.repair import words
-from ganeti.repair.words import Kind, Outcome, Policy, Record
+from ganeti.repair import tags
+from ganeti.repair.tags import Kind, Outcome, Policy, Record
 
-P = words.PREFIX
+P = tags.PREFIX
 ID = "5b0c2f5e-6a0e-4d53-8f7e-1c1c6a9d1e10"
 PENDING = f"{P}pending:failover:{ID}:1700001000:812+813"
 RESULT = f"{P}result:fix-storage:{ID}:1700002000:success:820"
@@ -15,7 +15,7 @@ NOW = 1_700_000_000.0
 
 
 def test_records_are_read_oldest_first():
-    assert words.records([RESULT, "other", PENDING]) == [
+    assert tags.records([RESULT, "other", PENDING]) == [
         Record(Kind.FAILOVER, ID, 1_700_001_000, None, (812, 813)),
         Record(Kind.FIX_STORAGE, ID, 1_700_002_000, Outcome.SUCCESS, (820,)),
     ]
@@ -23,7 +23,7 @@ def test_records_are_read_oldest_first():
 
 @pytest.mark.parametrize("tag", [PENDING, RESULT, f"{P}pending:migrate:x:5:"])
 def test_what_is_read_is_written_the_same(tag):
-    (record,) = words.records([tag])
+    (record,) = tags.records([tag])
     assert record.tag == record.found == tag
 
 
@@ -41,13 +41,13 @@ def test_what_is_read_is_written_the_same(tag):
     ],
 )
 def test_malformed_tags_are_no_records(tag):
-    assert words.records([tag]) == []
+    assert tags.records([tag]) == []
 
 
 def test_very_many_jobs_still_fit_a_tag():
     record = Record(Kind.FIX_STORAGE, ID, 1_700_001_000, None, tuple(range(1000, 1030)))
     assert len(record.tag) <= 128
-    (read,) = words.records([record.tag])
+    (read,) = tags.records([record.tag])
     assert read.jobs == record.jobs[-len(read.jobs) :]
 
 
@@ -71,7 +71,7 @@ def test_very_many_jobs_still_fit_a_tag():
     ],
 )
 def test_the_nearest_object_that_says_something_decides(objects, expected):
-    assert words.policy(objects, NOW) == expected
+    assert tags.policy(objects, NOW) == expected
 
 
 def test_policies_in_words():
@@ -83,5 +83,11 @@ def test_policies_in_words():
 
 def test_suspensions_that_are_over_are_found():
     over = f"{P}suspend:1699999999"
-    tags = [over, f"{P}suspend", f"{P}suspend:1700000001", f"{P}suspend:x", "suspend:1"]
-    assert words.expired(tags, NOW) == [over]
+    present = [
+        over,
+        f"{P}suspend",
+        f"{P}suspend:1700000001",
+        f"{P}suspend:x",
+        "suspend:1",
+    ]
+    assert tags.expired(present, NOW) == [over]

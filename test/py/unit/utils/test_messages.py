@@ -7,7 +7,7 @@ import pytest
 
 from ganeti import errors, ht
 from ganeti.opcodes import codec
-from ganeti.utils import wording
+from ganeti.utils import messages
 
 KEYS = (
     "x: [0]: unknown key 'foo', wanted one of"
@@ -52,18 +52,18 @@ def test_fields_of_records_are_named():
 
 
 def test_few_names_are_listed_and_of_many_those_alike():
-    assert wording.known_names("x", ["b", "a"]) == "there are a, b"
+    assert messages.known_names("x", ["b", "a"]) == "there are a, b"
     many = [f"parameter{letter}" for letter in "abcdefghijklmnop"] + ["boot_order"]
-    assert wording.known_names("boot_ordre", many) == "did you mean boot_order?"
-    assert wording.known_names("zzz", many) == (
+    assert messages.known_names("boot_ordre", many) == "did you mean boot_order?"
+    assert messages.known_names("zzz", many) == (
         "none of the 17 that there are is like it"
     )
 
 
 def test_of_very_many_objects_the_first_are_named():
-    assert wording.some(["b", "a"]) == "a, b"
-    assert wording.some(f"n{number:02}" for number in range(12)).endswith("n10, n11")
-    many = wording.some(f"n{number:02}" for number in reversed(range(40)))
+    assert messages.some(["b", "a"]) == "a, b"
+    assert messages.some(f"n{number:02}" for number in range(12)).endswith("n10, n11")
+    many = messages.some(f"n{number:02}" for number in reversed(range(40)))
     assert many.startswith("n00, n01, ")
     assert many.endswith("n11 and 28 more")
 
@@ -104,6 +104,6 @@ def test_of_many_choices_those_alike_are_named():
 
 @pytest.mark.parametrize("cls", codec.OPCODES.values())
 def test_the_choices_of_every_opcode_can_be_looked_up(cls):
-    assert wording.misfit("Invalid enum value 'x' - at `$.no_such`", cls) == (
+    assert messages.misfit("Invalid enum value 'x' - at `$.no_such`", cls) == (
         "no_such: unknown word 'x'"
     )

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ganeti import errors
-from ganeti.config.pool import AddressPool
+from ganeti.config.address_pool import AddressPool
 from ganeti.objects import Network, Nic, Snapshot
 
 

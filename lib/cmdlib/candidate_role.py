@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from ganeti import objects
 from ganeti.cmdlib.base import Context
-from ganeti.config import candidates
+from ganeti.config import candidate_pool
 
 
 def fill_pool(ctx: Context, ignore: Collection[str] = ()) -> list[objects.Node]:
@@ -21,7 +21,7 @@ def fill_pool(ctx: Context, ignore: Collection[str] = ()) -> list[objects.Node]:
     Returns:
         the nodes promoted.
     """
-    state = candidates.pool_state(ctx.snapshot, ignore)
+    state = candidate_pool.pool_state(ctx.snapshot, ignore)
     if state.current > state.wanted:
         ctx.log.info(
             f"Note: more nodes are candidates ({state.current}) than desired"
