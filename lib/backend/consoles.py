@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from ganeti import errors
-from ganeti.backend.registry import Node, procedure
+from ganeti.backend.registry import LocalNode, procedure
 from ganeti.hypervisor.base import ConsoleHost
 from ganeti.objects.instance import Instance
 from ganeti.objects.node import Node as NodeRecord
@@ -25,7 +25,7 @@ class ConsoleRequest(msgspec.Struct, frozen=True):
 
 @procedure("instance_console_info")
 def instance_console_info(
-    node: Node, requests: dict[str, ConsoleRequest]
+    node: LocalNode, requests: dict[str, ConsoleRequest]
 ) -> dict[str, dict[str, Any]]:
     """Return a console description for each instance, by name.
 
@@ -41,7 +41,7 @@ def instance_console_info(
     return found
 
 
-def _ssh_port(node: Node, request: ConsoleRequest) -> int:
+def _ssh_port(node: LocalNode, request: ConsoleRequest) -> int:
     """Return the port of this node's SSH server: as pushed, else as configured."""
     try:
         ports = node.ssconf.ssh_ports()

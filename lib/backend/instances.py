@@ -10,8 +10,8 @@ from typing import Any
 
 from ganeti import errors, storage
 from ganeti.backend import disk_links, reason_trail
-from ganeti.backend.registry import Node, procedure
-from ganeti.hypervisor import AttachedDisk, Hypervisor, InstanceInfo, State
+from ganeti.backend.registry import LocalNode, procedure
+from ganeti.hypervisor import AttachedDisk, GuestState, Hypervisor, InstanceInfo
 from ganeti.objects.filled import DiskX, InstanceX
 
 logger = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ _ASK_INTERVAL_S = 5.0
 _POLL_S = 0.25
 
 
-def attach_disks(node: Node, instance: InstanceX) -> list[AttachedDisk]:
+def attach_disks(node: LocalNode, instance: InstanceX) -> list[AttachedDisk]:
     """Link the disks of an instance and return them for the hypervisor, in order.
 
     Raises:
@@ -40,12 +40,12 @@ def attach_disks(node: Node, instance: InstanceX) -> list[AttachedDisk]:
 def _runs(driver: Hypervisor, instance: InstanceX) -> bool:
     """Tell whether a guest runs; one that shut itself down does not."""
     info = driver.info(instance.name, instance.hvparams)
-    return info is not None and info.state is State.RUNNING
+    return info is not None and info.state is GuestState.RUNNING
 
 
 @procedure("instance_start")
 def instance_start(
-    node: Node,
+    node: LocalNode,
     instance_hvp_bep: InstanceX,
     startup_paused: bool,
     reason: list[tuple[str, str, int]],
@@ -68,7 +68,7 @@ def instance_start(
 
 @procedure("instance_shutdown")
 def instance_shutdown(
-    node: Node,
+    node: LocalNode,
     instance: InstanceX,
     timeout: float,
     reason: list[tuple[str, str, int]],
@@ -78,7 +78,7 @@ def instance_shutdown(
     reason_trail.store(node, instance.name, "shutdown", reason)
 
 
-def _stop(node: Node, instance: InstanceX, timeout_s: float) -> None:
+def _stop(node: LocalNode, instance: InstanceX, timeout_s: float) -> None:
     driver = node.hypervisor(instance.hypervisor)
     name = instance.name
     if not _runs(driver, instance):
@@ -93,7 +93,7 @@ def _stop(node: Node, instance: InstanceX, timeout_s: float) -> None:
 
 
 def _stop_politely(
-    node: Node, driver: Hypervisor, instance: InstanceX, timeout_s: float
+    node: LocalNode, driver: Hypervisor, instance: InstanceX, timeout_s: float
 ) -> bool:
     """Ask every few seconds; return whether the guest is gone in time."""
     end = node.clock.monotonic() + timeout_s
@@ -127,7 +127,7 @@ def _ask_to_stop(driver: Hypervisor, instance: InstanceX, *, retry: bool) -> boo
 
 @procedure("instance_reboot")
 def instance_reboot(
-    node: Node,
+    node: LocalNode,
     inst: InstanceX,
     reboot_type: str,
     shutdown_timeout: float,
@@ -153,7 +153,7 @@ def instance_reboot(
 
 
 @procedure("instance_balloon_memory")
-def instance_balloon_memory(node: Node, instance: InstanceX, memory: int) -> None:
+def instance_balloon_memory(node: LocalNode, instance: InstanceX, memory: int) -> None:
     """Change the memory of a running guest, in MiB; not running is fine."""
     driver = node.hypervisor(instance.hypervisor)
     if driver.info(instance.name, instance.hvparams) is None:
@@ -174,7 +174,7 @@ def info_dict(info: InstanceInfo) -> dict[str, Any]:
 
 @procedure("instance_list")
 def instance_list(
-    node: Node, hypervisor_list: list[str], hvparams: dict[str, dict[str, Any]]
+    node: LocalNode, hypervisor_list: list[str], hvparams: dict[str, dict[str, Any]]
 ) -> list[str]:
     """Return the names of all guests here."""
     found = []
@@ -185,7 +185,7 @@ def instance_list(
 
 @procedure("all_instances_info")
 def all_instances_info(
-    node: Node, hypervisor_list: list[str], all_hvparams: dict[str, dict[str, Any]]
+    node: LocalNode, hypervisor_list: list[str], all_hvparams: dict[str, dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
     """Return the figures of all guests here by name.
 
@@ -206,7 +206,7 @@ def all_instances_info(
 
 @procedure("instance_info")
 def instance_info(
-    node: Node, instance: str, hname: str, hvparams: dict[str, Any]
+    node: LocalNode, instance: str, hname: str, hvparams: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the figures of a guest, {} if it is not here."""
     info = node.hypervisor(hname).info(instance, hvparams)
@@ -214,13 +214,17 @@ def instance_info(
 
 
 @procedure("hypervisor_validate_params")
-def hypervisor_validate_params(node: Node, hvname: str, hvfull: dict[str, Any]) -> None:
+def hypervisor_validate_params(
+    node: LocalNode, hvname: str, hvfull: dict[str, Any]
+) -> None:
     """Check hypervisor parameters against this node."""
     node.hypervisor(hvname).validate(hvfull)
 
 
 @procedure("resize_disk")
-def resize_disk(node: Node, instance: InstanceX, disk: DiskX, new_size: int) -> None:
+def resize_disk(
+    node: LocalNode, instance: InstanceX, disk: DiskX, new_size: int
+) -> None:
     """Tell a running guest the new size of a disk, in bytes; not running is fine."""
     driver = node.hypervisor(instance.hypervisor)
     if driver.info(instance.name, instance.hvparams) is not None:

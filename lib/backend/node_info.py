@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from ganeti import errors, serializer
 from ganeti.backend import storage_units
-from ganeti.backend.registry import Node, procedure
+from ganeti.backend.registry import LocalNode, procedure
 from ganeti.utils import files, netutils
 
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
@@ -15,7 +15,7 @@ _PAUSE_FILE: Final = "watcher.pause"
 
 @procedure("node_info")
 def node_info(
-    node: Node,
+    node: LocalNode,
     storage_units_: list[tuple[str, str, list[Any]]] | None,
     hv_specs: list[tuple[str, dict[str, Any]]] | None,
 ) -> tuple[str, list[Any] | None, list[Any] | None]:
@@ -34,14 +34,14 @@ def boot_id() -> str:
 
 
 @procedure("node_has_ip_address")
-def node_has_ip_address(node: Node, address: str) -> bool:
+def node_has_ip_address(node: LocalNode, address: str) -> bool:
     """Tell whether this machine has an address."""
     del node
     return netutils.owns_address(address)
 
 
 @procedure("bridges_exist")
-def bridges_exist(node: Node, bridges_list: list[str]) -> None:
+def bridges_exist(node: LocalNode, bridges_list: list[str]) -> None:
     """Check that network bridges exist.
 
     Raises:
@@ -64,7 +64,7 @@ def missing_bridges(names: list[str]) -> list[str]:
 
 
 @procedure("get_file_info")
-def get_file_info(node: Node, file_path: str) -> tuple[bool, dict[str, int]]:
+def get_file_info(node: LocalNode, file_path: str) -> tuple[bool, dict[str, int]]:
     """Return whether a file exists, and its size in bytes."""
     try:
         info = os.stat(node.paths.localize(file_path))
@@ -74,7 +74,7 @@ def get_file_info(node: Node, file_path: str) -> tuple[bool, dict[str, int]]:
 
 
 @procedure("get_watcher_pause")
-def get_watcher_pause(node: Node) -> float | None:
+def get_watcher_pause(node: LocalNode) -> float | None:
     """Return until when the watcher pauses, None if it does not."""
     try:
         until = float(files.read_file(node.paths.data(_PAUSE_FILE)))
@@ -84,7 +84,7 @@ def get_watcher_pause(node: Node) -> float | None:
 
 
 @procedure("set_watcher_pause")
-def set_watcher_pause(node: Node, until: float | None) -> None:
+def set_watcher_pause(node: LocalNode, until: float | None) -> None:
     """Let the watcher pause until a time, or go on."""
     path = node.paths.data(_PAUSE_FILE)
     if until is None:

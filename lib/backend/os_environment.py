@@ -9,7 +9,7 @@ from typing import Any
 
 from ganeti import process, storage
 from ganeti.backend.os_definitions import OsDefinition
-from ganeti.backend.registry import Node
+from ganeti.backend.registry import LocalNode
 from ganeti.objects.filled import DiskX, InstanceX, NicX
 
 
@@ -46,7 +46,7 @@ def all_osparams(instance: InstanceX) -> dict[str, Any]:
 
 
 def instance_environment(
-    node: Node,
+    node: LocalNode,
     instance: InstanceX,
     definition: OsDefinition,
     *,
@@ -79,7 +79,7 @@ def instance_environment(
 
 
 def _disk(
-    node: Node, index: int, disk: DiskX, hvparams: Mapping[str, Any]
+    node: LocalNode, index: int, disk: DiskX, hvparams: Mapping[str, Any]
 ) -> dict[str, str]:
     device = storage.device(node.paths, disk)
     is_file = disk.dev_type in {"file", "sharedfile"}

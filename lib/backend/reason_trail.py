@@ -3,7 +3,7 @@
 import os
 
 from ganeti import serializer
-from ganeti.backend.registry import Node
+from ganeti.backend.registry import LocalNode
 from ganeti.hypervisor.base import check_instance_name
 from ganeti.utils import files
 
@@ -11,13 +11,13 @@ from ganeti.utils import files
 _SOURCE = "gnt:daemon:noded"
 
 
-def reason_file(node: Node, instance: str) -> str:
+def reason_file(node: LocalNode, instance: str) -> str:
     """Return where the trail of an instance is."""
     return f"{node.paths.run_dir}/instance-reason/{check_instance_name(instance)}"
 
 
 def store(
-    node: Node, instance: str, action: str, trail: list[tuple[str, str, int]]
+    node: LocalNode, instance: str, action: str, trail: list[tuple[str, str, int]]
 ) -> None:
     """Write the trail that led to an action, with this node as its last step."""
     path = reason_file(node, instance)

@@ -15,7 +15,7 @@ from typing import Any, Final
 from cryptography.hazmat.primitives import serialization
 
 from ganeti import errors
-from ganeti.backend.registry import Node, procedure
+from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import misc
 from ganeti.constants import ssh as words
 from ganeti.ssh import account, authorized_keys, keys, pubkeys
@@ -38,7 +38,7 @@ Change = dict[str, Any]
 class Distribution:
     """Changes key files on this node and on others."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: LocalNode) -> None:
         from ganeti.ssh import client
 
         self._paths = node.paths
@@ -173,7 +173,7 @@ def _public(action: str, keys_by_node: Mapping[str, Sequence[str]]) -> Change:
 
 @procedure("node_ssh_key_add")
 def node_ssh_key_add(
-    node: Node,
+    node: LocalNode,
     node_uuid: str,
     node_name: str,
     potential_master_candidates: list[str],
@@ -235,7 +235,7 @@ def _adopt_key(spread: Distribution, uuid: str, name: str) -> dict[str, list[str
 
 @procedure("node_ssh_key_remove")
 def node_ssh_key_remove(
-    node: Node,
+    node: LocalNode,
     node_uuid: str,
     node_name: str,
     master_candidate_uuids: list[str],
@@ -294,7 +294,7 @@ def node_ssh_key_remove(
 
 @procedure("node_ssh_keys_renew")
 def node_ssh_keys_renew(
-    node: Node,
+    node: LocalNode,
     node_uuids: list[str],
     node_names: list[str],
     master_candidate_uuids: list[str],
@@ -348,7 +348,7 @@ def node_ssh_keys_renew(
 def _generate_elsewhere(
     spread: Distribution,
     names: Mapping[str, str],
-    node: Node,
+    node: LocalNode,
     make: tuple[str, int],
 ) -> tuple[dict[str, list[str]], list[list[str]]]:
     """Make new pairs on all nodes but this one; return their keys, and failures."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ganeti import errors
-from ganeti.backend.registry import Node
+from ganeti.backend.registry import LocalNode
 from ganeti.ssh import account, authorized_keys, pubkeys
 from ganeti.utils import netutils
 
@@ -17,7 +17,7 @@ PARALLEL: Final = 8
 _TIMEOUT_S: Final = 30.0
 
 
-def check_reach(node: Node, ports: Mapping[str, int]) -> dict[str, str]:
+def check_reach(node: LocalNode, ports: Mapping[str, int]) -> dict[str, str]:
     """Log in to nodes and compare their host names.
 
     Args:
@@ -47,7 +47,7 @@ def check_reach(node: Node, ports: Mapping[str, int]) -> dict[str, str]:
 
 
 def _check_one(
-    node: Node, name: str, address: tuple[str, int], identity: "Identity"
+    node: LocalNode, name: str, address: tuple[str, int], identity: "Identity"
 ) -> str | None:
     from ganeti.ssh import client
 
@@ -71,7 +71,9 @@ def _check_one(
     return None
 
 
-def check_set_up(node: Node, nodes: Sequence[tuple[str, str, bool, bool]]) -> list[str]:
+def check_set_up(
+    node: LocalNode, nodes: Sequence[tuple[str, str, bool, bool]]
+) -> list[str]:
     """Compare the key files with who should be in them.
 
     Args:
@@ -101,7 +103,9 @@ def check_set_up(node: Node, nodes: Sequence[tuple[str, str, bool, bool]]) -> li
 
 
 def _check_authorized(
-    node: Node, rows: Mapping[str, Sequence[object]], known: Mapping[str, list[str]]
+    node: LocalNode,
+    rows: Mapping[str, Sequence[object]],
+    known: Mapping[str, list[str]],
 ) -> list[str]:
     present = {
         authorized_keys.identity(line)
@@ -120,7 +124,7 @@ def _check_authorized(
     return found
 
 
-def check_clutter(node: Node) -> list[str]:
+def check_clutter(node: LocalNode) -> list[str]:
     """Report nodes of which several keys are recorded or authorised."""
     known = pubkeys.read(node.paths.data("ganeti_pub_keys"))
     found = [

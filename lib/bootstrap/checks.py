@@ -30,7 +30,9 @@ _CLUSTER_FILES: Final = ("store.db", "config.data", "server.pem", "ssconf_cluste
 _MIN_VG_MIB: Final = disks.MIN_VG_SIZE
 
 
-def gather(paths: Paths, process: Runner, options: InitOptions) -> initial_config.Facts:
+def gather(
+    paths: Paths, process: Runner, options: InitOptions
+) -> initial_config.MasterHost:
     """Check everything that init needs and return what was found out.
 
     Raises:
@@ -50,7 +52,7 @@ def gather(paths: Paths, process: Runner, options: InitOptions) -> initial_confi
     initial_config.mac_prefix(options)
     if not paths.is_virtual:
         _check_netdev(options)
-    return initial_config.Facts(
+    return initial_config.MasterHost(
         hostname=hostname,
         primary_ip=primary_ip,
         secondary_ip=secondary_ip,

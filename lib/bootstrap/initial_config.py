@@ -35,7 +35,7 @@ _MAC_PREFIX: Final = re.compile(r"[0-9a-f]{2}:[0-9a-f]{2}:[0-9a-f]{2}")
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
+class MasterHost:
     """What was found out about this machine and the cluster's name.
 
     Attributes:
@@ -243,7 +243,7 @@ def ssh_key(options: InitOptions) -> tuple[str, int]:
     return kind, keys.check_type(kind, options.ssh_key_bits)
 
 
-def make(options: InitOptions, facts: Facts, now: float) -> FirstRecords:
+def make(options: InitOptions, facts: MasterHost, now: float) -> FirstRecords:
     """Return the records of a cluster with one node.
 
     Args:
@@ -291,7 +291,7 @@ def _identity(now: float) -> dict[str, Any]:
     return {"uuid": str(uuid.uuid4()), "serial_no": 1, "ctime": now, "mtime": now}
 
 
-def _naming(options: InitOptions, facts: Facts) -> dict[str, Any]:
+def _naming(options: InitOptions, facts: MasterHost) -> dict[str, Any]:
     bridge = network.DEFAULT_BRIDGE
     return {
         "cluster_name": facts.cluster_name,

@@ -119,13 +119,13 @@ def _write_configuration(
         engine.close()
 
 
-def _static_runner(paths: Paths, facts: initial_config.Facts) -> rpc.StaticRunner:
+def _static_runner(paths: Paths, facts: initial_config.MasterHost) -> rpc.StaticRunner:
     port = daemons.DAEMONS["ganeti-noded"].port or 0
     target = rpc.Target(facts.hostname, facts.hostname, facts.primary_ip, port)
     return rpc.StaticRunner([target], paths)
 
 
-def _check_node_daemon(paths: Paths, facts: initial_config.Facts) -> None:
+def _check_node_daemon(paths: Paths, facts: initial_config.MasterHost) -> None:
     """Make sure that the node daemon answers us, in our version."""
     runner = _static_runner(paths, facts)
     try:
@@ -140,7 +140,7 @@ def _check_node_daemon(paths: Paths, facts: initial_config.Facts) -> None:
         )
 
 
-def _add_to_hosts(paths: Paths, facts: initial_config.Facts) -> None:
+def _add_to_hosts(paths: Paths, facts: initial_config.MasterHost) -> None:
     runner = _static_runner(paths, facts)
     try:
         answer = runner.call_one(

@@ -47,7 +47,7 @@ class Shell(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Target:
+class NewNode:
     """The new node as it is reached.
 
     ``is_member`` tells whether its host key is the cluster's by now.
@@ -59,7 +59,7 @@ class Target:
     is_member: bool
 
 
-Connect = Callable[[Target], Shell]
+Connect = Callable[[NewNode], Shell]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +100,7 @@ def join(
         secondary_ip = _check_membership(state, request, name)
         port = request.ssh_port or _ssh_port(client, request.group, paths)
     open_shell = connect or _ssh_connect(paths, request, state)
-    target = Target(name, address, port, is_member=False)
+    target = NewNode(name, address, port, is_member=False)
     shell = open_shell(target)
     if state.modify_ssh_setup:
         feedback(f"Preparing SSH on node {name}")
@@ -223,7 +223,7 @@ def _ssh_connect(paths: Paths, request: JoinRequest, state: _ClusterState) -> Co
         ),
     )
 
-    def connect(target: Target) -> Shell:
+    def connect(target: NewNode) -> Shell:
         return ssh_client.Client(
             target.name,
             target.port,
@@ -235,7 +235,7 @@ def _ssh_connect(paths: Paths, request: JoinRequest, state: _ClusterState) -> Co
     return connect
 
 
-def _reconnect(connect: Connect, target: Target) -> Shell:
+def _reconnect(connect: Connect, target: NewNode) -> Shell:
     """Connect with the cluster's own keys; sshd may be just loading them."""
     deadline = time.monotonic() + ANSWER_TIMEOUT_S
     member = dataclasses.replace(target, is_member=True)
@@ -249,7 +249,7 @@ def _reconnect(connect: Connect, target: Target) -> Shell:
 
 
 def _run_tool(
-    paths: Paths, shell: Shell, target: Target, tool: str, message: Mapping[str, Any]
+    paths: Paths, shell: Shell, target: NewNode, tool: str, message: Mapping[str, Any]
 ) -> None:
     """Run a helper program on the node with a JSON message on its input.
 
@@ -273,7 +273,7 @@ def _prepare(
     paths: Paths,
     state: _ClusterState,
     shell: Shell,
-    target: Target,
+    target: NewNode,
     request: JoinRequest,
 ) -> None:
     certificate = x509.load_certificate(paths.server_pem)
@@ -344,7 +344,7 @@ def _set_up_daemon(
     paths: Paths,
     state: _ClusterState,
     shell: Shell,
-    target: Target,
+    target: NewNode,
     request: JoinRequest,
 ) -> None:
     message = daemon_message(paths, state.cluster_name, target.name)
@@ -352,7 +352,7 @@ def _set_up_daemon(
     _run_tool(paths, shell, target, "node-daemon-setup", message)
 
 
-def _wait_for_node_daemon(paths: Paths, target: Target) -> None:
+def _wait_for_node_daemon(paths: Paths, target: NewNode) -> None:
     """Wait until the node daemon answers a version call.
 
     Raises:

@@ -4,14 +4,14 @@ from typing import Any, Final, NamedTuple
 
 from ganeti import errors
 from ganeti.cli import error_text, hints, jobs
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 
 #: Of so many jobs the next one to watch is chosen.
 _WINDOW: Final = 25
 _NOT_STARTED: Final = ("queued", "waiting", "canceling")
 
 
-class Outcome(NamedTuple):
+class JobOutcome(NamedTuple):
     """What became of one job.
 
     Attributes:
@@ -27,7 +27,7 @@ class Outcome(NamedTuple):
     job_id: int | None
 
 
-class Executor:
+class JobExecutor:
     """Collects jobs, submits them in one call, and waits for all.
 
     Args:
@@ -35,12 +35,12 @@ class Executor:
         generic: give the opcodes reason trail, priority and so on.
     """
 
-    def __init__(self, ctx: Context, *, generic: bool = True) -> None:
+    def __init__(self, ctx: CommandContext, *, generic: bool = True) -> None:
         self._ctx = ctx
         self._generic = generic
         self._queue: list[tuple[str, list[jobs.Op]]] = []
         self._submitted: list[tuple[str, int]] = []
-        self._refused: list[Outcome] = []
+        self._refused: list[JobOutcome] = []
 
     def add(self, label: str, *ops: jobs.Op) -> None:
         """Add a job; it is submitted later."""
@@ -84,10 +84,10 @@ class Executor:
             self._submitted.append((label, int(value)))
         else:
             self._refused.append(
-                Outcome(label, success=False, result=value, job_id=None)
+                JobOutcome(label, success=False, result=value, job_id=None)
             )
 
-    def finish(self, *, quiet: bool = False) -> list[Outcome]:
+    def finish(self, *, quiet: bool = False) -> list[JobOutcome]:
         """Submit what is left and wait for all jobs; return what became of them.
 
         Args:
@@ -119,7 +119,7 @@ class Executor:
                 return index
         return 0
 
-    def _wait(self, label: str, job_id: int) -> Outcome:
+    def _wait(self, label: str, job_id: int) -> JobOutcome:
         ctx = self._ctx
         try:
             result = jobs.wait(ctx, job_id, jobs.print_log(ctx))
@@ -127,15 +127,15 @@ class Executor:
             ctx.err(
                 f"Job {job_id}{_for(label)} has been archived, cannot check its result"
             )
-            return Outcome(label, success=False, result="job lost", job_id=job_id)
+            return JobOutcome(label, success=False, result="job lost", job_id=job_id)
         except errors.GenericError as err:
             if isinstance(err, errors.LuxiError):
                 raise  # the connection is gone, not the job
             text, _ = error_text.describe(err)
             ctx.err(f"Job {job_id}{_for(label)} has failed: {text}")
             hints.show(ctx, hints.find(text))
-            return Outcome(label, success=False, result=text, job_id=job_id)
-        return Outcome(label, success=True, result=result, job_id=job_id)
+            return JobOutcome(label, success=False, result=text, job_id=job_id)
+        return JobOutcome(label, success=True, result=result, job_id=job_id)
 
     def finish_or_show(self, *, quiet: bool = False) -> bool:
         """Wait for all jobs, or list them with ``--submit``; tell if all went well.
@@ -158,13 +158,13 @@ def _for(label: str) -> str:
     return f" for {label}" if label else ""
 
 
-def run_with_jobs(ctx: Context, operation: jobs.Op) -> list[Outcome]:
+def run_with_jobs(ctx: CommandContext, operation: jobs.Op) -> list[JobOutcome]:
     """Run an opcode whose result lists further jobs; wait for them too."""
     return wait_for_jobs(ctx, jobs.submit_or_run(ctx, operation))
 
 
-def wait_for_jobs(ctx: Context, result: Any) -> list[Outcome]:
+def wait_for_jobs(ctx: CommandContext, result: Any) -> list[JobOutcome]:
     """Wait for the jobs that an opcode's result lists under ``jobs``."""
-    executor = Executor(ctx)
+    executor = JobExecutor(ctx)
     executor.adopt(result["jobs"])
     return executor.finish()

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.cli import jobs
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.cli.text import safe
 from ganeti.constants import ecodes
 from ganeti.htools.rules import reasons
@@ -19,7 +19,7 @@ Data = Mapping[str, Any]
 _NOBODY: Final = "No allocator was asked."
 
 
-def run(ctx: Context, operation: jobs.Op, name: str | None = None) -> None:
+def run(ctx: CommandContext, operation: jobs.Op, name: str | None = None) -> None:
     """Have a job checked; print where its instances go, and the reasons.
 
     They are printed too when it cannot be done; the error follows.
@@ -66,7 +66,9 @@ def _chosen(told: Sequence[Data]) -> Sequence[str]:
     return found[0] if found else ()
 
 
-def _print(ctx: Context, name: str, nodes: Sequence[str], told: Sequence[Data]) -> None:
+def _print(
+    ctx: CommandContext, name: str, nodes: Sequence[str], told: Sequence[Data]
+) -> None:
     if ctx.option("json"):
         document = {"instance": name, "nodes": list(nodes), "allocators": list(told)}
         ctx.out(json.dumps(document, indent=1))
@@ -80,7 +82,7 @@ def _print(ctx: Context, name: str, nodes: Sequence[str], told: Sequence[Data]) 
                 ctx.out(safe(line))
 
 
-def _print_all(ctx: Context, told: Sequence[Data]) -> None:
+def _print_all(ctx: CommandContext, told: Sequence[Data]) -> None:
     if ctx.option("json"):
         ctx.out(json.dumps({"allocators": list(told)}, indent=1))
         return

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.cli import info_tree, listing, values
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes, ipolicy
 
 _SIZES: Final = frozenset(("memory-size", "disk-size"))
@@ -55,7 +55,7 @@ def _bounds(alternatives: list[dict[str, dict[str, str]]]) -> list[dict[str, Any
     return found
 
 
-def from_options(ctx: Context, *, group: bool = False) -> dict[str, Any]:
+def from_options(ctx: CommandContext, *, group: bool = False) -> dict[str, Any]:
     """Return the policy that options ask for, empty without any.
 
     Args:
@@ -170,14 +170,14 @@ def _join(specs: Mapping[str, Any]) -> str:
     return ",".join(f"{name}={value}" for name, value in sorted(specs.items()))
 
 
-def show_cluster(ctx: Context) -> None:
+def show_cluster(ctx: CommandContext) -> None:
     """Print an ``init`` command with the cluster's specs."""
     info = ctx.call("QueryClusterInfo")
     words = ["gnt-cluster", "init", *to_options(info["ipolicy"]), info["name"]]
     ctx.out(shlex.join(words))
 
 
-def show_groups(ctx: Context) -> None:
+def show_groups(ctx: CommandContext) -> None:
     """Print an ``add`` command with the specs of each group."""
     field = "ipolicy" if ctx.opts.include_defaults else "custom_ipolicy"
     for group in listing.named(ctx, "group", ["name", field], ctx.args):

@@ -1,11 +1,11 @@
 """Options that say how to migrate."""
 
 from ganeti import errors
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes
 
 
-def migration_mode(ctx: Context) -> str | None:
+def migration_mode(ctx: CommandContext) -> str | None:
     """Return the migration mode that was asked for, None for the hypervisor's own.
 
     Raises:

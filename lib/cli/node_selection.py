@@ -4,12 +4,12 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.cli import listing
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes
 
 
 def online_nodes(
-    ctx: Context,
+    ctx: CommandContext,
     names: list[str],
     *,
     group: str | None = None,

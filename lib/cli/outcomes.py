@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
-from ganeti.cli.context import Context
-from ganeti.cli.executor import Outcome
+from ganeti.cli.context import CommandContext
+from ganeti.cli.executor import JobOutcome
 from ganeti.constants import exitcodes
 
 
-def report(ctx: Context, outcomes: Sequence[Outcome], *, good: str, bad: str) -> int:
+def report(
+    ctx: CommandContext, outcomes: Sequence[JobOutcome], *, good: str, bad: str
+) -> int:
     """Say how the jobs ended; return the exit code.
 
     Args:

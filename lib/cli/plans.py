@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.cli import error_text, jobs
-from ganeti.cli.app import CommandError
-from ganeti.cli.context import Context
+from ganeti.cli.app import CliError
+from ganeti.cli.context import CommandContext
 from ganeti.cli.text import safe
 from ganeti.constants import exitcodes
 
@@ -46,7 +46,7 @@ _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 Plan = Mapping[str, Any]
 
 
-def wanted(ctx: Context) -> bool:
+def wanted(ctx: CommandContext) -> bool:
     """Tell whether a command that also acts outside of jobs shall only plan.
 
     Raises:
@@ -55,12 +55,12 @@ def wanted(ctx: Context) -> bool:
     if ctx.option("plan"):
         return True
     if ctx.option("json"):
-        raise CommandError("--json goes with --plan only")
+        raise CliError("--json goes with --plan only")
     return False
 
 
 def show(
-    ctx: Context,
+    ctx: CommandContext,
     job_list: list[list[jobs.Op]],
     *,
     before: Sequence[str] = (),
@@ -113,8 +113,8 @@ def _outside(title: str, texts: Sequence[str], paint: "Painter") -> Iterator[str
         yield f"  {number:>{width}}. {safe(text)}"
 
 
-def _is_coloured(ctx: Context) -> bool:
-    return ctx.doors.stdout.isatty() and not ctx.doors.environ.get("NO_COLOR")
+def _is_coloured(ctx: CommandContext) -> bool:
+    return ctx.effects.stdout.isatty() and not ctx.effects.environ.get("NO_COLOR")
 
 
 class Painter:

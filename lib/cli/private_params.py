@@ -9,14 +9,14 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.cli.values import PrivateFile
 from ganeti.constants import ecodes
 
 _STDIN: Final = "-"
 
 
-def resolve(ctx: Context) -> None:
+def resolve(ctx: CommandContext) -> None:
     """Put what the named files hold in the place of their names.
 
     Raises:
@@ -28,9 +28,9 @@ def resolve(ctx: Context) -> None:
             setattr(ctx.opts, option.dest, _read(ctx, option.names[-1], value.path))
 
 
-def _read(ctx: Context, option: str, path: str) -> dict[str, Any]:
+def _read(ctx: CommandContext, option: str, path: str) -> dict[str, Any]:
     if path == _STDIN:
-        return _parse(ctx.doors.stdin, f"{option}: standard input")
+        return _parse(ctx.effects.stdin, f"{option}: standard input")
     try:
         with open(path, encoding="utf-8") as stream:
             return _parse(stream, f"{option}: {path}")

@@ -3,7 +3,7 @@
 import textwrap
 from typing import Final
 
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 
 _WIDTH: Final = 70
 #: Up to this many items are shown without asking.
@@ -14,14 +14,14 @@ NO: Final = ("n", "No, leave everything as it is")
 VIEW: Final = ("v", "View the list first")
 
 
-def ask(ctx: Context, text: str, choices: tuple[tuple[str, str], ...]) -> str:
+def ask(ctx: CommandContext, text: str, choices: tuple[tuple[str, str], ...]) -> str:
     """Return the letter of the chosen answer; the last one is the safe one.
 
     Only the first two characters of an answer count; anything else but a choice asks
     again.
     """
     fallback = choices[-1][0]
-    terminal = ctx.doors.open_terminal()
+    terminal = ctx.effects.open_terminal()
     if terminal is None:
         ctx.err(f"Not confirmed, as there is no terminal to ask on: {_question(text)}")
         return fallback
@@ -49,7 +49,7 @@ def _question(text: str) -> str:
     return " ".join(text.split("\n\n", maxsplit=1)[0].split())
 
 
-def confirm(ctx: Context, text: str) -> bool:
+def confirm(ctx: CommandContext, text: str) -> bool:
     """Ask whether to go on; a plan does no harm and goes on."""
     if ctx.option("plan"):
         return True
@@ -57,7 +57,7 @@ def confirm(ctx: Context, text: str) -> bool:
 
 
 def confirm_operation(
-    ctx: Context, items: list[str], *, kind: str, operation: str, extra: str = ""
+    ctx: CommandContext, items: list[str], *, kind: str, operation: str, extra: str = ""
 ) -> bool:
     """Ask whether an operation on these items is meant.
 

@@ -2,11 +2,11 @@
 
 from ganeti import errors
 from ganeti.cli import jobs, listing
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes
 
 
-def _target(ctx: Context) -> tuple[str, str | None, list[str]]:
+def _target(ctx: CommandContext) -> tuple[str, str | None, list[str]]:
     """Return kind and name of the object, and the other arguments."""
     kind = ctx.program.tag_kind
     if kind is None:
@@ -16,7 +16,7 @@ def _target(ctx: Context) -> tuple[str, str | None, list[str]]:
     return kind, ctx.args[0], ctx.args[1:]
 
 
-def list_tags(ctx: Context) -> None:
+def list_tags(ctx: CommandContext) -> None:
     """Print the tags of an object, one a line."""
     kind, name, _ = _target(ctx)
     tags = sorted(ctx.call("QueryTags", kind, name or ""))
@@ -27,11 +27,11 @@ def list_tags(ctx: Context) -> None:
         ctx.out(tag)
 
 
-def _given_tags(ctx: Context, tags: list[str]) -> list[str]:
+def _given_tags(ctx: CommandContext, tags: list[str]) -> list[str]:
     found = list(tags)
     source = ctx.opts.tags_source
     if source == "-":
-        found += [line.strip() for line in ctx.doors.stdin]
+        found += [line.strip() for line in ctx.effects.stdin]
     elif source is not None:
         try:
             with open(source, encoding="utf-8") as stream:
@@ -46,17 +46,17 @@ def _given_tags(ctx: Context, tags: list[str]) -> list[str]:
     return found
 
 
-def _change(ctx: Context, op_id: str) -> None:
+def _change(ctx: CommandContext, op_id: str) -> None:
     kind, name, words = _target(ctx)
     tags = _given_tags(ctx, words)
     jobs.submit_or_run(ctx, jobs.op(op_id, kind=kind, name=name, tags=tags))
 
 
-def add_tags(ctx: Context) -> None:
+def add_tags(ctx: CommandContext) -> None:
     """Add tags to an object."""
     _change(ctx, "OP_TAGS_SET")
 
 
-def remove_tags(ctx: Context) -> None:
+def remove_tags(ctx: CommandContext) -> None:
     """Remove tags from an object."""
     _change(ctx, "OP_TAGS_DEL")

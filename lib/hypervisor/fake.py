@@ -12,10 +12,10 @@ from typing import Any
 from ganeti import errors
 from ganeti.hypervisor.base import (
     AttachedDisk,
+    GuestState,
     Hypervisor,
     InstanceInfo,
     MigrationStatus,
-    State,
     check_instance_name,
     linux_node_info,
 )
@@ -29,7 +29,7 @@ class FakeHypervisor(Hypervisor):
 
     @property
     def _dir(self) -> str:
-        return f"{self._doors.paths.run_dir}/fake-hypervisor"
+        return f"{self._effects.paths.run_dir}/fake-hypervisor"
 
     def _file(self, name: str) -> str:
         return f"{self._dir}/{check_instance_name(name)}"
@@ -103,7 +103,9 @@ class FakeHypervisor(Hypervisor):
             raise errors.HypervisorError(
                 f"instance {name}: {self._file(name)}: wanted three lines: {err}"
             ) from err
-        return InstanceInfo(name, hv_id, int(memory), int(vcpus), State.RUNNING, 0.0)
+        return InstanceInfo(
+            name, hv_id, int(memory), int(vcpus), GuestState.RUNNING, 0.0
+        )
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return this node's figures, less what the guests would use."""

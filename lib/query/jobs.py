@@ -13,9 +13,9 @@ from ganeti.objects import Snapshot
 from ganeti.query.model import (
     UNAVAIL,
     Cell,
-    Context,
     Field,
     Getter,
+    QueryContext,
     Resource,
     Sources,
     by_name,
@@ -115,7 +115,7 @@ _JOB_FIELDS: Final = by_name(
 )
 
 
-_NO_SOURCES: Final = Context(Sources(Snapshot()))
+_NO_SOURCES: Final = QueryContext(Sources(Snapshot()))
 
 
 def job_values(names: Sequence[str]) -> "Callable[[jqueue.Job], list[Any] | None]":
@@ -143,7 +143,7 @@ def parse_job_id(value: Any) -> int:
     return value
 
 
-def _job_rows(context: Context, names: Sequence[Any] | None) -> list[_Row]:
+def _job_rows(context: QueryContext, names: Sequence[Any] | None) -> list[_Row]:
     source = context.sources.jobs
     if source is None:
         raise errors.OpPrereqError("there is no job queue here", ecodes.ECODE_STATE)
@@ -172,7 +172,7 @@ def _owners(names: Sequence[str]) -> list[str]:
     return [_owner(name) for name in names]
 
 
-def _lock_rows(context: Context, names: Sequence[Any] | None) -> list[LockInfo]:
+def _lock_rows(context: QueryContext, names: Sequence[Any] | None) -> list[LockInfo]:
     rows = list(context.sources.locks())
     if names is None:
         return rows
@@ -185,7 +185,7 @@ def _lock_rows(context: Context, names: Sequence[Any] | None) -> list[LockInfo]:
     return [found[name] for name in names]
 
 
-def _bind_pending(_context: Context) -> Getter:
+def _bind_pending(_context: QueryContext) -> Getter:
     return lambda row: normal([[mode, _owners(names)] for mode, names in row.pending])
 
 

@@ -9,9 +9,9 @@ from ganeti.constants import ecodes
 from ganeti.constants import query as c
 from ganeti.objects import Cluster
 from ganeti.query.model import (
-    Context,
     Field,
     Getter,
+    QueryContext,
     Resource,
     by_name,
     normal,
@@ -21,7 +21,7 @@ from ganeti.utils import nicesort
 
 
 @dataclasses.dataclass(frozen=True)
-class _Found:
+class _OnNodes:
     """One name, and what each asked node found under it, first match first.
 
     Attributes:
@@ -59,8 +59,8 @@ def _hashable(items: Iterable[Any]) -> list[Any]:
 
 
 def _find(
-    context: Context, procedure: str, names: Sequence[Any] | None
-) -> list[_Found]:
+    context: QueryContext, procedure: str, names: Sequence[Any] | None
+) -> list[_OnNodes]:
     """Ask all nodes that can host instances; those that fail are left out."""
     nodes = [
         node.uuid
@@ -83,30 +83,30 @@ def _find(
         raise errors.OpPrereqError(
             f"not found on any node: {', '.join(missing)}", ecodes.ECODE_NOENT
         )
-    return [_Found(name, found[name]) for name in names]
+    return [_OnNodes(name, found[name]) for name in names]
 
 
 # Operating systems
-def _os_rows(context: Context, names: Sequence[Any] | None) -> list[_Found]:
+def _os_rows(context: QueryContext, names: Sequence[Any] | None) -> list[_OnNodes]:
     return _find(context, "os_diagnose", names)
 
 
-def _os_names(found: _Found) -> list[str]:
+def _os_names(found: _OnNodes) -> list[str]:
     """Return the name and its forms with variants."""
     return [found.name, *(f"{found.name}+{item}" for item in found.common(3))]
 
 
 def _of_cluster(
-    get: Callable[[Cluster, _Found], Any],
-) -> Callable[[Context], Getter]:
-    def bind(context: Context) -> Getter:
+    get: Callable[[Cluster, _OnNodes], Any],
+) -> Callable[[QueryContext], Getter]:
+    def bind(context: QueryContext) -> Getter:
         cluster = context.snapshot.cluster
         return lambda found: normal(get(cluster, found))
 
     return bind
 
 
-def _is_listed(names: Sequence[str], found: _Found) -> bool:
+def _is_listed(names: Sequence[str], found: _OnNodes) -> bool:
     """Tell whether an OS, or all of its variants, are on a list."""
     if found.name in names:
         return True
@@ -205,14 +205,14 @@ OS: Final = Resource(
 
 
 # External storage
-def _ext_rows(context: Context, names: Sequence[Any] | None) -> list[_Found]:
+def _ext_rows(context: QueryContext, names: Sequence[Any] | None) -> list[_OnNodes]:
     return _find(context, "extstorage_diagnose", names)
 
 
-def _bind_group_status(context: Context) -> Getter:
+def _bind_group_status(context: QueryContext) -> Getter:
     snapshot = context.snapshot
 
-    def get(found: _Found) -> dict[str, bool]:
+    def get(found: _OnNodes) -> dict[str, bool]:
         result: dict[str, bool] = {}
         for group in snapshot.nodegroups.values():
             members = snapshot.nodes_in_group(group.uuid)

@@ -6,7 +6,7 @@ from typing import Final
 from ganeti.constants import instance as c
 
 
-class Seen(enum.Enum):
+class ObservedState(enum.Enum):
     """What the nodes say about an instance."""
 
     #: Its primary node is marked offline.
@@ -22,14 +22,14 @@ class Seen(enum.Enum):
 
 
 _WHATEVER_WANTED: Final = {
-    Seen.NODE_OFFLINE: c.INSTST_NODEOFFLINE,
-    Seen.NODE_DOWN: c.INSTST_NODEDOWN,
-    Seen.ELSEWHERE: c.INSTST_WRONGNODE,
+    ObservedState.NODE_OFFLINE: c.INSTST_NODEOFFLINE,
+    ObservedState.NODE_DOWN: c.INSTST_NODEDOWN,
+    ObservedState.ELSEWHERE: c.INSTST_WRONGNODE,
 }
 
 
 def instance_status(
-    seen: Seen,
+    seen: ObservedState,
     admin_state: str,
     *,
     is_user_source: bool,
@@ -49,9 +49,9 @@ def instance_status(
     if seen in _WHATEVER_WANTED:
         return _WHATEVER_WANTED[seen]
     wanted_up = admin_state == c.ADMINST_UP
-    if seen is Seen.RUNNING:
+    if seen is ObservedState.RUNNING:
         return c.INSTST_RUNNING if wanted_up else c.INSTST_ERRORUP
-    if seen is Seen.SHUTDOWN:
+    if seen is ObservedState.SHUTDOWN:
         if not wanted_up:
             return c.INSTST_ADMINDOWN
         allowed = user_shutdown and guest_may_shut_down

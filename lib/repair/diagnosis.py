@@ -4,7 +4,7 @@ import dataclasses
 import enum
 from typing import Any, Final
 
-from ganeti.repair.tags import Kind
+from ganeti.repair.tags import RepairKind
 
 #: Templates whose disks every node of the group reaches.
 _SHARED: Final = frozenset({"sharedfile", "gluster", "rbd", "ext", "blockdev"})
@@ -16,7 +16,7 @@ _SHUTDOWN_S: Final = 120
 Op = dict[str, Any]
 
 
-class Health(enum.Enum):
+class NodeHealth(enum.Enum):
     """How a node is."""
 
     GOOD = enum.auto()
@@ -33,8 +33,8 @@ class Subject:
 
     name: str
     template: str
-    primary: Health
-    secondary: Health | None = None
+    primary: NodeHealth
+    secondary: NodeHealth | None = None
     up: bool = False
 
 
@@ -42,7 +42,7 @@ class Subject:
 class Repair:
     """What is needed: how dangerous it is, opcodes in wire form, words for people."""
 
-    kind: Kind
+    kind: RepairKind
     ops: tuple[Op, ...]
     why: str
 
@@ -56,24 +56,27 @@ def find(subject: Subject, allocator: str) -> Repair | None:
     """
     if subject.template == "drbd":
         return _mirrored(subject, allocator)
-    if subject.primary == Health.GOOD:
+    if subject.primary == NodeHealth.GOOD:
         return None
     if subject.template in _SHARED:
         return _moved(subject, {"iallocator": allocator})
-    if subject.template in _SINGLE and subject.primary == Health.OFFLINE:
+    if subject.template in _SINGLE and subject.primary == NodeHealth.OFFLINE:
         return _made_anew(subject, allocator, "its node is offline")
     return None
 
 
 def _mirrored(subject: Subject, allocator: str) -> Repair | None:
     both = {subject.primary, subject.secondary}
-    if both == {Health.OFFLINE}:
+    if both == {NodeHealth.OFFLINE}:
         return _made_anew(subject, allocator, "both its nodes are offline")
-    if subject.primary != Health.GOOD and subject.secondary == Health.GOOD:
+    if subject.primary != NodeHealth.GOOD and subject.secondary == NodeHealth.GOOD:
         return _moved(subject, {})
-    if subject.primary == Health.OFFLINE and subject.secondary == Health.DRAINED:
+    if (
+        subject.primary == NodeHealth.OFFLINE
+        and subject.secondary == NodeHealth.DRAINED
+    ):
         return _moved(subject, {})
-    if subject.secondary not in {Health.GOOD, None}:
+    if subject.secondary not in {NodeHealth.GOOD, None}:
         op: Op = {
             "OP_ID": "OP_INSTANCE_REPLACE_DISKS",
             "instance_name": subject.name,
@@ -81,21 +84,21 @@ def _mirrored(subject: Subject, allocator: str) -> Repair | None:
             "disks": [],
             "iallocator": allocator,
         }
-        return Repair(Kind.FIX_STORAGE, (op,), "its secondary node fails")
+        return Repair(RepairKind.FIX_STORAGE, (op,), "its secondary node fails")
     return None
 
 
 def _moved(subject: Subject, more: Op) -> Repair:
-    if subject.primary == Health.DRAINED:
+    if subject.primary == NodeHealth.DRAINED:
         live = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": subject.name}
-        return Repair(Kind.MIGRATE, (live | more,), "its primary node is drained")
+        return Repair(RepairKind.MIGRATE, (live | more,), "its primary node is drained")
     op: Op = {
         "OP_ID": "OP_INSTANCE_FAILOVER",
         "instance_name": subject.name,
         "shutdown_timeout": _SHUTDOWN_S,
         "ignore_consistency": False,
     }
-    return Repair(Kind.FAILOVER, (op | more,), "its primary node is offline")
+    return Repair(RepairKind.FAILOVER, (op | more,), "its primary node is offline")
 
 
 def _made_anew(subject: Subject, allocator: str, why: str) -> Repair:
@@ -108,4 +111,4 @@ def _made_anew(subject: Subject, allocator: str, why: str) -> Repair:
     ops.append({"OP_ID": "OP_INSTANCE_REINSTALL", **name})
     if subject.up:
         ops.append({"OP_ID": "OP_INSTANCE_STARTUP", **name})
-    return Repair(Kind.REINSTALL, tuple(ops), why)
+    return Repair(RepairKind.REINSTALL, tuple(ops), why)

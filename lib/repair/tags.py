@@ -18,7 +18,7 @@ _RECORD: Final = re.compile(
 )
 
 
-class Kind(enum.IntEnum):
+class RepairKind(enum.IntEnum):
     """Kinds of repairs, each allows those before it."""
 
     FIX_STORAGE = 0
@@ -32,7 +32,7 @@ class Kind(enum.IntEnum):
         return self.name.lower().replace("_", "-")
 
 
-class Outcome(enum.StrEnum):
+class RepairOutcome(enum.StrEnum):
     """How a repair ended."""
 
     SUCCESS = "success"
@@ -40,11 +40,11 @@ class Outcome(enum.StrEnum):
     ENOPERM = "enoperm"
 
 
-_KINDS: Final = {kind.word: kind for kind in Kind}
+_KINDS: Final = {kind.word: kind for kind in RepairKind}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Record:
+class RepairRecord:
     """A repair as an instance's tag tells it.
 
     Attributes:
@@ -56,10 +56,10 @@ class Record:
         found: the tag as it was read, empty for a new record.
     """
 
-    kind: Kind
+    kind: RepairKind
     id: str
     time: int
-    outcome: Outcome | None = None
+    outcome: RepairOutcome | None = None
     jobs: tuple[int, ...] = ()
     found: str = dataclasses.field(default="", compare=False)
 
@@ -77,31 +77,31 @@ class Record:
         return head + jobs
 
 
-def records(tags: Iterable[str]) -> list[Record]:
+def records(tags: Iterable[str]) -> list[RepairRecord]:
     """Read the repairs among tags, oldest first; malformed ones are left out."""
     found = [_record(tag) for tag in tags]
     kept = [record for record in found if record is not None]
     return sorted(kept, key=lambda record: (record.time, record.id))
 
 
-def _record(tag: str) -> Record | None:
+def _record(tag: str) -> RepairRecord | None:
     match = _RECORD.fullmatch(tag)
     if match is None or match["kind"] not in _KINDS:
         return None
-    if match["outcome"] is not None and match["outcome"] not in set(Outcome):
+    if match["outcome"] is not None and match["outcome"] not in set(RepairOutcome):
         return None
-    return Record(
+    return RepairRecord(
         kind=_KINDS[match["kind"]],
         id=match["id"],
         time=int(match["time"]),
-        outcome=None if match["outcome"] is None else Outcome(match["outcome"]),
+        outcome=None if match["outcome"] is None else RepairOutcome(match["outcome"]),
         jobs=tuple(int(job) for job in match["jobs"].split("+") if job),
         found=tag,
     )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Policy:
+class RepairPolicy:
     """What may be done to an instance.
 
     Attributes:
@@ -110,7 +110,7 @@ class Policy:
             without suspension.
     """
 
-    allowed: Kind | None = None
+    allowed: RepairKind | None = None
     until: float | None = None
 
     def __str__(self) -> str:
@@ -120,7 +120,7 @@ class Policy:
         return "not enabled" if self.allowed is None else f"up to {self.allowed.word}"
 
 
-def policy(objects: Iterable[Iterable[str]], now: float) -> Policy:
+def policy(objects: Iterable[Iterable[str]], now: float) -> RepairPolicy:
     """Find what may be done: the first object whose tags say anything decides.
 
     Args:
@@ -131,11 +131,11 @@ def policy(objects: Iterable[Iterable[str]], now: float) -> Policy:
         words = [tag.removeprefix(PREFIX) for tag in tags if tag.startswith(PREFIX)]
         ends = [end for end in map(_suspension, words) if end is not None and end > now]
         if ends:
-            return Policy(until=max(ends))
+            return RepairPolicy(until=max(ends))
         kinds = [_KINDS[word] for word in words if word in _KINDS]
         if kinds:
-            return Policy(allowed=min(kinds))
-    return Policy()
+            return RepairPolicy(allowed=min(kinds))
+    return RepairPolicy()
 
 
 def expired(tags: Iterable[str], now: float) -> list[str]:

@@ -1,4 +1,4 @@
-"""Daemon mains: they read the environment, open the doors and run a service.
+"""Daemon mains: read the environment, open the effect interfaces, run a service.
 
 One module a daemon; `common` is what all share. What a daemon does belongs to
 ``ganeti.masterd`` and ``ganeti.backend``.

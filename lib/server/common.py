@@ -78,8 +78,8 @@ class Daemon:
     Attributes:
         name: as in the table of daemons.
         check: runs before anything is touched; raises StartError.
-        start: opens the doors and starts to serve; everything is bound when it
-            returns. Raises StartError or any error of ours.
+        start: opens the effect interfaces and starts to serve; everything is bound
+            when it returns. Raises StartError or any error of ours.
         console: log to /dev/console when the log file cannot be written.
     """
 

@@ -1,7 +1,7 @@
 """``ganeti-masterd``: the master daemon's main program.
 
-Opens the doors, builds `ganeti.masterd.Service` and ends it on request. Exit codes:
-11 when this node is not the master, 12 when it cannot tell who it is.
+Opens the effect interfaces, builds `ganeti.masterd.Service` and ends it on request.
+Exit codes: 11 when this node is not the master, 12 when it cannot tell who it is.
 """
 
 import argparse
@@ -136,14 +136,14 @@ def _pause(time: clock.Clock, seconds: float) -> None:
 
 
 class _Running:
-    """The service with the doors that its main has opened."""
+    """The service with the effect interfaces that its main has opened."""
 
     def __init__(self, inner: masterd.Service, runner: rpc.NetworkRunner) -> None:
         self._inner = inner
         self._runner = runner
 
     def stop(self) -> None:
-        """End the service, then close the doors."""
+        """End the service, then close the effect interfaces."""
         self._inner.stop()
         self._runner.close()
 
@@ -151,7 +151,7 @@ class _Running:
 def _start(
     paths: pathutils.Paths, time: clock.Clock, control: common.Control
 ) -> common.Service:
-    """Open the doors and begin to serve."""
+    """Open the effect interfaces and begin to serve."""
     late = rpc.LateRunner()
 
     def on_deposed() -> None:

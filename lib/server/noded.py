@@ -75,7 +75,7 @@ class App:
 
     def __init__(
         self,
-        node: backend.Node,
+        node: backend.LocalNode,
         *,
         guard: tls.PeerGuard | None,
         term_guard: master_term.TermGuard,
@@ -244,12 +244,12 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
     digest = "" if options.no_ssl else _digest(options, paths)
     clock_, runner = clock.SystemClock(), process.SystemRunner()
     term_guard = master_term.TermGuard(paths.data(TERM_FILE), digest)
-    node = backend.Node(
+    node = backend.LocalNode(
         paths=paths,
         process=runner,
         clock=clock_,
         hypervisors=hypervisor.drivers(
-            hypervisor.Doors(paths=paths, process=runner, clock=clock_)
+            hypervisor.NodeEffects(paths=paths, process=runner, clock=clock_)
         ),
         power=power.for_node(paths),
         seen_term=lambda: term_guard.seen,

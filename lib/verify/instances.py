@@ -15,7 +15,7 @@ _UNKNOWN: Final = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class Seen:
+class Observations:
     """What nodes said.
 
     Attributes:
@@ -34,7 +34,7 @@ def judge(
     report: Report,
     snapshot: objects.Snapshot,
     instance: objects.Instance,
-    seen: Seen,
+    seen: Observations,
     policy_problems: Sequence[str],
 ) -> None:
     """Judge one instance.
@@ -125,7 +125,7 @@ def _placement(
     report: Report,
     snapshot: objects.Snapshot,
     instance: objects.Instance,
-    seen: Seen,
+    seen: Observations,
 ) -> None:
     primary = instance.primary_node
     node = snapshot.nodes.get(primary)
@@ -171,7 +171,7 @@ def _disks(
     report: Report,
     snapshot: objects.Snapshot,
     instance: objects.Instance,
-    seen: Seen,
+    seen: Observations,
 ) -> None:
     missing = [uuid for uuid in instance.disks if uuid not in snapshot.disks]
     report.error_if(
@@ -224,7 +224,7 @@ def _one_disk(
     )
 
 
-def orphans(report: Report, snapshot: objects.Snapshot, seen: Seen) -> None:
+def orphans(report: Report, snapshot: objects.Snapshot, seen: Observations) -> None:
     """Find instances that run but are in no configuration."""
     known = snapshot.names("instances")
     for uuid, names in sorted(seen.running.items()):

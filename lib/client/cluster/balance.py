@@ -6,8 +6,8 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.cli import prompts
-from ganeti.cli.context import Context
-from ganeti.cli.executor import Executor
+from ganeti.cli.context import CommandContext
+from ganeti.cli.executor import JobExecutor
 from ganeti.cli.outcomes import report
 from ganeti.cli.text import safe
 from ganeti.constants import ecodes, exitcodes
@@ -15,7 +15,7 @@ from ganeti.constants import ecodes, exitcodes
 _Group = dict[str, Any]
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Show the plan; with ``--apply`` submit its jobs and wait for them."""
     opts = ctx.opts
     if opts.apply and (opts.plan or opts.json):
@@ -31,7 +31,7 @@ def run(ctx: Context) -> int:
     return _apply(ctx, plan) if opts.apply else exitcodes.EXIT_SUCCESS
 
 
-def _wanted(ctx: Context) -> dict[str, Any]:
+def _wanted(ctx: CommandContext) -> dict[str, Any]:
     opts = ctx.opts
     given = {
         "group": opts.nodegroup,
@@ -83,7 +83,7 @@ def _move_lines(number: int, move: dict[str, Any]) -> Iterator[str]:
         yield f"         {safe(name)} {before:.8f} -> {after:.8f}"
 
 
-def _apply(ctx: Context, plan: dict[str, Any]) -> int:
+def _apply(ctx: CommandContext, plan: dict[str, Any]) -> int:
     """Submit the moves, each after those that touch its nodes."""
     moves = [move for group in plan["groups"] for move in group["moves"]]
     if not moves:
@@ -91,7 +91,7 @@ def _apply(ctx: Context, plan: dict[str, Any]) -> int:
     question = f"Move {len(moves)} times as shown?"
     if not ctx.opts.confirm and not prompts.confirm(ctx, question):
         return exitcodes.EXIT_CONFIRMATION
-    executor = Executor(ctx)
+    executor = JobExecutor(ctx)
     for place, move in enumerate(moves):
         first, *rest = move["opcodes"]
         after = [[earlier - place, ["success"]] for earlier in move["depends"]]

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.cli.text import safe
 
 #: Kind of refusal -> what it means.
@@ -27,7 +27,7 @@ _WHY: Final = {
 }
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Ask the master and print."""
     opts = ctx.opts
     wanted = {

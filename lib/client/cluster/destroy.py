@@ -1,11 +1,11 @@
 """``destroy``: remove an empty cluster."""
 
 from ganeti.cli import jobs, plans
-from ganeti.cli.app import CommandError, PlannedError
-from ganeti.cli.context import Context
+from ganeti.cli.app import CliError, PlannedError
+from ganeti.cli.context import CommandContext
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Destroy the cluster and leave this node without one."""
     from ganeti import process
     from ganeti.bootstrap import destroy
@@ -16,7 +16,7 @@ def run(ctx: Context) -> None:
             plans.show(ctx, [[operation]], after=destroy.steps(ctx.paths))
         )
     if not ctx.opts.yes_do_it:
-        raise CommandError(
+        raise CliError(
             "Destroying a cluster is irreversible. If you really want to destroy this"
             " cluster, add the option --yes-do-it."
         )

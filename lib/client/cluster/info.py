@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti.cli import info_tree, ipolicy, listing, roman
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.cli.text import timestamp
 from ganeti.utils import nicesort
 
@@ -47,7 +47,7 @@ _PARAMETERS: Final = (
 _MICROSECONDS: Final = 1_000_000
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Show the cluster's parameters."""
     info = ctx.call("QueryClusterInfo")
     if ctx.opts.json:
@@ -67,7 +67,7 @@ def _plain(items: Any) -> str:
     return ", ".join(map(str, items or ()))
 
 
-def _tree(ctx: Context, info: Mapping[str, Any]) -> info_tree.Pairs:
+def _tree(ctx: CommandContext, info: Mapping[str, Any]) -> info_tree.Pairs:
     enabled = info["enabled_hypervisors"]
     hvparams = {hv: info["hvparams"].get(hv, {}) for hv in enabled}
     bits, machine = info["architecture"]
@@ -101,7 +101,7 @@ def _tree(ctx: Context, info: Mapping[str, Any]) -> info_tree.Pairs:
     )
 
 
-def _parameters(ctx: Context, info: Mapping[str, Any]) -> info_tree.Pairs:
+def _parameters(ctx: CommandContext, info: Mapping[str, Any]) -> info_tree.Pairs:
     from ganeti import _buildconf
 
     shown = {

@@ -5,7 +5,7 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.cli import ipolicy, param_options, plans
 from ganeti.cli.app import PlannedError
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes
 
 #: Options whose value, if given, goes into the field of the same name.
@@ -37,20 +37,20 @@ _SAME: Final = (
 )
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Initialise a cluster."""
     from ganeti import clock, process
     from ganeti.bootstrap import initialise, options
 
     wanted = options.InitOptions(cluster_name=ctx.args[0], **_fields(ctx))
-    doors = (ctx.paths, process.SystemRunner(), clock.SystemClock())
+    effects = (ctx.paths, process.SystemRunner(), clock.SystemClock())
     if plans.wanted(ctx):
-        before = initialise.plan(*doors, wanted)
+        before = initialise.plan(*effects, wanted)
         raise PlannedError(plans.show(ctx, [], before=before))
-    initialise.init_cluster(*doors, wanted, feedback=ctx.err)
+    initialise.init_cluster(*effects, wanted, feedback=ctx.err)
 
 
-def _fields(ctx: Context) -> dict[str, Any]:
+def _fields(ctx: CommandContext) -> dict[str, Any]:
     """Return what was asked for; what is missing has a built-in default."""
     opts = ctx.opts
     fields = {name: getattr(opts, name) for name in _SAME}

@@ -1,7 +1,7 @@
 """``master-failover``: make this node the master."""
 
 from ganeti.cli import plans, prompts
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes
 
 _QUESTION = (
@@ -11,7 +11,7 @@ _QUESTION = (
 )
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Move the master role here."""
     opts = ctx.opts
     from ganeti import clock

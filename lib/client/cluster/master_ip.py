@@ -1,16 +1,16 @@
 """``activate-master-ip`` and ``deactivate-master-ip``."""
 
 from ganeti.cli import jobs, prompts
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes
 
 
-def activate(ctx: Context) -> None:
+def activate(ctx: CommandContext) -> None:
     """Bring the master address up."""
     jobs.run(ctx, jobs.op("OP_CLUSTER_ACTIVATE_MASTER_IP"), generic=False)
 
 
-def deactivate(ctx: Context) -> int:
+def deactivate(ctx: CommandContext) -> int:
     """Take the master address down."""
     question = (
         "This will take down the master IP. It ends all connections to it, such as"

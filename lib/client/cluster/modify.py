@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.cli import executor, ipolicy, jobs, param_options
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes, exitcodes, export, mond
 
 #: Options whose value goes into the parameter of the same name.
@@ -35,7 +35,7 @@ _UNLESS_EMPTY: Final = ("beparams", "nicparams", "data_collector_interval")
 _MICROSECONDS: Final = 1_000_000
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Change cluster parameters."""
     changes = _changes(ctx)
     if not any(value is not None for value in changes.values()):
@@ -53,7 +53,7 @@ def run(ctx: Context) -> int:
     return exitcodes.EXIT_FAILURE
 
 
-def _changes(ctx: Context) -> dict[str, Any]:
+def _changes(ctx: CommandContext) -> dict[str, Any]:
     opts = ctx.opts
     changes = {name: getattr(opts, name) for name in _SAME}
     changes |= {name: getattr(opts, name) or None for name in _UNLESS_EMPTY}
@@ -99,7 +99,7 @@ def _netmask(text: str | None) -> int | None:
         ) from err
 
 
-def _collectors(ctx: Context) -> dict[str, bool] | None:
+def _collectors(ctx: CommandContext) -> dict[str, bool] | None:
     given = ctx.opts.enabled_data_collectors
     for name in given:
         if name not in mond.DATA_COLLECTOR_NAMES:

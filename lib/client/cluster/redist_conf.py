@@ -1,10 +1,10 @@
 """``redist-conf``: push the configuration to all nodes."""
 
 from ganeti.cli import jobs
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Push configuration and ssconf files to all nodes."""
     operation = jobs.op("OP_CLUSTER_REDIST_CONF")
     if ctx.opts.yes_do_it:

@@ -1,11 +1,11 @@
 """``rename``: another name and address for the cluster."""
 
 from ganeti.cli import jobs, prompts
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Rename the cluster."""
     (old,) = ctx.call("QueryConfigValues", ["cluster_name"])
     new = ctx.args[0]

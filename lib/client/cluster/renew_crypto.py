@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ganeti import errors
 from ganeti.cli import jobs, local, plans, prompts
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes, exitcodes
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _EITHER: Final = (
 )
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Replace what was asked for: files first, then by a job the rest."""
     opts = ctx.opts
     local.check_is_master(ctx.paths)
@@ -75,7 +75,7 @@ def run(ctx: Context) -> int:
 
 
 def _plan(
-    ctx: Context,
+    ctx: CommandContext,
     contents: dict[str, bytes],
     has_files: bool,
     has_job: bool,
@@ -89,7 +89,9 @@ def _plan(
     return found
 
 
-def _options(ctx: Context, contents: dict[str, bytes]) -> "renew_crypto.RenewOptions":
+def _options(
+    ctx: CommandContext, contents: dict[str, bytes]
+) -> "renew_crypto.RenewOptions":
     from ganeti.bootstrap import renew_crypto
 
     return renew_crypto.RenewOptions(
@@ -160,7 +162,7 @@ def _contents(opts: Any) -> dict[str, bytes]:
     return found
 
 
-def _replace_files(ctx: Context, contents: dict[str, bytes]) -> list[str]:
+def _replace_files(ctx: CommandContext, contents: dict[str, bytes]) -> list[str]:
     from ganeti import clock, process
     from ganeti.bootstrap import renew_crypto
 

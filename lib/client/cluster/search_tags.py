@@ -1,11 +1,11 @@
 """``search-tags``: find objects by their tags."""
 
 from ganeti.cli import jobs, listing
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Print path and tag of every match of a regular expression."""
     found = jobs.run(ctx, jobs.op("OP_TAGS_SEARCH", pattern=ctx.args[0]))
     found = sorted([path, tag] for path, tag in found)

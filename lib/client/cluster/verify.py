@@ -1,11 +1,11 @@
 """``verify``: check the configuration and every node group."""
 
 from ganeti.cli import executor, jobs
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Check the cluster; fail if anything is wrong."""
     opts = ctx.opts
     skipped = {

@@ -2,11 +2,11 @@
 
 from ganeti import errors
 from ganeti.cli import jobs
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Sleep on the master and on nodes."""
     opts = ctx.opts
     try:

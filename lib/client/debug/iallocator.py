@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.cli import jobs, values
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes
 
 #: Modes about the whole cluster; the argument is the only node group.
@@ -33,7 +33,7 @@ def _nics(text: str) -> list[dict[str, Any]]:
     return found
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Print the request or the answer of an allocator."""
     opts = ctx.opts
     of_cluster = opts.mode in _OF_CLUSTER

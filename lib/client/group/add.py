@@ -1,10 +1,10 @@
 """``add``: create a node group."""
 
 from ganeti.cli import executor, ipolicy, jobs, param_options
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Create a node group."""
     opts = ctx.opts
     operation = jobs.op(

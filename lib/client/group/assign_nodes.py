@@ -1,10 +1,10 @@
 """``assign-nodes``: move nodes into a group."""
 
 from ganeti.cli import jobs
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Move nodes into a group."""
     group, *nodes = ctx.args
     operation = jobs.op(

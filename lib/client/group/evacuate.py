@@ -1,12 +1,12 @@
 """``evacuate``: move all instances out of a group."""
 
 from ganeti.cli import executor, explain, jobs
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.cli.outcomes import report
 from ganeti.constants import exitcodes
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Evacuate a node group."""
     opts = ctx.opts
     operation = jobs.op(

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from ganeti.cli import info_tree, ipolicy, listing
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 
 FIELDS: Final = [
     "name",
@@ -16,7 +16,7 @@ FIELDS: Final = [
 ]
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Show node groups."""
     groups = listing.named(ctx, "group", FIELDS, ctx.args)
     if ctx.opts.json:

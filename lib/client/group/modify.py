@@ -2,11 +2,11 @@
 
 from ganeti import errors
 from ganeti.cli import ipolicy, jobs, param_options
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Change a node group."""
     opts = ctx.opts
     changes = {

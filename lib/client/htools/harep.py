@@ -19,8 +19,8 @@ from ganeti.constants import ecodes, versions
 from ganeti.htools.model import json_reader
 from ganeti.htools.model.loaders import query
 from ganeti.repair import diagnosis, plan, tags
-from ganeti.repair.diagnosis import Health
-from ganeti.repair.plan import JobState, State
+from ganeti.repair.diagnosis import NodeHealth
+from ganeti.repair.plan import JobState, RepairState
 
 NAME: Final = "harep"
 _OPTIONS: Final = "L jd reason dry"
@@ -89,7 +89,7 @@ class _Run:
         found = {row["name"]: tags.records(row["tags"]) for row in rows}
         jobs = self._jobs(found)
         self._tidy(rows)
-        count: Counter[State] = Counter()
+        count: Counter[RepairState] = Counter()
         for row in rows:
             count[self._one(row, found[row["name"]], jobs)] += 1
         rule = "-" * len(_HEADING)
@@ -99,7 +99,9 @@ class _Run:
         return 1 if self._failed else 0
 
     # What is known
-    def _jobs(self, found: Mapping[str, list[tags.Record]]) -> dict[int, JobState]:
+    def _jobs(
+        self, found: Mapping[str, list[tags.RepairRecord]]
+    ) -> dict[int, JobState]:
         """Ask for the jobs of all pending repairs."""
         ids = sorted(
             {
@@ -119,15 +121,15 @@ class _Run:
             if row is not None and row[0] is not None
         }
 
-    def _health(self, name: str | None) -> Health | None:
+    def _health(self, name: str | None) -> NodeHealth | None:
         node = self._nodes.get(name or "")
         if node is None:
             return None
         if node["offline"]:
-            return Health.OFFLINE
-        return Health.DRAINED if node["drained"] else Health.GOOD
+            return NodeHealth.OFFLINE
+        return NodeHealth.DRAINED if node["drained"] else NodeHealth.GOOD
 
-    def _policy(self, row: Row) -> tags.Policy:
+    def _policy(self, row: Row) -> tags.RepairPolicy:
         node = self._nodes.get(row["pnode"], {})
         group = self._groups.get(node.get("group.uuid"), {})
         cluster = self._info.get("tags") or ()
@@ -136,8 +138,8 @@ class _Run:
 
     # What is done
     def _one(
-        self, row: Row, records: list[tags.Record], jobs: Mapping[int, JobState]
-    ) -> State:
+        self, row: Row, records: list[tags.RepairRecord], jobs: Mapping[int, JobState]
+    ) -> RepairState:
         """Do the next step of one instance; returns the state it is in then."""
         name, before = row["name"], any(record.outcome is None for record in records)
         seconds = list(row["snodes"] or ())
@@ -152,20 +154,20 @@ class _Run:
         step = plan.step(records, jobs, repair, self._policy(row), fresh)
         if step.told:
             print(f"{name}: {step.told}")
-        if before and step.state != State.PENDING:
-            print(f'Moving {name} from "{State.PENDING}" to "{step.state}"')
+        if before and step.state != RepairState.PENDING:
+            print(f'Moving {name} from "{RepairState.PENDING}" to "{step.state}"')
         added = list(step.add)
         if step.repair is not None and step.record is not None:
             submitted = self._repair(name, step.repair, step.record)
             if submitted is None:
-                return State.NEEDS_REPAIR
+                return RepairState.NEEDS_REPAIR
             added.append(submitted)
         self._retag("instance", name, [r.tag for r in added], _tags(step.remove))
         return step.state
 
     def _repair(
-        self, name: str, repair: diagnosis.Repair, record: tags.Record
-    ) -> tags.Record | None:
+        self, name: str, repair: diagnosis.Repair, record: tags.RepairRecord
+    ) -> tags.RepairRecord | None:
         """Submit a repair's job; returns the record with its id."""
         print(f"{name}: {repair.why}, repair: {repair.kind.word}")
         ops = [dict(op) for op in repair.ops]
@@ -182,7 +184,7 @@ class _Run:
             self._fail(f"{name}: the repair was not accepted: {err}")
             return None
         jobs = (*record.jobs, int(job))
-        return tags.Record(record.kind, record.id, record.time, None, jobs)
+        return tags.RepairRecord(record.kind, record.id, record.time, None, jobs)
 
     def _retag(
         self, kind: str, name: str | None, add: list[str], remove: list[str]
@@ -232,7 +234,7 @@ def _check(row: Row, kind: str, source: str) -> None:
         part.texts("snodes")
 
 
-def _tags(records: tuple[tags.Record, ...]) -> list[str]:
+def _tags(records: tuple[tags.RepairRecord, ...]) -> list[str]:
     return [record.found for record in records]
 
 

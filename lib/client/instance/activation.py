@@ -1,10 +1,10 @@
 """``activate-disks`` and ``deactivate-disks``."""
 
 from ganeti.cli import jobs
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 
 
-def activate(ctx: Context) -> None:
+def activate(ctx: CommandContext) -> None:
     """Assemble the disks of an instance; print where they are."""
     operation = jobs.op(
         "OP_INSTANCE_ACTIVATE_DISKS",
@@ -16,7 +16,7 @@ def activate(ctx: Context) -> None:
         ctx.out(f"{node}:{name}:{device}")
 
 
-def deactivate(ctx: Context) -> None:
+def deactivate(ctx: CommandContext) -> None:
     """Take the disks of a stopped instance apart."""
     operation = jobs.op(
         "OP_INSTANCE_DEACTIVATE_DISKS",

@@ -3,11 +3,11 @@
 from typing import Any
 
 from ganeti.cli import explain, jobs
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.client.instance import devices
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Create an instance."""
     opts = ctx.opts
     if opts.forthcoming and opts.commit:

@@ -4,7 +4,7 @@ import json
 from typing import Any, Final
 
 from ganeti.cli import executor, explain, jobs
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.cli.outcomes import report
 from ganeti.client.instance.devices import refusal
 from ganeti.constants import exitcodes
@@ -37,7 +37,7 @@ def _operation(entry: Any, index: int) -> jobs.Op:
     return {**entry, "OP_ID": _OP_ID}
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Create instances in one allocation."""
     entries = _read(ctx.args[0])
     operation = jobs.op(
@@ -53,7 +53,9 @@ def run(ctx: Context) -> int:
     for name in result["failed"]:
         text = "no place was found"
         ctx.err(f"Instance {name}: {text}")
-        outcomes.append(executor.Outcome(name, success=False, result=text, job_id=None))
+        outcomes.append(
+            executor.JobOutcome(name, success=False, result=text, job_id=None)
+        )
     return report(
         ctx,
         outcomes,

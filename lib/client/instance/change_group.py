@@ -1,12 +1,12 @@
 """``change-group``: move an instance to another node group."""
 
 from ganeti.cli import executor, explain, jobs
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.cli.outcomes import report
 from ganeti.constants import exitcodes
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Move an instance to another group."""
     opts, name = ctx.opts, ctx.args[0]
     operation = jobs.op(

@@ -1,12 +1,12 @@
 """``failover``: stop an instance, switch its node, start it."""
 
 from ganeti.cli import explain, jobs, prompts
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.client.instance import devices, selection
 from ganeti.constants import exitcodes
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Fail an instance over."""
     opts, name = ctx.opts, ctx.args[0]
     if opts.iallocator and opts.dst_node:

@@ -1,11 +1,11 @@
 """``grow-disk``: enlarge one disk."""
 
 from ganeti.cli import jobs
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.client.instance import devices
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Grow a disk by an amount, or to a size."""
     name, disk, amount = ctx.args
     operation = jobs.op(

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.cli import info_tree, jobs, listing, roman
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.cli.text import timestamp
 from ganeti.client.instance import info_json
 from ganeti.client.instance.disk_info import disk_tree
@@ -16,7 +16,7 @@ _VNC_BASE_PORT: Final = 5900
 _ANY_ADDRESS: Final = "0.0.0.0"
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Show instances."""
     opts = ctx.opts
     if bool(ctx.args) == opts.show_all:

@@ -1,13 +1,13 @@
 """``migrate``: move a running instance to another node."""
 
 from ganeti.cli import explain, jobs, prompts
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.cli.migration import migration_mode
 from ganeti.client.instance import devices, selection
 from ganeti.constants import exitcodes
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Migrate an instance."""
     opts, name = ctx.opts, ctx.args[0]
     if opts.iallocator and opts.dst_node:

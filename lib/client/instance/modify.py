@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from ganeti.cli import jobs, param_options, prompts
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.client.instance import devices
 from ganeti.constants import exitcodes
 
@@ -88,7 +88,7 @@ def _target(ident: str) -> int | str:
         return ident
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Change an instance."""
     opts = ctx.opts
     changes = _changes(ctx)
@@ -120,7 +120,7 @@ def run(ctx: Context) -> int:
     return exitcodes.EXIT_SUCCESS
 
 
-def _changes(ctx: Context) -> dict[str, Any]:
+def _changes(ctx: CommandContext) -> dict[str, Any]:
     """Return what is to be changed; all None or empty when nothing is."""
     opts = ctx.opts
     disks = modifications(opts.disks, "disk")

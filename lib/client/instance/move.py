@@ -1,12 +1,12 @@
 """``move``: copy an instance to another node."""
 
 from ganeti.cli import jobs, prompts
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.client.instance import devices
 from ganeti.constants import exitcodes
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Move an instance."""
     opts, name = ctx.opts, ctx.args[0]
     if not opts.node:

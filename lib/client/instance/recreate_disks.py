@@ -3,7 +3,7 @@
 from typing import Any
 
 from ganeti.cli import explain, jobs
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.client.instance import devices
 
 
@@ -20,7 +20,7 @@ def _disks(given: devices.Given) -> list[list[Any]]:
     return found
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Recreate disks."""
     opts = ctx.opts
     if opts.node and opts.iallocator:

@@ -1,16 +1,16 @@
 """``reinstall``: run the create scripts of the operating system again."""
 
 from ganeti.cli import jobs, prompts
-from ganeti.cli.app import CommandError
-from ganeti.cli.context import Context
-from ganeti.cli.executor import Executor
+from ganeti.cli.app import CliError
+from ganeti.cli.context import CommandContext
+from ganeti.cli.executor import JobExecutor
 from ganeti.client.instance import selection
 from ganeti.client.instance.devices import refusal
 from ganeti.client.os.names import usable_names
 from ganeti.constants import exitcodes
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Reinstall instances."""
     opts = ctx.opts
     names = selection.expand(ctx, opts.multi_mode)
@@ -20,7 +20,7 @@ def run(ctx: Context) -> int:
     os_name = _select_os(ctx) if opts.select_os else opts.os
     if not _agreed(ctx, names, several=several):
         return exitcodes.EXIT_FAILURE
-    executor = Executor(ctx)
+    executor = JobExecutor(ctx)
     for name in names:
         executor.add(
             name,
@@ -38,7 +38,7 @@ def run(ctx: Context) -> int:
     return exitcodes.EXIT_SUCCESS if success else exitcodes.EXIT_FAILURE
 
 
-def _agreed(ctx: Context, names: list[str], *, several: bool) -> bool:
+def _agreed(ctx: CommandContext, names: list[str], *, several: bool) -> bool:
     if ctx.opts.force_multi or (ctx.opts.force and not several):
         return True
     extra = (
@@ -56,7 +56,7 @@ def _agreed(ctx: Context, names: list[str], *, several: bool) -> bool:
     )
 
 
-def _select_os(ctx: Context) -> str:
+def _select_os(ctx: CommandContext) -> str:
     found = usable_names(ctx, generic=True)
     if not found:
         raise refusal("no usable operating system found")
@@ -70,5 +70,5 @@ def _select_os(ctx: Context) -> str:
         (*choices, ("x", "exit the program")),
     )
     if answer == "x":
-        raise CommandError("User aborted reinstall, exiting")
+        raise CliError("User aborted reinstall, exiting")
     return found[int(answer)]

@@ -1,12 +1,12 @@
 """``remove``: delete an instance and its disks."""
 
 from ganeti.cli import jobs, prompts
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.client.instance import selection
 from ganeti.constants import exitcodes
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Remove an instance."""
     opts, name = ctx.opts, ctx.args[0]
     question = (

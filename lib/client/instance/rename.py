@@ -1,10 +1,10 @@
 """``rename``: give a stopped instance another name."""
 
 from ganeti.cli import jobs
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Rename an instance."""
     old, new = ctx.args
     operation = jobs.op(

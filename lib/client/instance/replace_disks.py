@@ -1,11 +1,11 @@
 """``replace-disks``: rebuild mirrored disks, or move their second copy."""
 
 from ganeti.cli import explain, jobs
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.client.instance import devices
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Replace the disks of an instance."""
     opts = ctx.opts
     disks = [

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.cli import listing, prompts
-from ganeti.cli.context import Context
-from ganeti.cli.executor import Executor
+from ganeti.cli.context import CommandContext
+from ganeti.cli.executor import JobExecutor
 from ganeti.constants import ecodes, exitcodes
 
 _BY_NAME: Final = "instances"
@@ -26,7 +26,7 @@ def _require(names: list[str], kind: str) -> None:
         raise errors.OpPrereqError(f"no {kind} passed", ecodes.ECODE_INVAL)
 
 
-def expand(ctx: Context, mode: str | None) -> list[str]:
+def expand(ctx: CommandContext, mode: str | None) -> list[str]:
     """Return the names of the chosen instances, each once.
 
     Raises:
@@ -49,7 +49,7 @@ def expand(ctx: Context, mode: str | None) -> list[str]:
     return _by_node(ctx, str(mode), names)
 
 
-def check_known(ctx: Context, name: str) -> None:
+def check_known(ctx: CommandContext, name: str) -> None:
     """Refuse an instance that does not exist.
 
     Raises:
@@ -58,7 +58,7 @@ def check_known(ctx: Context, name: str) -> None:
     listing.named(ctx, "instance", ["name"], [name])
 
 
-def _by_node(ctx: Context, mode: str, names: list[str]) -> list[str]:
+def _by_node(ctx: CommandContext, mode: str, names: list[str]) -> list[str]:
     by_tags = mode.endswith(_BY_TAGS_SUFFIX)
     _require(names, "node tags" if by_tags else "node names")
     lists = _NODE_LISTS[mode.removesuffix(_BY_TAGS_SUFFIX)]
@@ -79,7 +79,7 @@ def _names(found: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def for_each(
-    ctx: Context, operation: str, build: Callable[[str], dict[str, Any]]
+    ctx: CommandContext, operation: str, build: Callable[[str], dict[str, Any]]
 ) -> int:
     """Submit one job for each chosen instance after a question; return the exit code.
 
@@ -104,7 +104,7 @@ def for_each(
         )
         if not agreed:
             return exitcodes.EXIT_FAILURE
-    executor = Executor(ctx)
+    executor = JobExecutor(ctx)
     for name in names:
         executor.add(name, {**build(name), "instance_name": name})
     success = executor.finish_or_show(quiet=not several)

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from ganeti.cli import info_tree, listing
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.cli.text import timestamp
 from ganeti.client.job.ids import parse_id
 from ganeti.constants import jobqueue
@@ -24,7 +24,7 @@ FIELDS: Final = [
 ]
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Show jobs with their opcodes, results and messages."""
     ids = [parse_id(word) for word in ctx.args]
     found = {item["id"]: item for item in _query(ctx, ids)}
@@ -41,7 +41,7 @@ def run(ctx: Context) -> None:
     )
 
 
-def _query(ctx: Context, ids: list[int]) -> list[dict[str, Any]]:
+def _query(ctx: CommandContext, ids: list[int]) -> list[dict[str, Any]]:
     rows = ctx.call("QueryJobs", ids, FIELDS)
     jobs = [dict(zip(FIELDS, row, strict=True)) for row in rows if row is not None]
     return [

@@ -2,7 +2,7 @@
 
 from ganeti.cli import jobs, param_options, plans, prompts
 from ganeti.cli.app import PlannedError
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 
 _WARNING = """\
 -- WARNING --
@@ -13,7 +13,7 @@ can then log in to it as root.
 """
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Add a node to the cluster, or add it again."""
     from ganeti.bootstrap import node_add, options
 
@@ -44,7 +44,7 @@ def run(ctx: Context) -> None:
     jobs.run(ctx, _operation(ctx, joined.name, joined.secondary_ip))
 
 
-def _operation(ctx: Context, name: str, secondary_ip: str | None) -> jobs.Op:
+def _operation(ctx: CommandContext, name: str, secondary_ip: str | None) -> jobs.Op:
     opts = ctx.opts
     return jobs.op(
         "OP_NODE_ADD",

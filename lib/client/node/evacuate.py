@@ -2,12 +2,12 @@
 
 from ganeti import errors
 from ganeti.cli import executor, explain, jobs, listing, prompts
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.cli.outcomes import report
 from ganeti.constants import ecodes, exitcodes
 
 
-def _mode(ctx: Context) -> str:
+def _mode(ctx: CommandContext) -> str:
     opts = ctx.opts
     if opts.primary_only and (opts.secondary_only or opts.dst_node):
         raise errors.OpPrereqError(
@@ -23,7 +23,7 @@ def _mode(ctx: Context) -> str:
     return "primary-only" if opts.primary_only else "all"
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Evacuate a node."""
     opts, node = ctx.opts, ctx.args[0]
     if opts.dst_node and opts.iallocator:

@@ -3,15 +3,15 @@
 from typing import Final
 
 from ganeti.cli import jobs, listing, prompts
-from ganeti.cli.context import Context
-from ganeti.cli.executor import Executor
+from ganeti.cli.context import CommandContext
+from ganeti.cli.executor import JobExecutor
 from ganeti.constants import exitcodes
 from ganeti.utils import nicesort
 
 _EXIT_DECLINED: Final = 2
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Fail over the primary instances of a node."""
     opts = ctx.opts
     (node,) = listing.named(ctx, "node", ["name", "pinst_list"], ctx.args)
@@ -22,7 +22,7 @@ def run(ctx: Context) -> int:
     question = f"Fail over instance(s) {', '.join(instances)}?"
     if not opts.force and not prompts.confirm(ctx, question):
         return _EXIT_DECLINED
-    executor = Executor(ctx)
+    executor = JobExecutor(ctx)
     for name in instances:
         executor.add(
             name,

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from ganeti.cli import info_tree, listing
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.utils import nicesort
 
 FIELDS: Final = [
@@ -23,7 +23,7 @@ FIELDS: Final = [
 ]
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Show nodes."""
     nodes = listing.named(ctx, "node", FIELDS, ctx.args)
     if ctx.opts.json:

@@ -2,14 +2,14 @@
 
 from ganeti import errors
 from ganeti.cli import executor, jobs, listing, prompts
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.cli.migration import migration_mode
 from ganeti.cli.outcomes import report
 from ganeti.constants import ecodes, exitcodes
 from ganeti.utils import nicesort
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Migrate the primary instances of a node."""
     opts = ctx.opts
     if opts.dst_node and opts.iallocator:

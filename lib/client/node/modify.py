@@ -2,13 +2,13 @@
 
 from ganeti import errors
 from ganeti.cli import jobs, param_options, prompts
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes, exitcodes
 
 _PARAMETER_WIDTH = 5
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Change a node."""
     opts = ctx.opts
     changes = {

@@ -3,13 +3,13 @@
 from typing import Final
 
 from ganeti.cli import jobs, listing, prompts
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes
 
 _EXIT_DECLINED: Final = 2
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Reset a node."""
     node = ctx.args[0]
     if not ctx.opts.confirm:

@@ -4,14 +4,14 @@ from typing import Final
 
 from ganeti import errors
 from ganeti.cli import jobs
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.cli.node_selection import online_nodes
 from ganeti.constants import ecodes, exitcodes
 
 _RULER: Final = "-" * 48
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Run an approved command on nodes; fail if it failed anywhere."""
     opts = ctx.opts
     command, *names = ctx.args

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from ganeti.cli import jobs, listing, table
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 
 _VOLUME_TITLES: Final = {
     "node": "Node",
@@ -26,7 +26,10 @@ _SIZES: Final = frozenset(("size", "used", "free"))
 
 
 def _show(
-    ctx: Context, titles: dict[str, str], fields: list[str], rows: list[list[Any]]
+    ctx: CommandContext,
+    titles: dict[str, str],
+    fields: list[str],
+    rows: list[list[Any]],
 ) -> None:
     if ctx.opts.json:
         objects = [dict(zip(fields, row, strict=True)) for row in rows]
@@ -54,7 +57,7 @@ def _show(
         ctx.out(text)
 
 
-def volumes(ctx: Context) -> None:
+def volumes(ctx: CommandContext) -> None:
     """List logical volumes."""
     fields = listing.selected_fields(ctx.opts.output, ctx.command.fields)
     operation = jobs.op("OP_NODE_QUERYVOLS", nodes=ctx.args, output_fields=fields)
@@ -70,7 +73,7 @@ def volumes(ctx: Context) -> None:
     _show(ctx, _VOLUME_TITLES, fields, shown)
 
 
-def list_storage(ctx: Context) -> None:
+def list_storage(ctx: CommandContext) -> None:
     """List storage units."""
     fields = listing.selected_fields(ctx.opts.output, ctx.command.fields)
     operation = jobs.op(
@@ -82,7 +85,7 @@ def list_storage(ctx: Context) -> None:
     _show(ctx, _STORAGE_TITLES, fields, jobs.run(ctx, operation))
 
 
-def modify_storage(ctx: Context) -> None:
+def modify_storage(ctx: CommandContext) -> None:
     """Change a storage unit."""
     node, storage_type, name = ctx.args
     if ctx.opts.allocatable is None:
@@ -98,7 +101,7 @@ def modify_storage(ctx: Context) -> None:
     jobs.submit_or_run(ctx, operation)
 
 
-def repair_storage(ctx: Context) -> None:
+def repair_storage(ctx: CommandContext) -> None:
     """Repair a storage unit."""
     node, storage_type, name = ctx.args
     operation = jobs.op(

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from ganeti.cli import info_tree, listing
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.client.os.names import diagnose
 
 _FIELDS: Final = [
@@ -20,7 +20,7 @@ _FIELDS: Final = [
 ]
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Show operating systems."""
     found = {os["name"]: os for os in diagnose(ctx, _FIELDS, generic=True)}
     wanted = ctx.args or list(found)
@@ -40,7 +40,7 @@ def _json(os: dict[str, Any] | None) -> dict[str, Any] | None:
     return os and {**os, "parameters": dict(os["parameters"] or ())}
 
 
-def _show(ctx: Context, os: dict[str, Any]) -> None:
+def _show(ctx: CommandContext, os: dict[str, Any]) -> None:
     ctx.out(f"{os['name']}:")
     for key in ("valid", "hidden", "blacklisted"):
         ctx.out(f"  - {key}: {os[key]}")
@@ -51,13 +51,13 @@ def _show(ctx: Context, os: dict[str, Any]) -> None:
     ctx.out(f"  - trusted: {os['trusted']}")
 
 
-def _items(ctx: Context, title: str, items: list[Any] | None) -> None:
+def _items(ctx: CommandContext, title: str, items: list[Any] | None) -> None:
     ctx.out(f"  - {title}:")
     for item in items or ():
         ctx.out(f"    - {item}")
 
 
-def _show_cluster_only(ctx: Context, name: str, found: dict[str, Any]) -> None:
+def _show_cluster_only(ctx: CommandContext, name: str, found: dict[str, Any]) -> None:
     """Show what the cluster holds for a name that no node knows."""
     hvparams = _first(found, "os_hvp", name)
     parameters = _first(found, "osparams", name)

@@ -4,7 +4,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.cli import jobs, param_options
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes
 
 
@@ -12,7 +12,7 @@ def _listed(name: str, *, wanted: bool | None) -> list[list[Any]] | None:
     return None if wanted is None else [["add" if wanted else "remove", name]]
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Change what the cluster keeps about an operating system."""
     opts, name = ctx.opts, ctx.args[0]
     hvparams = param_options.by_ident(opts.hvparams, "hypervisor")

@@ -15,7 +15,7 @@ _NIC_MODES: Final = ("bridged", "openvswitch", "routed")
 
 
 @dataclasses.dataclass(frozen=True)
-class Check:
+class ParameterCheck:
     """Hypervisor parameters that nodes have to approve."""
 
     hypervisor: str
@@ -169,7 +169,7 @@ def _osparams(
 
 def node_checks(
     op: opcodes.ClusterSetParams, old: objects.Cluster, new: objects.Cluster
-) -> list[Check]:
+) -> list[ParameterCheck]:
     """Return the hypervisor parameters that nodes have to approve."""
     if op.hvparams is None and op.enabled_hypervisors is None and op.os_hvp is None:
         return []
@@ -177,12 +177,12 @@ def node_checks(
         set(new.enabled_hypervisors) - set(old.enabled_hypervisors)
     )
     found = [
-        Check(name, filled.hvparams_for(new, name, "", {}))
+        ParameterCheck(name, filled.hvparams_for(new, name, "", {}))
         for name in new.enabled_hypervisors
         if name in touched
     ]
     found.extend(
-        Check(name, filled.hvparams_for(new, name, os, {}))
+        ParameterCheck(name, filled.hvparams_for(new, name, os, {}))
         for os, by_name in new.os_hvp.items()
         for name in by_name
         if name in new.enabled_hypervisors

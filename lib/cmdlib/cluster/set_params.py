@@ -20,7 +20,7 @@ _FILES_DEPEND_ON = frozenset(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Plan:
+class _SettingsPlan:
     old: objects.Cluster
     new: objects.Cluster
     changes: Mapping[str, Any]
@@ -56,7 +56,7 @@ class ClusterSetParams(LogicalUnit[opcodes.ClusterSetParams]):
         snapshot = self.ctx.snapshot
         changes = self._work_out(snapshot)
         old = snapshot.cluster
-        self.plan = _Plan(old, old.replace(**changes), changes)
+        self.plan = _SettingsPlan(old, old.replace(**changes), changes)
         self._check_on_nodes(snapshot)
         self._check_volume_group(snapshot)
         self._warn_of_violations(snapshot)

@@ -108,7 +108,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         self._judge_files(snapshot, online, answers)
         self.output.step("Verifying node status")
         self._judge_nodes(snapshot, members, answers, expected)
-        seen = instances.Seen(
+        seen = instances.Observations(
             _running(answers),
             disks,
             frozenset(node.uuid for node in online if node.uuid not in answers),
@@ -321,7 +321,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         self,
         snapshot: objects.Snapshot,
         inside: Sequence[objects.Instance],
-        seen: instances.Seen,
+        seen: instances.Observations,
     ) -> None:
         for instance in inside:
             if self.op.verbose:

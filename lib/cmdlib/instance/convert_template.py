@@ -55,7 +55,7 @@ def execute(
     """
     old = ctx.snapshot.instance_disks(instance)
     where = disk_specs.directory(ctx.snapshot, target, instance.name, file_storage_dir)
-    wishes = [disk_specs.DiskWish(d.size, d.mode, d.name, d.spindles) for d in old]
+    wishes = [disk_specs.DiskSpec(d.size, d.mode, d.name, d.spindles) for d in old]
     new = disk_specs.records(
         ctx,
         target,

@@ -18,7 +18,7 @@ _TAG: Final = re.compile(r"^[\w.+*/:@-]+$")
 
 
 @dataclasses.dataclass(frozen=True)
-class _Plan:
+class _CreationPlan:
     """What the checks found out: the records to be and where."""
 
     instance: objects.Instance
@@ -39,7 +39,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
     address: str | None
     primary: str
     template: str
-    plan: _Plan
+    plan: _CreationPlan
 
     def check_arguments(self) -> None:
         """Check what needs no cluster."""
@@ -137,7 +137,9 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             where=directory,
             driver=op.file_driver,
         )
-        self.plan = _Plan(instance.replace(disks=tuple(d.uuid for d in made)), made)
+        self.plan = _CreationPlan(
+            instance.replace(disks=tuple(d.uuid for d in made)), made
+        )
         self._check_fit(node)
 
     @property

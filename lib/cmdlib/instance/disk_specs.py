@@ -17,7 +17,7 @@ _MAX_NAME: Final = 255
 
 
 @dataclasses.dataclass(frozen=True)
-class DiskWish:
+class DiskSpec:
     """One disk as asked for: size in MiB, access mode, optional name."""
 
     size: int
@@ -26,7 +26,7 @@ class DiskWish:
     spindles: int | None = None
 
 
-def parse(spec: Mapping[str, Any], what: str) -> DiskWish:
+def parse(spec: Mapping[str, Any], what: str) -> DiskSpec:
     """Return a wish for the words of a request.
 
     Raises:
@@ -45,7 +45,7 @@ def parse(spec: Mapping[str, Any], what: str) -> DiskWish:
         raise errors.OpPrereqError(
             f"{what}: wanted a size of 1 MiB or more, found {size}", ecodes.ECODE_INVAL
         )
-    return DiskWish(
+    return DiskSpec(
         size=size,
         mode=check_mode(values.get("mode", "rw"), what),
         name=check_name(values.get("name"), what),
@@ -84,7 +84,7 @@ def check_name(name: str | None, what: str) -> str | None:
 
 def parse_all(
     specs: Sequence[Mapping[str, Any]], template: str, instance: str
-) -> list[DiskWish]:
+) -> list[DiskSpec]:
     """Return the wishes for a new instance.
 
     Raises:
@@ -191,7 +191,7 @@ def directory(
 def records(
     ctx: base.Context,
     template: str,
-    wishes: Sequence[DiskWish],
+    wishes: Sequence[DiskSpec],
     *,
     primary: str,
     where: str,

@@ -25,7 +25,7 @@ REPORT_S: Final = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class TransferPlan:
     """From where to where.
 
     Attributes:
@@ -49,7 +49,9 @@ def magic(secret: str, instance: str, index: int) -> str:
     return hashlib.sha1(text.encode()).hexdigest()
 
 
-def copy_all(ctx: base.Context, plan: Plan, disks: Sequence[objects.Disk]) -> None:
+def copy_all(
+    ctx: base.Context, plan: TransferPlan, disks: Sequence[objects.Disk]
+) -> None:
     """Copy the content of disks that exist on both nodes, one after another.
 
     Raises:
@@ -75,7 +77,7 @@ class _Transfer:
     def __init__(
         self,
         ctx: base.Context,
-        plan: Plan,
+        plan: TransferPlan,
         certificates: dict[str, tuple[str, str]],
         disk: objects.Disk,
         index: int,

@@ -161,7 +161,7 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
         self._assemble(instance, old)
         try:
             self._assemble(moved, new)
-            plan = disk_transfer.Plan(
+            plan = disk_transfer.TransferPlan(
                 instance, moved, self.source, self.target, self.op.compress
             )
             disk_transfer.copy_all(self.ctx, plan, new)

@@ -26,8 +26,8 @@ class _Changes:
 
     after: objects.Instance
     disks: tuple[objects.Disk, ...]
-    disk_steps: list[modify_nics.Step]
-    nic_steps: list[modify_nics.Step]
+    disk_steps: list[modify_nics.NicStep]
+    nic_steps: list[modify_nics.NicStep]
     report: list[tuple[str, Any]]
 
 
@@ -117,7 +117,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
 
     def _plan_nics(
         self, instance: objects.Instance
-    ) -> tuple[objects.Instance, list[modify_nics.Step]]:
+    ) -> tuple[objects.Instance, list[modify_nics.NicStep]]:
         nics, steps = modify_nics.plan(
             self.ctx, instance, self.nic_mods, self.primary.group
         )

@@ -117,7 +117,7 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
                     " arrived meanwhile, retry",
                     ecodes.ECODE_STATE,
                 )
-        self.wanted = role.Wanted(
+        self.wanted = role.RoleRequest(
             offline=self.op.offline,
             drained=self.op.drained,
             master_candidate=self.op.master_candidate,

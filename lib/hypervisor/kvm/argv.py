@@ -26,7 +26,7 @@ _SOUND: Final = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
+class EmulatorFacts:
     """What the node knows and the record does not.
 
     Attributes:
@@ -59,7 +59,7 @@ class Extras:
     incoming: str | None = None
 
 
-def build(instance: InstanceX, files: Files, facts: Facts) -> list[str]:
+def build(instance: InstanceX, files: Files, facts: EmulatorFacts) -> list[str]:
     """Return the part of the command that is kept in the runtime file."""
     hvp = instance.hvparams
     parts = (
@@ -128,7 +128,7 @@ def _end_of_guest(hvp: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _machine(hvp: Mapping[str, Any], facts: Facts) -> str:
+def _machine(hvp: Mapping[str, Any], facts: EmulatorFacts) -> str:
     name: str = hvp.get("machine_version") or facts.machine
     return name if hvp.get("acpi", True) else f"{name},acpi=off"
 

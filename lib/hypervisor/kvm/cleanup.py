@@ -6,17 +6,17 @@ import shutil
 from typing import Final
 
 from ganeti import errors
-from ganeti.hypervisor.base import Doors
+from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm import runtime, security, taps
 from ganeti.hypervisor.kvm.files import Files
 
 _CONTROLS: Final = ("monitor", "serial", "qmp", "kvmd", "qga", "shutdown")
 
 
-def remove(doors: Doors, guest: Files) -> None:
+def remove(effects: NodeEffects, guest: Files) -> None:
     """Remove all files of a guest, give its user back, undo its network."""
     security.release(guest)
-    _disconnect(doors, guest)
+    _disconnect(effects, guest)
     for path in (*map(guest.control, _CONTROLS), guest.pid, guest.runtime):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
@@ -24,13 +24,13 @@ def remove(doors: Doors, guest: Files) -> None:
     _remove_chroot(guest)
 
 
-def _disconnect(doors: Doors, guest: Files) -> None:
+def _disconnect(effects: NodeEffects, guest: Files) -> None:
     """Take taps from switches; bridges and routes forget them by themselves."""
     with contextlib.suppress(errors.HypervisorError):
         for nic in runtime.load(guest).nics:
             tap = taps.read_name(guest, nic.uuid)
             if tap is not None and nic.nicparams.get("mode") == "openvswitch":
-                taps.leave_switch(doors, tap)
+                taps.leave_switch(effects, tap)
 
 
 def _remove_chroot(guest: Files) -> None:

@@ -10,7 +10,7 @@ from ganeti.config import candidate_pool
 
 MAYBE = st.none() | st.booleans()
 WANTED = st.builds(
-    role.Wanted,
+    role.RoleRequest,
     offline=MAYBE,
     drained=MAYBE,
     master_candidate=MAYBE,

@@ -83,7 +83,9 @@ def test_no_disk_status_breaks_the_judgement_of_an_instance(rows):
     instance = SNAPSHOT.instances[clusters.instance_uuid(1)]
     pairs = forms.disk_rows(rows, 2, None)
     assert len(pairs) == 2
-    seen = where.Seen({N1: frozenset()}, {instance.uuid: {N1: pairs}}, frozenset())
+    seen = where.Observations(
+        {N1: frozenset()}, {instance.uuid: {N1: pairs}}, frozenset()
+    )
     where.judge(Report(), SNAPSHOT, instance, seen, [])
 
 

@@ -13,7 +13,7 @@ from ganeti.pathutils import Paths
 from ganeti.ssh import keys
 
 SPEC = pathlib.Path(__file__).parents[3] / "data" / "spec"
-FACTS = initial_config.Facts(
+FACTS = initial_config.MasterHost(
     hostname="node1.vc.test",
     primary_ip="127.1.0.11",
     secondary_ip="127.1.0.11",

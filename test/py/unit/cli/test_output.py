@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fakes import commands
 from fakes.luxi_master import FakeMaster
 from ganeti.cli import info_tree, listing, roman, table
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.luxi import tables
 
 
@@ -246,8 +246,8 @@ def test_large_answers_print_like_small_ones(words):
 )
 def test_lines_are_printed_like_one_text(lines, printed):
     out = io.StringIO()
-    ctx = Context.__new__(Context)
-    ctx.doors = SimpleNamespace(stdout=out)
+    ctx = CommandContext.__new__(CommandContext)
+    ctx.effects = SimpleNamespace(stdout=out)
     ctx.progress_text = ""
     ctx.out_lines(iter(lines))
     assert out.getvalue() == printed

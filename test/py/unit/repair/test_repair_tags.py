@@ -5,7 +5,7 @@ import math
 import pytest
 
 from ganeti.repair import tags
-from ganeti.repair.tags import Kind, Outcome, Policy, Record
+from ganeti.repair.tags import RepairKind, RepairOutcome, RepairPolicy, RepairRecord
 
 P = tags.PREFIX
 ID = "5b0c2f5e-6a0e-4d53-8f7e-1c1c6a9d1e10"
@@ -16,8 +16,10 @@ NOW = 1_700_000_000.0
 
 def test_records_are_read_oldest_first():
     assert tags.records([RESULT, "other", PENDING]) == [
-        Record(Kind.FAILOVER, ID, 1_700_001_000, None, (812, 813)),
-        Record(Kind.FIX_STORAGE, ID, 1_700_002_000, Outcome.SUCCESS, (820,)),
+        RepairRecord(RepairKind.FAILOVER, ID, 1_700_001_000, None, (812, 813)),
+        RepairRecord(
+            RepairKind.FIX_STORAGE, ID, 1_700_002_000, RepairOutcome.SUCCESS, (820,)
+        ),
     ]
 
 
@@ -45,7 +47,9 @@ def test_malformed_tags_are_no_records(tag):
 
 
 def test_very_many_jobs_still_fit_a_tag():
-    record = Record(Kind.FIX_STORAGE, ID, 1_700_001_000, None, tuple(range(1000, 1030)))
+    record = RepairRecord(
+        RepairKind.FIX_STORAGE, ID, 1_700_001_000, None, tuple(range(1000, 1030))
+    )
     assert len(record.tag) <= 128
     (read,) = tags.records([record.tag])
     assert read.jobs == record.jobs[-len(read.jobs) :]
@@ -54,20 +58,29 @@ def test_very_many_jobs_still_fit_a_tag():
 @pytest.mark.parametrize(
     ("objects", "expected"),
     [
-        ([[], [], []], Policy()),
-        ([[], [], [f"{P}failover"]], Policy(Kind.FAILOVER)),
-        ([[], [], [f"{P}reinstall", f"{P}migrate"]], Policy(Kind.MIGRATE)),
-        ([[f"{P}fix-storage"], [], [f"{P}reinstall"]], Policy(Kind.FIX_STORAGE)),
-        ([[f"{P}failover"], [], [f"{P}suspend"]], Policy(Kind.FAILOVER)),
-        ([[], [f"{P}suspend:"], [f"{P}failover"]], Policy(until=math.inf)),
-        ([[f"{P}failover", f"{P}suspend"], [], []], Policy(until=math.inf)),
+        ([[], [], []], RepairPolicy()),
+        ([[], [], [f"{P}failover"]], RepairPolicy(RepairKind.FAILOVER)),
+        ([[], [], [f"{P}reinstall", f"{P}migrate"]], RepairPolicy(RepairKind.MIGRATE)),
+        (
+            [[f"{P}fix-storage"], [], [f"{P}reinstall"]],
+            RepairPolicy(RepairKind.FIX_STORAGE),
+        ),
+        ([[f"{P}failover"], [], [f"{P}suspend"]], RepairPolicy(RepairKind.FAILOVER)),
+        ([[], [f"{P}suspend:"], [f"{P}failover"]], RepairPolicy(until=math.inf)),
+        ([[f"{P}failover", f"{P}suspend"], [], []], RepairPolicy(until=math.inf)),
         (
             [[f"{P}suspend:1700000001", f"{P}suspend:1700000009"], [], []],
-            Policy(until=1_700_000_009),
+            RepairPolicy(until=1_700_000_009),
         ),
-        ([[f"{P}suspend:1699999999", f"{P}migrate"], [], []], Policy(Kind.MIGRATE)),
-        ([[f"{P}suspend:never"], [], [f"{P}migrate"]], Policy(Kind.MIGRATE)),
-        ([[f"{P}explode"], [], []], Policy()),
+        (
+            [[f"{P}suspend:1699999999", f"{P}migrate"], [], []],
+            RepairPolicy(RepairKind.MIGRATE),
+        ),
+        (
+            [[f"{P}suspend:never"], [], [f"{P}migrate"]],
+            RepairPolicy(RepairKind.MIGRATE),
+        ),
+        ([[f"{P}explode"], [], []], RepairPolicy()),
     ],
 )
 def test_the_nearest_object_that_says_something_decides(objects, expected):
@@ -75,10 +88,10 @@ def test_the_nearest_object_that_says_something_decides(objects, expected):
 
 
 def test_policies_in_words():
-    assert str(Policy()) == "not enabled"
-    assert str(Policy(Kind.FIX_STORAGE)) == "up to fix-storage"
-    assert str(Policy(until=math.inf)) == "suspended for ever"
-    assert str(Policy(until=12.0)) == "suspended until 12"
+    assert str(RepairPolicy()) == "not enabled"
+    assert str(RepairPolicy(RepairKind.FIX_STORAGE)) == "up to fix-storage"
+    assert str(RepairPolicy(until=math.inf)) == "suspended for ever"
+    assert str(RepairPolicy(until=12.0)) == "suspended until 12"
 
 
 def test_suspensions_that_are_over_are_found():

@@ -58,7 +58,7 @@ def offer(monkeypatch):
     """Offer procedures for one test."""
 
     def add(name, function):
-        monkeypatch.setitem(backend.PROCEDURES, name, registry.Entry(function, ()))
+        monkeypatch.setitem(backend.PROCEDURES, name, registry.Procedure(function, ()))
 
     return add
 
