@@ -32,13 +32,13 @@ def instance_console_info(
     Shape: ``kind`` (ssh, vnc, spice or msg) and, as they apply, ``message``, ``host``,
     ``port``, ``user``, ``command`` and ``display``.
     """
-    found = {}
+    consoles = {}
     for name, request in requests.items():
         host = ConsoleHost(request.node.primary_ip, _ssh_port(node, request))
         driver = node.hypervisor(request.instance.hypervisor)
         console = driver.console(request.instance, request.hypervisor_params, host)
-        found[name] = msgspec.to_builtins(console)
-    return found
+        consoles[name] = msgspec.to_builtins(console)
+    return consoles
 
 
 def _ssh_port(node: LocalNode, request: ConsoleRequest) -> int:

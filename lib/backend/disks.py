@@ -108,13 +108,13 @@ def blockdev_getmirrorstatus_multi(
     node: LocalNode, disks: list[DiskX]
 ) -> list[list[Any]]:
     """Return ``[True, status]`` or ``[False, text]`` for each disk."""
-    found: list[list[Any]] = []
+    statuses: list[list[Any]] = []
     for disk in disks:
         try:
-            found.append([True, _device(node, disk).status()])
+            statuses.append([True, _device(node, disk).status()])
         except errors.GenericError as err:
-            found.append([False, str(err)])
-    return found
+            statuses.append([False, str(err)])
+    return statuses
 
 
 @procedure("blockdev_getdimensions")
@@ -122,13 +122,13 @@ def blockdev_getdimensions(
     node: LocalNode, disks: list[DiskX]
 ) -> list[list[Any] | None]:
     """Return ``[bytes, None]`` for each disk, None for one that is not there."""
-    found: list[list[Any] | None] = []
+    dimensions: list[list[Any] | None] = []
     for disk in disks:
         try:
-            found.append([_device(node, disk).size_bytes(), None])
+            dimensions.append([_device(node, disk).size_bytes(), None])
         except errors.BlockDeviceError:
-            found.append(None)
-    return found
+            dimensions.append(None)
+    return dimensions
 
 
 @procedure("blockdev_grow")
@@ -236,10 +236,10 @@ def blockdev_removechildren(
 def bdev_sizes(node: LocalNode, devices: list[str]) -> dict[str, int]:
     """Return MiB by path, of adoptable block devices that are there."""
     del node
-    found = {}
+    sizes = {}
     for path in devices:
         if not os.path.normpath(path).startswith(words.ADOPTABLE_BLOCKDEV_ROOT):
             continue
         with contextlib.suppress(OSError), open(path, "rb") as src:
-            found[path] = src.seek(0, os.SEEK_END) // MIB
-    return found
+            sizes[path] = src.seek(0, os.SEEK_END) // MIB
+    return sizes

@@ -28,13 +28,13 @@ def attach_disks(node: LocalNode, instance: InstanceX) -> list[AttachedDisk]:
     Raises:
         BlockDeviceError: a disk is not there.
     """
-    found = []
+    attached = []
     for index, disk in enumerate(instance.disks_info):
         device = storage.device(node.paths, disk)
         device.require()
         link = disk_links.make(node.paths, instance.name, index, device.path)
-        found.append(AttachedDisk(disk, link, device.uri))
-    return found
+        attached.append(AttachedDisk(disk, link, device.uri))
+    return attached
 
 
 def _runs(driver: Hypervisor, instance: InstanceX) -> bool:
@@ -177,10 +177,10 @@ def instance_list(
     node: LocalNode, hypervisor_list: list[str], hvparams: dict[str, dict[str, Any]]
 ) -> list[str]:
     """Return the names of all guests here."""
-    found = []
+    names = []
     for name in hypervisor_list:
-        found += node.hypervisor(name).list_names(hvparams.get(name, {}))
-    return found
+        names += node.hypervisor(name).list_names(hvparams.get(name, {}))
+    return names
 
 
 @procedure("all_instances_info")
@@ -192,16 +192,16 @@ def all_instances_info(
     Raises:
         HypervisorError: two hypervisors run a guest of the same name.
     """
-    found: dict[str, dict[str, Any]] = {}
+    infos: dict[str, dict[str, Any]] = {}
     for name in hypervisor_list:
         for info in node.hypervisor(name).all_infos(all_hvparams.get(name, {})):
-            if info.name in found:
+            if info.name in infos:
                 raise errors.HypervisorError(
                     f"instance {info.name}: runs under several hypervisors, one of"
                     f" them {name}"
                 )
-            found[info.name] = info_dict(info)
-    return found
+            infos[info.name] = info_dict(info)
+    return infos
 
 
 @procedure("instance_info")

@@ -20,7 +20,7 @@ def core(
     debug: int,
 ) -> dict[str, str]:
     """Return the part that does not speak of an instance."""
-    found = {
+    env = {
         "OS_API_VERSION": str(definition.api_version),
         "OS_NAME": definition.name,
         "OS_VARIANT": variant,
@@ -28,8 +28,8 @@ def core(
         "PATH": process.SAFE_PATH,
     }
     for name, value in osparams.items():
-        found[f"OSP_{name.upper().replace('-', '_')}"] = _text(value)
-    return found
+        env[f"OSP_{name.upper().replace('-', '_')}"] = _text(value)
+    return env
 
 
 def _text(value: Any) -> str:
@@ -54,8 +54,8 @@ def instance_environment(
     debug: int,
 ) -> dict[str, str]:
     """Return the whole environment of a script for one instance."""
-    found = core(definition, variant, all_osparams(instance), debug)
-    found |= {
+    env = core(definition, variant, all_osparams(instance), debug)
+    env |= {
         "INSTANCE_NAME": instance.name,
         "INSTANCE_OS": instance.os,
         "INSTANCE_UUID": instance.uuid,
@@ -68,14 +68,14 @@ def instance_environment(
         "NIC_COUNT": str(len(instance.nics)),
     }
     for name, value in instance.beparams.items():
-        found[f"INSTANCE_BE_{name}"] = _text(value)
+        env[f"INSTANCE_BE_{name}"] = _text(value)
     for name, value in instance.hvparams.items():
-        found[f"INSTANCE_HV_{name}"] = _text(value)
+        env[f"INSTANCE_HV_{name}"] = _text(value)
     for index, disk in enumerate(instance.disks_info):
-        found |= _disk(node, index, disk, instance.hvparams)
+        env |= _disk(node, index, disk, instance.hvparams)
     for index, nic in enumerate(instance.nics):
-        found |= _nic(index, nic, instance.hvparams)
-    return found
+        env |= _nic(index, nic, instance.hvparams)
+    return env
 
 
 def _disk(

@@ -28,8 +28,8 @@ _MAX_MODE: Final = 0o755
 _ALLOCATOR_S: Final = 14 * 60.0
 #: Most that it may print, in bytes; a plan for a large cluster is a few MiB.
 _ALLOCATOR_OUTPUT: Final = 64 << 20
-#: What is told of a failed one's output, in characters.
-_TOLD: Final = 2000
+#: How much of the output of a failed one an error shows, in characters.
+_OUTPUT_CHARS: Final = 2000
 
 
 def is_plugin_name(name: str) -> bool:
@@ -130,23 +130,23 @@ def iallocator_runner(
             ) from err
     if result.failed:
         # The reason is often at the end of a long output.
-        told = result.output.strip()[-_TOLD:]
-        raise errors.OpExecError(f"iallocator {name} {result.reason}: {told}")
+        output = result.output.strip()[-_OUTPUT_CHARS:]
+        raise errors.OpExecError(f"iallocator {name} {result.reason}: {output}")
     return result.stdout
 
 
 def _find_allocator(node: LocalNode, name: str) -> str:
     if not is_plugin_name(name):
         raise errors.OpExecError(f"{name!r} is no name of an iallocator")
-    found = ""
+    obstacle = ""
     for directory in node.paths.iallocator_search_path:
         path = f"{directory}/{name}"
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
-        if not found and os.path.lexists(path):
-            found = f"{path} is {_other_than_program(path)}"
+        if not obstacle and os.path.lexists(path):
+            obstacle = f"{path} is {_other_than_program(path)}"
     places = ":".join(node.paths.iallocator_search_path)
-    why = f"wanted a program, {found}" if found else f"not found in {places}"
+    why = f"wanted a program, {obstacle}" if obstacle else f"not found in {places}"
     raise errors.OpExecError(f"iallocator {name}: {why}")
 
 

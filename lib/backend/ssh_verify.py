@@ -63,11 +63,11 @@ def _check_one(
         result = shell.run(["sh", "-c", command], timeout_s=_TIMEOUT_S)
     if result.failed:
         return f"its host name cannot be asked: {result.output.strip()}"
-    found = result.stdout.strip()
-    if found.split(".", 1)[0] != name.split(".", 1)[0] or (
-        "." in found and found != name
+    hostname = result.stdout.strip()
+    if hostname.split(".", 1)[0] != name.split(".", 1)[0] or (
+        "." in hostname and hostname != name
     ):
-        return f"wanted host name {name}, found {found}"
+        return f"wanted host name {name}, found {hostname}"
     return None
 
 
@@ -92,14 +92,14 @@ def check_set_up(
             return ["has public keys of nodes, but can never be a master candidate"]
         return []
     potential = {uuid for uuid, (_name, _now, may) in rows.items() if may}
-    found = [
+    problems = [
         f"has no public key of node {rows[uuid][0]}"
         for uuid in sorted(potential - set(known))
     ]
     for uuid in sorted(set(known) - potential):
         name = rows[uuid][0] if uuid in rows else uuid
-        found.append(f"has a public key of {name}, which is no potential candidate")
-    return found + _check_authorized(node, rows, known)
+        problems.append(f"has a public key of {name}, which is no potential candidate")
+    return problems + _check_authorized(node, rows, known)
 
 
 def _check_authorized(
@@ -111,23 +111,23 @@ def _check_authorized(
         authorized_keys.identity(line)
         for line in authorized_keys.read(f"{node.paths.root_ssh_dir}/authorized_keys")
     }
-    found = []
+    problems = []
     for uuid, lines in known.items():
         if uuid not in rows:
             continue
         name, is_candidate = rows[uuid][0], rows[uuid][1]
         is_in = any(authorized_keys.identity(line) in present for line in lines)
         if is_candidate and not is_in:
-            found.append(f"does not authorise the key of master candidate {name}")
+            problems.append(f"does not authorise the key of master candidate {name}")
         if is_in and not is_candidate and name != node.paths.hostname:
-            found.append(f"authorises the key of node {name}, which is no candidate")
-    return found
+            problems.append(f"authorises the key of node {name}, which is no candidate")
+    return problems
 
 
 def check_clutter(node: LocalNode) -> list[str]:
     """Report nodes of which several keys are recorded or authorised."""
     known = pubkeys.read(node.paths.data("ganeti_pub_keys"))
-    found = [
+    problems = [
         f"{len(lines)} public keys are recorded for node {uuid}"
         for uuid, lines in sorted(known.items())
         if len(lines) > 1
@@ -140,9 +140,9 @@ def check_clutter(node: LocalNode) -> list[str]:
             continue
         owner = line.split()[-1]
         by_comment[owner] = by_comment.get(owner, 0) + 1
-    found += [
+    problems += [
         f"{count} keys of {owner} are authorised"
         for owner, count in sorted(by_comment.items())
         if count > 1
     ]
-    return found
+    return problems

@@ -224,13 +224,13 @@ def _status(directory: str) -> dict[str, Any] | None:
     # Asked before reading: a program that ends meanwhile has written its last word.
     is_running = pidfile.is_locked(f"{directory}/{_PID}")
     try:
-        found: dict[str, Any] = json.loads(files.read_file(f"{directory}/{_STATUS}"))
+        status: dict[str, Any] = json.loads(files.read_file(f"{directory}/{_STATUS}"))
     except FileNotFoundError:
         return None
-    begun_s = time.time() - float(found.get("mtime") or 0)
-    if found["exit_status"] is None and not is_running and begun_s > _START_S:
-        found |= {"exit_status": 1, "error_message": "the program died"}
-    return found
+    begun_s = time.time() - float(status.get("mtime") or 0)
+    if status["exit_status"] is None and not is_running and begun_s > _START_S:
+        status |= {"exit_status": 1, "error_message": "the program died"}
+    return status
 
 
 def _signal(directory: str, number: signal.Signals) -> bool:

@@ -39,13 +39,13 @@ _HOSTS_MODE: Final = 0o644
 def allowed_files(node: LocalNode) -> frozenset[str]:
     """Return the local paths that may be uploaded to this node."""
     paths = node.paths
-    found = {paths.data(name) for name in _DATA_FILES}
-    found |= {f"{paths.conf_dir}/{name}" for name in _CONF_FILES}
-    found.add(paths.at(netutils.HOSTS_FILE))
+    allowed = {paths.data(name) for name in _DATA_FILES}
+    allowed |= {f"{paths.conf_dir}/{name}" for name in _CONF_FILES}
+    allowed.add(paths.at(netutils.HOSTS_FILE))
     for driver in node.hypervisors.values():
         for names in driver.ancillary_files():
-            found.update(names)
-    return frozenset(found)
+            allowed.update(names)
+    return frozenset(allowed)
 
 
 @procedure("upload_file")
@@ -102,10 +102,10 @@ def _local(node: LocalNode, path: str) -> str:
 def _owner(user: str, group: str) -> tuple[int, int]:
     """Return the numbers of a user and a group; -1 where they cannot be changed."""
     try:
-        found = pwd.getpwnam(user).pw_uid, grp.getgrnam(group).gr_gid
+        ids = pwd.getpwnam(user).pw_uid, grp.getgrnam(group).gr_gid
     except KeyError as err:
         raise errors.GenericError(f"no such user or group: {err}") from err
-    return found if os.geteuid() == 0 else (-1, -1)
+    return ids if os.geteuid() == 0 else (-1, -1)
 
 
 @procedure("write_ssconf_files")

@@ -31,8 +31,8 @@ _PING_TIMEOUT_S: Final = 5.0
 
 def _filelist(node: LocalNode, paths: list[str]) -> dict[str, str]:
     """Return path -> SHA-1 of its content; paths as given, missing files left out."""
-    found = {path: files.fingerprint(_local(node, path)) for path in paths}
-    return {path: digest for path, digest in found.items() if digest is not None}
+    digests = {path: files.fingerprint(_local(node, path)) for path in paths}
+    return {path: digest for path, digest in digests.items() if digest is not None}
 
 
 def _local(node: LocalNode, path: str) -> str:
@@ -134,8 +134,8 @@ def _oob_problem(path: str) -> str | None:
 
 def _instancelist(node: LocalNode, hypervisors: list[str]) -> list[str]:
     """Return the names of the instances that run under the hypervisors."""
-    found = (node.hypervisor(name).list_names() for name in hypervisors)
-    return sorted({name for names in found for name in names})
+    name_lists = (node.hypervisor(name).list_names() for name in hypervisors)
+    return sorted({name for names in name_lists for name in names})
 
 
 def _hypervisor(node: LocalNode, hypervisors: list[str]) -> dict[str, str | None]:

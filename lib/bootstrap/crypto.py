@@ -49,10 +49,10 @@ def ensure_root_key(paths: Paths, kind: str, bits: int | None) -> keys.KeyPair:
     authorized_keys.ensure_directory(paths.root_ssh_dir)
     path = keys.root_key_path(paths.root_ssh_dir, kind)
     try:
-        found = files.read_file(path)
+        pem = files.read_file(path)
     except FileNotFoundError:
-        found = b""
-    if found:
+        pem = b""
+    if pem:
         return keys.load(path)
     pair = keys.generate(kind, bits, f"root@{paths.hostname}")
     keys.save(pair, path)

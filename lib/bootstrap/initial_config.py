@@ -109,9 +109,9 @@ def _known(
 ) -> tuple[str, ...]:
     unknown = [name for name in names if name not in allowed]
     if unknown or not names:
-        found = ", ".join(unknown) or "none"
+        listed = ", ".join(unknown) or "none"
         raise errors.OpPrereqError(
-            f"{what}: wanted some of {', '.join(allowed)}, found {found}",
+            f"{what}: wanted some of {', '.join(allowed)}, found {listed}",
             ecodes.ECODE_INVAL,
         )
     return tuple(dict.fromkeys(names))
@@ -243,12 +243,12 @@ def ssh_key(options: InitOptions) -> tuple[str, int]:
     return kind, keys.check_type(kind, options.ssh_key_bits)
 
 
-def make(options: InitOptions, facts: MasterHost, now: float) -> FirstRecords:
+def make(options: InitOptions, host: MasterHost, now: float) -> FirstRecords:
     """Return the records of a cluster with one node.
 
     Args:
         options: as given.
-        facts: as found out.
+        host: as found out.
         now: seconds since 1970.
 
     Raises:
@@ -264,9 +264,9 @@ def make(options: InitOptions, facts: MasterHost, now: float) -> FirstRecords:
         **_identity(now),
     )
     node = Node(
-        name=facts.hostname,
-        primary_ip=facts.primary_ip,
-        secondary_ip=facts.secondary_ip,
+        name=host.hostname,
+        primary_ip=host.primary_ip,
+        secondary_ip=host.secondary_ip,
         master_candidate=True,
         offline=False,
         drained=False,
@@ -278,7 +278,7 @@ def make(options: InitOptions, facts: MasterHost, now: float) -> FirstRecords:
         **_identity(now),
     )
     cluster = Cluster(
-        **_naming(options, facts),
+        **_naming(options, host),
         **_parameters(options),
         **_policies(options),
         **_identity(now),
@@ -291,24 +291,24 @@ def _identity(now: float) -> dict[str, Any]:
     return {"uuid": str(uuid.uuid4()), "serial_no": 1, "ctime": now, "mtime": now}
 
 
-def _naming(options: InitOptions, facts: MasterHost) -> dict[str, Any]:
+def _naming(options: InitOptions, host: MasterHost) -> dict[str, Any]:
     bridge = network.DEFAULT_BRIDGE
     return {
-        "cluster_name": facts.cluster_name,
-        "rsahostkeypub": keys.body(facts.host_key) if facts.host_key else "",
+        "cluster_name": host.cluster_name,
+        "rsahostkeypub": keys.body(host.host_key) if host.host_key else "",
         "highest_used_port": FIRST_PORT_MARK,
         "tcpudp_port_pool": (),
         "mac_prefix": mac_prefix(options),
         "reserved_lvs": (),
-        "master_ip": facts.master_ip,
+        "master_ip": host.master_ip,
         "master_netdev": options.master_netdev or bridge,
-        "master_netmask": facts.netmask,
+        "master_netmask": host.netmask,
         "use_external_mip_script": options.use_external_mip_script,
-        "file_storage_dir": facts.file_storage_dir,
-        "shared_file_storage_dir": facts.shared_file_storage_dir,
-        "gluster_storage_dir": facts.gluster_storage_dir,
-        "primary_ip_family": facts.family,
-        "default_iallocator": facts.default_iallocator,
+        "file_storage_dir": host.file_storage_dir,
+        "shared_file_storage_dir": host.shared_file_storage_dir,
+        "gluster_storage_dir": host.gluster_storage_dir,
+        "primary_ip_family": host.family,
+        "default_iallocator": host.default_iallocator,
         "default_iallocator_params": dict(options.default_iallocator_params),
     }
 

@@ -129,18 +129,18 @@ def plan(paths: Paths, request: JoinRequest) -> list[str]:
         state = _ask_master(client)
         _check_membership(state, request, name)
         port = request.ssh_port or _ssh_port(client, request.group, paths)
-    found = [f"log in to {name} ({address}, port {port}) as root over SSH"]
+    steps = [f"log in to {name} ({address}, port {port}) as root over SSH"]
     if state.modify_ssh_setup:
-        found += [
+        steps += [
             f"give {name} the cluster's SSH host keys, and let the candidates' root in",
             f"make a key of root on {name}, and note it at the master",
             "log in again with the cluster's keys",
         ]
-    found += [
+    steps += [
         f"give {name} certificate, key and ssconf files of the cluster",
         f"start ganeti-noded on {name}, and wait until it answers",
     ]
-    return found
+    return steps
 
 
 def _resolve(paths: Paths, request: JoinRequest) -> tuple[str, str]:
@@ -298,13 +298,13 @@ def _prepare(
 
 def _host_keys(paths: Paths) -> list[tuple[str, str, str]]:
     """Return (type, private, public) of the host keys that all nodes share."""
-    found = []
+    host_keys = []
     for kind in _HOST_KEY_TYPES:
         path = keys.host_key_path(paths.sshd_dir, kind)
         if os.path.exists(path):
             pair = keys.load(path)
-            found.append((kind, pair.private, pair.public))
-    return found
+            host_keys.append((kind, pair.private, pair.public))
+    return host_keys
 
 
 def _read_back_key(paths: Paths, state: _ClusterState, shell: Shell, name: str) -> None:
@@ -370,9 +370,9 @@ def _wait_for_node_daemon(paths: Paths, target: NewNode) -> None:
             answer = runner.call_one("version", target.name)
     finally:
         runner.close()
-    found = answer.unwrap("the new node daemon does not answer")
-    if found != versions.PROTOCOL_VERSION:
+    version = answer.unwrap("the new node daemon does not answer")
+    if version != versions.PROTOCOL_VERSION:
         raise errors.OpExecError(
             f"node {target.name}: wanted a node daemon of version"
-            f" {versions.PROTOCOL_VERSION}, found {found}"
+            f" {versions.PROTOCOL_VERSION}, found {version}"
         )

@@ -130,17 +130,17 @@ def steps(paths: Paths, options: RenewOptions) -> list[str]:
         written.insert(0, _SERVER_PEM)
     names = ", ".join(paths.data(name) for name in written)
     everywhere = ", ".join([*others, paths.hostname])
-    found = [f"log in to {', '.join(others)} as root over SSH"] if others else []
-    found += [
+    planned = [f"log in to {', '.join(others)} as root over SSH"] if others else []
+    planned += [
         "keep the watcher from running",
         f"stop all daemons on {everywhere}",
         f"write {names}",
     ]
     if options.cluster_certificate:
-        found.append("make the master's own client certificate anew")
+        planned.append("make the master's own client certificate anew")
     if others:
-        found.append(f"copy these files to {', '.join(others)}")
-    return [*found, f"start all daemons on {everywhere}"]
+        planned.append(f"copy these files to {', '.join(others)}")
+    return [*planned, f"start all daemons on {everywhere}"]
 
 
 def _connect(

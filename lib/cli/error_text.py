@@ -104,11 +104,11 @@ def describe(err: errors.GenericError) -> tuple[str, int]:
 
     What scripts and nodes said may be in the text: it does nothing to a terminal.
     """
-    for cls, text in _TEXTS:
+    for cls, text_of in _TEXTS:
         if isinstance(err, cls):
-            return _safe_lines(text(err)), err.EXIT_CODE
-    told = f"Unhandled Ganeti error: {err or type(err).__name__}"
-    return _safe_lines(told), err.EXIT_CODE
+            return _safe_lines(text_of(err)), err.EXIT_CODE
+    text = f"Unhandled Ganeti error: {err or type(err).__name__}"
+    return _safe_lines(text), err.EXIT_CODE
 
 
 def _safe_lines(text: str) -> str:

@@ -37,12 +37,12 @@ def run(ctx: CommandContext, operation: jobs.Op, name: str | None = None) -> Non
         raise errors.OpPrereqError(
             "--explain goes with --dry-run only, without --submit", ecodes.ECODE_INVAL
         )
-    told: list[Data] = []
+    placements: list[Data] = []
     show = jobs.print_log(ctx)
 
     def on_log(entry: list[Any]) -> None:
         if entry[2] == jobs.PLACEMENT:
-            told.append(entry[3])
+            placements.append(entry[3])
         else:
             show(entry)
 
@@ -52,43 +52,47 @@ def run(ctx: CommandContext, operation: jobs.Op, name: str | None = None) -> Non
         (result,) = jobs.wait(ctx, job_id, on_log)
     finally:
         if name is None:
-            _print_all(ctx, told)
+            _print_all(ctx, placements)
         else:
-            nodes = result if isinstance(result, list) else _chosen(told)
-            _print(ctx, name, nodes, told)
-    if name is not None and not (nodes or told or ctx.option("json")):
+            nodes = result if isinstance(result, list) else _chosen(placements)
+            _print(ctx, name, nodes, placements)
+    if name is not None and not (nodes or placements or ctx.option("json")):
         ctx.out(_NOBODY)
 
 
-def _chosen(told: Sequence[Data]) -> Sequence[str]:
+def _chosen(placements: Sequence[Data]) -> Sequence[str]:
     """Return the nodes that the last allocator chose for a single instance."""
-    found = [item["nodes"] for one in told[-1:] for item in one["instances"]]
-    return found[0] if found else ()
+    node_lists = [item["nodes"] for one in placements[-1:] for item in one["instances"]]
+    return node_lists[0] if node_lists else ()
 
 
 def _print(
-    ctx: CommandContext, name: str, nodes: Sequence[str], told: Sequence[Data]
+    ctx: CommandContext, name: str, nodes: Sequence[str], placements: Sequence[Data]
 ) -> None:
     if ctx.option("json"):
-        document = {"instance": name, "nodes": list(nodes), "allocators": list(told)}
+        document = {
+            "instance": name,
+            "nodes": list(nodes),
+            "allocators": list(placements),
+        }
         ctx.out(json.dumps(document, indent=1))
         return
-    if nodes or told:
+    if nodes or placements:
         ctx.out(f"Instance {name}: {safe(', '.join(nodes)) or 'no place'}")
-    for one in told:
+    for one in placements:
         ctx.out(f"Allocator {one['allocator']}: {safe(one['info'])}")
         for item in one["instances"]:
             for line in _explanation(item).lines()[1:]:
                 ctx.out(safe(line))
 
 
-def _print_all(ctx: CommandContext, told: Sequence[Data]) -> None:
+def _print_all(ctx: CommandContext, placements: Sequence[Data]) -> None:
     if ctx.option("json"):
-        ctx.out(json.dumps({"allocators": list(told)}, indent=1))
+        ctx.out(json.dumps({"allocators": list(placements)}, indent=1))
         return
-    if not told:
+    if not placements:
         ctx.out(_NOBODY)
-    for one in told:
+    for one in placements:
         ctx.out(f"Allocator {one['allocator']}: {safe(one['info'])}")
         for item in one["instances"]:
             for line in _explanation(item).lines():

@@ -41,7 +41,7 @@ def _specs(given: Mapping[str, Any], what: str) -> dict[str, int]:
 
 
 def _bounds(alternatives: list[dict[str, dict[str, str]]]) -> list[dict[str, Any]]:
-    found = []
+    pairs = []
     for alternative in alternatives:
         if set(alternative) != set(ipolicy.ISPECS_MINMAX_KEYS):
             raise _refusal("bounds specs: wanted one min and one max part each")
@@ -51,8 +51,8 @@ def _bounds(alternatives: list[dict[str, dict[str, str]]]) -> list[dict[str, Any
             if missing:
                 raise _refusal(f"{key} specs: missing {', '.join(missing)}")
             pair[key] = _specs(given, key)
-        found.append(pair)
-    return found
+        pairs.append(pair)
+    return pairs
 
 
 def from_options(ctx: CommandContext, *, group: bool = False) -> dict[str, Any]:
@@ -71,19 +71,19 @@ def from_options(ctx: CommandContext, *, group: bool = False) -> dict[str, Any]:
         for name, dest in _SPLIT_OPTIONS.items()
         if ctx.option(dest)
     }
-    found: dict[str, Any] = {}
+    policy: dict[str, Any] = {}
     if split:
         if bounds or std:
             raise _refusal("--specs-* and --ipolicy-*-specs exclude each other")
-        found.update(_from_split(split))
+        policy.update(_from_split(split))
     if bounds is not None:
-        found[ipolicy.ISPECS_MINMAX] = _bounds(bounds)
+        policy[ipolicy.ISPECS_MINMAX] = _bounds(bounds)
     if std is not None:
-        found[ipolicy.ISPECS_STD] = _specs(std, "standard")
+        policy[ipolicy.ISPECS_STD] = _specs(std, "standard")
     templates = ctx.opts.ipolicy_disk_templates
     if templates is not None:
         dropped = group and templates == [_DEFAULT]
-        found[ipolicy.IPOLICY_DTS] = _DEFAULT if dropped else templates
+        policy[ipolicy.IPOLICY_DTS] = _DEFAULT if dropped else templates
     for key, value in (
         (ipolicy.IPOLICY_VCPU_RATIO, ctx.opts.ipolicy_vcpu_ratio),
         (ipolicy.IPOLICY_SPINDLE_RATIO, ctx.opts.ipolicy_spindle_ratio),
@@ -91,8 +91,8 @@ def from_options(ctx: CommandContext, *, group: bool = False) -> dict[str, Any]:
         if value == _DEFAULT and not group:
             raise _refusal(f"{key}: 'default' has no meaning for the cluster")
         if value is not None:
-            found[key] = value
-    return found
+            policy[key] = value
+    return policy
 
 
 def _from_split(split: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -278,5 +278,5 @@ def _names_of_uuids(
     if not uuids:
         return {}
     wanted = ["|", *(["==", "uuid", uuid] for uuid in uuids)]
-    found = query_objects(ctx, resource, ["uuid", "name"], wanted)
-    return {item["uuid"]: item["name"] for item in found}
+    rows = query_objects(ctx, resource, ["uuid", "name"], wanted)
+    return {item["uuid"]: item["name"] for item in rows}

@@ -12,7 +12,7 @@ def disk_state(given: list[tuple[str, Any]]) -> dict[str, Any]:
     Raises:
         OpPrereqError: no slash.
     """
-    found: dict[str, Any] = {}
+    state: dict[str, Any] = {}
     for path, parameters in given:
         kind, slash, ident = path.partition("/")
         if not slash:
@@ -20,8 +20,8 @@ def disk_state(given: list[tuple[str, Any]]) -> dict[str, Any]:
                 f"disk state: wanted STORAGETYPE/IDENT, found {path!r}",
                 ecodes.ECODE_INVAL,
             )
-        found.setdefault(kind, {})[ident] = parameters
-    return found
+        state.setdefault(kind, {})[ident] = parameters
+    return state
 
 
 def by_ident(given: list[tuple[str, Any]], what: str) -> dict[str, Any]:
@@ -61,17 +61,17 @@ def uid_ranges(text: str | None) -> list[list[int]] | None:
     """
     if text is None:
         return None
-    found = []
+    ranges = []
     for part in split_words(text) or []:
         low, dash, high = part.partition("-")
         try:
-            found.append([int(low), int(high if dash else low)])
+            ranges.append([int(low), int(high if dash else low)])
         except ValueError as err:
             raise errors.OpPrereqError(
                 f"uid pool: wanted a uid or LOW-HIGH, found {part!r}",
                 ecodes.ECODE_INVAL,
             ) from err
-    return found
+    return ranges
 
 
 def report_changes(ctx: Any, what: str, changes: list[Any], *, width: int = 0) -> None:

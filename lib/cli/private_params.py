@@ -40,7 +40,7 @@ def _read(ctx: CommandContext, option: str, path: str) -> dict[str, Any]:
 
 
 def _parse(lines: Iterable[str], what: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     for number, line in enumerate(lines, 1):
         text = line.rstrip("\r\n")
         if not text.strip() or text.startswith("#"):
@@ -49,10 +49,10 @@ def _parse(lines: Iterable[str], what: str) -> dict[str, Any]:
         key = key.strip()
         if not equals or not key:
             raise _refusal(f"{what}, line {number}: wanted key=value")
-        if key in found:
+        if key in parameters:
             raise _refusal(f"{what}, line {number}: key {key} is given twice")
-        found[key] = value
-    return found
+        parameters[key] = value
+    return parameters
 
 
 def _refusal(text: str) -> errors.OpPrereqError:

@@ -28,22 +28,22 @@ def list_tags(ctx: CommandContext) -> None:
 
 
 def _given_tags(ctx: CommandContext, tags: list[str]) -> list[str]:
-    found = list(tags)
+    given = list(tags)
     source = ctx.opts.tags_source
     if source == "-":
-        found += [line.strip() for line in ctx.effects.stdin]
+        given += [line.strip() for line in ctx.effects.stdin]
     elif source is not None:
         try:
             with open(source, encoding="utf-8") as stream:
-                found += [line.strip() for line in stream]
+                given += [line.strip() for line in stream]
         except OSError as err:
             raise errors.OpPrereqError(
                 f"cannot read tags from {source}: {err.strerror}", ecodes.ECODE_INVAL
             ) from err
-    found = [tag for tag in found if tag]
-    if not found:
+    given = [tag for tag in given if tag]
+    if not given:
         raise errors.OpPrereqError("no tags to be changed", ecodes.ECODE_INVAL)
-    return found
+    return given
 
 
 def _change(ctx: CommandContext, op_id: str) -> None:

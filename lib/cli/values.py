@@ -67,13 +67,13 @@ def parse_keyval(text: str, *, prefixes: bool = True) -> dict[str, Any]:
     Raises:
         ParameterError: a repeated key, or a missing value without prefixes.
     """
-    found: dict[str, Any] = {}
+    parsed: dict[str, Any] = {}
     for part in split_commas(text):
         key, value = _key_and_value(part, prefixes=prefixes)
-        if key in found:
+        if key in parsed:
             raise errors.ParameterError(f"duplicate key '{key}' in '{text}'")
-        found[key] = value
-    return found
+        parsed[key] = value
+    return parsed
 
 
 class PrivateFile(NamedTuple):
@@ -169,13 +169,13 @@ def _parse_int(text: str) -> int:
 
 def _parse_float(text: str) -> float:
     try:
-        found = float(text)
+        number = float(text)
     except ValueError as err:
         raise BadValueError(f"invalid floating-point value: {text!r}") from err
     # JSON has no others, so that no master could be told.
-    if not math.isfinite(found):
+    if not math.isfinite(number):
         raise BadValueError(f"wanted a finite number, found {text!r}")
-    return found
+    return number
 
 
 def _parse_maybe_float(text: str) -> float | str:

@@ -70,8 +70,8 @@ def write_known_hosts(ctx: Context) -> None:
     if not os.path.exists(path):
         return
     cluster = ctx.snapshot.cluster
-    found = {"ssh-rsa": cluster.rsahostkeypub, "ssh-dss": cluster.dsahostkeypub}
-    lines = [f"{kind} {body}" for kind, body in found.items() if body]
+    host_keys = {"ssh-rsa": cluster.rsahostkeypub, "ssh-dss": cluster.dsahostkeypub}
+    lines = [f"{kind} {body}" for kind, body in host_keys.items() if body]
     ctx.write_known_hosts(path, cluster.cluster_name, lines)
 
 

@@ -200,18 +200,18 @@ class LogicalUnit(Generic[O]):
 
     def after_hooks(
         self,
-        found: Sequence[hooksmaster.ScriptResult],
+        results: Sequence[hooksmaster.ScriptResult],
         silent: Mapping[str, str],
         result: Any,
     ) -> Any:
         """Judge the post hooks; return the result of the opcode.
 
         Args:
-            found: what scripts did.
+            results: what scripts did.
             silent: node uuid -> why it did not answer.
             result: what `execute` returned.
         """
-        for line in hooksmaster.warnings(self.HOOKS_PATH or "", found, silent):
+        for line in hooksmaster.warnings(self.HOOKS_PATH or "", results, silent):
             self.ctx.log.warn(line)
         return result
 

@@ -72,8 +72,8 @@ def _bounds(item: Any) -> dict[str, Any]:
 def _specs(value: Any, what: str) -> dict[str, int]:
     names = ipolicy.ISPECS_PARAMETERS
     if not isinstance(value, Mapping) or sorted(value) != sorted(names):
-        found = sorted(value) if isinstance(value, Mapping) else value
-        raise _refuse(f"{what}: wanted {', '.join(names)}, found {found}")
+        given = sorted(value) if isinstance(value, Mapping) else value
+        raise _refuse(f"{what}: wanted {', '.join(names)}, found {given}")
     return {
         name: typed_params.coerce(
             value[name], _kind(name), f"instance policy: {what}/{name}"

@@ -23,6 +23,6 @@ def run_post(unit: LogicalUnit[Any], nodes: Sequence[str]) -> None:
         common,
         {**hooksmaster.pre_variables(own), **hooksmaster.post_variables(own)},
     )
-    found, silent = hooksmaster.run(unit.ctx.rpc, hook, phase, nodes, env)
-    for line in hooksmaster.warnings(hook, found, silent):
+    results, silent = hooksmaster.run(unit.ctx.rpc, hook, phase, nodes, env)
+    for line in hooksmaster.warnings(hook, results, silent):
         unit.ctx.log.warn(line)

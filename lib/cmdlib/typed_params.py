@@ -83,9 +83,9 @@ _WORDS: Final = {
 }
 
 
-def _wrong(what: str, wanted: str, found: Any) -> errors.OpPrereqError:
+def _wrong(what: str, wanted: str, value: Any) -> errors.OpPrereqError:
     return errors.OpPrereqError(
-        f"{what}: wanted {wanted}, found {found!r}", ecodes.ECODE_INVAL
+        f"{what}: wanted {wanted}, found {value!r}", ecodes.ECODE_INVAL
     )
 
 

@@ -69,21 +69,21 @@ _BACKEND: Final = {
 
 
 def _types(
-    what: str, found: Mapping[str, Any] | None, known: Mapping[str, Param]
+    what: str, values: Mapping[str, Any] | None, known: Mapping[str, Param]
 ) -> Iterator[str]:
     """Check complete parameters: all there, all known, all of their type."""
-    if found is None:
+    if values is None:
         yield f"{what}: missing"
         return
-    for name in sorted(known.keys() - found.keys()):
+    for name in sorted(known.keys() - values.keys()):
         yield f"{what}: {name} is missing"
-    yield from _partial_types(what, found, known)
+    yield from _partial_types(what, values, known)
 
 
 def _partial_types(
-    what: str, found: Mapping[str, Any], known: Mapping[str, Param]
+    what: str, values: Mapping[str, Any], known: Mapping[str, Param]
 ) -> Iterator[str]:
-    for name, value in sorted(found.items()):
+    for name, value in sorted(values.items()):
         if name not in known:
             yield f"{what}: unknown parameter {name}"
             continue

@@ -187,9 +187,9 @@ class Config:
         Raises:
             ReservationError: a node, another instance or another owner has it.
         """
-        found = addresses.holder(self.snapshot(), wanted, but=instance)
-        if found is not None:
-            raise errors.ReservationError(f"address {wanted[1]} is used by {found}")
+        holder = addresses.holder(self.snapshot(), wanted, but=instance)
+        if holder is not None:
+            raise errors.ReservationError(f"address {wanted[1]} is used by {holder}")
         self._reservations.reserve(owner, "address", wanted)
 
     def reserve_minors(self, owner: str, nodes: Sequence[str]) -> list[int]:

@@ -67,34 +67,34 @@ def export_config(snapshot: Snapshot, header: Header) -> dict[str, Any]:
         snapshot: the configuration.
         header: of `Config.header`.
     """
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "version": versions.CONFIG_VERSION,
         "cluster": objects.to_dict(snapshot.cluster),
     }
     for table in TABLES:
         if table != "cluster":
             rows = sorted(snapshot.table(table).items())
-            found[table] = {key: objects.to_dict(record) for key, record in rows}
-    found |= {
+            document[table] = {key: objects.to_dict(record) for key, record in rows}
+    document |= {
         "serial_no": header.serial_no,
         "ctime": header.ctime,
         "mtime": header.mtime,
     }
-    return found
+    return document
 
 
 def _read_table(table: str, cls: type[Record], rows: Any) -> list[Record]:
     if not isinstance(rows, Mapping):
         raise errors.ConfigurationError(f"config.data: {table}: wanted an object")
-    found = []
+    records = []
     for key, value in rows.items():
         record = _read(cls, value, f"{table}/{key}")
         if record.uuid != key:  # type: ignore[attr-defined]
             raise errors.ConfigurationError(
                 f"config.data: {table}/{key}: its uuid is {record.uuid}"  # type: ignore[attr-defined]
             )
-        found.append(record)
-    return found
+        records.append(record)
+    return records
 
 
 def _read(cls: type[Record], value: Any, where: str) -> Record:
@@ -112,16 +112,16 @@ def _normal(cls: type[Record], value: Any, where: str) -> Any:
     is_forthcoming = value.get("forthcoming") is True
     needed = {"uuid", "serial_no"} & required if is_forthcoming else required
     _check_fields(where, value, required | optional, needed)
-    found = {
+    fields = {
         name: item for name, item in value.items() if item is not None or name in needed
     }
-    for name in required - found.keys():
-        found[name] = _neutral(cls, name)
-    for name, item in found.items():
+    for name in required - fields.keys():
+        fields[name] = _neutral(cls, name)
+    for name, item in fields.items():
         nested = _NESTED.get((cls, name))
         if nested is not None:
-            found[name] = [_normal(nested, part, f"{where}/{name}") for part in item]
-    return found
+            fields[name] = [_normal(nested, part, f"{where}/{name}") for part in item]
+    return fields
 
 
 @functools.cache

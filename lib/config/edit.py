@@ -436,10 +436,10 @@ class Edit:
 
 def drbd_ports(disk: Disk) -> list[int]:
     """Return the ports of a disk and its children."""
-    found = [port for child in disk.children for port in drbd_ports(child)]
+    ports = [port for child in disk.children for port in drbd_ports(child)]
     if disk.dev_type == "drbd" and isinstance(disk.logical_id[2], int):
-        found.append(disk.logical_id[2])
-    return found
+        ports.append(disk.logical_id[2])
+    return ports
 
 
 def new_records(records: Iterable[objects.Record]) -> list[Update]:

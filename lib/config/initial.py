@@ -16,13 +16,13 @@ def initial_changes(cluster: Cluster, group: NodeGroup, node: Node) -> list[Upda
     Raises:
         ConfigurationError: the records do not belong together.
     """
-    for what, wanted, found in (
+    for what, expected, actual in (
         ("cluster.master_node", node.uuid, cluster.master_node),
         ("node.group", group.uuid, node.group),
         ("node.master_candidate", True, node.master_candidate),
     ):
-        if wanted != found:
+        if expected != actual:
             raise errors.ConfigurationError(
-                f"new cluster: {what} should be {wanted}, found {found}"
+                f"new cluster: {what} should be {expected}, found {actual}"
             )
     return new_records([cluster, group.replace(members=()), node])

@@ -164,8 +164,8 @@ class Hypervisor(abc.ABC):
         self, hvparams: Mapping[str, Any] | None = None
     ) -> list[InstanceInfo]:
         """Return all guests here, in order of names."""
-        found = (self.info(name, hvparams) for name in self.list_names(hvparams))
-        return [info for info in found if info is not None]
+        infos = (self.info(name, hvparams) for name in self.list_names(hvparams))
+        return [info for info in infos if info is not None]
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return memory in MiB and processors of this node."""

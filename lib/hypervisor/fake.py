@@ -110,10 +110,10 @@ class FakeHypervisor(Hypervisor):
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return this node's figures, less what the guests would use."""
         del hvparams
-        found = linux_node_info()
-        used = sum(info.memory_mib for info in self.all_infos())
-        found["memory_free"] -= min(used, found["memory_free"])
-        return found
+        info = linux_node_info()
+        used = sum(guest.memory_mib for guest in self.all_infos())
+        info["memory_free"] -= min(used, info["memory_free"])
+        return info
 
     def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
         """Return a text if the directory of guests cannot be used."""
@@ -126,10 +126,10 @@ class FakeHypervisor(Hypervisor):
 
     def balloon(self, instance: InstanceX, memory_mib: int) -> None:
         """Note the new memory of a guest."""
-        found = self.info(instance.name)
-        if found is None:
+        info = self.info(instance.name)
+        if info is None:
             raise errors.HypervisorError(f"instance {instance.name}: not running")
-        self._write(instance.name, memory_mib, found.vcpus, mode="w")
+        self._write(instance.name, memory_mib, info.vcpus, mode="w")
 
     def resize_disk(self, instance: InstanceX, disk: DiskX, size_bytes: int) -> None:
         """Check that the guest runs; it has no disk to look at."""
@@ -138,10 +138,10 @@ class FakeHypervisor(Hypervisor):
 
     def migration_info(self, instance: InstanceX) -> str:
         """Return the guest's memory in MiB, which may have been changed."""
-        found = self.info(instance.name)
-        if found is None:
+        info = self.info(instance.name)
+        if info is None:
             raise errors.HypervisorError(f"instance {instance.name}: not running")
-        return str(found.memory_mib)
+        return str(info.memory_mib)
 
     def accept(
         self,

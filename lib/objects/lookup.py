@@ -26,8 +26,8 @@ _HOSTS: Final = frozenset(("nodes", "instances"))
 
 def find(snapshot: Snapshot, table: str, name: str) -> str | None:
     """Return the uuid of an object, None when nothing or more than one fits."""
-    found = _candidates(snapshot, table, name)
-    return found[0] if len(found) == 1 else None
+    matches = _candidates(snapshot, table, name)
+    return matches[0] if len(matches) == 1 else None
 
 
 def expand(snapshot: Snapshot, table: str, name: str) -> str:
@@ -36,13 +36,13 @@ def expand(snapshot: Snapshot, table: str, name: str) -> str:
     Raises:
         OpPrereqError: unknown_entity; nothing or more than one object fits.
     """
-    found = _candidates(snapshot, table, name)
-    if len(found) == 1:
-        return found[0]
+    matches = _candidates(snapshot, table, name)
+    if len(matches) == 1:
+        return matches[0]
     kind = _KINDS[table]
-    if not found:
+    if not matches:
         raise errors.OpPrereqError(f"{kind} '{name}' not known", ecodes.ECODE_NOENT)
-    names = messages.some(snapshot.table(table)[uuid].name for uuid in found)
+    names = messages.some(snapshot.table(table)[uuid].name for uuid in matches)
     raise errors.OpPrereqError(
         f"{kind} '{name}' not known: it could be any of {names}", ecodes.ECODE_NOENT
     )
@@ -88,11 +88,11 @@ def _candidates(snapshot: Snapshot, table: str, name: str) -> list[str]:
     if table not in _HOSTS or not name:
         return []
     wanted = name.lower()
-    found = []
+    matches = []
     for uuid in snapshot.same_host(table, wanted.partition(".")[0]):
         full = snapshot.table(table)[uuid].name.lower()
         if full == wanted:
             return [uuid]
         if full.startswith(f"{wanted}."):
-            found.append(uuid)
-    return found
+            matches.append(uuid)
+    return matches

@@ -57,13 +57,13 @@ _DEFAULTED: Final[dict[str, frozenset[str]]] = {
 
 
 def _hidden_fields() -> dict[str, dict[str, bool]]:
-    found: dict[str, dict[str, bool]] = {}
+    hidden: dict[str, dict[str, bool]] = {}
     for op_id, cls in OPCODES.items():
         for name, hint in typing.get_type_hints(cls, include_extras=True).items():
             text = repr(hint)
             if "Hidden(" in text:
-                found.setdefault(op_id, {})[name] = "stored=True" in text
-    return found
+                hidden.setdefault(op_id, {})[name] = "stored=True" in text
+    return hidden
 
 
 #: Parameters that logs never show: op id -> {name: may be written to disk}.

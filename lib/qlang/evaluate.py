@@ -140,10 +140,10 @@ def _test(leaf: Leaf, name: str, *operands: Any) -> Callable[[Any], bool]:
     return _comparison(leaf, name, operands[0])
 
 
-def _misfit(leaf: Leaf, wanted: str, found: Any) -> errors.ParameterError:
+def _misfit(leaf: Leaf, wanted: str, value: Any) -> errors.ParameterError:
     return errors.ParameterError(
         f"filter: field {leaf.name} of kind {leaf.kind}: wanted {wanted}, found"
-        f" {found!r}"
+        f" {value!r}"
     )
 
 

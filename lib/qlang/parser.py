@@ -139,13 +139,13 @@ class _Parser:
 
     def _regex(self) -> str:
         # Only after =~ does a slash begin a pattern, so tokens cannot know it.
-        found = _REGEX.match(self._text, self._token.end)
-        if found is None:
+        match = _REGEX.match(self._text, self._token.end)
+        if match is None:
             self._token = _Token("", "", self._token.end, self._token.end)
             self._fail("expected a pattern such as m/.../")
-        flags = "".join(sorted(set(found["flags"])))
-        body = f"(?{flags}){found['body']}" if flags else found["body"]
-        self._token = _Token("", "", found.start("body"), found.end())
+        flags = "".join(sorted(set(match["flags"])))
+        body = f"(?{flags}){match['body']}" if flags else match["body"]
+        self._token = _Token("", "", match.start("body"), match.end())
         if not set(flags) <= {"i", "s"}:
             self._fail("expected only the flags i and s")
         try:
@@ -163,12 +163,12 @@ class _Parser:
         return True
 
     def _advance(self) -> None:
-        found = _TOKEN.match(self._text, self._token.end)
-        if found is None or found.lastgroup is None:
+        match = _TOKEN.match(self._text, self._token.end)
+        if match is None or match.lastgroup is None:
             self._token = _Token("", "", self._token.end, self._token.end)
             self._fail("cannot be understood")
-        kind = found.lastgroup
-        self._token = _Token(kind, found[kind], found.start(kind), found.end())
+        kind = match.lastgroup
+        self._token = _Token(kind, match[kind], match.start(kind), match.end())
 
     def _fail(self, what: str) -> NoReturn:
         start = self._token.start

@@ -192,14 +192,16 @@ def _users_by_network(context: QueryContext) -> dict[str, list[str]]:
     """Return the names of the instances with a NIC in each network."""
 
     def make() -> dict[str, list[str]]:
-        found: dict[str, set[str]] = {}
+        users: dict[str, set[str]] = {}
         names = context.snapshot.names("networks")
         for instance in context.snapshot.instances.values():
             for nic in instance.nics:
                 if nic.network is not None:
                     uuid = names.get(nic.network, nic.network)
-                    found.setdefault(uuid, set()).add(instance.name)
-        return {uuid: nicesort.nice_names(users) for uuid, users in found.items()}
+                    users.setdefault(uuid, set()).add(instance.name)
+        return {
+            uuid: nicesort.nice_names(instances) for uuid, instances in users.items()
+        }
 
     return context.once("network users", make)
 
@@ -352,8 +354,8 @@ def _export_rows(
         if result.failed:
             rows.append(_ExportRow(node.name, failed_cell(result)))
         else:
-            found = nicesort.nice_names(result.payload)
-            rows.extend(_ExportRow(node.name, normal(name)) for name in found)
+            names_sent = nicesort.nice_names(result.payload)
+            rows.extend(_ExportRow(node.name, normal(name)) for name in names_sent)
     return rows
 
 

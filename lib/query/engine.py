@@ -63,14 +63,14 @@ def resource_of(name: str) -> Resource:
     Raises:
         OpPrereqError: there is none of that name.
     """
-    found = RESOURCES.get(name)
-    if found is None:
+    resource = RESOURCES.get(name)
+    if resource is None:
         raise errors.OpPrereqError(
             f"{name!r} is nothing that can be queried, wanted one of"
             f" {', '.join(sorted(RESOURCES))}",
             ecodes.ECODE_INVAL,
         )
-    return found
+    return resource
 
 
 def _definition(resource: Resource, name: str) -> FieldDefinition:

@@ -125,12 +125,12 @@ def _be_fields() -> Iterable[Field]:
 
 
 def _hv_fields() -> Iterable[Field]:
-    seen = set(hypervisors.HVC_GLOBALS)
+    listed = set(hypervisors.HVC_GLOBALS)
     for table in HYPERVISOR.values():
         for name, param in table.items():
-            if name in seen:
+            if name in listed:
                 continue
-            seen.add(name)
+            listed.add(name)
             bind = functools.partial(_hvparam, key=name)
             yield Field(
                 f"hv/{name}",

@@ -73,17 +73,17 @@ def _bind_seen(context: QueryContext) -> Callable[[Instance], ObservedState]:
     where = context.once("running names", lambda: _running_names(answers))
 
     def get(instance: Instance) -> ObservedState:
-        seen = _seen(instance, answers)
-        if seen in {ObservedState.NODE_OFFLINE, ObservedState.NODE_DOWN}:
-            return seen
+        state = _seen(instance, answers)
+        if state in {ObservedState.NODE_OFFLINE, ObservedState.NODE_DOWN}:
+            return state
         others = where.get(instance.name, set()) - {instance.primary_node}
-        return ObservedState.ELSEWHERE if others else seen
+        return ObservedState.ELSEWHERE if others else state
 
     return get
 
 
 def _bind_status(context: QueryContext) -> Getter:
-    seen = _bind_seen(context)
+    state_of = _bind_seen(context)
     user_shutdown = context.snapshot.cluster.enabled_user_shutdown
 
     def may_shut_down(instance: Instance) -> bool:
@@ -93,7 +93,7 @@ def _bind_status(context: QueryContext) -> Getter:
         return bool(hvparams.get("user_shutdown"))
 
     def cell(instance: Instance) -> Cell:
-        state = seen(instance)
+        state = state_of(instance)
         return normal(
             instance_status(
                 state,

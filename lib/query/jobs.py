@@ -164,8 +164,8 @@ _JOB_IN_NAME: Final = re.compile(r"(?:^|/)Job(\d+)(?:/|$)")
 
 def _owner(name: str) -> str:
     """Return the JSON text of the job id or name of an owner."""
-    found = _JOB_IN_NAME.search(name)
-    return found[1] if found else json.dumps(name)
+    match = _JOB_IN_NAME.search(name)
+    return match[1] if match else json.dumps(name)
 
 
 def _owners(names: Sequence[str]) -> list[str]:
@@ -176,13 +176,13 @@ def _lock_rows(context: QueryContext, names: Sequence[Any] | None) -> list[LockI
     rows = list(context.sources.locks())
     if names is None:
         return rows
-    found = {row.name: row for row in rows}
-    missing = [name for name in names if name not in found]
+    by_name = {row.name: row for row in rows}
+    missing = [name for name in names if name not in by_name]
     if missing:
         raise errors.OpPrereqError(
             f"no such lock in use: {', '.join(map(str, missing))}", ecodes.ECODE_NOENT
         )
-    return [found[name] for name in names]
+    return [by_name[name] for name in names]
 
 
 def _bind_pending(_context: QueryContext) -> Getter:

@@ -261,8 +261,8 @@ def _bind_instances(
     instances = context.snapshot.instances
 
     def names(node: Node) -> Cell:
-        found = (instances[uuid].name for uuid in of_node(node.uuid))
-        return normal(nicesort.nice_names(found))
+        instance_names = (instances[uuid].name for uuid in of_node(node.uuid))
+        return normal(nicesort.nice_names(instance_names))
 
     if count:
         return lambda node: normal(sum(1 for _ in of_node(node.uuid)))

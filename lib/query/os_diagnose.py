@@ -71,19 +71,19 @@ def _find(
     asked = {
         uuid: result.payload for uuid, result in answers.items() if not result.failed
     }
-    found: dict[str, dict[str, list[list[Any]]]] = {}
+    by_name: dict[str, dict[str, list[list[Any]]]] = {}
     for uuid, entries in asked.items():
         for name, *rest in entries:
-            by_node = found.setdefault(name, {node: [] for node in asked})
+            by_node = by_name.setdefault(name, {node: [] for node in asked})
             by_node[uuid].append(rest)
     if names is None:
-        names = nicesort.nice_names(found)
-    missing = [str(name) for name in names if name not in found]
+        names = nicesort.nice_names(by_name)
+    missing = [str(name) for name in names if name not in by_name]
     if missing:
         raise errors.OpPrereqError(
             f"not found on any node: {', '.join(missing)}", ecodes.ECODE_NOENT
         )
-    return [_OnNodes(name, found[name]) for name in names]
+    return [_OnNodes(name, by_name[name]) for name in names]
 
 
 # Operating systems
@@ -91,9 +91,9 @@ def _os_rows(context: QueryContext, names: Sequence[Any] | None) -> list[_OnNode
     return _find(context, "os_diagnose", names)
 
 
-def _os_names(found: _OnNodes) -> list[str]:
+def _os_names(os: _OnNodes) -> list[str]:
     """Return the name and its forms with variants."""
-    return [found.name, *(f"{found.name}+{item}" for item in found.common(3))]
+    return [os.name, *(f"{os.name}+{item}" for item in os.common(3))]
 
 
 def _of_cluster(
@@ -101,16 +101,16 @@ def _of_cluster(
 ) -> Callable[[QueryContext], Getter]:
     def bind(context: QueryContext) -> Getter:
         cluster = context.snapshot.cluster
-        return lambda found: normal(get(cluster, found))
+        return lambda os: normal(get(cluster, os))
 
     return bind
 
 
-def _is_listed(names: Sequence[str], found: _OnNodes) -> bool:
+def _is_listed(names: Sequence[str], os: _OnNodes) -> bool:
     """Tell whether an OS, or all of its variants, are on a list."""
-    if found.name in names:
+    if os.name in names:
         return True
-    variants = _os_names(found)[1:]
+    variants = _os_names(os)[1:]
     return bool(variants) and all(name in names for name in variants)
 
 
@@ -119,62 +119,62 @@ OS: Final = Resource(
     "name",
     by_name(
         (
-            plain("name", "Name", c.QFT_TEXT, "OS name", lambda found: found.name),
+            plain("name", "Name", c.QFT_TEXT, "OS name", lambda os: os.name),
             plain(
                 "valid",
                 "Valid",
                 c.QFT_BOOL,
                 "Usable on all nodes",
-                lambda found: found.is_valid,
+                lambda os: os.is_valid,
             ),
             plain(
                 "trusted",
                 "Trusted",
                 c.QFT_BOOL,
                 "Trusted on all nodes",
-                lambda found: found.is_valid and all(entry[6] for entry in found.first),
+                lambda os: os.is_valid and all(entry[6] for entry in os.first),
             ),
             plain(
                 "variants",
                 "Variants",
                 c.QFT_OTHER,
                 "Variants that all nodes have",
-                lambda found: found.common(3),
+                lambda os: os.common(3),
             ),
             plain(
                 "parameters",
                 "Parameters",
                 c.QFT_OTHER,
                 "Parameters that all nodes know",
-                lambda found: found.common(4),
+                lambda os: os.common(4),
             ),
             plain(
                 "api_versions",
                 "ApiVersions",
                 c.QFT_OTHER,
                 "API versions that all nodes know",
-                lambda found: found.common(5),
+                lambda os: os.common(5),
             ),
             plain(
                 "node_status",
                 "NodeStatus",
                 c.QFT_OTHER,
                 "What each node found",
-                lambda found: found.by_node,
+                lambda os: os.by_node,
             ),
             Field(
                 "hidden",
                 "Hidden",
                 c.QFT_BOOL,
                 "Left out of lists",
-                _of_cluster(lambda r, found: _is_listed(r.hidden_os, found)),
+                _of_cluster(lambda r, os: _is_listed(r.hidden_os, os)),
             ),
             Field(
                 "blacklisted",
                 "Blacklisted",
                 c.QFT_BOOL,
                 "Not for new instances",
-                _of_cluster(lambda r, found: _is_listed(r.blacklisted_os, found)),
+                _of_cluster(lambda r, os: _is_listed(r.blacklisted_os, os)),
             ),
             Field(
                 "os_hvp",
@@ -182,8 +182,8 @@ OS: Final = Resource(
                 c.QFT_OTHER,
                 "Hypervisor parameters, by name with variant",
                 _of_cluster(
-                    lambda r, found: {
-                        name: r.os_hvp.get(name, {}) for name in _os_names(found)
+                    lambda r, os: {
+                        name: r.os_hvp.get(name, {}) for name in _os_names(os)
                     }
                 ),
             ),
@@ -193,8 +193,8 @@ OS: Final = Resource(
                 c.QFT_OTHER,
                 "OS parameters, by name with variant",
                 _of_cluster(
-                    lambda r, found: {
-                        name: r.osparams.get(name, {}) for name in _os_names(found)
+                    lambda r, os: {
+                        name: r.osparams.get(name, {}) for name in _os_names(os)
                     }
                 ),
             ),
@@ -212,17 +212,17 @@ def _ext_rows(context: QueryContext, names: Sequence[Any] | None) -> list[_OnNod
 def _bind_group_status(context: QueryContext) -> Getter:
     snapshot = context.snapshot
 
-    def get(found: _OnNodes) -> dict[str, bool]:
+    def get(os: _OnNodes) -> dict[str, bool]:
         result: dict[str, bool] = {}
         for group in snapshot.nodegroups.values():
             members = snapshot.nodes_in_group(group.uuid)
-            entries = [found.by_node[uuid] for uuid in members if uuid in found.by_node]
+            entries = [os.by_node[uuid] for uuid in members if uuid in os.by_node]
             result[group.name] = bool(entries) and all(
                 item and bool(item[0][1]) for item in entries
             )
         return result
 
-    return lambda found: normal(get(found))
+    return lambda os: normal(get(os))
 
 
 EXTSTORAGE: Final = Resource(
@@ -230,13 +230,13 @@ EXTSTORAGE: Final = Resource(
     "name",
     by_name(
         (
-            plain("name", "Name", c.QFT_TEXT, "Provider", lambda found: found.name),
+            plain("name", "Name", c.QFT_TEXT, "Provider", lambda os: os.name),
             plain(
                 "node_status",
                 "NodeStatus",
                 c.QFT_OTHER,
                 "What each node found",
-                lambda found: found.by_node,
+                lambda os: os.by_node,
             ),
             Field(
                 "nodegroup_status",
@@ -250,7 +250,7 @@ EXTSTORAGE: Final = Resource(
                 "Parameters",
                 c.QFT_OTHER,
                 "Parameters that all nodes know",
-                lambda found: found.common(3),
+                lambda os: os.common(3),
             ),
         )
     ),

@@ -46,7 +46,7 @@ class RepairStep:
         repair: submit its opcodes as one job; ``record`` with that job's id added is to
             be tagged then.
         record: the repair that the job belongs to.
-        told: a line for people, may be empty.
+        note: a line for people, may be empty.
     """
 
     state: RepairState
@@ -54,7 +54,7 @@ class RepairStep:
     remove: tuple[RepairRecord, ...] = ()
     repair: Repair | None = None
     record: RepairRecord | None = None
-    told: str = ""
+    note: str = ""
 
 
 def step(
@@ -105,22 +105,22 @@ def _pending(
     repair: Repair | None,
 ) -> RepairStep:
     first, stale, policy, fresh = pending[0], case.stale, case.policy, case.fresh
-    found = [jobs.get(job, JobState.SUCCESS) for job in first.jobs]
-    if JobState.RUNNING in found:
+    states = [jobs.get(job, JobState.SUCCESS) for job in first.jobs]
+    if JobState.RUNNING in states:
         return RepairStep(RepairState.PENDING)
-    last = found[-1] if found else JobState.SUCCESS
+    last = states[-1] if states else JobState.SUCCESS
     if last == JobState.FAILED:
         result = _ended(first, RepairOutcome.FAILURE, fresh)
-        told = f"a job of repair {first.id} failed"
-        return RepairStep(RepairState.FAILED, (result,), (*stale, first), told=told)
+        reason = f"a job of repair {first.id} failed"
+        return RepairStep(RepairState.FAILED, (result,), (*stale, first), note=reason)
     if repair is None:
         results = tuple(_ended(r, RepairOutcome.SUCCESS, fresh) for r in pending)
         return RepairStep(
-            RepairState.HEALTHY, results, (*stale, *pending), told="is repaired"
+            RepairState.HEALTHY, results, (*stale, *pending), note="is repaired"
         )
     if policy.until is not None:
         return RepairStep(
-            RepairState.PENDING, told=f"{repair.why}, but repairs are {policy}"
+            RepairState.PENDING, note=f"{repair.why}, but repairs are {policy}"
         )
     if repair.kind > first.kind:
         result = _ended(first, RepairOutcome.ENOPERM, fresh)
@@ -128,7 +128,7 @@ def _pending(
             RepairState.NEEDS_REPAIR,
             (result,),
             (*stale, first),
-            told=_too_much(repair, f"repair {first.id} goes up to {first.kind.word}"),
+            note=_too_much(repair, f"repair {first.id} goes up to {first.kind.word}"),
         )
     return RepairStep(
         RepairState.PENDING, remove=(*stale, first), repair=repair, record=first
@@ -138,22 +138,22 @@ def _pending(
 def _broken(case: _Case, done: tuple[RepairRecord, ...], repair: Repair) -> RepairStep:
     stale, policy, fresh = case.stale, case.policy, case.fresh
     if policy.allowed is None:
-        told = f"{repair.why}, but repairs are {policy}"
-        return RepairStep(RepairState.NEEDS_REPAIR, remove=stale, told=told)
+        reason = f"{repair.why}, but repairs are {policy}"
+        return RepairStep(RepairState.NEEDS_REPAIR, remove=stale, note=reason)
     if repair.kind <= policy.allowed:
         record = RepairRecord(repair.kind, fresh.id, fresh.now)
         return RepairStep(
             RepairState.PENDING, remove=(*stale, *done), repair=repair, record=record
         )
-    told = _too_much(repair, f"allowed is {policy}")
+    reason = _too_much(repair, f"allowed is {policy}")
     last = done[-1] if done else None
     if last and (last.outcome, last.kind) == (RepairOutcome.ENOPERM, repair.kind):
         # Said before; the tag stays as it is.
         return RepairStep(
-            RepairState.NEEDS_REPAIR, remove=(*stale, *done[:-1]), told=told
+            RepairState.NEEDS_REPAIR, remove=(*stale, *done[:-1]), note=reason
         )
     result = RepairRecord(repair.kind, fresh.id, fresh.now, RepairOutcome.ENOPERM)
-    return RepairStep(RepairState.NEEDS_REPAIR, (result,), (*stale, *done), told=told)
+    return RepairStep(RepairState.NEEDS_REPAIR, (result,), (*stale, *done), note=reason)
 
 
 def _ended(record: RepairRecord, outcome: RepairOutcome, fresh: Fresh) -> RepairRecord:

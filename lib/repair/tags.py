@@ -79,8 +79,8 @@ class RepairRecord:
 
 def records(tags: Iterable[str]) -> list[RepairRecord]:
     """Read the repairs among tags, oldest first; malformed ones are left out."""
-    found = [_record(tag) for tag in tags]
-    kept = [record for record in found if record is not None]
+    parsed = [_record(tag) for tag in tags]
+    kept = [record for record in parsed if record is not None]
     return sorted(kept, key=lambda record: (record.time, record.id))
 
 
@@ -140,13 +140,13 @@ def policy(objects: Iterable[Iterable[str]], now: float) -> RepairPolicy:
 
 def expired(tags: Iterable[str], now: float) -> list[str]:
     """List the tags of suspensions that are over."""
-    found = []
+    ended = []
     for tag in tags:
         if tag.startswith(PREFIX):
             end = _suspension(tag.removeprefix(PREFIX))
             if end is not None and end <= now:
-                found.append(tag)
-    return found
+                ended.append(tag)
+    return ended
 
 
 def _suspension(word: str) -> float | None:

@@ -26,15 +26,15 @@ def parse(text: str) -> dict[str, list[str]]:
     Raises:
         ParseError: a line has no key.
     """
-    found: dict[str, list[str]] = {}
+    keys: dict[str, list[str]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         uuid, _, key = line.strip().partition(" ")
         if not key:
             raise errors.ParseError(f"public keys of nodes: line {number} has no key")
-        found.setdefault(uuid, []).append(key)
-    return found
+        keys.setdefault(uuid, []).append(key)
+    return keys
 
 
 def format_keys(keys: Mapping[str, Iterable[str]]) -> str:

@@ -173,11 +173,11 @@ def write_config(
     Raises:
         ConfigurationError: the store is unreadable or inconsistent.
     """
-    found = store.Follower(places.store_db)
+    follower = store.Follower(places.store_db)
     try:
-        snapshot, data = found.snapshot(), found.read("meta", config.HEADER_KEY)
+        snapshot, data = follower.snapshot(), follower.read("meta", config.HEADER_KEY)
     finally:
-        found.close()
+        follower.close()
     if check:
         _verify(snapshot)
     value = config.export_config(snapshot, config.Header.decode(data))

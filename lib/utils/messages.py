@@ -70,22 +70,22 @@ def misfit(text: str, kind: Any) -> str:
     is_key = bool(place and place[1])
     path = place[2] if place else ""
     where = path.replace("[...]", "")
-    said = text[: place.start()] if place else text
-    if match := _INVALID.fullmatch(said):
-        words = _choice(match[1], _words_at(kind, path, is_key=is_key), is_key=is_key)
+    problem = text[: place.start()] if place else text
+    if match := _INVALID.fullmatch(problem):
+        wording = _choice(match[1], _words_at(kind, path, is_key=is_key), is_key=is_key)
     else:
-        words = _reworded(said)
-    return f"{where}: {words}" if where else words
+        wording = _reworded(problem)
+    return f"{where}: {wording}" if where else wording
 
 
-def _choice(found: str, known: set[str], *, is_key: bool) -> str:
+def _choice(given: str, known: set[str], *, is_key: bool) -> str:
     """Return what is wrong with a value that is none of some words."""
     what = "unknown key" if is_key else "unknown word"
     if 0 < len(known) <= _FEW:
         wanted = f"wanted one of {', '.join(sorted(known))}"
-        return f"{what} {found}, {wanted}" if is_key else f"{wanted}, found {found}"
-    more = f"; {known_names(found.strip(chr(39)), known)}" if known else ""
-    return f"{what} {found}{more}"
+        return f"{what} {given}, {wanted}" if is_key else f"{wanted}, found {given}"
+    more = f"; {known_names(given.strip(chr(39)), known)}" if known else ""
+    return f"{what} {given}{more}"
 
 
 def _words_at(kind: Any, path: str, *, is_key: bool) -> set[str]:
@@ -127,14 +127,14 @@ def _inner(kind: inspect.Type, name: str) -> list[inspect.Type]:
     return []
 
 
-def _reworded(said: str) -> str:
-    if match := _EXPECTED.fullmatch(said):
+def _reworded(problem: str) -> str:
+    if match := _EXPECTED.fullmatch(problem):
         return f"wanted {_kinds(match[1])}, found {_kinds(match[2])}"
-    if match := _MISSING.fullmatch(said):
+    if match := _MISSING.fullmatch(problem):
         return f"parameter {match[1]} is missing"
-    if match := _UNKNOWN.fullmatch(said):
+    if match := _UNKNOWN.fullmatch(problem):
         return f"unknown parameter {match[1]}"
-    return said
+    return problem
 
 
 def _kinds(text: str) -> str:

@@ -42,12 +42,12 @@ def run(ctx: CommandContext) -> None:
     from ganeti import clock, process
     from ganeti.bootstrap import initialise, options
 
-    wanted = options.InitOptions(cluster_name=ctx.args[0], **_fields(ctx))
+    request = options.InitOptions(cluster_name=ctx.args[0], **_fields(ctx))
     effects = (ctx.paths, process.SystemRunner(), clock.SystemClock())
     if plans.wanted(ctx):
-        before = initialise.plan(*effects, wanted)
+        before = initialise.plan(*effects, request)
         raise PlannedError(plans.show(ctx, [], before=before))
-    initialise.init_cluster(*effects, wanted, feedback=ctx.err)
+    initialise.init_cluster(*effects, request, feedback=ctx.err)
 
 
 def _fields(ctx: CommandContext) -> dict[str, Any]:
@@ -70,13 +70,13 @@ def _fields(ctx: CommandContext) -> dict[str, Any]:
 
 
 def _words(text: str | None) -> tuple[str, ...] | None:
-    found = param_options.split_words(text)
-    return None if found is None else tuple(found)
+    words = param_options.split_words(text)
+    return None if words is None else tuple(words)
 
 
 def _uid_pool(text: str | None) -> tuple[tuple[int, int], ...] | None:
-    found = param_options.uid_ranges(text)
-    return None if found is None else tuple((low, high) for low, high in found)
+    ranges = param_options.uid_ranges(text)
+    return None if ranges is None else tuple((low, high) for low, high in ranges)
 
 
 def _number(option: str, text: Any) -> int | None:

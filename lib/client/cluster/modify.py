@@ -104,12 +104,12 @@ def _collectors(ctx: CommandContext) -> dict[str, bool] | None:
     for name in given:
         if name not in mond.DATA_COLLECTOR_NAMES:
             ctx.err(f"{name}: no such data collector")
-    found = {
+    settings = {
         name: str(value).lower().startswith("t")
         for name, value in given.items()
         if name in mond.DATA_COLLECTOR_NAMES
     }
-    return found or None
+    return settings or None
 
 
 def _intervals(given: dict[str, Any]) -> dict[str, int]:

@@ -82,11 +82,11 @@ def _plan(
 ) -> list[str]:
     from ganeti.bootstrap import renew_crypto
 
-    found = renew_crypto.steps(ctx.paths, _options(ctx, contents)) if has_files else []
+    steps = renew_crypto.steps(ctx.paths, _options(ctx, contents)) if has_files else []
     if has_job:
         operation = jobs.op("OP_CLUSTER_RENEW_CRYPTO", **_parameters(ctx.opts))
-        found.append(plans.job(operation))
-    return found
+        steps.append(plans.job(operation))
+    return steps
 
 
 def _options(
@@ -137,29 +137,29 @@ def _contents(opts: Any) -> dict[str, bytes]:
     from ganeti.bootstrap import crypto, renew_crypto
     from ganeti.utils import x509
 
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     if opts.new_rapi_cert:
-        found[crypto.RAPI_PEM] = x509.create_self_signed().pem
+        contents[crypto.RAPI_PEM] = x509.create_self_signed().pem
     elif opts.rapi_cert:
-        found[crypto.RAPI_PEM] = renew_crypto.read_pem(opts.rapi_cert)
+        contents[crypto.RAPI_PEM] = renew_crypto.read_pem(opts.rapi_cert)
     if opts.new_spice_cert:
         pair = x509.create_self_signed()
-        found[crypto.SPICE_PEM] = pair.pem
-        found[crypto.SPICE_CA_PEM] = pair.certificate_pem
+        contents[crypto.SPICE_PEM] = pair.pem
+        contents[crypto.SPICE_CA_PEM] = pair.certificate_pem
     elif opts.spice_cert:
-        found[crypto.SPICE_PEM] = renew_crypto.read_pem(opts.spice_cert)
-        found[crypto.SPICE_CA_PEM] = renew_crypto.read_pem(
+        contents[crypto.SPICE_PEM] = renew_crypto.read_pem(opts.spice_cert)
+        contents[crypto.SPICE_CA_PEM] = renew_crypto.read_pem(
             opts.spice_cacert, with_key=False
         )
     if opts.new_confd_hmac_key:
-        found[crypto.HMAC_KEY] = x509.new_secret().encode()
+        contents[crypto.HMAC_KEY] = x509.new_secret().encode()
     if opts.new_cluster_domain_secret:
-        found[crypto.DOMAIN_SECRET_FILE] = x509.new_secret().encode()
+        contents[crypto.DOMAIN_SECRET_FILE] = x509.new_secret().encode()
     elif opts.cluster_domain_secret:
-        found[crypto.DOMAIN_SECRET_FILE] = renew_crypto.read_secret(
+        contents[crypto.DOMAIN_SECRET_FILE] = renew_crypto.read_secret(
             opts.cluster_domain_secret
         )
-    return found
+    return contents
 
 
 def _replace_files(ctx: CommandContext, contents: dict[str, bytes]) -> list[str]:

@@ -25,12 +25,12 @@ def _disks(text: str) -> list[dict[str, Any]]:
 
 def _nics(text: str) -> list[dict[str, Any]]:
     """Return the NICs of a comma list of ``MAC[/IP[/BRIDGE]]``."""
-    found = []
+    nics = []
     for part in text.split(","):
         fields = [*part.split("/"), "", ""][:3]
         nic = dict(zip(("mac", "ip", "bridge"), fields, strict=True))
-        found.append({key: value for key, value in nic.items() if value})
-    return found
+        nics.append({key: value for key, value in nic.items() if value})
+    return nics
 
 
 def run(ctx: CommandContext) -> None:

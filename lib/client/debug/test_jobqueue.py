@@ -59,9 +59,9 @@ def _let_go_on(path: str) -> None:
             ) from err
 
 
-def _expect(what: str, found: Any, wanted: Any) -> None:
-    if found != wanted:
-        raise errors.OpExecError(f"{what}: wanted {wanted!r}, found {found!r}")
+def _expect(what: str, actual: Any, expected: Any) -> None:
+    if actual != expected:
+        raise errors.OpExecError(f"{what}: wanted {expected!r}, found {actual!r}")
 
 
 def _test_op(ctx: CommandContext, **parameters: Any) -> jobs.Op:

@@ -66,9 +66,9 @@ def require(ctx: CommandContext, uuids: list[str]) -> None:
 
 
 def _check_found(uuids: list[str], rows: list[list[Any]]) -> None:
-    found = {row[0] for row in rows}
+    present = {row[0] for row in rows}
     for uuid in uuids:
-        if uuid not in found:
+        if uuid not in present:
             raise _refusal(f"there is no job filter {uuid}", ecodes.ECODE_NOENT)
 
 

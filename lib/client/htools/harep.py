@@ -152,8 +152,8 @@ class _Run:
             repair = diagnosis.find(subject, self._allocator)
         fresh = plan.Fresh(self._now, str(uuid.uuid4()))
         step = plan.step(records, jobs, repair, self._policy(row), fresh)
-        if step.told:
-            print(f"{name}: {step.told}")
+        if step.note:
+            print(f"{name}: {step.note}")
         if before and step.state != RepairState.PENDING:
             print(f'Moving {name} from "{RepairState.PENDING}" to "{step.state}"')
         added = list(step.add)

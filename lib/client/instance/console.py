@@ -20,10 +20,10 @@ def run(ctx: CommandContext) -> int:
     """Connect to a console, or show how."""
     name = ctx.args[0]
     (cluster_name,) = ctx.call("QueryConfigValues", ["cluster_name"])
-    (found,) = listing.named(ctx, "instance", _FIELDS, [name])
-    console = found["console"]
+    (row,) = listing.named(ctx, "instance", _FIELDS, [name])
+    console = row["console"]
     if not console:
-        if found["oper_state"]:
+        if row["oper_state"]:
             raise errors.OpExecError(f"console of instance {name} is not available")
         raise errors.OpExecError(
             f"instance {name} is not running, so it has no console"

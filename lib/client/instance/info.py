@@ -30,18 +30,18 @@ def run(ctx: CommandContext) -> int:
         static=opts.static,
         use_locking=not opts.static,
     )
-    found = jobs.run(ctx, operation)
-    if not found:
+    infos = jobs.run(ctx, operation)
+    if not infos:
         if opts.json:
             listing.print_json(ctx, [])
         else:
             ctx.out("No instances.")
         return exitcodes.EXIT_FAILURE
-    names = sorted(found, key=nicesort.key)
+    names = sorted(infos, key=nicesort.key)
     if opts.json:
-        listing.print_json(ctx, [info_json.instance(found[name]) for name in names])
+        listing.print_json(ctx, [info_json.instance(infos[name]) for name in names])
         return exitcodes.EXIT_SUCCESS
-    shown: Any = [instance_tree(found[name], static=opts.static) for name in names]
+    shown: Any = [instance_tree(infos[name], static=opts.static) for name in names]
     ctx.out(info_tree.render(roman.convert(shown) if opts.roman_integers else shown))
     return exitcodes.EXIT_SUCCESS
 

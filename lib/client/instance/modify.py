@@ -46,7 +46,7 @@ def modifications(given: devices.Given, what: str) -> list[list[Any]]:
     Raises:
         OpPrereqError: actions that do not fit, or parameters where none belong.
     """
-    found: list[list[Any]] = []
+    changes: list[list[Any]] = []
     for ident, parameters in given:
         action, target, values = _modification(ident, parameters, what)
         if action == "add" and what == "disk":
@@ -55,10 +55,10 @@ def modifications(given: devices.Given, what: str) -> list[list[Any]]:
             values = {**values, "size": devices.parse_size(values["size"], "disk size")}
         if action in ("remove", "detach") and values:
             raise devices.refusal(f"{what} {action}: takes no parameters")
-        if any(other[1] == target and target != _LAST for other in found):
+        if any(other[1] == target and target != _LAST for other in changes):
             raise devices.refusal(f"{what} {target}: only one action per index")
-        found.append([action, target, values])
-    return found
+        changes.append([action, target, values])
+    return changes
 
 
 def _modification(

@@ -8,7 +8,7 @@ from ganeti.client.instance import devices
 
 
 def _disks(given: devices.Given) -> list[list[Any]]:
-    found = []
+    disks = []
     for ident, parameters in given:
         index = devices.parse_index(ident, "disk")
         if not isinstance(parameters, dict):
@@ -16,8 +16,8 @@ def _disks(given: devices.Given) -> list[list[Any]]:
         disk = dict(parameters)
         if "size" in disk:
             disk["size"] = devices.parse_size(disk["size"], f"disk {index}: size")
-        found.append([index, disk])
-    return found
+        disks.append([index, disk])
+    return disks
 
 
 def run(ctx: CommandContext) -> None:

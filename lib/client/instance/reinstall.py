@@ -57,13 +57,13 @@ def _agreed(ctx: CommandContext, names: list[str], *, several: bool) -> bool:
 
 
 def _select_os(ctx: CommandContext) -> str:
-    found = usable_names(ctx, generic=True)
-    if not found:
+    os_names = usable_names(ctx, generic=True)
+    if not os_names:
         raise refusal("no usable operating system found")
     ctx.out("Available OS templates:")
-    for number, name in enumerate(found):
+    for number, name in enumerate(os_names):
         ctx.out(f"{number:3d}: {name}")
-    choices = [(str(number), name) for number, name in enumerate(found)]
+    choices = [(str(number), name) for number, name in enumerate(os_names)]
     answer = prompts.ask(
         ctx,
         "Enter OS template number (or x to abort):",
@@ -71,4 +71,4 @@ def _select_os(ctx: CommandContext) -> str:
     )
     if answer == "x":
         raise CliError("User aborted reinstall, exiting")
-    return found[int(answer)]
+    return os_names[int(answer)]

@@ -44,8 +44,8 @@ def expand(ctx: CommandContext, mode: str | None) -> list[str]:
         return _names(listing.query_objects(ctx, "instance", ["name"]))
     if mode == _BY_INSTANCE_TAGS:
         _require(names, "instance tags")
-        found = listing.query_objects(ctx, "instance", ["name", "tags"])
-        return _names(item for item in found if set(item["tags"]).intersection(names))
+        rows = listing.query_objects(ctx, "instance", ["name", "tags"])
+        return _names(item for item in rows if set(item["tags"]).intersection(names))
     return _by_node(ctx, str(mode), names)
 
 
@@ -64,18 +64,18 @@ def _by_node(ctx: CommandContext, mode: str, names: list[str]) -> list[str]:
     lists = _NODE_LISTS[mode.removesuffix(_BY_TAGS_SUFFIX)]
     fields = [*lists, "tags"]
     nodes = listing.named(ctx, "node", fields, [] if by_tags else names)
-    found: dict[str, None] = {}
+    chosen: dict[str, None] = {}
     for node in nodes:
         if by_tags and not set(node["tags"]).intersection(names):
             continue
         for key in lists:
-            found.update(dict.fromkeys(node[key]))
-    return list(found)
+            chosen.update(dict.fromkeys(node[key]))
+    return list(chosen)
 
 
-def _names(found: Iterable[dict[str, Any]]) -> list[str]:
+def _names(rows: Iterable[dict[str, Any]]) -> list[str]:
     """Return names, each once."""
-    return list(dict.fromkeys(str(item["name"]) for item in found))
+    return list(dict.fromkeys(str(item["name"]) for item in rows))
 
 
 def for_each(

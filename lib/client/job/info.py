@@ -27,14 +27,14 @@ FIELDS: Final = [
 def run(ctx: CommandContext) -> None:
     """Show jobs with their opcodes, results and messages."""
     ids = [parse_id(word) for word in ctx.args]
-    found = {item["id"]: item for item in _query(ctx, ids)}
+    by_id = {item["id"]: item for item in _query(ctx, ids)}
     if ctx.opts.json:
-        listing.print_json(ctx, [found.get(job_id) for job_id in ids])
+        listing.print_json(ctx, [by_id.get(job_id) for job_id in ids])
         return
     ctx.out(
         info_tree.render(
             [
-                _job(found[job_id]) if job_id in found else f"Job ID {job_id} not found"
+                _job(by_id[job_id]) if job_id in by_id else f"Job ID {job_id} not found"
                 for job_id in ids
             ]
         )

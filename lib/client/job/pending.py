@@ -27,8 +27,8 @@ def _for_each(ctx: CommandContext, question: str, action: Action) -> int:
         ids = [parse_id(word) for word in ctx.args]
     else:
         wanted = status_filter(states)
-        found = listing.query_objects(ctx, "job", ["id"], wanted)
-        ids = [item["id"] for item in found]
+        rows = listing.query_objects(ctx, "job", ["id"], wanted)
+        ids = [item["id"] for item in rows]
         if not ids:
             ctx.out("No jobs with the wanted status")
             return exitcodes.EXIT_SUCCESS

@@ -36,8 +36,8 @@ def run(ctx: CommandContext) -> int:
         "secondary-only": ["sinst_list"],
         "all": ["pinst_list", "sinst_list"],
     }[mode]
-    (found,) = listing.named(ctx, "node", fields, [node])
-    if not any(found.values()):
+    (row,) = listing.named(ctx, "node", fields, [node])
+    if not any(row.values()):
         ctx.err(f"No instances to evacuate on node {node} (mode {mode})")
         return exitcodes.EXIT_SUCCESS
     question = f"Evacuate instances from node {node} (mode {mode})?"

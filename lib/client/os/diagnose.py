@@ -24,12 +24,12 @@ _API_PARAMETERS: Final = 20
 
 def run(ctx: CommandContext) -> int:
     """Show the state of every operating system on every node."""
-    found = diagnose(ctx, _FIELDS, generic=True)
+    systems = diagnose(ctx, _FIELDS, generic=True)
     names = dict(ctx.call("QueryNodes", [], ["uuid", "name"], False))
     if ctx.opts.json:
-        listing.print_json(ctx, [_json(os, names) for os in found])
+        listing.print_json(ctx, [_json(os, names) for os in systems])
     code = exitcodes.EXIT_SUCCESS
-    for os in found:
+    for os in systems:
         valid = _report(ctx, os, names)
         if not valid:
             code = exitcodes.EXIT_FAILURE

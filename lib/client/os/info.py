@@ -22,16 +22,16 @@ _FIELDS: Final = [
 
 def run(ctx: CommandContext) -> None:
     """Show operating systems."""
-    found = {os["name"]: os for os in diagnose(ctx, _FIELDS, generic=True)}
-    wanted = ctx.args or list(found)
+    by_name = {os["name"]: os for os in diagnose(ctx, _FIELDS, generic=True)}
+    names = ctx.args or list(by_name)
     if ctx.opts.json:
-        listing.print_json(ctx, [_json(found.get(name)) for name in wanted])
+        listing.print_json(ctx, [_json(by_name.get(name)) for name in names])
         return
-    for name in wanted:
-        if name in found:
-            _show(ctx, found[name])
+    for name in names:
+        if name in by_name:
+            _show(ctx, by_name[name])
         else:
-            _show_cluster_only(ctx, name, found)
+            _show_cluster_only(ctx, name, by_name)
         ctx.out()
 
 
@@ -57,10 +57,10 @@ def _items(ctx: CommandContext, title: str, items: list[Any] | None) -> None:
         ctx.out(f"    - {item}")
 
 
-def _show_cluster_only(ctx: CommandContext, name: str, found: dict[str, Any]) -> None:
+def _show_cluster_only(ctx: CommandContext, name: str, systems: dict[str, Any]) -> None:
     """Show what the cluster holds for a name that no node knows."""
-    hvparams = _first(found, "os_hvp", name)
-    parameters = _first(found, "osparams", name)
+    hvparams = _first(systems, "os_hvp", name)
+    parameters = _first(systems, "osparams", name)
     if not hvparams and not parameters:
         ctx.out(f"{name}: ")
         return
@@ -73,8 +73,8 @@ def _show_cluster_only(ctx: CommandContext, name: str, found: dict[str, Any]) ->
     ctx.out(info_tree.render(info_tree.Pairs([(name, pairs)])))
 
 
-def _first(found: dict[str, Any], field: str, name: str) -> Any:
-    for os in found.values():
+def _first(systems: dict[str, Any], field: str, name: str) -> Any:
+    for os in systems.values():
         value = (os[field] or {}).get(name)
         if value:
             return value

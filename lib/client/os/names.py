@@ -28,5 +28,7 @@ def with_variants(name: str, variants: list[str] | None) -> list[str]:
 
 def usable_names(ctx: CommandContext, *, generic: bool) -> list[str]:
     """Return the names of all usable operating systems."""
-    found = diagnose(ctx, ["name", "variants"], generic=generic)
-    return [name for os in found for name in with_variants(os["name"], os["variants"])]
+    systems = diagnose(ctx, ["name", "variants"], generic=generic)
+    return [
+        name for os in systems for name in with_variants(os["name"], os["variants"])
+    ]

@@ -176,16 +176,16 @@ def node_checks(
     touched = set(op.hvparams or {}) | (
         set(new.enabled_hypervisors) - set(old.enabled_hypervisors)
     )
-    found = [
+    checks = [
         ParameterCheck(name, filled.hvparams_for(new, name, "", {}))
         for name in new.enabled_hypervisors
         if name in touched
     ]
-    found.extend(
+    checks.extend(
         ParameterCheck(name, filled.hvparams_for(new, name, os, {}))
         for os, by_name in new.os_hvp.items()
         for name in by_name
         if name in new.enabled_hypervisors
         and (name in touched or os in (op.os_hvp or {}))
     )
-    return found
+    return checks

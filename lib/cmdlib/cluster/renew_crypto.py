@@ -135,9 +135,9 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
 
     def _record(self, digests: Mapping[str, str], drop: str = "") -> None:
         with self.ctx.config.edit(self.ctx.owner) as edit:
-            found = {**edit.snapshot.cluster.candidate_certs, **digests}
-            found.pop(drop, None)
-            edit.update_cluster(candidate_certs=found)
+            certs = {**edit.snapshot.cluster.candidate_certs, **digests}
+            certs.pop(drop, None)
+            edit.update_cluster(candidate_certs=certs)
 
     def _tell_nodes(self) -> dict[str, str]:
         """Write the list of callers on all online nodes; return name -> trouble."""

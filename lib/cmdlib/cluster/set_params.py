@@ -107,11 +107,11 @@ class ClusterSetParams(LogicalUnit[opcodes.ClusterSetParams]):
         for answer in self.ctx.rpc.call("vg_list", self._hosts(snapshot)).values():
             if answer.offline:
                 continue
-            found = answer.require("cannot list volume groups", ecodes.ECODE_ENVIRON)
-            if self.op.vg_name not in found:
+            groups = answer.require("cannot list volume groups", ecodes.ECODE_ENVIRON)
+            if self.op.vg_name not in groups:
                 raise self.prereq(
                     f"vg_name {self.op.vg_name}: node {answer.node} has"
-                    f" {', '.join(sorted(found)) or 'none'}",
+                    f" {', '.join(sorted(groups)) or 'none'}",
                     ecodes.ECODE_ENVIRON,
                 )
 

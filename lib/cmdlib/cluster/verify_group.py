@@ -43,7 +43,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
 
     def after_hooks(
         self,
-        found: Sequence[hooksmaster.ScriptResult],
+        results: Sequence[hooksmaster.ScriptResult],
         silent: Mapping[str, str],
         result: Any,
     ) -> Any:
@@ -58,7 +58,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
                 name,
                 f"communication failure in hooks execution: {reason}",
             )
-        for item in found:
+        for item in results:
             if item.status != hooks.HKR_FAIL:
                 continue
             self.report.error_if(
@@ -108,15 +108,15 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         self._judge_files(snapshot, online, answers)
         self.output.step("Verifying node status")
         self._judge_nodes(snapshot, members, answers, expected)
-        seen = instances.Observations(
+        observed = instances.Observations(
             _running(answers),
             disks,
             frozenset(node.uuid for node in online if node.uuid not in answers),
         )
         self.output.step("Verifying instance status")
-        self._judge_instances(snapshot, inside, seen)
+        self._judge_instances(snapshot, inside, observed)
         self.output.step("Verifying orphan volumes")
-        instances.orphans(self.report, snapshot, seen)
+        instances.orphans(self.report, snapshot, observed)
         disk_files.judge(self.report, snapshot, _disk_files(answers))
         if "nplusone_mem" not in self.op.skip_checks:
             self.output.step("Verifying N+1 Memory redundancy")
@@ -132,9 +132,9 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         uuids = {
             uuid for node in members for uuid in snapshot.primary_instances(node.uuid)
         }
-        found = (snapshot.instances[uuid] for uuid in uuids)
+        primary = (snapshot.instances[uuid] for uuid in uuids)
         return sorted(
-            (item for item in found if not item.forthcoming),
+            (item for item in primary if not item.forthcoming),
             key=lambda item: item.name,
         )
 
@@ -158,7 +158,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
             for name in cluster.enabled_hypervisors
         }
         started = self.ctx.clock.time()
-        found = self.ctx.rpc.call(
+        results = self.ctx.rpc.call(
             "node_verify",
             [node.uuid for node in online],
             (asked, cluster.cluster_name, hvparams),
@@ -166,7 +166,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         ended = self.ctx.clock.time()
         answers: dict[str, Mapping[str, Any]] = {}
         for node in online:
-            answer = found[node.uuid]
+            answer = results[node.uuid]
             self.report.error_if(
                 answer.failed,
                 "ENODERPC",
@@ -199,14 +199,14 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
                         by_node.setdefault(uuid, []).append(instance)
         if not by_node:
             return {}
-        found = self.ctx.rpc.call(
+        replies = self.ctx.rpc.call(
             "blockdev_getmirrorstatus_multi",
             sorted(by_node),
             lambda uuid: (_encode_disks(snapshot, by_node[uuid]),),
         )
         disks: dict[str, dict[str, Sequence[Any]]] = {}
         for uuid, owners in by_node.items():
-            answer = found[uuid]
+            answer = replies[uuid]
             total = sum(len(instance.disks) for instance in owners)
             rows = forms.disk_rows(answer.payload, total, answer.fail_msg)
             for instance in owners:
@@ -239,7 +239,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         files.missing_everywhere(
             self.report,
             [paths.virtualize(path) for path in (*required, paths.server_pem)],
-            {uuid: found for uuid, found in sums.items() if found is not None},
+            {uuid: digests for uuid, digests in sums.items() if digests is not None},
         )
         verify_ssconf.judge(self.ctx, self.report, answers)
         self._judge_replicas(snapshot, online, answers)
@@ -273,13 +273,13 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         ]
         if not candidates:
             return
-        found = self.ctx.rpc.call("store_status", candidates)
+        results = self.ctx.rpc.call("store_status", candidates)
         files.replicas(
             self.report,
             snapshot,
             {
                 uuid: answer.payload["revision"] if answer.payload else None
-                for uuid, answer in found.items()
+                for uuid, answer in results.items()
             },
             snapshot.revision,
         )
@@ -321,7 +321,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         self,
         snapshot: objects.Snapshot,
         inside: Sequence[objects.Instance],
-        seen: instances.Observations,
+        observed: instances.Observations,
     ) -> None:
         for instance in inside:
             if self.op.verbose:
@@ -330,7 +330,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
                 self.report,
                 snapshot,
                 instance,
-                seen,
+                observed,
                 self._policy_problems(snapshot, instance),
             )
 

@@ -81,7 +81,7 @@ class GroupEvacuate(allocation.Submitting, base.LogicalUnit[opcodes.GroupEvacuat
         """Return the jobs, one after the other if asked for."""
         if not self.instances:
             return base.SubmitJobs([])
-        found = allocation.evacuation_jobs(
+        answer = allocation.evacuation_jobs(
             self.ctx,
             self.op.iallocator,
             iallocator.ChangeGroup(self.instances, self.targets),
@@ -89,7 +89,7 @@ class GroupEvacuate(allocation.Submitting, base.LogicalUnit[opcodes.GroupEvacuat
             early_release=self.op.early_release,
             explain=bool(self.op.dry_run),
         )
-        jobs = [[self._failover(op) for op in job] for job in found.jobs]
+        jobs = [[self._failover(op) for op in job] for job in answer.jobs]
         if self.op.sequential:
             jobs = [
                 [op.replace(depends=[(-1, [])]) if index else op for op in job]

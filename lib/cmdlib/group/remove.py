@@ -35,9 +35,9 @@ class GroupRemove(LogicalUnit[opcodes.GroupRemove]):
         """Check that nothing needs it."""
         snapshot = self.ctx.snapshot
         if members := snapshot.nodes_in_group(self.uuid):
-            found = messages.some(snapshot.nodes[uuid].name for uuid in members)
+            names = messages.some(snapshot.nodes[uuid].name for uuid in members)
             raise self.prereq(
-                f"node group {self.op.group_name}: not empty, found {found}",
+                f"node group {self.op.group_name}: not empty, found {names}",
                 ecodes.ECODE_STATE,
             )
         if len(snapshot.nodegroups) == 1:

@@ -55,11 +55,11 @@ def execute(
     """
     old = ctx.snapshot.instance_disks(instance)
     where = disk_specs.directory(ctx.snapshot, target, instance.name, file_storage_dir)
-    wishes = [disk_specs.DiskSpec(d.size, d.mode, d.name, d.spindles) for d in old]
+    specs = [disk_specs.DiskRequest(d.size, d.mode, d.name, d.spindles) for d in old]
     new = disk_specs.records(
         ctx,
         target,
-        wishes,
+        specs,
         primary=instance.primary_node,
         where=where,
         driver=file_driver,

@@ -124,7 +124,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
                 f"instance {self.name}: its address {self.address} answers already",
                 ecodes.ECODE_NOTUNIQUE,
             )
-        wishes = disk_specs.parse_all(op.disks, self.template, self.name)
+        specs = disk_specs.parse_all(op.disks, self.template, self.name)
         instance = self._record(node)
         directory = disk_specs.directory(
             snapshot, self.template, self.name, op.file_storage_dir
@@ -132,7 +132,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         made = disk_specs.records(
             self.ctx,
             self.template,
-            wishes,
+            specs,
             primary=self.primary,
             where=directory,
             driver=op.file_driver,
@@ -371,7 +371,7 @@ def allocation_request(
         OpPrereqError: wrong disks or backend parameters, or an unknown node group.
     """
     group = lookup.expand_group(snapshot, op.group_name) if op.group_name else None
-    wishes = disk_specs.parse_all(op.disks, template, name)
+    specs = disk_specs.parse_all(op.disks, template, name)
     given = typed_params.merge(
         {}, typed_params.backend(op.beparams, allow_default=True)
     )
@@ -384,9 +384,9 @@ def allocation_request(
         vcpus=backend["vcpus"],
         memory=backend["maxmem"],
         spindle_use=backend["spindle_use"],
-        disks=[{"size": wish.size, "mode": wish.mode} for wish in wishes],
+        disks=[{"size": disk.size, "mode": disk.mode} for disk in specs],
         nics=[
-            {"mac": spec.get("mac") or "auto", "ip": spec.get("ip")} for spec in op.nics
+            {"mac": nic.get("mac") or "auto", "ip": nic.get("ip")} for nic in op.nics
         ],
         hypervisor=op.hypervisor or snapshot.cluster.enabled_hypervisors[0],
         group_name=snapshot.nodegroups[group].name if group else None,

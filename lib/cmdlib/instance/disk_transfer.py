@@ -191,8 +191,8 @@ class _Transfer:
     def _status(self, node: str) -> dict[str, Any] | None:
         name = self._started[node]
         answer = self._ctx.rpc.call_one("impexp_status", node, [name])
-        found = answer.unwrap(f"{self._what}: cannot ask for the progress")
-        status: dict[str, Any] | None = found[0]
+        statuses = answer.unwrap(f"{self._what}: cannot ask for the progress")
+        status: dict[str, Any] | None = statuses[0]
         return status
 
     def _raise_failure(self, node: str, status: dict[str, Any]) -> None:

@@ -90,7 +90,7 @@ def _new(
                 ecodes.ECODE_STATE,
             )
     disk_specs.check_template(snapshot, template, instance.name)
-    wish = disk_specs.parse(mod.spec, f"instance {instance.name}: disk {index}")
+    spec = disk_specs.parse(mod.spec, f"instance {instance.name}: disk {index}")
     present = snapshot.instance_disks(instance)
     if present and not file_storage_dir:
         where = present[0].logical_id[1].rpartition("/")[0]
@@ -101,7 +101,7 @@ def _new(
     return disk_specs.records(
         ctx,
         template,
-        [wish],
+        [spec],
         primary=instance.primary_node,
         where=where,
         driver=file_driver,

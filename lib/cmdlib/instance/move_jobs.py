@@ -38,10 +38,10 @@ def instances_on(
         uuids |= snapshot.primary_instances(node)
     if mode in ("secondary-only", "all"):
         uuids |= snapshot.secondary_instances(node)
-    found = [snapshot.instances[uuid] for uuid in uuids]
-    return sorted(found, key=lambda item: item.name)
+    instances = [snapshot.instances[uuid] for uuid in uuids]
+    return sorted(instances, key=lambda item: item.name)
 
 
-def names(found: Sequence[objects.Instance]) -> list[str]:
+def names(instances: Sequence[objects.Instance]) -> list[str]:
     """Return instance names."""
-    return [instance.name for instance in found]
+    return [instance.name for instance in instances]

@@ -83,15 +83,15 @@ def change(
     merged |= spec
     wanted = (spec.get("mac") or "").lower()
     merged["mac"] = nic.mac
-    found = _complete(ctx, nic, merged, group=group, what=what)
+    changed = _complete(ctx, nic, merged, group=group, what=what)
     if wanted in _GENERATED:
-        mac = ctx.config.reserve_mac(ctx.owner, found.network)
+        mac = ctx.config.reserve_mac(ctx.owner, changed.network)
     elif wanted and wanted != nic.mac:
         take_mac(ctx, wanted, what)
         mac = wanted
     else:
         mac = nic.mac
-    return found.replace(mac=mac)
+    return changed.replace(mac=mac)
 
 
 def _complete(
@@ -304,18 +304,18 @@ def take_addresses(
     """
     snapshot = ctx.snapshot
     known = {addresses.place(snapshot, nic) for nic in before}
-    seen: dict[addresses.Place, int] = {}
+    taken_by: dict[addresses.Place, int] = {}
     for index, nic in enumerate(instance.nics):
         wanted = addresses.place(snapshot, nic)
         if wanted is None or nic.network:
             continue
         what = f"instance {instance.name}: nic {index}"
-        if wanted in seen:
+        if wanted in taken_by:
             raise errors.OpPrereqError(
-                f"{what}: address {nic.ip} is that of nic {seen[wanted]}",
+                f"{what}: address {nic.ip} is that of nic {taken_by[wanted]}",
                 ecodes.ECODE_NOTUNIQUE,
             )
-        seen[wanted] = index
+        taken_by[wanted] = index
         if wanted not in known:
             _take_free_address(ctx, instance.uuid, wanted, group, what)
 

@@ -128,9 +128,9 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
             replaced=instance.uuid,
             explain=bool(self.op.dry_run),
         )
-        found = [lookup.expand_node(snapshot, name) for name in names]
-        allocation.keep_only(self.ctx, sorted({*self.nodes_to_lock(), *found}))
-        return found
+        chosen = [lookup.expand_node(snapshot, name) for name in names]
+        allocation.keep_only(self.ctx, sorted({*self.nodes_to_lock(), *chosen}))
+        return chosen
 
     def _require_lost(self) -> None:
         """Refuse when a disk to create is there: its data would be at stake."""
@@ -139,12 +139,12 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         kept, lost = [], []
         for index, disk in self._chosen().items():
             wire = encode.disk(self.ctx.snapshot, disk, owner)
-            found = self.ctx.rpc.call_one("blockdev_find", where, wire).require(
+            status = self.ctx.rpc.call_one("blockdev_find", where, wire).require(
                 f"instance {owner.name}: cannot tell whether {disks.label(index)}"
                 " is lost",
                 ecodes.ECODE_ENVIRON,
             )
-            if found is not None:
+            if status is not None:
                 kept.append(f"{disks.label(index)} ({disks.place(disk)})")
             else:
                 lost.append(index)

@@ -209,12 +209,12 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
 
     def _check_version(self) -> None:
         answer = self._direct.call_one("version", self.node.uuid)
-        found = answer.require(
+        version = answer.require(
             f"node {self.name}: cannot ask for its version", ecodes.ECODE_ENVIRON
         )
-        if found != versions.PROTOCOL_VERSION:
+        if version != versions.PROTOCOL_VERSION:
             raise self.prereq(
-                f"node {self.name}: speaks protocol version {found}, wanted"
+                f"node {self.name}: speaks protocol version {version}, wanted"
                 f" {versions.PROTOCOL_VERSION}",
                 ecodes.ECODE_ENVIRON,
             )
@@ -277,14 +277,14 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
         group = snapshot.nodegroups[self.node.group]
         port = {**params.group_ndparams(snapshot, group), **self.node.ndparams}
         master = snapshot.cluster.master_node
-        found = self.ctx.rpc.call_one(
+        answer = self.ctx.rpc.call_one(
             "node_verify",
             master,
             {nodeverify.NV_NODELIST: {self.name: port["ssh_port"]}},
             snapshot.cluster.cluster_name,
             {},
         ).unwrap("cannot check SSH to the new node")
-        problems = found.get(nodeverify.NV_NODELIST) or {}
+        problems = answer.get(nodeverify.NV_NODELIST) or {}
         if problems:
             text = "; ".join(f"{name}: {why}" for name, why in sorted(problems.items()))
             raise errors.OpExecError(f"SSH or host name check failed: {text}")

@@ -47,14 +47,14 @@ class NodeEvacuate(allocation.Submitting, base.LogicalUnit[opcodes.NodeEvacuate]
 
     def check_prereq(self) -> None:
         """Check that the instances are still the same."""
-        found = move_jobs.instances_on(self.ctx.snapshot, self.node, self.op.mode)
-        if move_jobs.names(found) != move_jobs.names(self.instances):
+        current = move_jobs.instances_on(self.ctx.snapshot, self.node, self.op.mode)
+        if move_jobs.names(current) != move_jobs.names(self.instances):
             raise self.prereq(
                 f"node {self.op.node_name}: its instances changed meanwhile, try again",
                 ecodes.ECODE_STATE,
             )
         if self.op.remote_node:
-            for instance in found:
+            for instance in current:
                 if instance.primary_node == self.remote:
                     raise self.prereq(
                         f"instance {instance.name}: its primary node is"

@@ -101,11 +101,11 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
                 fresh = edit.snapshot.nodes[uuid]
                 edit.update(fresh.replace(powered=_RECORDED[command]))
         elif command == words.OOB_POWER_STATUS:
-            found = payload.get(words.OOB_POWER_STATUS_POWERED)
-            if found is not None and found != node.powered:
+            is_powered = payload.get(words.OOB_POWER_STATUS_POWERED)
+            if is_powered is not None and is_powered != node.powered:
                 self.ctx.log.warn(
                     f"Recorded power state ({node.powered}) of node '{node.name}' does"
-                    f" not match actual power state ({found})"
+                    f" not match actual power state ({is_powered})"
                 )
         elif command == words.OOB_HEALTH:
             for item, status in payload:

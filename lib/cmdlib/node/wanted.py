@@ -19,8 +19,8 @@ def find(
     for uuid in uuids or ():
         if uuid not in snapshot.nodes:
             raise errors.OpPrereqError(f"node {uuid}: unknown", ecodes.ECODE_NOENT)
-    found = {lookup.expand_node(snapshot, name) for name in names} | set(uuids or ())
-    return by_name(snapshot, found or set(snapshot.nodes))
+    chosen = {lookup.expand_node(snapshot, name) for name in names} | set(uuids or ())
+    return by_name(snapshot, chosen or set(snapshot.nodes))
 
 
 def by_name(snapshot: objects.Snapshot, uuids: set[str]) -> list[str]:

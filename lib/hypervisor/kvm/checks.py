@@ -127,11 +127,11 @@ def check_emulator(effects: NodeEffects, hvp: Mapping[str, Any]) -> None:
     Raises:
         HypervisorError: names parameter and version.
     """
-    found = emulator.version(effects, hvp["kvm_path"])
-    if hvp.get("disk_aio") == "io_uring" and found < _IO_URING_VERSION:
+    version = emulator.version(effects, hvp["kvm_path"])
+    if hvp.get("disk_aio") == "io_uring" and version < _IO_URING_VERSION:
         raise errors.HypervisorError(
             "hypervisor kvm: disk_aio io_uring needs emulator 5.0, found"
-            f" {'.'.join(map(str, found))}"
+            f" {'.'.join(map(str, version))}"
         )
     machine = (hvp.get("machine_version") or "").split(",")[0]
     if machine and machine not in emulator.machines(effects, hvp["kvm_path"]):

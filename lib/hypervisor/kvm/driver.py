@@ -89,12 +89,12 @@ class KvmHypervisor(Hypervisor):
         machine = hvp.get("machine_version") or emulator.default_machine(
             self._effects, hvp["kvm_path"]
         )
-        facts = argv.EmulatorFacts(machine, _interface_addresses(hvp))
+        emulator_facts = argv.EmulatorFacts(machine, _interface_addresses(hvp))
         places = devices.DeviceSlots((), int(hvp.get("kvm_pci_reservations") or 0))
         disk_type = hvp.get("disk_type") or "paravirtual"
         nic_type = hvp.get("nic_type") or "paravirtual"
         return runtime.Runtime(
-            argv=tuple(argv.build(instance, guest, facts)),
+            argv=tuple(argv.build(instance, guest, emulator_facts)),
             nics=tuple(
                 runtime.plugged_nic(nic, places.for_nic(nic, nic_type))
                 for nic in instance.nics
@@ -157,12 +157,12 @@ class KvmHypervisor(Hypervisor):
     def list_names(self, hvparams: Mapping[str, Any] | None = None) -> list[str]:
         """Return guests that run or have shut themselves down, sorted."""
         del hvparams
-        found = []
+        names = []
         for name in files.known_names(self._effects.paths):
             guest = self._files(name)
             if guest.alive_pid() is not None or os.path.exists(guest.shutdown_marker):
-                found.append(name)
-        return found
+                names.append(name)
+        return names
 
     def info(
         self, name: str, hvparams: Mapping[str, Any] | None = None
@@ -194,16 +194,16 @@ class KvmHypervisor(Hypervisor):
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return this node's figures; memory of guests is not the node's own."""
-        found = super().node_info(hvparams)
+        info = super().node_info(hvparams)
         pids = (self._files(name).alive_pid() for name in self.list_names())
         guests = sum(_resident_mib(pid) for pid in pids if pid is not None)
-        found["memory_dom0"] = max(0, found["memory_dom0"] - guests)
+        info["memory_dom0"] = max(0, info["memory_dom0"] - guests)
         binary = (hvparams or {}).get("kvm_path")
         if binary:
             with contextlib.suppress(errors.HypervisorError):
                 numbers = emulator.version(self._effects, binary)
-                found["hv_version"] = list(numbers)
-        return found
+                info["hv_version"] = list(numbers)
+        return info
 
     def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
         """Return why guests cannot run here, None if they can."""
@@ -342,8 +342,8 @@ def _configured_size(args: Sequence[str]) -> tuple[int, int]:
     for word, value in itertools.pairwise(args):
         if word == "-m" and value.isdigit():
             memory = int(value)
-        elif word == "-smp" and (found := re.match(r"\d+", value)):
-            vcpus = int(found.group())
+        elif word == "-smp" and (match := re.match(r"\d+", value)):
+            vcpus = int(match.group())
     return memory, vcpus
 
 

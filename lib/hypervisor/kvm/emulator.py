@@ -39,10 +39,10 @@ def version(effects: NodeEffects, binary: str) -> tuple[int, ...]:
         HypervisorError: it cannot be run or says nothing we know.
     """
     text = _run(effects, binary, "--version")
-    found = re.search(r"version (\d+)\.(\d+)(?:\.(\d+))?", text)
-    if found is None:
+    match = re.search(r"version (\d+)\.(\d+)(?:\.(\d+))?", text)
+    if match is None:
         raise errors.HypervisorError(f"{binary}: no version in {text[:80]!r}")
-    return tuple(int(part) for part in found.groups() if part is not None)
+    return tuple(int(part) for part in match.groups() if part is not None)
 
 
 def default_machine(effects: NodeEffects, binary: str) -> str:
@@ -52,10 +52,10 @@ def default_machine(effects: NodeEffects, binary: str) -> str:
         HypervisorError: it names none.
     """
     text = _run(effects, binary, "-machine", "help")
-    found = re.search(r"^(\S+)\s.*\(default\)", text, re.MULTILINE)
-    if found is None:
+    match = re.search(r"^(\S+)\s.*\(default\)", text, re.MULTILINE)
+    if match is None:
         raise errors.HypervisorError(f"{binary}: names no default machine type")
-    return found.group(1)
+    return match.group(1)
 
 
 def machines(effects: NodeEffects, binary: str) -> frozenset[str]:

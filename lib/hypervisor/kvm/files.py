@@ -128,11 +128,11 @@ def guest_names(pid: int) -> list[str]:
 
 def known_names(paths: pathutils.Paths) -> list[str]:
     """Return the names of guests with a pid file or a shutdown marker, sorted."""
-    found = set(_listed(f"{root_dir(paths)}/pid"))
+    names = set(_listed(f"{root_dir(paths)}/pid"))
     suffix = ".shutdown"
     markers = _listed(f"{root_dir(paths)}/ctrl")
-    found |= {name[: -len(suffix)] for name in markers if name.endswith(suffix)}
-    return sorted(found)
+    names |= {name[: -len(suffix)] for name in markers if name.endswith(suffix)}
+    return sorted(names)
 
 
 def _listed(directory: str) -> list[str]:

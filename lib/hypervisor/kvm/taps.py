@@ -249,12 +249,12 @@ def vlan_options(vlan: str) -> list[str]:
     """Return switch port options for ``.N``, ``:A:B`` or ``.N:A:B``."""
     native, *trunks = vlan.split(":")
     tag = native.lstrip(".")
-    found = [f"tag={tag}"] if tag else []
+    options = [f"tag={tag}"] if tag else []
     if trunks:
-        found.append(f"trunks={','.join(trunks)}")
+        options.append(f"trunks={','.join(trunks)}")
         if tag:
-            found.append("vlan_mode=native-untagged")
-    return found
+            options.append("vlan_mode=native-untagged")
+    return options
 
 
 def write_names(files: Files, taps: Mapping[int, tuple[str, Tap]]) -> None:

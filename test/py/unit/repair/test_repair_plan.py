@@ -94,7 +94,7 @@ def test_without_permission_it_is_only_told():
         (),
         None,
     )
-    assert found.told == "why, but repairs are not enabled"
+    assert found.note == "why, but repairs are not enabled"
 
 
 def test_too_little_permission_is_recorded_once():
