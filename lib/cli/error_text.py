@@ -90,7 +90,7 @@ _TEXTS: Final[tuple[tuple[type[errors.GenericError], _Describe], ...]] = (
         ),
     ),
     # Says itself what was not understood, and shows the place.
-    (errors.QueryFilterParseError, str),
+    (errors.QueryFilterParseError, lambda err: "\n".join(map(str, err.args))),
     (errors.JobLost, lambda err: f"Error checking job status: {err}"),
 )
 

@@ -1,6 +1,8 @@
-"""The text form of filters, as users write it: ``name =~ m/^web/ and not offline``.
+r"""The text form of filters, as users write it: ``name =~ m/^web/ and not offline``.
 
-Precedence from the tightest: ``not``, ``and``, ``or``; parentheses group.
+Precedence from the tightest: ``not``, ``and``, ``or``; parentheses group. A value is an
+integer or a text in single or double quotes; inside quotes a backslash makes the next
+character literal, so that ``"a\"b"`` is the text ``a"b``.
 """
 
 import re
@@ -8,7 +10,6 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from ganeti import errors
 from ganeti.constants import query as c
-from ganeti.qlang.globs import glob_regex
 from ganeti.qlang.structure import MAX_DEPTH
 
 _COMPARISONS: Final = {
@@ -30,6 +31,7 @@ _TOKEN: Final = re.compile(
     | (?P<word>[A-Za-z][A-Za-z0-9_/.]*)
     | (?P<op>=~|!~|=\*|!\*|==|!=|<=|>=|=|<|>|\(|\))
     | (?P<end>$)
+    | (?P<unknown>.)
     )""",
     re.VERBOSE,
 )
@@ -38,6 +40,17 @@ _REGEX: Final = re.compile(
     r"(?P<flags>[A-Za-z]*)",
     re.DOTALL,
 )
+
+
+def glob_regex(glob: str) -> str:
+    """Return the pattern for a glob over dotted names.
+
+    ``*`` and ``?`` stop at dots; the glob matches a whole name or its leading
+    components.
+    """
+    parts = {"*": "[^.]*", "?": "[^.]"}
+    body = "".join(parts.get(char) or re.escape(char) for char in glob)
+    return f"^{body}(\\..*)?$"
 
 
 class _Token(NamedTuple):
@@ -57,7 +70,7 @@ class _Parser:
     def parse(self) -> list[Any]:
         result = self._disjunction()
         if self._token.kind != "end":
-            self._fail("expected end of text")
+            self._fail("'and', 'or' or the end")
         return result
 
     # Grammar
@@ -76,13 +89,13 @@ class _Parser:
     def _negation(self) -> list[Any]:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            self._fail("nested too deeply")
+            self._fail(f"at most {MAX_DEPTH} levels of nesting")
         if self._take("word", "not"):
             result = [c.QLANG_OP_NOT, self._negation()]
         elif self._take("op", "("):
             result = self._disjunction()
             if not self._take("op", ")"):
-                self._fail("expected )")
+                self._fail("a closing parenthesis")
         else:
             result = self._condition()
         self._depth -= 1
@@ -92,7 +105,7 @@ class _Parser:
         if self._token.kind in {"number", "string"}:
             return self._membership()
         if self._token.kind != "word" or self._token.text in _WORDS:
-            self._fail("expected a field, a value, not or (")
+            self._fail("a field name")
         field = self._token.text
         self._advance()
         operator = self._token.text if self._token.kind == "op" else ""
@@ -101,7 +114,8 @@ class _Parser:
         if operator in _GLOBS:
             self._advance()
             return self._maybe_not(
-                operator, [c.QLANG_OP_REGEXP, field, glob_regex(self._string())]
+                operator,
+                [c.QLANG_OP_REGEXP, field, glob_regex(self._string("a quoted text"))],
             )
         if operator in _COMPARISONS:
             self._advance()
@@ -112,9 +126,9 @@ class _Parser:
         value = self._value()
         negated = self._take("word", "not")
         if not self._take("word", "in"):
-            self._fail("expected in or not in")
+            self._fail("'in'")
         if self._token.kind != "word" or self._token.text in _WORDS:
-            self._fail("expected a field")
+            self._fail("a field name")
         result: list[Any] = [c.QLANG_OP_CONTAINS, self._token.text, value]
         self._advance()
         return [c.QLANG_OP_NOT, result] if negated else result
@@ -128,11 +142,11 @@ class _Parser:
             number = int(self._token.text)
             self._advance()
             return number
-        return self._string()
+        return self._string("a number or a quoted text")
 
-    def _string(self) -> str:
+    def _string(self, wanted: str) -> str:
         if self._token.kind != "string":
-            self._fail("expected a value in quotes")
+            self._fail(wanted)
         text = re.sub(r"\\(.)", r"\1", self._token.text[1:-1])
         self._advance()
         return text
@@ -142,16 +156,16 @@ class _Parser:
         match = _REGEX.match(self._text, self._token.end)
         if match is None:
             self._token = _Token("", "", self._token.end, self._token.end)
-            self._fail("expected a pattern such as m/.../")
+            self._fail("a regular expression such as m/web.*/i")
         flags = "".join(sorted(set(match["flags"])))
         body = f"(?{flags}){match['body']}" if flags else match["body"]
         self._token = _Token("", "", match.start("body"), match.end())
         if not set(flags) <= {"i", "s"}:
-            self._fail("expected only the flags i and s")
+            self._fail("no flags but i and s")
         try:
             re.compile(body)
         except (re.error, OverflowError, RecursionError) as err:
-            self._fail(f"wrong pattern: {err}")
+            self._fail(f"a valid regular expression ({err})")
         self._advance()
         return body
 
@@ -164,20 +178,19 @@ class _Parser:
 
     def _advance(self) -> None:
         match = _TOKEN.match(self._text, self._token.end)
-        if match is None or match.lastgroup is None:
-            self._token = _Token("", "", self._token.end, self._token.end)
-            self._fail("cannot be understood")
+        if match is None or match.lastgroup is None:  # the last alternative always fits
+            raise errors.ProgrammerError(f"no token at {self._token.end}")
         kind = match.lastgroup
         self._token = _Token(kind, match[kind], match.start(kind), match.end())
 
-    def _fail(self, what: str) -> NoReturn:
+    def _fail(self, wanted: str) -> NoReturn:
         start = self._token.start
         line_start = self._text.rfind("\n", 0, start) + 1
         line = self._text[line_start:].split("\n", 1)[0]
         column = start - line_start
-        detail = f"{line}\n{' ' * column}^\n{what} (char {start}, column {column + 1})"
         raise errors.QueryFilterParseError(
-            f"Failed to parse query filter {self._text!r}: {what}", detail
+            f"cannot parse filter {self._text!r}: wanted {wanted}",
+            f"{line}\n{' ' * column}^\nwanted {wanted} (at char {start})",
         )
 
 
@@ -186,6 +199,6 @@ def parse(text: str) -> list[Any]:
 
     Raises:
         QueryFilterParseError: its second argument shows the place: the line, a caret
-            below it, what was expected.
+            below it, what was wanted there.
     """
     return _Parser(text).parse()

@@ -1,4 +1,4 @@
-"""The text form of filters, and the words of list commands."""
+"""The text form of filters."""
 
 import pytest
 
@@ -35,6 +35,22 @@ from ganeti import errors, qlang
         ("  a\n\tand b ", ["&", ["?", "a"], ["?", "b"]]),
         ("disk.size/0 < 5", ["<", "disk.size/0", 5]),
         (r'name == "a\"b"', ["==", "name", 'a"b']),
+        (r"name == 'a\'b'", ["==", "name", "a'b"]),
+        (r'name == "a\'b"', ["==", "name", "a'b"]),
+        (
+            """name == "a'b" and tag != 'c"d'""",
+            ["&", ["==", "name", "a'b"], ["!=", "tag", 'c"d']],
+        ),
+        (r'name == "a\\"', ["==", "name", "a\\"]),
+        (r'name == "\d"', ["==", "name", "d"]),
+        (r'"a\"b" in tags', ["=[]", "tags", 'a"b']),
+        (r'name =* "we\*b"', ["=~", "name", r"^we[^.]*b(\..*)?$"]),
+        (r"name =~ m/a\/b/", ["=~", "name", r"a\/b"]),
+        (r"name =~ m/a\.b/", ["=~", "name", r"a\.b"]),
+        (
+            "a or b and not c or d",
+            ["|", ["?", "a"], ["&", ["?", "b"], ["!", ["?", "c"]]], ["?", "d"]],
+        ),
         ("ina and nota", ["&", ["?", "ina"], ["?", "nota"]]),
     ],
 )
@@ -55,6 +71,9 @@ def test_forms(text, wanted):
         "a == b",
         "a == 1.5",
         "a == 'x",
+        r"a == 'x\'",
+        "a == \"x'",
+        "a == 'x\ny'",
         "'x' tags",
         "'x' in",
         "'x' in 'y'",
@@ -78,32 +97,26 @@ def test_what_is_no_filter(text):
     assert "^" in detail
 
 
-def test_failure_points_at_the_place():
+@pytest.mark.parametrize(
+    ("text", "char", "wanted"),
+    [
+        ("role ==", 7, "a number or a quoted text"),
+        ("name == 'a' andd b", 12, "'and', 'or' or the end"),
+        ("a; b", 1, "'and', 'or' or the end"),
+        ("(a", 2, "a closing parenthesis"),
+        ("a and == 3", 6, "a field name"),
+        ('"x" out', 4, "'in'"),
+        ("a =* 5", 5, "a quoted text"),
+        ("a =~ web", 4, "a regular expression such as m/web.*/i"),
+        (r"a == 'x\'", 5, "a number or a quoted text"),
+    ],
+)
+def test_a_failure_shows_its_place_and_what_is_wanted_there(text, char, wanted):
     with pytest.raises(errors.QueryFilterParseError) as caught:
-        qlang.parse("name == 'a' andd b")
-    line, caret, _ = caught.value.args[1].split("\n")
-    assert line == "name == 'a' andd b"
-    assert caret.index("^") == line.index("andd")
-
-
-def test_words_of_commands():
-    assert qlang.from_arguments([]) is None
-    assert qlang.from_arguments(["n1", "n2"]) == [
-        "|",
-        ["==", "name", "n1"],
-        ["==", "name", "n2"],
-    ]
-    assert qlang.from_arguments(["w*"]) == ["|", ["=~", "name", r"^w[^.]*(\..*)?$"]]
-    assert qlang.from_arguments(["pinst_cnt > 2"]) == [">", "pinst_cnt", 2]
-    assert qlang.from_arguments(["offline"], force_filter=True) == ["?", "offline"]
-    assert qlang.from_arguments(["7"], name_field="id", is_number=True) == [
-        "|",
-        ["==", "id", 7],
-    ]
-    with pytest.raises(errors.OpPrereqError):
-        qlang.from_arguments(["a", "b"], force_filter=True)
-    with pytest.raises(errors.OpPrereqError):
-        qlang.from_arguments(["x7"], name_field="id", is_number=True)
+        qlang.parse(text)
+    message, detail = caught.value.args
+    assert message == f"cannot parse filter {text!r}: wanted {wanted}"
+    assert detail == f"{text}\n{' ' * char}^\nwanted {wanted} (at char {char})"
 
 
 @pytest.mark.parametrize(
