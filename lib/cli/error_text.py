@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.cli import local
-from ganeti.cli.text import safe
 from ganeti.constants import exitcodes
 from ganeti.pathutils import Paths
+from ganeti.utils.control_chars import escape
 
 _PREREQ: Final = "Failure: prerequisites not met for this operation:\n"
 _DRAINED: Final = (
@@ -112,7 +112,7 @@ def describe(err: errors.GenericError) -> tuple[str, int]:
 
 
 def _safe_lines(text: str) -> str:
-    return "\n".join(safe(line) for line in text.split("\n"))
+    return "\n".join(escape(line) for line in text.split("\n"))
 
 
 def describe_unreachable(err: errors.NoMasterError, paths: Paths) -> tuple[str, int]:

@@ -11,9 +11,9 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.cli import jobs
 from ganeti.cli.context import CommandContext
-from ganeti.cli.text import safe
 from ganeti.constants import ecodes
 from ganeti.htools.rules import reasons
+from ganeti.utils.control_chars import escape
 
 Data = Mapping[str, Any]
 _NOBODY: Final = "No allocator was asked."
@@ -78,12 +78,12 @@ def _print(
         ctx.out(json.dumps(document, indent=1))
         return
     if nodes or placements:
-        ctx.out(f"Instance {name}: {safe(', '.join(nodes)) or 'no place'}")
+        ctx.out(f"Instance {name}: {escape(', '.join(nodes)) or 'no place'}")
     for one in placements:
-        ctx.out(f"Allocator {one['allocator']}: {safe(one['info'])}")
+        ctx.out(f"Allocator {one['allocator']}: {escape(one['info'])}")
         for item in one["instances"]:
             for line in _explanation(item).lines()[1:]:
-                ctx.out(safe(line))
+                ctx.out(escape(line))
 
 
 def _print_all(ctx: CommandContext, placements: Sequence[Data]) -> None:
@@ -93,10 +93,10 @@ def _print_all(ctx: CommandContext, placements: Sequence[Data]) -> None:
     if not placements:
         ctx.out(_NOBODY)
     for one in placements:
-        ctx.out(f"Allocator {one['allocator']}: {safe(one['info'])}")
+        ctx.out(f"Allocator {one['allocator']}: {escape(one['info'])}")
         for item in one["instances"]:
             for line in _explanation(item).lines():
-                ctx.out(f"  {safe(line)}")
+                ctx.out(f"  {escape(line)}")
 
 
 def _explanation(item: Data) -> reasons.Explanation:

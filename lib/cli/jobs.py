@@ -13,7 +13,7 @@ from ganeti.cli.app import CliError, PlannedError, SubmittedError
 from ganeti.cli.context import CommandContext
 from ganeti.cli.model import PRIORITIES
 from ganeti.cli.options import PLAN_JSON
-from ganeti.cli.text import safe
+from ganeti.utils.control_chars import escape
 
 Op = dict[str, Any]
 #: Called with each message of a job: [serial, [seconds, microseconds], kind, content].
@@ -124,7 +124,7 @@ def print_log(ctx: CommandContext) -> OnLog:
         _, (seconds, _), kind, content = entry
         if kind == PLACEMENT:
             return
-        write(f"{time.ctime(seconds)} {safe(str(content))}")
+        write(f"{time.ctime(seconds)} {escape(str(content))}")
 
     return show
 
@@ -190,7 +190,7 @@ def _follow(ctx: CommandContext, job_id: int, on_log: OnLog | None) -> str:
         for entry in entries or ():
             serial = entry[0] if serial is None else max(serial, entry[0])
             if entry[2] == _PROGRESS:
-                waiter.note = safe(str(entry[3]))
+                waiter.note = escape(str(entry[3]))
                 continue
             waiter.note = ""
             if on_log is not None:

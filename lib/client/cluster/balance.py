@@ -9,8 +9,8 @@ from ganeti.cli import prompts
 from ganeti.cli.context import CommandContext
 from ganeti.cli.executor import JobExecutor
 from ganeti.cli.outcomes import report
-from ganeti.cli.text import safe
 from ganeti.constants import ecodes, exitcodes
+from ganeti.utils.control_chars import escape
 
 _Group = dict[str, Any]
 
@@ -53,7 +53,7 @@ def _wanted(ctx: CommandContext) -> dict[str, Any]:
 def lines(groups: list[_Group], *, explain: bool) -> Iterator[str]:
     """Give the lines that show a plan to people."""
     for group in groups:
-        name, moves = safe(group["name"]), group["moves"]
+        name, moves = escape(group["name"]), group["moves"]
         before, after = group["score_before"], group["score_after"]
         if before is None:
             yield f"Group {name}: {len(moves)} moves by the allocator"
@@ -67,20 +67,20 @@ def lines(groups: list[_Group], *, explain: bool) -> Iterator[str]:
         for number, move in enumerate(moves, start=1):
             yield from _move_lines(number, move)
         if explain:
-            yield f"  No more: {safe(group['stopped'])}"
+            yield f"  No more: {escape(group['stopped'])}"
             for instance, why in group["kept"].items():
-                yield f"  {safe(instance)} stays: {safe(why)}"
+                yield f"  {escape(instance)} stays: {escape(why)}"
 
 
 def _move_lines(number: int, move: dict[str, Any]) -> Iterator[str]:
     score = "" if move["score"] is None else f"{move['score']:.8f}  "
     nodes = (":".join(move["from"]), ":".join(move["to"]))
-    yield safe(
+    yield escape(
         f"  {number:3d}. {move['instance']} {nodes[0]} => {nodes[1]}"
         f"  {score}{move['how']}"
     )
     for name, (before, after) in move.get("components", {}).items():
-        yield f"         {safe(name)} {before:.8f} -> {after:.8f}"
+        yield f"         {escape(name)} {before:.8f} -> {after:.8f}"
 
 
 def _apply(ctx: CommandContext, plan: dict[str, Any]) -> int:

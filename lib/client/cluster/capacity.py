@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ganeti.cli.context import CommandContext
-from ganeti.cli.text import safe
+from ganeti.utils.control_chars import escape
 
 #: Kind of refusal -> what it means.
 _KINDS: Final = {
@@ -47,7 +47,7 @@ def run(ctx: CommandContext) -> None:
         ctx.out(json.dumps(answer, indent=2, sort_keys=True))
         return
     for line in lines(answer, with_all=bool(opts.explain)):
-        ctx.out(safe(line))
+        ctx.out(escape(line))
 
 
 def lines(answer: Mapping[str, Any], *, with_all: bool) -> Iterator[str]:
