@@ -17,14 +17,6 @@ _RED: Final = "\033[1;31m"
 _PLAIN: Final = "\033[0m"
 
 
-class SubmittedError(Exception):
-    """A job was submitted and is not waited for; the argument is its id."""
-
-
-class PlannedError(Exception):
-    """The plan of a command was printed; the argument is the exit code."""
-
-
 class CliError(Exception):
     """The command refuses or failed: text for stderr (may be empty), exit code."""
 
@@ -111,11 +103,6 @@ def _run_command(ctx: CommandContext, words: list[str]) -> int:
         ctx.err(f"{ctx.program.name}: error: {err}")
         _hint(ctx, usage.more_help(ctx.program, ctx.command))
         return _EXIT_USAGE
-    except SubmittedError as err:
-        ctx.err(f"JobID: {err}")
-        return exitcodes.EXIT_SUCCESS
-    except PlannedError as err:
-        return int(err.args[0])
     except CliError as err:
         if err.text:
             _complain(ctx, err.text)

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import jobs
+from ganeti.cli import jobs, submission
 from ganeti.cli.context import CommandContext
-from ganeti.constants import ecodes
+from ganeti.constants import ecodes, exitcodes
 from ganeti.htools.rules import reasons
 from ganeti.utils.control_chars import escape
 
@@ -19,10 +19,11 @@ Data = Mapping[str, Any]
 _NOBODY: Final = "No allocator was asked."
 
 
-def run(ctx: CommandContext, operation: jobs.Op, name: str | None = None) -> None:
+def run(ctx: CommandContext, operation: jobs.Op, name: str | None = None) -> int:
     """Have a job checked; print where its instances go, and the reasons.
 
-    They are printed too when it cannot be done; the error follows.
+    They are printed too when it cannot be done; the error follows. Returns the exit
+    code; with ``--plan`` the plan is printed instead.
 
     Args:
         ctx: the command.
@@ -46,7 +47,10 @@ def run(ctx: CommandContext, operation: jobs.Op, name: str | None = None) -> Non
         else:
             show(entry)
 
-    job_id = jobs.submit(ctx, [jobs.with_generic(ctx, operation)])
+    ops = [jobs.with_generic(ctx, operation)]
+    if (code := submission.planned(ctx, [ops])) is not None:
+        return code
+    job_id = jobs.submit(ctx, ops)
     result: Any = None
     try:
         (result,) = jobs.wait(ctx, job_id, on_log)
@@ -58,6 +62,7 @@ def run(ctx: CommandContext, operation: jobs.Op, name: str | None = None) -> Non
             _print(ctx, name, nodes, placements)
     if name is not None and not (nodes or placements or ctx.option("json")):
         ctx.out(_NOBODY)
+    return exitcodes.EXIT_SUCCESS
 
 
 def _chosen(placements: Sequence[Data]) -> Sequence[str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli.app import CliError, PlannedError, SubmittedError
+from ganeti.cli.app import CliError
 from ganeti.cli.context import CommandContext
 from ganeti.cli.model import PRIORITIES
 from ganeti.cli.options import PLAN_JSON
@@ -81,20 +81,19 @@ def submit(ctx: CommandContext, ops: list[Op], *, drained: bool = False) -> int:
     return job_id
 
 
+def is_planned(ctx: CommandContext, job_list: list[list[Op]]) -> bool:
+    """Return whether ``--plan`` keeps the command from submitting these jobs."""
+    return bool(ctx.option("plan")) and not all(
+        operation["OP_ID"] in _QUESTIONS for ops in job_list for operation in ops
+    )
+
+
 def explained(
     ctx: CommandContext, method: str, argument: list[Any], jobs: list[list[Op]]
 ) -> Any:
-    """Return the result of a submitting call; say which opcode is malformed.
-
-    Raises:
-        PlannedError: with ``--plan``, after the plan was printed.
-    """
-    if ctx.option("plan") and not all(
-        operation["OP_ID"] in _QUESTIONS for ops in jobs for operation in ops
-    ):
-        from ganeti.cli import plans
-
-        raise PlannedError(plans.show(ctx, jobs))
+    """Return the result of a submitting call; say which opcode is malformed."""
+    if is_planned(ctx, jobs):
+        raise errors.ProgrammerError(f"{ctx.word} --plan would submit a job")
     is_plain = not (ctx.option("plan") or ctx.option("explain"))
     if ctx.option("json") and is_plain and PLAN_JSON in ctx.command.options:
         raise CliError("--json goes with --plan only")
@@ -256,17 +255,3 @@ def run_job(ctx: CommandContext, ops: list[Op], *, drained: bool = False) -> lis
     if ctx.option("print_jobid"):
         ctx.out(str(job_id))
     return wait(ctx, job_id, print_log(ctx))
-
-
-def submit_or_run(ctx: CommandContext, operation: Op) -> Any:
-    """Like `run`, but with ``--submit`` do not wait.
-
-    Raises:
-        SubmittedError: with ``--submit``, after the job was submitted.
-    """
-    if not ctx.option("submit_only"):
-        return run(ctx, operation)
-    job_id = submit(ctx, [with_generic(ctx, operation)])
-    if ctx.option("print_jobid"):
-        ctx.out(str(job_id))
-    raise SubmittedError(job_id)

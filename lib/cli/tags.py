@@ -1,7 +1,7 @@
 """The tag commands, the same for every kind of object."""
 
 from ganeti import errors
-from ganeti.cli import jobs, listing
+from ganeti.cli import jobs, listing, submission
 from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes
 
@@ -46,10 +46,12 @@ def _given_tags(ctx: CommandContext, tags: list[str]) -> list[str]:
     return given
 
 
-def _change(ctx: CommandContext, op_id: str) -> None:
+def _change(ctx: CommandContext, op_id: str) -> int:
     kind, name, words = _target(ctx)
     tags = _given_tags(ctx, words)
-    jobs.submit_or_run(ctx, jobs.op(op_id, kind=kind, name=name, tags=tags))
+    return submission.submit_or_run(
+        ctx, jobs.op(op_id, kind=kind, name=name, tags=tags)
+    ).code
 
 
 def add_tags(ctx: CommandContext) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.cli import prompts
 from ganeti.cli.context import CommandContext
-from ganeti.cli.executor import JobExecutor
-from ganeti.cli.outcomes import report
+from ganeti.cli.executor import JobExecutor, report
 from ganeti.constants import ecodes, exitcodes
 from ganeti.utils.control_chars import escape
 
@@ -97,11 +96,7 @@ def _apply(ctx: CommandContext, plan: dict[str, Any]) -> int:
         after = [[earlier - place, ["success"]] for earlier in move["depends"]]
         executor.add(move["instance"], *[{**first, "depends": after}, *rest])
     if ctx.opts.submit_only:
-        return (
-            exitcodes.EXIT_SUCCESS
-            if executor.finish_or_show()
-            else exitcodes.EXIT_FAILURE
-        )
+        return executor.finish_or_show()
     return report(
         ctx,
         executor.finish(),

@@ -1,20 +1,19 @@
 """``destroy``: remove an empty cluster."""
 
 from ganeti.cli import jobs, plans
-from ganeti.cli.app import CliError, PlannedError
+from ganeti.cli.app import CliError
 from ganeti.cli.context import CommandContext
+from ganeti.constants import exitcodes
 
 
-def run(ctx: CommandContext) -> None:
+def run(ctx: CommandContext) -> int:
     """Destroy the cluster and leave this node without one."""
     from ganeti import process
     from ganeti.bootstrap import destroy
 
     operation = jobs.op("OP_CLUSTER_DESTROY")
     if plans.wanted(ctx):
-        raise PlannedError(
-            plans.show(ctx, [[operation]], after=destroy.steps(ctx.paths))
-        )
+        return plans.show(ctx, [[operation]], after=destroy.steps(ctx.paths))
     if not ctx.opts.yes_do_it:
         raise CliError(
             "Destroying a cluster is irreversible. If you really want to destroy this"
@@ -22,3 +21,4 @@ def run(ctx: CommandContext) -> None:
         )
     jobs.run(ctx, operation)
     destroy.finalize_destroy(ctx.paths, process.SystemRunner(), feedback=ctx.err)
+    return exitcodes.EXIT_SUCCESS

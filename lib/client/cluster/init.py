@@ -4,9 +4,8 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.cli import ipolicy, param_options, plans
-from ganeti.cli.app import PlannedError
 from ganeti.cli.context import CommandContext
-from ganeti.constants import ecodes
+from ganeti.constants import ecodes, exitcodes
 
 #: Options whose value, if given, goes into the field of the same name.
 _SAME: Final = (
@@ -37,7 +36,7 @@ _SAME: Final = (
 )
 
 
-def run(ctx: CommandContext) -> None:
+def run(ctx: CommandContext) -> int:
     """Initialise a cluster."""
     from ganeti import clock, process
     from ganeti.bootstrap import initialise, options
@@ -46,8 +45,9 @@ def run(ctx: CommandContext) -> None:
     effects = (ctx.paths, process.SystemRunner(), clock.SystemClock())
     if plans.wanted(ctx):
         before = initialise.plan(*effects, request)
-        raise PlannedError(plans.show(ctx, [], before=before))
+        return plans.show(ctx, [], before=before)
     initialise.init_cluster(*effects, request, feedback=ctx.err)
+    return exitcodes.EXIT_SUCCESS
 
 
 def _fields(ctx: CommandContext) -> dict[str, Any]:

@@ -1,13 +1,14 @@
 """``activate-master-ip`` and ``deactivate-master-ip``."""
 
-from ganeti.cli import jobs, prompts
+from ganeti.cli import jobs, prompts, submission
 from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes
 
 
-def activate(ctx: CommandContext) -> None:
+def activate(ctx: CommandContext) -> int:
     """Bring the master address up."""
-    jobs.run(ctx, jobs.op("OP_CLUSTER_ACTIVATE_MASTER_IP"), generic=False)
+    operation = jobs.op("OP_CLUSTER_ACTIVATE_MASTER_IP")
+    return submission.run(ctx, operation, generic=False).code
 
 
 def deactivate(ctx: CommandContext) -> int:
@@ -18,5 +19,5 @@ def deactivate(ctx: CommandContext) -> int:
     )
     if not ctx.opts.confirm and not prompts.confirm(ctx, question):
         return exitcodes.EXIT_FAILURE
-    jobs.run(ctx, jobs.op("OP_CLUSTER_DEACTIVATE_MASTER_IP"), generic=False)
-    return exitcodes.EXIT_SUCCESS
+    operation = jobs.op("OP_CLUSTER_DEACTIVATE_MASTER_IP")
+    return submission.run(ctx, operation, generic=False).code

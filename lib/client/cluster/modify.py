@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import executor, ipolicy, jobs, param_options
+from ganeti.cli import executor, ipolicy, jobs, param_options, submission
 from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes, exitcodes, export, mond
 
@@ -44,10 +44,10 @@ def run(ctx: CommandContext) -> int:
             ecodes.ECODE_INVAL,
         )
     operation = jobs.op("OP_CLUSTER_SET_PARAMS", force=ctx.opts.force, **changes)
-    result = jobs.submit_or_run(ctx, operation)
-    if not isinstance(result, dict):
-        return exitcodes.EXIT_SUCCESS
-    outcomes = executor.wait_for_jobs(ctx, result)
+    job = submission.submit_or_run(ctx, operation)
+    if not isinstance(job.result, dict):
+        return job.code
+    outcomes = executor.wait_for_jobs(ctx, job.result)
     if all(outcome.success for outcome in outcomes):
         return exitcodes.EXIT_SUCCESS
     return exitcodes.EXIT_FAILURE

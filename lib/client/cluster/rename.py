@@ -1,6 +1,6 @@
 """``rename``: another name and address for the cluster."""
 
-from ganeti.cli import jobs, prompts
+from ganeti.cli import jobs, prompts, submission
 from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes
 
@@ -17,7 +17,7 @@ def run(ctx: CommandContext) -> int:
     )
     if not ctx.opts.force and not prompts.confirm(ctx, question):
         return exitcodes.EXIT_FAILURE
-    result = jobs.run(ctx, jobs.op("OP_CLUSTER_RENAME", name=new))
-    if result:
-        ctx.out(f"Cluster renamed from '{old}' to '{result}'")
-    return exitcodes.EXIT_SUCCESS
+    job = submission.run(ctx, jobs.op("OP_CLUSTER_RENAME", name=new))
+    if job.result:
+        ctx.out(f"Cluster renamed from '{old}' to '{job.result}'")
+    return job.code

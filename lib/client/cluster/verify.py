@@ -12,7 +12,7 @@ def run(ctx: CommandContext) -> int:
         "nplusone_mem": opts.skip_nplusone_mem,
         "hvparam_assessment": opts.skip_hvparam_assessment,
     }
-    outcomes = executor.run_with_jobs(
+    job, outcomes = executor.run_with_jobs(
         ctx,
         jobs.op(
             "OP_CLUSTER_VERIFY",
@@ -25,6 +25,8 @@ def run(ctx: CommandContext) -> int:
             verify_clutter=opts.verify_clutter,
         ),
     )
+    if not job.is_done:
+        return job.code
     failed = sum(not outcome.success for outcome in outcomes)
     if failed:
         ctx.out(f"{failed} job(s) failed while verifying the cluster.")

@@ -14,7 +14,7 @@ _ERROR_TAIL: Final = 400
 
 def run(ctx: CommandContext) -> int:
     """Check the disks of all groups; activate what is not active."""
-    outcomes = executor.run_with_jobs(
+    _, outcomes = executor.run_with_jobs(
         ctx,
         jobs.op(
             "OP_CLUSTER_VERIFY_DISKS",

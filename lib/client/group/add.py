@@ -1,10 +1,10 @@
 """``add``: create a node group."""
 
-from ganeti.cli import executor, ipolicy, jobs, param_options
+from ganeti.cli import executor, ipolicy, jobs, param_options, submission
 from ganeti.cli.context import CommandContext
 
 
-def run(ctx: CommandContext) -> None:
+def run(ctx: CommandContext) -> int:
     """Create a node group."""
     opts = ctx.opts
     operation = jobs.op(
@@ -16,6 +16,7 @@ def run(ctx: CommandContext) -> None:
         ipolicy=ipolicy.from_options(ctx, group=True) or None,
         **param_options.state_parameters(opts),
     )
-    result = jobs.submit_or_run(ctx, operation)
-    if isinstance(result, dict):
-        executor.wait_for_jobs(ctx, result)
+    job = submission.submit_or_run(ctx, operation)
+    if isinstance(job.result, dict):
+        executor.wait_for_jobs(ctx, job.result)
+    return job.code

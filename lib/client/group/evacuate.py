@@ -2,8 +2,6 @@
 
 from ganeti.cli import executor, explain, jobs
 from ganeti.cli.context import CommandContext
-from ganeti.cli.outcomes import report
-from ganeti.constants import exitcodes
 
 
 def run(ctx: CommandContext) -> int:
@@ -19,11 +17,10 @@ def run(ctx: CommandContext) -> int:
         force_failover=opts.force_failover,
     )
     if opts.explain:
-        explain.run(ctx, operation)
-        return exitcodes.EXIT_SUCCESS
-    return report(
+        return explain.run(ctx, operation)
+    return executor.run_and_report(
         ctx,
-        executor.run_with_jobs(ctx, operation),
+        operation,
         good="All instances evacuated successfully.",
         bad="There were {} errors during the evacuation.",
     )

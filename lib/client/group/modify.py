@@ -1,12 +1,12 @@
 """``modify``: change a node group."""
 
 from ganeti import errors
-from ganeti.cli import ipolicy, jobs, param_options
+from ganeti.cli import ipolicy, jobs, param_options, submission
 from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes
 
 
-def run(ctx: CommandContext) -> None:
+def run(ctx: CommandContext) -> int:
     """Change a node group."""
     opts = ctx.opts
     changes = {
@@ -22,5 +22,8 @@ def run(ctx: CommandContext) -> None:
             ecodes.ECODE_INVAL,
         )
     operation = jobs.op("OP_GROUP_SET_PARAMS", group_name=ctx.args[0], **changes)
-    result = jobs.submit_or_run(ctx, operation)
-    param_options.report_changes(ctx, f"node group {ctx.args[0]}", result)
+    job = submission.submit_or_run(ctx, operation)
+    if not job.is_done:
+        return job.code
+    param_options.report_changes(ctx, f"node group {ctx.args[0]}", job.result)
+    return job.code

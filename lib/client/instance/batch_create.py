@@ -3,11 +3,9 @@
 import json
 from typing import Any, Final
 
-from ganeti.cli import executor, explain, jobs
+from ganeti.cli import executor, explain, jobs, submission
 from ganeti.cli.context import CommandContext
-from ganeti.cli.outcomes import report
 from ganeti.client.instance.devices import refusal
-from ganeti.constants import exitcodes
 
 _OP_ID: Final = "OP_INSTANCE_CREATE"
 
@@ -46,17 +44,18 @@ def run(ctx: CommandContext) -> int:
         instances=[_operation(entry, index) for index, entry in enumerate(entries)],
     )
     if ctx.opts.explain:
-        explain.run(ctx, operation)
-        return exitcodes.EXIT_SUCCESS
-    result = jobs.submit_or_run(ctx, operation)
-    outcomes = executor.wait_for_jobs(ctx, result)
-    for name in result["failed"]:
+        return explain.run(ctx, operation)
+    job = submission.submit_or_run(ctx, operation)
+    if not job.is_done:
+        return job.code
+    outcomes = executor.wait_for_jobs(ctx, job.result)
+    for name in job.result["failed"]:
         text = "no place was found"
         ctx.err(f"Instance {name}: {text}")
         outcomes.append(
             executor.JobOutcome(name, success=False, result=text, job_id=None)
         )
-    return report(
+    return executor.report(
         ctx,
         outcomes,
         good="All instances created successfully.",

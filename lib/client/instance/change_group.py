@@ -2,8 +2,6 @@
 
 from ganeti.cli import executor, explain, jobs
 from ganeti.cli.context import CommandContext
-from ganeti.cli.outcomes import report
-from ganeti.constants import exitcodes
 
 
 def run(ctx: CommandContext) -> int:
@@ -17,11 +15,10 @@ def run(ctx: CommandContext) -> int:
         early_release=opts.early_release,
     )
     if opts.explain:
-        explain.run(ctx, operation, name)
-        return exitcodes.EXIT_SUCCESS
-    return report(
+        return explain.run(ctx, operation, name)
+    return executor.run_and_report(
         ctx,
-        executor.run_with_jobs(ctx, operation),
+        operation,
         good=f"Instance '{name}' changed group successfully.",
         bad=f"There were {{}} errors while changing group of instance '{name}'.",
     )

@@ -1,6 +1,6 @@
 """``failover``: stop an instance, switch its node, start it."""
 
-from ganeti.cli import explain, jobs, prompts
+from ganeti.cli import explain, jobs, prompts, submission
 from ganeti.cli.context import CommandContext
 from ganeti.client.instance import devices, selection
 from ganeti.constants import exitcodes
@@ -36,7 +36,5 @@ def run(ctx: CommandContext) -> int:
         cleanup=opts.cleanup,
     )
     if opts.explain:
-        explain.run(ctx, operation, name)
-        return exitcodes.EXIT_SUCCESS
-    jobs.submit_or_run(ctx, operation)
-    return exitcodes.EXIT_SUCCESS
+        return explain.run(ctx, operation, name)
+    return submission.submit_or_run(ctx, operation).code

@@ -1,6 +1,6 @@
 """``migrate``: move a running instance to another node."""
 
-from ganeti.cli import explain, jobs, prompts
+from ganeti.cli import explain, jobs, prompts, submission
 from ganeti.cli.context import CommandContext
 from ganeti.cli.migration import migration_mode
 from ganeti.client.instance import devices, selection
@@ -38,7 +38,5 @@ def run(ctx: CommandContext) -> int:
         ignore_hvversions=opts.ignore_hvversions,
     )
     if opts.explain:
-        explain.run(ctx, operation, name)
-        return exitcodes.EXIT_SUCCESS
-    jobs.submit_or_run(ctx, operation)
-    return exitcodes.EXIT_SUCCESS
+        return explain.run(ctx, operation, name)
+    return submission.submit_or_run(ctx, operation).code

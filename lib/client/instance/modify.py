@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from ganeti.cli import jobs, param_options, prompts
+from ganeti.cli import jobs, param_options, prompts, submission
 from ganeti.cli.context import CommandContext
 from ganeti.client.instance import devices
 from ganeti.constants import exitcodes
@@ -111,13 +111,15 @@ def run(ctx: CommandContext) -> int:
         **{**parameters, **changes},
         instance_communication=opts.instance_communication,
     )
-    result = jobs.submit_or_run(ctx, operation)
-    param_options.report_changes(ctx, f"instance {ctx.args[0]}", result)
-    if result:
+    job = submission.submit_or_run(ctx, operation)
+    if not job.is_done:
+        return job.code
+    param_options.report_changes(ctx, f"instance {ctx.args[0]}", job.result)
+    if job.result:
         ctx.out(_REMINDER)
         if opts.hvparams:
             ctx.out(_HV_REMINDER)
-    return exitcodes.EXIT_SUCCESS
+    return job.code
 
 
 def _changes(ctx: CommandContext) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """``move``: copy an instance to another node."""
 
-from ganeti.cli import jobs, prompts
+from ganeti.cli import jobs, prompts, submission
 from ganeti.cli.context import CommandContext
 from ganeti.client.instance import devices
 from ganeti.constants import exitcodes
@@ -26,5 +26,4 @@ def run(ctx: CommandContext) -> int:
         ignore_consistency=opts.ignore_consistency,
         ignore_ipolicy=opts.ignore_ipolicy,
     )
-    jobs.submit_or_run(ctx, operation)
-    return exitcodes.EXIT_SUCCESS
+    return submission.submit_or_run(ctx, operation).code

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ganeti.cli import explain, jobs
+from ganeti.cli import explain, jobs, submission
 from ganeti.cli.context import CommandContext
 from ganeti.client.instance import devices
 
@@ -20,7 +20,7 @@ def _disks(given: devices.Given) -> list[list[Any]]:
     return disks
 
 
-def run(ctx: CommandContext) -> None:
+def run(ctx: CommandContext) -> int:
     """Recreate disks."""
     opts = ctx.opts
     if opts.node and opts.iallocator:
@@ -33,6 +33,5 @@ def run(ctx: CommandContext) -> None:
         iallocator=opts.iallocator,
     )
     if opts.explain:
-        explain.run(ctx, operation, ctx.args[0])
-        return
-    jobs.submit_or_run(ctx, operation)
+        return explain.run(ctx, operation, ctx.args[0])
+    return submission.submit_or_run(ctx, operation).code

@@ -34,8 +34,7 @@ def run(ctx: CommandContext) -> int:
                 osparams_secret=opts.osparams_secret or None,
             ),
         )
-    success = executor.finish_or_show(quiet=not several)
-    return exitcodes.EXIT_SUCCESS if success else exitcodes.EXIT_FAILURE
+    return executor.finish_or_show(quiet=not several)
 
 
 def _agreed(ctx: CommandContext, names: list[str], *, several: bool) -> bool:

@@ -1,6 +1,6 @@
 """``remove``: delete an instance and its disks."""
 
-from ganeti.cli import jobs, prompts
+from ganeti.cli import jobs, prompts, submission
 from ganeti.cli.context import CommandContext
 from ganeti.client.instance import selection
 from ganeti.constants import exitcodes
@@ -23,5 +23,4 @@ def run(ctx: CommandContext) -> int:
         ignore_failures=opts.ignore_failures,
         shutdown_timeout=opts.shutdown_timeout,
     )
-    jobs.submit_or_run(ctx, operation)
-    return exitcodes.EXIT_SUCCESS
+    return submission.submit_or_run(ctx, operation).code

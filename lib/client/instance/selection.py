@@ -107,5 +107,4 @@ def for_each(
     executor = JobExecutor(ctx)
     for name in names:
         executor.add(name, {**build(name), "instance_name": name})
-    success = executor.finish_or_show(quiet=not several)
-    return exitcodes.EXIT_SUCCESS if success else exitcodes.EXIT_FAILURE
+    return executor.finish_or_show(quiet=not several)

@@ -1,8 +1,8 @@
 """``add``: prepare a machine over SSH, then make it a node."""
 
 from ganeti.cli import jobs, param_options, plans, prompts
-from ganeti.cli.app import PlannedError
 from ganeti.cli.context import CommandContext
+from ganeti.constants import exitcodes
 
 _WARNING = """\
 -- WARNING --
@@ -13,7 +13,7 @@ can then log in to it as root.
 """
 
 
-def run(ctx: CommandContext) -> None:
+def run(ctx: CommandContext) -> int:
     """Add a node to the cluster, or add it again."""
     from ganeti.bootstrap import node_add, options
 
@@ -37,11 +37,12 @@ def run(ctx: CommandContext) -> None:
     if plans.wanted(ctx):
         before = node_add.plan(ctx.paths, request)
         operation = _operation(ctx, name, opts.secondary_ip)
-        raise PlannedError(plans.show(ctx, [], before=[*before, plans.job(operation)]))
+        return plans.show(ctx, [], before=[*before, plans.job(operation)])
     if opts.node_setup and changes_ssh:
         ctx.err(_WARNING.format(node=name))
     joined = node_add.join(ctx.paths, request, feedback=ctx.err)
     jobs.run(ctx, _operation(ctx, joined.name, joined.secondary_ip))
+    return exitcodes.EXIT_SUCCESS
 
 
 def _operation(ctx: CommandContext, name: str, secondary_ip: str | None) -> jobs.Op:

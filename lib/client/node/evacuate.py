@@ -3,7 +3,6 @@
 from ganeti import errors
 from ganeti.cli import executor, explain, jobs, listing, prompts
 from ganeti.cli.context import CommandContext
-from ganeti.cli.outcomes import report
 from ganeti.constants import ecodes, exitcodes
 
 
@@ -54,12 +53,10 @@ def run(ctx: CommandContext) -> int:
         ignore_soft_errors=opts.ignore_soft_errors or None,
     )
     if opts.explain:
-        explain.run(ctx, operation)
-        return exitcodes.EXIT_SUCCESS
-    outcomes = executor.run_with_jobs(ctx, operation)
-    return report(
+        return explain.run(ctx, operation)
+    return executor.run_and_report(
         ctx,
-        outcomes,
+        operation,
         good="All instances evacuated successfully.",
         bad="There were {} errors during the evacuation.",
     )

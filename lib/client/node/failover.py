@@ -33,6 +33,8 @@ def run(ctx: CommandContext) -> int:
                 iallocator=opts.iallocator,
             ),
         )
+    if (code := executor.planned()) is not None:
+        return code
     failed = sum(not outcome.success for outcome in executor.finish())
     if failed:
         ctx.out(

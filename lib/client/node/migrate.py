@@ -4,7 +4,6 @@ from ganeti import errors
 from ganeti.cli import executor, jobs, listing, prompts
 from ganeti.cli.context import CommandContext
 from ganeti.cli.migration import migration_mode
-from ganeti.cli.outcomes import report
 from ganeti.constants import ecodes, exitcodes
 from ganeti.utils import nicesort
 
@@ -33,10 +32,9 @@ def run(ctx: CommandContext) -> int:
         allow_runtime_changes=opts.allow_runtime_chgs,
         ignore_ipolicy=opts.ignore_ipolicy,
     )
-    outcomes = executor.run_with_jobs(ctx, operation)
-    return report(
+    return executor.run_and_report(
         ctx,
-        outcomes,
+        operation,
         good="All instances migrated successfully.",
         bad="There were {} errors during the node migration.",
     )

@@ -1,7 +1,7 @@
 """``modify``: change flags and parameters of a node."""
 
 from ganeti import errors
-from ganeti.cli import jobs, param_options, prompts
+from ganeti.cli import jobs, param_options, prompts, submission
 from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes, exitcodes
 
@@ -41,8 +41,10 @@ def run(ctx: CommandContext) -> int:
         auto_promote=opts.auto_promote,
         **changes,
     )
-    result = jobs.submit_or_run(ctx, operation)
+    job = submission.submit_or_run(ctx, operation)
+    if not job.is_done:
+        return job.code
     param_options.report_changes(
-        ctx, f"node {ctx.args[0]}", result, width=_PARAMETER_WIDTH
+        ctx, f"node {ctx.args[0]}", job.result, width=_PARAMETER_WIDTH
     )
-    return exitcodes.EXIT_SUCCESS
+    return job.code

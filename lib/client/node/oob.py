@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import jobs, listing, prompts, table
+from ganeti.cli import jobs, listing, prompts, submission, table
 from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes, exitcodes
 from ganeti.constants import query as q
@@ -55,8 +55,10 @@ def power(ctx: CommandContext) -> int:
             power_delay=opts.power_delay,
         )
     )
-    results = jobs.run_job(ctx, [jobs.with_generic(ctx, op) for op in ops])
-    return _show(ctx, results[-1], _power_lines if verb == "status" else _invoked)
+    job = submission.run_job(ctx, [jobs.with_generic(ctx, op) for op in ops])
+    if not job.is_done:
+        return job.code
+    return _show(ctx, job.result, _power_lines if verb == "status" else _invoked)
 
 
 def health(ctx: CommandContext) -> int:

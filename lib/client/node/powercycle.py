@@ -2,9 +2,8 @@
 
 from typing import Final
 
-from ganeti.cli import jobs, listing, prompts
+from ganeti.cli import jobs, listing, prompts, submission
 from ganeti.cli.context import CommandContext
-from ganeti.constants import exitcodes
 
 _EXIT_DECLINED: Final = 2
 
@@ -18,7 +17,7 @@ def run(ctx: CommandContext) -> int:
         if not prompts.confirm(ctx, question):
             return _EXIT_DECLINED
     operation = jobs.op("OP_NODE_POWERCYCLE", node_name=node, force=ctx.opts.force)
-    result = jobs.submit_or_run(ctx, operation)
-    if result:
-        ctx.err(result)
-    return exitcodes.EXIT_SUCCESS
+    job = submission.submit_or_run(ctx, operation)
+    if job.result:
+        ctx.err(job.result)
+    return job.code

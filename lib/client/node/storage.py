@@ -2,8 +2,9 @@
 
 from typing import Any, Final
 
-from ganeti.cli import jobs, listing, table
+from ganeti.cli import jobs, listing, submission, table
 from ganeti.cli.context import CommandContext
+from ganeti.constants import exitcodes
 
 _VOLUME_TITLES: Final = {
     "node": "Node",
@@ -85,12 +86,12 @@ def list_storage(ctx: CommandContext) -> None:
     _show(ctx, _STORAGE_TITLES, fields, jobs.run(ctx, operation))
 
 
-def modify_storage(ctx: CommandContext) -> None:
+def modify_storage(ctx: CommandContext) -> int:
     """Change a storage unit."""
     node, storage_type, name = ctx.args
     if ctx.opts.allocatable is None:
         ctx.err("No changes to perform, exiting.")
-        return
+        return exitcodes.EXIT_SUCCESS
     operation = jobs.op(
         "OP_NODE_MODIFY_STORAGE",
         node_name=node,
@@ -98,10 +99,10 @@ def modify_storage(ctx: CommandContext) -> None:
         name=name,
         changes={"allocatable": ctx.opts.allocatable},
     )
-    jobs.submit_or_run(ctx, operation)
+    return submission.submit_or_run(ctx, operation).code
 
 
-def repair_storage(ctx: CommandContext) -> None:
+def repair_storage(ctx: CommandContext) -> int:
     """Repair a storage unit."""
     node, storage_type, name = ctx.args
     operation = jobs.op(
@@ -111,4 +112,4 @@ def repair_storage(ctx: CommandContext) -> None:
         name=name,
         ignore_consistency=ctx.opts.ignore_consistency,
     )
-    jobs.submit_or_run(ctx, operation)
+    return submission.submit_or_run(ctx, operation).code

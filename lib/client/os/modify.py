@@ -3,7 +3,7 @@
 from typing import Any
 
 from ganeti import errors
-from ganeti.cli import jobs, param_options
+from ganeti.cli import jobs, param_options, submission
 from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes
 
@@ -12,7 +12,7 @@ def _listed(name: str, *, wanted: bool | None) -> list[list[Any]] | None:
     return None if wanted is None else [["add" if wanted else "remove", name]]
 
 
-def run(ctx: CommandContext) -> None:
+def run(ctx: CommandContext) -> int:
     """Change what the cluster keeps about an operating system."""
     opts, name = ctx.opts, ctx.args[0]
     hvparams = param_options.by_ident(opts.hvparams, "hypervisor")
@@ -30,4 +30,6 @@ def run(ctx: CommandContext) -> None:
             "nothing to change: please give at least one parameter",
             ecodes.ECODE_INVAL,
         )
-    jobs.submit_or_run(ctx, jobs.op("OP_CLUSTER_SET_PARAMS", **changes))
+    return submission.submit_or_run(
+        ctx, jobs.op("OP_CLUSTER_SET_PARAMS", **changes)
+    ).code
