@@ -67,9 +67,9 @@ def _silence(effects: ClientEffects) -> None:
 def _run(program: Program, words: list[str], effects: ClientEffects) -> int:
     first = words[0] if words else ""
     if first == "--version":
-        from ganeti.cli import version
+        from ganeti.cli import usage
 
-        effects.stdout.write(f"{version.text(program.name)}\n")
+        effects.stdout.write(f"{usage.version_line(program.name)}\n")
         return exitcodes.EXIT_SUCCESS
     command = program.find(first)
     if command is None:

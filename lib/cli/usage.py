@@ -12,6 +12,7 @@ from ganeti.cli.model import (
     Option,
     Program,
 )
+from ganeti.constants import versions
 
 _WIDTH: Final = 79
 #: Names longer than this do not widen the column of all others.
@@ -164,3 +165,8 @@ def _exit_codes(command: Command) -> list[str]:
             f"{code:>3}  {text}", _WIDTH, subsequent_indent=" " * 5
         )
     ]
+
+
+def version_line(program: str) -> str:
+    """Return the line that ``--version`` prints."""
+    return f"{program} (ganeti v{versions.RELEASE_VERSION}) {versions.RELEASE_VERSION}"

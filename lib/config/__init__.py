@@ -8,8 +8,7 @@ from ganeti.config.address_pool import AddressPool
 from ganeti.config.checks import verify
 from ganeti.config.config import HEADER_KEY, Config, Header
 from ganeti.config.config_data import UPGRADABLE, export_config, import_config
-from ganeti.config.edit import Edit
-from ganeti.config.initial import initial_changes
+from ganeti.config.edit import Edit, initial_changes
 from ganeti.config.ssconf import SsconfTracker, ssconf_values
 
 __all__ = [

@@ -5,12 +5,13 @@ components of the name (``web1`` for ``web1.example.com``) when only one matches
 Host names do not distinguish case.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from ganeti import errors
 from ganeti.constants import ecodes
 from ganeti.objects.snapshot import Snapshot
-from ganeti.utils import messages
+from ganeti.utils import messages, nicesort
 
 #: Word for messages by table.
 _KINDS: Final = {
@@ -77,6 +78,26 @@ def expand_instance(snapshot: Snapshot, name: str) -> str:
 def expand_network(snapshot: Snapshot, name: str) -> str:
     """Return the uuid of a network. Raises OpPrereqError, see `expand`."""
     return expand(snapshot, "networks", name)
+
+
+def expand_nodes(
+    snapshot: Snapshot, names: Sequence[str], uuids: Sequence[str] | None = None
+) -> list[str]:
+    """Return node uuids in natural order of their names; all if none are named.
+
+    Raises:
+        OpPrereqError: one is unknown.
+    """
+    for uuid in uuids or ():
+        if uuid not in snapshot.nodes:
+            raise errors.OpPrereqError(f"node {uuid}: unknown", ecodes.ECODE_NOENT)
+    chosen = {expand_node(snapshot, name) for name in names} | set(uuids or ())
+    return sort_nodes(snapshot, chosen or set(snapshot.nodes))
+
+
+def sort_nodes(snapshot: Snapshot, uuids: set[str]) -> list[str]:
+    """Return node uuids in natural order of their names."""
+    return sorted(uuids, key=lambda uuid: nicesort.key(snapshot.nodes[uuid].name))
 
 
 def _candidates(snapshot: Snapshot, table: str, name: str) -> list[str]:

@@ -5,7 +5,7 @@ import time
 
 from ganeti import errors
 from ganeti.cli.context import CommandContext
-from ganeti.cli.duration import parse_duration
+from ganeti.cli.values import parse_duration
 from ganeti.constants import ecodes
 
 

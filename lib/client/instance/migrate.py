@@ -2,7 +2,7 @@
 
 from ganeti.cli import explain, jobs, prompts, submission
 from ganeti.cli.context import CommandContext
-from ganeti.cli.migration import migration_mode
+from ganeti.cli.param_options import migration_mode
 from ganeti.client.instance import devices, selection
 from ganeti.constants import exitcodes
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from ganeti.cli.context import CommandContext
-from ganeti.cli.duration import parse_duration
+from ganeti.cli.values import parse_duration
 from ganeti.client.job.ids import parse_id
 from ganeti.constants import exitcodes
 

@@ -3,7 +3,7 @@
 from ganeti import errors
 from ganeti.cli import executor, jobs, listing, prompts
 from ganeti.cli.context import CommandContext
-from ganeti.cli.migration import migration_mode
+from ganeti.cli.param_options import migration_mode
 from ganeti.constants import ecodes, exitcodes
 from ganeti.utils import nicesort
 
