@@ -54,11 +54,11 @@ def _change(ctx: CommandContext, op_id: str) -> int:
     ).code
 
 
-def add_tags(ctx: CommandContext) -> None:
+def add_tags(ctx: CommandContext) -> int:
     """Add tags to an object."""
-    _change(ctx, "OP_TAGS_SET")
+    return _change(ctx, "OP_TAGS_SET")
 
 
-def remove_tags(ctx: CommandContext) -> None:
+def remove_tags(ctx: CommandContext) -> int:
     """Remove tags from an object."""
-    _change(ctx, "OP_TAGS_DEL")
+    return _change(ctx, "OP_TAGS_DEL")
