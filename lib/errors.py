@@ -423,13 +423,13 @@ class QuitDaemon(Exception):
 
 
 def _wire_classes() -> dict[str, type[GenericError]]:
-    found: dict[str, type[GenericError]] = {"GenericError": GenericError}
+    by_name: dict[str, type[GenericError]] = {"GenericError": GenericError}
     todo: list[type[GenericError]] = [GenericError]
     while todo:
         for cls in todo.pop().__subclasses__():
-            found[cls.__name__] = cls
+            by_name[cls.__name__] = cls
             todo.append(cls)
-    return found
+    return by_name
 
 
 def encode(err: BaseException) -> list[Any]:

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from ganeti import errors
 from ganeti.constants import ecodes
-from ganeti.utils import wording
+from ganeti.utils import messages
 
 
 class Doc(str):
@@ -220,7 +220,7 @@ def convert(value: Any, kind: Any, what: str) -> Any:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as err:
         raise errors.OpPrereqError(
-            f"{what}: {wording.misfit(str(err), kind)}", ecodes.ECODE_INVAL
+            f"{what}: {messages.misfit(str(err), kind)}", ecodes.ECODE_INVAL
         ) from err
 
 
@@ -243,7 +243,7 @@ def parse_mods(mods: list[list[Any]], kind: Any, what: str) -> list[Modification
     Raises:
         OpPrereqError: a row has neither form, or an unknown operation.
     """
-    found = []
+    parsed = []
     for row in mods:
         if len(row) == 2:
             item: int | str | None
@@ -259,11 +259,11 @@ def parse_mods(mods: list[list[Any]], kind: Any, what: str) -> list[Modification
                 f"{what}: wanted [operation, item, values], found {row!r}",
                 ecodes.ECODE_INVAL,
             )
-        found.append(
+        parsed.append(
             Modification(
                 convert(op, DdmFull, what),
                 convert(item, int | str | None, what),
                 convert(spec, kind, what),
             )
         )
-    return found
+    return parsed

@@ -1,12 +1,12 @@
 """Node procedures: what the node daemon does when called.
 
-`procedure` registers one, `Node` is what it works with, `call` runs one by name.
+`procedure` registers one, `LocalNode` is what it works with, `call` runs one by name.
 `load` imports the modules that have procedures, so that all are registered.
 """
 
 import importlib
 
-from ganeti.backend.registry import PROCEDURES, Node, call, procedure
+from ganeti.backend.registry import PROCEDURES, LocalNode, call, procedure
 
 #: Modules with procedures.
 _MODULES = (
@@ -14,12 +14,12 @@ _MODULES = (
     "consoles",
     "crypto",
     "disks",
-    "facts",
     "hotplug",
     "instances",
     "lifecycle",
     "master",
     "migration",
+    "node_info",
     "os_scripts",
     "replica",
     "scripts",
@@ -38,4 +38,4 @@ def load() -> None:
         importlib.import_module(f"ganeti.backend.{name}")
 
 
-__all__ = ["PROCEDURES", "Node", "call", "load", "procedure"]
+__all__ = ["PROCEDURES", "LocalNode", "call", "load", "procedure"]

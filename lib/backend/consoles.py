@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from ganeti import errors
-from ganeti.backend.registry import Node, procedure
+from ganeti.backend.registry import LocalNode, procedure
 from ganeti.hypervisor.base import ConsoleHost
 from ganeti.objects.instance import Instance
 from ganeti.objects.node import Node as NodeRecord
@@ -25,23 +25,23 @@ class ConsoleRequest(msgspec.Struct, frozen=True):
 
 @procedure("instance_console_info")
 def instance_console_info(
-    node: Node, requests: dict[str, ConsoleRequest]
+    node: LocalNode, requests: dict[str, ConsoleRequest]
 ) -> dict[str, dict[str, Any]]:
     """Return a console description for each instance, by name.
 
     Shape: ``kind`` (ssh, vnc, spice or msg) and, as they apply, ``message``, ``host``,
     ``port``, ``user``, ``command`` and ``display``.
     """
-    found = {}
+    consoles = {}
     for name, request in requests.items():
         host = ConsoleHost(request.node.primary_ip, _ssh_port(node, request))
         driver = node.hypervisor(request.instance.hypervisor)
         console = driver.console(request.instance, request.hypervisor_params, host)
-        found[name] = msgspec.to_builtins(console)
-    return found
+        consoles[name] = msgspec.to_builtins(console)
+    return consoles
 
 
-def _ssh_port(node: Node, request: ConsoleRequest) -> int:
+def _ssh_port(node: LocalNode, request: ConsoleRequest) -> int:
     """Return the port of this node's SSH server: as pushed, else as configured."""
     try:
         ports = node.ssconf.ssh_ports()

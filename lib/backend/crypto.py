@@ -7,7 +7,7 @@ import shutil
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.backend.registry import Node, procedure
+from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import ssh
 from ganeti.utils import files, x509
 
@@ -19,7 +19,7 @@ _TRANSFER_NAME: Final = re.compile(r"x509-[0-9]+-[0-9a-f]+")
 
 @procedure("node_crypto_tokens")
 def node_crypto_tokens(
-    node: Node, token_request: list[tuple[str, str, dict[str, Any] | None]]
+    node: LocalNode, token_request: list[tuple[str, str, dict[str, Any] | None]]
 ) -> list[tuple[str, str]]:
     """Return certificate digests of this node, of new certificates if asked to.
 
@@ -33,7 +33,7 @@ def node_crypto_tokens(
     ]
 
 
-def _token(node: Node, kind: str, action: str, options: dict[str, Any]) -> str:
+def _token(node: LocalNode, kind: str, action: str, options: dict[str, Any]) -> str:
     if kind != _SSL:
         raise errors.ProgrammerError(f"crypto token: unknown type {kind!r}")
     path = _certificate_path(node, options.get(ssh.CRYPTO_OPTION_CERT_FILE))
@@ -52,7 +52,7 @@ def _token(node: Node, kind: str, action: str, options: dict[str, Any]) -> str:
     )
 
 
-def _certificate_path(node: Node, wanted: str | None) -> str:
+def _certificate_path(node: LocalNode, wanted: str | None) -> str:
     """Return the local path of one of this node's certificate files."""
     own = node.paths.client_pem
     path = own if wanted is None else node.paths.localize(wanted)
@@ -61,12 +61,12 @@ def _certificate_path(node: Node, wanted: str | None) -> str:
     return path
 
 
-def _transfers(node: Node) -> str:
+def _transfers(node: LocalNode) -> str:
     return f"{node.paths.run_dir}/crypto"
 
 
 @procedure("x509_cert_create")
-def x509_cert_create(node: Node, validity: int) -> tuple[str, str]:
+def x509_cert_create(node: LocalNode, validity: int) -> tuple[str, str]:
     """Create key and certificate for one transfer; return name and certificate."""
     if validity < 1:
         raise errors.X509CertError(f"validity of {validity} seconds is too short")
@@ -84,7 +84,7 @@ def x509_cert_create(node: Node, validity: int) -> tuple[str, str]:
     return name, pair.certificate_pem.decode()
 
 
-def transfer_certificate(node: Node, name: str) -> tuple[str, str]:
+def transfer_certificate(node: LocalNode, name: str) -> tuple[str, str]:
     """Return the files with key and certificate of what `x509_cert_create` made.
 
     Raises:
@@ -97,7 +97,7 @@ def transfer_certificate(node: Node, name: str) -> tuple[str, str]:
 
 
 @procedure("x509_cert_remove")
-def x509_cert_remove(node: Node, name: str) -> None:
+def x509_cert_remove(node: LocalNode, name: str) -> None:
     """Remove what `x509_cert_create` made.
 
     Raises:

@@ -9,20 +9,20 @@ import os
 from typing import Any, NoReturn
 
 from ganeti import errors, storage
-from ganeti.backend import links
-from ganeti.backend.registry import Node, procedure
+from ganeti.backend import disk_links
+from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import disks as words
 from ganeti.objects.filled import DiskX, InstanceX
 from ganeti.storage.base import MIB
 
 
-def _device(node: Node, disk: DiskX) -> storage.Device:
+def _device(node: LocalNode, disk: DiskX) -> storage.Device:
     return storage.device(node.paths, disk)
 
 
 @procedure("blockdev_create")
 def blockdev_create(
-    node: Node,
+    node: LocalNode,
     bdev: DiskX,
     size: int,
     owner: str,
@@ -39,14 +39,14 @@ def blockdev_create(
 
 
 @procedure("blockdev_remove")
-def blockdev_remove(node: Node, bdev: DiskX) -> None:
+def blockdev_remove(node: LocalNode, bdev: DiskX) -> None:
     """Destroy a disk; gone already is fine."""
     _device(node, bdev).remove()
 
 
 @procedure("blockdev_assemble")
 def blockdev_assemble(
-    node: Node, disk: DiskX, instance: InstanceX, on_primary: bool | str, idx: int
+    node: LocalNode, disk: DiskX, instance: InstanceX, on_primary: bool | str, idx: int
 ) -> list[Any]:
     """Make a disk usable and, on the primary node, link it for the hypervisor.
 
@@ -58,76 +58,82 @@ def blockdev_assemble(
         return [True, True]
     device = _device(node, disk)
     device.assemble()
-    link = links.make(node.paths, instance.name, idx, device.path)
+    link = disk_links.make(node.paths, instance.name, idx, device.path)
     return [device.path, link, device.uri]
 
 
 @procedure("blockdev_shutdown")
-def blockdev_shutdown(node: Node, disk: DiskX) -> None:
+def blockdev_shutdown(node: LocalNode, disk: DiskX) -> None:
     """Undo the assembly of a disk."""
     _device(node, disk).shutdown()
 
 
 @procedure("blockdev_open")
 def blockdev_open(
-    node: Node, instance_name: str, disks: list[DiskX], exclusive: bool
+    node: LocalNode, instance_name: str, disks: list[DiskX], exclusive: bool
 ) -> None:
     """Allow writing to disks and link them for the hypervisor, in order of disks."""
     for index, disk in enumerate(disks):
         device = _device(node, disk)
         device.open(exclusive=exclusive)
-        links.make(node.paths, instance_name, index, device.path)
+        disk_links.make(node.paths, instance_name, index, device.path)
 
 
 @procedure("blockdev_close")
-def blockdev_close(node: Node, instance_name: str, disks: list[DiskX]) -> None:
+def blockdev_close(node: LocalNode, instance_name: str, disks: list[DiskX]) -> None:
     """Stop writing to disks and remove their links."""
     for disk in disks:
         _device(node, disk).close()
     if instance_name:
-        links.remove(node.paths, instance_name, len(disks))
+        disk_links.remove(node.paths, instance_name, len(disks))
 
 
 @procedure("blockdev_find")
-def blockdev_find(node: Node, disk: DiskX) -> storage.Status | None:
+def blockdev_find(node: LocalNode, disk: DiskX) -> storage.DeviceStatus | None:
     """Return the status of a disk, None if it is not there."""
     device = _device(node, disk)
     return device.status() if device.exists() else None
 
 
 @procedure("blockdev_getmirrorstatus")
-def blockdev_getmirrorstatus(node: Node, disks: list[DiskX]) -> list[storage.Status]:
+def blockdev_getmirrorstatus(
+    node: LocalNode, disks: list[DiskX]
+) -> list[storage.DeviceStatus]:
     """Return the status of each disk; one that is missing fails the call."""
     return [_device(node, disk).status() for disk in disks]
 
 
 @procedure("blockdev_getmirrorstatus_multi")
-def blockdev_getmirrorstatus_multi(node: Node, disks: list[DiskX]) -> list[list[Any]]:
+def blockdev_getmirrorstatus_multi(
+    node: LocalNode, disks: list[DiskX]
+) -> list[list[Any]]:
     """Return ``[True, status]`` or ``[False, text]`` for each disk."""
-    found: list[list[Any]] = []
+    statuses: list[list[Any]] = []
     for disk in disks:
         try:
-            found.append([True, _device(node, disk).status()])
+            statuses.append([True, _device(node, disk).status()])
         except errors.GenericError as err:
-            found.append([False, str(err)])
-    return found
+            statuses.append([False, str(err)])
+    return statuses
 
 
 @procedure("blockdev_getdimensions")
-def blockdev_getdimensions(node: Node, disks: list[DiskX]) -> list[list[Any] | None]:
+def blockdev_getdimensions(
+    node: LocalNode, disks: list[DiskX]
+) -> list[list[Any] | None]:
     """Return ``[bytes, None]`` for each disk, None for one that is not there."""
-    found: list[list[Any] | None] = []
+    dimensions: list[list[Any] | None] = []
     for disk in disks:
         try:
-            found.append([_device(node, disk).size_bytes(), None])
+            dimensions.append([_device(node, disk).size_bytes(), None])
         except errors.BlockDeviceError:
-            found.append(None)
-    return found
+            dimensions.append(None)
+    return dimensions
 
 
 @procedure("blockdev_grow")
 def blockdev_grow(
-    node: Node,
+    node: LocalNode,
     cf_bdev: DiskX,
     amount: int,
     dryrun: bool,
@@ -140,7 +146,7 @@ def blockdev_grow(
 
 
 @procedure("blockdev_rename")
-def blockdev_rename(node: Node, devlist: list[tuple[DiskX, list[Any]]]) -> None:
+def blockdev_rename(node: LocalNode, devlist: list[tuple[DiskX, list[Any]]]) -> None:
     """Give each disk its new logical id; all are tried before the call fails."""
     failed = []
     for disk, new_id in devlist:
@@ -154,14 +160,14 @@ def blockdev_rename(node: Node, devlist: list[tuple[DiskX, list[Any]]]) -> None:
 
 @procedure("blockdev_snapshot")
 def blockdev_snapshot(
-    node: Node, cf_bdev: DiskX, snap_name: str | None, snap_size: int | None
+    node: LocalNode, cf_bdev: DiskX, snap_name: str | None, snap_size: int | None
 ) -> list[Any]:
     """Make a frozen copy of a disk and return its logical id."""
     return list(_device(node, cf_bdev).snapshot(snap_name, snap_size))
 
 
 @procedure("blockdev_setinfo")
-def blockdev_setinfo(node: Node, disk: DiskX, info: str) -> None:
+def blockdev_setinfo(node: LocalNode, disk: DiskX, info: str) -> None:
     """Note a text at a disk."""
     device = _device(node, disk)
     device.require()
@@ -169,13 +175,13 @@ def blockdev_setinfo(node: Node, disk: DiskX, info: str) -> None:
 
 
 @procedure("blockdev_wipe")
-def blockdev_wipe(node: Node, bdev: DiskX, offset: int, size: int) -> None:
+def blockdev_wipe(node: LocalNode, bdev: DiskX, offset: int, size: int) -> None:
     """Overwrite a part of a disk with zeros; both in MiB."""
     _device(node, bdev).wipe(offset, size)
 
 
 @procedure("blockdev_image")
-def blockdev_image(node: Node, bdev: DiskX, image: str, size: int) -> None:
+def blockdev_image(node: LocalNode, bdev: DiskX, image: str, size: int) -> None:
     """Copy at most ``size`` MiB of an image file to the beginning of a disk."""
     if not image.startswith("/"):
         raise errors.BlockDeviceError(
@@ -185,7 +191,7 @@ def blockdev_image(node: Node, bdev: DiskX, image: str, size: int) -> None:
 
 
 @procedure("blockdev_convert")
-def blockdev_convert(node: Node, bdev_src: DiskX, bdev_dest: DiskX) -> None:
+def blockdev_convert(node: LocalNode, bdev_src: DiskX, bdev_dest: DiskX) -> None:
     """Copy the content of one disk to another."""
     source = _device(node, bdev_src)
     _device(node, bdev_dest).fill_from(source.path, source.size_bytes())
@@ -193,7 +199,7 @@ def blockdev_convert(node: Node, bdev_src: DiskX, bdev_dest: DiskX) -> None:
 
 @procedure("blockdev_convert_part")
 def blockdev_convert_part(
-    node: Node, bdev_src: DiskX, bdev_dest: DiskX, offset: int, size: int
+    node: LocalNode, bdev_src: DiskX, bdev_dest: DiskX, offset: int, size: int
 ) -> None:
     """Copy a part of one disk to the same place of another; offset and size in MiB."""
     source = _device(node, bdev_src)
@@ -202,7 +208,7 @@ def blockdev_convert_part(
 
 @procedure("blockdev_pause_resume_sync")
 def blockdev_pause_resume_sync(
-    node: Node, disks: list[DiskX], pause: bool
+    node: LocalNode, disks: list[DiskX], pause: bool
 ) -> list[list[Any]]:
     """Answer ``[False, text]`` for each disk: none of these kinds has a mirror."""
     del pause
@@ -211,27 +217,29 @@ def blockdev_pause_resume_sync(
 
 
 @procedure("blockdev_addchildren")
-def blockdev_addchildren(node: Node, bdev: DiskX, ndevs: list[DiskX]) -> NoReturn:
+def blockdev_addchildren(node: LocalNode, bdev: DiskX, ndevs: list[DiskX]) -> NoReturn:
     """Refuse: none of these kinds of disks has parts."""
     del ndevs
     raise _device(node, bdev).error("cannot add parts: it has no mirror")
 
 
 @procedure("blockdev_removechildren")
-def blockdev_removechildren(node: Node, bdev: DiskX, ndevs: list[DiskX]) -> NoReturn:
+def blockdev_removechildren(
+    node: LocalNode, bdev: DiskX, ndevs: list[DiskX]
+) -> NoReturn:
     """Refuse: none of these kinds of disks has parts."""
     del ndevs
     raise _device(node, bdev).error("cannot remove parts: it has no mirror")
 
 
 @procedure("bdev_sizes")
-def bdev_sizes(node: Node, devices: list[str]) -> dict[str, int]:
+def bdev_sizes(node: LocalNode, devices: list[str]) -> dict[str, int]:
     """Return MiB by path, of adoptable block devices that are there."""
     del node
-    found = {}
+    sizes = {}
     for path in devices:
         if not os.path.normpath(path).startswith(words.ADOPTABLE_BLOCKDEV_ROOT):
             continue
         with contextlib.suppress(OSError), open(path, "rb") as src:
-            found[path] = src.seek(0, os.SEEK_END) // MIB
-    return found
+            sizes[path] = src.seek(0, os.SEEK_END) // MIB
+    return sizes

@@ -5,19 +5,19 @@ from typing import Any, Literal
 import msgspec
 
 from ganeti import errors
-from ganeti.backend.registry import Node, procedure
+from ganeti.backend.registry import LocalNode, procedure
 from ganeti.objects.filled import DiskX, InstanceX, NicX
 
 
 @procedure("hotplug_supported")
-def hotplug_supported(node: Node, instance: InstanceX) -> None:
+def hotplug_supported(node: LocalNode, instance: InstanceX) -> None:
     """Fail unless devices of this running instance can be changed."""
     node.hypervisor(instance.hypervisor).hotplug_check(instance)
 
 
 @procedure("hotplug_device")
 def hotplug_device(
-    node: Node,
+    node: LocalNode,
     instance: InstanceX,
     action: Literal["hotadd", "hotremove", "hotmod"],
     dev_type: Literal["disk", "nic"],

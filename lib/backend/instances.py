@@ -9,9 +9,9 @@ import threading
 from typing import Any
 
 from ganeti import errors, storage
-from ganeti.backend import links, reasons
-from ganeti.backend.registry import Node, procedure
-from ganeti.hypervisor import AttachedDisk, Hypervisor, InstanceInfo, State
+from ganeti.backend import disk_links, reason_trail
+from ganeti.backend.registry import LocalNode, procedure
+from ganeti.hypervisor import AttachedDisk, GuestState, Hypervisor, InstanceInfo
 from ganeti.objects.filled import DiskX, InstanceX
 
 logger = logging.getLogger(__name__)
@@ -22,30 +22,30 @@ _ASK_INTERVAL_S = 5.0
 _POLL_S = 0.25
 
 
-def attach_disks(node: Node, instance: InstanceX) -> list[AttachedDisk]:
+def attach_disks(node: LocalNode, instance: InstanceX) -> list[AttachedDisk]:
     """Link the disks of an instance and return them for the hypervisor, in order.
 
     Raises:
         BlockDeviceError: a disk is not there.
     """
-    found = []
+    attached = []
     for index, disk in enumerate(instance.disks_info):
         device = storage.device(node.paths, disk)
         device.require()
-        link = links.make(node.paths, instance.name, index, device.path)
-        found.append(AttachedDisk(disk, link, device.uri))
-    return found
+        link = disk_links.make(node.paths, instance.name, index, device.path)
+        attached.append(AttachedDisk(disk, link, device.uri))
+    return attached
 
 
 def _runs(driver: Hypervisor, instance: InstanceX) -> bool:
     """Tell whether a guest runs; one that shut itself down does not."""
     info = driver.info(instance.name, instance.hvparams)
-    return info is not None and info.state is State.RUNNING
+    return info is not None and info.state is GuestState.RUNNING
 
 
 @procedure("instance_start")
 def instance_start(
-    node: Node,
+    node: LocalNode,
     instance_hvp_bep: InstanceX,
     startup_paused: bool,
     reason: list[tuple[str, str, int]],
@@ -61,24 +61,24 @@ def instance_start(
         disks = attach_disks(node, instance)
         driver.start(instance, disks, paused=startup_paused)
     except errors.GenericError:
-        links.remove(node.paths, instance.name, len(instance.disks_info))
+        disk_links.remove(node.paths, instance.name, len(instance.disks_info))
         raise
-    reasons.store(node, instance.name, "start", reason)
+    reason_trail.store(node, instance.name, "start", reason)
 
 
 @procedure("instance_shutdown")
 def instance_shutdown(
-    node: Node,
+    node: LocalNode,
     instance: InstanceX,
     timeout: float,
     reason: list[tuple[str, str, int]],
 ) -> None:
     """Ask a guest to shut down until ``timeout`` seconds have passed, then end it."""
     _stop(node, instance, timeout)
-    reasons.store(node, instance.name, "shutdown", reason)
+    reason_trail.store(node, instance.name, "shutdown", reason)
 
 
-def _stop(node: Node, instance: InstanceX, timeout_s: float) -> None:
+def _stop(node: LocalNode, instance: InstanceX, timeout_s: float) -> None:
     driver = node.hypervisor(instance.hypervisor)
     name = instance.name
     if not _runs(driver, instance):
@@ -89,11 +89,11 @@ def _stop(node: Node, instance: InstanceX, timeout_s: float) -> None:
         if _runs(driver, instance):
             raise errors.HypervisorError(f"instance {name}: still running")
     driver.cleanup(name)
-    links.remove(node.paths, name, len(instance.disks_info))
+    disk_links.remove(node.paths, name, len(instance.disks_info))
 
 
 def _stop_politely(
-    node: Node, driver: Hypervisor, instance: InstanceX, timeout_s: float
+    node: LocalNode, driver: Hypervisor, instance: InstanceX, timeout_s: float
 ) -> bool:
     """Ask every few seconds; return whether the guest is gone in time."""
     end = node.clock.monotonic() + timeout_s
@@ -127,7 +127,7 @@ def _ask_to_stop(driver: Hypervisor, instance: InstanceX, *, retry: bool) -> boo
 
 @procedure("instance_reboot")
 def instance_reboot(
-    node: Node,
+    node: LocalNode,
     inst: InstanceX,
     reboot_type: str,
     shutdown_timeout: float,
@@ -149,11 +149,11 @@ def instance_reboot(
             f"instance {inst.name}: reboot type: wanted soft or hard, found"
             f" {reboot_type}"
         )
-    reasons.store(node, inst.name, "reboot", reason)
+    reason_trail.store(node, inst.name, "reboot", reason)
 
 
 @procedure("instance_balloon_memory")
-def instance_balloon_memory(node: Node, instance: InstanceX, memory: int) -> None:
+def instance_balloon_memory(node: LocalNode, instance: InstanceX, memory: int) -> None:
     """Change the memory of a running guest, in MiB; not running is fine."""
     driver = node.hypervisor(instance.hypervisor)
     if driver.info(instance.name, instance.hvparams) is None:
@@ -174,39 +174,39 @@ def info_dict(info: InstanceInfo) -> dict[str, Any]:
 
 @procedure("instance_list")
 def instance_list(
-    node: Node, hypervisor_list: list[str], hvparams: dict[str, dict[str, Any]]
+    node: LocalNode, hypervisor_list: list[str], hvparams: dict[str, dict[str, Any]]
 ) -> list[str]:
     """Return the names of all guests here."""
-    found = []
+    names = []
     for name in hypervisor_list:
-        found += node.hypervisor(name).list_names(hvparams.get(name, {}))
-    return found
+        names += node.hypervisor(name).list_names(hvparams.get(name, {}))
+    return names
 
 
 @procedure("all_instances_info")
 def all_instances_info(
-    node: Node, hypervisor_list: list[str], all_hvparams: dict[str, dict[str, Any]]
+    node: LocalNode, hypervisor_list: list[str], all_hvparams: dict[str, dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
     """Return the figures of all guests here by name.
 
     Raises:
         HypervisorError: two hypervisors run a guest of the same name.
     """
-    found: dict[str, dict[str, Any]] = {}
+    infos: dict[str, dict[str, Any]] = {}
     for name in hypervisor_list:
         for info in node.hypervisor(name).all_infos(all_hvparams.get(name, {})):
-            if info.name in found:
+            if info.name in infos:
                 raise errors.HypervisorError(
                     f"instance {info.name}: runs under several hypervisors, one of"
                     f" them {name}"
                 )
-            found[info.name] = info_dict(info)
-    return found
+            infos[info.name] = info_dict(info)
+    return infos
 
 
 @procedure("instance_info")
 def instance_info(
-    node: Node, instance: str, hname: str, hvparams: dict[str, Any]
+    node: LocalNode, instance: str, hname: str, hvparams: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the figures of a guest, {} if it is not here."""
     info = node.hypervisor(hname).info(instance, hvparams)
@@ -214,13 +214,17 @@ def instance_info(
 
 
 @procedure("hypervisor_validate_params")
-def hypervisor_validate_params(node: Node, hvname: str, hvfull: dict[str, Any]) -> None:
+def hypervisor_validate_params(
+    node: LocalNode, hvname: str, hvfull: dict[str, Any]
+) -> None:
     """Check hypervisor parameters against this node."""
     node.hypervisor(hvname).validate(hvfull)
 
 
 @procedure("resize_disk")
-def resize_disk(node: Node, instance: InstanceX, disk: DiskX, new_size: int) -> None:
+def resize_disk(
+    node: LocalNode, instance: InstanceX, disk: DiskX, new_size: int
+) -> None:
     """Tell a running guest the new size of a disk, in bytes; not running is fine."""
     driver = node.hypervisor(instance.hypervisor)
     if driver.info(instance.name, instance.hvparams) is not None:

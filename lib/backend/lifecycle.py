@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.backend import master
-from ganeti.backend.registry import Node, procedure
-from ganeti.ssh import authorized, keys
+from ganeti.backend.registry import LocalNode, procedure
+from ganeti.ssh import authorized_keys, keys
 from ganeti.utils import files
 
 _log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ _HELPER_DAEMON: Final = "ganeti-kvmd"
 
 
 @procedure("node_demote_from_mc")
-def node_demote_from_mc(node: Node) -> None:
+def node_demote_from_mc(node: LocalNode) -> None:
     """Drop this node's copy of the configuration, keeping a backup.
 
     Raises:
@@ -47,7 +47,7 @@ def node_demote_from_mc(node: Node) -> None:
 
 
 @procedure("node_leave_cluster")
-def node_leave_cluster(node: Node, modify_ssh_setup: bool) -> None:
+def node_leave_cluster(node: LocalNode, modify_ssh_setup: bool) -> None:
     """Forget the cluster, then end the daemon.
 
     Raises:
@@ -62,7 +62,7 @@ def node_leave_cluster(node: Node, modify_ssh_setup: bool) -> None:
     raise errors.QuitDaemon(True, "Shutdown scheduled")
 
 
-def _stop_other(node: Node, name: str) -> None:
+def _stop_other(node: LocalNode, name: str) -> None:
     if not os.path.exists(node.paths.pid_file(name)):
         return
     try:
@@ -71,7 +71,7 @@ def _stop_other(node: Node, name: str) -> None:
         _log.warning("leaving the cluster: %s", err)
 
 
-def _wipe(node: Node) -> None:
+def _wipe(node: LocalNode) -> None:
     """Remove all files of the state directory and all secrets."""
     with (
         contextlib.suppress(FileNotFoundError),
@@ -85,20 +85,20 @@ def _wipe(node: Node) -> None:
     shutil.rmtree(f"{node.paths.run_dir}/crypto", ignore_errors=True)
 
 
-def _forget_ssh_keys(node: Node) -> None:
+def _forget_ssh_keys(node: LocalNode) -> None:
     """Remove root's own key pairs, and who may log in by them."""
     directory = node.paths.root_ssh_dir
     for kind in ("rsa", "dsa", "ecdsa", "ed25519"):
         private = keys.root_key_path(directory, kind)
         with contextlib.suppress(FileNotFoundError):
             public = files.read_file(f"{private}.pub").decode(errors="replace")
-            authorized.remove(f"{directory}/authorized_keys", [public])
+            authorized_keys.remove(f"{directory}/authorized_keys", [public])
         files.remove_file(private)
         files.remove_file(f"{private}.pub")
 
 
 @procedure("node_powercycle")
-def node_powercycle(node: Node, hypervisor: str, hvparams: dict[str, Any]) -> str:
+def node_powercycle(node: LocalNode, hypervisor: str, hvparams: dict[str, Any]) -> str:
     """Reset this machine a little later; see `ganeti.backend.power`."""
     del hypervisor, hvparams
     _log.critical("power cycle asked for, in %g seconds", POWERCYCLE_DELAY_S)
@@ -111,7 +111,7 @@ def node_powercycle(node: Node, hypervisor: str, hvparams: dict[str, Any]) -> st
     return f"Reboot scheduled in {POWERCYCLE_DELAY_S:g} seconds"
 
 
-def _cycle(node: Node) -> None:
+def _cycle(node: LocalNode) -> None:
     node.clock.wait(threading.Event(), POWERCYCLE_DELAY_S)
     try:
         node.power.cycle()
@@ -120,7 +120,7 @@ def _cycle(node: Node) -> None:
 
 
 @procedure("node_ensure_daemon")
-def node_ensure_daemon(node: Node, daemon: str, run: bool) -> bool:
+def node_ensure_daemon(node: LocalNode, daemon: str, run: bool) -> bool:
     """Start or stop a helper daemon; return whether that worked.
 
     Raises:

@@ -8,7 +8,7 @@ import msgspec
 
 from ganeti import errors
 from ganeti.backend import scripts
-from ganeti.backend.registry import Node, procedure
+from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import hooks, network
 from ganeti.utils import netutils, pidfile
 
@@ -40,12 +40,14 @@ class MasterParams(msgspec.Struct, frozen=True):
         }
 
 
-def is_master_running(node: Node) -> bool:
+def is_master_running(node: LocalNode) -> bool:
     """Tell whether the master daemon runs on this node."""
     return pidfile.is_locked(node.paths.pid_file(_MASTERD))
 
 
-def daemon_util(node: Node, *args: str, env: Mapping[str, str] | None = None) -> None:
+def daemon_util(
+    node: LocalNode, *args: str, env: Mapping[str, str] | None = None
+) -> None:
     """Run the daemon helper.
 
     Raises:
@@ -64,27 +66,27 @@ def daemon_util(node: Node, *args: str, env: Mapping[str, str] | None = None) ->
         )
 
 
-def _daemon_log(node: Node) -> str:
+def _daemon_log(node: LocalNode) -> str:
     os.makedirs(node.paths.log_dir, exist_ok=True)
     return f"{node.paths.log_dir}/daemon-util.log"
 
 
 @procedure("node_start_master_daemons")
-def node_start_master_daemons(node: Node, no_voting: bool) -> None:
+def node_start_master_daemons(node: LocalNode, no_voting: bool) -> None:
     """Start the daemons of the master role."""
     extra = _NO_VOTING if no_voting else ""
     daemon_util(node, "start-master", env={"EXTRA_MASTERD_ARGS": extra})
 
 
 @procedure("node_stop_master")
-def node_stop_master(node: Node) -> None:
+def node_stop_master(node: LocalNode) -> None:
     """Stop the daemons of the master role."""
     daemon_util(node, "stop-master")
 
 
 @procedure("node_activate_master_ip")
 def node_activate_master_ip(
-    node: Node, master_params: MasterParams, use_external_mip_script: bool
+    node: LocalNode, master_params: MasterParams, use_external_mip_script: bool
 ) -> None:
     """Give this machine the address of the cluster."""
     with_hooks = (hooks.FAKE_OP_MASTER_TURNUP, "master-ip-turnup")
@@ -93,7 +95,7 @@ def node_activate_master_ip(
 
 @procedure("node_deactivate_master_ip")
 def node_deactivate_master_ip(
-    node: Node, master_params: MasterParams, use_external_mip_script: bool
+    node: LocalNode, master_params: MasterParams, use_external_mip_script: bool
 ) -> None:
     """Take the address of the cluster from this machine."""
     with_hooks = (hooks.FAKE_OP_MASTER_TURNDOWN, "master-ip-turndown")
@@ -101,7 +103,7 @@ def node_deactivate_master_ip(
 
 
 def _switch_address(
-    node: Node,
+    node: LocalNode,
     params: MasterParams,
     action: str,
     is_external: bool,
@@ -124,7 +126,7 @@ def _switch_address(
 
 
 def _run_script(
-    node: Node, params: MasterParams, action: str, *, is_external: bool
+    node: LocalNode, params: MasterParams, action: str, *, is_external: bool
 ) -> None:
     program = f"{node.paths.tools_dir}/master-ip-setup"
     if is_external:
@@ -142,7 +144,7 @@ def _run_script(
 
 
 def _hook_environment(
-    node: Node, params: MasterParams, op_id: str, hook: str
+    node: LocalNode, params: MasterParams, op_id: str, hook: str
 ) -> dict[str, str]:
     return {
         "PATH": hooks.HOOKS_PATH,
@@ -159,7 +161,7 @@ def _hook_environment(
 
 @procedure("node_change_master_netmask")
 def node_change_master_netmask(
-    node: Node, old_netmask: int, netmask: int, master_ip: str, master_netdev: str
+    node: LocalNode, old_netmask: int, netmask: int, master_ip: str, master_netdev: str
 ) -> None:
     """Give the address of the cluster another prefix length.
 

@@ -5,27 +5,29 @@ from typing import Any
 
 import msgspec
 
-from ganeti.backend import instances, links
-from ganeti.backend.registry import Node, procedure
+from ganeti.backend import disk_links, instances
+from ganeti.backend.registry import LocalNode, procedure
 from ganeti.objects.filled import InstanceX
 
 logger = logging.getLogger(__name__)
 
 
 @procedure("instance_migratable")
-def instance_migratable(node: Node, instance: InstanceX) -> None:
+def instance_migratable(node: LocalNode, instance: InstanceX) -> None:
     """Fail unless the instance runs here and may be migrated."""
     node.hypervisor(instance.hypervisor).migratable(instance)
 
 
 @procedure("migration_info")
-def migration_info(node: Node, instance: InstanceX) -> str:
+def migration_info(node: LocalNode, instance: InstanceX) -> str:
     """Return what the target node needs to know."""
     return node.hypervisor(instance.hypervisor).migration_info(instance)
 
 
 @procedure("accept_instance")
-def accept_instance(node: Node, instance: InstanceX, info: Any, target: str) -> None:
+def accept_instance(
+    node: LocalNode, instance: InstanceX, info: Any, target: str
+) -> None:
     """Get ready to receive an instance on this node's address ``target``."""
     driver = node.hypervisor(instance.hypervisor)
     disks = instances.attach_disks(node, instance)
@@ -34,7 +36,7 @@ def accept_instance(node: Node, instance: InstanceX, info: Any, target: str) -> 
 
 @procedure("instance_migrate")
 def instance_migrate(
-    node: Node, cluster_name: str, instance: InstanceX, target: str, live: bool
+    node: LocalNode, cluster_name: str, instance: InstanceX, target: str, live: bool
 ) -> None:
     """Begin to send an instance to the address ``target``."""
     driver = node.hypervisor(instance.hypervisor)
@@ -42,7 +44,9 @@ def instance_migrate(
 
 
 @procedure("instance_get_migration_status")
-def instance_get_migration_status(node: Node, instance: InstanceX) -> dict[str, Any]:
+def instance_get_migration_status(
+    node: LocalNode, instance: InstanceX
+) -> dict[str, Any]:
     """Return how the sending of an instance goes."""
     status = node.hypervisor(instance.hypervisor).migration_status(instance)
     plain: dict[str, Any] = msgspec.to_builtins(status)
@@ -51,21 +55,21 @@ def instance_get_migration_status(node: Node, instance: InstanceX) -> dict[str, 
 
 @procedure("instance_finalize_migration_src")
 def instance_finalize_migration_src(
-    node: Node, instance: InstanceX, success: bool, live: bool
+    node: LocalNode, instance: InstanceX, success: bool, live: bool
 ) -> None:
     """Forget an instance that has left, or go on with it after a failure."""
     driver = node.hypervisor(instance.hypervisor)
     driver.finalize_source(instance, success=success, live=live)
     if success:
-        links.remove(node.paths, instance.name, len(instance.disks_info))
+        disk_links.remove(node.paths, instance.name, len(instance.disks_info))
 
 
 @procedure("instance_finalize_migration_dst")
 def instance_finalize_migration_dst(
-    node: Node, instance: InstanceX, info: Any, success: bool
+    node: LocalNode, instance: InstanceX, info: Any, success: bool
 ) -> None:
     """Adopt an instance that has arrived, or drop what a failure left."""
     driver = node.hypervisor(instance.hypervisor)
     driver.finalize_destination(instance, str(info), success=success)
     if not success:
-        links.remove(node.paths, instance.name, len(instance.disks_info))
+        disk_links.remove(node.paths, instance.name, len(instance.disks_info))

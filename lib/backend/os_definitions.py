@@ -134,7 +134,7 @@ def _subdirectories(root: str) -> list[str]:
 
 def _diagnose_one(name: str, path: str) -> list[Any]:
     try:
-        found = _read(name, path)
+        definition = _read(name, path)
     except _InvalidError as err:
         return [name, path, False, str(err), [], [], [], True]
     return [
@@ -142,10 +142,10 @@ def _diagnose_one(name: str, path: str) -> list[Any]:
         path,
         True,
         "",
-        list(found.variants),
-        [list(row) for row in found.parameters],
-        list(found.api_versions),
-        found.is_trusted,
+        list(definition.variants),
+        [list(row) for row in definition.parameters],
+        list(definition.api_versions),
+        definition.is_trusted,
     ]
 
 
@@ -167,18 +167,18 @@ def _read(name: str, path: str) -> OsDefinition:
 def _api_versions(path: str) -> tuple[int, ...]:
     lines = _lines(path, words.OS_API_FILE, required=True)
     try:
-        found = {int(line) for line in lines}
+        versions = {int(line) for line in lines}
     except ValueError:
         raise _InvalidError(
             f"{words.OS_API_FILE}: wanted one number a line, found {lines}"
         ) from None
-    known = sorted(found & set(words.OS_API_VERSIONS))
-    if not known:
+    supported = sorted(versions & set(words.OS_API_VERSIONS))
+    if not supported:
         raise _InvalidError(
             f"API version: wanted one of {list(words.OS_API_VERSIONS)}, found"
-            f" {sorted(found)}"
+            f" {sorted(versions)}"
         )
-    return tuple(known)
+    return tuple(supported)
 
 
 def _lines(path: str, name: str, *, required: bool) -> list[str]:
@@ -200,25 +200,25 @@ def _parameter(row: str) -> tuple[str, str]:
 
 
 def _scripts(path: str, api_version: int) -> dict[str, str]:
-    wanted = [
+    required = [
         words.OS_SCRIPT_EXPORT,
         words.OS_SCRIPT_IMPORT,
         words.OS_SCRIPT_RENAME,
     ]
     if api_version >= _API_PARAMETERS:
-        wanted.append(words.OS_SCRIPT_VERIFY)
+        required.append(words.OS_SCRIPT_VERIFY)
     either = [words.OS_SCRIPT_CREATE, words.OS_SCRIPT_CREATE_UNTRUSTED]
     present = [name for name in either if os.path.lexists(f"{path}/{name}")]
     if not present:
         raise _InvalidError(f"script {' or '.join(either)}: not found")
-    found = {}
-    for name in wanted + present:
+    scripts = {}
+    for name in required + present:
         file = f"{path}/{name}"
         mode = _require_regular(file, f"script {name}")
         if not mode & stat.S_IXUSR:
             raise _InvalidError(f"script {name}: not executable")
-        found[name] = file
-    return found
+        scripts[name] = file
+    return scripts
 
 
 def _require_regular(file: str, what: str) -> int:

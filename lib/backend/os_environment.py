@@ -9,7 +9,7 @@ from typing import Any
 
 from ganeti import process, storage
 from ganeti.backend.os_definitions import OsDefinition
-from ganeti.backend.registry import Node
+from ganeti.backend.registry import LocalNode
 from ganeti.objects.filled import DiskX, InstanceX, NicX
 
 
@@ -20,7 +20,7 @@ def core(
     debug: int,
 ) -> dict[str, str]:
     """Return the part that does not speak of an instance."""
-    found = {
+    env = {
         "OS_API_VERSION": str(definition.api_version),
         "OS_NAME": definition.name,
         "OS_VARIANT": variant,
@@ -28,8 +28,8 @@ def core(
         "PATH": process.SAFE_PATH,
     }
     for name, value in osparams.items():
-        found[f"OSP_{name.upper().replace('-', '_')}"] = _text(value)
-    return found
+        env[f"OSP_{name.upper().replace('-', '_')}"] = _text(value)
+    return env
 
 
 def _text(value: Any) -> str:
@@ -46,7 +46,7 @@ def all_osparams(instance: InstanceX) -> dict[str, Any]:
 
 
 def instance_environment(
-    node: Node,
+    node: LocalNode,
     instance: InstanceX,
     definition: OsDefinition,
     *,
@@ -54,8 +54,8 @@ def instance_environment(
     debug: int,
 ) -> dict[str, str]:
     """Return the whole environment of a script for one instance."""
-    found = core(definition, variant, all_osparams(instance), debug)
-    found |= {
+    env = core(definition, variant, all_osparams(instance), debug)
+    env |= {
         "INSTANCE_NAME": instance.name,
         "INSTANCE_OS": instance.os,
         "INSTANCE_UUID": instance.uuid,
@@ -68,18 +68,18 @@ def instance_environment(
         "NIC_COUNT": str(len(instance.nics)),
     }
     for name, value in instance.beparams.items():
-        found[f"INSTANCE_BE_{name}"] = _text(value)
+        env[f"INSTANCE_BE_{name}"] = _text(value)
     for name, value in instance.hvparams.items():
-        found[f"INSTANCE_HV_{name}"] = _text(value)
+        env[f"INSTANCE_HV_{name}"] = _text(value)
     for index, disk in enumerate(instance.disks_info):
-        found |= _disk(node, index, disk, instance.hvparams)
+        env |= _disk(node, index, disk, instance.hvparams)
     for index, nic in enumerate(instance.nics):
-        found |= _nic(index, nic, instance.hvparams)
-    return found
+        env |= _nic(index, nic, instance.hvparams)
+    return env
 
 
 def _disk(
-    node: Node, index: int, disk: DiskX, hvparams: Mapping[str, Any]
+    node: LocalNode, index: int, disk: DiskX, hvparams: Mapping[str, Any]
 ) -> dict[str, str]:
     device = storage.device(node.paths, disk)
     is_file = disk.dev_type in {"file", "sharedfile"}

@@ -8,7 +8,7 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.backend import os_definitions, os_environment
 from ganeti.backend.os_definitions import OsDefinition
-from ganeti.backend.registry import Node, procedure
+from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import os as words
 from ganeti.hypervisor.base import check_instance_name
 from ganeti.objects.filled import InstanceX
@@ -20,7 +20,7 @@ _TAIL_BYTES: Final = 16384
 
 
 @dataclasses.dataclass(frozen=True)
-class Command:
+class ScriptCommand:
     """A script ready to be run: by a transfer, which owns its input and output."""
 
     argv: tuple[str, ...]
@@ -29,14 +29,14 @@ class Command:
 
 
 @procedure("os_diagnose")
-def os_diagnose(node: Node) -> list[list[Any]]:
+def os_diagnose(node: LocalNode) -> list[list[Any]]:
     """Return all OS definitions of this node."""
     return os_definitions.diagnose(node.paths)
 
 
 @procedure("os_validate")
 def os_validate(
-    node: Node,
+    node: LocalNode,
     required: bool,
     name: str,
     checks: list[str],
@@ -87,7 +87,7 @@ def _variant(definition: OsDefinition, full_name: str, *, force: bool) -> str:
 
 @procedure("instance_os_add")
 def instance_os_add(
-    node: Node, instance_osp: InstanceX, reinstall: bool, debug: int
+    node: LocalNode, instance_osp: InstanceX, reinstall: bool, debug: int
 ) -> None:
     """Install an instance's OS on its disks."""
     definition = os_definitions.find(node.paths, instance_osp.os)
@@ -103,7 +103,7 @@ def instance_os_add(
 
 @procedure("instance_run_rename")
 def instance_run_rename(
-    node: Node, instance: InstanceX, old_name: str, debug: int
+    node: LocalNode, instance: InstanceX, old_name: str, debug: int
 ) -> None:
     """Tell an instance's OS its new name."""
     definition = os_definitions.find(node.paths, instance.os)
@@ -120,7 +120,7 @@ class _Script:
 
 
 def _run(
-    node: Node, instance: InstanceX, definition: OsDefinition, script: _Script
+    node: LocalNode, instance: InstanceX, definition: OsDefinition, script: _Script
 ) -> None:
     env = os_environment.instance_environment(
         node,
@@ -144,7 +144,7 @@ def _run(
 
 
 def log_file(
-    node: Node, action: str, instance: InstanceX, component: str | None = None
+    node: LocalNode, action: str, instance: InstanceX, component: str | None = None
 ) -> str:
     """Make an empty log file for a script, for root alone, and return its path."""
     directory = f"{node.paths.log_dir}/os"
@@ -166,7 +166,9 @@ def tail(path: str) -> list[str]:
     return text.splitlines()[-_TAIL_LINES:]
 
 
-def transfer_command(node: Node, instance: InstanceX, mode: str, index: int) -> Command:
+def transfer_command(
+    node: LocalNode, instance: InstanceX, mode: str, index: int
+) -> ScriptCommand:
     """Return the script that exports one disk to its output, or imports its input.
 
     Args:
@@ -195,4 +197,4 @@ def transfer_command(node: Node, instance: InstanceX, mode: str, index: int) -> 
     }
     if mode == words.OS_SCRIPT_EXPORT:
         env["EXPORT_DISK_URI"] = env[f"DISK_{index}_URI"]
-    return Command((definition.scripts[mode],), env, definition.path)
+    return ScriptCommand((definition.scripts[mode],), env, definition.path)

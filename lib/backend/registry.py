@@ -21,8 +21,8 @@ from ganeti.store.replica import Replica
 
 
 @dataclasses.dataclass(frozen=True)
-class Node:
-    """One node's doors and drivers.
+class LocalNode:
+    """One node's effect interfaces and drivers.
 
     Attributes:
         paths: where this node's files are.
@@ -68,7 +68,7 @@ class Node:
 
 
 @dataclasses.dataclass(frozen=True)
-class Entry:
+class Procedure:
     """One registered procedure: the function and the types of its arguments."""
 
     function: Callable[..., Any]
@@ -76,7 +76,7 @@ class Entry:
 
 
 #: All procedures by wire name; filled by the decorators when modules are imported.
-PROCEDURES: Final[dict[str, Entry]] = {}
+PROCEDURES: Final[dict[str, Procedure]] = {}
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -90,13 +90,13 @@ def procedure(name: str) -> Callable[[F], F]:
             raise errors.ProgrammerError(f"procedure {name} is registered twice")
         hints = get_type_hints(function, include_extras=True)
         names = list(inspect.signature(function).parameters)[1:]
-        PROCEDURES[name] = Entry(function, tuple(hints[arg] for arg in names))
+        PROCEDURES[name] = Procedure(function, tuple(hints[arg] for arg in names))
         return function
 
     return register
 
 
-def call(node: Node, name: str, args: Sequence[Any]) -> Any:
+def call(node: LocalNode, name: str, args: Sequence[Any]) -> Any:
     """Run a procedure with arguments of JSON types, and return what it returns.
 
     Raises:

@@ -4,23 +4,23 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.backend.master import is_master_running
-from ganeti.backend.registry import Node, procedure
+from ganeti.backend.registry import LocalNode, procedure
 
 
 @procedure("store_apply")
-def store_apply(node: Node, term: int, base: int, data: str) -> dict[str, Any]:
+def store_apply(node: LocalNode, term: int, base: int, data: str) -> dict[str, Any]:
     """Take over change-sets that follow the copy's revision."""
     return node.replica.apply(term, base, data)
 
 
 @procedure("store_install")
-def store_install(node: Node, term: int, data: str) -> dict[str, Any]:
+def store_install(node: LocalNode, term: int, data: str) -> dict[str, Any]:
     """Replace the copy."""
     return node.replica.install(term, data)
 
 
 @procedure("store_status")
-def store_status(node: Node) -> dict[str, Any]:
+def store_status(node: LocalNode) -> dict[str, Any]:
     """Return revision, term and digest of the copy, and the highest term seen.
 
     A new master needs the last: a term that brought no change is in no copy.
@@ -29,7 +29,7 @@ def store_status(node: Node) -> dict[str, Any]:
 
 
 @procedure("store_purge")
-def store_purge(node: Node) -> None:
+def store_purge(node: LocalNode) -> None:
     """Remove the copy; the master's own store is not one.
 
     Raises:

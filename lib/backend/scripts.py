@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti import errors, serializer
-from ganeti.backend.registry import Node, procedure
+from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import hooks, oob
 from ganeti.utils import files
 
@@ -28,8 +28,8 @@ _MAX_MODE: Final = 0o755
 _ALLOCATOR_S: Final = 14 * 60.0
 #: Most that it may print, in bytes; a plan for a large cluster is a few MiB.
 _ALLOCATOR_OUTPUT: Final = 64 << 20
-#: What is told of a failed one's output, in characters.
-_TOLD: Final = 2000
+#: How much of the output of a failed one an error shows, in characters.
+_OUTPUT_CHARS: Final = 2000
 
 
 def is_plugin_name(name: str) -> bool:
@@ -38,7 +38,7 @@ def is_plugin_name(name: str) -> bool:
 
 
 def run_hooks(
-    node: Node, hook: str, phase: str, env: Mapping[str, str]
+    node: LocalNode, hook: str, phase: str, env: Mapping[str, str]
 ) -> list[tuple[str, int, str]]:
     """Run the scripts of one hook in order of names.
 
@@ -57,7 +57,7 @@ def run_hooks(
 
 
 def run_parts(
-    node: Node, top: str, directory: str, env: Mapping[str, str]
+    node: LocalNode, top: str, directory: str, env: Mapping[str, str]
 ) -> list[tuple[str, int, str]]:
     """Run the programs of a directory below another; none if it is missing."""
     try:
@@ -73,7 +73,7 @@ def run_parts(
     ]
 
 
-def _run_part(node: Node, path: str, env: Mapping[str, str]) -> tuple[int, str]:
+def _run_part(node: LocalNode, path: str, env: Mapping[str, str]) -> tuple[int, str]:
     if not (
         is_plugin_name(os.path.basename(path))
         and os.path.isfile(path)
@@ -92,7 +92,7 @@ def _run_part(node: Node, path: str, env: Mapping[str, str]) -> tuple[int, str]:
 
 @procedure("hooks_runner")
 def hooks_runner(
-    node: Node, hpath: str, phase: str, env: dict[str, str]
+    node: LocalNode, hpath: str, phase: str, env: dict[str, str]
 ) -> list[tuple[str, int, str]]:
     """Run the scripts of a hook with the given environment."""
     return run_hooks(node, hpath, phase, env)
@@ -100,7 +100,7 @@ def hooks_runner(
 
 @procedure("iallocator_runner")
 def iallocator_runner(
-    node: Node,
+    node: LocalNode,
     name: str,
     idata: str,
     default_iallocator_params: dict[str, str | None] | None,
@@ -130,23 +130,23 @@ def iallocator_runner(
             ) from err
     if result.failed:
         # The reason is often at the end of a long output.
-        told = result.output.strip()[-_TOLD:]
-        raise errors.OpExecError(f"iallocator {name} {result.reason}: {told}")
+        output = result.output.strip()[-_OUTPUT_CHARS:]
+        raise errors.OpExecError(f"iallocator {name} {result.reason}: {output}")
     return result.stdout
 
 
-def _find_allocator(node: Node, name: str) -> str:
+def _find_allocator(node: LocalNode, name: str) -> str:
     if not is_plugin_name(name):
         raise errors.OpExecError(f"{name!r} is no name of an iallocator")
-    found = ""
+    obstacle = ""
     for directory in node.paths.iallocator_search_path:
         path = f"{directory}/{name}"
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
-        if not found and os.path.lexists(path):
-            found = f"{path} is {_other_than_program(path)}"
+        if not obstacle and os.path.lexists(path):
+            obstacle = f"{path} is {_other_than_program(path)}"
     places = ":".join(node.paths.iallocator_search_path)
-    why = f"wanted a program, {found}" if found else f"not found in {places}"
+    why = f"wanted a program, {obstacle}" if obstacle else f"not found in {places}"
     raise errors.OpExecError(f"iallocator {name}: {why}")
 
 
@@ -161,7 +161,7 @@ def _other_than_program(path: str) -> str:
 
 @procedure("run_oob")
 def run_oob(
-    node: Node, oob_program: str, command: str, remote_node: str, timeout: float
+    node: LocalNode, oob_program: str, command: str, remote_node: str, timeout: float
 ) -> Any:
     """Run an out-of-band helper and return the JSON value it printed, or None.
 
@@ -192,7 +192,7 @@ def run_oob(
         raise errors.OpExecError(f"{oob_program} {command}: {err}") from err
 
 
-def _helper_environment(node: Node) -> dict[str, str]:
+def _helper_environment(node: LocalNode) -> dict[str, str]:
     """Return a clean environment; helpers of virtual nodes must find their cluster."""
     env = {"PATH": hooks.HOOKS_PATH, "LC_ALL": "C"}
     if node.paths.is_virtual:
@@ -202,7 +202,7 @@ def _helper_environment(node: Node) -> dict[str, str]:
 
 
 @procedure("restricted_command")
-def restricted_command(node: Node, cmd: str) -> str:
+def restricted_command(node: LocalNode, cmd: str) -> str:
     """Run a command that the administrator of this node has allowed.
 
     Raises:
@@ -212,13 +212,13 @@ def restricted_command(node: Node, cmd: str) -> str:
 
 
 @procedure("repair_command")
-def repair_command(node: Node, cmd: str, inp: Any) -> str:
+def repair_command(node: LocalNode, cmd: str, inp: Any) -> str:
     """Run an allowed repair command with JSON on its input; as `restricted_command`."""
     data = serializer.dump(inp).decode()
     return _run_allowed(node, "node-repair-commands", cmd, data)
 
 
-def _run_allowed(node: Node, kind: str, cmd: str, stdin: str | None) -> str:
+def _run_allowed(node: LocalNode, kind: str, cmd: str, stdin: str | None) -> str:
     """Run a program of one of the directories of allowed commands."""
     try:
         os.makedirs(node.paths.lock_dir, exist_ok=True)
@@ -237,7 +237,7 @@ def _run_allowed(node: Node, kind: str, cmd: str, stdin: str | None) -> str:
     return result.output
 
 
-def _find_allowed(node: Node, directory: str, name: str) -> str:
+def _find_allowed(node: LocalNode, directory: str, name: str) -> str:
     """Return the program of an allowed command.
 
     Raises:
@@ -254,7 +254,9 @@ def _find_allowed(node: Node, directory: str, name: str) -> str:
     return program
 
 
-def _check_owner(node: Node, path: str, info: os.stat_result, is_kind: Any) -> None:
+def _check_owner(
+    node: LocalNode, path: str, info: os.stat_result, is_kind: Any
+) -> None:
     owner = (os.geteuid(), os.getegid()) if node.paths.is_virtual else (0, 0)
     if not is_kind(info.st_mode):
         raise errors.GenericError(f"{path}: not the right kind of file")

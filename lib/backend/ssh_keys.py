@@ -15,10 +15,10 @@ from typing import Any, Final
 from cryptography.hazmat.primitives import serialization
 
 from ganeti import errors
-from ganeti.backend.registry import Node, procedure
+from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import misc
 from ganeti.constants import ssh as words
-from ganeti.ssh import account, authorized, keys, pubkeys
+from ganeti.ssh import account, authorized_keys, keys, pubkeys
 from ganeti.utils import files, netutils, x509
 
 _log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ Change = dict[str, Any]
 class Distribution:
     """Changes key files on this node and on others."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: LocalNode) -> None:
         from ganeti.ssh import client
 
         self._paths = node.paths
@@ -83,7 +83,7 @@ class Distribution:
         if words.SSHS_SSH_AUTHORIZED_KEYS in change:
             action, by_node = change[words.SSHS_SSH_AUTHORIZED_KEYS]
             lines = [line for some in by_node.values() for line in some]
-            edit = authorized.add if action == "add" else authorized.remove
+            edit = authorized_keys.add if action == "add" else authorized_keys.remove
             edit(self.authorized_path, lines)
         if words.SSHS_SSH_PUBLIC_KEYS in change:
             action, by_node = change[words.SSHS_SSH_PUBLIC_KEYS]
@@ -173,7 +173,7 @@ def _public(action: str, keys_by_node: Mapping[str, Sequence[str]]) -> Change:
 
 @procedure("node_ssh_key_add")
 def node_ssh_key_add(
-    node: Node,
+    node: LocalNode,
     node_uuid: str,
     node_name: str,
     potential_master_candidates: list[str],
@@ -235,7 +235,7 @@ def _adopt_key(spread: Distribution, uuid: str, name: str) -> dict[str, list[str
 
 @procedure("node_ssh_key_remove")
 def node_ssh_key_remove(
-    node: Node,
+    node: LocalNode,
     node_uuid: str,
     node_name: str,
     master_candidate_uuids: list[str],
@@ -294,7 +294,7 @@ def node_ssh_key_remove(
 
 @procedure("node_ssh_keys_renew")
 def node_ssh_keys_renew(
-    node: Node,
+    node: LocalNode,
     node_uuids: list[str],
     node_names: list[str],
     master_candidate_uuids: list[str],
@@ -348,7 +348,7 @@ def node_ssh_keys_renew(
 def _generate_elsewhere(
     spread: Distribution,
     names: Mapping[str, str],
-    node: Node,
+    node: LocalNode,
     make: tuple[str, int],
 ) -> tuple[dict[str, list[str]], list[list[str]]]:
     """Make new pairs on all nodes but this one; return their keys, and failures."""

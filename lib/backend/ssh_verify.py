@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ganeti import errors
-from ganeti.backend.registry import Node
-from ganeti.ssh import account, authorized, pubkeys
+from ganeti.backend.registry import LocalNode
+from ganeti.ssh import account, authorized_keys, pubkeys
 from ganeti.utils import netutils
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ PARALLEL: Final = 8
 _TIMEOUT_S: Final = 30.0
 
 
-def check_reach(node: Node, ports: Mapping[str, int]) -> dict[str, str]:
+def check_reach(node: LocalNode, ports: Mapping[str, int]) -> dict[str, str]:
     """Log in to nodes and compare their host names.
 
     Args:
@@ -47,7 +47,7 @@ def check_reach(node: Node, ports: Mapping[str, int]) -> dict[str, str]:
 
 
 def _check_one(
-    node: Node, name: str, address: tuple[str, int], identity: "Identity"
+    node: LocalNode, name: str, address: tuple[str, int], identity: "Identity"
 ) -> str | None:
     from ganeti.ssh import client
 
@@ -63,15 +63,17 @@ def _check_one(
         result = shell.run(["sh", "-c", command], timeout_s=_TIMEOUT_S)
     if result.failed:
         return f"its host name cannot be asked: {result.output.strip()}"
-    found = result.stdout.strip()
-    if found.split(".", 1)[0] != name.split(".", 1)[0] or (
-        "." in found and found != name
+    hostname = result.stdout.strip()
+    if hostname.split(".", 1)[0] != name.split(".", 1)[0] or (
+        "." in hostname and hostname != name
     ):
-        return f"wanted host name {name}, found {found}"
+        return f"wanted host name {name}, found {hostname}"
     return None
 
 
-def check_set_up(node: Node, nodes: Sequence[tuple[str, str, bool, bool]]) -> list[str]:
+def check_set_up(
+    node: LocalNode, nodes: Sequence[tuple[str, str, bool, bool]]
+) -> list[str]:
     """Compare the key files with who should be in them.
 
     Args:
@@ -90,55 +92,57 @@ def check_set_up(node: Node, nodes: Sequence[tuple[str, str, bool, bool]]) -> li
             return ["has public keys of nodes, but can never be a master candidate"]
         return []
     potential = {uuid for uuid, (_name, _now, may) in rows.items() if may}
-    found = [
+    problems = [
         f"has no public key of node {rows[uuid][0]}"
         for uuid in sorted(potential - set(known))
     ]
     for uuid in sorted(set(known) - potential):
         name = rows[uuid][0] if uuid in rows else uuid
-        found.append(f"has a public key of {name}, which is no potential candidate")
-    return found + _check_authorized(node, rows, known)
+        problems.append(f"has a public key of {name}, which is no potential candidate")
+    return problems + _check_authorized(node, rows, known)
 
 
 def _check_authorized(
-    node: Node, rows: Mapping[str, Sequence[object]], known: Mapping[str, list[str]]
+    node: LocalNode,
+    rows: Mapping[str, Sequence[object]],
+    known: Mapping[str, list[str]],
 ) -> list[str]:
     present = {
-        authorized.identity(line)
-        for line in authorized.read(f"{node.paths.root_ssh_dir}/authorized_keys")
+        authorized_keys.identity(line)
+        for line in authorized_keys.read(f"{node.paths.root_ssh_dir}/authorized_keys")
     }
-    found = []
+    problems = []
     for uuid, lines in known.items():
         if uuid not in rows:
             continue
         name, is_candidate = rows[uuid][0], rows[uuid][1]
-        is_in = any(authorized.identity(line) in present for line in lines)
+        is_in = any(authorized_keys.identity(line) in present for line in lines)
         if is_candidate and not is_in:
-            found.append(f"does not authorise the key of master candidate {name}")
+            problems.append(f"does not authorise the key of master candidate {name}")
         if is_in and not is_candidate and name != node.paths.hostname:
-            found.append(f"authorises the key of node {name}, which is no candidate")
-    return found
+            problems.append(f"authorises the key of node {name}, which is no candidate")
+    return problems
 
 
-def check_clutter(node: Node) -> list[str]:
+def check_clutter(node: LocalNode) -> list[str]:
     """Report nodes of which several keys are recorded or authorised."""
     known = pubkeys.read(node.paths.data("ganeti_pub_keys"))
-    found = [
+    problems = [
         f"{len(lines)} public keys are recorded for node {uuid}"
         for uuid, lines in sorted(known.items())
         if len(lines) > 1
     ]
     by_comment: dict[str, int] = {}
-    for line in authorized.read(f"{node.paths.root_ssh_dir}/authorized_keys"):
-        if authorized.identity(line) is None or not line.split()[-1].startswith(
+    for line in authorized_keys.read(f"{node.paths.root_ssh_dir}/authorized_keys"):
+        if authorized_keys.identity(line) is None or not line.split()[-1].startswith(
             "root@"
         ):
             continue
         owner = line.split()[-1]
         by_comment[owner] = by_comment.get(owner, 0) + 1
-    found += [
+    problems += [
         f"{count} keys of {owner} are authorised"
         for owner, count in sorted(by_comment.items())
         if count > 1
     ]
-    return found
+    return problems

@@ -4,7 +4,7 @@ import logging
 from typing import Any, NoReturn
 
 from ganeti import errors
-from ganeti.backend.registry import Node, procedure
+from ganeti.backend.registry import LocalNode, procedure
 from ganeti.storage import files, space
 
 logger = logging.getLogger(__name__)
@@ -12,7 +12,11 @@ logger = logging.getLogger(__name__)
 
 @procedure("storage_list")
 def storage_list(
-    node: Node, su_name: str, su_args: list[Any], name: str | None, fields: list[str]
+    node: LocalNode,
+    su_name: str,
+    su_args: list[Any],
+    name: str | None,
+    fields: list[str],
 ) -> list[list[Any]]:
     """Return one row of field values for each storage unit."""
     return space.list_units(node.paths, su_name, su_args, name, fields)
@@ -20,7 +24,11 @@ def storage_list(
 
 @procedure("storage_modify")
 def storage_modify(
-    node: Node, su_name: str, su_args: list[Any], name: str, changes: dict[str, Any]
+    node: LocalNode,
+    su_name: str,
+    su_args: list[Any],
+    name: str,
+    changes: dict[str, Any],
 ) -> NoReturn:
     """Refuse: no field of the storage offered here can be changed."""
     del node, su_args
@@ -32,7 +40,7 @@ def storage_modify(
 
 @procedure("storage_execute")
 def storage_execute(
-    node: Node, su_name: str, su_args: list[Any], name: str, op: str
+    node: LocalNode, su_name: str, su_args: list[Any], name: str, op: str
 ) -> NoReturn:
     """Refuse: the storage offered here has no operations."""
     del node, su_args
@@ -40,28 +48,28 @@ def storage_execute(
 
 
 @procedure("file_storage_dir_create")
-def file_storage_dir_create(node: Node, file_storage_dir: str) -> None:
+def file_storage_dir_create(node: LocalNode, file_storage_dir: str) -> None:
     """Make a directory for disks; there already is fine."""
     files.make_directory(node.paths, file_storage_dir)
 
 
 @procedure("file_storage_dir_remove")
-def file_storage_dir_remove(node: Node, file_storage_dir: str) -> None:
+def file_storage_dir_remove(node: LocalNode, file_storage_dir: str) -> None:
     """Remove an empty directory of disks; gone already is fine."""
     files.remove_directory(node.paths, file_storage_dir)
 
 
 @procedure("file_storage_dir_rename")
 def file_storage_dir_rename(
-    node: Node, old_file_storage_dir: str, new_file_storage_dir: str
+    node: LocalNode, old_file_storage_dir: str, new_file_storage_dir: str
 ) -> None:
     """Rename a directory of disks; renamed already is fine."""
     files.rename_directory(node.paths, old_file_storage_dir, new_file_storage_dir)
 
 
 def space_reports(
-    node: Node, units: list[tuple[str, str, list[Any]]]
-) -> list[space.Report | None]:
+    node: LocalNode, units: list[tuple[str, str, list[Any]]]
+) -> list[space.UnitSpace | None]:
     """Return a report for each ``(type, key, parameters)``, for ``node_info``.
 
     None stands for a type without reports and for a unit that cannot be asked, which
@@ -70,7 +78,7 @@ def space_reports(
     return [_report(node, kind, key) for kind, key, _ in units]
 
 
-def _report(node: Node, kind: str, key: str) -> space.Report | None:
+def _report(node: LocalNode, kind: str, key: str) -> space.UnitSpace | None:
     try:
         return space.report(node.paths, kind, key)
     except errors.GenericError as err:

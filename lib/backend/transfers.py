@@ -21,7 +21,7 @@ import msgspec
 from ganeti import errors, storage
 from ganeti.backend import os_scripts
 from ganeti.backend.crypto import transfer_certificate
-from ganeti.backend.registry import Node, procedure
+from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import export as words
 from ganeti.objects.filled import DiskX, InstanceX
 from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV
@@ -66,7 +66,7 @@ class _End:
 
 @procedure("import_start")
 def import_start(
-    node: Node,
+    node: LocalNode,
     opts: TransferOptions,
     instance: InstanceX,
     component: str,
@@ -79,7 +79,7 @@ def import_start(
 
 @procedure("export_start")
 def export_start(
-    node: Node,
+    node: LocalNode,
     opts: TransferOptions,
     host: str,
     port: int,
@@ -95,19 +95,19 @@ def export_start(
 
 
 @procedure("impexp_status")
-def impexp_status(node: Node, names: list[str]) -> list[dict[str, Any] | None]:
+def impexp_status(node: LocalNode, names: list[str]) -> list[dict[str, Any] | None]:
     """Return the status of transfers, null for those that have none yet."""
     return [_status(_directory(node, name)) for name in names]
 
 
 @procedure("impexp_abort")
-def impexp_abort(node: Node, name: str) -> None:
+def impexp_abort(node: LocalNode, name: str) -> None:
     """Ask a transfer to end."""
     _signal(_directory(node, name), signal.SIGTERM)
 
 
 @procedure("impexp_cleanup")
-def impexp_cleanup(node: Node, name: str) -> None:
+def impexp_cleanup(node: LocalNode, name: str) -> None:
     """End a transfer and remove what it left; gone already is fine."""
     directory = _directory(node, name, needed=False)
     if not os.path.isdir(directory):
@@ -120,7 +120,7 @@ def impexp_cleanup(node: Node, name: str) -> None:
 
 # Starting
 def _start(
-    node: Node, mode: str, opts: TransferOptions, component: str, end: _End
+    node: LocalNode, mode: str, opts: TransferOptions, component: str, end: _End
 ) -> str:
     if not _COMPONENT.fullmatch(component):
         raise errors.OpExecError(f"transfer: {component!r} is no component name")
@@ -157,7 +157,7 @@ def _start(
     return name
 
 
-def _environment(node: Node) -> dict[str, str]:
+def _environment(node: LocalNode) -> dict[str, str]:
     env = {"PATH": SAFE_PATH, "LC_ALL": "C"}
     if node.paths.is_virtual:
         env |= {ROOTDIR_ENV: node.paths.root, HOSTNAME_ENV: node.paths.hostname}
@@ -165,7 +165,7 @@ def _environment(node: Node) -> dict[str, str]:
 
 
 def _end(
-    node: Node, instance: InstanceX, mode: str, where: tuple[str, list[Any]]
+    node: LocalNode, instance: InstanceX, mode: str, where: tuple[str, list[Any]]
 ) -> _End:
     """Return how the program reaches what the caller named.
 
@@ -184,7 +184,7 @@ def _end(
     )
 
 
-def _disk_end(node: Node, mode: str, disk: DiskX) -> _End:
+def _disk_end(node: LocalNode, mode: str, disk: DiskX) -> _End:
     device = storage.device(node.paths, disk)
     size_mib = -(-device.size_bytes() // MIB)
     expected = f"--expected-size={size_mib}"
@@ -194,7 +194,7 @@ def _disk_end(node: Node, mode: str, disk: DiskX) -> _End:
 
 
 def _script_end(
-    node: Node, instance: InstanceX, mode: str, disk: DiskX, index: int
+    node: LocalNode, instance: InstanceX, mode: str, disk: DiskX, index: int
 ) -> _End:
     command = os_scripts.transfer_command(node, instance, mode, index)
     text = f"cd {shlex.quote(command.cwd)} && exec {shlex.join(command.argv)}"
@@ -204,11 +204,11 @@ def _script_end(
 
 
 # Looking after
-def _top(node: Node) -> str:
+def _top(node: LocalNode) -> str:
     return f"{node.paths.run_dir}/import-export"
 
 
-def _directory(node: Node, name: str, *, needed: bool = True) -> str:
+def _directory(node: LocalNode, name: str, *, needed: bool = True) -> str:
     """Return a transfer's directory.
 
     Raises:
@@ -224,13 +224,13 @@ def _status(directory: str) -> dict[str, Any] | None:
     # Asked before reading: a program that ends meanwhile has written its last word.
     is_running = pidfile.is_locked(f"{directory}/{_PID}")
     try:
-        found: dict[str, Any] = json.loads(files.read_file(f"{directory}/{_STATUS}"))
+        status: dict[str, Any] = json.loads(files.read_file(f"{directory}/{_STATUS}"))
     except FileNotFoundError:
         return None
-    begun_s = time.time() - float(found.get("mtime") or 0)
-    if found["exit_status"] is None and not is_running and begun_s > _START_S:
-        found |= {"exit_status": 1, "error_message": "the program died"}
-    return found
+    begun_s = time.time() - float(status.get("mtime") or 0)
+    if status["exit_status"] is None and not is_running and begun_s > _START_S:
+        status |= {"exit_status": 1, "error_message": "the program died"}
+    return status
 
 
 def _signal(directory: str, number: signal.Signals) -> bool:

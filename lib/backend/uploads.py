@@ -11,7 +11,7 @@ import pwd
 from typing import Any, Final
 
 from ganeti import errors, ssconf
-from ganeti.backend.registry import Node, procedure
+from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import misc
 from ganeti.rpc import wire
 from ganeti.utils import files, netutils
@@ -36,20 +36,20 @@ _CONF_FILES: Final = (
 _HOSTS_MODE: Final = 0o644
 
 
-def allowed_files(node: Node) -> frozenset[str]:
+def allowed_files(node: LocalNode) -> frozenset[str]:
     """Return the local paths that may be uploaded to this node."""
     paths = node.paths
-    found = {paths.data(name) for name in _DATA_FILES}
-    found |= {f"{paths.conf_dir}/{name}" for name in _CONF_FILES}
-    found.add(paths.at(netutils.HOSTS_FILE))
+    allowed = {paths.data(name) for name in _DATA_FILES}
+    allowed |= {f"{paths.conf_dir}/{name}" for name in _CONF_FILES}
+    allowed.add(paths.at(netutils.HOSTS_FILE))
     for driver in node.hypervisors.values():
         for names in driver.ancillary_files():
-            found.update(names)
-    return frozenset(found)
+            allowed.update(names)
+    return frozenset(allowed)
 
 
 @procedure("upload_file")
-def upload_file(node: Node, file_name: tuple[Any, ...]) -> None:
+def upload_file(node: LocalNode, file_name: tuple[Any, ...]) -> None:
     """Write a file given as one array; see `upload_file_single`."""
     if len(file_name) != 7:
         raise errors.ParseError(
@@ -60,7 +60,7 @@ def upload_file(node: Node, file_name: tuple[Any, ...]) -> None:
 
 @procedure("upload_file_single")
 def upload_file_single(
-    node: Node,
+    node: LocalNode,
     file_name: str,
     content: list[Any],
     mode: int | None,
@@ -92,7 +92,7 @@ def upload_file_single(
     )
 
 
-def _local(node: Node, path: str) -> str:
+def _local(node: LocalNode, path: str) -> str:
     if path == netutils.HOSTS_FILE:
         # The same name everywhere, but a virtual node never touches the machine's.
         return node.paths.at(path)
@@ -102,20 +102,20 @@ def _local(node: Node, path: str) -> str:
 def _owner(user: str, group: str) -> tuple[int, int]:
     """Return the numbers of a user and a group; -1 where they cannot be changed."""
     try:
-        found = pwd.getpwnam(user).pw_uid, grp.getgrnam(group).gr_gid
+        ids = pwd.getpwnam(user).pw_uid, grp.getgrnam(group).gr_gid
     except KeyError as err:
         raise errors.GenericError(f"no such user or group: {err}") from err
-    return found if os.geteuid() == 0 else (-1, -1)
+    return ids if os.geteuid() == 0 else (-1, -1)
 
 
 @procedure("write_ssconf_files")
-def write_ssconf_files(node: Node, values: dict[str, str]) -> None:
+def write_ssconf_files(node: LocalNode, values: dict[str, str]) -> None:
     """Replace ssconf files."""
     ssconf.write(node.paths, values)
 
 
 @procedure("etc_hosts_modify")
-def etc_hosts_modify(node: Node, mode: str, name: str, ip: str | None) -> bool:
+def etc_hosts_modify(node: LocalNode, mode: str, name: str, ip: str | None) -> bool:
     """Add a host to the hosts file, or remove it.
 
     Raises:

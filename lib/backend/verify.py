@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ganeti import clock, errors
-from ganeti.backend import facts, os_definitions, ssh_verify
-from ganeti.backend.registry import Node, procedure
+from ganeti.backend import node_info, os_definitions, ssh_verify
+from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import nodeverify as words
 from ganeti.constants import versions
 from ganeti.rpc import node_port
@@ -29,19 +29,19 @@ _ERROR_BEFORE_S: Final = 7 * _DAY_S
 _PING_TIMEOUT_S: Final = 5.0
 
 
-def _filelist(node: Node, paths: list[str]) -> dict[str, str]:
+def _filelist(node: LocalNode, paths: list[str]) -> dict[str, str]:
     """Return path -> SHA-1 of its content; paths as given, missing files left out."""
-    found = {path: files.fingerprint(_local(node, path)) for path in paths}
-    return {path: digest for path, digest in found.items() if digest is not None}
+    digests = {path: files.fingerprint(_local(node, path)) for path in paths}
+    return {path: digest for path, digest in digests.items() if digest is not None}
 
 
-def _local(node: Node, path: str) -> str:
+def _local(node: LocalNode, path: str) -> str:
     if path == netutils.HOSTS_FILE:
         return node.paths.at(path)
     return node.paths.localize(path)
 
 
-def _client_cert(node: Node, _asked: Any) -> tuple[str | None, str]:
+def _client_cert(node: LocalNode, _asked: Any) -> tuple[str | None, str]:
     """Return ``[null, digest]``, or ``ERROR`` or ``WARNING`` and what is wrong."""
     path = node.paths.client_pem
     if not os.path.exists(path):
@@ -59,22 +59,24 @@ def _client_cert(node: Node, _asked: Any) -> tuple[str | None, str]:
     return None, x509.digest(certificate)
 
 
-def _nodelist(node: Node, ports: dict[str, int]) -> dict[str, str]:
+def _nodelist(node: LocalNode, ports: dict[str, int]) -> dict[str, str]:
     """Return node name -> why it cannot be reached over SSH; from name -> port."""
     return ssh_verify.check_reach(node, ports)
 
 
-def _ssh_setup(node: Node, rows: list[tuple[str, str, bool, bool]]) -> list[str]:
+def _ssh_setup(node: LocalNode, rows: list[tuple[str, str, bool, bool]]) -> list[str]:
     """Return what is wrong with key files; from uuid, name and two roles of all."""
     return ssh_verify.check_set_up(node, rows)
 
 
-def _ssh_clutter(node: Node, _asked: Any) -> list[str]:
+def _ssh_clutter(node: LocalNode, _asked: Any) -> list[str]:
     """Return which keys stand more than once in a key file."""
     return ssh_verify.check_clutter(node)
 
 
-def _node_net_test(node: Node, peers: list[tuple[str, str, str]]) -> dict[str, str]:
+def _node_net_test(
+    node: LocalNode, peers: list[tuple[str, str, str]]
+) -> dict[str, str]:
     """Return name -> failure to reach a node daemon; from name and two addresses."""
     own = next((row for row in peers if row[0] == node.paths.hostname), None)
     if own is None:
@@ -98,7 +100,7 @@ def _answers(address: str, port: int, source: str) -> bool:
     )
 
 
-def _master_ip(node: Node, asked: tuple[str, str]) -> bool:
+def _master_ip(node: LocalNode, asked: tuple[str, str]) -> bool:
     """Tell whether the cluster's address answers; from master name and address."""
     name, address = asked
     if name == node.paths.hostname:
@@ -106,7 +108,7 @@ def _master_ip(node: Node, asked: tuple[str, str]) -> bool:
     return netutils.tcp_ping(address, node_port(), timeout_s=_PING_TIMEOUT_S)
 
 
-def _user_scripts(node: Node, paths: list[str]) -> list[str]:
+def _user_scripts(node: LocalNode, paths: list[str]) -> list[str]:
     """Return those of the scripts that are missing or not executable."""
     return [path for path in paths if not _is_executable(node.paths.localize(path))]
 
@@ -115,7 +117,7 @@ def _is_executable(path: str) -> bool:
     return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
-def _oob_paths(_node: Node, paths: list[str | None]) -> list[str | None]:
+def _oob_paths(_node: LocalNode, paths: list[str | None]) -> list[str | None]:
     """Return for each program what is wrong with it, or null."""
     return [None if path is None else _oob_problem(path) for path in paths]
 
@@ -130,13 +132,13 @@ def _oob_problem(path: str) -> str | None:
     return None
 
 
-def _instancelist(node: Node, hypervisors: list[str]) -> list[str]:
+def _instancelist(node: LocalNode, hypervisors: list[str]) -> list[str]:
     """Return the names of the instances that run under the hypervisors."""
-    found = (node.hypervisor(name).list_names() for name in hypervisors)
-    return sorted({name for names in found for name in names})
+    name_lists = (node.hypervisor(name).list_names() for name in hypervisors)
+    return sorted({name for names in name_lists for name in names})
 
 
-def _hypervisor(node: Node, hypervisors: list[str]) -> dict[str, str | None]:
+def _hypervisor(node: LocalNode, hypervisors: list[str]) -> dict[str, str | None]:
     """Return hypervisor -> what keeps it from working, or null."""
     answer: dict[str, str | None] = {}
     for name in hypervisors:
@@ -148,7 +150,7 @@ def _hypervisor(node: Node, hypervisors: list[str]) -> dict[str, str | None]:
 
 
 def _hvparams(
-    node: Node, rows: list[tuple[str, str, dict[str, Any]]]
+    node: LocalNode, rows: list[tuple[str, str, dict[str, Any]]]
 ) -> list[tuple[str, str, str]]:
     """Return origin, hypervisor and text for parameters that are not valid here."""
     problems = []
@@ -160,17 +162,17 @@ def _hvparams(
     return problems
 
 
-def _hvinfo(node: Node, hypervisor: str) -> dict[str, Any]:
+def _hvinfo(node: LocalNode, hypervisor: str) -> dict[str, Any]:
     """Return memory and processors as a hypervisor reports them."""
     return node.hypervisor(hypervisor).node_info()
 
 
-def _version(_node: Node, _asked: Any) -> tuple[int, str]:
+def _version(_node: LocalNode, _asked: Any) -> tuple[int, str]:
     """Return protocol and release version."""
     return versions.PROTOCOL_VERSION, versions.RELEASE_VERSION
 
 
-def _nodesetup(_node: Node, _asked: Any) -> list[str]:
+def _nodesetup(_node: LocalNode, _asked: Any) -> list[str]:
     """Return what the machine lacks that every node needs."""
     problems = []
     if not os.path.isdir("/sys/block") or not os.path.isdir("/sys/class/net"):
@@ -180,37 +182,37 @@ def _nodesetup(_node: Node, _asked: Any) -> list[str]:
     return problems
 
 
-def _time(node: Node, _asked: Any) -> tuple[int, int]:
+def _time(node: LocalNode, _asked: Any) -> tuple[int, int]:
     """Return seconds and microseconds since 1970."""
     return clock.split_time(node.clock.time())
 
 
-def _oslist(node: Node, _asked: Any) -> list[list[Any]]:
+def _oslist(node: LocalNode, _asked: Any) -> list[list[Any]]:
     """Return the OS definitions, as ``os_diagnose``."""
     return os_definitions.diagnose(node.paths)
 
 
-def _bridges(_node: Node, names: list[str]) -> list[str]:
+def _bridges(_node: LocalNode, names: list[str]) -> list[str]:
     """Return those that are no bridges here."""
-    return facts.missing_bridges(names)
+    return node_info.missing_bridges(names)
 
 
-def _allowed_paths(node: Node, _asked: Any) -> list[str]:
+def _allowed_paths(node: LocalNode, _asked: Any) -> list[str]:
     """Return the listed storage directories that may not be listed."""
     return allowed.wrong_paths(node.paths)
 
 
-def _storage_path(node: Node, path: str) -> str | None:
+def _storage_path(node: LocalNode, path: str) -> str | None:
     """Return why a storage directory cannot be used, or null."""
     return allowed.check_usable(node.paths, path)
 
 
-def _disk_files(node: Node, directories: list[str]) -> dict[str, int]:
+def _disk_files(node: LocalNode, directories: list[str]) -> dict[str, int]:
     """Return path -> bytes of the disk files below directories, paths as recorded."""
     return disk_files.found_below(node.paths, directories)
 
 
-Check = Callable[[Node, Any], Any]
+Check = Callable[[LocalNode, Any], Any]
 #: All checks by key; what is not here is not offered and left out of answers.
 CHECKS: Final[Mapping[str, Check]] = {
     words.NV_FILELIST: _filelist,
@@ -251,7 +253,7 @@ _VM_CHECKS: Final = frozenset(
 
 @procedure("node_verify")
 def node_verify(
-    node: Node,
+    node: LocalNode,
     checkdict: dict[str, Any],
     cluster_name: str,
     all_hvparams: dict[str, Any] | None,
@@ -273,7 +275,7 @@ def node_verify(
 
 @procedure("node_verify_light")
 def node_verify_light(
-    node: Node,
+    node: LocalNode,
     checkdict: dict[str, Any],
     cluster_name: str,
     hvparams: dict[str, Any] | None,

@@ -1,17 +1,19 @@
 """Procedures that tell of LVM's volume groups and volumes."""
 
-from ganeti.backend.registry import Node, procedure
+from ganeti.backend.registry import LocalNode, procedure
 from ganeti.storage import lvm
 
 
 @procedure("vg_list")
-def vg_list(node: Node) -> dict[str, int]:
+def vg_list(node: LocalNode) -> dict[str, int]:
     """Return the size of each volume group in MiB."""
     return lvm.volume_groups(node.process)
 
 
 @procedure("lv_list")
-def lv_list(node: Node, vg_name: str | list[str]) -> dict[str, tuple[str, bool, bool]]:
+def lv_list(
+    node: LocalNode, vg_name: str | list[str]
+) -> dict[str, tuple[str, bool, bool]]:
     """Return size text, inactive and open of each volume, by ``group/name``.
 
     Virtual volumes are left out: they hold no data.
@@ -29,7 +31,7 @@ def lv_list(node: Node, vg_name: str | list[str]) -> dict[str, tuple[str, bool, 
 
 
 @procedure("node_volumes")
-def node_volumes(node: Node) -> list[dict[str, str]]:
+def node_volumes(node: LocalNode) -> list[dict[str, str]]:
     """Return a row for each device of each volume; ``-`` when it has none."""
     return [
         {

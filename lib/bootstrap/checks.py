@@ -11,7 +11,7 @@ import socket
 from typing import Final
 
 from ganeti import _buildconf, errors
-from ganeti.bootstrap import records
+from ganeti.bootstrap import initial_config
 from ganeti.bootstrap.options import InitOptions
 from ganeti.constants import daemons, disks, ecodes, network
 from ganeti.iallocator import builtin, defaults
@@ -30,27 +30,29 @@ _CLUSTER_FILES: Final = ("store.db", "config.data", "server.pem", "ssconf_cluste
 _MIN_VG_MIB: Final = disks.MIN_VG_SIZE
 
 
-def gather(paths: Paths, process: Runner, options: InitOptions) -> records.Facts:
+def gather(
+    paths: Paths, process: Runner, options: InitOptions
+) -> initial_config.MasterHost:
     """Check everything that init needs and return what was found out.
 
     Raises:
         OpPrereqError: the cluster cannot be made; nothing was changed.
     """
     check_unused(paths)
-    records.enabled_hypervisors(options)
+    initial_config.enabled_hypervisors(options)
     family = _family(options)
     hostname, primary_ip = _own_name(paths, family)
     cluster_name = canonical_name(options.cluster_name, paths)
     master_ip = _master_ip(paths, cluster_name, family)
     _check_master_ip(paths, master_ip, primary_ip)
     secondary_ip = _secondary_ip(options, primary_ip, family)
-    templates = records.enabled_templates(options)
+    templates = initial_config.enabled_templates(options)
     _check_lvm(process, options, templates)
     storage = _storage_dirs(paths, options, templates)
-    records.mac_prefix(options)
+    initial_config.mac_prefix(options)
     if not paths.is_virtual:
         _check_netdev(options)
-    return records.Facts(
+    return initial_config.MasterHost(
         hostname=hostname,
         primary_ip=primary_ip,
         secondary_ip=secondary_ip,

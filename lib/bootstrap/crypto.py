@@ -3,7 +3,7 @@
 from typing import Final
 
 from ganeti.pathutils import Paths
-from ganeti.ssh import authorized, keys, known_hosts, pubkeys
+from ganeti.ssh import authorized_keys, keys, known_hosts, pubkeys
 from ganeti.utils import files, x509
 
 RAPI_PEM: Final = "rapi.pem"
@@ -46,13 +46,13 @@ def ensure_root_key(paths: Paths, kind: str, bits: int | None) -> keys.KeyPair:
 
     Keys never leave the node that they are made on.
     """
-    authorized.ensure_directory(paths.root_ssh_dir)
+    authorized_keys.ensure_directory(paths.root_ssh_dir)
     path = keys.root_key_path(paths.root_ssh_dir, kind)
     try:
-        found = files.read_file(path)
+        pem = files.read_file(path)
     except FileNotFoundError:
-        found = b""
-    if found:
+        pem = b""
+    if pem:
         return keys.load(path)
     pair = keys.generate(kind, bits, f"root@{paths.hostname}")
     keys.save(pair, path)
@@ -67,7 +67,7 @@ def authorized_keys_path(paths: Paths) -> str:
 def set_up_ssh(paths: Paths, *, uuid: str, kind: str, bits: int) -> None:
     """Let the first node log in to itself, and record its key."""
     pair = ensure_root_key(paths, kind, bits)
-    authorized.add(authorized_keys_path(paths), [pair.public])
+    authorized_keys.add(authorized_keys_path(paths), [pair.public])
     pubkeys.update(
         paths.data(PUBLIC_KEYS), "replace_or_add", {uuid: [pair.public.strip()]}
     )

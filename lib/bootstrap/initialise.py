@@ -4,7 +4,7 @@ import contextlib
 from typing import Any, Final
 
 from ganeti import config, errors, opcodes, rpc, ssconf, store
-from ganeti.bootstrap import checks, cluster_files, crypto, jobs, records
+from ganeti.bootstrap import checks, cluster_files, crypto, initial_config, jobs
 from ganeti.bootstrap.options import Feedback, InitOptions
 from ganeti.bootstrap.services import Services
 from ganeti.clock import Clock
@@ -40,8 +40,8 @@ def init_cluster(
         OpPrereqError: the cluster cannot be made; nothing was changed.
         OpExecError: a step failed.
     """
-    facts = checks.gather(paths, process, options)
-    first = records.make(options, facts, clock.time())
+    host = checks.gather(paths, process, options)
+    first = initial_config.make(options, host, clock.time())
     services = Services(paths, process)
     with contextlib.ExitStack() as undo:
         _make_directories(paths)
@@ -49,9 +49,9 @@ def init_cluster(
         feedback("Writing certificates and keys")
         crypto.write_cluster_files(paths)
         digest = crypto.write_client_certificate(paths, clock.time())
-        crypto.write_known_hosts(paths, facts.cluster_name, facts.host_key)
+        crypto.write_known_hosts(paths, host.cluster_name, host.host_key)
         if options.modify_ssh_setup:
-            kind, bits = records.ssh_key(options)
+            kind, bits = initial_config.ssh_key(options)
             crypto.set_up_ssh(paths, uuid=first.node.uuid, kind=kind, bits=bits)
         cluster = first.cluster.replace(candidate_certs={first.node.uuid: digest})
         feedback("Writing the first configuration")
@@ -60,9 +60,9 @@ def init_cluster(
         undo.callback(_stop_quietly, services, feedback)
         feedback("Starting the node daemon")
         services.start("ganeti-noded")
-        _check_node_daemon(paths, facts)
+        _check_node_daemon(paths, host)
         if options.modify_etc_hosts:
-            _add_to_hosts(paths, facts)
+            _add_to_hosts(paths, host)
         feedback("Starting the master daemon")
         services.start_master()
         jobs.run(paths, [opcodes.ClusterPostInit()], feedback)
@@ -77,28 +77,28 @@ def plan(
     Raises:
         OpPrereqError: the cluster cannot be made.
     """
-    facts = checks.gather(paths, process, options)
-    first = records.make(options, facts, clock.time())
-    found = [
+    host = checks.gather(paths, process, options)
+    first = initial_config.make(options, host, clock.time())
+    steps = [
         f"make the directories {paths.data_dir}, {paths.run_dir}, {paths.log_dir}",
         f"write certificates and keys in {paths.data_dir}",
     ]
     if options.modify_ssh_setup:
-        kind, bits = records.ssh_key(options)
-        found.append(f"make SSH keys of root ({kind}, {bits} bits) that can log in")
-    found += [
+        kind, bits = initial_config.ssh_key(options)
+        steps.append(f"make SSH keys of root ({kind}, {bits} bits) that can log in")
+    steps += [
         (
-            f"write the configuration: cluster {facts.cluster_name}, address"
-            f" {facts.master_ip}/{facts.netmask}, master {facts.hostname}, hypervisors"
+            f"write the configuration: cluster {host.cluster_name}, address"
+            f" {host.master_ip}/{host.netmask}, master {host.hostname}, hypervisors"
             f" {', '.join(first.cluster.enabled_hypervisors)}, disk templates"
             f" {', '.join(first.cluster.enabled_disk_templates)}"
         ),
         "start ganeti-noded",
     ]
     if options.modify_etc_hosts:
-        found.append(f"add {facts.hostname} to the hosts file")
-    found += ["start ganeti-masterd", "submit OP_CLUSTER_POST_INIT, which runs hooks"]
-    return found
+        steps.append(f"add {host.hostname} to the hosts file")
+    steps += ["start ganeti-masterd", "submit OP_CLUSTER_POST_INIT, which runs hooks"]
+    return steps
 
 
 def _make_directories(paths: Paths) -> None:
@@ -108,7 +108,7 @@ def _make_directories(paths: Paths) -> None:
 
 
 def _write_configuration(
-    paths: Paths, clock: Clock, first: records.FirstRecords, cluster: Any
+    paths: Paths, clock: Clock, first: initial_config.FirstRecords, cluster: Any
 ) -> Snapshot:
     updates = config.initial_changes(cluster, first.group, first.node)
     engine = store.open_master(paths.store_db, replicate=None, clock=clock)
@@ -119,32 +119,32 @@ def _write_configuration(
         engine.close()
 
 
-def _static_runner(paths: Paths, facts: records.Facts) -> rpc.StaticRunner:
+def _static_runner(paths: Paths, host: initial_config.MasterHost) -> rpc.StaticRunner:
     port = daemons.DAEMONS["ganeti-noded"].port or 0
-    target = rpc.Target(facts.hostname, facts.hostname, facts.primary_ip, port)
+    target = rpc.Target(host.hostname, host.hostname, host.primary_ip, port)
     return rpc.StaticRunner([target], paths)
 
 
-def _check_node_daemon(paths: Paths, facts: records.Facts) -> None:
+def _check_node_daemon(paths: Paths, host: initial_config.MasterHost) -> None:
     """Make sure that the node daemon answers us, in our version."""
-    runner = _static_runner(paths, facts)
+    runner = _static_runner(paths, host)
     try:
-        answer = runner.call_one("version", facts.hostname)
+        answer = runner.call_one("version", host.hostname)
     finally:
         runner.close()
-    found = answer.unwrap("cannot reach the new node daemon")
-    if found != versions.PROTOCOL_VERSION:
+    version = answer.unwrap("cannot reach the new node daemon")
+    if version != versions.PROTOCOL_VERSION:
         raise errors.OpExecError(
-            f"node {facts.hostname}: wanted a node daemon of version"
-            f" {versions.PROTOCOL_VERSION}, found {found}"
+            f"node {host.hostname}: wanted a node daemon of version"
+            f" {versions.PROTOCOL_VERSION}, found {version}"
         )
 
 
-def _add_to_hosts(paths: Paths, facts: records.Facts) -> None:
-    runner = _static_runner(paths, facts)
+def _add_to_hosts(paths: Paths, host: initial_config.MasterHost) -> None:
+    runner = _static_runner(paths, host)
     try:
         answer = runner.call_one(
-            "etc_hosts_modify", facts.hostname, "add", facts.hostname, facts.primary_ip
+            "etc_hosts_modify", host.hostname, "add", host.hostname, host.primary_ip
         )
     finally:
         runner.close()

@@ -8,7 +8,7 @@ from typing import Final
 
 from ganeti import errors
 from ganeti.cli import parser
-from ganeti.cli.context import Context, Doors, real_doors
+from ganeti.cli.context import ClientEffects, CommandContext, real_effects
 from ganeti.cli.model import Command, Program
 from ganeti.constants import exitcodes
 
@@ -17,15 +17,7 @@ _RED: Final = "\033[1;31m"
 _PLAIN: Final = "\033[0m"
 
 
-class SubmittedError(Exception):
-    """A job was submitted and is not waited for; the argument is its id."""
-
-
-class PlannedError(Exception):
-    """The plan of a command was printed; the argument is the exit code."""
-
-
-class CommandError(Exception):
+class CliError(Exception):
     """The command refuses or failed: text for stderr (may be empty), exit code."""
 
     def __init__(self, text: str, code: int = exitcodes.EXIT_FAILURE) -> None:
@@ -35,25 +27,28 @@ class CommandError(Exception):
 
 
 def main(
-    program: Program, argv: list[str] | None = None, *, doors: Doors | None = None
+    program: Program,
+    argv: list[str] | None = None,
+    *,
+    effects: ClientEffects | None = None,
 ) -> int:
     """Run a program; return its exit code.
 
     Args:
         program: the table of its commands.
         argv: words after the program's name, by default those of this process.
-        doors: ways to the world, by default those of this process.
+        effects: ways to the world, by default those of this process.
     """
     words = sys.argv[1:] if argv is None else argv
-    doors = real_doors() if doors is None else doors
+    effects = real_effects() if effects is None else effects
     try:
-        code = _run(program, words, doors)
-        doors.stdout.flush()
+        code = _run(program, words, effects)
+        effects.stdout.flush()
     except BrokenPipeError:
-        _silence(doors)
+        _silence(effects)
         return exitcodes.EXIT_FAILURE
     except KeyboardInterrupt:
-        doors.stderr.write(
+        effects.stderr.write(
             "\nAborted. Jobs that were already submitted may go on running in the"
             " background; see 'gnt-job list'.\n"
         )
@@ -61,36 +56,36 @@ def main(
     return code
 
 
-def _silence(doors: Doors) -> None:
+def _silence(effects: ClientEffects) -> None:
     """Keep the interpreter from complaining about the lost reader at its end."""
-    if doors.stdout is sys.stdout:
+    if effects.stdout is sys.stdout:
         null = os.open(os.devnull, os.O_WRONLY)
         for stream in (sys.stdout, sys.stderr):
             os.dup2(null, stream.fileno())
 
 
-def _run(program: Program, words: list[str], doors: Doors) -> int:
+def _run(program: Program, words: list[str], effects: ClientEffects) -> int:
     first = words[0] if words else ""
     if first == "--version":
-        from ganeti.cli import version
+        from ganeti.cli import usage
 
-        doors.stdout.write(f"{version.text(program.name)}\n")
+        effects.stdout.write(f"{usage.version_line(program.name)}\n")
         return exitcodes.EXIT_SUCCESS
     command = program.find(first)
     if command is None:
         from ganeti.cli import usage
 
-        doors.stdout.write(f"{usage.command_list(program)}\n")
+        effects.stdout.write(f"{usage.command_list(program)}\n")
         asked = first in ("--help", "-h")
         return exitcodes.EXIT_SUCCESS if asked else exitcodes.EXIT_FAILURE
-    rest = _defaults(program, command, doors) + words[1:]
-    return _run_command(Context(program, command, first, doors=doors), rest)
+    rest = _defaults(program, command, effects) + words[1:]
+    return _run_command(CommandContext(program, command, first, effects=effects), rest)
 
 
-def _defaults(program: Program, command: Command, doors: Doors) -> list[str]:
+def _defaults(program: Program, command: Command, effects: ClientEffects) -> list[str]:
     if command.name != "list" or not program.list_defaults:
         return []
-    text = doors.environ.get(program.list_defaults, "")
+    text = effects.environ.get(program.list_defaults, "")
     if not text:
         return []
     import shlex
@@ -98,7 +93,7 @@ def _defaults(program: Program, command: Command, doors: Doors) -> list[str]:
     return shlex.split(text)
 
 
-def _run_command(ctx: Context, words: list[str]) -> int:
+def _run_command(ctx: CommandContext, words: list[str]) -> int:
     try:
         return _checked_run(ctx, words)
     except parser.UsageError as err:
@@ -108,12 +103,7 @@ def _run_command(ctx: Context, words: list[str]) -> int:
         ctx.err(f"{ctx.program.name}: error: {err}")
         _hint(ctx, usage.more_help(ctx.program, ctx.command))
         return _EXIT_USAGE
-    except SubmittedError as err:
-        ctx.err(f"JobID: {err}")
-        return exitcodes.EXIT_SUCCESS
-    except PlannedError as err:
-        return int(err.args[0])
-    except CommandError as err:
+    except CliError as err:
         if err.text:
             _complain(ctx, err.text)
         return err.code
@@ -127,7 +117,7 @@ def _run_command(ctx: Context, words: list[str]) -> int:
         ctx.progress("")
 
 
-def _checked_run(ctx: Context, words: list[str]) -> int:
+def _checked_run(ctx: CommandContext, words: list[str]) -> int:
     ctx.opts, ctx.args, warnings = parser.parse(ctx.command, words)
     if ctx.opts.help:
         from ganeti.cli import usage
@@ -145,9 +135,9 @@ def _checked_run(ctx: Context, words: list[str]) -> int:
         _hint(ctx, usage.more_help(ctx.program, ctx.command))
         return exitcodes.EXIT_FAILURE
     if any(option.kind == "keyprivateval" for option in ctx.command.options):
-        from ganeti.cli import private
+        from ganeti.cli import private_params
 
-        private.resolve(ctx)
+        private_params.resolve(ctx)
     log(ctx, f"started by uid {os.getuid()}")
     module, _, function = ctx.command.run.partition(":")
     run = getattr(importlib.import_module(f"ganeti.{module}"), function)
@@ -155,25 +145,25 @@ def _checked_run(ctx: Context, words: list[str]) -> int:
     return exitcodes.EXIT_SUCCESS if code is None else code
 
 
-def _report(ctx: Context, err: errors.GenericError) -> int:
-    from ganeti.cli import failures, hints
+def _report(ctx: CommandContext, err: errors.GenericError) -> int:
+    from ganeti.cli import error_text, hints
 
     if isinstance(err, errors.NoMasterError):
-        text, code = failures.describe_unreachable(err, ctx.paths)
+        text, code = error_text.describe_unreachable(err, ctx.paths)
     else:
-        text, code = failures.describe(err)
+        text, code = error_text.describe(err)
     _complain(ctx, text)
     hints.show(ctx, hints.find(text))
     return code
 
 
-def _hint(ctx: Context, text: str) -> None:
+def _hint(ctx: CommandContext, text: str) -> None:
     from ganeti.cli import hints
 
     hints.show(ctx, hints.Hint("", hints.YOU, text))
 
 
-def _report_unexpected(ctx: Context, err: Exception) -> int:
+def _report_unexpected(ctx: CommandContext, err: Exception) -> int:
     import traceback
 
     for line in "".join(traceback.format_exception(err)).splitlines():
@@ -185,20 +175,20 @@ def _report_unexpected(ctx: Context, err: Exception) -> int:
     return exitcodes.EXIT_FAILURE
 
 
-def _complain(ctx: Context, text: str) -> None:
+def _complain(ctx: CommandContext, text: str) -> None:
     for line in text.splitlines():
         log(ctx, line, level="ERROR")
-    if ctx.doors.stderr.isatty() and not ctx.doors.environ.get("NO_COLOR"):
+    if ctx.effects.stderr.isatty() and not ctx.effects.environ.get("NO_COLOR"):
         text = f"{_RED}{text}{_PLAIN}"
     ctx.err(text)
 
 
-def log(ctx: Context, text: str, *, level: str = "INFO") -> None:
+def log(ctx: CommandContext, text: str, *, level: str = "INFO") -> None:
     """Add a line to the log of commands, and to stderr with ``-d``.
 
     Option values are not logged: they may be secret.
     """
-    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ctx.doors.now()))
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ctx.effects.now()))
     name = f"{ctx.program.name} {ctx.word}"
     line = f"{stamp}: '{name}' pid={os.getpid()} {level} {text}"
     if ctx.option("debug", 0):

@@ -1,7 +1,7 @@
 """What a running command holds: its options, its node's paths, output, the master.
 
-One `Context` is made per run by `app.main` and passed to the command. Nothing here
-knows what commands do.
+`app.main` makes one `CommandContext` per run and passes it to the command. Nothing
+here knows what commands do.
 """
 
 import functools
@@ -29,7 +29,7 @@ class Master(Protocol):
         """Return the result of one method."""
 
 
-class Doors(NamedTuple):
+class ClientEffects(NamedTuple):
     """Ways from a command to the world; tests put their own in."""
 
     environ: Mapping[str, str]
@@ -65,9 +65,9 @@ def open_terminal() -> TextIO | None:
     return io.TextIOWrapper(pair, line_buffering=True, write_through=True)
 
 
-def real_doors() -> Doors:
-    """Return the doors of this process."""
-    return Doors(
+def real_effects() -> ClientEffects:
+    """Return the effects of this process."""
+    return ClientEffects(
         environ=os.environ,
         connect=functools.partial(connect, override=os.environ.get(LUXI_OVERRIDE, "")),
         stdout=sys.stdout,
@@ -78,7 +78,7 @@ def real_doors() -> Doors:
     )
 
 
-class Context:
+class CommandContext:
     """One run of one command.
 
     Attributes:
@@ -87,18 +87,18 @@ class Context:
         word: the command as typed, perhaps an alias.
         opts: option values by name.
         args: positional arguments.
-        doors: ways to the world.
+        effects: ways to the world.
         progress_text: what is shown on the terminal's last line just now.
         hints_shown: hints that the user has seen.
     """
 
     def __init__(
-        self, program: Program, command: Command, word: str, *, doors: Doors
+        self, program: Program, command: Command, word: str, *, effects: ClientEffects
     ) -> None:
         self.program = program
         self.command = command
         self.word = word
-        self.doors = doors
+        self.effects = effects
         self.opts = Values()
         self.args: list[str] = []
         self.progress_text = ""
@@ -108,7 +108,7 @@ class Context:
     @functools.cached_property
     def paths(self) -> pathutils.Paths:
         """Places on this node."""
-        return pathutils.from_environ(self.doors.environ)
+        return pathutils.from_environ(self.effects.environ)
 
     def call(self, method: str, *args: Any) -> Any:
         """Return the result of a LUXI method.
@@ -117,16 +117,16 @@ class Context:
             GenericError: whatever the master answered, or that it is not there.
         """
         if self._master is None:
-            self._master = self.doors.connect(self.paths)
+            self._master = self.effects.connect(self.paths)
         return self._master.call(method, list(args))
 
     def out(self, text: str = "") -> None:
         """Print lines on stdout."""
         self.progress("")
         # A listing can be large: not copied for the sake of its end.
-        self.doors.stdout.write(text)
-        self.doors.stdout.write("\n")
-        self.doors.stdout.flush()
+        self.effects.stdout.write(text)
+        self.effects.stdout.write("\n")
+        self.effects.stdout.flush()
 
     def out_lines(self, lines: Iterable[str]) -> None:
         """Print lines on stdout, if there is anything in them.
@@ -144,8 +144,8 @@ class Context:
     def err(self, text: str = "") -> None:
         """Print lines on stderr."""
         self.progress("")
-        self.doors.stderr.write(f"{text}\n")
-        self.doors.stderr.flush()
+        self.effects.stderr.write(f"{text}\n")
+        self.effects.stderr.flush()
 
     def progress(self, text: str) -> None:
         """Show what is going on in the terminal's last line; empty takes it away."""
@@ -153,13 +153,13 @@ class Context:
             return
         blank = " " * len(self.progress_text)
         self.progress_text = text
-        self.doors.stderr.write(f"\r{blank}\r{text}")
-        self.doors.stderr.flush()
+        self.effects.stderr.write(f"\r{blank}\r{text}")
+        self.effects.stderr.flush()
 
     @property
     def shows_progress(self) -> bool:
         """Tell whether somebody watches stderr."""
-        return self.doors.stderr.isatty()
+        return self.effects.stderr.isatty()
 
     def option(self, name: str, default: Any = None) -> Any:
         """Return an option that not every command has."""

@@ -1,17 +1,19 @@
 """Several jobs: submit them together, wait for all, print what they say."""
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from ganeti import errors
-from ganeti.cli import failures, hints, jobs
-from ganeti.cli.context import Context
+from ganeti.cli import error_text, hints, jobs, submission
+from ganeti.cli.context import CommandContext
+from ganeti.constants import exitcodes
 
 #: Of so many jobs the next one to watch is chosen.
 _WINDOW: Final = 25
 _NOT_STARTED: Final = ("queued", "waiting", "canceling")
 
 
-class Outcome(NamedTuple):
+class JobOutcome(NamedTuple):
     """What became of one job.
 
     Attributes:
@@ -27,7 +29,7 @@ class Outcome(NamedTuple):
     job_id: int | None
 
 
-class Executor:
+class JobExecutor:
     """Collects jobs, submits them in one call, and waits for all.
 
     Args:
@@ -35,12 +37,12 @@ class Executor:
         generic: give the opcodes reason trail, priority and so on.
     """
 
-    def __init__(self, ctx: Context, *, generic: bool = True) -> None:
+    def __init__(self, ctx: CommandContext, *, generic: bool = True) -> None:
         self._ctx = ctx
         self._generic = generic
         self._queue: list[tuple[str, list[jobs.Op]]] = []
         self._submitted: list[tuple[str, int]] = []
-        self._refused: list[Outcome] = []
+        self._refused: list[JobOutcome] = []
 
     def add(self, label: str, *ops: jobs.Op) -> None:
         """Add a job; it is submitted later."""
@@ -53,6 +55,10 @@ class Executor:
         for ok, value in job_list:
             self._note("", ok, value)
 
+    def planned(self) -> int | None:
+        """Print plans with ``--plan``; return the exit code, None without it."""
+        return submission.planned(self._ctx, [ops for _, ops in self._queue])
+
     def submit(self, *, each: bool = False) -> None:
         """Submit what was added.
 
@@ -60,7 +66,7 @@ class Executor:
             each: one call per job instead of one for all.
         """
         all_ops = [ops for _, ops in self._queue]
-        if each and not self._ctx.option("plan"):
+        if each:
             answers = [self._submit_one(ops) for ops in all_ops]
         elif all_ops:
             answers = jobs.explained(self._ctx, "SubmitManyJobs", all_ops, all_ops)
@@ -84,10 +90,10 @@ class Executor:
             self._submitted.append((label, int(value)))
         else:
             self._refused.append(
-                Outcome(label, success=False, result=value, job_id=None)
+                JobOutcome(label, success=False, result=value, job_id=None)
             )
 
-    def finish(self, *, quiet: bool = False) -> list[Outcome]:
+    def finish(self, *, quiet: bool = False) -> list[JobOutcome]:
         """Submit what is left and wait for all jobs; return what became of them.
 
         Args:
@@ -119,7 +125,7 @@ class Executor:
                 return index
         return 0
 
-    def _wait(self, label: str, job_id: int) -> Outcome:
+    def _wait(self, label: str, job_id: int) -> JobOutcome:
         ctx = self._ctx
         try:
             result = jobs.wait(ctx, job_id, jobs.print_log(ctx))
@@ -127,44 +133,84 @@ class Executor:
             ctx.err(
                 f"Job {job_id}{_for(label)} has been archived, cannot check its result"
             )
-            return Outcome(label, success=False, result="job lost", job_id=job_id)
+            return JobOutcome(label, success=False, result="job lost", job_id=job_id)
         except errors.GenericError as err:
             if isinstance(err, errors.LuxiError):
                 raise  # the connection is gone, not the job
-            text, _ = failures.describe(err)
+            text, _ = error_text.describe(err)
             ctx.err(f"Job {job_id}{_for(label)} has failed: {text}")
             hints.show(ctx, hints.find(text))
-            return Outcome(label, success=False, result=text, job_id=job_id)
-        return Outcome(label, success=True, result=result, job_id=job_id)
+            return JobOutcome(label, success=False, result=text, job_id=job_id)
+        return JobOutcome(label, success=True, result=result, job_id=job_id)
 
-    def finish_or_show(self, *, quiet: bool = False) -> bool:
-        """Wait for all jobs, or list them with ``--submit``; tell if all went well.
+    def finish_or_show(self, *, quiet: bool = False) -> int:
+        """Plan the jobs, list them with ``--submit``, or wait; return the exit code.
 
         Args:
             quiet: leave out the line with the ids when waiting.
         """
         ctx = self._ctx
+        if (code := self.planned()) is not None:
+            return code
         if not ctx.opts.submit_only:
-            return all(outcome.success for outcome in self.finish(quiet=quiet))
+            return _code(all(outcome.success for outcome in self.finish(quiet=quiet)))
         self.submit()
         for label, job_id in self._submitted:
             ctx.out(f"{job_id}: {label}")
         for refused in self._refused:
             ctx.err(f"Failure for {refused.label}: {refused.result}")
-        return not self._refused
+        return _code(not self._refused)
 
 
 def _for(label: str) -> str:
     return f" for {label}" if label else ""
 
 
-def run_with_jobs(ctx: Context, operation: jobs.Op) -> list[Outcome]:
-    """Run an opcode whose result lists further jobs; wait for them too."""
-    return wait_for_jobs(ctx, jobs.submit_or_run(ctx, operation))
+def _code(success: bool) -> int:
+    return exitcodes.EXIT_SUCCESS if success else exitcodes.EXIT_FAILURE
 
 
-def wait_for_jobs(ctx: Context, result: Any) -> list[Outcome]:
+def run_with_jobs(
+    ctx: CommandContext, operation: jobs.Op
+) -> tuple[submission.Submission, list[JobOutcome]]:
+    """Run an opcode whose result lists further jobs; wait for them too.
+
+    Returns:
+        How far the opcode's own job was taken, and the outcomes of the others.
+    """
+    job = submission.submit_or_run(ctx, operation)
+    return job, wait_for_jobs(ctx, job.result) if job.is_done else []
+
+
+def run_and_report(
+    ctx: CommandContext, operation: jobs.Op, *, good: str, bad: str
+) -> int:
+    """Run an opcode whose result lists further jobs, then `report` their outcomes."""
+    job, outcomes = run_with_jobs(ctx, operation)
+    return report(ctx, outcomes, good=good, bad=bad) if job.is_done else job.code
+
+
+def wait_for_jobs(ctx: CommandContext, result: Any) -> list[JobOutcome]:
     """Wait for the jobs that an opcode's result lists under ``jobs``."""
-    executor = Executor(ctx)
+    executor = JobExecutor(ctx)
     executor.adopt(result["jobs"])
     return executor.finish()
+
+
+def report(
+    ctx: CommandContext, outcomes: Sequence[JobOutcome], *, good: str, bad: str
+) -> int:
+    """Print how the jobs ended; return the exit code.
+
+    Args:
+        ctx: the command.
+        outcomes: of the jobs.
+        good: line when all went well; with ``--dry-run`` another one.
+        bad: line otherwise, with ``{}`` for the number of failures.
+    """
+    failed = sum(not outcome.success for outcome in outcomes)
+    if failed:
+        ctx.out(bad.format(failed))
+        return exitcodes.EXIT_FAILURE
+    ctx.out("Nothing was done." if ctx.option("dry_run") else good)
+    return exitcodes.EXIT_SUCCESS

@@ -7,7 +7,7 @@ an exit code. Commands stand in single quotes; tests parse each of them.
 import re
 from typing import Final, NamedTuple
 
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 
 YOU: Final = "you"
 ADMIN: Final = "the cluster's administrator"
@@ -251,9 +251,9 @@ def render(hint: Hint) -> str:
     return f"Hint for {hint.who}: {hint.text}"
 
 
-def show(ctx: Context, hint: Hint | None) -> None:
+def show(ctx: CommandContext, hint: Hint | None) -> None:
     """Print a hint for people, each one once per run."""
-    if hint is None or not ctx.doors.stderr.isatty():
+    if hint is None or not ctx.effects.stderr.isatty():
         return
     line = render(hint)
     if line not in ctx.hints_shown:

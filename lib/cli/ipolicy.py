@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import listing, tree, values
-from ganeti.cli.context import Context
+from ganeti.cli import info_tree, listing, values
+from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes, ipolicy
 
 _SIZES: Final = frozenset(("memory-size", "disk-size"))
@@ -41,7 +41,7 @@ def _specs(given: Mapping[str, Any], what: str) -> dict[str, int]:
 
 
 def _bounds(alternatives: list[dict[str, dict[str, str]]]) -> list[dict[str, Any]]:
-    found = []
+    pairs = []
     for alternative in alternatives:
         if set(alternative) != set(ipolicy.ISPECS_MINMAX_KEYS):
             raise _refusal("bounds specs: wanted one min and one max part each")
@@ -51,11 +51,11 @@ def _bounds(alternatives: list[dict[str, dict[str, str]]]) -> list[dict[str, Any
             if missing:
                 raise _refusal(f"{key} specs: missing {', '.join(missing)}")
             pair[key] = _specs(given, key)
-        found.append(pair)
-    return found
+        pairs.append(pair)
+    return pairs
 
 
-def from_options(ctx: Context, *, group: bool = False) -> dict[str, Any]:
+def from_options(ctx: CommandContext, *, group: bool = False) -> dict[str, Any]:
     """Return the policy that options ask for, empty without any.
 
     Args:
@@ -71,19 +71,19 @@ def from_options(ctx: Context, *, group: bool = False) -> dict[str, Any]:
         for name, dest in _SPLIT_OPTIONS.items()
         if ctx.option(dest)
     }
-    found: dict[str, Any] = {}
+    policy: dict[str, Any] = {}
     if split:
         if bounds or std:
             raise _refusal("--specs-* and --ipolicy-*-specs exclude each other")
-        found.update(_from_split(split))
+        policy.update(_from_split(split))
     if bounds is not None:
-        found[ipolicy.ISPECS_MINMAX] = _bounds(bounds)
+        policy[ipolicy.ISPECS_MINMAX] = _bounds(bounds)
     if std is not None:
-        found[ipolicy.ISPECS_STD] = _specs(std, "standard")
+        policy[ipolicy.ISPECS_STD] = _specs(std, "standard")
     templates = ctx.opts.ipolicy_disk_templates
     if templates is not None:
         dropped = group and templates == [_DEFAULT]
-        found[ipolicy.IPOLICY_DTS] = _DEFAULT if dropped else templates
+        policy[ipolicy.IPOLICY_DTS] = _DEFAULT if dropped else templates
     for key, value in (
         (ipolicy.IPOLICY_VCPU_RATIO, ctx.opts.ipolicy_vcpu_ratio),
         (ipolicy.IPOLICY_SPINDLE_RATIO, ctx.opts.ipolicy_spindle_ratio),
@@ -91,8 +91,8 @@ def from_options(ctx: Context, *, group: bool = False) -> dict[str, Any]:
         if value == _DEFAULT and not group:
             raise _refusal(f"{key}: 'default' has no meaning for the cluster")
         if value is not None:
-            found[key] = value
-    return found
+            policy[key] = value
+    return policy
 
 
 def _from_split(split: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -110,17 +110,17 @@ def _from_split(split: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 def to_tree(
     policy: Mapping[str, Any], own: Mapping[str, Any] | None = None
-) -> tree.Pairs:
+) -> info_tree.Pairs:
     """Return the policy block of info commands.
 
     Args:
         policy: the policy in force.
         own: for a group what it does not inherit; the rest is marked as default.
     """
-    pairs = tree.Pairs()
+    pairs = info_tree.Pairs()
     inherits = own is not None and ipolicy.ISPECS_MINMAX not in own
     bounds = [
-        tree.Pairs(
+        info_tree.Pairs(
             (f"{part}/{number}", _marked(bound[part], inherits=inherits))
             for part in ("min", "max")
         )
@@ -170,14 +170,14 @@ def _join(specs: Mapping[str, Any]) -> str:
     return ",".join(f"{name}={value}" for name, value in sorted(specs.items()))
 
 
-def show_cluster(ctx: Context) -> None:
+def show_cluster(ctx: CommandContext) -> None:
     """Print an ``init`` command with the cluster's specs."""
     info = ctx.call("QueryClusterInfo")
     words = ["gnt-cluster", "init", *to_options(info["ipolicy"]), info["name"]]
     ctx.out(shlex.join(words))
 
 
-def show_groups(ctx: Context) -> None:
+def show_groups(ctx: CommandContext) -> None:
     """Print an ``add`` command with the specs of each group."""
     field = "ipolicy" if ctx.opts.include_defaults else "custom_ipolicy"
     for group in listing.named(ctx, "group", ["name", field], ctx.args):

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli.app import CommandError, PlannedError, SubmittedError
-from ganeti.cli.context import Context
+from ganeti.cli.app import CliError
+from ganeti.cli.context import CommandContext
 from ganeti.cli.model import PRIORITIES
 from ganeti.cli.options import PLAN_JSON
-from ganeti.cli.text import safe
+from ganeti.utils.control_chars import escape
 
 Op = dict[str, Any]
 #: Called with each message of a job: [serial, [seconds, microseconds], kind, content].
@@ -48,9 +48,9 @@ def op(op_id: str, /, **parameters: Any) -> Op:
     return {"OP_ID": op_id, **given}
 
 
-def with_generic(ctx: Context, operation: Op) -> Op:
+def with_generic(ctx: CommandContext, operation: Op) -> Op:
     """Return the opcode with debug level, dry run, priority and reason trail."""
-    now = int(ctx.doors.now() * 1_000_000_000)
+    now = int(ctx.effects.now() * 1_000_000_000)
     trail: list[Any] = []
     if ctx.opts.reason:
         trail.append(["gnt:user", ctx.opts.reason, now])
@@ -64,7 +64,7 @@ def with_generic(ctx: Context, operation: Op) -> Op:
     return full
 
 
-def submit(ctx: Context, ops: list[Op], *, drained: bool = False) -> int:
+def submit(ctx: CommandContext, ops: list[Op], *, drained: bool = False) -> int:
     """Submit one job; return its id.
 
     Args:
@@ -81,28 +81,27 @@ def submit(ctx: Context, ops: list[Op], *, drained: bool = False) -> int:
     return job_id
 
 
+def is_planned(ctx: CommandContext, job_list: list[list[Op]]) -> bool:
+    """Return whether ``--plan`` keeps the command from submitting these jobs."""
+    return bool(ctx.option("plan")) and not all(
+        operation["OP_ID"] in _QUESTIONS for ops in job_list for operation in ops
+    )
+
+
 def explained(
-    ctx: Context, method: str, argument: list[Any], jobs: list[list[Op]]
+    ctx: CommandContext, method: str, argument: list[Any], jobs: list[list[Op]]
 ) -> Any:
-    """Return the result of a submitting call; say which opcode is malformed.
-
-    Raises:
-        PlannedError: with ``--plan``, after the plan was printed.
-    """
-    if ctx.option("plan") and not all(
-        operation["OP_ID"] in _QUESTIONS for ops in jobs for operation in ops
-    ):
-        from ganeti.cli import plans
-
-        raise PlannedError(plans.show(ctx, jobs))
+    """Return the result of a submitting call; say which opcode is malformed."""
+    if is_planned(ctx, jobs):
+        raise errors.ProgrammerError(f"{ctx.word} --plan would submit a job")
     is_plain = not (ctx.option("plan") or ctx.option("explain"))
     if ctx.option("json") and is_plain and PLAN_JSON in ctx.command.options:
-        raise CommandError("--json goes with --plan only")
+        raise CliError("--json goes with --plan only")
     return explained_call(ctx, method, argument, jobs)
 
 
 def explained_call(
-    ctx: Context, method: str, argument: list[Any], jobs: list[list[Op]]
+    ctx: CommandContext, method: str, argument: list[Any], jobs: list[list[Op]]
 ) -> Any:
     """Return the result of a call with opcodes; say which one is malformed."""
     try:
@@ -116,7 +115,7 @@ def explained_call(
         raise
 
 
-def print_log(ctx: Context) -> OnLog:
+def print_log(ctx: CommandContext) -> OnLog:
     """Return what prints a job's messages on stdout, or beside a JSON document."""
     write = ctx.err if ctx.option("json") else ctx.out
 
@@ -124,12 +123,12 @@ def print_log(ctx: Context) -> OnLog:
         _, (seconds, _), kind, content = entry
         if kind == PLACEMENT:
             return
-        write(f"{time.ctime(seconds)} {safe(str(content))}")
+        write(f"{time.ctime(seconds)} {escape(str(content))}")
 
     return show
 
 
-def wait(ctx: Context, job_id: int, on_log: OnLog | None) -> list[Any]:
+def wait(ctx: CommandContext, job_id: int, on_log: OnLog | None) -> list[Any]:
     """Wait for a job; return the results of its opcodes.
 
     Args:
@@ -171,7 +170,7 @@ def _failure(op_status: list[str], op_result: list[Any]) -> errors.GenericError:
     return errors.OpExecError(str(op_result))
 
 
-def _follow(ctx: Context, job_id: int, on_log: OnLog | None) -> str:
+def _follow(ctx: CommandContext, job_id: int, on_log: OnLog | None) -> str:
     """Return the final status of a job once it has one."""
     previous: list[Any] | None = None
     serial: int | None = None
@@ -190,7 +189,7 @@ def _follow(ctx: Context, job_id: int, on_log: OnLog | None) -> str:
         for entry in entries or ():
             serial = entry[0] if serial is None else max(serial, entry[0])
             if entry[2] == _PROGRESS:
-                waiter.note = safe(str(entry[3]))
+                waiter.note = escape(str(entry[3]))
                 continue
             waiter.note = ""
             if on_log is not None:
@@ -207,11 +206,11 @@ def _follow(ctx: Context, job_id: int, on_log: OnLog | None) -> str:
 class _Waiter:
     """Tells the user why nothing happens."""
 
-    def __init__(self, ctx: Context, job_id: int) -> None:
+    def __init__(self, ctx: CommandContext, job_id: int) -> None:
         self.ctx = ctx
         self.job_id = job_id
         self.timeout_s = _TICK_S if ctx.shows_progress else _NOTE_AFTER_S
-        self.started = ctx.doors.now()
+        self.started = ctx.effects.now()
         self.changed_at = self.started
         #: How far the present step has come, as the job says.
         self.note = ""
@@ -219,7 +218,7 @@ class _Waiter:
 
     def changed(self, status: str) -> None:
         """Take note that something happened."""
-        self.changed_at = self.ctx.doors.now()
+        self.changed_at = self.ctx.effects.now()
         self._show(status)
 
     def unchanged(self, status: str) -> None:
@@ -227,7 +226,7 @@ class _Waiter:
         if not self.ctx.shows_progress:
             quiet = True
         else:
-            quiet = self.ctx.doors.now() - self.changed_at >= _NOTE_AFTER_S
+            quiet = self.ctx.effects.now() - self.changed_at >= _NOTE_AFTER_S
         if quiet and status in _NOTES and status not in self._noted:
             self._noted.add(status)
             self.ctx.err(_NOTES[status].format(self.job_id))
@@ -238,35 +237,21 @@ class _Waiter:
         self._show(status)
 
     def _show(self, status: str) -> None:
-        elapsed = self.ctx.doors.now() - self.started
+        elapsed = self.ctx.effects.now() - self.started
         if self.ctx.shows_progress and elapsed >= _TICK_S:
             doing = self.note or _DOING.get(status, status)
             self.ctx.progress(f"job {self.job_id}: {doing}, {elapsed:.0f} s")
 
 
-def run(ctx: Context, operation: Op, *, generic: bool = True) -> Any:
+def run(ctx: CommandContext, operation: Op, *, generic: bool = True) -> Any:
     """Submit an opcode as a job, wait and print its messages; return its result."""
     ops = [with_generic(ctx, operation) if generic else operation]
     return run_job(ctx, ops)[0]
 
 
-def run_job(ctx: Context, ops: list[Op], *, drained: bool = False) -> list[Any]:
+def run_job(ctx: CommandContext, ops: list[Op], *, drained: bool = False) -> list[Any]:
     """Submit these opcodes as one job and wait; return their results."""
     job_id = submit(ctx, ops, drained=drained)
     if ctx.option("print_jobid"):
         ctx.out(str(job_id))
     return wait(ctx, job_id, print_log(ctx))
-
-
-def submit_or_run(ctx: Context, operation: Op) -> Any:
-    """Like `run`, but with ``--submit`` do not wait.
-
-    Raises:
-        SubmittedError: with ``--submit``, after the job was submitted.
-    """
-    if not ctx.option("submit_only"):
-        return run(ctx, operation)
-    job_id = submit(ctx, [with_generic(ctx, operation)])
-    if ctx.option("print_jobid"):
-        ctx.out(str(job_id))
-    raise SubmittedError(job_id)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ganeti.cli import filters, table
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes
 from ganeti.constants import query as q
 from ganeti.constants.misc import UUID_REGEX
@@ -70,7 +70,7 @@ def selected_fields(output: str | None, default: tuple[str, ...]) -> list[str]:
 
 
 def list_objects(
-    ctx: Context, listing: Listing, *, also: list[Any] | None = None
+    ctx: CommandContext, listing: Listing, *, also: list[Any] | None = None
 ) -> int:
     """Carry out a list command; return the exit code.
 
@@ -92,7 +92,7 @@ def list_objects(
 
 
 def show(
-    ctx: Context, listing: Listing, fields: list[str], wanted: list[Any] | None
+    ctx: CommandContext, listing: Listing, fields: list[str], wanted: list[Any] | None
 ) -> int:
     """Query and print these fields; return the exit code."""
     answer = ctx.call("Query", listing.resource, fields, wanted)
@@ -119,7 +119,7 @@ def show(
     return code
 
 
-def _warn_unknown(ctx: Context, definitions: list[dict[str, Any]]) -> int:
+def _warn_unknown(ctx: CommandContext, definitions: list[dict[str, Any]]) -> int:
     unknown = [f["name"] for f in definitions if f["kind"] == q.QFT_UNKNOWN]
     if not unknown:
         return exitcodes.EXIT_SUCCESS
@@ -128,7 +128,7 @@ def _warn_unknown(ctx: Context, definitions: list[dict[str, Any]]) -> int:
 
 
 def _cells(
-    ctx: Context, columns: list[table.Column], data: Any
+    ctx: CommandContext, columns: list[table.Column], data: Any
 ) -> Sequence[table.Texts]:
     unit = table.default_unit(ctx.option("units"), ctx.opts.separator)
     verbose = ctx.option("verbose", False)
@@ -189,7 +189,7 @@ def to_objects(
     return objects
 
 
-def print_json(ctx: Context, value: Any) -> None:
+def print_json(ctx: CommandContext, value: Any) -> None:
     """Print a JSON document for programs and people."""
     ctx.out(_pretty(value))
 
@@ -210,7 +210,7 @@ def _pretty(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def list_fields(ctx: Context, resource: str) -> int:
+def list_fields(ctx: CommandContext, resource: str) -> int:
     """Carry out ``list-fields``; return the exit code."""
     answer = ctx.call("QueryFields", resource, ctx.args or None)
     fields = answer["fields"]
@@ -238,7 +238,10 @@ def list_fields(ctx: Context, resource: str) -> int:
 
 
 def query_objects(
-    ctx: Context, resource: str, fields: list[str], wanted: list[Any] | None = None
+    ctx: CommandContext,
+    resource: str,
+    fields: list[str],
+    wanted: list[Any] | None = None,
 ) -> list[dict[str, Any]]:
     """Return objects as field to value, None where there is no value."""
     answer = ctx.call("Query", resource, fields, wanted)
@@ -252,7 +255,7 @@ def query_objects(
 
 
 def named(
-    ctx: Context, resource: str, fields: list[str], names: list[str]
+    ctx: CommandContext, resource: str, fields: list[str], names: list[str]
 ) -> list[dict[str, Any]]:
     """Return the named objects in that order, all without names.
 
@@ -268,10 +271,12 @@ def named(
     return query_objects(ctx, resource, fields, wanted)
 
 
-def _names_of_uuids(ctx: Context, resource: str, names: list[str]) -> dict[str, str]:
+def _names_of_uuids(
+    ctx: CommandContext, resource: str, names: list[str]
+) -> dict[str, str]:
     uuids = [name for name in names if re.match(UUID_REGEX, name)]
     if not uuids:
         return {}
     wanted = ["|", *(["==", "uuid", uuid] for uuid in uuids)]
-    found = query_objects(ctx, resource, ["uuid", "name"], wanted)
-    return {item["uuid"]: item["name"] for item in found}
+    rows = query_objects(ctx, resource, ["uuid", "name"], wanted)
+    return {item["uuid"]: item["name"] for item in rows}

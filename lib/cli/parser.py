@@ -132,9 +132,9 @@ def _default(option: Option) -> Any:
 
 def _parse(option: Option, name: str, text: str) -> Any:
     if option.kind == "choice" and text not in option.choices:
-        from ganeti.utils import wording
+        from ganeti.utils import messages
 
-        wanted = wording.choices(text, option.choices)
+        wanted = messages.choices(text, option.choices)
         where = "" if wanted.startswith("choose") else "; --help lists all"
         raise UsageError(f"option {name}: invalid choice: {text!r} ({wanted}{where})")
     try:

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import failures, jobs
-from ganeti.cli.app import CommandError
-from ganeti.cli.context import Context
-from ganeti.cli.text import safe
+from ganeti.cli import error_text, jobs
+from ganeti.cli.app import CliError
+from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes
+from ganeti.utils.control_chars import escape
 
 #: ANSI sequences of a terminal by role.
 _COLOURS: Final = {
@@ -46,7 +46,7 @@ _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 Plan = Mapping[str, Any]
 
 
-def wanted(ctx: Context) -> bool:
+def wanted(ctx: CommandContext) -> bool:
     """Tell whether a command that also acts outside of jobs shall only plan.
 
     Raises:
@@ -55,12 +55,12 @@ def wanted(ctx: Context) -> bool:
     if ctx.option("plan"):
         return True
     if ctx.option("json"):
-        raise CommandError("--json goes with --plan only")
+        raise CliError("--json goes with --plan only")
     return False
 
 
 def show(
-    ctx: Context,
+    ctx: CommandContext,
     job_list: list[list[jobs.Op]],
     *,
     before: Sequence[str] = (),
@@ -110,11 +110,11 @@ def _outside(title: str, texts: Sequence[str], paint: "Painter") -> Iterator[str
         yield paint("title", title)
     width = len(str(len(texts)))
     for number, text in enumerate(texts, 1):
-        yield f"  {number:>{width}}. {safe(text)}"
+        yield f"  {number:>{width}}. {escape(text)}"
 
 
-def _is_coloured(ctx: Context) -> bool:
-    return ctx.doors.stdout.isatty() and not ctx.doors.environ.get("NO_COLOR")
+def _is_coloured(ctx: CommandContext) -> bool:
+    return ctx.effects.stdout.isatty() and not ctx.effects.environ.get("NO_COLOR")
 
 
 class Painter:
@@ -138,13 +138,13 @@ def lines(plan: Plan, paint: Painter) -> Iterator[str]:
     for number, op in enumerate(plan["opcodes"]):
         if number:
             yield ""
-        title = f"Plan of {safe(op['summary'])} at revision {plan['revision']}"
+        title = f"Plan of {escape(op['summary'])} at revision {plan['revision']}"
         yield paint("title", title)
         yield from _op_lines(op, paint)
     for number, ops in enumerate(plan["followers"], 1):
         for op in ops:
             yield ""
-            yield paint("title", f"Then job {number}: {safe(op['summary'])}")
+            yield paint("title", f"Then job {number}: {escape(op['summary'])}")
             yield from _op_lines(op, paint)
     if plan["left_out"]:
         yield f"{plan['left_out']} more jobs would follow."
@@ -170,7 +170,7 @@ def _op_lines(op: Plan, paint: Painter) -> Iterator[str]:
 
 def _error(value: Any) -> str:
     known = errors.decode(value)
-    return safe(str(value)) if known is None else failures.describe(known)[0]
+    return escape(str(value)) if known is None else error_text.describe(known)[0]
 
 
 def _locks(op: Plan) -> Iterator[str]:
@@ -180,13 +180,13 @@ def _locks(op: Plan) -> Iterator[str]:
         if lock["created"]:
             notes.append(f"new: {', '.join(lock['created'])}")
         note = f" ({'; '.join(notes)})" if notes else ""
-        yield f"{lock['level']:<10} {safe(names)}{note}"
+        yield f"{lock['level']:<10} {escape(names)}{note}"
 
 
 def _steps(op: Plan) -> Iterator[str]:
     width = len(str(len(op["steps"])))
     for number, step in enumerate(op["steps"], 1):
-        yield f"{number:>{width}}. {safe(_step(step))}"
+        yield f"{number:>{width}}. {escape(_step(step))}"
 
 
 def _step(step: Plan) -> str:
@@ -204,7 +204,7 @@ def _changes(op: Plan, paint: Painter) -> Iterator[str]:
     for change in op["changes"]:
         action, kind = change["action"], _KINDS.get(change["table"], change["table"])
         label = change["name"] or change["uuid"]
-        yield paint(action, f"{_SIGNS[action]} {kind} {safe(label)}")
+        yield paint(action, f"{_SIGNS[action]} {kind} {escape(label)}")
         if action == "remove":
             continue
         for field in change["fields"]:
@@ -221,10 +221,10 @@ def _value(value: Any, names: Mapping[str, str]) -> str:
     if value is None:
         return "-"
     if isinstance(value, str):
-        return safe(names.get(value, value)) or "''"
+        return escape(names.get(value, value)) or "''"
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return f"[{', '.join(_value(item, names) for item in value)}]"
-    return safe(json.dumps(value, sort_keys=True))
+    return escape(json.dumps(value, sort_keys=True))
 
 
 def _jobs(op: Plan) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti.cli import tree
+from ganeti.cli import info_tree
 
 _VALUES: Final = (
     (1000, "M"),
@@ -37,8 +37,8 @@ def numeral(number: int) -> str:
 
 def convert(value: Any) -> Any:
     """Return a tree with numerals in place of whole numbers."""
-    if isinstance(value, tree.Pairs):
-        return tree.Pairs((pair[0], convert(pair[1]), *pair[2:]) for pair in value)
+    if isinstance(value, info_tree.Pairs):
+        return info_tree.Pairs((pair[0], convert(pair[1]), *pair[2:]) for pair in value)
     if isinstance(value, Mapping):
         return {key: convert(item) for key, item in value.items()}
     if isinstance(value, list):

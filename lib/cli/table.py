@@ -84,10 +84,10 @@ def render(
     pad_header: bool = False,
 ) -> str:
     """Return a table as one text, empty when there are no lines; see `lines`."""
-    found = lines(
+    rendered = lines(
         columns, cells, separator=separator, headers=headers, pad_header=pad_header
     )
-    return "\n".join(found)
+    return "\n".join(rendered)
 
 
 def lines(

@@ -1,12 +1,12 @@
 """The tag commands, the same for every kind of object."""
 
 from ganeti import errors
-from ganeti.cli import jobs, listing
-from ganeti.cli.context import Context
+from ganeti.cli import jobs, listing, submission
+from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes
 
 
-def _target(ctx: Context) -> tuple[str, str | None, list[str]]:
+def _target(ctx: CommandContext) -> tuple[str, str | None, list[str]]:
     """Return kind and name of the object, and the other arguments."""
     kind = ctx.program.tag_kind
     if kind is None:
@@ -16,7 +16,7 @@ def _target(ctx: Context) -> tuple[str, str | None, list[str]]:
     return kind, ctx.args[0], ctx.args[1:]
 
 
-def list_tags(ctx: Context) -> None:
+def list_tags(ctx: CommandContext) -> None:
     """Print the tags of an object, one a line."""
     kind, name, _ = _target(ctx)
     tags = sorted(ctx.call("QueryTags", kind, name or ""))
@@ -27,36 +27,38 @@ def list_tags(ctx: Context) -> None:
         ctx.out(tag)
 
 
-def _given_tags(ctx: Context, tags: list[str]) -> list[str]:
-    found = list(tags)
+def _given_tags(ctx: CommandContext, tags: list[str]) -> list[str]:
+    given = list(tags)
     source = ctx.opts.tags_source
     if source == "-":
-        found += [line.strip() for line in ctx.doors.stdin]
+        given += [line.strip() for line in ctx.effects.stdin]
     elif source is not None:
         try:
             with open(source, encoding="utf-8") as stream:
-                found += [line.strip() for line in stream]
+                given += [line.strip() for line in stream]
         except OSError as err:
             raise errors.OpPrereqError(
                 f"cannot read tags from {source}: {err.strerror}", ecodes.ECODE_INVAL
             ) from err
-    found = [tag for tag in found if tag]
-    if not found:
+    given = [tag for tag in given if tag]
+    if not given:
         raise errors.OpPrereqError("no tags to be changed", ecodes.ECODE_INVAL)
-    return found
+    return given
 
 
-def _change(ctx: Context, op_id: str) -> None:
+def _change(ctx: CommandContext, op_id: str) -> int:
     kind, name, words = _target(ctx)
     tags = _given_tags(ctx, words)
-    jobs.submit_or_run(ctx, jobs.op(op_id, kind=kind, name=name, tags=tags))
+    return submission.submit_or_run(
+        ctx, jobs.op(op_id, kind=kind, name=name, tags=tags)
+    ).code
 
 
-def add_tags(ctx: Context) -> None:
+def add_tags(ctx: CommandContext) -> int:
     """Add tags to an object."""
-    _change(ctx, "OP_TAGS_SET")
+    return _change(ctx, "OP_TAGS_SET")
 
 
-def remove_tags(ctx: Context) -> None:
+def remove_tags(ctx: CommandContext) -> int:
     """Remove tags from an object."""
-    _change(ctx, "OP_TAGS_DEL")
+    return _change(ctx, "OP_TAGS_DEL")

@@ -1,22 +1,7 @@
 """Small text helpers of the command line."""
 
 import time
-from typing import Any, Final
-
-_ESCAPES: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
-
-
-def safe(text: str) -> str:
-    r"""Return text with unprintable characters written as ``\n``, ``\t``, ``\xNN``."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char
-        if char.isprintable()
-        else _ESCAPES.get(char)
-        or (f"\\x{ord(char):02x}" if ord(char) < 256 else f"\\u{ord(char):04x}")
-        for char in text
-    )
+from typing import Any
 
 
 def timestamp(value: Any, *, micro: bool = False) -> str:

@@ -12,6 +12,7 @@ from ganeti.cli.model import (
     Option,
     Program,
 )
+from ganeti.constants import versions
 
 _WIDTH: Final = 79
 #: Names longer than this do not widen the column of all others.
@@ -69,8 +70,8 @@ def examples(program: Program, command: Command) -> tuple[Example, ...]:
         module = importlib.import_module(f"ganeti.client.{name}.examples")
     except ModuleNotFoundError:
         return ()
-    found: dict[str, tuple[Example, ...]] = module.EXAMPLES
-    return found.get(command.name, ())
+    by_command: dict[str, tuple[Example, ...]] = module.EXAMPLES
+    return by_command.get(command.name, ())
 
 
 def more_help(program: Program, command: Command) -> str:
@@ -136,10 +137,10 @@ def command_help(program: Program, command: Command) -> str:
             else ", ".join(command.fields),
             _WIDTH,
         )
-    found = examples(program, command)
-    if found:
+    shown_examples = examples(program, command)
+    if shown_examples:
         lines += _heading("Examples")
-    for example in found:
+    for example in shown_examples:
         lines += [f"  {example.line}", f"      {example.text}"]
     lines += _heading("Exit codes")
     lines += _exit_codes(command)
@@ -164,3 +165,8 @@ def _exit_codes(command: Command) -> list[str]:
             f"{code:>3}  {text}", _WIDTH, subsequent_indent=" " * 5
         )
     ]
+
+
+def version_line(program: str) -> str:
+    """Return the line that ``--version`` prints."""
+    return f"{program} (ganeti v{versions.RELEASE_VERSION}) {versions.RELEASE_VERSION}"

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from ganeti import errors
+from ganeti.constants import ecodes
 
 _COMMA: Final = re.compile(r"((?:[^\\,]|\\.)*)(?:,|$)", re.DOTALL)
 _TRUE: Final = ("true", "yes")
@@ -67,13 +68,13 @@ def parse_keyval(text: str, *, prefixes: bool = True) -> dict[str, Any]:
     Raises:
         ParameterError: a repeated key, or a missing value without prefixes.
     """
-    found: dict[str, Any] = {}
+    parsed: dict[str, Any] = {}
     for part in split_commas(text):
         key, value = _key_and_value(part, prefixes=prefixes)
-        if key in found:
+        if key in parsed:
             raise errors.ParameterError(f"duplicate key '{key}' in '{text}'")
-        found[key] = value
-    return found
+        parsed[key] = value
+    return parsed
 
 
 class PrivateFile(NamedTuple):
@@ -169,13 +170,13 @@ def _parse_int(text: str) -> int:
 
 def _parse_float(text: str) -> float:
     try:
-        found = float(text)
+        number = float(text)
     except ValueError as err:
         raise BadValueError(f"invalid floating-point value: {text!r}") from err
     # JSON has no others, so that no master could be told.
-    if not math.isfinite(found):
+    if not math.isfinite(number):
         raise BadValueError(f"wanted a finite number, found {text!r}")
-    return found
+    return number
 
 
 def _parse_maybe_float(text: str) -> float | str:
@@ -218,3 +219,20 @@ PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "json": _parse_json,
     "filteraction": _parse_filter_action,
 }
+
+
+def parse_duration(text: str) -> int:
+    """Return the seconds of 90, 90s, 15m, 4h, 1d or 1w.
+
+    Raises:
+        OpPrereqError: not a number with a known suffix.
+    """
+    factors = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+    factor = factors.get(text[-1:])
+    number = text if factor is None else text[:-1]
+    if not number.isdigit():
+        raise errors.OpPrereqError(
+            f"time: wanted a number with s, m, h, d or w, found {text!r}",
+            ecodes.ECODE_INVAL,
+        )
+    return int(number) * (factor or 1)

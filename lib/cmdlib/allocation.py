@@ -43,13 +43,13 @@ def names(snapshot: objects.Snapshot, wanted: str | None, what: str) -> list[str
         OpPrereqError: none was named and the cluster has no default.
     """
     name = wanted or defaults.DEFAULT_NAME
-    found = defaults.chosen(name, snapshot.cluster.default_iallocator)
-    if not found:
+    chosen = defaults.chosen(name, snapshot.cluster.default_iallocator)
+    if not chosen:
         raise errors.OpPrereqError(
             f"{what}: name a node or an allocator; the cluster has no default one",
             ecodes.ECODE_INVAL,
         )
-    return found
+    return chosen
 
 
 def ask(
@@ -91,8 +91,8 @@ def ask(
             ctx.rpc, snapshot, name, request, explain=explain, known=ctx.known
         )
         if explain:
-            told = _told(name, request, answer)
-            ctx.log.entry(jobqueue.ELOG_PLACEMENT, told)
+            placement = _placement_data(name, request, answer)
+            ctx.log.entry(jobqueue.ELOG_PLACEMENT, placement)
         return answer
 
     name, answer = iallocator.run_first(
@@ -106,7 +106,7 @@ def ask(
     return answer.result
 
 
-def _told(
+def _placement_data(
     name: str,
     request: iallocator.Request,
     answer: iallocator.Answer,
@@ -201,11 +201,11 @@ def evacuation_jobs(
         OpExecError: some instances cannot be moved; names each with its reason.
     """
     chosen = names(ctx.snapshot, allocator, what)
-    found = ask(ctx, chosen, request, what, explain=explain)
-    if found.failed:
-        reasons = "; ".join(f"{name}: {why}" for name, why in found.failed)
+    answer = ask(ctx, chosen, request, what, explain=explain)
+    if answer.failed:
+        reasons = "; ".join(f"{name}: {why}" for name, why in answer.failed)
         raise errors.OpExecError(f"{what}: cannot move all instances: {reasons}")
-    for name, group, nodes in found.moved:
+    for name, group, nodes in answer.moved:
         where = f"group {group} on nodes {', '.join(nodes)}"
         ctx.log.info(f"Instance {name} will be in {where}")
     jobs = [
@@ -215,6 +215,6 @@ def evacuation_jobs(
             else op
             for op in job
         ]
-        for job in found.jobs
+        for job in answer.jobs
     ]
     return base.SubmitJobs(jobs)

@@ -181,7 +181,7 @@ class Context(UnitDeps):
 
 
 class LogicalUnit(Generic[O]):
-    """One opcode at work. Subclasses live one a module, see `ganeti.cmdlib.units`.
+    """One opcode at work. Subclasses live one a module, see `ganeti.cmdlib.unit_table`.
 
     Class attributes: ``EXCLUSIVE`` takes the big lock exclusively, ``HOOKS_PATH``
     and ``HOOKS_TYPE`` name the hook directories and the object kind (None: the
@@ -230,18 +230,18 @@ class LogicalUnit(Generic[O]):
 
     def after_hooks(
         self,
-        found: Sequence[hooksmaster.ScriptResult],
+        results: Sequence[hooksmaster.ScriptResult],
         silent: Mapping[str, str],
         result: Any,
     ) -> Any:
         """Judge the post hooks; return the result of the opcode.
 
         Args:
-            found: what scripts did.
+            results: what scripts did.
             silent: node uuid -> why it did not answer.
             result: what `execute` returned.
         """
-        for line in hooksmaster.warnings(self.HOOKS_PATH or "", found, silent):
+        for line in hooksmaster.warnings(self.HOOKS_PATH or "", results, silent):
             self.ctx.log.warn(line)
         return result
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import errors, objects
-from ganeti.cmdlib import typed
+from ganeti.cmdlib import typed_params
 from ganeti.cmdlib.instance import checks
 from ganeti.constants import disks as disk_words
 from ganeti.constants import ecodes, ipolicy, params
@@ -36,7 +36,7 @@ def new_policy(
             raise _refuse(f"{key}: unknown; there are {known}")
         if for_group and key == ipolicy.ISPECS_STD:
             raise _refuse("std: can be set for the cluster only")
-        if value == typed.DEFAULT:
+        if value == typed_params.DEFAULT:
             if not for_group:
                 raise _refuse(f"{key}: the cluster has no level above it")
             out.pop(key, None)
@@ -48,7 +48,7 @@ def new_policy(
 
 def _value(key: str, value: Any) -> Any:
     if key in _RATIOS:
-        return typed.coerce(value, "float", f"instance policy: {key}")
+        return typed_params.coerce(value, "float", f"instance policy: {key}")
     if key == ipolicy.IPOLICY_DTS:
         if not isinstance(value, Sequence) or isinstance(value, str) or not value:
             raise _refuse(f"{key}: wanted at least one template, found {value!r}")
@@ -72,10 +72,12 @@ def _bounds(item: Any) -> dict[str, Any]:
 def _specs(value: Any, what: str) -> dict[str, int]:
     names = ipolicy.ISPECS_PARAMETERS
     if not isinstance(value, Mapping) or sorted(value) != sorted(names):
-        found = sorted(value) if isinstance(value, Mapping) else value
-        raise _refuse(f"{what}: wanted {', '.join(names)}, found {found}")
+        given = sorted(value) if isinstance(value, Mapping) else value
+        raise _refuse(f"{what}: wanted {', '.join(names)}, found {given}")
     return {
-        name: typed.coerce(value[name], _kind(name), f"instance policy: {what}/{name}")
+        name: typed_params.coerce(
+            value[name], _kind(name), f"instance policy: {what}/{name}"
+        )
         for name in names
     }
 
@@ -123,17 +125,20 @@ def new_disk_parameters(
     out = {template: dict(values) for template, values in old.items()}
     for template, values in (given or {}).items():
         what = f"disk parameter {template}"
-        changes = typed.typed(
+        changes = typed_params.typed(
             values, params.DISK[template], what, allow_default=for_group
         )
         for name, allowed in _ALLOWED.items():
-            if changes.get(name, typed.DEFAULT) not in (*allowed, typed.DEFAULT):
+            if changes.get(name, typed_params.DEFAULT) not in (
+                *allowed,
+                typed_params.DEFAULT,
+            ):
                 raise errors.OpPrereqError(
                     f"{what} {name}: wanted one of {', '.join(allowed)}, found"
                     f" {changes[name]!r}",
                     ecodes.ECODE_INVAL,
                 )
-        out[template] = typed.merge(out.get(template, {}), changes)
+        out[template] = typed_params.merge(out.get(template, {}), changes)
     return out
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cmdlib import typed
+from ganeti.cmdlib import typed_params
 from ganeti.constants import ecodes, hypervisors
 from ganeti.constants.params import Param
 
@@ -75,9 +75,9 @@ def new_disk_state(
 def _merged(
     old: Mapping[str, Any], given: Any, table: Mapping[str, Param], what: str
 ) -> dict[str, Any]:
-    changes = typed.typed(_mapping(given, what), table, what, allow_default=True)
+    changes = typed_params.typed(_mapping(given, what), table, what, allow_default=True)
     defaults = {name: row.default for name, row in table.items()}
-    return {**defaults, **typed.merge(old, changes)}
+    return {**defaults, **typed_params.merge(old, changes)}
 
 
 def _mapping(value: Any, what: str) -> Mapping[str, Any]:

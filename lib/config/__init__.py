@@ -3,13 +3,12 @@
 `Config` wraps a store. Reading needs nothing of this: see `ganeti.objects`.
 """
 
-from ganeti.config import candidates
+from ganeti.config import candidate_pool
+from ganeti.config.address_pool import AddressPool
 from ganeti.config.checks import verify
 from ganeti.config.config import HEADER_KEY, Config, Header
-from ganeti.config.edit import Edit
-from ganeti.config.exchange import UPGRADABLE, export_config, import_config
-from ganeti.config.initial import initial_changes
-from ganeti.config.pool import AddressPool
+from ganeti.config.config_data import UPGRADABLE, export_config, import_config
+from ganeti.config.edit import Edit, initial_changes
 from ganeti.config.ssconf import SsconfTracker, ssconf_values
 
 __all__ = [
@@ -20,7 +19,7 @@ __all__ = [
     "Edit",
     "Header",
     "SsconfTracker",
-    "candidates",
+    "candidate_pool",
     "export_config",
     "import_config",
     "initial_changes",

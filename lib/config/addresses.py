@@ -4,7 +4,7 @@ import collections
 from collections.abc import Iterator
 
 from ganeti import errors
-from ganeti.config.pool import AddressPool
+from ganeti.config.address_pool import AddressPool
 from ganeti.objects import Instance, Nic, Snapshot
 from ganeti.objects.params import fill_nicparams
 
@@ -21,14 +21,14 @@ def place(snapshot: Snapshot, nic: Nic) -> Place | None:
 
 def used(snapshot: Snapshot) -> dict[Place, list[str]]:
     """Return who uses each address; each of them in words."""
-    found: dict[Place, list[str]] = collections.defaultdict(list)
+    users: dict[Place, list[str]] = collections.defaultdict(list)
     for where, who in _of_hosts(snapshot):
-        found[where].append(who)
+        users[where].append(who)
     for instance in snapshot.instances.values():
         for index, nic in enumerate(instance.nics):
             if (where_nic := place(snapshot, nic)) is not None:
-                found[where_nic].append(_nic(instance, index))
-    return found
+                users[where_nic].append(_nic(instance, index))
+    return users
 
 
 def holder(snapshot: Snapshot, wanted: Place, *, but: str) -> str | None:

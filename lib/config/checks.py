@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.config import addresses, candidates
+from ganeti.config import addresses, candidate_pool
+from ganeti.config.address_pool import AddressPool
 from ganeti.config.config import drbd_minors
 from ganeti.config.edit import drbd_ports
-from ganeti.config.pool import AddressPool
 from ganeti.constants import disks as disk_words
 from ganeti.constants import hypervisors, params
 from ganeti.constants.params import Param
@@ -69,21 +69,21 @@ _BACKEND: Final = {
 
 
 def _types(
-    what: str, found: Mapping[str, Any] | None, known: Mapping[str, Param]
+    what: str, values: Mapping[str, Any] | None, known: Mapping[str, Param]
 ) -> Iterator[str]:
     """Check complete parameters: all there, all known, all of their type."""
-    if found is None:
+    if values is None:
         yield f"{what}: missing"
         return
-    for name in sorted(known.keys() - found.keys()):
+    for name in sorted(known.keys() - values.keys()):
         yield f"{what}: {name} is missing"
-    yield from _partial_types(what, found, known)
+    yield from _partial_types(what, values, known)
 
 
 def _partial_types(
-    what: str, found: Mapping[str, Any], known: Mapping[str, Param]
+    what: str, values: Mapping[str, Any], known: Mapping[str, Param]
 ) -> Iterator[str]:
-    for name, value in sorted(found.items()):
+    for name, value in sorted(values.items()):
         if name not in known:
             yield f"{what}: unknown parameter {name}"
             continue
@@ -104,7 +104,7 @@ def _master(snapshot: Snapshot) -> Iterator[str]:
     for flag in ("offline", "drained"):
         if getattr(master, flag):
             yield f"node {master.name}: is the master, but {flag}"
-    pool = candidates.pool_state(snapshot)
+    pool = candidate_pool.pool_state(snapshot)
     if pool.current < pool.wanted:
         yield (
             f"cluster: there are {pool.current} master candidates, wanted {pool.wanted}"

@@ -11,8 +11,8 @@ import msgspec
 
 from ganeti import clock, errors, objects
 from ganeti.config import addresses
+from ganeti.config.address_pool import AddressPool
 from ganeti.config.edit import Edit
-from ganeti.config.pool import AddressPool
 from ganeti.config.reservations import Reservations
 from ganeti.objects import Snapshot
 from ganeti.store import Document, Fork, Store
@@ -187,9 +187,9 @@ class Config:
         Raises:
             ReservationError: a node, another instance or another owner has it.
         """
-        found = addresses.holder(self.snapshot(), wanted, but=instance)
-        if found is not None:
-            raise errors.ReservationError(f"address {wanted[1]} is used by {found}")
+        holder = addresses.holder(self.snapshot(), wanted, but=instance)
+        if holder is not None:
+            raise errors.ReservationError(f"address {wanted[1]} is used by {holder}")
         self._reservations.reserve(owner, "address", wanted)
 
     def reserve_minors(self, owner: str, nodes: Sequence[str]) -> list[int]:

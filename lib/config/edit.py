@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from ganeti import errors, objects
-from ganeti.config import candidates, nicpool
+from ganeti.config import candidate_pool, nic_addresses
 from ganeti.constants import disks as disk_words
 from ganeti.objects import (
     CLUSTER_KEY,
@@ -223,8 +223,8 @@ class Edit:
         Returns:
             the nodes promoted, as stored.
         """
-        count = candidates.missing(self.snapshot, ignore)
-        eligible = candidates.promotable(self.snapshot, ignore)
+        count = candidate_pool.missing(self.snapshot, ignore)
+        eligible = candidate_pool.promotable(self.snapshot, ignore)
         promoted = []
         for uuid in random.sample(eligible, min(count, len(eligible))):
             promoted.append(
@@ -256,7 +256,7 @@ class Edit:
         self._touch_cluster()
 
     def _move_addresses(self, old: Sequence[Any], new: Sequence[Any]) -> None:
-        for network in nicpool.move_addresses(self.snapshot, old, new):
+        for network in nic_addresses.move_addresses(self.snapshot, old, new):
             self._store(network)
 
     # Instances
@@ -436,10 +436,10 @@ class Edit:
 
 def drbd_ports(disk: Disk) -> list[int]:
     """Return the ports of a disk and its children."""
-    found = [port for child in disk.children for port in drbd_ports(child)]
+    ports = [port for child in disk.children for port in drbd_ports(child)]
     if disk.dev_type == "drbd" and isinstance(disk.logical_id[2], int):
-        found.append(disk.logical_id[2])
-    return found
+        ports.append(disk.logical_id[2])
+    return ports
 
 
 def new_records(records: Iterable[objects.Record]) -> list[Update]:
@@ -452,3 +452,26 @@ def new_records(records: Iterable[objects.Record]) -> list[Update]:
         )
         for record in records
     ]
+
+
+def initial_changes(cluster: Cluster, group: NodeGroup, node: Node) -> list[Update]:
+    """Return the changes that make a new cluster out of an empty store.
+
+    Args:
+        cluster: complete record; serial and times are taken as they are.
+        group: the first node group.
+        node: the first node, which is the master.
+
+    Raises:
+        ConfigurationError: the records do not belong together.
+    """
+    for what, expected, actual in (
+        ("cluster.master_node", node.uuid, cluster.master_node),
+        ("node.group", group.uuid, node.group),
+        ("node.master_candidate", True, node.master_candidate),
+    ):
+        if expected != actual:
+            raise errors.ConfigurationError(
+                f"new cluster: {what} should be {expected}, found {actual}"
+            )
+    return new_records([cluster, group.replace(members=()), node])

@@ -19,10 +19,10 @@ NO_MASTER: Final = "NO MASTER"
 
 def ssconf_values(snapshot: Snapshot) -> Values:
     """Return key -> text of all ssconf files, without final newline."""
-    found: Values = {}
+    values: Values = {}
     for _sources, compute in _PARTS:
-        found |= compute(snapshot)
-    return found
+        values |= compute(snapshot)
+    return values
 
 
 class SsconfTracker:
@@ -37,13 +37,13 @@ class SsconfTracker:
         """Take notice of a snapshot and return the values that changed with it."""
         changed: Values = {}
         for index, (sources, compute) in enumerate(_PARTS):
-            found = sources(snapshot)
+            current = sources(snapshot)
             known = self._sources.get(index)
             if known is not None and all(
-                old is new for old, new in zip(known, found, strict=True)
+                old is new for old, new in zip(known, current, strict=True)
             ):
                 continue
-            self._sources[index] = found
+            self._sources[index] = current
             changed |= {
                 key: text
                 for key, text in compute(snapshot).items()

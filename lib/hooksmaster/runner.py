@@ -53,7 +53,7 @@ def run(
         silent; offline nodes are left out of both.
     """
     answers = runner.call("hooks_runner", nodes, (hook, phase, dict(env)))
-    found: list[ScriptResult] = []
+    results: list[ScriptResult] = []
     silent: dict[str, str] = {}
     for uuid in nodes:
         answer = answers.get(uuid)
@@ -64,11 +64,11 @@ def run(
                 answer.fail_msg or f"malformed answer {answer.payload!r}"
             )
             continue
-        found.extend(
+        results.extend(
             ScriptResult(answer.node, str(script), int(status), str(output))
             for script, status, output in answer.payload
         )
-    return found, silent
+    return results, silent
 
 
 def run_pre(
@@ -87,7 +87,7 @@ def run_pre(
     """
     if not nodes:
         return
-    found, silent = run(runner, operation.hook, hooks.HOOKS_PHASE_PRE, nodes, env)
+    results, silent = run(runner, operation.hook, hooks.HOOKS_PHASE_PRE, nodes, env)
     if silent and len(silent) == len(nodes):
         first = next(iter(silent.values()))
         raise errors.HooksFailure(
@@ -98,7 +98,7 @@ def run_pre(
         warn(f"hooks {operation.hook}: node {node} did not answer: {reason}")
     failed = [
         [item.node, item.script, item.output]
-        for item in found
+        for item in results
         if item.status == hooks.HKR_FAIL
     ]
     if failed:
@@ -106,15 +106,15 @@ def run_pre(
 
 
 def warnings(
-    hook: str, found: Sequence[ScriptResult], silent: Mapping[str, str]
+    hook: str, results: Sequence[ScriptResult], silent: Mapping[str, str]
 ) -> list[str]:
     """Return one line per failed script and silent node of the post phase."""
     lines = [
         f"hooks {hook}: node {node} did not answer: {reason}"
         for node, reason in silent.items()
     ]
-    for item in found:
+    for item in results:
         if item.status == hooks.HKR_FAIL:
-            said = f": {item.output}" if item.output else ""
-            lines.append(f"hook {item.script} failed on node {item.node}{said}")
+            output = f": {item.output}" if item.output else ""
+            lines.append(f"hook {item.script} failed on node {item.node}{output}")
     return lines

@@ -6,7 +6,13 @@ parameters of the others are known to `ganeti.constants.hvparams` alone.
 
 from typing import Final
 
-from ganeti.hypervisor.base import AttachedDisk, Doors, Hypervisor, InstanceInfo, State
+from ganeti.hypervisor.base import (
+    AttachedDisk,
+    GuestState,
+    Hypervisor,
+    InstanceInfo,
+    NodeEffects,
+)
 from ganeti.hypervisor.fake import FakeHypervisor
 from ganeti.hypervisor.kvm import KvmHypervisor
 
@@ -17,17 +23,17 @@ DRIVERS: Final[dict[str, type[FakeHypervisor] | type[KvmHypervisor]]] = {
 }
 
 
-def drivers(doors: Doors) -> dict[str, Hypervisor]:
+def drivers(effects: NodeEffects) -> dict[str, Hypervisor]:
     """Return a driver for each hypervisor, by name."""
-    return {name: driver(doors) for name, driver in DRIVERS.items()}
+    return {name: driver(effects) for name, driver in DRIVERS.items()}
 
 
 __all__ = [
     "DRIVERS",
     "AttachedDisk",
-    "Doors",
+    "GuestState",
     "Hypervisor",
     "InstanceInfo",
-    "State",
+    "NodeEffects",
     "drivers",
 ]

@@ -25,7 +25,7 @@ MIB: Final = 1024 * 1024
 _LONGEST_NAME: Final = 255
 
 
-class State(enum.IntEnum):
+class GuestState(enum.IntEnum):
     """What a guest does; the wire value of instance states."""
 
     RUNNING = 0
@@ -51,7 +51,7 @@ class InstanceInfo(NamedTuple):
     hv_id: str
     memory_mib: int
     vcpus: int
-    state: State
+    state: GuestState
     time_s: float
 
 
@@ -94,7 +94,7 @@ class Console(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclasses.dataclass(frozen=True)
-class Doors:
+class NodeEffects:
     """What drivers are made with."""
 
     paths: pathutils.Paths
@@ -111,8 +111,8 @@ class Hypervisor(abc.ABC):
 
     name: ClassVar[str]
 
-    def __init__(self, doors: Doors) -> None:
-        self._doors = doors
+    def __init__(self, effects: NodeEffects) -> None:
+        self._effects = effects
 
     @abc.abstractmethod
     def start(
@@ -164,8 +164,8 @@ class Hypervisor(abc.ABC):
         self, hvparams: Mapping[str, Any] | None = None
     ) -> list[InstanceInfo]:
         """Return all guests here, in order of names."""
-        found = (self.info(name, hvparams) for name in self.list_names(hvparams))
-        return [info for info in found if info is not None]
+        infos = (self.info(name, hvparams) for name in self.list_names(hvparams))
+        return [info for info in infos if info is not None]
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return memory in MiB and processors of this node."""

@@ -12,10 +12,10 @@ from typing import Any
 from ganeti import errors
 from ganeti.hypervisor.base import (
     AttachedDisk,
+    GuestState,
     Hypervisor,
     InstanceInfo,
     MigrationStatus,
-    State,
     check_instance_name,
     linux_node_info,
 )
@@ -29,7 +29,7 @@ class FakeHypervisor(Hypervisor):
 
     @property
     def _dir(self) -> str:
-        return f"{self._doors.paths.run_dir}/fake-hypervisor"
+        return f"{self._effects.paths.run_dir}/fake-hypervisor"
 
     def _file(self, name: str) -> str:
         return f"{self._dir}/{check_instance_name(name)}"
@@ -103,15 +103,17 @@ class FakeHypervisor(Hypervisor):
             raise errors.HypervisorError(
                 f"instance {name}: {self._file(name)}: wanted three lines: {err}"
             ) from err
-        return InstanceInfo(name, hv_id, int(memory), int(vcpus), State.RUNNING, 0.0)
+        return InstanceInfo(
+            name, hv_id, int(memory), int(vcpus), GuestState.RUNNING, 0.0
+        )
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return this node's figures, less what the guests would use."""
         del hvparams
-        found = linux_node_info()
-        used = sum(info.memory_mib for info in self.all_infos())
-        found["memory_free"] -= min(used, found["memory_free"])
-        return found
+        info = linux_node_info()
+        used = sum(guest.memory_mib for guest in self.all_infos())
+        info["memory_free"] -= min(used, info["memory_free"])
+        return info
 
     def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
         """Return a text if the directory of guests cannot be used."""
@@ -124,10 +126,10 @@ class FakeHypervisor(Hypervisor):
 
     def balloon(self, instance: InstanceX, memory_mib: int) -> None:
         """Note the new memory of a guest."""
-        found = self.info(instance.name)
-        if found is None:
+        info = self.info(instance.name)
+        if info is None:
             raise errors.HypervisorError(f"instance {instance.name}: not running")
-        self._write(instance.name, memory_mib, found.vcpus, mode="w")
+        self._write(instance.name, memory_mib, info.vcpus, mode="w")
 
     def resize_disk(self, instance: InstanceX, disk: DiskX, size_bytes: int) -> None:
         """Check that the guest runs; it has no disk to look at."""
@@ -136,10 +138,10 @@ class FakeHypervisor(Hypervisor):
 
     def migration_info(self, instance: InstanceX) -> str:
         """Return the guest's memory in MiB, which may have been changed."""
-        found = self.info(instance.name)
-        if found is None:
+        info = self.info(instance.name)
+        if info is None:
             raise errors.HypervisorError(f"instance {instance.name}: not running")
-        return str(found.memory_mib)
+        return str(info.memory_mib)
 
     def accept(
         self,

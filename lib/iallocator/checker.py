@@ -4,17 +4,15 @@ Every error names the allocator, the part of its answer, what was wanted and wha
 found.
 """
 
-import re
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from ganeti import errors, objects
 from ganeti.iallocator import requests
+from ganeti.utils import control_chars
 
 #: Characters of an allocator's words that are kept; a job's log has them.
 MOST_WORDS: Final = 1 << 16
-#: What terminals would obey.
-_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Checker:
@@ -102,7 +100,7 @@ def instance_of(snapshot: objects.Snapshot, name: str) -> objects.Instance:
 
 def words(text: str) -> str:
     """Return what an allocator says, fit for logs and terminals, and not too long."""
-    shown = _CONTROL.sub("?", text[:MOST_WORDS])
+    shown = control_chars.replace(text[:MOST_WORDS])
     if len(text) <= MOST_WORDS:
         return shown
     return f"{shown} [{len(text) - MOST_WORDS} more characters]"

@@ -14,7 +14,7 @@ from ganeti.iallocator import defaults
 from ganeti.masterd.calls import Later, method
 from ganeti.masterd.deps import MasterDeps
 from ganeti.objects import lookup
-from ganeti.query import clusterinfo
+from ganeti.query import cluster_info
 
 
 class BalanceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -161,7 +161,7 @@ def _plan(deps: MasterDeps, request: BalanceRequest) -> dict[str, Any]:
         )
         for kind, fields in loaders_query.FIELDS.items()
     }
-    info = clusterinfo.cluster_info(deps.config.snapshot())
+    info = cluster_info.cluster_info(deps.config.snapshot())
     answers = loaders_query.QueryAnswers(
         "cluster", tables["group"], tables["node"], tables["instance"], info
     )

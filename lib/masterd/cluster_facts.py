@@ -7,7 +7,7 @@ from ganeti import jqueue, query
 from ganeti.clock import Clock
 from ganeti.locking import LockInfo, LockManager
 from ganeti.pathutils import Paths
-from ganeti.query import clusterinfo
+from ganeti.query import cluster_info
 from ganeti.utils import files
 
 #: File with the time until which watchers pause.
@@ -61,12 +61,12 @@ class QueueJobs:
 
 def read(queue: jqueue.JobQueue, paths: Paths, clock: Clock) -> query.ClusterFacts:
     """Return the facts about the cluster besides its record."""
-    bits, machine = clusterinfo.architecture()
+    bits, machine = cluster_info.architecture()
     return query.ClusterFacts(
         drain_flag=queue.is_drained,
         watcher_pause=watcher_pause(paths, clock),
         architecture=(bits, machine),
-        vcs_version=clusterinfo.build_text(),
+        vcs_version=cluster_info.build_text(),
     )
 
 

@@ -11,7 +11,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final, cast
 
 from ganeti import errors, jqueue, locking, mcpu, query
-from ganeti.cmdlib.units import UNITS
+from ganeti.cmdlib.unit_table import UNITS
 from ganeti.config import Config
 from ganeti.jqueue.documents import Documents
 from ganeti.masterd import cluster_facts

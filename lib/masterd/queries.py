@@ -11,7 +11,7 @@ from ganeti.masterd import cluster_facts
 from ganeti.masterd.calls import JobId, Later, Malformed, method
 from ganeti.masterd.deps import MasterDeps
 from ganeti.objects import lookup
-from ganeti.query import clusterinfo
+from ganeti.query import cluster_info
 
 
 def _ask(executor: Executor, function: Callable[..., Any], *args: Any) -> Later:
@@ -123,7 +123,7 @@ def query_jobs(deps: MasterDeps, ids: list[JobId] | None, fields: list[str]) -> 
 @method("QueryClusterInfo")
 def query_cluster_info(deps: MasterDeps) -> dict[str, Any]:
     """Return the settings of the cluster."""
-    return clusterinfo.cluster_info(deps.config.snapshot())
+    return cluster_info.cluster_info(deps.config.snapshot())
 
 
 def _master_name(deps: MasterDeps) -> str | None:

@@ -5,12 +5,13 @@ components of the name (``web1`` for ``web1.example.com``) when only one matches
 Host names do not distinguish case.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from ganeti import errors
 from ganeti.constants import ecodes
 from ganeti.objects.snapshot import Snapshot
-from ganeti.utils import wording
+from ganeti.utils import messages, nicesort
 
 #: Word for messages by table.
 _KINDS: Final = {
@@ -26,8 +27,8 @@ _HOSTS: Final = frozenset(("nodes", "instances"))
 
 def find(snapshot: Snapshot, table: str, name: str) -> str | None:
     """Return the uuid of an object, None when nothing or more than one fits."""
-    found = _candidates(snapshot, table, name)
-    return found[0] if len(found) == 1 else None
+    matches = _candidates(snapshot, table, name)
+    return matches[0] if len(matches) == 1 else None
 
 
 def expand(snapshot: Snapshot, table: str, name: str) -> str:
@@ -36,13 +37,13 @@ def expand(snapshot: Snapshot, table: str, name: str) -> str:
     Raises:
         OpPrereqError: unknown_entity; nothing or more than one object fits.
     """
-    found = _candidates(snapshot, table, name)
-    if len(found) == 1:
-        return found[0]
+    matches = _candidates(snapshot, table, name)
+    if len(matches) == 1:
+        return matches[0]
     kind = _KINDS[table]
-    if not found:
+    if not matches:
         raise errors.OpPrereqError(f"{kind} '{name}' not known", ecodes.ECODE_NOENT)
-    names = wording.some(snapshot.table(table)[uuid].name for uuid in found)
+    names = messages.some(snapshot.table(table)[uuid].name for uuid in matches)
     raise errors.OpPrereqError(
         f"{kind} '{name}' not known: it could be any of {names}", ecodes.ECODE_NOENT
     )
@@ -79,6 +80,26 @@ def expand_network(snapshot: Snapshot, name: str) -> str:
     return expand(snapshot, "networks", name)
 
 
+def expand_nodes(
+    snapshot: Snapshot, names: Sequence[str], uuids: Sequence[str] | None = None
+) -> list[str]:
+    """Return node uuids in natural order of their names; all if none are named.
+
+    Raises:
+        OpPrereqError: one is unknown.
+    """
+    for uuid in uuids or ():
+        if uuid not in snapshot.nodes:
+            raise errors.OpPrereqError(f"node {uuid}: unknown", ecodes.ECODE_NOENT)
+    chosen = {expand_node(snapshot, name) for name in names} | set(uuids or ())
+    return sort_nodes(snapshot, chosen or set(snapshot.nodes))
+
+
+def sort_nodes(snapshot: Snapshot, uuids: set[str]) -> list[str]:
+    """Return node uuids in natural order of their names."""
+    return sorted(uuids, key=lambda uuid: nicesort.key(snapshot.nodes[uuid].name))
+
+
 def _candidates(snapshot: Snapshot, table: str, name: str) -> list[str]:
     exact = snapshot.uuid_of(table, name)
     if exact is not None:
@@ -88,11 +109,11 @@ def _candidates(snapshot: Snapshot, table: str, name: str) -> list[str]:
     if table not in _HOSTS or not name:
         return []
     wanted = name.lower()
-    found = []
+    matches = []
     for uuid in snapshot.same_host(table, wanted.partition(".")[0]):
         full = snapshot.table(table)[uuid].name.lower()
         if full == wanted:
             return [uuid]
         if full.startswith(f"{wanted}."):
-            found.append(uuid)
-    return found
+            matches.append(uuid)
+    return matches

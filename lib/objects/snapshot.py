@@ -316,11 +316,11 @@ class _Index(_Maps):
             del self[name][entry]
 
     def _set_of(self, name: str, entry: str) -> set[str]:
-        found = self._members.get((name, entry))
-        if found is None:
-            found = set(self[name].get(entry, _NO_KEYS))
-            self._members[name, entry] = found
-        return found
+        members = self._members.get((name, entry))
+        if members is None:
+            members = set(self[name].get(entry, _NO_KEYS))
+            self._members[name, entry] = members
+        return members
 
     def finish(self) -> dict[str, Any]:
         for (name, entry), members in self._members.items():

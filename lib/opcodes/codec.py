@@ -24,7 +24,7 @@ from ganeti.opcodes import (
     test,
 )
 from ganeti.opcodes.base import Opcode
-from ganeti.utils import wording
+from ganeti.utils import messages
 
 _MODULES: Final = (
     backup,
@@ -57,13 +57,13 @@ _DEFAULTED: Final[dict[str, frozenset[str]]] = {
 
 
 def _hidden_fields() -> dict[str, dict[str, bool]]:
-    found: dict[str, dict[str, bool]] = {}
+    hidden: dict[str, dict[str, bool]] = {}
     for op_id, cls in OPCODES.items():
         for name, hint in typing.get_type_hints(cls, include_extras=True).items():
             text = repr(hint)
             if "Hidden(" in text:
-                found.setdefault(op_id, {})[name] = "stored=True" in text
-    return found
+                hidden.setdefault(op_id, {})[name] = "stored=True" in text
+    return hidden
 
 
 #: Parameters that logs never show: op id -> {name: may be written to disk}.
@@ -91,7 +91,7 @@ def decode(data: Any) -> Opcode:
     if cls is None or not isinstance(op_id, str):
         alike = ""
         if isinstance(op_id, str):
-            alike = f"; {wording.known_names(op_id, OPCODES)}"
+            alike = f"; {messages.known_names(op_id, OPCODES)}"
         raise errors.OpPrereqError(
             f"unknown opcode {op_id!r}{alike}", ecodes.ECODE_INVAL
         )

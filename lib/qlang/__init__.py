@@ -1,15 +1,13 @@
 """The filter language of queries.
 
-A filter is a list that begins with its operator; `parse` makes one from the text
-form that users write, `from_arguments` from the words of a list command, `compile_`
-turns one into a function of a row. Which fields exist belongs to `ganeti.query`.
+A filter is a list that begins with its operator; `parse` makes one from the text form
+that users write, `compile_` turns one into a function of a row. Which fields exist
+belongs to `ganeti.query`, how a list command uses its arguments to `ganeti.cli`.
 """
 
-from ganeti.qlang.arguments import from_arguments, is_filter_text
 from ganeti.qlang.evaluate import Leaf, Predicate, compile_, requested_names
-from ganeti.qlang.globs import glob_regex
+from ganeti.qlang.parser import glob_regex, parse
 from ganeti.qlang.structure import check, fields_of
-from ganeti.qlang.text import parse
 
 __all__ = [
     "Leaf",
@@ -17,9 +15,7 @@ __all__ = [
     "check",
     "compile_",
     "fields_of",
-    "from_arguments",
     "glob_regex",
-    "is_filter_text",
     "parse",
     "requested_names",
 ]

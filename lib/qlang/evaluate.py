@@ -5,11 +5,10 @@ yet" and arises only when a leaf is told to be skipped; a row is dropped only wh
 filter is known to be false.
 """
 
-import dataclasses
 import operator
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ganeti import errors
 from ganeti.constants import query as c
@@ -21,8 +20,7 @@ Getter = Callable[[Any], tuple[int, Any]]
 Resolve = Callable[[str], "Leaf"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(NamedTuple):
     """What a filter needs to know of a field.
 
     Attributes:
@@ -140,10 +138,10 @@ def _test(leaf: Leaf, name: str, *operands: Any) -> Callable[[Any], bool]:
     return _comparison(leaf, name, operands[0])
 
 
-def _misfit(leaf: Leaf, wanted: str, found: Any) -> errors.ParameterError:
+def _misfit(leaf: Leaf, wanted: str, value: Any) -> errors.ParameterError:
     return errors.ParameterError(
         f"filter: field {leaf.name} of kind {leaf.kind}: wanted {wanted}, found"
-        f" {found!r}"
+        f" {value!r}"
     )
 
 

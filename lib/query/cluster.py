@@ -9,9 +9,9 @@ from ganeti.constants import versions
 from ganeti.objects import Cluster
 from ganeti.query.model import (
     ClusterFacts,
-    Context,
     Field,
     Getter,
+    QueryContext,
     Resource,
     by_name,
     normal,
@@ -20,7 +20,7 @@ from ganeti.query.model import (
 )
 
 
-def _facts(context: Context) -> ClusterFacts:
+def _facts(context: QueryContext) -> ClusterFacts:
     facts = context.sources.facts
     if facts is None:
         raise errors.ProgrammerError("query of the cluster without its facts")
@@ -30,13 +30,13 @@ def _facts(context: Context) -> ClusterFacts:
 def _fact(
     name: str, title: str, kind: str, doc: str, get: Callable[[ClusterFacts], Any]
 ) -> Field:
-    def bind(context: Context) -> Getter:
+    def bind(context: QueryContext) -> Getter:
         return lambda _cluster: normal(get(_facts(context)))
 
     return Field(name, title, kind, doc, bind)
 
 
-def _bind_master(context: Context) -> Getter:
+def _bind_master(context: QueryContext) -> Getter:
     return lambda cluster: normal(context.node_name(cluster.master_node))
 
 
@@ -144,7 +144,7 @@ _FIELDS: Final = by_name(
 )
 
 
-def _rows(context: Context, names: Sequence[Any] | None) -> Sequence[Cluster]:
+def _rows(context: QueryContext, names: Sequence[Any] | None) -> Sequence[Cluster]:
     del names
     return [context.snapshot.cluster]
 

@@ -9,9 +9,9 @@ from ganeti.objects import FilterRule, Network, NodeGroup
 from ganeti.objects import params as fill
 from ganeti.query.model import (
     Cell,
-    Context,
     Field,
     Getter,
+    QueryContext,
     Resource,
     by_name,
     common,
@@ -31,30 +31,30 @@ def _bound(
     title: str,
     kind: str,
     doc: str,
-    get: Callable[[Context, Any], Any],
+    get: Callable[[QueryContext, Any], Any],
 ) -> Field:
     """Return a field whose value needs the snapshot."""
     return Field(name, title, kind, doc, lambda ctx: lambda row: normal(get(ctx, row)))
 
 
 # Groups
-def _group_ndparams(context: Context) -> Callable[[NodeGroup], dict[str, Any]]:
+def _group_ndparams(context: QueryContext) -> Callable[[NodeGroup], dict[str, Any]]:
     return lambda group: fill.group_ndparams(context.snapshot, group)
 
 
-def _group_diskparams(context: Context, group: NodeGroup) -> dict[str, Any]:
+def _group_diskparams(context: QueryContext, group: NodeGroup) -> dict[str, Any]:
     return {
         template: fill.fill_diskparams(context.snapshot, group.uuid, template)
         for template in disks.DISK_TEMPLATES
     }
 
 
-def _group_nodes(context: Context, group: NodeGroup) -> list[str]:
+def _group_nodes(context: QueryContext, group: NodeGroup) -> list[str]:
     nodes = context.snapshot.nodes_in_group(group.uuid)
     return nicesort.nice_names(context.node_name(uuid) for uuid in nodes)
 
 
-def _group_instances(context: Context, group: NodeGroup) -> list[str]:
+def _group_instances(context: QueryContext, group: NodeGroup) -> list[str]:
     snapshot = context.snapshot
     return nicesort.nice_names(
         snapshot.instances[uuid].name
@@ -63,7 +63,7 @@ def _group_instances(context: Context, group: NodeGroup) -> list[str]:
     )
 
 
-def _group_instance_count(context: Context, group: NodeGroup) -> int:
+def _group_instance_count(context: QueryContext, group: NodeGroup) -> int:
     snapshot = context.snapshot
     nodes = snapshot.nodes_in_group(group.uuid)
     return sum(len(snapshot.primary_instances(node)) for node in nodes)
@@ -177,7 +177,7 @@ def _external(network: Network) -> str:
     )
 
 
-def _network_groups(context: Context, network: Network) -> list[list[str]]:
+def _network_groups(context: QueryContext, network: Network) -> list[list[str]]:
     groups = nicesort.nice_sorted(
         context.snapshot.nodegroups.values(), lambda group: group.name
     )
@@ -188,18 +188,20 @@ def _network_groups(context: Context, network: Network) -> list[list[str]]:
     ]
 
 
-def _users_by_network(context: Context) -> dict[str, list[str]]:
+def _users_by_network(context: QueryContext) -> dict[str, list[str]]:
     """Return the names of the instances with a NIC in each network."""
 
     def make() -> dict[str, list[str]]:
-        found: dict[str, set[str]] = {}
+        users: dict[str, set[str]] = {}
         names = context.snapshot.names("networks")
         for instance in context.snapshot.instances.values():
             for nic in instance.nics:
                 if nic.network is not None:
                     uuid = names.get(nic.network, nic.network)
-                    found.setdefault(uuid, set()).add(instance.name)
-        return {uuid: nicesort.nice_names(users) for uuid, users in found.items()}
+                    users.setdefault(uuid, set()).add(instance.name)
+        return {
+            uuid: nicesort.nice_names(instances) for uuid, instances in users.items()
+        }
 
     return context.once("network users", make)
 
@@ -291,7 +293,9 @@ NETWORK: Final = Resource(
 
 
 # Job filters
-def _filter_rows(context: Context, names: Sequence[Any] | None) -> Sequence[FilterRule]:
+def _filter_rows(
+    context: QueryContext, names: Sequence[Any] | None
+) -> Sequence[FilterRule]:
     # No field is called "name", so that nobody can ask for names.
     del names
     return sorted(
@@ -339,7 +343,9 @@ class _ExportRow(NamedTuple):
     export: Cell
 
 
-def _export_rows(context: Context, names: Sequence[Any] | None) -> list[_ExportRow]:
+def _export_rows(
+    context: QueryContext, names: Sequence[Any] | None
+) -> list[_ExportRow]:
     nodes = rows_by_name("nodes")(context, names)
     answers = context.call("export_list", [node.uuid for node in nodes])
     rows = []
@@ -348,12 +354,12 @@ def _export_rows(context: Context, names: Sequence[Any] | None) -> list[_ExportR
         if result.failed:
             rows.append(_ExportRow(node.name, failed_cell(result)))
         else:
-            found = nicesort.nice_names(result.payload)
-            rows.extend(_ExportRow(node.name, normal(name)) for name in found)
+            names_sent = nicesort.nice_names(result.payload)
+            rows.extend(_ExportRow(node.name, normal(name)) for name in names_sent)
     return rows
 
 
-def _bind_export(_context: Context) -> Getter:
+def _bind_export(_context: QueryContext) -> Getter:
     return lambda row: maybe(row.export[1]) if row.export[0] == 0 else row.export
 
 

@@ -7,16 +7,24 @@ from typing import Any, Final, NamedTuple, TypedDict
 from ganeti import errors, qlang
 from ganeti.constants import ecodes
 from ganeti.constants import query as c
-from ganeti.query import cluster, config, instance, jobs, node, osdiagnose
-from ganeti.query.model import UNKNOWN, Cell, Context, Field, Getter, Resource, Sources
-from ganeti.utils import wording
+from ganeti.query import cluster, config, instance, jobs, node, os_diagnose
+from ganeti.query.model import (
+    UNKNOWN,
+    Cell,
+    Field,
+    Getter,
+    QueryContext,
+    Resource,
+    Sources,
+)
+from ganeti.utils import messages
 
 RESOURCES: Final[Mapping[str, Resource]] = {
     resource.name: resource
     for resource in (
         cluster.RESOURCE,
         config.EXPORT,
-        osdiagnose.EXTSTORAGE,
+        os_diagnose.EXTSTORAGE,
         config.FILTER,
         config.GROUP,
         instance.RESOURCE,
@@ -24,7 +32,7 @@ RESOURCES: Final[Mapping[str, Resource]] = {
         jobs.LOCK,
         config.NETWORK,
         node.RESOURCE,
-        osdiagnose.OS,
+        os_diagnose.OS,
     )
 }
 
@@ -55,14 +63,14 @@ def resource_of(name: str) -> Resource:
     Raises:
         OpPrereqError: there is none of that name.
     """
-    found = RESOURCES.get(name)
-    if found is None:
+    resource = RESOURCES.get(name)
+    if resource is None:
         raise errors.OpPrereqError(
             f"{name!r} is nothing that can be queried, wanted one of"
             f" {', '.join(sorted(RESOURCES))}",
             ecodes.ECODE_INVAL,
         )
-    return found
+    return resource
 
 
 def _definition(resource: Resource, name: str) -> FieldDefinition:
@@ -116,7 +124,7 @@ def query(sources: Sources, what: str, names: Sequence[str], qfilter: Any) -> An
         OpPrereqError: unknown_entity, a name asked for does not exist.
     """
     resource = resource_of(what)
-    context = Context(sources, qlang.fields_of(qfilter) | frozenset(names))
+    context = QueryContext(sources, qlang.fields_of(qfilter) | frozenset(names))
     rows = _select(resource, context, qfilter)
     rows = _load(resource, context, rows, names, qfilter)
     return Answer(
@@ -125,7 +133,7 @@ def query(sources: Sources, what: str, names: Sequence[str], qfilter: Any) -> An
     )
 
 
-def _select(resource: Resource, context: Context, qfilter: Any) -> Sequence[Any]:
+def _select(resource: Resource, context: QueryContext, qfilter: Any) -> Sequence[Any]:
     """Return the rows that may fit, judged by configuration data alone."""
     asked = qlang.requested_names(qfilter, resource.name_field)
     # Judged before any row exists, so that a misfit shows on an empty cluster too.
@@ -138,7 +146,7 @@ def _select(resource: Resource, context: Context, qfilter: Any) -> Sequence[Any]
 
 def _load(
     resource: Resource,
-    context: Context,
+    context: QueryContext,
     rows: Sequence[Any],
     names: Iterable[str],
     qfilter: Any,
@@ -159,7 +167,7 @@ def _live_needs(resource: Resource, names: Iterable[str]) -> set[str]:
 
 
 def _predicate(
-    resource: Resource, context: Context, qfilter: Any, *, live: bool
+    resource: Resource, context: QueryContext, qfilter: Any, *, live: bool
 ) -> qlang.Predicate:
     def resolve(name: str) -> qlang.Leaf:
         field = resource.fields.get(name)
@@ -176,7 +184,7 @@ def _unknown_field(resource: Resource, name: str) -> str:
     text = f"filter: unknown field {name} of resource {resource.name}"
     program = _PROGRAMS.get(resource.name)
     if program is None:
-        return f"{text}; {wording.known_names(name, resource.fields)}"
+        return f"{text}; {messages.known_names(name, resource.fields)}"
     return f"{text}, see {program} list-fields"
 
 
@@ -185,14 +193,14 @@ def _never(_row: Any) -> Cell:
 
 
 def _getters(
-    resource: Resource, context: Context, names: Iterable[str]
+    resource: Resource, context: QueryContext, names: Iterable[str]
 ) -> list[Getter]:
     fields = [resource.fields.get(name) for name in names]
     return [_never if field is None else field.bind(context) for field in fields]
 
 
 def _cells(
-    resource: Resource, context: Context, names: Sequence[str], rows: Sequence[Any]
+    resource: Resource, context: QueryContext, names: Sequence[str], rows: Sequence[Any]
 ) -> list[list[Cell]]:
     """Return a cell per row and name; made by column, as many columns are cheap."""
     columns = [_column(resource, context, name, rows) for name in names]
@@ -200,7 +208,7 @@ def _cells(
 
 
 def _column(
-    resource: Resource, context: Context, name: str, rows: Sequence[Any]
+    resource: Resource, context: QueryContext, name: str, rows: Sequence[Any]
 ) -> Iterable[Cell]:
     field = resource.fields.get(name)
     if field is None:
@@ -233,7 +241,7 @@ def legacy(
         raise errors.OpPrereqError(
             f"Unknown output fields selected: {', '.join(unknown)}", ecodes.ECODE_INVAL
         )
-    context = Context(sources, frozenset(names))
+    context = QueryContext(sources, frozenset(names))
     if what == c.QR_JOB:
         rows = resource.rows(context, wanted or None)
     else:
@@ -247,7 +255,7 @@ def legacy(
 
 
 def _matcher(
-    resource: Resource, context: Context, wanted: Sequence[Any]
+    resource: Resource, context: QueryContext, wanted: Sequence[Any]
 ) -> Callable[[Any], bool]:
     known = frozenset(wanted)
     keys = [

@@ -12,9 +12,9 @@ from ganeti.objects import params as fill
 from ganeti.query import instance_live, instance_parts
 from ganeti.query.model import (
     Cell,
-    Context,
     Field,
     Getter,
+    QueryContext,
     Resource,
     by_name,
     common,
@@ -54,7 +54,7 @@ _HV_TITLES: Final = {
 
 
 # Parameters in force: the part below the instance is worked out once per query.
-def _beparams(context: Context) -> Callable[[Instance], dict[str, Any]]:
+def _beparams(context: QueryContext) -> Callable[[Instance], dict[str, Any]]:
     base = fill.beparams_for(context.snapshot.cluster, {})
     return lambda instance: _over(base, instance.beparams)
 
@@ -63,12 +63,12 @@ def _over(base: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     return {**base, **own} if own else base
 
 
-def _beparam(context: Context, key: str) -> Getter:
+def _beparam(context: QueryContext, key: str) -> Getter:
     base = fill.beparams_for(context.snapshot.cluster, {}).get(key)
     return lambda instance: maybe(instance.beparams.get(key, base))
 
 
-def _inherited_hvparams(context: Context) -> Callable[[Instance], dict[str, Any]]:
+def _inherited_hvparams(context: QueryContext) -> Callable[[Instance], dict[str, Any]]:
     """Return what tells the parameters of an instance without its own ones."""
     cluster = context.snapshot.cluster
 
@@ -88,12 +88,12 @@ def _inherited_hvparams(context: Context) -> Callable[[Instance], dict[str, Any]
     return get
 
 
-def _hvparams(context: Context) -> Callable[[Instance], dict[str, Any]]:
+def _hvparams(context: QueryContext) -> Callable[[Instance], dict[str, Any]]:
     inherited = _inherited_hvparams(context)
     return lambda instance: _over(inherited(instance), instance.hvparams)
 
 
-def _hvparam(context: Context, key: str) -> Getter:
+def _hvparam(context: QueryContext, key: str) -> Getter:
     inherited = _inherited_hvparams(context)
 
     def get(instance: Instance) -> Cell:
@@ -125,12 +125,12 @@ def _be_fields() -> Iterable[Field]:
 
 
 def _hv_fields() -> Iterable[Field]:
-    seen = set(hypervisors.HVC_GLOBALS)
+    listed = set(hypervisors.HVC_GLOBALS)
     for table in HYPERVISOR.values():
         for name, param in table.items():
-            if name in seen:
+            if name in listed:
                 continue
-            seen.add(name)
+            listed.add(name)
             bind = functools.partial(_hvparam, key=name)
             yield Field(
                 f"hv/{name}",
@@ -143,26 +143,26 @@ def _hv_fields() -> Iterable[Field]:
 
 
 def _bind_filled(
-    filled: Callable[[Context], Callable[[Instance], dict[str, Any]]],
-) -> Callable[[Context], Getter]:
-    def bind(context: Context) -> Getter:
+    filled: Callable[[QueryContext], Callable[[Instance], dict[str, Any]]],
+) -> Callable[[QueryContext], Getter]:
+    def bind(context: QueryContext) -> Getter:
         get = filled(context)
         return lambda instance: normal(get(instance))
 
     return bind
 
 
-def _osparams(context: Context) -> Callable[[Instance], dict[str, Any]]:
+def _osparams(context: QueryContext) -> Callable[[Instance], dict[str, Any]]:
     return lambda instance: fill.fill_osparams(context.snapshot, instance)
 
 
 # Nodes
 def _of_primary(
-    get: Callable[[Context, str], Any],
-) -> Callable[[Context], Getter]:
+    get: Callable[[QueryContext, str], Any],
+) -> Callable[[QueryContext], Getter]:
     """Return a field of the primary node, worked out once per node."""
 
-    def bind(context: Context) -> Getter:
+    def bind(context: QueryContext) -> Getter:
         table = {uuid: get(context, uuid) for uuid in context.snapshot.nodes}
         return lambda instance: maybe(table.get(instance.primary_node))
 
@@ -170,9 +170,9 @@ def _of_primary(
 
 
 def _of_secondaries(
-    get: Callable[[Context, str], Any],
-) -> Callable[[Context], Getter]:
-    def bind(context: Context) -> Getter:
+    get: Callable[[QueryContext, str], Any],
+) -> Callable[[QueryContext], Getter]:
+    def bind(context: QueryContext) -> Getter:
         snapshot = context.snapshot
         table = {uuid: get(context, uuid) for uuid in snapshot.nodes}
         return lambda instance: normal(
@@ -182,15 +182,15 @@ def _of_secondaries(
     return bind
 
 
-def _node_name(context: Context, uuid: str) -> str:
+def _node_name(context: QueryContext, uuid: str) -> str:
     return context.node_name(uuid)
 
 
-def _group_uuid(context: Context, uuid: str) -> str:
+def _group_uuid(context: QueryContext, uuid: str) -> str:
     return context.snapshot.nodes[uuid].group
 
 
-def _group_name(context: Context, uuid: str) -> str:
+def _group_name(context: QueryContext, uuid: str) -> str:
     return context.snapshot.nodegroups[_group_uuid(context, uuid)].name
 
 

@@ -9,14 +9,14 @@ from ganeti.objects import params as fill
 from ganeti.query.model import (
     UNAVAIL,
     Cell,
-    Context,
     Field,
     Getter,
+    QueryContext,
     failed_cell,
     maybe,
     normal,
 )
-from ganeti.query.status import Seen, instance_status
+from ganeti.query.status import ObservedState, instance_status
 from ganeti.rpc.result import Result
 
 #: Names of the live data.
@@ -27,7 +27,7 @@ _STATE_SHUTDOWN: Final = frozenset({1, "shutdown"})
 _NO_INFO: Final[Mapping[str, Any]] = {}
 
 
-def _fetch_info(context: Context, rows: Sequence[Instance]) -> dict[str, Result]:
+def _fetch_info(context: QueryContext, rows: Sequence[Instance]) -> dict[str, Result]:
     """Ask every node of the instances once for all instances that it runs."""
     snapshot = context.snapshot
     cluster = snapshot.cluster
@@ -45,17 +45,17 @@ def _is_shut_down(info: Mapping[str, Any]) -> bool:
     return info.get("state") in _STATE_SHUTDOWN
 
 
-def _seen(instance: Instance, answers: Mapping[str, Result]) -> Seen:
+def _seen(instance: Instance, answers: Mapping[str, Result]) -> ObservedState:
     """Return what the nodes say about an instance."""
     primary = answers.get(instance.primary_node)
     if primary is not None and primary.offline:
-        return Seen.NODE_OFFLINE
+        return ObservedState.NODE_OFFLINE
     if primary is None or primary.failed:
-        return Seen.NODE_DOWN
+        return ObservedState.NODE_DOWN
     info = primary.payload.get(instance.name)
     if info is not None:
-        return Seen.SHUTDOWN if _is_shut_down(info) else Seen.RUNNING
-    return Seen.ABSENT
+        return ObservedState.SHUTDOWN if _is_shut_down(info) else ObservedState.RUNNING
+    return ObservedState.ABSENT
 
 
 def _running_names(answers: Mapping[str, Result]) -> dict[str, set[str]]:
@@ -68,22 +68,22 @@ def _running_names(answers: Mapping[str, Result]) -> dict[str, set[str]]:
     return found
 
 
-def _bind_seen(context: Context) -> Callable[[Instance], Seen]:
+def _bind_seen(context: QueryContext) -> Callable[[Instance], ObservedState]:
     answers: Mapping[str, Result] = context.live[_INFO]
     where = context.once("running names", lambda: _running_names(answers))
 
-    def get(instance: Instance) -> Seen:
-        seen = _seen(instance, answers)
-        if seen in {Seen.NODE_OFFLINE, Seen.NODE_DOWN}:
-            return seen
+    def get(instance: Instance) -> ObservedState:
+        state = _seen(instance, answers)
+        if state in {ObservedState.NODE_OFFLINE, ObservedState.NODE_DOWN}:
+            return state
         others = where.get(instance.name, set()) - {instance.primary_node}
-        return Seen.ELSEWHERE if others else seen
+        return ObservedState.ELSEWHERE if others else state
 
     return get
 
 
-def _bind_status(context: Context) -> Getter:
-    seen = _bind_seen(context)
+def _bind_status(context: QueryContext) -> Getter:
+    state_of = _bind_seen(context)
     user_shutdown = context.snapshot.cluster.enabled_user_shutdown
 
     def may_shut_down(instance: Instance) -> bool:
@@ -93,14 +93,15 @@ def _bind_status(context: Context) -> Getter:
         return bool(hvparams.get("user_shutdown"))
 
     def cell(instance: Instance) -> Cell:
-        state = seen(instance)
+        state = state_of(instance)
         return normal(
             instance_status(
                 state,
                 instance.admin_state,
                 is_user_source=instance.admin_state_source == "user",
                 user_shutdown=user_shutdown,
-                guest_may_shut_down=state is Seen.SHUTDOWN and may_shut_down(instance),
+                guest_may_shut_down=state is ObservedState.SHUTDOWN
+                and may_shut_down(instance),
             )
         )
 
@@ -109,14 +110,14 @@ def _bind_status(context: Context) -> Getter:
 
 def _of_info(
     make: Callable[[Mapping[str, Any]], Cell],
-) -> Callable[[Context], Getter]:
+) -> Callable[[QueryContext], Getter]:
     """Return a field from the primary node's answer.
 
     Args:
         make: returns the cell for the instance's entry, empty when there is none.
     """
 
-    def bind(context: Context) -> Getter:
+    def bind(context: QueryContext) -> Getter:
         answers: Mapping[str, Result] = context.live[_INFO]
 
         def cell(instance: Instance) -> Cell:
@@ -142,7 +143,9 @@ def _is_running(info: Mapping[str, Any]) -> Cell:
 
 
 # Consoles
-def _fetch_console(context: Context, rows: Sequence[Instance]) -> dict[str, Result]:
+def _fetch_console(
+    context: QueryContext, rows: Sequence[Instance]
+) -> dict[str, Result]:
     """Ask each primary node for the consoles of those instances that run there."""
     snapshot = context.snapshot
     if _INFO not in context.live:
@@ -165,7 +168,7 @@ def _fetch_console(context: Context, rows: Sequence[Instance]) -> dict[str, Resu
     )
 
 
-def _bind_console(context: Context) -> Getter:
+def _bind_console(context: QueryContext) -> Getter:
     answers: Mapping[str, Result] = context.live[_CONSOLE]
     is_running = _OPER_STATE(context)
 

@@ -10,9 +10,9 @@ from ganeti.objects import params as fill
 from ganeti.query.model import (
     UNAVAIL,
     Cell,
-    Context,
     Field,
     Getter,
+    QueryContext,
     maybe,
     normal,
     sparse_column,
@@ -33,7 +33,7 @@ def _disk_field(
     get: Callable[[Disk], Any],
     index: int,
 ) -> Field:
-    def bind(context: Context) -> Getter:
+    def bind(context: QueryContext) -> Getter:
         table = context.snapshot.disks
 
         def cell(instance: Instance) -> Cell:
@@ -52,7 +52,7 @@ def _disk_count(instance: Instance) -> int:
 
 
 def _disk_list(name: str, title: str, doc: str, get: Callable[[Disk], Any]) -> Field:
-    def bind(context: Context) -> Getter:
+    def bind(context: QueryContext) -> Getter:
         table = context.snapshot.disks
         return lambda instance: normal([get(table[uuid]) for uuid in instance.disks])
 
@@ -104,13 +104,13 @@ def _space(disk: Disk) -> int:
     return disk.size + (d.DRBD_META_SIZE if disk.dev_type == "drbd" else 0)
 
 
-def bind_disk_usage(context: Context) -> Getter:
+def bind_disk_usage(context: QueryContext) -> Getter:
     """Give the space that the disks of an instance take on each of its nodes."""
     table = context.snapshot.disks
     return lambda instance: normal(sum(_space(table[uuid]) for uuid in instance.disks))
 
 
-def bind_template(context: Context) -> Getter:
+def bind_template(context: QueryContext) -> Getter:
     """Give the disk template of an instance."""
     return lambda instance: normal(context.snapshot.disk_template(instance))
 
@@ -119,19 +119,19 @@ def bind_template(context: Context) -> Getter:
 NicGetter = Callable[[Nic], Any]
 
 
-def _nic_params(context: Context) -> Callable[[Nic], dict[str, Any]]:
+def _nic_params(context: QueryContext) -> Callable[[Nic], dict[str, Any]]:
     base = fill.nicparams_for(context.snapshot.cluster, {})
     return lambda nic: {**base, **nic.nicparams}
 
 
-def _nic_plain(get: NicGetter) -> Callable[[Context], NicGetter]:
+def _nic_plain(get: NicGetter) -> Callable[[QueryContext], NicGetter]:
     return lambda _context: get
 
 
-def _nic_param(key: str, mode: str = "") -> Callable[[Context], NicGetter]:
+def _nic_param(key: str, mode: str = "") -> Callable[[QueryContext], NicGetter]:
     """Return a NIC parameter, or None where the NIC has another mode."""
 
-    def bind(context: Context) -> NicGetter:
+    def bind(context: QueryContext) -> NicGetter:
         filled = _nic_params(context)
 
         def get(nic: Nic) -> Any:
@@ -143,12 +143,12 @@ def _nic_param(key: str, mode: str = "") -> Callable[[Context], NicGetter]:
     return bind
 
 
-def _nic_network_uuid(context: Context) -> NicGetter:
+def _nic_network_uuid(context: QueryContext) -> NicGetter:
     uuids = context.snapshot.names("networks")
     return lambda nic: uuids.get(nic.network or "", nic.network)
 
 
-def _nic_network_name(context: Context) -> NicGetter:
+def _nic_network_name(context: QueryContext) -> NicGetter:
     uuid_of = _nic_network_uuid(context)
     networks = context.snapshot.networks
 
@@ -164,10 +164,10 @@ def _nic_field(
     title: str,
     doc: str,
     *,
-    bind_nic: Callable[[Context], NicGetter],
+    bind_nic: Callable[[QueryContext], NicGetter],
     index: int,
 ) -> Field:
-    def bind(context: Context) -> Getter:
+    def bind(context: QueryContext) -> Getter:
         get = bind_nic(context)
 
         def cell(instance: Instance) -> Cell:
@@ -185,9 +185,9 @@ def _nic_count(instance: Instance) -> int:
 
 
 def _nic_list(
-    name: str, title: str, doc: str, bind_nic: Callable[[Context], NicGetter]
+    name: str, title: str, doc: str, bind_nic: Callable[[QueryContext], NicGetter]
 ) -> Field:
-    def bind(context: Context) -> Getter:
+    def bind(context: QueryContext) -> Getter:
         get = bind_nic(context)
         return lambda instance: normal([get(nic) for nic in instance.nics])
 
@@ -196,7 +196,7 @@ def _nic_list(
 
 #: Word, title of one, name and title of the list, text, getter, older name for NIC 0.
 _NICS: Final[
-    tuple[tuple[str, str, str, str, str, Callable[[Context], NicGetter], str], ...]
+    tuple[tuple[str, str, str, str, str, Callable[[QueryContext], NicGetter], str], ...]
 ] = (
     (
         "bridge",

@@ -13,9 +13,9 @@ from ganeti.objects import Snapshot
 from ganeti.query.model import (
     UNAVAIL,
     Cell,
-    Context,
     Field,
     Getter,
+    QueryContext,
     Resource,
     Sources,
     by_name,
@@ -115,7 +115,7 @@ _JOB_FIELDS: Final = by_name(
 )
 
 
-_NO_SOURCES: Final = Context(Sources(Snapshot()))
+_NO_SOURCES: Final = QueryContext(Sources(Snapshot()))
 
 
 def job_values(names: Sequence[str]) -> "Callable[[jqueue.Job], list[Any] | None]":
@@ -143,7 +143,7 @@ def parse_job_id(value: Any) -> int:
     return value
 
 
-def _job_rows(context: Context, names: Sequence[Any] | None) -> list[_Row]:
+def _job_rows(context: QueryContext, names: Sequence[Any] | None) -> list[_Row]:
     source = context.sources.jobs
     if source is None:
         raise errors.OpPrereqError("there is no job queue here", ecodes.ECODE_STATE)
@@ -164,28 +164,28 @@ _JOB_IN_NAME: Final = re.compile(r"(?:^|/)Job(\d+)(?:/|$)")
 
 def _owner(name: str) -> str:
     """Return the JSON text of the job id or name of an owner."""
-    found = _JOB_IN_NAME.search(name)
-    return found[1] if found else json.dumps(name)
+    match = _JOB_IN_NAME.search(name)
+    return match[1] if match else json.dumps(name)
 
 
 def _owners(names: Sequence[str]) -> list[str]:
     return [_owner(name) for name in names]
 
 
-def _lock_rows(context: Context, names: Sequence[Any] | None) -> list[LockInfo]:
+def _lock_rows(context: QueryContext, names: Sequence[Any] | None) -> list[LockInfo]:
     rows = list(context.sources.locks())
     if names is None:
         return rows
-    found = {row.name: row for row in rows}
-    missing = [name for name in names if name not in found]
+    by_name = {row.name: row for row in rows}
+    missing = [name for name in names if name not in by_name]
     if missing:
         raise errors.OpPrereqError(
             f"no such lock in use: {', '.join(map(str, missing))}", ecodes.ECODE_NOENT
         )
-    return [found[name] for name in names]
+    return [by_name[name] for name in names]
 
 
-def _bind_pending(_context: Context) -> Getter:
+def _bind_pending(_context: QueryContext) -> Getter:
     return lambda row: normal([[mode, _owners(names)] for mode, names in row.pending])
 
 

@@ -84,7 +84,7 @@ class Sources:
     facts: Callable[[], ClusterFacts] | None = None
 
 
-class Context:
+class QueryContext:
     """One query under way: its sources, live data, and what is worked out once."""
 
     def __init__(self, sources: Sources, asked: frozenset[str] = frozenset()) -> None:
@@ -147,11 +147,11 @@ class Context:
 
 
 #: Makes the cells of all rows of an answer.
-Column = Callable[[Context, Sequence[Any]], Iterable[Cell]]
+Column = Callable[[QueryContext, Sequence[Any]], Iterable[Cell]]
 
 
 def shared_column(
-    bind: Callable[[Context], Getter], decider: Callable[[Any], Hashable]
+    bind: Callable[[QueryContext], Getter], decider: Callable[[Any], Hashable]
 ) -> Column:
     """Return how to make a column in which many rows have the same cell.
 
@@ -161,7 +161,7 @@ def shared_column(
             have the same one. Asked once per row for all columns that have it.
     """
 
-    def column(context: Context, rows: Sequence[Any]) -> Iterable[Cell]:
+    def column(context: QueryContext, rows: Sequence[Any]) -> Iterable[Cell]:
         keys = context.once(("keys of rows", decider), lambda: list(map(decider, rows)))
         first = context.once(
             ("rows by key", decider),
@@ -177,7 +177,7 @@ def shared_column(
 
 
 def sparse_column(
-    bind: Callable[[Context], Getter], count: Callable[[Any], int], index: int
+    bind: Callable[[QueryContext], Getter], count: Callable[[Any], int], index: int
 ) -> Column:
     """Return how to make a column of the parts of rows that have one number.
 
@@ -188,7 +188,7 @@ def sparse_column(
         index: number of the part.
     """
 
-    def column(context: Context, rows: Sequence[Any]) -> Iterable[Cell]:
+    def column(context: QueryContext, rows: Sequence[Any]) -> Iterable[Cell]:
         most = context.once(
             ("most parts", count), lambda: max(map(count, rows), default=0)
         )
@@ -224,7 +224,7 @@ class Field:
     title: str
     kind: str
     doc: str
-    bind: Callable[[Context], Getter]
+    bind: Callable[[QueryContext], Getter]
     live: str = ""
     match: str = ""
     column: Column | None = None
@@ -289,9 +289,9 @@ class Resource:
     name: str
     name_field: str
     fields: Mapping[str, Field]
-    rows: Callable[[Context, Sequence[Any] | None], Sequence[Any]]
-    fetch: Mapping[str, Callable[[Context, Sequence[Any]], Any]] = dataclasses.field(
-        default_factory=dict
+    rows: Callable[[QueryContext, Sequence[Any] | None], Sequence[Any]]
+    fetch: Mapping[str, Callable[[QueryContext, Sequence[Any]], Any]] = (
+        dataclasses.field(default_factory=dict)
     )
 
 
@@ -308,14 +308,14 @@ def by_name(*groups: Iterable[Field]) -> dict[str, Field]:
 
 def rows_by_name(
     table: str,
-) -> Callable[[Context, Sequence[Any] | None], Sequence[Any]]:
+) -> Callable[[QueryContext, Sequence[Any] | None], Sequence[Any]]:
     """Return how to list a table's records, all in natural order or those of names.
 
     Args:
         table: of the snapshot, see `ganeti.objects.TABLES`.
     """
 
-    def rows(context: Context, names: Sequence[Any] | None) -> Sequence[Any]:
+    def rows(context: QueryContext, names: Sequence[Any] | None) -> Sequence[Any]:
         records = context.snapshot.table(table)
         if names is None:
             return nicesort.nice_sorted(records.values(), lambda record: record.name)

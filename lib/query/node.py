@@ -11,9 +11,9 @@ from ganeti.objects import params as fill
 from ganeti.query.model import (
     UNAVAIL,
     Cell,
-    Context,
     Field,
     Getter,
+    QueryContext,
     Resource,
     by_name,
     common,
@@ -43,7 +43,7 @@ _PARAM_TITLES: Final = {
 }
 
 
-def filled_ndparams(context: Context) -> Callable[[Node], dict[str, Any]]:
+def filled_ndparams(context: QueryContext) -> Callable[[Node], dict[str, Any]]:
     """Return a function for the node parameters in force."""
     snapshot = context.snapshot
 
@@ -58,7 +58,7 @@ def filled_ndparams(context: Context) -> Callable[[Node], dict[str, Any]]:
 
 
 def param_fields(
-    filled: Callable[[Context], Callable[[Any], dict[str, Any]]],
+    filled: Callable[[QueryContext], Callable[[Any], dict[str, Any]]],
 ) -> Iterable[Field]:
     """Yield one field for each node parameter.
 
@@ -76,9 +76,9 @@ def param_fields(
 
 
 def _bind_param(
-    name: str, filled: Callable[[Context], Callable[[Any], dict[str, Any]]]
-) -> Callable[[Context], Getter]:
-    def bind(context: Context) -> Getter:
+    name: str, filled: Callable[[QueryContext], Callable[[Any], dict[str, Any]]]
+) -> Callable[[QueryContext], Getter]:
+    def bind(context: QueryContext) -> Getter:
         get = filled(context)
         return lambda row: maybe(get(row).get(name))
 
@@ -86,7 +86,7 @@ def _bind_param(
 
 
 # Live data
-def _storage_units(context: Context, node: Node) -> list[list[Any]]:
+def _storage_units(context: QueryContext, node: Node) -> list[list[Any]]:
     """Return the default storage unit of a node, and its spindles if it has any.
 
     The default is that of the first enabled template that has one.
@@ -110,7 +110,7 @@ def _storage_units(context: Context, node: Node) -> list[list[Any]]:
     return []
 
 
-def _fetch_info(context: Context, rows: Sequence[Node]) -> dict[str, Result]:
+def _fetch_info(context: QueryContext, rows: Sequence[Node]) -> dict[str, Result]:
     cluster = context.snapshot.cluster
     hypervisor = cluster.enabled_hypervisors[0]
     hvparams = {
@@ -139,7 +139,7 @@ def _live(
         get: returns the value for the payload, None if it is not there.
     """
 
-    def bind(context: Context) -> Getter:
+    def bind(context: QueryContext) -> Getter:
         answers: dict[str, Result] = context.live[_INFO]
 
         def cell(node: Node) -> Cell:
@@ -220,17 +220,17 @@ _LIVE_FIELDS: Final = (
 
 
 # Configuration data
-def _bind_group_name(context: Context) -> Getter:
+def _bind_group_name(context: QueryContext) -> Getter:
     names = {uuid: g.name for uuid, g in context.snapshot.nodegroups.items()}
     return lambda node: normal(names[node.group])
 
 
-def _bind_is_master(context: Context) -> Getter:
+def _bind_is_master(context: QueryContext) -> Getter:
     master = context.snapshot.cluster.master_node
     return lambda node: normal(node.uuid == master)
 
 
-def _bind_role(context: Context) -> Getter:
+def _bind_role(context: QueryContext) -> Getter:
     master = context.snapshot.cluster.master_node
 
     def get(node: Node) -> Cell:
@@ -245,24 +245,24 @@ def _bind_role(context: Context) -> Getter:
     return get
 
 
-def _bind_powered(context: Context) -> Getter:
+def _bind_powered(context: QueryContext) -> Getter:
     filled = filled_ndparams(context)
     return lambda node: normal(node.powered) if filled(node)["oob_program"] else UNAVAIL
 
 
-def _bind_ndparams(context: Context) -> Getter:
+def _bind_ndparams(context: QueryContext) -> Getter:
     filled = filled_ndparams(context)
     return lambda node: normal(filled(node))
 
 
 def _bind_instances(
-    context: Context, of_node: Callable[[str], Iterable[str]], *, count: bool
+    context: QueryContext, of_node: Callable[[str], Iterable[str]], *, count: bool
 ) -> Getter:
     instances = context.snapshot.instances
 
     def names(node: Node) -> Cell:
-        found = (instances[uuid].name for uuid in of_node(node.uuid))
-        return normal(nicesort.nice_names(found))
+        instance_names = (instances[uuid].name for uuid in of_node(node.uuid))
+        return normal(nicesort.nice_names(instance_names))
 
     if count:
         return lambda node: normal(sum(1 for _ in of_node(node.uuid)))
@@ -270,7 +270,7 @@ def _bind_instances(
 
 
 def _instances(name: str, title: str, kind: str, doc: str, *, primary: bool) -> Field:
-    def bind(context: Context) -> Getter:
+    def bind(context: QueryContext) -> Getter:
         of_node = (
             context.snapshot.primary_instances
             if primary
@@ -281,7 +281,7 @@ def _instances(name: str, title: str, kind: str, doc: str, *, primary: bool) -> 
     return Field(name, title, kind, doc, bind)
 
 
-def _never_available(_context: Context) -> Getter:
+def _never_available(_context: QueryContext) -> Getter:
     return lambda _node: UNAVAIL
 
 

@@ -6,7 +6,7 @@ from typing import Final
 from ganeti.constants import instance as c
 
 
-class Seen(enum.Enum):
+class ObservedState(enum.Enum):
     """What the nodes say about an instance."""
 
     #: Its primary node is marked offline.
@@ -22,14 +22,14 @@ class Seen(enum.Enum):
 
 
 _WHATEVER_WANTED: Final = {
-    Seen.NODE_OFFLINE: c.INSTST_NODEOFFLINE,
-    Seen.NODE_DOWN: c.INSTST_NODEDOWN,
-    Seen.ELSEWHERE: c.INSTST_WRONGNODE,
+    ObservedState.NODE_OFFLINE: c.INSTST_NODEOFFLINE,
+    ObservedState.NODE_DOWN: c.INSTST_NODEDOWN,
+    ObservedState.ELSEWHERE: c.INSTST_WRONGNODE,
 }
 
 
 def instance_status(
-    seen: Seen,
+    observed: ObservedState,
     admin_state: str,
     *,
     is_user_source: bool,
@@ -39,19 +39,19 @@ def instance_status(
     """Return the status word.
 
     Args:
-        seen: what the nodes say.
+        observed: what the nodes say.
         admin_state: the wanted state.
         is_user_source: the wanted state came from the guest's own shutdown.
         user_shutdown: the cluster distinguishes shutdowns by users.
         guest_may_shut_down: also true for this instance (kvm: its ``user_shutdown``
             parameter).
     """
-    if seen in _WHATEVER_WANTED:
-        return _WHATEVER_WANTED[seen]
+    if observed in _WHATEVER_WANTED:
+        return _WHATEVER_WANTED[observed]
     wanted_up = admin_state == c.ADMINST_UP
-    if seen is Seen.RUNNING:
+    if observed is ObservedState.RUNNING:
         return c.INSTST_RUNNING if wanted_up else c.INSTST_ERRORUP
-    if seen is Seen.SHUTDOWN:
+    if observed is ObservedState.SHUTDOWN:
         if not wanted_up:
             return c.INSTST_ADMINDOWN
         allowed = user_shutdown and guest_may_shut_down

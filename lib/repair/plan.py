@@ -4,11 +4,11 @@ import dataclasses
 import enum
 from collections.abc import Collection, Mapping
 
-from ganeti.repair.broken import Repair
-from ganeti.repair.words import Outcome, Policy, Record
+from ganeti.repair.diagnosis import Repair
+from ganeti.repair.tags import RepairOutcome, RepairPolicy, RepairRecord
 
 
-class State(enum.StrEnum):
+class RepairState(enum.StrEnum):
     """States of instances, as they are counted and shown."""
 
     HEALTHY = "Healthy"
@@ -36,7 +36,7 @@ class Fresh:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Step:
+class RepairStep:
     """What is to be done.
 
     Attributes:
@@ -46,24 +46,24 @@ class Step:
         repair: submit its opcodes as one job; ``record`` with that job's id added is to
             be tagged then.
         record: the repair that the job belongs to.
-        told: a line for people, may be empty.
+        note: a line for people, may be empty.
     """
 
-    state: State
-    add: tuple[Record, ...] = ()
-    remove: tuple[Record, ...] = ()
+    state: RepairState
+    add: tuple[RepairRecord, ...] = ()
+    remove: tuple[RepairRecord, ...] = ()
     repair: Repair | None = None
-    record: Record | None = None
-    told: str = ""
+    record: RepairRecord | None = None
+    note: str = ""
 
 
 def step(
-    records: Collection[Record],
+    records: Collection[RepairRecord],
     jobs: Mapping[int, JobState],
     repair: Repair | None,
-    policy: Policy,
+    policy: RepairPolicy,
     fresh: Fresh,
-) -> Step:
+) -> RepairStep:
     """Decide about one instance.
 
     Args:
@@ -77,15 +77,15 @@ def step(
     ended = {r.id for r in records if r.outcome is not None}
     pending = [r for r in records if r.outcome is None and r.id not in ended]
     stale = tuple(r for r in records if r.outcome is None and r.id in ended)
-    if any(r.outcome == Outcome.FAILURE for r in records):
-        return Step(State.FAILED, remove=stale)
+    if any(r.outcome == RepairOutcome.FAILURE for r in records):
+        return RepairStep(RepairState.FAILED, remove=stale)
     case = _Case(stale, policy, fresh)
     if pending:
         return _pending(case, pending, jobs, repair)
     done = tuple(r for r in records if r.outcome is not None)
     if repair is None:
         # Of several results only the last one is of interest.
-        return Step(State.HEALTHY, remove=(*stale, *done[:-1]))
+        return RepairStep(RepairState.HEALTHY, remove=(*stale, *done[:-1]))
     return _broken(case, done, repair)
 
 
@@ -93,60 +93,70 @@ def step(
 class _Case:
     """What does not depend on the instance's state; ``stale`` are tags left over."""
 
-    stale: tuple[Record, ...]
-    policy: Policy
+    stale: tuple[RepairRecord, ...]
+    policy: RepairPolicy
     fresh: Fresh
 
 
 def _pending(
     case: _Case,
-    pending: list[Record],
+    pending: list[RepairRecord],
     jobs: Mapping[int, JobState],
     repair: Repair | None,
-) -> Step:
+) -> RepairStep:
     first, stale, policy, fresh = pending[0], case.stale, case.policy, case.fresh
-    found = [jobs.get(job, JobState.SUCCESS) for job in first.jobs]
-    if JobState.RUNNING in found:
-        return Step(State.PENDING)
-    last = found[-1] if found else JobState.SUCCESS
+    states = [jobs.get(job, JobState.SUCCESS) for job in first.jobs]
+    if JobState.RUNNING in states:
+        return RepairStep(RepairState.PENDING)
+    last = states[-1] if states else JobState.SUCCESS
     if last == JobState.FAILED:
-        result = _ended(first, Outcome.FAILURE, fresh)
-        told = f"a job of repair {first.id} failed"
-        return Step(State.FAILED, (result,), (*stale, first), told=told)
+        result = _ended(first, RepairOutcome.FAILURE, fresh)
+        reason = f"a job of repair {first.id} failed"
+        return RepairStep(RepairState.FAILED, (result,), (*stale, first), note=reason)
     if repair is None:
-        results = tuple(_ended(r, Outcome.SUCCESS, fresh) for r in pending)
-        return Step(State.HEALTHY, results, (*stale, *pending), told="is repaired")
+        results = tuple(_ended(r, RepairOutcome.SUCCESS, fresh) for r in pending)
+        return RepairStep(
+            RepairState.HEALTHY, results, (*stale, *pending), note="is repaired"
+        )
     if policy.until is not None:
-        return Step(State.PENDING, told=f"{repair.why}, but repairs are {policy}")
+        return RepairStep(
+            RepairState.PENDING, note=f"{repair.why}, but repairs are {policy}"
+        )
     if repair.kind > first.kind:
-        result = _ended(first, Outcome.ENOPERM, fresh)
-        return Step(
-            State.NEEDS_REPAIR,
+        result = _ended(first, RepairOutcome.ENOPERM, fresh)
+        return RepairStep(
+            RepairState.NEEDS_REPAIR,
             (result,),
             (*stale, first),
-            told=_too_much(repair, f"repair {first.id} goes up to {first.kind.word}"),
+            note=_too_much(repair, f"repair {first.id} goes up to {first.kind.word}"),
         )
-    return Step(State.PENDING, remove=(*stale, first), repair=repair, record=first)
+    return RepairStep(
+        RepairState.PENDING, remove=(*stale, first), repair=repair, record=first
+    )
 
 
-def _broken(case: _Case, done: tuple[Record, ...], repair: Repair) -> Step:
+def _broken(case: _Case, done: tuple[RepairRecord, ...], repair: Repair) -> RepairStep:
     stale, policy, fresh = case.stale, case.policy, case.fresh
     if policy.allowed is None:
-        told = f"{repair.why}, but repairs are {policy}"
-        return Step(State.NEEDS_REPAIR, remove=stale, told=told)
+        reason = f"{repair.why}, but repairs are {policy}"
+        return RepairStep(RepairState.NEEDS_REPAIR, remove=stale, note=reason)
     if repair.kind <= policy.allowed:
-        record = Record(repair.kind, fresh.id, fresh.now)
-        return Step(State.PENDING, remove=(*stale, *done), repair=repair, record=record)
-    told = _too_much(repair, f"allowed is {policy}")
+        record = RepairRecord(repair.kind, fresh.id, fresh.now)
+        return RepairStep(
+            RepairState.PENDING, remove=(*stale, *done), repair=repair, record=record
+        )
+    reason = _too_much(repair, f"allowed is {policy}")
     last = done[-1] if done else None
-    if last and (last.outcome, last.kind) == (Outcome.ENOPERM, repair.kind):
+    if last and (last.outcome, last.kind) == (RepairOutcome.ENOPERM, repair.kind):
         # Said before; the tag stays as it is.
-        return Step(State.NEEDS_REPAIR, remove=(*stale, *done[:-1]), told=told)
-    result = Record(repair.kind, fresh.id, fresh.now, Outcome.ENOPERM)
-    return Step(State.NEEDS_REPAIR, (result,), (*stale, *done), told=told)
+        return RepairStep(
+            RepairState.NEEDS_REPAIR, remove=(*stale, *done[:-1]), note=reason
+        )
+    result = RepairRecord(repair.kind, fresh.id, fresh.now, RepairOutcome.ENOPERM)
+    return RepairStep(RepairState.NEEDS_REPAIR, (result,), (*stale, *done), note=reason)
 
 
-def _ended(record: Record, outcome: Outcome, fresh: Fresh) -> Record:
+def _ended(record: RepairRecord, outcome: RepairOutcome, fresh: Fresh) -> RepairRecord:
     return dataclasses.replace(record, outcome=outcome, time=fresh.now, found="")
 
 

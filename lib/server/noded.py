@@ -26,7 +26,7 @@ import msgspec
 from OpenSSL import SSL
 
 from ganeti import backend, clock, errors, hypervisor, process, ssconf
-from ganeti.backend import power, terms
+from ganeti.backend import master_term, power
 from ganeti.http import server, tls
 from ganeti.pathutils import Paths, from_environ
 from ganeti.rpc import table, wire
@@ -75,10 +75,10 @@ class App:
 
     def __init__(
         self,
-        node: backend.Node,
+        node: backend.LocalNode,
         *,
         guard: tls.PeerGuard | None,
-        term_guard: terms.TermGuard,
+        term_guard: master_term.TermGuard,
         max_clients: int,
         quit_daemon: Callable[[], None],
     ) -> None:
@@ -239,13 +239,13 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
     guard, context = _tls(options, paths)
     digest = "" if options.no_ssl else _digest(options, paths)
     clock_, runner = clock.SystemClock(), process.SystemRunner()
-    term_guard = terms.TermGuard(paths.data(TERM_FILE), digest)
-    node = backend.Node(
+    term_guard = master_term.TermGuard(paths.data(TERM_FILE), digest)
+    node = backend.LocalNode(
         paths=paths,
         process=runner,
         clock=clock_,
         hypervisors=hypervisor.drivers(
-            hypervisor.Doors(paths=paths, process=runner, clock=clock_)
+            hypervisor.NodeEffects(paths=paths, process=runner, clock=clock_)
         ),
         power=power.for_node(paths),
         seen_term=lambda: term_guard.seen,

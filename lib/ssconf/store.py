@@ -58,8 +58,8 @@ class SimpleStore:
     def _pairs(self, key: str, separator: str) -> dict[str, str]:
         pairs = {}
         for line in self.lines(key):
-            name, found, value = line.partition(separator)
-            if not found:
+            name, mark, value = line.partition(separator)
+            if not mark:
                 raise errors.ConfigurationError(
                     f"{self.path(key)}: wanted NAME{separator}VALUE, found {line!r}"
                 )

@@ -46,8 +46,8 @@ def write(paths: Paths, values: Mapping[str, str], *, dry_run: bool = False) -> 
 def _is_right(path: str, data: bytes) -> bool:
     """Tell whether a regular file of ours has this content and mode."""
     try:
-        found = os.lstat(path)
-        looks_right = (found.st_mode, found.st_uid) == (
+        status = os.lstat(path)
+        looks_right = (status.st_mode, status.st_uid) == (
             stat.S_IFREG | _MODE,
             os.geteuid(),
         )

@@ -61,8 +61,8 @@ class KeyRing:
     def key(self, path: str) -> paramiko.PKey:
         """Return the key in a file; errors as those of `paramiko.PKey.from_path`."""
         with self._lock:
-            found = os.stat(path)
-            version = (found.st_ino, found.st_mtime_ns, found.st_size)
+            stat = os.stat(path)
+            version = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
             known = self._keys.get(path)
             if known is None or known[0] != version:
                 known = self._keys[path] = (version, paramiko.PKey.from_path(path))
@@ -157,11 +157,11 @@ class _HostKeyPolicy(paramiko.MissingHostKeyPolicy):
 
 
 def _load_host_keys(paths: Sequence[str]) -> paramiko.HostKeys:
-    found = paramiko.HostKeys()
+    host_keys = paramiko.HostKeys()
     for path in paths:
         if path and os.path.exists(path):
-            found.load(path)
-    return found
+            host_keys.load(path)
+    return host_keys
 
 
 def _changed(host: str, key: paramiko.PKey) -> errors.SshError:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 
 from ganeti import errors
-from ganeti.ssh import authorized
+from ganeti.ssh import authorized_keys
 from ganeti.utils import files
 
 
@@ -26,15 +26,15 @@ def parse(text: str) -> dict[str, list[str]]:
     Raises:
         ParseError: a line has no key.
     """
-    found: dict[str, list[str]] = {}
+    keys: dict[str, list[str]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         uuid, _, key = line.strip().partition(" ")
         if not key:
             raise errors.ParseError(f"public keys of nodes: line {number} has no key")
-        found.setdefault(uuid, []).append(key)
-    return found
+        keys.setdefault(uuid, []).append(key)
+    return keys
 
 
 def format_keys(keys: Mapping[str, Iterable[str]]) -> str:
@@ -57,7 +57,7 @@ def update(path: str, action: str, keys: Mapping[str, Sequence[str]]) -> None:
         SshUpdateError: there is no such action.
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with authorized.locked(os.path.dirname(path)):
+    with authorized_keys.locked(os.path.dirname(path)):
         present = read(path)
         if action == "add":
             for uuid, lines in keys.items():

@@ -8,7 +8,7 @@ from typing import Final
 
 from ganeti import errors, pathutils
 from ganeti.objects.filled import DiskX
-from ganeti.storage.base import Device, LocalStatus, Status
+from ganeti.storage.base import Device, DeviceStatus, LocalStatus
 from ganeti.storage.files import FileDisk
 
 #: Driver by disk type.
@@ -29,4 +29,4 @@ def device(paths: pathutils.Paths, disk: DiskX) -> Device:
     return driver(paths, disk)
 
 
-__all__ = ["DRIVERS", "Device", "LocalStatus", "Status", "device"]
+__all__ = ["DRIVERS", "Device", "DeviceStatus", "LocalStatus", "device"]

@@ -29,7 +29,7 @@ class LocalStatus(enum.IntEnum):
 
 
 @dataclasses.dataclass(frozen=True)
-class Status:
+class DeviceStatus:
     """What is known of a device; the wire form of block device status."""
 
     dev_path: str
@@ -118,10 +118,10 @@ class Device(abc.ABC):
     def set_info(self, text: str) -> None:
         """Note a text at the device, where there is a place for it."""
 
-    def status(self) -> Status:
+    def status(self) -> DeviceStatus:
         """Return what is known of it."""
         self.require()
-        return Status(self.path)
+        return DeviceStatus(self.path)
 
     def require(self) -> None:
         """Raise BlockDeviceError unless it is there."""

@@ -124,7 +124,7 @@ def found_below(paths: pathutils.Paths, directories: Sequence[str]) -> dict[str,
     Told by their names, so that files of other kinds are left out. Directories that
     do not exist, or may not hold disks, have none.
     """
-    found = {}
+    sizes = {}
     for directory in directories:
         try:
             local = allowed.check(paths, directory, exact_ok=True)
@@ -134,8 +134,8 @@ def found_below(paths: pathutils.Paths, directories: Sequence[str]) -> dict[str,
             for name in filter(_NAME.fullmatch, names):
                 with contextlib.suppress(FileNotFoundError):
                     size = os.lstat(f"{root}/{name}").st_size
-                    found[f"{root}/{name}"[len(paths.root) :]] = size
-    return found
+                    sizes[f"{root}/{name}"[len(paths.root) :]] = size
+    return sizes
 
 
 def make_directory(paths: pathutils.Paths, directory: str) -> None:

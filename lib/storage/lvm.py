@@ -74,14 +74,14 @@ def volumes(process: Runner, groups: Sequence[str] = ()) -> list[Volume]:
         StorageError: LVM is not installed or failed, or there is no such group.
     """
     rows = _report(process, "lvs", ("-o", _VOLUME_FIELDS, "--", *groups), "lv")
-    found: dict[tuple[str, str], Volume] = {}
+    by_key: dict[tuple[str, str], Volume] = {}
     for row in rows:
         key = row["vg_name"], row["lv_name"]
         # One row for each segment.
-        before = found[key].devices if key in found else ()
+        before = by_key[key].devices if key in by_key else ()
         devices = tuple(dict.fromkeys((*before, *_devices(row["devices"]))))
-        found[key] = Volume(*key, row["lv_size"], row["lv_attr"], devices)
-    return list(found.values())
+        by_key[key] = Volume(*key, row["lv_size"], row["lv_attr"], devices)
+    return list(by_key.values())
 
 
 def _devices(text: str) -> Iterator[str]:
@@ -103,8 +103,8 @@ def _report(
             f"LVM cannot be asked: {err}; its tools are in the package lvm2"
         ) from err
     if result.failed:
-        said = result.stderr.strip().replace("\n", "; ") or "no output"
-        raise errors.StorageError(f"{tool} {result.reason}: {said}")
+        stderr = result.stderr.strip().replace("\n", "; ") or "no output"
+        raise errors.StorageError(f"{tool} {result.reason}: {stderr}")
     try:
         report = json.loads(result.stdout)["report"]
         return [row for part in report for row in part[kind]]

@@ -16,7 +16,7 @@ from ganeti.storage.base import MIB
 _FILE_TYPES: Final = ("file", "sharedfile")
 
 
-class Report(TypedDict):
+class UnitSpace(TypedDict):
     """Free and total room of one storage unit, in MiB."""
 
     type: str
@@ -25,7 +25,7 @@ class Report(TypedDict):
     storage_size: int
 
 
-def report(paths: pathutils.Paths, kind: str, key: str) -> Report | None:
+def report(paths: pathutils.Paths, kind: str, key: str) -> UnitSpace | None:
     """Return the room of a storage unit, None for types without a report.
 
     Raises:

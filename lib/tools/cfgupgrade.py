@@ -60,7 +60,7 @@ def _parse() -> argparse.Namespace:
 
 
 @dataclasses.dataclass(frozen=True)
-class Places:
+class UpgradePaths:
     """Files of one move."""
 
     config_data: str
@@ -69,7 +69,7 @@ class Places:
     backup_dir: str
 
     @classmethod
-    def of(cls, paths: pathutils.Paths, directory: str | None = None) -> "Places":
+    def of(cls, paths: pathutils.Paths, directory: str | None = None) -> "UpgradePaths":
         """Return the places of a node, with ``config.data`` in a directory."""
         old = directory or paths.data_dir
         return cls(
@@ -96,7 +96,7 @@ def _work(options: argparse.Namespace) -> None:
             raise errors.GenericError(f"{daemon} is running; stop all daemons first")
     if not (options.force or options.dry_run) and not _is_confirmed():
         raise errors.GenericError("nothing was changed")
-    places = Places.of(paths, options.path)
+    places = UpgradePaths.of(paths, options.path)
     dry_run, check = options.dry_run, not options.no_verify
     if options.downgrade:
         write_config(places, version=OLDER_VERSION, dry_run=dry_run, check=check)
@@ -130,7 +130,9 @@ def check_master(paths: pathutils.Paths) -> None:
         )
 
 
-def take_config(places: Places, clock: Clock, *, dry_run: bool, check: bool) -> None:
+def take_config(
+    places: UpgradePaths, clock: Clock, *, dry_run: bool, check: bool
+) -> None:
     """Put ``config.data`` into a new store.
 
     Raises:
@@ -164,18 +166,18 @@ def take_config(places: Places, clock: Clock, *, dry_run: bool, check: bool) -> 
 
 
 def write_config(
-    places: Places, *, dry_run: bool, check: bool, version: int | None = None
+    places: UpgradePaths, *, dry_run: bool, check: bool, version: int | None = None
 ) -> None:
     """Write ``config.data`` from the store.
 
     Raises:
         ConfigurationError: the store is unreadable or inconsistent.
     """
-    found = store.Follower(places.store_db)
+    follower = store.Follower(places.store_db)
     try:
-        snapshot, data = found.snapshot(), found.read("meta", config.HEADER_KEY)
+        snapshot, data = follower.snapshot(), follower.read("meta", config.HEADER_KEY)
     finally:
-        found.close()
+        follower.close()
     if check:
         _verify(snapshot)
     value = config.export_config(snapshot, config.Header.decode(data))

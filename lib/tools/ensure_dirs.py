@@ -17,7 +17,7 @@ from ganeti.pathutils import Paths, from_environ
 from ganeti.utils import files
 
 
-class Entry(NamedTuple):
+class PathMode(NamedTuple):
     """A path and its mode; everything belongs to the user of the daemons, root."""
 
     path: str
@@ -44,36 +44,36 @@ _SSCONF_MODE: Final = 0o444
 _LOG_MODE: Final = 0o600
 
 
-def directories(paths: Paths) -> list[Entry]:
+def directories(paths: Paths) -> list[PathMode]:
     """Return the directories of a node, parents first."""
     run, log = paths.run_dir, paths.log_dir
     return [
-        Entry(paths.data_dir, 0o755),
-        Entry(paths.data("queue"), 0o750),
-        Entry(paths.data("queue/archive"), 0o750),
-        Entry(paths.data("rapi"), 0o750),
-        Entry(run, 0o775),
-        Entry(paths.socket_dir, 0o770),
-        Entry(f"{run}/bdev-cache", 0o755),
-        Entry(f"{run}/uid-pool", 0o750),
-        Entry(f"{run}/instance-disks", 0o755),
-        Entry(f"{run}/crypto", 0o700),
-        Entry(f"{run}/import-export", 0o755),
-        Entry(log, 0o770),
-        *(Entry(f"{log}/{name}", 0o750) for name in ("os", "kvm", "xen")),
+        PathMode(paths.data_dir, 0o755),
+        PathMode(paths.data("queue"), 0o750),
+        PathMode(paths.data("queue/archive"), 0o750),
+        PathMode(paths.data("rapi"), 0o750),
+        PathMode(run, 0o775),
+        PathMode(paths.socket_dir, 0o770),
+        PathMode(f"{run}/bdev-cache", 0o755),
+        PathMode(f"{run}/uid-pool", 0o750),
+        PathMode(f"{run}/instance-disks", 0o755),
+        PathMode(f"{run}/crypto", 0o700),
+        PathMode(f"{run}/import-export", 0o755),
+        PathMode(log, 0o770),
+        *(PathMode(f"{log}/{name}", 0o750) for name in ("os", "kvm", "xen")),
     ]
 
 
-def known_files(paths: Paths) -> Iterator[Entry]:
+def known_files(paths: Paths) -> Iterator[PathMode]:
     """Yield the files of a node whose modes are given."""
     for name, mode in _DATA_FILES:
-        yield Entry(paths.data(name), mode)
+        yield PathMode(paths.data(name), mode)
     for name in _names(paths.data_dir):
         if name.startswith("ssconf_"):
-            yield Entry(paths.data(name), _SSCONF_MODE)
+            yield PathMode(paths.data(name), _SSCONF_MODE)
     for name in _names(paths.log_dir):
         if name.endswith(".log"):
-            yield Entry(f"{paths.log_dir}/{name}", _LOG_MODE)
+            yield PathMode(f"{paths.log_dir}/{name}", _LOG_MODE)
 
 
 def _names(directory: str) -> list[str]:
@@ -99,7 +99,7 @@ def run(paths: Paths) -> None:
         _correct(entry, owner)
 
 
-def _correct(entry: Entry, owner: int) -> None:
+def _correct(entry: PathMode, owner: int) -> None:
     try:
         fd = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:

@@ -19,7 +19,7 @@ from typing import IO, Any, Final, NoReturn
 from ganeti.constants import export as words
 from ganeti.tools import common, transfer_channel
 from ganeti.tools.transfer_channel import TransferError
-from ganeti.tools.transfer_status import Status
+from ganeti.tools.transfer_status import TransferStatus
 from ganeti.utils import pidfile
 
 NAME: Final = "import-export"
@@ -82,7 +82,7 @@ def check(options: argparse.Namespace) -> None:
 class Transfer:
     """One run: the children, the connection and the threads between them."""
 
-    def __init__(self, options: argparse.Namespace, status: Status) -> None:
+    def __init__(self, options: argparse.Namespace, status: TransferStatus) -> None:
         self._options = options
         self._status = status
         self._children: list[subprocess.Popen[bytes]] = []
@@ -316,7 +316,7 @@ def _write_all(sink: IO[bytes], data: bytes) -> None:
         rest = rest[sink.write(rest) :]
 
 
-def move(options: argparse.Namespace, status: Status) -> int:
+def move(options: argparse.Namespace, status: TransferStatus) -> int:
     """Run a transfer, note in the status how it ended, and return the exit code."""
 
     def terminate(_number: int, _frame: Any) -> NoReturn:
@@ -355,7 +355,7 @@ def main() -> int:
         sys.stderr.write(f"{NAME}: {err}\n")
         return 1
     os.umask(0o077)
-    status = Status(options.status_file, options.expected_size)
+    status = TransferStatus(options.status_file, options.expected_size)
     status.update()
     if not options.pid_file:
         return move(options, status)

@@ -46,7 +46,7 @@ def read_environment(environ: Mapping[str, str]) -> Address:
         ParameterError: a variable is missing or wrong.
     """
     try:
-        found = Address(
+        address = Address(
             environ["MASTER_NETDEV"],
             environ["MASTER_IP"],
             int(environ["MASTER_NETMASK"]),
@@ -58,12 +58,12 @@ def read_environment(environ: Mapping[str, str]) -> Address:
         raise errors.ParameterError(
             f"MASTER_NETMASK, CLUSTER_IP_VERSION: {err}"
         ) from err
-    wanted = {4: socket.AF_INET, 6: socket.AF_INET6}.get(found.version)
-    if wanted is None or netutils.family(found.ip) != wanted:
+    wanted = {4: socket.AF_INET, 6: socket.AF_INET6}.get(address.version)
+    if wanted is None or netutils.family(address.ip) != wanted:
         raise errors.ParameterError(
-            f"{found.ip} is no address of IP version {found.version}"
+            f"{address.ip} is no address of IP version {address.version}"
         )
-    return found
+    return address
 
 
 def start(address: Address, runner: Runner) -> None:

@@ -90,9 +90,9 @@ def _check_whole(message: Mapping[str, Any], name: str) -> None:
             raise errors.OpPrereqError(
                 f"input: key {key!r} is missing", ecodes.ECODE_INVAL
             )
-    found = message[words.NDS_SSCONF].get("cluster_name", "").strip()
-    if found != name:
+    cluster = message[words.NDS_SSCONF].get("cluster_name", "").strip()
+    if cluster != name:
         raise errors.OpPrereqError(
-            f"input: ssconf is of cluster {found!r}, wanted {name!r}",
+            f"input: ssconf is of cluster {cluster!r}, wanted {name!r}",
             ecodes.ECODE_INVAL,
         )

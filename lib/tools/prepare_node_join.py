@@ -15,7 +15,7 @@ from ganeti.constants import ecodes
 from ganeti.constants import ssh as words
 from ganeti.pathutils import Paths
 from ganeti.process import Runner, SystemRunner
-from ganeti.ssh import authorized, keys
+from ganeti.ssh import authorized_keys, keys
 from ganeti.tools import common
 from ganeti.utils import files
 
@@ -70,7 +70,7 @@ def prepare(
         _log.info("this is a dry run, root's keys are left alone")
         return
     crypto.ensure_root_key(paths, kind, bits)
-    added = authorized.add(crypto.authorized_keys_path(paths), allowed)
+    added = authorized_keys.add(crypto.authorized_keys_path(paths), allowed)
     _log.info("%d keys were authorised", added)
 
 

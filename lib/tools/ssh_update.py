@@ -8,7 +8,7 @@ from ganeti import errors
 from ganeti.bootstrap import crypto
 from ganeti.constants import ssh as words
 from ganeti.pathutils import Paths
-from ganeti.ssh import authorized, keys, pubkeys
+from ganeti.ssh import authorized_keys, keys, pubkeys
 from ganeti.tools import common
 
 _log = logging.getLogger(__name__)
@@ -89,15 +89,15 @@ def change_authorized(
     if action == "add":
         for line in lines:
             keys.kind_of(line)
-        authorized.add(path, lines)
+        authorized_keys.add(path, lines)
     elif action == "remove":
-        authorized.remove(path, lines)
+        authorized_keys.remove(path, lines)
     else:
         raise errors.SshUpdateError(f"authorized keys: no such action {action!r}")
 
 
 def generate(paths: Paths, kind: str, bits: int, suffix: str) -> None:
     """Make a new key pair of root beside the present one."""
-    authorized.ensure_directory(paths.root_ssh_dir)
+    authorized_keys.ensure_directory(paths.root_ssh_dir)
     path = keys.root_key_path(paths.root_ssh_dir, kind) + suffix
     keys.save(keys.generate(kind, bits, f"root@{paths.hostname}"), path)

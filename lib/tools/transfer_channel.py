@@ -52,8 +52,8 @@ def context(key: str, certificate: str, peer: str) -> SSL.Context:
     except Exception as err:
         raise TransferError(f"{certificate}, {peer}: not usable: {err}") from err
 
-    def verify(_conn: Any, found: Any, _error: int, _depth: int, ok: int) -> bool:
-        return bool(ok) and x509.digest(found.to_cryptography()) == wanted
+    def verify(_conn: Any, certificate: Any, _error: int, _depth: int, ok: int) -> bool:
+        return bool(ok) and x509.digest(certificate.to_cryptography()) == wanted
 
     made.set_verify(SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT, verify)
     return made

@@ -19,7 +19,7 @@ _WINDOW_S: Final = 30.0
 _LINES: Final = 20
 
 
-class Status:
+class TransferStatus:
     """The state of one transfer; thread-safe."""
 
     def __init__(self, path: str, expected_mib: int | None) -> None:

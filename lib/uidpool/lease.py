@@ -55,8 +55,8 @@ class LockedUid:
 
 def lock_dir(paths: Paths | None = None) -> str:
     """Return the directory of the lock files."""
-    found = from_environ(os.environ) if paths is None else paths
-    return f"{found.run_dir}/uid-pool"
+    paths_used = from_environ(os.environ) if paths is None else paths
+    return f"{paths_used.run_dir}/uid-pool"
 
 
 def RequestUnusedUid(

@@ -20,8 +20,8 @@ def changes(directories: Sequence[str]) -> Iterator[str]:
     """
     pyinotify = _module()
     manager = pyinotify.WatchManager()
-    seen: list[str] = []
-    notifier = pyinotify.Notifier(manager, lambda event: seen.append(_path(event)))
+    pending: list[str] = []
+    notifier = pyinotify.Notifier(manager, lambda event: pending.append(_path(event)))
     mask = (
         pyinotify.IN_CREATE
         | pyinotify.IN_MOVED_TO
@@ -31,16 +31,16 @@ def changes(directories: Sequence[str]) -> Iterator[str]:
     )
     try:
         for directory in directories:
-            found = manager.add_watch(directory, mask, quiet=True)
-            if found.get(directory, -1) < 0:
+            watches = manager.add_watch(directory, mask, quiet=True)
+            if watches.get(directory, -1) < 0:
                 raise errors.InotifyError(f"{directory}: cannot be watched")
         yield ""
         while True:
             if notifier.check_events(None):
                 notifier.read_events()
                 notifier.process_events()
-            while seen:
-                yield seen.pop(0)
+            while pending:
+                yield pending.pop(0)
     finally:
         notifier.stop()
 

@@ -16,10 +16,10 @@ def normalize(name: str) -> str:
     Raises:
         OpPrereqError: it is no host name.
     """
-    found = name.lower().removesuffix(".")
-    if len(found) > _MAX_LENGTH or not all(map(_LABEL.match, found.split("."))):
+    text = name.lower().removesuffix(".")
+    if len(text) > _MAX_LENGTH or not all(map(_LABEL.match, text.split("."))):
         raise errors.OpPrereqError(
             f"wanted a host name such as web1.example.com, found {name!r}",
             ecodes.ECODE_INVAL,
         )
-    return found
+    return text

@@ -70,14 +70,14 @@ def lookup_host(
         if rows:
             return rows[0][1][0], [address for address, _names in rows]
     try:
-        found = socket.getaddrinfo(
+        resolved = socket.getaddrinfo(
             name, None, want, socket.SOCK_STREAM, flags=socket.AI_CANONNAME
         )
     except socket.gaierror as err:
         raise errors.ResolverError(name, err.errno, err.strerror) from err
     except UnicodeError as err:  # empty or overlong labels
         raise errors.ResolverError(name, socket.EAI_NONAME, "no host name") from err
-    return found[0][3] or name, [str(row[4][0]) for row in found]
+    return resolved[0][3] or name, [str(row[4][0]) for row in resolved]
 
 
 def read_hosts(path: str) -> Iterator[tuple[str, list[str]]]:
@@ -124,7 +124,7 @@ def owns_address(address: str) -> bool:
     if is_loopback(address):
         return True
     wanted = ipaddress.ip_address(address)
-    return any(ipaddress.ip_address(found) == wanted for _, found, _ in own_addresses())
+    return any(ipaddress.ip_address(own) == wanted for _, own, _ in own_addresses())
 
 
 def own_addresses() -> list[tuple[str, str, int]]:
@@ -169,8 +169,8 @@ def _change_address(
 
     what = f"{action} {address}/{prefix} on {interface}"
     with IPRoute() as route:
-        found = route.link_lookup(ifname=interface)
-        if not found:
+        links = route.link_lookup(ifname=interface)
+        if not links:
             raise errors.IPAddressError(f"{what}: no such interface")
         options: dict[str, object] = {}
         if action == "add":
@@ -179,7 +179,7 @@ def _change_address(
                 options["label"] = label
         try:
             route.addr(
-                action, index=found[0], address=address, prefixlen=prefix, **options
+                action, index=links[0], address=address, prefixlen=prefix, **options
             )
         except NetlinkError as err:
             raise errors.IPAddressError(f"{what}: {err}") from err

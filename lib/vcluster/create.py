@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ganeti import errors, luxi, opcodes
-from ganeti.bootstrap import initialise, jobs, joining, options
+from ganeti.bootstrap import initialise, jobs, node_add, options
 from ganeti.clock import SystemClock
 from ganeti.process import Runner
 from ganeti.tools import node_daemon_setup
@@ -194,11 +194,11 @@ def _join(layout: lay.Layout, node: lay.Node) -> None:
         name=node.name, ssh_key_check=False, ssh_port=layout.ssh_port
     )
     paths = layout.paths(layout.master_node)
-    joining.join(paths, request, feedback=lambda _text: None)
+    node_add.join(paths, request, feedback=lambda _text: None)
 
 
 def _set_up_daemon(layout: lay.Layout, process: Runner, node: lay.Node) -> None:
     """Set up a node daemon without the way over SSH, which costs most."""
     paths = layout.paths(layout.master_node)
-    message = joining.daemon_message(paths, lay.CLUSTER_HOST, node.name)
+    message = node_add.daemon_message(paths, lay.CLUSTER_HOST, node.name)
     node_daemon_setup.set_up(layout.paths(node), process, message, dry_run=False)

@@ -5,7 +5,7 @@ import shutil
 from typing import Final
 
 from ganeti import _buildconf
-from ganeti.ssh import authorized, keys
+from ganeti.ssh import authorized_keys, keys
 from ganeti.utils import files
 from ganeti.vcluster import layout as lay
 
@@ -63,7 +63,7 @@ def let_in(layout: lay.Layout, public_key: str) -> None:
     """Authorise a key on all nodes, as the administrator does before adding them."""
     for node in layout.nodes:
         for path in ("/root/.ssh/authorized_keys", _ADMINISTRATORS):
-            authorized.add(layout.host_path(node, path), [public_key])
+            authorized_keys.add(layout.host_path(node, path), [public_key])
 
 
 def copy_keys(layout: lay.Layout, node: lay.Node) -> None:

@@ -21,9 +21,9 @@ class Certificate(NamedTuple):
     problem: str | None = None
 
 
-def certificates(report: Report, found: Iterable[Certificate]) -> None:
+def certificates(report: Report, checked: Iterable[Certificate]) -> None:
     """Judge certificate files of the cluster."""
-    for path, seconds_left, problem in found:
+    for path, seconds_left, problem in checked:
         if report.error_if(
             problem, "ECLUSTERCERT", None, f"certificate {path}: {problem}"
         ):

@@ -18,19 +18,19 @@ _MIB: Final = 1024 * 1024
 def judge(
     report: Report,
     snapshot: objects.Snapshot,
-    found: Mapping[str, Mapping[str, int]],
+    sizes: Mapping[str, Mapping[str, int]],
 ) -> None:
     """Judge the files of nodes.
 
     Args:
         report: takes the findings.
         snapshot: the configuration.
-        found: node uuid -> path -> bytes.
+        sizes: node uuid -> path -> bytes.
     """
     recorded = _recorded(snapshot)
     seen_shared: set[str] = set()
-    for uuid in sorted(found, key=lambda uuid: snapshot.nodes[uuid].name):
-        for path, size in sorted(found[uuid].items()):
+    for uuid in sorted(sizes, key=lambda uuid: snapshot.nodes[uuid].name):
+        for path, size in sorted(sizes[uuid].items()):
             if is_shared := _is_shared(snapshot, path):
                 if path in seen_shared:
                     continue

@@ -55,8 +55,8 @@ def missing_everywhere(
     report: Report, wanted: Collection[str], answers: Mapping[str, Mapping[str, str]]
 ) -> None:
     """Judge files that must be there but no node has."""
-    found = {path for sums in answers.values() for path in sums}
-    for path in sorted(set(wanted) - found):
+    present = {path for sums in answers.values() for path in sums}
+    for path in sorted(set(wanted) - present):
         report.error_if(
             True,
             "ECLUSTERFILECHECK",

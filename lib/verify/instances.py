@@ -15,7 +15,7 @@ _UNKNOWN: Final = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class Seen:
+class Observations:
     """What nodes said.
 
     Attributes:
@@ -34,7 +34,7 @@ def judge(
     report: Report,
     snapshot: objects.Snapshot,
     instance: objects.Instance,
-    seen: Seen,
+    observed: Observations,
     policy_problems: Sequence[str],
 ) -> None:
     """Judge one instance.
@@ -43,16 +43,16 @@ def judge(
         report: takes the findings.
         snapshot: the configuration.
         instance: the instance.
-        seen: what nodes said.
+        observed: what nodes said.
         policy_problems: why it does not fit the policy of its group.
     """
     _parameters(report, snapshot, instance)
     for text in policy_problems:
         report.error_if(True, "EINSTANCEPOLICY", instance.name, text)
     _nodes(report, snapshot, instance)
-    _placement(report, snapshot, instance, seen)
+    _placement(report, snapshot, instance, observed)
     _groups(report, snapshot, instance)
-    _disks(report, snapshot, instance, seen)
+    _disks(report, snapshot, instance, observed)
 
 
 def _parameters(
@@ -125,18 +125,19 @@ def _placement(
     report: Report,
     snapshot: objects.Snapshot,
     instance: objects.Instance,
-    seen: Seen,
+    observed: Observations,
 ) -> None:
     primary = instance.primary_node
     node = snapshot.nodes.get(primary)
-    if node is not None and primary in seen.running:
+    if node is not None and primary in observed.running:
         report.error_if(
-            instance.admin_state == "up" and instance.name not in seen.running[primary],
+            instance.admin_state == "up"
+            and instance.name not in observed.running[primary],
             "EINSTANCEDOWN",
             instance.name,
             f"instance not running on its primary node {node.name}",
         )
-    for uuid, names in sorted(seen.running.items()):
+    for uuid, names in sorted(observed.running.items()):
         if uuid != primary:
             report.error_if(
                 instance.name in names,
@@ -171,7 +172,7 @@ def _disks(
     report: Report,
     snapshot: objects.Snapshot,
     instance: objects.Instance,
-    seen: Seen,
+    observed: Observations,
 ) -> None:
     missing = [uuid for uuid in instance.disks if uuid not in snapshot.disks]
     report.error_if(
@@ -180,7 +181,7 @@ def _disks(
         instance.name,
         f"disks {', '.join(missing)} are not in the configuration",
     )
-    for node_uuid, rows in sorted(seen.disks.get(instance.uuid, {}).items()):
+    for node_uuid, rows in sorted(observed.disks.get(instance.uuid, {}).items()):
         node = snapshot.nodes[node_uuid].name
         for index, (is_known, status) in enumerate(rows):
             _one_disk(report, instance, f"disk/{index} on {node}", is_known, status)
@@ -224,10 +225,10 @@ def _one_disk(
     )
 
 
-def orphans(report: Report, snapshot: objects.Snapshot, seen: Seen) -> None:
+def orphans(report: Report, snapshot: objects.Snapshot, observed: Observations) -> None:
     """Find instances that run but are in no configuration."""
     known = snapshot.names("instances")
-    for uuid, names in sorted(seen.running.items()):
+    for uuid, names in sorted(observed.running.items()):
         for name in sorted(names):
             report.error_if(
                 name not in known,

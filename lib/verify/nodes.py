@@ -1,4 +1,4 @@
-"""Judges what one node answered, in the forms of `ganeti.verify.answer`."""
+"""Judges what one node answered, in the forms of `ganeti.verify.node_answer`."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -47,13 +47,16 @@ def judge(
 
 
 def _version(report: Report, node: objects.Node, answer: Mapping[str, Any]) -> bool:
-    found = answer.get(nv.NV_VERSION)
+    versions_sent = answer.get(nv.NV_VERSION)
     report.error_if(
-        found is None, "ENODERPC", node.name, "connection to node returned invalid data"
+        versions_sent is None,
+        "ENODERPC",
+        node.name,
+        "connection to node returned invalid data",
     )
-    if found is None:
+    if versions_sent is None:
         return False
-    protocol, release = found
+    protocol, release = versions_sent
     wanted = versions.PROTOCOL_VERSION
     if protocol != wanted:
         report.error_if(
@@ -76,11 +79,11 @@ def _version(report: Report, node: objects.Node, answer: Mapping[str, Any]) -> b
 def _time(
     report: Report, node: objects.Node, answer: Mapping[str, Any], expected: Expected
 ) -> None:
-    found = answer.get(nv.NV_TIME)
-    if found is None:
+    sent = answer.get(nv.NV_TIME)
+    if sent is None:
         report.error_if(True, "ENODETIME", node.name, "node returned invalid time")
         return
-    now = found[0] + found[1] / 1_000_000
+    now = sent[0] + sent[1] / 1_000_000
     skew = words.NODE_MAX_CLOCK_SKEW
     off = max(expected.started - skew - now, now - expected.ended - skew)
     distance = max(expected.started - now, now - expected.ended, 0.0)
@@ -155,10 +158,10 @@ def _lists(report: Report, node: objects.Node, answer: Mapping[str, Any]) -> Non
 
 
 def _certificate(report: Report, node: objects.Node, answer: Mapping[str, Any]) -> None:
-    found = answer.get(nv.NV_CLIENT_CERT)
-    if found is None:
+    result = answer.get(nv.NV_CLIENT_CERT)
+    if result is None:
         return
-    severity, text = found
+    severity, text = result
     report.error_if(
         severity is not None,
         "ECLUSTERCLIENTCERT",
@@ -181,13 +184,13 @@ def digests(
         answers: node uuid -> answer of ``node_verify``.
     """
     recorded = snapshot.cluster.candidate_certs
-    seen: dict[str, str] = {}
+    owners: dict[str, str] = {}
     for uuid, answer in sorted(answers.items()):
         severity, digest = answer.get(nv.NV_CLIENT_CERT) or (None, None)
         if severity is not None or not digest:
             continue
         node = snapshot.nodes[uuid]
-        other = seen.setdefault(digest, node.name)
+        other = owners.setdefault(digest, node.name)
         report.error_if(
             other != node.name,
             "ECLUSTERCLIENTCERT",
@@ -265,14 +268,14 @@ def volume_groups(
     """Judge that the cluster's volume group is on a node."""
     if wanted is None:
         return
-    found = answer.get(nv.NV_VGLIST)
+    groups = answer.get(nv.NV_VGLIST)
     report.error_if(
-        found is None, "ENODELVM", node.name, "unable to check volume groups"
+        groups is None, "ENODELVM", node.name, "unable to check volume groups"
     )
-    if found is None:
+    if groups is None:
         return
     report.error_if(
-        wanted not in found, "ENODELVM", node.name, f"volume group '{wanted}' missing"
+        wanted not in groups, "ENODELVM", node.name, f"volume group '{wanted}' missing"
     )
 
 
@@ -288,23 +291,23 @@ def operating_systems(
         names: node uuid -> name of the nodes to compare, in order.
         answers: node uuid -> answer of ``node_verify``.
     """
-    found = {
+    by_node = {
         uuid: _by_os(answers[uuid][nv.NV_OSLIST])
         for uuid in names
         if nv.NV_OSLIST in answers.get(uuid, {})
     }
     for uuid in names:
         report.error_if(
-            uuid in answers and uuid not in found,
+            uuid in answers and uuid not in by_node,
             "ENODEOS",
             names[uuid],
             "node hasn't returned valid OS data",
         )
-    if not found:
+    if not by_node:
         return
-    base_uuid = next(iter(found))
-    base = found[base_uuid]
-    for uuid, mine in found.items():
+    base_uuid = next(iter(by_node))
+    base = by_node[base_uuid]
+    for uuid, mine in by_node.items():
         for os in sorted(mine):
             _one_os(report, names[uuid], os, mine[os])
         if uuid == base_uuid:

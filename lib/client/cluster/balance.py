@@ -5,17 +5,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from ganeti import errors
-from ganeti.cli import questions
-from ganeti.cli.context import Context
-from ganeti.cli.executor import Executor
-from ganeti.cli.outcomes import report
-from ganeti.cli.text import safe
+from ganeti.cli import prompts
+from ganeti.cli.context import CommandContext
+from ganeti.cli.executor import JobExecutor, report
 from ganeti.constants import ecodes, exitcodes
+from ganeti.utils.control_chars import escape
 
 _Group = dict[str, Any]
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Show the plan; with ``--apply`` submit its jobs and wait for them."""
     opts = ctx.opts
     if opts.apply and (opts.plan or opts.json):
@@ -31,7 +30,7 @@ def run(ctx: Context) -> int:
     return _apply(ctx, plan) if opts.apply else exitcodes.EXIT_SUCCESS
 
 
-def _wanted(ctx: Context) -> dict[str, Any]:
+def _wanted(ctx: CommandContext) -> dict[str, Any]:
     opts = ctx.opts
     given = {
         "group": opts.nodegroup,
@@ -53,7 +52,7 @@ def _wanted(ctx: Context) -> dict[str, Any]:
 def lines(groups: list[_Group], *, explain: bool) -> Iterator[str]:
     """Give the lines that show a plan to people."""
     for group in groups:
-        name, moves = safe(group["name"]), group["moves"]
+        name, moves = escape(group["name"]), group["moves"]
         before, after = group["score_before"], group["score_after"]
         if before is None:
             yield f"Group {name}: {len(moves)} moves by the allocator"
@@ -67,41 +66,37 @@ def lines(groups: list[_Group], *, explain: bool) -> Iterator[str]:
         for number, move in enumerate(moves, start=1):
             yield from _move_lines(number, move)
         if explain:
-            yield f"  No more: {safe(group['stopped'])}"
+            yield f"  No more: {escape(group['stopped'])}"
             for instance, why in group["kept"].items():
-                yield f"  {safe(instance)} stays: {safe(why)}"
+                yield f"  {escape(instance)} stays: {escape(why)}"
 
 
 def _move_lines(number: int, move: dict[str, Any]) -> Iterator[str]:
     score = "" if move["score"] is None else f"{move['score']:.8f}  "
     nodes = (":".join(move["from"]), ":".join(move["to"]))
-    yield safe(
+    yield escape(
         f"  {number:3d}. {move['instance']} {nodes[0]} => {nodes[1]}"
         f"  {score}{move['how']}"
     )
     for name, (before, after) in move.get("components", {}).items():
-        yield f"         {safe(name)} {before:.8f} -> {after:.8f}"
+        yield f"         {escape(name)} {before:.8f} -> {after:.8f}"
 
 
-def _apply(ctx: Context, plan: dict[str, Any]) -> int:
+def _apply(ctx: CommandContext, plan: dict[str, Any]) -> int:
     """Submit the moves, each after those that touch its nodes."""
     moves = [move for group in plan["groups"] for move in group["moves"]]
     if not moves:
         return exitcodes.EXIT_SUCCESS
     question = f"Move {len(moves)} times as shown?"
-    if not ctx.opts.confirm and not questions.confirm(ctx, question):
+    if not ctx.opts.confirm and not prompts.confirm(ctx, question):
         return exitcodes.EXIT_CONFIRMATION
-    executor = Executor(ctx)
+    executor = JobExecutor(ctx)
     for place, move in enumerate(moves):
         first, *rest = move["opcodes"]
         after = [[earlier - place, ["success"]] for earlier in move["depends"]]
         executor.add(move["instance"], *[{**first, "depends": after}, *rest])
     if ctx.opts.submit_only:
-        return (
-            exitcodes.EXIT_SUCCESS
-            if executor.finish_or_show()
-            else exitcodes.EXIT_FAILURE
-        )
+        return executor.finish_or_show()
     return report(
         ctx,
         executor.finish(),

@@ -5,8 +5,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ganeti.cli.context import Context
-from ganeti.cli.text import safe
+from ganeti.cli.context import CommandContext
+from ganeti.utils.control_chars import escape
 
 #: Kind of refusal -> what it means.
 _KINDS: Final = {
@@ -27,10 +27,10 @@ _WHY: Final = {
 }
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Ask the master and print."""
     opts = ctx.opts
-    wanted = {
+    request = {
         "disk_template": opts.disk_template,
         "memory": opts.memory,
         "disk": opts.disk,
@@ -40,32 +40,32 @@ def run(ctx: Context) -> None:
         "limit": opts.limit,
         "allocator": opts.iallocator,
     }
-    found = ctx.call("QueryCapacity", wanted)
+    answer = ctx.call("QueryCapacity", request)
     if opts.json:
         if not opts.explain:
-            found = {key: found[key] for key in found if key != "stopped"}
-        ctx.out(json.dumps(found, indent=2, sort_keys=True))
+            answer = {key: answer[key] for key in answer if key != "stopped"}
+        ctx.out(json.dumps(answer, indent=2, sort_keys=True))
         return
-    for line in lines(found, with_all=bool(opts.explain)):
-        ctx.out(safe(line))
+    for line in lines(answer, with_all=bool(opts.explain)):
+        ctx.out(escape(line))
 
 
-def lines(found: Mapping[str, Any], *, with_all: bool) -> Iterator[str]:
+def lines(answer: Mapping[str, Any], *, with_all: bool) -> Iterator[str]:
     """Put an answer into words; ``with_all`` lists places and reasons."""
-    template = found["disk_template"]
-    where = f" in {', '.join(found['groups'])}" if found["groups"] else ""
-    count = found["count"]
+    template = answer["disk_template"]
+    where = f" in {', '.join(answer['groups'])}" if answer["groups"] else ""
+    count = answer["count"]
     word = "instance fits" if count == 1 else "instances fit"
     yield f"{count} more {word}{where}, with disk template {template}:"
-    for size, members in itertools.groupby(found["instances"], _size):
+    for size, members in itertools.groupby(answer["instances"], _size):
         yield f"  {len(list(members)):4d} of {size}"
     if not count:
-        yield f"     0 of {_size(found['sizes'][0])}"
+        yield f"     0 of {_size(answer['sizes'][0])}"
     if with_all:
-        for row in found["instances"]:
+        for row in answer["instances"]:
             yield f"{row.get('name', '-')}: {', '.join(row['nodes'])}"
-    if found["stopped"]:
-        yield from _stopped(found["stopped"], with_all=with_all)
+    if answer["stopped"]:
+        yield from _stopped(answer["stopped"], with_all=with_all)
 
 
 def _size(row: Mapping[str, Any]) -> str:
@@ -89,9 +89,9 @@ def _stopped(stopped: Mapping[str, Any], *, with_all: bool) -> Iterator[str]:
 def _reason(reason: Mapping[str, Any]) -> str:
     role = "as secondary: " if reason["role"] == "secondary" else ""
     unit = reason["unit"]
-    wanted = f"{reason['relation']} {_value(reason['wanted'], unit)}".strip()
-    found = _value(reason["found"], unit)
-    return f"{role}{reason['check']}: wanted {wanted}, found {found}"
+    limit = f"{reason['relation']} {_value(reason['wanted'], unit)}".strip()
+    actual = _value(reason["found"], unit)
+    return f"{role}{reason['check']}: wanted {limit}, found {actual}"
 
 
 def _value(value: float | str, unit: str) -> str:

@@ -1,24 +1,24 @@
 """``destroy``: remove an empty cluster."""
 
 from ganeti.cli import jobs, plans
-from ganeti.cli.app import CommandError, PlannedError
-from ganeti.cli.context import Context
+from ganeti.cli.app import CliError
+from ganeti.cli.context import CommandContext
+from ganeti.constants import exitcodes
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> int:
     """Destroy the cluster and leave this node without one."""
     from ganeti import process
-    from ganeti.bootstrap import destroying
+    from ganeti.bootstrap import destroy
 
     operation = jobs.op("OP_CLUSTER_DESTROY")
     if plans.wanted(ctx):
-        raise PlannedError(
-            plans.show(ctx, [[operation]], after=destroying.steps(ctx.paths))
-        )
+        return plans.show(ctx, [[operation]], after=destroy.steps(ctx.paths))
     if not ctx.opts.yes_do_it:
-        raise CommandError(
+        raise CliError(
             "Destroying a cluster is irreversible. If you really want to destroy this"
             " cluster, add the option --yes-do-it."
         )
     jobs.run(ctx, operation)
-    destroying.finalize_destroy(ctx.paths, process.SystemRunner(), feedback=ctx.err)
+    destroy.finalize_destroy(ctx.paths, process.SystemRunner(), feedback=ctx.err)
+    return exitcodes.EXIT_SUCCESS

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti.cli import ipolicy, listing, roman, tree
-from ganeti.cli.context import Context
+from ganeti.cli import info_tree, ipolicy, listing, roman
+from ganeti.cli.context import CommandContext
 from ganeti.cli.text import timestamp
 from ganeti.utils import nicesort
 
@@ -47,14 +47,16 @@ _PARAMETERS: Final = (
 _MICROSECONDS: Final = 1_000_000
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Show the cluster's parameters."""
     info = ctx.call("QueryClusterInfo")
     if ctx.opts.json:
         listing.print_json(ctx, info)
         return
     shown = _tree(ctx, info)
-    ctx.out(tree.render(roman.convert(shown) if ctx.opts.roman_integers else shown))
+    ctx.out(
+        info_tree.render(roman.convert(shown) if ctx.opts.roman_integers else shown)
+    )
 
 
 def _words(items: Any) -> str:
@@ -65,11 +67,11 @@ def _plain(items: Any) -> str:
     return ", ".join(map(str, items or ()))
 
 
-def _tree(ctx: Context, info: Mapping[str, Any]) -> tree.Pairs:
+def _tree(ctx: CommandContext, info: Mapping[str, Any]) -> info_tree.Pairs:
     enabled = info["enabled_hypervisors"]
     hvparams = {hv: info["hvparams"].get(hv, {}) for hv in enabled}
     bits, machine = info["architecture"]
-    return tree.Pairs(
+    return info_tree.Pairs(
         [
             ("Cluster name", info["name"]),
             ("Cluster UUID", info["uuid"]),
@@ -99,7 +101,7 @@ def _tree(ctx: Context, info: Mapping[str, Any]) -> tree.Pairs:
     )
 
 
-def _parameters(ctx: Context, info: Mapping[str, Any]) -> tree.Pairs:
+def _parameters(ctx: CommandContext, info: Mapping[str, Any]) -> info_tree.Pairs:
     from ganeti import _buildconf
 
     shown = {
@@ -113,7 +115,7 @@ def _parameters(ctx: Context, info: Mapping[str, Any]) -> tree.Pairs:
         "enabled_disk_templates": _plain(info["enabled_disk_templates"]),
         "compression_tools": _plain(info["compression_tools"]),
     }
-    return tree.Pairs((title, shown.get(key)) for title, key in _PARAMETERS)
+    return info_tree.Pairs((title, shown.get(key)) for title, key in _PARAMETERS)
 
 
 def _uid_pool(ranges: list[list[int]]) -> str:

@@ -3,10 +3,9 @@
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import ipolicy, plans, states
-from ganeti.cli.app import PlannedError
-from ganeti.cli.context import Context
-from ganeti.constants import ecodes
+from ganeti.cli import ipolicy, param_options, plans
+from ganeti.cli.context import CommandContext
+from ganeti.constants import ecodes, exitcodes
 
 #: Options whose value, if given, goes into the field of the same name.
 _SAME: Final = (
@@ -37,27 +36,28 @@ _SAME: Final = (
 )
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> int:
     """Initialise a cluster."""
     from ganeti import clock, process
     from ganeti.bootstrap import initialise, options
 
-    wanted = options.InitOptions(cluster_name=ctx.args[0], **_fields(ctx))
-    doors = (ctx.paths, process.SystemRunner(), clock.SystemClock())
+    request = options.InitOptions(cluster_name=ctx.args[0], **_fields(ctx))
+    effects = (ctx.paths, process.SystemRunner(), clock.SystemClock())
     if plans.wanted(ctx):
-        before = initialise.plan(*doors, wanted)
-        raise PlannedError(plans.show(ctx, [], before=before))
-    initialise.init_cluster(*doors, wanted, feedback=ctx.err)
+        before = initialise.plan(*effects, request)
+        return plans.show(ctx, [], before=before)
+    initialise.init_cluster(*effects, request, feedback=ctx.err)
+    return exitcodes.EXIT_SUCCESS
 
 
-def _fields(ctx: Context) -> dict[str, Any]:
+def _fields(ctx: CommandContext) -> dict[str, Any]:
     """Return what was asked for; what is missing has a built-in default."""
     opts = ctx.opts
     fields = {name: getattr(opts, name) for name in _SAME}
-    fields |= states.state_parameters(opts)
+    fields |= param_options.state_parameters(opts)
     fields |= {
-        "hvparams": states.by_ident(opts.hvparams, "hypervisor"),
-        "diskparams": states.by_ident(opts.diskparams, "disk template"),
+        "hvparams": param_options.by_ident(opts.hvparams, "hypervisor"),
+        "diskparams": param_options.by_ident(opts.diskparams, "disk template"),
         "ipolicy": ipolicy.from_options(ctx),
         "enabled_hypervisors": _words(opts.enabled_hypervisors),
         "enabled_disk_templates": _words(opts.enabled_disk_templates),
@@ -70,13 +70,13 @@ def _fields(ctx: Context) -> dict[str, Any]:
 
 
 def _words(text: str | None) -> tuple[str, ...] | None:
-    found = states.split_words(text)
-    return None if found is None else tuple(found)
+    words = param_options.split_words(text)
+    return None if words is None else tuple(words)
 
 
 def _uid_pool(text: str | None) -> tuple[tuple[int, int], ...] | None:
-    found = states.uid_ranges(text)
-    return None if found is None else tuple((low, high) for low, high in found)
+    ranges = param_options.uid_ranges(text)
+    return None if ranges is None else tuple((low, high) for low, high in ranges)
 
 
 def _number(option: str, text: Any) -> int | None:

@@ -1,7 +1,7 @@
 """``master-failover``: make this node the master."""
 
-from ganeti.cli import plans, questions
-from ganeti.cli.context import Context
+from ganeti.cli import plans, prompts
+from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes
 
 _QUESTION = (
@@ -11,7 +11,7 @@ _QUESTION = (
 )
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Move the master role here."""
     opts = ctx.opts
     from ganeti import clock
@@ -24,7 +24,7 @@ def run(ctx: Context) -> int:
     if plans.wanted(ctx):
         steps = failover.plan(ctx.paths, options, feedback=ctx.err)
         return plans.show(ctx, [], before=steps)
-    if opts.no_voting and not opts.yes_do_it and not questions.confirm(ctx, _QUESTION):
+    if opts.no_voting and not opts.yes_do_it and not prompts.confirm(ctx, _QUESTION):
         return exitcodes.EXIT_FAILURE
     is_clean = failover.fail_over(
         ctx.paths, clock.SystemClock(), options, feedback=ctx.err

@@ -1,22 +1,23 @@
 """``activate-master-ip`` and ``deactivate-master-ip``."""
 
-from ganeti.cli import jobs, questions
-from ganeti.cli.context import Context
+from ganeti.cli import jobs, prompts, submission
+from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes
 
 
-def activate(ctx: Context) -> None:
+def activate(ctx: CommandContext) -> int:
     """Bring the master address up."""
-    jobs.run(ctx, jobs.op("OP_CLUSTER_ACTIVATE_MASTER_IP"), generic=False)
+    operation = jobs.op("OP_CLUSTER_ACTIVATE_MASTER_IP")
+    return submission.run(ctx, operation, generic=False).code
 
 
-def deactivate(ctx: Context) -> int:
+def deactivate(ctx: CommandContext) -> int:
     """Take the master address down."""
     question = (
         "This will take down the master IP. It ends all connections to it, such as"
         " those of remote API clients. Continue?"
     )
-    if not ctx.opts.confirm and not questions.confirm(ctx, question):
+    if not ctx.opts.confirm and not prompts.confirm(ctx, question):
         return exitcodes.EXIT_FAILURE
-    jobs.run(ctx, jobs.op("OP_CLUSTER_DEACTIVATE_MASTER_IP"), generic=False)
-    return exitcodes.EXIT_SUCCESS
+    operation = jobs.op("OP_CLUSTER_DEACTIVATE_MASTER_IP")
+    return submission.run(ctx, operation, generic=False).code

@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import executor, ipolicy, jobs, states
-from ganeti.cli.context import Context
+from ganeti.cli import executor, ipolicy, jobs, param_options, submission
+from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes, exitcodes, export, mond
 
 #: Options whose value goes into the parameter of the same name.
@@ -35,7 +35,7 @@ _UNLESS_EMPTY: Final = ("beparams", "nicparams", "data_collector_interval")
 _MICROSECONDS: Final = 1_000_000
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Change cluster parameters."""
     changes = _changes(ctx)
     if not any(value is not None for value in changes.values()):
@@ -44,30 +44,32 @@ def run(ctx: Context) -> int:
             ecodes.ECODE_INVAL,
         )
     operation = jobs.op("OP_CLUSTER_SET_PARAMS", force=ctx.opts.force, **changes)
-    result = jobs.submit_or_run(ctx, operation)
-    if not isinstance(result, dict):
-        return exitcodes.EXIT_SUCCESS
-    outcomes = executor.wait_for_jobs(ctx, result)
+    job = submission.submit_or_run(ctx, operation)
+    if not isinstance(job.result, dict):
+        return job.code
+    outcomes = executor.wait_for_jobs(ctx, job.result)
     if all(outcome.success for outcome in outcomes):
         return exitcodes.EXIT_SUCCESS
     return exitcodes.EXIT_FAILURE
 
 
-def _changes(ctx: Context) -> dict[str, Any]:
+def _changes(ctx: CommandContext) -> dict[str, Any]:
     opts = ctx.opts
     changes = {name: getattr(opts, name) for name in _SAME}
     changes |= {name: getattr(opts, name) or None for name in _UNLESS_EMPTY}
-    changes |= states.state_parameters(opts)
+    changes |= param_options.state_parameters(opts)
     changes |= {
-        "hvparams": states.by_ident(opts.hvparams, "hypervisor") or None,
-        "diskparams": states.by_ident(opts.diskparams, "disk template") or None,
-        "enabled_hypervisors": states.split_words(opts.enabled_hypervisors),
-        "enabled_disk_templates": states.split_words(opts.enabled_disk_templates),
-        "reserved_lvs": states.split_words(opts.reserved_lvs),
+        "hvparams": param_options.by_ident(opts.hvparams, "hypervisor") or None,
+        "diskparams": param_options.by_ident(opts.diskparams, "disk template") or None,
+        "enabled_hypervisors": param_options.split_words(opts.enabled_hypervisors),
+        "enabled_disk_templates": param_options.split_words(
+            opts.enabled_disk_templates
+        ),
+        "reserved_lvs": param_options.split_words(opts.reserved_lvs),
         "compression_tools": _compression_tools(opts.compression_tools),
-        "uid_pool": states.uid_ranges(opts.uid_pool),
-        "add_uids": states.uid_ranges(opts.add_uids),
-        "remove_uids": states.uid_ranges(opts.remove_uids),
+        "uid_pool": param_options.uid_ranges(opts.uid_pool),
+        "add_uids": param_options.uid_ranges(opts.add_uids),
+        "remove_uids": param_options.uid_ranges(opts.remove_uids),
         "ipolicy": ipolicy.from_options(ctx) or None,
         "master_netmask": _netmask(opts.master_netmask),
         "enabled_data_collectors": _collectors(ctx),
@@ -82,7 +84,7 @@ def _changes(ctx: Context) -> dict[str, Any]:
 def _compression_tools(text: str | None) -> list[str] | None:
     if text == "":
         return list(export.IEC_DEFAULT_TOOLS)
-    return states.split_words(text)
+    return param_options.split_words(text)
 
 
 def _netmask(text: str | None) -> int | None:
@@ -97,17 +99,17 @@ def _netmask(text: str | None) -> int | None:
         ) from err
 
 
-def _collectors(ctx: Context) -> dict[str, bool] | None:
+def _collectors(ctx: CommandContext) -> dict[str, bool] | None:
     given = ctx.opts.enabled_data_collectors
     for name in given:
         if name not in mond.DATA_COLLECTOR_NAMES:
             ctx.err(f"{name}: no such data collector")
-    found = {
+    settings = {
         name: str(value).lower().startswith("t")
         for name, value in given.items()
         if name in mond.DATA_COLLECTOR_NAMES
     }
-    return found or None
+    return settings or None
 
 
 def _intervals(given: dict[str, Any]) -> dict[str, int]:

@@ -1,11 +1,11 @@
 """``queue``: drain, undrain or show the drain flag."""
 
 from ganeti import errors
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Change or show whether the queue takes new jobs."""
     verb = ctx.args[0]
     if verb in ("drain", "undrain"):

@@ -1,13 +1,13 @@
 """``redist-conf``: push the configuration to all nodes."""
 
-from ganeti.cli import jobs
-from ganeti.cli.context import Context
+from ganeti.cli import jobs, submission
+from ganeti.cli.context import CommandContext
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> int:
     """Push configuration and ssconf files to all nodes."""
     operation = jobs.op("OP_CLUSTER_REDIST_CONF")
     if ctx.opts.yes_do_it:
-        jobs.run_job(ctx, [jobs.with_generic(ctx, operation)], drained=True)
-    else:
-        jobs.submit_or_run(ctx, operation)
+        ops = [jobs.with_generic(ctx, operation)]
+        return submission.run_job(ctx, ops, drained=True).code
+    return submission.submit_or_run(ctx, operation).code

@@ -5,8 +5,8 @@ import shlex
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli.context import Context
-from ganeti.cli.nodes import online_nodes
+from ganeti.cli.context import CommandContext
+from ganeti.cli.node_selection import online_nodes
 from ganeti.constants import ecodes, exitcodes
 
 _RULER: Final = "-" * 48
@@ -16,14 +16,16 @@ _DEFAULT_PORT: Final = 22
 _MODE_BITS: Final = 0o777
 
 
-def _nodes(ctx: Context) -> tuple[list[dict[str, Any]], str, str]:
+def _nodes(ctx: CommandContext) -> tuple[list[dict[str, Any]], str, str]:
     """Return the chosen nodes, the cluster's name and the master's."""
     cluster, master = ctx.call("QueryConfigValues", ["cluster_name", "master_node"])
     nodes = online_nodes(ctx, ctx.opts.nodes, group=ctx.opts.nodegroup, fields=_FIELDS)
     return nodes, cluster, master
 
 
-def _connect(ctx: Context, node: dict[str, Any], cluster: str, address: str) -> Any:
+def _connect(
+    ctx: CommandContext, node: dict[str, Any], cluster: str, address: str
+) -> Any:
     from ganeti.ssh import account, client
 
     return client.Client(
@@ -35,7 +37,7 @@ def _connect(ctx: Context, node: dict[str, Any], cluster: str, address: str) -> 
     )
 
 
-def run_command(ctx: Context) -> None:
+def run_command(ctx: CommandContext) -> None:
     """Run a shell command on nodes, on the master last; print what it says."""
     nodes, cluster, master = _nodes(ctx)
     command = " ".join(ctx.args)
@@ -54,7 +56,7 @@ def run_command(ctx: Context) -> None:
 
 
 def _run_on(
-    ctx: Context, node: dict[str, Any], cluster: str, command: str
+    ctx: CommandContext, node: dict[str, Any], cluster: str, command: str
 ) -> tuple[int | str, str]:
     try:
         with _connect(ctx, node, cluster, node["pip"]) as shell:
@@ -65,7 +67,7 @@ def _run_on(
     return code, result.stdout + result.stderr
 
 
-def run_copyfile(ctx: Context) -> int:
+def run_copyfile(ctx: CommandContext) -> int:
     """Copy a file of the master to the same place on other nodes."""
     path = os.path.abspath(ctx.args[0])
     try:

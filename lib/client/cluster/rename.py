@@ -1,11 +1,11 @@
 """``rename``: another name and address for the cluster."""
 
-from ganeti.cli import jobs, questions
-from ganeti.cli.context import Context
+from ganeti.cli import jobs, prompts, submission
+from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Rename the cluster."""
     (old,) = ctx.call("QueryConfigValues", ["cluster_name"])
     new = ctx.args[0]
@@ -15,9 +15,9 @@ def run(ctx: Context) -> int:
         " IP address will be removed from the node and the change may not go through."
         " Continue?"
     )
-    if not ctx.opts.force and not questions.confirm(ctx, question):
+    if not ctx.opts.force and not prompts.confirm(ctx, question):
         return exitcodes.EXIT_FAILURE
-    result = jobs.run(ctx, jobs.op("OP_CLUSTER_RENAME", name=new))
-    if result:
-        ctx.out(f"Cluster renamed from '{old}' to '{result}'")
-    return exitcodes.EXIT_SUCCESS
+    job = submission.run(ctx, jobs.op("OP_CLUSTER_RENAME", name=new))
+    if job.result:
+        ctx.out(f"Cluster renamed from '{old}' to '{job.result}'")
+    return job.code

@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING, Any, Final
 
 from ganeti import errors
-from ganeti.cli import jobs, local, plans, questions
-from ganeti.cli.context import Context
+from ganeti.cli import jobs, local, plans, prompts
+from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes, exitcodes
 
 if TYPE_CHECKING:
-    from ganeti.bootstrap import renewing
+    from ganeti.bootstrap import renew_crypto
 
 _QUESTION: Final = (
     "This requires all daemons on all nodes to be restarted and may take some time."
@@ -41,7 +41,7 @@ _EITHER: Final = (
 )
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Replace what was asked for: files first, then by a job the rest."""
     opts = ctx.opts
     local.check_is_master(ctx.paths)
@@ -57,7 +57,7 @@ def run(ctx: Context) -> int:
         )
     if plans.wanted(ctx):
         return plans.show(ctx, [], before=_plan(ctx, contents, has_files, has_job))
-    if not opts.force and not questions.confirm(ctx, _QUESTION):
+    if not opts.force and not prompts.confirm(ctx, _QUESTION):
         return exitcodes.EXIT_FAILURE
     troubles = _replace_files(ctx, contents) if has_files else []
     if has_job:
@@ -75,24 +75,26 @@ def run(ctx: Context) -> int:
 
 
 def _plan(
-    ctx: Context,
+    ctx: CommandContext,
     contents: dict[str, bytes],
     has_files: bool,
     has_job: bool,
 ) -> list[str]:
-    from ganeti.bootstrap import renewing
+    from ganeti.bootstrap import renew_crypto
 
-    found = renewing.steps(ctx.paths, _options(ctx, contents)) if has_files else []
+    steps = renew_crypto.steps(ctx.paths, _options(ctx, contents)) if has_files else []
     if has_job:
         operation = jobs.op("OP_CLUSTER_RENEW_CRYPTO", **_parameters(ctx.opts))
-        found.append(plans.job(operation))
-    return found
+        steps.append(plans.job(operation))
+    return steps
 
 
-def _options(ctx: Context, contents: dict[str, bytes]) -> "renewing.RenewOptions":
-    from ganeti.bootstrap import renewing
+def _options(
+    ctx: CommandContext, contents: dict[str, bytes]
+) -> "renew_crypto.RenewOptions":
+    from ganeti.bootstrap import renew_crypto
 
-    return renewing.RenewOptions(
+    return renew_crypto.RenewOptions(
         cluster_certificate=bool(ctx.opts.new_cluster_cert),
         contents=contents,
         check_host_keys=bool(ctx.opts.ssh_key_check),
@@ -132,40 +134,40 @@ def _check(opts: Any) -> None:
 
 def _contents(opts: Any) -> dict[str, bytes]:
     """Return the new content by name of a file in the state directory."""
-    from ganeti.bootstrap import crypto, renewing
+    from ganeti.bootstrap import crypto, renew_crypto
     from ganeti.utils import x509
 
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     if opts.new_rapi_cert:
-        found[crypto.RAPI_PEM] = x509.create_self_signed().pem
+        contents[crypto.RAPI_PEM] = x509.create_self_signed().pem
     elif opts.rapi_cert:
-        found[crypto.RAPI_PEM] = renewing.read_pem(opts.rapi_cert)
+        contents[crypto.RAPI_PEM] = renew_crypto.read_pem(opts.rapi_cert)
     if opts.new_spice_cert:
         pair = x509.create_self_signed()
-        found[crypto.SPICE_PEM] = pair.pem
-        found[crypto.SPICE_CA_PEM] = pair.certificate_pem
+        contents[crypto.SPICE_PEM] = pair.pem
+        contents[crypto.SPICE_CA_PEM] = pair.certificate_pem
     elif opts.spice_cert:
-        found[crypto.SPICE_PEM] = renewing.read_pem(opts.spice_cert)
-        found[crypto.SPICE_CA_PEM] = renewing.read_pem(
+        contents[crypto.SPICE_PEM] = renew_crypto.read_pem(opts.spice_cert)
+        contents[crypto.SPICE_CA_PEM] = renew_crypto.read_pem(
             opts.spice_cacert, with_key=False
         )
     if opts.new_confd_hmac_key:
-        found[crypto.HMAC_KEY] = x509.new_secret().encode()
+        contents[crypto.HMAC_KEY] = x509.new_secret().encode()
     if opts.new_cluster_domain_secret:
-        found[crypto.DOMAIN_SECRET_FILE] = x509.new_secret().encode()
+        contents[crypto.DOMAIN_SECRET_FILE] = x509.new_secret().encode()
     elif opts.cluster_domain_secret:
-        found[crypto.DOMAIN_SECRET_FILE] = renewing.read_secret(
+        contents[crypto.DOMAIN_SECRET_FILE] = renew_crypto.read_secret(
             opts.cluster_domain_secret
         )
-    return found
+    return contents
 
 
-def _replace_files(ctx: Context, contents: dict[str, bytes]) -> list[str]:
+def _replace_files(ctx: CommandContext, contents: dict[str, bytes]) -> list[str]:
     from ganeti import clock, process
-    from ganeti.bootstrap import renewing
+    from ganeti.bootstrap import renew_crypto
 
     ctx.out(_NOTICE)
-    return renewing.renew(
+    return renew_crypto.renew(
         ctx.paths,
         process.SystemRunner(),
         clock.SystemClock(),

@@ -1,9 +1,10 @@
 """``repair-disk-sizes``: correct the recorded sizes of disks."""
 
-from ganeti.cli import jobs
-from ganeti.cli.context import Context
+from ganeti.cli import jobs, submission
+from ganeti.cli.context import CommandContext
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> int:
     """Compare recorded disk sizes with those on the nodes and correct them."""
-    jobs.run(ctx, jobs.op("OP_CLUSTER_REPAIR_DISK_SIZES", instances=ctx.args))
+    operation = jobs.op("OP_CLUSTER_REPAIR_DISK_SIZES", instances=ctx.args)
+    return submission.run(ctx, operation).code

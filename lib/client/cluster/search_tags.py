@@ -1,17 +1,17 @@
 """``search-tags``: find objects by their tags."""
 
 from ganeti.cli import jobs, listing
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Print path and tag of every match of a regular expression."""
-    found = jobs.run(ctx, jobs.op("OP_TAGS_SEARCH", pattern=ctx.args[0]))
-    found = sorted([path, tag] for path, tag in found)
+    tags = jobs.run(ctx, jobs.op("OP_TAGS_SEARCH", pattern=ctx.args[0]))
+    tags = sorted([path, tag] for path, tag in tags)
     if ctx.opts.json:
-        listing.print_json(ctx, [{"path": path, "tag": tag} for path, tag in found])
+        listing.print_json(ctx, [{"path": path, "tag": tag} for path, tag in tags])
     else:
-        for path, tag in found:
+        for path, tag in tags:
             ctx.out(f"{path} {tag}")
-    return exitcodes.EXIT_SUCCESS if found else exitcodes.EXIT_FAILURE
+    return exitcodes.EXIT_SUCCESS if tags else exitcodes.EXIT_FAILURE

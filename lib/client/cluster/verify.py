@@ -1,18 +1,18 @@
 """``verify``: check the configuration and every node group."""
 
 from ganeti.cli import executor, jobs
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Check the cluster; fail if anything is wrong."""
     opts = ctx.opts
     skipped = {
         "nplusone_mem": opts.skip_nplusone_mem,
         "hvparam_assessment": opts.skip_hvparam_assessment,
     }
-    outcomes = executor.run_with_jobs(
+    job, outcomes = executor.run_with_jobs(
         ctx,
         jobs.op(
             "OP_CLUSTER_VERIFY",
@@ -25,6 +25,8 @@ def run(ctx: Context) -> int:
             verify_clutter=opts.verify_clutter,
         ),
     )
+    if not job.is_done:
+        return job.code
     failed = sum(not outcome.success for outcome in outcomes)
     if failed:
         ctx.out(f"{failed} job(s) failed while verifying the cluster.")

@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import executor, failures, jobs, plans
-from ganeti.cli.context import Context
+from ganeti.cli import error_text, executor, jobs, plans
+from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes
 from ganeti.utils import nicesort
 
@@ -12,9 +12,9 @@ from ganeti.utils import nicesort
 _ERROR_TAIL: Final = 400
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Check the disks of all groups; activate what is not active."""
-    outcomes = executor.run_with_jobs(
+    _, outcomes = executor.run_with_jobs(
         ctx,
         jobs.op(
             "OP_CLUSTER_VERIFY_DISKS",
@@ -38,7 +38,7 @@ def run(ctx: Context) -> int:
     return code
 
 
-def _plan(ctx: Context, outcomes: list[executor.Outcome]) -> int:
+def _plan(ctx: CommandContext, outcomes: list[executor.JobOutcome]) -> int:
     """Print what would be activated; finding that out changes nothing."""
     names = [
         name
@@ -57,14 +57,14 @@ def _activation(name: str) -> jobs.Op:
     return jobs.op("OP_INSTANCE_ACTIVATE_DISKS", instance_name=name)
 
 
-def _report_nodes(ctx: Context, bad_nodes: dict[str, str]) -> int:
+def _report_nodes(ctx: CommandContext, bad_nodes: dict[str, str]) -> int:
     for node, text in sorted(bad_nodes.items()):
         ctx.out(f"Error gathering data on node {node}: {text[-_ERROR_TAIL:]}")
         ctx.out("You need to fix these nodes first before fixing instances")
     return exitcodes.EXIT_FAILURE if bad_nodes else exitcodes.EXIT_SUCCESS
 
 
-def _activate(ctx: Context, names: list[str]) -> int:
+def _activate(ctx: CommandContext, names: list[str]) -> int:
     code = exitcodes.EXIT_SUCCESS
     for name in nicesort.nice_names(names):
         ctx.out(f"Activating disks for instance '{name}'")
@@ -73,14 +73,14 @@ def _activate(ctx: Context, names: list[str]) -> int:
         except errors.LuxiError:
             raise
         except errors.GenericError as err:
-            text, _ = failures.describe(err)
+            text, _ = error_text.describe(err)
             ctx.err(f"Error activating disks for instance {name}: {text}")
             code = exitcodes.EXIT_FAILURE
     return code
 
 
 def _report_missing(
-    ctx: Context, missing: dict[str, list[Any]], bad_nodes: dict[str, str]
+    ctx: CommandContext, missing: dict[str, list[Any]], bad_nodes: dict[str, str]
 ) -> int:
     for name, volumes in sorted(missing.items()):
         everything = all(node in bad_nodes for node, _ in volumes)

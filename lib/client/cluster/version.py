@@ -3,7 +3,7 @@
 from typing import Final
 
 from ganeti.cli import listing
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 
 _LINES: Final = (
     ("Software version", "software_version"),
@@ -15,7 +15,7 @@ _LINES: Final = (
 )
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Print the versions that the master runs."""
     info = ctx.call("QueryClusterInfo")
     if ctx.opts.json:
@@ -25,6 +25,6 @@ def run(ctx: Context) -> None:
         ctx.out(f"{title}: {info[key]}")
 
 
-def ping(ctx: Context) -> None:
+def ping(ctx: CommandContext) -> None:
     """Fail unless the master answers."""
     ctx.call("QueryClusterInfo")

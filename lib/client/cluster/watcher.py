@@ -4,12 +4,12 @@ import math
 import time
 
 from ganeti import errors
-from ganeti.cli.context import Context
-from ganeti.cli.duration import parse_duration
+from ganeti.cli.context import CommandContext
+from ganeti.cli.values import parse_duration
 from ganeti.constants import ecodes
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Pause the watcher, let it go on, or say whether it rests."""
     verb, *rest = ctx.args
     if verb == "pause":
@@ -17,7 +17,7 @@ def run(ctx: Context) -> None:
             raise errors.OpPrereqError(
                 "watcher pause: for how long is missing", ecodes.ECODE_INVAL
             )
-        _set(ctx, math.floor(ctx.doors.now()) + parse_duration(rest[0]))
+        _set(ctx, math.floor(ctx.effects.now()) + parse_duration(rest[0]))
     elif verb == "continue":
         _set(ctx, None)
     elif verb == "info":
@@ -34,6 +34,6 @@ def _until(until: float | None) -> str:
     return f"The watcher is paused until {time.ctime(until)}." if until else ""
 
 
-def _set(ctx: Context, until: float | None) -> None:
+def _set(ctx: CommandContext, until: float | None) -> None:
     result = ctx.call("SetWatcherPause", until)
     ctx.out(_until(result) or "The watcher is no longer paused.")

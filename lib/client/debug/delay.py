@@ -1,12 +1,12 @@
 """``delay``: a job that sleeps."""
 
 from ganeti import errors
-from ganeti.cli import jobs
-from ganeti.cli.context import Context
+from ganeti.cli import jobs, submission
+from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> int:
     """Sleep on the master and on nodes."""
     opts = ctx.opts
     try:
@@ -24,4 +24,4 @@ def run(ctx: Context) -> None:
         interruptible=opts.interruptible,
         no_locks=opts.no_locks,
     )
-    jobs.submit_or_run(ctx, operation)
+    return submission.submit_or_run(ctx, operation).code

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.cli import jobs, values
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes
 
 #: Modes about the whole cluster; the argument is the only node group.
@@ -25,15 +25,15 @@ def _disks(text: str) -> list[dict[str, Any]]:
 
 def _nics(text: str) -> list[dict[str, Any]]:
     """Return the NICs of a comma list of ``MAC[/IP[/BRIDGE]]``."""
-    found = []
+    nics = []
     for part in text.split(","):
         fields = [*part.split("/"), "", ""][:3]
         nic = dict(zip(("mac", "ip", "bridge"), fields, strict=True))
-        found.append({key: value for key, value in nic.items() if value})
-    return found
+        nics.append({key: value for key, value in nic.items() if value})
+    return nics
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Print the request or the answer of an allocator."""
     opts = ctx.opts
     of_cluster = opts.mode in _OF_CLUSTER

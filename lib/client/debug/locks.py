@@ -4,7 +4,7 @@ import threading
 from typing import Any
 
 from ganeti.cli import listing
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.clock import SystemClock
 
 
@@ -27,7 +27,7 @@ _LISTING = listing.Listing(
 )
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """List locks, once or again and again."""
     fields = listing.selected_fields(ctx.opts.output, ctx.command.fields)
     never, clock = threading.Event(), SystemClock()

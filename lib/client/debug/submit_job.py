@@ -6,8 +6,8 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.cli import jobs
-from ganeti.cli.context import Context
-from ganeti.cli.executor import Executor
+from ganeti.cli.context import CommandContext
+from ganeti.cli.executor import JobExecutor
 from ganeti.constants import ecodes
 
 
@@ -27,10 +27,10 @@ def _read(path: str) -> list[jobs.Op]:
     return ops
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Submit jobs and wait for them."""
     opts = ctx.opts
-    executor = Executor(ctx)
+    executor = JobExecutor(ctx)
     jobs_count = ops_count = 0
     if opts.timing_stats:
         ctx.out("Loading...")
@@ -40,15 +40,15 @@ def run(ctx: Context) -> None:
             executor.add(f"file {os.path.basename(path)}/{index}", *ops)
             jobs_count += 1
             ops_count += len(ops)
-    started = ctx.doors.now()
+    started = ctx.effects.now()
     if opts.timing_stats:
         ctx.out("Submitting...")
     executor.submit(each=opts.each)
-    submitted = ctx.doors.now()
+    submitted = ctx.effects.now()
     if opts.timing_stats:
         ctx.out("Executing...")
     executor.finish(quiet=not opts.verbose)
-    ended = ctx.doors.now()
+    ended = ctx.effects.now()
     if opts.timing_stats:
         ctx.out(f"C:op     {ops_count:4d}")
         ctx.out(f"C:job    {jobs_count:4d}")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.cli import jobs
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes, jobqueue
 
 #: Seconds that the waiting end has to take our byte.
@@ -27,7 +27,7 @@ _MESSAGES: Final = ("first message", "second message", "a third, with\ttab")
 class _Watcher:
     """Takes a test job's log: checks its status at each stop, lets it go on."""
 
-    def __init__(self, ctx: Context, job_id: int) -> None:
+    def __init__(self, ctx: CommandContext, job_id: int) -> None:
         self._ctx = ctx
         self._job_id = job_id
         self.points: list[str] = []
@@ -59,16 +59,16 @@ def _let_go_on(path: str) -> None:
             ) from err
 
 
-def _expect(what: str, found: Any, wanted: Any) -> None:
-    if found != wanted:
-        raise errors.OpExecError(f"{what}: wanted {wanted!r}, found {found!r}")
+def _expect(what: str, actual: Any, expected: Any) -> None:
+    if actual != expected:
+        raise errors.OpExecError(f"{what}: wanted {expected!r}, found {actual!r}")
 
 
-def _test_op(ctx: Context, **parameters: Any) -> jobs.Op:
+def _test_op(ctx: CommandContext, **parameters: Any) -> jobs.Op:
     return jobs.with_generic(ctx, jobs.op("OP_TEST_JQUEUE", **parameters))
 
 
-def _stops_and_messages(ctx: Context) -> None:
+def _stops_and_messages(ctx: CommandContext) -> None:
     operation = _test_op(
         ctx, notify_waitlock=True, notify_exec=True, log_messages=list(_MESSAGES)
     )
@@ -81,7 +81,7 @@ def _stops_and_messages(ctx: Context) -> None:
     _expect("stops", watcher.points, stops)
 
 
-def _failure_in_the_middle(ctx: Context) -> None:
+def _failure_in_the_middle(ctx: CommandContext) -> None:
     ops = [_test_op(ctx), _test_op(ctx, fail=True), _test_op(ctx)]
     job_id = jobs.submit(ctx, ops)
     try:
@@ -95,7 +95,7 @@ def _failure_in_the_middle(ctx: Context) -> None:
     _expect("opcodes", op_status, ["success", "error", "error"])
 
 
-def _cancel_before_it_runs(ctx: Context) -> None:
+def _cancel_before_it_runs(ctx: CommandContext) -> None:
     sleeper = jobs.op("OP_TEST_DELAY", duration=0.0)
     job_id = jobs.submit(ctx, [_test_op(ctx, notify_waitlock=True)])
     blocked = jobs.with_generic(
@@ -114,7 +114,7 @@ def _cancel_before_it_runs(ctx: Context) -> None:
     jobs.wait(ctx, job_id, _Watcher(ctx, job_id))
 
 
-def _many_jobs(ctx: Context) -> None:
+def _many_jobs(ctx: CommandContext) -> None:
     operation = jobs.with_generic(ctx, jobs.op("OP_TEST_DELAY", duration=0.0))
     answers = jobs.explained(
         ctx, "SubmitManyJobs", [[operation]] * 5, [[operation]] * 5
@@ -133,7 +133,7 @@ _TESTS: Final = (
 )
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Test the job queue."""
     for title, test in _TESTS:
         ctx.out(f"Testing {title}")

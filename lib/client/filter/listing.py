@@ -1,11 +1,11 @@
 """``list`` and ``list-fields``."""
 
 from ganeti.cli import filters, listing
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.client.filter import rules
 
 
-def list_objects(ctx: Context) -> int:
+def list_objects(ctx: CommandContext) -> int:
     """List job filter rules."""
     words = ctx.args
     is_filter = len(words) == 1 and filters.looks_like_filter(words[0])
@@ -15,6 +15,6 @@ def list_objects(ctx: Context) -> int:
     return listing.list_objects(ctx, listing.Listing("filter", name_field="uuid"))
 
 
-def list_fields(ctx: Context) -> int:
+def list_fields(ctx: CommandContext) -> int:
     """List the fields of job filter rules."""
     return listing.list_fields(ctx, "filter")

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from ganeti import errors
 from ganeti.cli import listing
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes
 
 FIELDS: Final = [
@@ -23,7 +23,7 @@ def _refusal(text: str, code: str = ecodes.ECODE_INVAL) -> errors.OpPrereqError:
     return errors.OpPrereqError(text, code)
 
 
-def _put(ctx: Context, uuid: str | None) -> None:
+def _put(ctx: CommandContext, uuid: str | None) -> None:
     opts = ctx.opts
     if uuid is not None:
         # What it would make of other texts is a protocol error.
@@ -36,7 +36,7 @@ def _put(ctx: Context, uuid: str | None) -> None:
             "job filter: wanted predicates as a list of [kind, filter], found"
             f" {opts.predicates!r}"
         )
-    now = int(ctx.doors.now() * 1_000_000_000)
+    now = int(ctx.effects.now() * 1_000_000_000)
     reason = [["gnt:user", opts.reason, now]] if opts.reason else []
     reason.append([f"gnt:client:{ctx.program.name}", ctx.word, now])
     result = ctx.call(
@@ -45,17 +45,17 @@ def _put(ctx: Context, uuid: str | None) -> None:
     ctx.out(result)
 
 
-def add(ctx: Context) -> None:
+def add(ctx: CommandContext) -> None:
     """Create a rule."""
     _put(ctx, None)
 
 
-def replace(ctx: Context) -> None:
+def replace(ctx: CommandContext) -> None:
     """Replace a rule, or create it."""
     _put(ctx, ctx.args[0])
 
 
-def require(ctx: Context, uuids: list[str]) -> None:
+def require(ctx: CommandContext, uuids: list[str]) -> None:
     """Refuse uuids of rules that do not exist.
 
     Raises:
@@ -66,19 +66,19 @@ def require(ctx: Context, uuids: list[str]) -> None:
 
 
 def _check_found(uuids: list[str], rows: list[list[Any]]) -> None:
-    found = {row[0] for row in rows}
+    present = {row[0] for row in rows}
     for uuid in uuids:
-        if uuid not in found:
+        if uuid not in present:
             raise _refusal(f"there is no job filter {uuid}", ecodes.ECODE_NOENT)
 
 
-def delete(ctx: Context) -> None:
+def delete(ctx: CommandContext) -> None:
     """Delete a rule."""
     require(ctx, ctx.args)
     ctx.call("DeleteFilter", ctx.args[0])
 
 
-def info(ctx: Context) -> None:
+def info(ctx: CommandContext) -> None:
     """Show rules."""
     rows = ctx.call("QueryFilters", ctx.args or None, FIELDS)
     _check_found(ctx.args, rows)

@@ -1,10 +1,10 @@
 """``add``: create a node group."""
 
-from ganeti.cli import executor, ipolicy, jobs, states
-from ganeti.cli.context import Context
+from ganeti.cli import executor, ipolicy, jobs, param_options, submission
+from ganeti.cli.context import CommandContext
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> int:
     """Create a node group."""
     opts = ctx.opts
     operation = jobs.op(
@@ -12,10 +12,11 @@ def run(ctx: Context) -> None:
         group_name=ctx.args[0],
         alloc_policy=opts.alloc_policy,
         ndparams=opts.ndparams,
-        diskparams=states.by_ident(opts.diskparams, "disk template") or None,
+        diskparams=param_options.by_ident(opts.diskparams, "disk template") or None,
         ipolicy=ipolicy.from_options(ctx, group=True) or None,
-        **states.state_parameters(opts),
+        **param_options.state_parameters(opts),
     )
-    result = jobs.submit_or_run(ctx, operation)
-    if isinstance(result, dict):
-        executor.wait_for_jobs(ctx, result)
+    job = submission.submit_or_run(ctx, operation)
+    if isinstance(job.result, dict):
+        executor.wait_for_jobs(ctx, job.result)
+    return job.code

@@ -1,12 +1,10 @@
 """``evacuate``: move all instances out of a group."""
 
-from ganeti.cli import executor, explaining, jobs
-from ganeti.cli.context import Context
-from ganeti.cli.outcomes import report
-from ganeti.constants import exitcodes
+from ganeti.cli import executor, explain, jobs
+from ganeti.cli.context import CommandContext
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Evacuate a node group."""
     opts = ctx.opts
     operation = jobs.op(
@@ -19,11 +17,10 @@ def run(ctx: Context) -> int:
         force_failover=opts.force_failover,
     )
     if opts.explain:
-        explaining.run(ctx, operation)
-        return exitcodes.EXIT_SUCCESS
-    return report(
+        return explain.run(ctx, operation)
+    return executor.run_and_report(
         ctx,
-        executor.run_with_jobs(ctx, operation),
+        operation,
         good="All instances evacuated successfully.",
         bad="There were {} errors during the evacuation.",
     )

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from ganeti.cli import ipolicy, listing, tree
-from ganeti.cli.context import Context
+from ganeti.cli import info_tree, ipolicy, listing
+from ganeti.cli.context import CommandContext
 
 FIELDS: Final = [
     "name",
@@ -16,28 +16,28 @@ FIELDS: Final = [
 ]
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Show node groups."""
     groups = listing.named(ctx, "group", FIELDS, ctx.args)
     if ctx.opts.json:
         listing.print_json(ctx, groups)
         return
     if groups:
-        ctx.out(tree.render([_group(group) for group in groups]))
+        ctx.out(info_tree.render([_group(group) for group in groups]))
 
 
-def _group(group: dict[str, Any]) -> tree.Pairs:
+def _group(group: dict[str, Any]) -> info_tree.Pairs:
     own_disk = group["custom_diskparams"] or {}
     disk_parameters = {
-        template: tree.with_defaults(filled, own_disk.get(template, {}))
+        template: info_tree.with_defaults(filled, own_disk.get(template, {}))
         for template, filled in (group["diskparams"] or {}).items()
     }
-    return tree.Pairs(
+    return info_tree.Pairs(
         [
             ("Node group", group["name"]),
             (
                 "Node parameters",
-                tree.with_defaults(
+                info_tree.with_defaults(
                     group["ndparams"] or {}, group["custom_ndparams"] or {}
                 ),
             ),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ganeti.cli import listing
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 
 
 def _parameters(value: dict[str, Any]) -> str:
@@ -12,7 +12,7 @@ def _parameters(value: dict[str, Any]) -> str:
     return ", ".join(f"{key}={item}" for key, item in sorted(value.items()))
 
 
-def list_objects(ctx: Context) -> int:
+def list_objects(ctx: CommandContext) -> int:
     """List node groups."""
     formats = {
         "node_list": listing.joined,
@@ -23,6 +23,6 @@ def list_objects(ctx: Context) -> int:
     return listing.list_objects(ctx, listing.Listing("group", formats))
 
 
-def list_fields(ctx: Context) -> int:
+def list_fields(ctx: CommandContext) -> int:
     """List the fields of node groups."""
     return listing.list_fields(ctx, "group")

@@ -1,20 +1,20 @@
 """``modify``: change a node group."""
 
 from ganeti import errors
-from ganeti.cli import ipolicy, jobs, states
-from ganeti.cli.context import Context
+from ganeti.cli import ipolicy, jobs, param_options, submission
+from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> int:
     """Change a node group."""
     opts = ctx.opts
     changes = {
         "alloc_policy": opts.alloc_policy,
         "ndparams": opts.ndparams,
-        "diskparams": states.by_ident(opts.diskparams, "disk template") or None,
+        "diskparams": param_options.by_ident(opts.diskparams, "disk template") or None,
         "ipolicy": ipolicy.from_options(ctx, group=True) or None,
-        **states.state_parameters(opts),
+        **param_options.state_parameters(opts),
     }
     if all(value is None for value in changes.values()):
         raise errors.OpPrereqError(
@@ -22,5 +22,8 @@ def run(ctx: Context) -> None:
             ecodes.ECODE_INVAL,
         )
     operation = jobs.op("OP_GROUP_SET_PARAMS", group_name=ctx.args[0], **changes)
-    result = jobs.submit_or_run(ctx, operation)
-    states.report_changes(ctx, f"node group {ctx.args[0]}", result)
+    job = submission.submit_or_run(ctx, operation)
+    if not job.is_done:
+        return job.code
+    param_options.report_changes(ctx, f"node group {ctx.args[0]}", job.result)
+    return job.code

@@ -1,9 +1,11 @@
 """``remove``: delete an empty node group."""
 
-from ganeti.cli import jobs
-from ganeti.cli.context import Context
+from ganeti.cli import jobs, submission
+from ganeti.cli.context import CommandContext
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> int:
     """Remove a node group."""
-    jobs.submit_or_run(ctx, jobs.op("OP_GROUP_REMOVE", group_name=ctx.args[0]))
+    return submission.submit_or_run(
+        ctx, jobs.op("OP_GROUP_REMOVE", group_name=ctx.args[0])
+    ).code

@@ -18,9 +18,9 @@ from ganeti.client.htools.options import ParsedOptions
 from ganeti.constants import ecodes, versions
 from ganeti.htools.model import json_reader
 from ganeti.htools.model.loaders import query
-from ganeti.repair import broken, plan, words
-from ganeti.repair.broken import Health
-from ganeti.repair.plan import JobState, State
+from ganeti.repair import diagnosis, plan, tags
+from ganeti.repair.diagnosis import NodeHealth
+from ganeti.repair.plan import JobState, RepairState
 
 NAME: Final = "harep"
 _OPTIONS: Final = "L jd reason dry"
@@ -86,10 +86,10 @@ class _RepairRun:
     def all(self) -> int:
         """Do what is to be done and count the states; returns the exit code."""
         rows = [r for r in self._table("instance", _INSTANCE) if not r["forthcoming"]]
-        records = {row["name"]: words.records(row["tags"]) for row in rows}
+        records = {row["name"]: tags.records(row["tags"]) for row in rows}
         jobs = self._jobs(records)
         self._tidy(rows)
-        count: Counter[State] = Counter()
+        count: Counter[RepairState] = Counter()
         for row in rows:
             count[self._one(row, records[row["name"]], jobs)] += 1
         rule = "-" * len(_HEADING)
@@ -99,7 +99,9 @@ class _RepairRun:
         return 1 if self._failed else 0
 
     # What is known
-    def _jobs(self, result: Mapping[str, list[words.Record]]) -> dict[int, JobState]:
+    def _jobs(
+        self, result: Mapping[str, list[tags.RepairRecord]]
+    ) -> dict[int, JobState]:
         """Ask for the jobs of all pending repairs."""
         ids = sorted(
             {
@@ -119,25 +121,25 @@ class _RepairRun:
             if row is not None and row[0] is not None
         }
 
-    def _health(self, name: str | None) -> Health | None:
+    def _health(self, name: str | None) -> NodeHealth | None:
         node = self._nodes.get(name or "")
         if node is None:
             return None
         if node["offline"]:
-            return Health.OFFLINE
-        return Health.DRAINED if node["drained"] else Health.GOOD
+            return NodeHealth.OFFLINE
+        return NodeHealth.DRAINED if node["drained"] else NodeHealth.GOOD
 
-    def _policy(self, row: Row) -> words.Policy:
+    def _policy(self, row: Row) -> tags.RepairPolicy:
         node = self._nodes.get(row["pnode"], {})
         group = self._groups.get(node.get("group.uuid"), {})
         cluster = self._info.get("tags") or ()
         objects = (row["tags"], group.get("tags") or (), cluster)
-        return words.policy(objects, self._now)
+        return tags.policy(objects, self._now)
 
     # What is done
     def _one(
-        self, row: Row, records: list[words.Record], jobs: Mapping[int, JobState]
-    ) -> State:
+        self, row: Row, records: list[tags.RepairRecord], jobs: Mapping[int, JobState]
+    ) -> RepairState:
         """Do the next step of one instance; returns the state it is in then."""
         name, before = row["name"], any(record.outcome is None for record in records)
         seconds = list(row["snodes"] or ())
@@ -146,26 +148,26 @@ class _RepairRun:
         if primary is not None:
             second = self._health(seconds[0]) if seconds else None
             up = row["admin_state"] == "up"
-            subject = broken.Subject(name, row["disk_template"], primary, second, up)
-            repair = broken.find(subject, self._allocator)
+            subject = diagnosis.Subject(name, row["disk_template"], primary, second, up)
+            repair = diagnosis.find(subject, self._allocator)
         fresh = plan.Fresh(self._now, str(uuid.uuid4()))
         step = plan.step(records, jobs, repair, self._policy(row), fresh)
-        if step.told:
-            print(f"{name}: {step.told}")
-        if before and step.state != State.PENDING:
-            print(f'Moving {name} from "{State.PENDING}" to "{step.state}"')
+        if step.note:
+            print(f"{name}: {step.note}")
+        if before and step.state != RepairState.PENDING:
+            print(f'Moving {name} from "{RepairState.PENDING}" to "{step.state}"')
         added = list(step.add)
         if step.repair is not None and step.record is not None:
             submitted = self._repair(name, step.repair, step.record)
             if submitted is None:
-                return State.NEEDS_REPAIR
+                return RepairState.NEEDS_REPAIR
             added.append(submitted)
         self._retag("instance", name, [r.tag for r in added], _tags(step.remove))
         return step.state
 
     def _repair(
-        self, name: str, repair: broken.Repair, record: words.Record
-    ) -> words.Record | None:
+        self, name: str, repair: diagnosis.Repair, record: tags.RepairRecord
+    ) -> tags.RepairRecord | None:
         """Submit a repair's job; returns the record with its id."""
         print(f"{name}: {repair.why}, repair: {repair.kind.word}")
         ops = [dict(op) for op in repair.ops]
@@ -182,22 +184,22 @@ class _RepairRun:
             self._fail(f"{name}: the repair was not accepted: {err}")
             return None
         jobs = (*record.jobs, int(job))
-        return words.Record(record.kind, record.id, record.time, None, jobs)
+        return tags.RepairRecord(record.kind, record.id, record.time, None, jobs)
 
     def _retag(
         self, kind: str, name: str | None, add: list[str], remove: list[str]
     ) -> None:
         """Change tags by jobs that are waited for; new ones are set first."""
         remove = [tag for tag in remove if tag not in add]
-        for verb, tags in (("SET", add), ("DEL", remove)):
-            if not tags:
+        for verb, changed in (("SET", add), ("DEL", remove)):
+            if not changed:
                 continue
             where = f"{kind} {name}" if name else kind
             if self._parsed["dry"]:
                 word = "add to" if verb == "SET" else "remove from"
-                print(f"Would {word} {where}: {' '.join(tags)}")
+                print(f"Would {word} {where}: {' '.join(changed)}")
                 continue
-            op: Op = {"OP_ID": f"OP_TAGS_{verb}", "kind": kind, "tags": tags}
+            op: Op = {"OP_ID": f"OP_TAGS_{verb}", "kind": kind, "tags": changed}
             if name:
                 op["name"] = name
             job = self._client.call("SubmitJob", [[op | self._common]])
@@ -213,8 +215,8 @@ class _RepairRun:
             *(("nodegroup", g["name"], g["tags"]) for g in self._groups.values()),
             *(("instance", row["name"], row["tags"]) for row in rows),
         ]
-        for kind, name, tags in owners:
-            self._retag(kind, name, [], words.expired(tags, self._now))
+        for kind, name, present in owners:
+            self._retag(kind, name, [], tags.expired(present, self._now))
 
     def _fail(self, text: str) -> None:
         self._failed = True
@@ -232,7 +234,7 @@ def _check(row: Row, kind: str, source: str) -> None:
         part.texts("snodes")
 
 
-def _tags(records: tuple[words.Record, ...]) -> list[str]:
+def _tags(records: tuple[tags.RepairRecord, ...]) -> list[str]:
     return [record.found for record in records]
 
 

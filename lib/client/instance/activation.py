@@ -1,10 +1,10 @@
 """``activate-disks`` and ``deactivate-disks``."""
 
-from ganeti.cli import jobs
-from ganeti.cli.context import Context
+from ganeti.cli import jobs, submission
+from ganeti.cli.context import CommandContext
 
 
-def activate(ctx: Context) -> None:
+def activate(ctx: CommandContext) -> int:
     """Assemble the disks of an instance; print where they are."""
     operation = jobs.op(
         "OP_INSTANCE_ACTIVATE_DISKS",
@@ -12,15 +12,17 @@ def activate(ctx: Context) -> None:
         ignore_size=ctx.opts.ignore_size,
         wait_for_sync=ctx.opts.wait_for_sync,
     )
-    for node, name, device in jobs.submit_or_run(ctx, operation):
+    job = submission.submit_or_run(ctx, operation)
+    for node, name, device in job.result or ():
         ctx.out(f"{node}:{name}:{device}")
+    return job.code
 
 
-def deactivate(ctx: Context) -> None:
+def deactivate(ctx: CommandContext) -> int:
     """Take the disks of a stopped instance apart."""
     operation = jobs.op(
         "OP_INSTANCE_DEACTIVATE_DISKS",
         instance_name=ctx.args[0],
         force=ctx.opts.force,
     )
-    jobs.submit_or_run(ctx, operation)
+    return submission.submit_or_run(ctx, operation).code

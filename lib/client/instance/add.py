@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from ganeti.cli import explaining, jobs
-from ganeti.cli.context import Context
+from ganeti.cli import explain, jobs, submission
+from ganeti.cli.context import CommandContext
 from ganeti.client.instance import devices
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> int:
     """Create an instance."""
     opts = ctx.opts
     if opts.forthcoming and opts.commit:
@@ -34,9 +34,8 @@ def run(ctx: Context) -> None:
         **_same_names(opts),
     )
     if opts.explain:
-        explaining.run(ctx, operation, ctx.args[0])
-        return
-    jobs.submit_or_run(ctx, operation)
+        return explain.run(ctx, operation, ctx.args[0])
+    return submission.submit_or_run(ctx, operation).code
 
 
 def _nodes(text: str | None) -> dict[str, str]:

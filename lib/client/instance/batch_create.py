@@ -3,11 +3,9 @@
 import json
 from typing import Any, Final
 
-from ganeti.cli import executor, explaining, jobs
-from ganeti.cli.context import Context
-from ganeti.cli.outcomes import report
+from ganeti.cli import executor, explain, jobs, submission
+from ganeti.cli.context import CommandContext
 from ganeti.client.instance.devices import refusal
-from ganeti.constants import exitcodes
 
 _OP_ID: Final = "OP_INSTANCE_CREATE"
 
@@ -37,7 +35,7 @@ def _operation(entry: Any, index: int) -> jobs.Op:
     return {**entry, "OP_ID": _OP_ID}
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Create instances in one allocation."""
     entries = _read(ctx.args[0])
     operation = jobs.op(
@@ -46,15 +44,18 @@ def run(ctx: Context) -> int:
         instances=[_operation(entry, index) for index, entry in enumerate(entries)],
     )
     if ctx.opts.explain:
-        explaining.run(ctx, operation)
-        return exitcodes.EXIT_SUCCESS
-    result = jobs.submit_or_run(ctx, operation)
-    outcomes = executor.wait_for_jobs(ctx, result)
-    for name in result["failed"]:
+        return explain.run(ctx, operation)
+    job = submission.submit_or_run(ctx, operation)
+    if not job.is_done:
+        return job.code
+    outcomes = executor.wait_for_jobs(ctx, job.result)
+    for name in job.result["failed"]:
         text = "no place was found"
         ctx.err(f"Instance {name}: {text}")
-        outcomes.append(executor.Outcome(name, success=False, result=text, job_id=None))
-    return report(
+        outcomes.append(
+            executor.JobOutcome(name, success=False, result=text, job_id=None)
+        )
+    return executor.report(
         ctx,
         outcomes,
         good="All instances created successfully.",

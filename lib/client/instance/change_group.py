@@ -1,12 +1,10 @@
 """``change-group``: move an instance to another node group."""
 
-from ganeti.cli import executor, explaining, jobs
-from ganeti.cli.context import Context
-from ganeti.cli.outcomes import report
-from ganeti.constants import exitcodes
+from ganeti.cli import executor, explain, jobs
+from ganeti.cli.context import CommandContext
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Move an instance to another group."""
     opts, name = ctx.opts, ctx.args[0]
     operation = jobs.op(
@@ -17,11 +15,10 @@ def run(ctx: Context) -> int:
         early_release=opts.early_release,
     )
     if opts.explain:
-        explaining.run(ctx, operation, name)
-        return exitcodes.EXIT_SUCCESS
-    return report(
+        return explain.run(ctx, operation, name)
+    return executor.run_and_report(
         ctx,
-        executor.run_with_jobs(ctx, operation),
+        operation,
         good=f"Instance '{name}' changed group successfully.",
         bad=f"There were {{}} errors while changing group of instance '{name}'.",
     )

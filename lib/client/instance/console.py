@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.cli import listing, local
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes
 
 _FIELDS: Final = ["console", "oper_state"]
@@ -16,14 +16,14 @@ _VNC_BASE_PORT: Final = 5900
 _AF_INET6: Final = "10"
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Connect to a console, or show how."""
     name = ctx.args[0]
     (cluster_name,) = ctx.call("QueryConfigValues", ["cluster_name"])
-    (found,) = listing.named(ctx, "instance", _FIELDS, [name])
-    console = found["console"]
+    (row,) = listing.named(ctx, "instance", _FIELDS, [name])
+    console = row["console"]
     if not console:
-        if found["oper_state"]:
+        if row["oper_state"]:
             raise errors.OpExecError(f"console of instance {name} is not available")
         raise errors.OpExecError(
             f"instance {name} is not running, so it has no console"
@@ -31,12 +31,12 @@ def run(ctx: Context) -> int:
     return _SHOW[console["kind"]](ctx, console, cluster_name)
 
 
-def _message(ctx: Context, console: dict[str, Any], _: str) -> int:
+def _message(ctx: CommandContext, console: dict[str, Any], _: str) -> int:
     ctx.out(console["message"])
     return exitcodes.EXIT_SUCCESS
 
 
-def _vnc(ctx: Context, console: dict[str, Any], _: str) -> int:
+def _vnc(ctx: CommandContext, console: dict[str, Any], _: str) -> int:
     host, port = console["host"], console["port"]
     display = console.get("display", port - _VNC_BASE_PORT)
     ctx.out(
@@ -46,7 +46,7 @@ def _vnc(ctx: Context, console: dict[str, Any], _: str) -> int:
     return exitcodes.EXIT_SUCCESS
 
 
-def _spice(ctx: Context, console: dict[str, Any], _: str) -> int:
+def _spice(ctx: CommandContext, console: dict[str, Any], _: str) -> int:
     ctx.out(
         f"Instance {console['instance']} has SPICE listening on"
         f" {console['host']}:{console['port']}"
@@ -54,7 +54,7 @@ def _spice(ctx: Context, console: dict[str, Any], _: str) -> int:
     return exitcodes.EXIT_SUCCESS
 
 
-def _ssh(ctx: Context, console: dict[str, Any], cluster_name: str) -> int:
+def _ssh(ctx: CommandContext, console: dict[str, Any], cluster_name: str) -> int:
     argv = ssh_command(ctx, console, cluster_name)
     if ctx.opts.show_command:
         ctx.out(shlex.join(argv))
@@ -67,7 +67,9 @@ def _ssh(ctx: Context, console: dict[str, Any], cluster_name: str) -> int:
     return exitcodes.EXIT_FAILURE
 
 
-def ssh_command(ctx: Context, console: dict[str, Any], cluster_name: str) -> list[str]:
+def ssh_command(
+    ctx: CommandContext, console: dict[str, Any], cluster_name: str
+) -> list[str]:
     """Return the command line that reaches an SSH console."""
     options = {
         "EscapeChar": "none",
@@ -92,13 +94,13 @@ def ssh_command(ctx: Context, console: dict[str, Any], cluster_name: str) -> lis
     return [*argv, family, "-t", "-t", f"{user}@{console['host']}", text]
 
 
-def _own_key(ctx: Context) -> str:
+def _own_key(ctx: CommandContext) -> str:
     kinds = ("rsa", "ecdsa", "dsa")
     paths = [f"{ctx.paths.root_ssh_dir}/id_{kind}" for kind in kinds]
     return next((path for path in paths if os.path.exists(path)), paths[0])
 
 
-def _is_ipv6(ctx: Context) -> bool:
+def _is_ipv6(ctx: CommandContext) -> bool:
     try:
         return local.read_ssconf(ctx.paths, "primary_ip_family") == _AF_INET6
     except errors.OpPrereqError:

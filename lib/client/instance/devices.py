@@ -40,15 +40,15 @@ def parse_size(text: Any, what: str) -> int:
 
 def _by_index(given: Given, what: str) -> list[dict[str, Any]]:
     """Return parameters by index; those not mentioned are empty."""
-    found: dict[int, dict[str, Any]] = {}
+    by_index: dict[int, dict[str, Any]] = {}
     for ident, parameters in given:
         index = parse_index(ident, what)
         if index < 0:
             raise refusal(f"{what} {index}: an index cannot be negative here")
         if not isinstance(parameters, dict):
             raise refusal(f"{what} {index}: only parameters can be given here")
-        found[index] = parameters
-    return [found.get(index, {}) for index in range(max(found, default=-1) + 1)]
+        by_index[index] = parameters
+    return [by_index.get(index, {}) for index in range(max(by_index, default=-1) + 1)]
 
 
 def new_nics(given: Given, *, none: bool) -> list[dict[str, Any]]:

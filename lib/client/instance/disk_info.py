@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti.cli import tree
+from ganeti.cli import info_tree
 from ganeti.constants import disks
 from ganeti.utils import units
 
@@ -12,10 +12,12 @@ _FAULTY: Final = _STATES["faulty"]
 _MARKS: Final = {_FAULTY: " *MISSING DISK*", _STATES["unknown"]: " *UNCERTAIN STATE*"}
 
 
-def disk_tree(title: str, disk: Mapping[str, Any]) -> tree.Pairs:
+def disk_tree(title: str, disk: Mapping[str, Any]) -> info_tree.Pairs:
     """Return the tree of one disk and its children."""
     kind = disk["dev_type"]
-    pairs = tree.Pairs([(title, f"{kind}, size {units.format_size(disk['size'])}")])
+    pairs = info_tree.Pairs(
+        [(title, f"{kind}, size {units.format_size(disk['size'])}")]
+    )
     if disk.get("spindles") is not None:
         pairs.append(("spindles", disk["spindles"]))
     if title.startswith("disk/"):

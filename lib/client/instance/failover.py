@@ -1,12 +1,12 @@
 """``failover``: stop an instance, switch its node, start it."""
 
-from ganeti.cli import explaining, jobs, questions
-from ganeti.cli.context import Context
+from ganeti.cli import explain, jobs, prompts, submission
+from ganeti.cli.context import CommandContext
 from ganeti.client.instance import devices, selection
 from ganeti.constants import exitcodes
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Fail an instance over."""
     opts, name = ctx.opts, ctx.args[0]
     if opts.iallocator and opts.dst_node:
@@ -17,13 +17,13 @@ def run(ctx: Context) -> int:
     )
     if not (opts.force or opts.explain):
         selection.check_known(ctx, name)
-        if not questions.confirm(ctx, question):
+        if not prompts.confirm(ctx, question):
             return exitcodes.EXIT_FAILURE
     warning = (
         "To ignore the consistency of the disks may lose data. Are you sure that the"
         " primary node is down and the instance does not run there?"
     )
-    if opts.ignore_consistency and not questions.confirm(ctx, warning):
+    if opts.ignore_consistency and not prompts.confirm(ctx, warning):
         return exitcodes.EXIT_FAILURE
     operation = jobs.op(
         "OP_INSTANCE_FAILOVER",
@@ -36,7 +36,5 @@ def run(ctx: Context) -> int:
         cleanup=opts.cleanup,
     )
     if opts.explain:
-        explaining.run(ctx, operation, name)
-        return exitcodes.EXIT_SUCCESS
-    jobs.submit_or_run(ctx, operation)
-    return exitcodes.EXIT_SUCCESS
+        return explain.run(ctx, operation, name)
+    return submission.submit_or_run(ctx, operation).code

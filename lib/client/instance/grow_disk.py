@@ -1,11 +1,11 @@
 """``grow-disk``: enlarge one disk."""
 
-from ganeti.cli import jobs
-from ganeti.cli.context import Context
+from ganeti.cli import jobs, submission
+from ganeti.cli.context import CommandContext
 from ganeti.client.instance import devices
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> int:
     """Grow a disk by an amount, or to a size."""
     name, disk, amount = ctx.args
     operation = jobs.op(
@@ -17,4 +17,4 @@ def run(ctx: Context) -> None:
         wait_for_sync=ctx.opts.wait_for_sync,
         ignore_ipolicy=ctx.opts.ignore_ipolicy,
     )
-    jobs.submit_or_run(ctx, operation)
+    return submission.submit_or_run(ctx, operation).code

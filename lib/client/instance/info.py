@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import jobs, listing, roman, tree
-from ganeti.cli.context import Context
+from ganeti.cli import info_tree, jobs, listing, roman
+from ganeti.cli.context import CommandContext
 from ganeti.cli.text import timestamp
 from ganeti.client.instance import info_json
 from ganeti.client.instance.disk_info import disk_tree
@@ -16,7 +16,7 @@ _VNC_BASE_PORT: Final = 5900
 _ANY_ADDRESS: Final = "0.0.0.0"
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Show instances."""
     opts = ctx.opts
     if bool(ctx.args) == opts.show_all:
@@ -30,28 +30,28 @@ def run(ctx: Context) -> int:
         static=opts.static,
         use_locking=not opts.static,
     )
-    found = jobs.run(ctx, operation)
-    if not found:
+    infos = jobs.run(ctx, operation)
+    if not infos:
         if opts.json:
             listing.print_json(ctx, [])
         else:
             ctx.out("No instances.")
         return exitcodes.EXIT_FAILURE
-    names = sorted(found, key=nicesort.key)
+    names = sorted(infos, key=nicesort.key)
     if opts.json:
-        listing.print_json(ctx, [info_json.instance(found[name]) for name in names])
+        listing.print_json(ctx, [info_json.instance(infos[name]) for name in names])
         return exitcodes.EXIT_SUCCESS
-    shown: Any = [instance_tree(found[name], static=opts.static) for name in names]
-    ctx.out(tree.render(roman.convert(shown) if opts.roman_integers else shown))
+    shown: Any = [instance_tree(infos[name], static=opts.static) for name in names]
+    ctx.out(info_tree.render(roman.convert(shown) if opts.roman_integers else shown))
     return exitcodes.EXIT_SUCCESS
 
 
-def instance_tree(data: Mapping[str, Any], *, static: bool) -> tree.Pairs:
+def instance_tree(data: Mapping[str, Any], *, static: bool) -> info_tree.Pairs:
     """Return the tree of one instance."""
     state = f"configured to be {data['config_state']}"
     if not static:
         state += f", actual state is {data['run_state']}"
-    pairs = tree.Pairs(
+    pairs = info_tree.Pairs(
         [
             ("Instance name", data["name"]),
             ("UUID", data["uuid"]),
@@ -63,7 +63,7 @@ def instance_tree(data: Mapping[str, Any], *, static: bool) -> tree.Pairs:
             ("Operating system", data["os"]),
             (
                 "Operating system parameters",
-                tree.with_defaults(data["os_actual"], data["os_instance"]),
+                info_tree.with_defaults(data["os_actual"], data["os_instance"]),
             ),
         ]
     )
@@ -76,7 +76,7 @@ def instance_tree(data: Mapping[str, Any], *, static: bool) -> tree.Pairs:
     pairs += [
         (
             "Hypervisor parameters",
-            tree.with_defaults(data["hv_actual"], data["hv_instance"]),
+            info_tree.with_defaults(data["hv_actual"], data["hv_instance"]),
         ),
         ("Back-end parameters", _backend(data)),
         ("NICs", [_nic(index, nic) for index, nic in enumerate(data["nics"])]),
@@ -89,7 +89,7 @@ def instance_tree(data: Mapping[str, Any], *, static: bool) -> tree.Pairs:
     return pairs
 
 
-def _nodes(data: Mapping[str, Any]) -> list[tree.Pairs]:
+def _nodes(data: Mapping[str, Any]) -> list[info_tree.Pairs]:
     secondaries = ", ".join(
         f"{name} (group {group}, group UUID {uuid})"
         for name, group, uuid in zip(
@@ -101,13 +101,13 @@ def _nodes(data: Mapping[str, Any]) -> list[tree.Pairs]:
     )
     group = f"{data['pnode_group_name']} (UUID {data['pnode_group_uuid']})"
     return [
-        tree.Pairs([("primary", data["pnode"]), ("group", group)]),
-        tree.Pairs([("secondaries", secondaries)]),
+        info_tree.Pairs([("primary", data["pnode"]), ("group", group)]),
+        info_tree.Pairs([("secondaries", secondaries)]),
     ]
 
 
 def _backend(data: Mapping[str, Any]) -> dict[str, Any]:
-    filled = tree.with_defaults(data["be_actual"], data["be_instance"])
+    filled = info_tree.with_defaults(data["be_actual"], data["be_instance"])
     if "maxmem" in filled:
         filled["memory"] = filled["maxmem"]
     return filled
@@ -128,9 +128,9 @@ def _vnc(data: Mapping[str, Any]) -> str:
     return f"vnc to {address}:{port} (node {node}) (display {display})"
 
 
-def _nic(index: int, nic: Any) -> tree.Pairs:
+def _nic(index: int, nic: Any) -> info_tree.Pairs:
     name, uuid, address, mac, mode, link, vlan, network, _ = nic
-    return tree.Pairs(
+    return info_tree.Pairs(
         [
             (f"nic/{index}", ""),
             ("MAC", mac),

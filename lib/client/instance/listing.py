@@ -3,7 +3,7 @@
 from typing import Final
 
 from ganeti.cli import listing
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 
 _LIST_FIELDS: Final = (
     "tags",
@@ -20,12 +20,12 @@ _LIST_FIELDS: Final = (
 )
 
 
-def list_objects(ctx: Context) -> int:
+def list_objects(ctx: CommandContext) -> int:
     """List instances."""
     formats = dict.fromkeys(_LIST_FIELDS, listing.joined)
     return listing.list_objects(ctx, listing.Listing("instance", formats))
 
 
-def list_fields(ctx: Context) -> int:
+def list_fields(ctx: CommandContext) -> int:
     """List the fields of instances."""
     return listing.list_fields(ctx, "instance")

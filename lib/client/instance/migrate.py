@@ -1,13 +1,13 @@
 """``migrate``: move a running instance to another node."""
 
-from ganeti.cli import explaining, jobs, questions
-from ganeti.cli.context import Context
-from ganeti.cli.migration import migration_mode
+from ganeti.cli import explain, jobs, prompts, submission
+from ganeti.cli.context import CommandContext
+from ganeti.cli.param_options import migration_mode
 from ganeti.client.instance import devices, selection
 from ganeti.constants import exitcodes
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Migrate an instance."""
     opts, name = ctx.opts, ctx.args[0]
     if opts.iallocator and opts.dst_node:
@@ -23,7 +23,7 @@ def run(ctx: Context) -> int:
     )
     if not (opts.force or opts.explain):
         selection.check_known(ctx, name)
-        if not questions.confirm(ctx, question):
+        if not prompts.confirm(ctx, question):
             return exitcodes.EXIT_FAILURE
     operation = jobs.op(
         "OP_INSTANCE_MIGRATE",
@@ -38,7 +38,5 @@ def run(ctx: Context) -> int:
         ignore_hvversions=opts.ignore_hvversions,
     )
     if opts.explain:
-        explaining.run(ctx, operation, name)
-        return exitcodes.EXIT_SUCCESS
-    jobs.submit_or_run(ctx, operation)
-    return exitcodes.EXIT_SUCCESS
+        return explain.run(ctx, operation, name)
+    return submission.submit_or_run(ctx, operation).code

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from ganeti.cli import jobs, questions, states
-from ganeti.cli.context import Context
+from ganeti.cli import jobs, param_options, prompts, submission
+from ganeti.cli.context import CommandContext
 from ganeti.client.instance import devices
 from ganeti.constants import exitcodes
 
@@ -46,7 +46,7 @@ def modifications(given: devices.Given, what: str) -> list[list[Any]]:
     Raises:
         OpPrereqError: actions that do not fit, or parameters where none belong.
     """
-    found: list[list[Any]] = []
+    changes: list[list[Any]] = []
     for ident, parameters in given:
         action, target, values = _modification(ident, parameters, what)
         if action == "add" and what == "disk":
@@ -55,10 +55,10 @@ def modifications(given: devices.Given, what: str) -> list[list[Any]]:
             values = {**values, "size": devices.parse_size(values["size"], "disk size")}
         if action in ("remove", "detach") and values:
             raise devices.refusal(f"{what} {action}: takes no parameters")
-        if any(other[1] == target and target != _LAST for other in found):
+        if any(other[1] == target and target != _LAST for other in changes):
             raise devices.refusal(f"{what} {target}: only one action per index")
-        found.append([action, target, values])
-    return found
+        changes.append([action, target, values])
+    return changes
 
 
 def _modification(
@@ -88,7 +88,7 @@ def _target(ident: str) -> int | str:
         return ident
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Change an instance."""
     opts = ctx.opts
     changes = _changes(ctx)
@@ -102,7 +102,7 @@ def run(ctx: Context) -> int:
             " NIC and adding a new one, so the instance loses its network for a moment."
             " Continue?"
         )
-        if not questions.confirm(ctx, question):
+        if not prompts.confirm(ctx, question):
             return exitcodes.EXIT_FAILURE
     parameters = {name: getattr(opts, name) for name in _SAME}
     operation = jobs.op(
@@ -111,16 +111,18 @@ def run(ctx: Context) -> int:
         **{**parameters, **changes},
         instance_communication=opts.instance_communication,
     )
-    result = jobs.submit_or_run(ctx, operation)
-    states.report_changes(ctx, f"instance {ctx.args[0]}", result)
-    if result:
+    job = submission.submit_or_run(ctx, operation)
+    if not job.is_done:
+        return job.code
+    param_options.report_changes(ctx, f"instance {ctx.args[0]}", job.result)
+    if job.result:
         ctx.out(_REMINDER)
         if opts.hvparams:
             ctx.out(_HV_REMINDER)
-    return exitcodes.EXIT_SUCCESS
+    return job.code
 
 
-def _changes(ctx: Context) -> dict[str, Any]:
+def _changes(ctx: CommandContext) -> dict[str, Any]:
     """Return what is to be changed; all None or empty when nothing is."""
     opts = ctx.opts
     disks = modifications(opts.disks, "disk")

@@ -1,12 +1,12 @@
 """``move``: copy an instance to another node."""
 
-from ganeti.cli import jobs, questions
-from ganeti.cli.context import Context
+from ganeti.cli import jobs, prompts, submission
+from ganeti.cli.context import CommandContext
 from ganeti.client.instance import devices
 from ganeti.constants import exitcodes
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Move an instance."""
     opts, name = ctx.opts, ctx.args[0]
     if not opts.node:
@@ -15,7 +15,7 @@ def run(ctx: Context) -> int:
         f"Instance {name} will be moved. This requires a shutdown of the instance."
         " Continue?"
     )
-    if not opts.force and not questions.confirm(ctx, question):
+    if not opts.force and not prompts.confirm(ctx, question):
         return exitcodes.EXIT_FAILURE
     operation = jobs.op(
         "OP_INSTANCE_MOVE",
@@ -26,5 +26,4 @@ def run(ctx: Context) -> int:
         ignore_consistency=opts.ignore_consistency,
         ignore_ipolicy=opts.ignore_ipolicy,
     )
-    jobs.submit_or_run(ctx, operation)
-    return exitcodes.EXIT_SUCCESS
+    return submission.submit_or_run(ctx, operation).code

@@ -1,11 +1,11 @@
 """``startup``, ``shutdown`` and ``reboot``: one job for each chosen instance."""
 
 from ganeti.cli import jobs
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.client.instance import selection
 
 
-def startup(ctx: Context) -> int:
+def startup(ctx: CommandContext) -> int:
     """Start instances."""
     opts = ctx.opts
     operation = jobs.op(
@@ -20,7 +20,7 @@ def startup(ctx: Context) -> int:
     return selection.for_each(ctx, "startup", lambda _: operation)
 
 
-def shutdown(ctx: Context) -> int:
+def shutdown(ctx: CommandContext) -> int:
     """Stop instances."""
     opts = ctx.opts
     operation = jobs.op(
@@ -33,7 +33,7 @@ def shutdown(ctx: Context) -> int:
     return selection.for_each(ctx, "shutdown", lambda _: operation)
 
 
-def reboot(ctx: Context) -> int:
+def reboot(ctx: CommandContext) -> int:
     """Reboot instances."""
     opts = ctx.opts
     operation = jobs.op(

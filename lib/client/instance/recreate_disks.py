@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from ganeti.cli import explaining, jobs
-from ganeti.cli.context import Context
+from ganeti.cli import explain, jobs, submission
+from ganeti.cli.context import CommandContext
 from ganeti.client.instance import devices
 
 
 def _disks(given: devices.Given) -> list[list[Any]]:
-    found = []
+    disks = []
     for ident, parameters in given:
         index = devices.parse_index(ident, "disk")
         if not isinstance(parameters, dict):
@@ -16,11 +16,11 @@ def _disks(given: devices.Given) -> list[list[Any]]:
         disk = dict(parameters)
         if "size" in disk:
             disk["size"] = devices.parse_size(disk["size"], f"disk {index}: size")
-        found.append([index, disk])
-    return found
+        disks.append([index, disk])
+    return disks
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> int:
     """Recreate disks."""
     opts = ctx.opts
     if opts.node and opts.iallocator:
@@ -33,6 +33,5 @@ def run(ctx: Context) -> None:
         iallocator=opts.iallocator,
     )
     if opts.explain:
-        explaining.run(ctx, operation, ctx.args[0])
-        return
-    jobs.submit_or_run(ctx, operation)
+        return explain.run(ctx, operation, ctx.args[0])
+    return submission.submit_or_run(ctx, operation).code

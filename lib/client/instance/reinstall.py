@@ -1,16 +1,16 @@
 """``reinstall``: run the create scripts of the operating system again."""
 
-from ganeti.cli import jobs, questions
-from ganeti.cli.app import CommandError
-from ganeti.cli.context import Context
-from ganeti.cli.executor import Executor
+from ganeti.cli import jobs, prompts
+from ganeti.cli.app import CliError
+from ganeti.cli.context import CommandContext
+from ganeti.cli.executor import JobExecutor
 from ganeti.client.instance import selection
 from ganeti.client.instance.devices import refusal
 from ganeti.client.os.names import usable_names
 from ganeti.constants import exitcodes
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Reinstall instances."""
     opts = ctx.opts
     names = selection.expand(ctx, opts.multi_mode)
@@ -20,7 +20,7 @@ def run(ctx: Context) -> int:
     os_name = _select_os(ctx) if opts.select_os else opts.os
     if not _agreed(ctx, names, several=several):
         return exitcodes.EXIT_FAILURE
-    executor = Executor(ctx)
+    executor = JobExecutor(ctx)
     for name in names:
         executor.add(
             name,
@@ -34,11 +34,10 @@ def run(ctx: Context) -> int:
                 osparams_secret=opts.osparams_secret or None,
             ),
         )
-    success = executor.finish_or_show(quiet=not several)
-    return exitcodes.EXIT_SUCCESS if success else exitcodes.EXIT_FAILURE
+    return executor.finish_or_show(quiet=not several)
 
 
-def _agreed(ctx: Context, names: list[str], *, several: bool) -> bool:
+def _agreed(ctx: CommandContext, names: list[str], *, several: bool) -> bool:
     if ctx.opts.force_multi or (ctx.opts.force and not several):
         return True
     extra = (
@@ -46,29 +45,29 @@ def _agreed(ctx: Context, names: list[str], *, several: bool) -> bool:
         " unrecoverable.\n"
     )
     if several:
-        return questions.confirm_operation(
+        return prompts.confirm_operation(
             ctx, names, kind="instances", operation="reinstall", extra=extra
         )
-    return questions.confirm(
+    return prompts.confirm(
         ctx,
         f"This will reinstall the instance '{names[0]}' (and delete all data on its"
         " first disk). Continue?",
     )
 
 
-def _select_os(ctx: Context) -> str:
-    found = usable_names(ctx, generic=True)
-    if not found:
+def _select_os(ctx: CommandContext) -> str:
+    os_names = usable_names(ctx, generic=True)
+    if not os_names:
         raise refusal("no usable operating system found")
     ctx.out("Available OS templates:")
-    for number, name in enumerate(found):
+    for number, name in enumerate(os_names):
         ctx.out(f"{number:3d}: {name}")
-    choices = [(str(number), name) for number, name in enumerate(found)]
-    answer = questions.ask(
+    choices = [(str(number), name) for number, name in enumerate(os_names)]
+    answer = prompts.ask(
         ctx,
         "Enter OS template number (or x to abort):",
         (*choices, ("x", "exit the program")),
     )
     if answer == "x":
-        raise CommandError("User aborted reinstall, exiting")
-    return found[int(answer)]
+        raise CliError("User aborted reinstall, exiting")
+    return os_names[int(answer)]

@@ -1,12 +1,12 @@
 """``remove``: delete an instance and its disks."""
 
-from ganeti.cli import jobs, questions
-from ganeti.cli.context import Context
+from ganeti.cli import jobs, prompts, submission
+from ganeti.cli.context import CommandContext
 from ganeti.client.instance import selection
 from ganeti.constants import exitcodes
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Remove an instance."""
     opts, name = ctx.opts, ctx.args[0]
     question = (
@@ -15,7 +15,7 @@ def run(ctx: Context) -> int:
     )
     if not opts.force:
         selection.check_known(ctx, name)
-        if not questions.confirm(ctx, question):
+        if not prompts.confirm(ctx, question):
             return exitcodes.EXIT_FAILURE
     operation = jobs.op(
         "OP_INSTANCE_REMOVE",
@@ -23,5 +23,4 @@ def run(ctx: Context) -> int:
         ignore_failures=opts.ignore_failures,
         shutdown_timeout=opts.shutdown_timeout,
     )
-    jobs.submit_or_run(ctx, operation)
-    return exitcodes.EXIT_SUCCESS
+    return submission.submit_or_run(ctx, operation).code

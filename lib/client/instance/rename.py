@@ -1,10 +1,10 @@
 """``rename``: give a stopped instance another name."""
 
-from ganeti.cli import jobs
-from ganeti.cli.context import Context
+from ganeti.cli import jobs, submission
+from ganeti.cli.context import CommandContext
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> int:
     """Rename an instance."""
     old, new = ctx.args
     operation = jobs.op(
@@ -14,6 +14,7 @@ def run(ctx: Context) -> None:
         ip_check=ctx.opts.ip_check,
         name_check=ctx.opts.name_check,
     )
-    result = jobs.submit_or_run(ctx, operation)
-    if result:
-        ctx.out(f"Instance '{old}' renamed to '{result}'")
+    job = submission.submit_or_run(ctx, operation)
+    if job.result:
+        ctx.out(f"Instance '{old}' renamed to '{job.result}'")
+    return job.code

@@ -1,11 +1,11 @@
 """``replace-disks``: rebuild mirrored disks, or move their second copy."""
 
-from ganeti.cli import explaining, jobs
-from ganeti.cli.context import Context
+from ganeti.cli import explain, jobs, submission
+from ganeti.cli.context import CommandContext
 from ganeti.client.instance import devices
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> int:
     """Replace the disks of an instance."""
     opts = ctx.opts
     disks = [
@@ -39,6 +39,5 @@ def run(ctx: Context) -> None:
         ignore_ipolicy=opts.ignore_ipolicy,
     )
     if opts.explain:
-        explaining.run(ctx, operation, ctx.args[0])
-        return
-    jobs.submit_or_run(ctx, operation)
+        return explain.run(ctx, operation, ctx.args[0])
+    return submission.submit_or_run(ctx, operation).code

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import listing, questions
-from ganeti.cli.context import Context
-from ganeti.cli.executor import Executor
+from ganeti.cli import listing, prompts
+from ganeti.cli.context import CommandContext
+from ganeti.cli.executor import JobExecutor
 from ganeti.constants import ecodes, exitcodes
 
 _BY_NAME: Final = "instances"
@@ -26,7 +26,7 @@ def _require(names: list[str], kind: str) -> None:
         raise errors.OpPrereqError(f"no {kind} passed", ecodes.ECODE_INVAL)
 
 
-def expand(ctx: Context, mode: str | None) -> list[str]:
+def expand(ctx: CommandContext, mode: str | None) -> list[str]:
     """Return the names of the chosen instances, each once.
 
     Raises:
@@ -44,12 +44,12 @@ def expand(ctx: Context, mode: str | None) -> list[str]:
         return _names(listing.query_objects(ctx, "instance", ["name"]))
     if mode == _BY_INSTANCE_TAGS:
         _require(names, "instance tags")
-        found = listing.query_objects(ctx, "instance", ["name", "tags"])
-        return _names(item for item in found if set(item["tags"]).intersection(names))
+        rows = listing.query_objects(ctx, "instance", ["name", "tags"])
+        return _names(item for item in rows if set(item["tags"]).intersection(names))
     return _by_node(ctx, str(mode), names)
 
 
-def check_known(ctx: Context, name: str) -> None:
+def check_known(ctx: CommandContext, name: str) -> None:
     """Refuse an instance that does not exist.
 
     Raises:
@@ -58,28 +58,28 @@ def check_known(ctx: Context, name: str) -> None:
     listing.named(ctx, "instance", ["name"], [name])
 
 
-def _by_node(ctx: Context, mode: str, names: list[str]) -> list[str]:
+def _by_node(ctx: CommandContext, mode: str, names: list[str]) -> list[str]:
     by_tags = mode.endswith(_BY_TAGS_SUFFIX)
     _require(names, "node tags" if by_tags else "node names")
     lists = _NODE_LISTS[mode.removesuffix(_BY_TAGS_SUFFIX)]
     fields = [*lists, "tags"]
     nodes = listing.named(ctx, "node", fields, [] if by_tags else names)
-    found: dict[str, None] = {}
+    chosen: dict[str, None] = {}
     for node in nodes:
         if by_tags and not set(node["tags"]).intersection(names):
             continue
         for key in lists:
-            found.update(dict.fromkeys(node[key]))
-    return list(found)
+            chosen.update(dict.fromkeys(node[key]))
+    return list(chosen)
 
 
-def _names(found: Iterable[dict[str, Any]]) -> list[str]:
+def _names(rows: Iterable[dict[str, Any]]) -> list[str]:
     """Return names, each once."""
-    return list(dict.fromkeys(str(item["name"]) for item in found))
+    return list(dict.fromkeys(str(item["name"]) for item in rows))
 
 
 def for_each(
-    ctx: Context, operation: str, build: Callable[[str], dict[str, Any]]
+    ctx: CommandContext, operation: str, build: Callable[[str], dict[str, Any]]
 ) -> int:
     """Submit one job for each chosen instance after a question; return the exit code.
 
@@ -99,13 +99,12 @@ def for_each(
         )
     several = mode not in (None, _BY_NAME) or len(names) > 1
     if several and not ctx.opts.force_multi:
-        agreed = questions.confirm_operation(
+        agreed = prompts.confirm_operation(
             ctx, names, kind="instances", operation=operation
         )
         if not agreed:
             return exitcodes.EXIT_FAILURE
-    executor = Executor(ctx)
+    executor = JobExecutor(ctx)
     for name in names:
         executor.add(name, {**build(name), "instance_name": name})
-    success = executor.finish_or_show(quiet=not several)
-    return exitcodes.EXIT_SUCCESS if success else exitcodes.EXIT_FAILURE
+    return executor.finish_or_show(quiet=not several)

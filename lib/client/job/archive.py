@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from ganeti.cli.context import Context
-from ganeti.cli.duration import parse_duration
+from ganeti.cli.context import CommandContext
+from ganeti.cli.values import parse_duration
 from ganeti.client.job.ids import parse_id
 from ganeti.constants import exitcodes
 
@@ -12,7 +12,7 @@ _TIMEOUT_S: Final = 89
 _ALL: Final = -1
 
 
-def archive(ctx: Context) -> int:
+def archive(ctx: CommandContext) -> int:
     """Archive finished jobs."""
     code = exitcodes.EXIT_SUCCESS
     for word in ctx.args:
@@ -23,7 +23,7 @@ def archive(ctx: Context) -> int:
     return code
 
 
-def autoarchive(ctx: Context) -> None:
+def autoarchive(ctx: CommandContext) -> None:
     """Archive finished jobs older than an age."""
     word = ctx.args[0]
     age = _ALL if word == "all" else parse_duration(word)

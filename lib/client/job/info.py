@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from ganeti.cli import listing, tree
-from ganeti.cli.context import Context
+from ganeti.cli import info_tree, listing
+from ganeti.cli.context import CommandContext
 from ganeti.cli.text import timestamp
 from ganeti.client.job.ids import parse_id
 from ganeti.constants import jobqueue
@@ -24,24 +24,24 @@ FIELDS: Final = [
 ]
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Show jobs with their opcodes, results and messages."""
     ids = [parse_id(word) for word in ctx.args]
-    found = {item["id"]: item for item in _query(ctx, ids)}
+    by_id = {item["id"]: item for item in _query(ctx, ids)}
     if ctx.opts.json:
-        listing.print_json(ctx, [found.get(job_id) for job_id in ids])
+        listing.print_json(ctx, [by_id.get(job_id) for job_id in ids])
         return
     ctx.out(
-        tree.render(
+        info_tree.render(
             [
-                _job(found[job_id]) if job_id in found else f"Job ID {job_id} not found"
+                _job(by_id[job_id]) if job_id in by_id else f"Job ID {job_id} not found"
                 for job_id in ids
             ]
         )
     )
 
 
-def _query(ctx: Context, ids: list[int]) -> list[dict[str, Any]]:
+def _query(ctx: CommandContext, ids: list[int]) -> list[dict[str, Any]]:
     rows = ctx.call("QueryJobs", ids, FIELDS)
     jobs = [dict(zip(FIELDS, row, strict=True)) for row in rows if row is not None]
     return [
@@ -71,14 +71,14 @@ def _time(stamp: Any, before: Any) -> str:
     return f"{text} (delta {end - start:.6f}s)"
 
 
-def _job(job: dict[str, Any]) -> tree.Pairs:
+def _job(job: dict[str, Any]) -> info_tree.Pairs:
     received, start, end = job["received_ts"], job["start_ts"], job["end_ts"]
     first, last = _seconds(received), _seconds(end)
     total = "N/A" if first is None or last is None else f"{last - first:.6f} seconds"
     opcodes = [
         _opcode(job, index, operation) for index, operation in enumerate(job["ops"])
     ]
-    return tree.Pairs(
+    return info_tree.Pairs(
         [
             ("Job ID", job["id"]),
             ("Status", job["status"]),
@@ -91,9 +91,11 @@ def _job(job: dict[str, Any]) -> tree.Pairs:
     )
 
 
-def _opcode(job: dict[str, Any], index: int, operation: dict[str, Any]) -> tree.Pairs:
+def _opcode(
+    job: dict[str, Any], index: int, operation: dict[str, Any]
+) -> info_tree.Pairs:
     log = [
-        tree.Pairs(
+        info_tree.Pairs(
             [
                 ("Time", timestamp(stamp, micro=True)),
                 ("Content", (serial, kind, content)),
@@ -101,7 +103,7 @@ def _opcode(job: dict[str, Any], index: int, operation: dict[str, Any]) -> tree.
         )
         for serial, stamp, kind, content in job["oplog"][index]
     ]
-    return tree.Pairs(
+    return info_tree.Pairs(
         [
             ("Opcode", operation["OP_ID"]),
             ("Status", job["opstatus"][index]),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ganeti.cli import listing
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.cli.text import timestamp
 
 
@@ -31,7 +31,7 @@ def status_filter(states: tuple[str, ...] | None) -> list[Any] | None:
     return ["|", *(["==", "status", state] for state in states)]
 
 
-def list_objects(ctx: Context) -> int:
+def list_objects(ctx: CommandContext) -> int:
     """List jobs."""
     states = ctx.opts.status_filter
     if ctx.opts.archived and ctx.opts.output is None:
@@ -41,6 +41,6 @@ def list_objects(ctx: Context) -> int:
     return listing.list_objects(ctx, LISTING, also=status_filter(states))
 
 
-def list_fields(ctx: Context) -> int:
+def list_fields(ctx: CommandContext) -> int:
     """List the fields of jobs."""
     return listing.list_fields(ctx, "job")

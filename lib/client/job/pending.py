@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ganeti import errors
-from ganeti.cli import listing, questions
-from ganeti.cli.context import Context
+from ganeti.cli import listing, prompts
+from ganeti.cli.context import CommandContext
 from ganeti.cli.model import PRIORITIES
 from ganeti.client.job.ids import parse_id
 from ganeti.client.job.listing import LISTING, status_filter
@@ -18,7 +18,7 @@ def _refusal(text: str) -> errors.OpPrereqError:
     return errors.OpPrereqError(text, ecodes.ECODE_INVAL)
 
 
-def _for_each(ctx: Context, question: str, action: Action) -> int:
+def _for_each(ctx: CommandContext, question: str, action: Action) -> int:
     """Do something with each chosen job; print what the master says."""
     states = ctx.opts.status_filter
     if bool(states) == bool(ctx.args):
@@ -27,8 +27,8 @@ def _for_each(ctx: Context, question: str, action: Action) -> int:
         ids = [parse_id(word) for word in ctx.args]
     else:
         wanted = status_filter(states)
-        found = listing.query_objects(ctx, "job", ["id"], wanted)
-        ids = [item["id"] for item in found]
+        rows = listing.query_objects(ctx, "job", ["id"], wanted)
+        ids = [item["id"] for item in rows]
         if not ids:
             ctx.out("No jobs with the wanted status")
             return exitcodes.EXIT_SUCCESS
@@ -43,13 +43,13 @@ def _for_each(ctx: Context, question: str, action: Action) -> int:
     return code
 
 
-def _agreed(ctx: Context, question: str, wanted: list[Any] | None) -> bool:
+def _agreed(ctx: CommandContext, question: str, wanted: list[Any] | None) -> bool:
     ctx.opts.separator, ctx.opts.no_headers = None, False
     listing.show(ctx, LISTING, ["id", "status", "summary"], wanted)
-    return questions.confirm(ctx, question)
+    return prompts.confirm(ctx, question)
 
 
-def cancel(ctx: Context) -> int:
+def cancel(ctx: CommandContext) -> int:
     """Cancel jobs, or kill them."""
     if ctx.opts.kill and not ctx.opts.yes_do_it:
         raise _refusal(
@@ -65,7 +65,7 @@ def cancel(ctx: Context) -> int:
     return _for_each(ctx, "Cancel the jobs listed above?", action)
 
 
-def change_priority(ctx: Context) -> int:
+def change_priority(ctx: CommandContext) -> int:
     """Change the priority of jobs."""
     word = ctx.opts.priority
     if word is None:

@@ -1,26 +1,26 @@
 """``watch`` and ``wait``: follow one job to its end."""
 
 from ganeti import errors
-from ganeti.cli import failures, hints, jobs
-from ganeti.cli.context import Context
+from ganeti.cli import error_text, hints, jobs
+from ganeti.cli.context import CommandContext
 from ganeti.client.job.ids import parse_id
 from ganeti.constants import exitcodes
 
 
-def _follow(ctx: Context, job_id: int, on_log: jobs.OnLog | None) -> int:
+def _follow(ctx: CommandContext, job_id: int, on_log: jobs.OnLog | None) -> int:
     try:
         jobs.wait(ctx, job_id, on_log)
     except errors.LuxiError:
         raise
     except errors.GenericError as err:
-        text, _ = failures.describe(err)
+        text, _ = error_text.describe(err)
         ctx.err(f"Job {job_id} failed: {text}")
         hints.show(ctx, hints.find(text))
         return exitcodes.EXIT_FAILURE
     return exitcodes.EXIT_SUCCESS
 
 
-def watch(ctx: Context) -> int:
+def watch(ctx: CommandContext) -> int:
     """Print the messages of a job until it ends."""
     job_id = parse_id(ctx.args[0])
     headline = f"Output from job {job_id} follows"
@@ -33,6 +33,6 @@ def watch(ctx: Context) -> int:
     return code
 
 
-def wait(ctx: Context) -> int:
+def wait(ctx: CommandContext) -> int:
     """Wait for a job without its messages."""
     return _follow(ctx, parse_id(ctx.args[0]), None)

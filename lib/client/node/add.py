@@ -1,8 +1,8 @@
 """``add``: prepare a machine over SSH, then make it a node."""
 
-from ganeti.cli import jobs, plans, questions, states
-from ganeti.cli.app import PlannedError
-from ganeti.cli.context import Context
+from ganeti.cli import jobs, param_options, plans, prompts
+from ganeti.cli.context import CommandContext
+from ganeti.constants import exitcodes
 
 _WARNING = """\
 -- WARNING --
@@ -13,9 +13,9 @@ can then log in to it as root.
 """
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> int:
     """Add a node to the cluster, or add it again."""
-    from ganeti.bootstrap import joining, options
+    from ganeti.bootstrap import node_add, options
 
     opts = ctx.opts
     name = ctx.args[0]
@@ -26,7 +26,7 @@ def run(ctx: Context) -> None:
         group=opts.nodegroup,
         secondary_ip=opts.secondary_ip,
         ssh_key_check=opts.ssh_key_check,
-        ask_host_key=lambda host, kind, print_: questions.confirm(
+        ask_host_key=lambda host, kind, print_: prompts.confirm(
             ctx,
             f"The authenticity of host '{host}' can't be established.\n"
             f"{kind} key fingerprint is {print_}.\n"
@@ -35,16 +35,17 @@ def run(ctx: Context) -> None:
         debug=bool(opts.debug),
     )
     if plans.wanted(ctx):
-        before = joining.plan(ctx.paths, request)
+        before = node_add.plan(ctx.paths, request)
         operation = _operation(ctx, name, opts.secondary_ip)
-        raise PlannedError(plans.show(ctx, [], before=[*before, plans.job(operation)]))
+        return plans.show(ctx, [], before=[*before, plans.job(operation)])
     if opts.node_setup and changes_ssh:
         ctx.err(_WARNING.format(node=name))
-    joined = joining.join(ctx.paths, request, feedback=ctx.err)
+    joined = node_add.join(ctx.paths, request, feedback=ctx.err)
     jobs.run(ctx, _operation(ctx, joined.name, joined.secondary_ip))
+    return exitcodes.EXIT_SUCCESS
 
 
-def _operation(ctx: Context, name: str, secondary_ip: str | None) -> jobs.Op:
+def _operation(ctx: CommandContext, name: str, secondary_ip: str | None) -> jobs.Op:
     opts = ctx.opts
     return jobs.op(
         "OP_NODE_ADD",
@@ -56,5 +57,5 @@ def _operation(ctx: Context, name: str, secondary_ip: str | None) -> jobs.Op:
         master_capable=opts.master_capable,
         ndparams=opts.ndparams,
         node_setup=opts.node_setup,
-        **states.state_parameters(opts),
+        **param_options.state_parameters(opts),
     )

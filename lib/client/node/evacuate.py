@@ -1,13 +1,12 @@
 """``evacuate``: move instances away from a node."""
 
 from ganeti import errors
-from ganeti.cli import executor, explaining, jobs, listing, questions
-from ganeti.cli.context import Context
-from ganeti.cli.outcomes import report
+from ganeti.cli import executor, explain, jobs, listing, prompts
+from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes, exitcodes
 
 
-def _mode(ctx: Context) -> str:
+def _mode(ctx: CommandContext) -> str:
     opts = ctx.opts
     if opts.primary_only and (opts.secondary_only or opts.dst_node):
         raise errors.OpPrereqError(
@@ -23,7 +22,7 @@ def _mode(ctx: Context) -> str:
     return "primary-only" if opts.primary_only else "all"
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Evacuate a node."""
     opts, node = ctx.opts, ctx.args[0]
     if opts.dst_node and opts.iallocator:
@@ -36,13 +35,13 @@ def run(ctx: Context) -> int:
         "secondary-only": ["sinst_list"],
         "all": ["pinst_list", "sinst_list"],
     }[mode]
-    (found,) = listing.named(ctx, "node", fields, [node])
-    if not any(found.values()):
+    (row,) = listing.named(ctx, "node", fields, [node])
+    if not any(row.values()):
         ctx.err(f"No instances to evacuate on node {node} (mode {mode})")
         return exitcodes.EXIT_SUCCESS
     question = f"Evacuate instances from node {node} (mode {mode})?"
     is_asked = not (opts.force or opts.dry_run)
-    if is_asked and not questions.confirm(ctx, question):
+    if is_asked and not prompts.confirm(ctx, question):
         return exitcodes.EXIT_CONFIRMATION
     operation = jobs.op(
         "OP_NODE_EVACUATE",
@@ -54,12 +53,10 @@ def run(ctx: Context) -> int:
         ignore_soft_errors=opts.ignore_soft_errors or None,
     )
     if opts.explain:
-        explaining.run(ctx, operation)
-        return exitcodes.EXIT_SUCCESS
-    outcomes = executor.run_with_jobs(ctx, operation)
-    return report(
+        return explain.run(ctx, operation)
+    return executor.run_and_report(
         ctx,
-        outcomes,
+        operation,
         good="All instances evacuated successfully.",
         bad="There were {} errors during the evacuation.",
     )

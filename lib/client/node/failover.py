@@ -2,16 +2,16 @@
 
 from typing import Final
 
-from ganeti.cli import jobs, listing, questions
-from ganeti.cli.context import Context
-from ganeti.cli.executor import Executor
+from ganeti.cli import jobs, listing, prompts
+from ganeti.cli.context import CommandContext
+from ganeti.cli.executor import JobExecutor
 from ganeti.constants import exitcodes
 from ganeti.utils import nicesort
 
 _EXIT_DECLINED: Final = 2
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Fail over the primary instances of a node."""
     opts = ctx.opts
     (node,) = listing.named(ctx, "node", ["name", "pinst_list"], ctx.args)
@@ -20,9 +20,9 @@ def run(ctx: Context) -> int:
         ctx.err(f"No primary instances on node {node['name']}, exiting.")
         return exitcodes.EXIT_SUCCESS
     question = f"Fail over instance(s) {', '.join(instances)}?"
-    if not opts.force and not questions.confirm(ctx, question):
+    if not opts.force and not prompts.confirm(ctx, question):
         return _EXIT_DECLINED
-    executor = Executor(ctx)
+    executor = JobExecutor(ctx)
     for name in instances:
         executor.add(
             name,
@@ -33,6 +33,8 @@ def run(ctx: Context) -> int:
                 iallocator=opts.iallocator,
             ),
         )
+    if (code := executor.planned()) is not None:
+        return code
     failed = sum(not outcome.success for outcome in executor.finish())
     if failed:
         ctx.out(

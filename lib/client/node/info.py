@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from ganeti.cli import listing, tree
-from ganeti.cli.context import Context
+from ganeti.cli import info_tree, listing
+from ganeti.cli.context import CommandContext
 from ganeti.utils import nicesort
 
 FIELDS: Final = [
@@ -23,18 +23,18 @@ FIELDS: Final = [
 ]
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Show nodes."""
     nodes = listing.named(ctx, "node", FIELDS, ctx.args)
     if ctx.opts.json:
         listing.print_json(ctx, nodes)
         return
     if nodes:
-        ctx.out(tree.render([_node(node) for node in nodes]))
+        ctx.out(info_tree.render([_node(node) for node in nodes]))
 
 
-def _node(node: dict[str, Any]) -> tree.Pairs:
-    pairs = tree.Pairs(
+def _node(node: dict[str, Any]) -> info_tree.Pairs:
+    pairs = info_tree.Pairs(
         [
             ("Node name", node["name"]),
             ("primary ip", node["pip"]),
@@ -54,5 +54,7 @@ def _node(node: dict[str, Any]) -> tree.Pairs:
             ("secondary for instances", nicesort.nice_names(node["sinst_list"]))
         )
     own = node["custom_ndparams"] or {}
-    pairs.append(("node parameters", tree.with_defaults(node["ndparams"] or {}, own)))
+    pairs.append(
+        ("node parameters", info_tree.with_defaults(node["ndparams"] or {}, own))
+    )
     return pairs

@@ -1,15 +1,14 @@
 """``migrate``: migrate all primary instances of a node."""
 
 from ganeti import errors
-from ganeti.cli import executor, jobs, listing, questions
-from ganeti.cli.context import Context
-from ganeti.cli.migration import migration_mode
-from ganeti.cli.outcomes import report
+from ganeti.cli import executor, jobs, listing, prompts
+from ganeti.cli.context import CommandContext
+from ganeti.cli.param_options import migration_mode
 from ganeti.constants import ecodes, exitcodes
 from ganeti.utils import nicesort
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Migrate the primary instances of a node."""
     opts = ctx.opts
     if opts.dst_node and opts.iallocator:
@@ -22,7 +21,7 @@ def run(ctx: Context) -> int:
         return exitcodes.EXIT_SUCCESS
     listed = ", ".join(nicesort.nice_names(node["pinst_list"]))
     question = f"Migrate instance(s) {listed} from node {node['name']}?"
-    if not opts.force and not questions.confirm(ctx, question):
+    if not opts.force and not prompts.confirm(ctx, question):
         return exitcodes.EXIT_CONFIRMATION
     operation = jobs.op(
         "OP_NODE_MIGRATE",
@@ -33,10 +32,9 @@ def run(ctx: Context) -> int:
         allow_runtime_changes=opts.allow_runtime_chgs,
         ignore_ipolicy=opts.ignore_ipolicy,
     )
-    outcomes = executor.run_with_jobs(ctx, operation)
-    return report(
+    return executor.run_and_report(
         ctx,
-        outcomes,
+        operation,
         good="All instances migrated successfully.",
         bad="There were {} errors during the node migration.",
     )

@@ -1,14 +1,14 @@
 """``modify``: change flags and parameters of a node."""
 
 from ganeti import errors
-from ganeti.cli import jobs, questions, states
-from ganeti.cli.context import Context
+from ganeti.cli import jobs, param_options, prompts, submission
+from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes, exitcodes
 
 _PARAMETER_WIDTH = 5
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Change a node."""
     opts = ctx.opts
     changes = {
@@ -20,7 +20,7 @@ def run(ctx: Context) -> int:
         "secondary_ip": opts.secondary_ip,
         "ndparams": opts.ndparams,
         "powered": opts.node_powered,
-        **states.state_parameters(opts),
+        **param_options.state_parameters(opts),
     }
     if all(value is None for value in changes.values()):
         raise errors.OpPrereqError(
@@ -32,11 +32,7 @@ def run(ctx: Context) -> int:
         " data may be old. It should be re-added with 'gnt-node add --readd' instead."
         " Do you want to set it online all the same?"
     )
-    if (
-        opts.offline is False
-        and not opts.force
-        and not questions.confirm(ctx, question)
-    ):
+    if opts.offline is False and not opts.force and not prompts.confirm(ctx, question):
         return exitcodes.EXIT_FAILURE
     operation = jobs.op(
         "OP_NODE_SET_PARAMS",
@@ -45,6 +41,10 @@ def run(ctx: Context) -> int:
         auto_promote=opts.auto_promote,
         **changes,
     )
-    result = jobs.submit_or_run(ctx, operation)
-    states.report_changes(ctx, f"node {ctx.args[0]}", result, width=_PARAMETER_WIDTH)
-    return exitcodes.EXIT_SUCCESS
+    job = submission.submit_or_run(ctx, operation)
+    if not job.is_done:
+        return job.code
+    param_options.report_changes(
+        ctx, f"node {ctx.args[0]}", job.result, width=_PARAMETER_WIDTH
+    )
+    return job.code

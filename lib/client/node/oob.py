@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.cli import jobs, listing, questions, table
-from ganeti.cli.context import Context
+from ganeti.cli import jobs, listing, prompts, submission, table
+from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes, exitcodes
 from ganeti.constants import query as q
 
@@ -17,7 +17,7 @@ _COMMANDS: Final = {
 _NEED_NODES: Final = ("off", "cycle")
 
 
-def power(ctx: Context) -> int:
+def power(ctx: CommandContext) -> int:
     """Switch nodes on or off, or show their power."""
     opts = ctx.opts
     verb, *nodes = ctx.args
@@ -30,7 +30,7 @@ def power(ctx: Context) -> int:
             raise errors.OpPrereqError(
                 f"power {verb}: please name the nodes", ecodes.ECODE_INVAL
             )
-        if not opts.force and not questions.confirm_operation(
+        if not opts.force and not prompts.confirm_operation(
             ctx, nodes, kind="nodes", operation=f"power {verb}"
         ):
             return exitcodes.EXIT_FAILURE
@@ -55,11 +55,13 @@ def power(ctx: Context) -> int:
             power_delay=opts.power_delay,
         )
     )
-    results = jobs.run_job(ctx, [jobs.with_generic(ctx, op) for op in ops])
-    return _show(ctx, results[-1], _power_lines if verb == "status" else _invoked)
+    job = submission.run_job(ctx, [jobs.with_generic(ctx, op) for op in ops])
+    if not job.is_done:
+        return job.code
+    return _show(ctx, job.result, _power_lines if verb == "status" else _invoked)
 
 
-def health(ctx: Context) -> int:
+def health(ctx: CommandContext) -> int:
     """Show what the nodes' hardware says of itself."""
     operation = jobs.op(
         "OP_OOB_COMMAND",
@@ -89,7 +91,7 @@ def _status_json(data: Any, status: int) -> Any:
     return dict(data) if isinstance(data, list) else data
 
 
-def _show(ctx: Context, result: list[Any], lines_of: Any) -> int:
+def _show(ctx: CommandContext, result: list[Any], lines_of: Any) -> int:
     """Print a table of nodes and lines; fail if a node failed."""
     names, texts, objects = [], [], []
     failed = False

@@ -2,23 +2,22 @@
 
 from typing import Final
 
-from ganeti.cli import jobs, listing, questions
-from ganeti.cli.context import Context
-from ganeti.constants import exitcodes
+from ganeti.cli import jobs, listing, prompts, submission
+from ganeti.cli.context import CommandContext
 
 _EXIT_DECLINED: Final = 2
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Reset a node."""
     node = ctx.args[0]
     if not ctx.opts.confirm:
         listing.named(ctx, "node", ["name"], [node])  # nobody confirms a wrong name
         question = f"Are you sure you want to hard powercycle node {node}?"
-        if not questions.confirm(ctx, question):
+        if not prompts.confirm(ctx, question):
             return _EXIT_DECLINED
     operation = jobs.op("OP_NODE_POWERCYCLE", node_name=node, force=ctx.opts.force)
-    result = jobs.submit_or_run(ctx, operation)
-    if result:
-        ctx.err(result)
-    return exitcodes.EXIT_SUCCESS
+    job = submission.submit_or_run(ctx, operation)
+    if job.result:
+        ctx.err(job.result)
+    return job.code

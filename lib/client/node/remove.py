@@ -1,9 +1,10 @@
 """``remove``: take a node out of the cluster."""
 
-from ganeti.cli import jobs
-from ganeti.cli.context import Context
+from ganeti.cli import jobs, submission
+from ganeti.cli.context import CommandContext
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> int:
     """Remove a node."""
-    jobs.run(ctx, jobs.op("OP_NODE_REMOVE", node_name=ctx.args[0]))
+    operation = jobs.op("OP_NODE_REMOVE", node_name=ctx.args[0])
+    return submission.run(ctx, operation).code

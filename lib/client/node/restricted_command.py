@@ -3,15 +3,15 @@
 from typing import Final
 
 from ganeti import errors
-from ganeti.cli import jobs
-from ganeti.cli.context import Context
-from ganeti.cli.nodes import online_nodes
+from ganeti.cli import jobs, submission
+from ganeti.cli.context import CommandContext
+from ganeti.cli.node_selection import online_nodes
 from ganeti.constants import ecodes, exitcodes
 
 _RULER: Final = "-" * 48
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Run an approved command on nodes; fail if it failed anywhere."""
     opts = ctx.opts
     command, *names = ctx.args
@@ -28,9 +28,11 @@ def run(ctx: Context) -> int:
         nodes=nodes,
         use_locking=opts.do_locking,
     )
+    job = submission.submit_or_run(ctx, operation)
+    if not job.is_done:
+        return job.code
     code = exitcodes.EXIT_SUCCESS
-    results = jobs.submit_or_run(ctx, operation)
-    for node, (success, text) in zip(nodes, results, strict=True):
+    for node, (success, text) in zip(nodes, job.result, strict=True):
         ctx.out(_RULER)
         if not success:
             code = exitcodes.EXIT_FAILURE

@@ -2,8 +2,9 @@
 
 from typing import Any, Final
 
-from ganeti.cli import jobs, listing, table
-from ganeti.cli.context import Context
+from ganeti.cli import jobs, listing, submission, table
+from ganeti.cli.context import CommandContext
+from ganeti.constants import exitcodes
 
 _VOLUME_TITLES: Final = {
     "node": "Node",
@@ -26,7 +27,10 @@ _SIZES: Final = frozenset(("size", "used", "free"))
 
 
 def _show(
-    ctx: Context, titles: dict[str, str], fields: list[str], rows: list[list[Any]]
+    ctx: CommandContext,
+    titles: dict[str, str],
+    fields: list[str],
+    rows: list[list[Any]],
 ) -> None:
     if ctx.opts.json:
         objects = [dict(zip(fields, row, strict=True)) for row in rows]
@@ -54,7 +58,7 @@ def _show(
         ctx.out(text)
 
 
-def volumes(ctx: Context) -> None:
+def volumes(ctx: CommandContext) -> None:
     """List logical volumes."""
     fields = listing.selected_fields(ctx.opts.output, ctx.command.fields)
     operation = jobs.op("OP_NODE_QUERYVOLS", nodes=ctx.args, output_fields=fields)
@@ -70,7 +74,7 @@ def volumes(ctx: Context) -> None:
     _show(ctx, _VOLUME_TITLES, fields, shown)
 
 
-def list_storage(ctx: Context) -> None:
+def list_storage(ctx: CommandContext) -> None:
     """List storage units."""
     fields = listing.selected_fields(ctx.opts.output, ctx.command.fields)
     operation = jobs.op(
@@ -82,12 +86,12 @@ def list_storage(ctx: Context) -> None:
     _show(ctx, _STORAGE_TITLES, fields, jobs.run(ctx, operation))
 
 
-def modify_storage(ctx: Context) -> None:
+def modify_storage(ctx: CommandContext) -> int:
     """Change a storage unit."""
     node, storage_type, name = ctx.args
     if ctx.opts.allocatable is None:
         ctx.err("No changes to perform, exiting.")
-        return
+        return exitcodes.EXIT_SUCCESS
     operation = jobs.op(
         "OP_NODE_MODIFY_STORAGE",
         node_name=node,
@@ -95,10 +99,10 @@ def modify_storage(ctx: Context) -> None:
         name=name,
         changes={"allocatable": ctx.opts.allocatable},
     )
-    jobs.submit_or_run(ctx, operation)
+    return submission.submit_or_run(ctx, operation).code
 
 
-def repair_storage(ctx: Context) -> None:
+def repair_storage(ctx: CommandContext) -> int:
     """Repair a storage unit."""
     node, storage_type, name = ctx.args
     operation = jobs.op(
@@ -108,4 +112,4 @@ def repair_storage(ctx: Context) -> None:
         name=name,
         ignore_consistency=ctx.opts.ignore_consistency,
     )
-    jobs.submit_or_run(ctx, operation)
+    return submission.submit_or_run(ctx, operation).code

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from ganeti.cli import listing
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.client.os.names import diagnose
 from ganeti.constants import exitcodes
 from ganeti.utils import nicesort
@@ -22,14 +22,14 @@ _API_VARIANTS: Final = 15
 _API_PARAMETERS: Final = 20
 
 
-def run(ctx: Context) -> int:
+def run(ctx: CommandContext) -> int:
     """Show the state of every operating system on every node."""
-    found = diagnose(ctx, _FIELDS, generic=True)
+    systems = diagnose(ctx, _FIELDS, generic=True)
     names = dict(ctx.call("QueryNodes", [], ["uuid", "name"], False))
     if ctx.opts.json:
-        listing.print_json(ctx, [_json(os, names) for os in found])
+        listing.print_json(ctx, [_json(os, names) for os in systems])
     code = exitcodes.EXIT_SUCCESS
-    for os in found:
+    for os in systems:
         valid = _report(ctx, os, names)
         if not valid:
             code = exitcodes.EXIT_FAILURE
@@ -50,7 +50,7 @@ def _copy_json(copy: list[Any]) -> dict[str, Any]:
     return {**fields, "parameters": dict(fields["parameters"] or ())}
 
 
-def _report(ctx: Context, os: dict[str, Any], names: dict[str, str]) -> bool:
+def _report(ctx: CommandContext, os: dict[str, Any], names: dict[str, str]) -> bool:
     good: list[str] = []
     bad: list[str] = []
     statuses: dict[str, list[list[Any]]] = os["node_status"]

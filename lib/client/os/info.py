@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from ganeti.cli import listing, tree
-from ganeti.cli.context import Context
+from ganeti.cli import info_tree, listing
+from ganeti.cli.context import CommandContext
 from ganeti.client.os.names import diagnose
 
 _FIELDS: Final = [
@@ -20,18 +20,18 @@ _FIELDS: Final = [
 ]
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """Show operating systems."""
-    found = {os["name"]: os for os in diagnose(ctx, _FIELDS, generic=True)}
-    wanted = ctx.args or list(found)
+    by_name = {os["name"]: os for os in diagnose(ctx, _FIELDS, generic=True)}
+    names = ctx.args or list(by_name)
     if ctx.opts.json:
-        listing.print_json(ctx, [_json(found.get(name)) for name in wanted])
+        listing.print_json(ctx, [_json(by_name.get(name)) for name in names])
         return
-    for name in wanted:
-        if name in found:
-            _show(ctx, found[name])
+    for name in names:
+        if name in by_name:
+            _show(ctx, by_name[name])
         else:
-            _show_cluster_only(ctx, name, found)
+            _show_cluster_only(ctx, name, by_name)
         ctx.out()
 
 
@@ -40,7 +40,7 @@ def _json(os: dict[str, Any] | None) -> dict[str, Any] | None:
     return os and {**os, "parameters": dict(os["parameters"] or ())}
 
 
-def _show(ctx: Context, os: dict[str, Any]) -> None:
+def _show(ctx: CommandContext, os: dict[str, Any]) -> None:
     ctx.out(f"{os['name']}:")
     for key in ("valid", "hidden", "blacklisted"):
         ctx.out(f"  - {key}: {os[key]}")
@@ -51,30 +51,30 @@ def _show(ctx: Context, os: dict[str, Any]) -> None:
     ctx.out(f"  - trusted: {os['trusted']}")
 
 
-def _items(ctx: Context, title: str, items: list[Any] | None) -> None:
+def _items(ctx: CommandContext, title: str, items: list[Any] | None) -> None:
     ctx.out(f"  - {title}:")
     for item in items or ():
         ctx.out(f"    - {item}")
 
 
-def _show_cluster_only(ctx: Context, name: str, found: dict[str, Any]) -> None:
+def _show_cluster_only(ctx: CommandContext, name: str, systems: dict[str, Any]) -> None:
     """Show what the cluster holds for a name that no node knows."""
-    hvparams = _first(found, "os_hvp", name)
-    parameters = _first(found, "osparams", name)
+    hvparams = _first(systems, "os_hvp", name)
+    parameters = _first(systems, "osparams", name)
     if not hvparams and not parameters:
         ctx.out(f"{name}: ")
         return
-    pairs = tree.Pairs(
+    pairs = info_tree.Pairs(
         [
             ("OS-specific hypervisor parameters", hvparams or {}),
             ("OS parameters", parameters or {}),
         ]
     )
-    ctx.out(tree.render(tree.Pairs([(name, pairs)])))
+    ctx.out(info_tree.render(info_tree.Pairs([(name, pairs)])))
 
 
-def _first(found: dict[str, Any], field: str, name: str) -> Any:
-    for os in found.values():
+def _first(systems: dict[str, Any], field: str, name: str) -> Any:
+    for os in systems.values():
         value = (os[field] or {}).get(name)
         if value:
             return value

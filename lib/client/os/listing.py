@@ -1,11 +1,11 @@
 """``list``: names of usable operating systems."""
 
 from ganeti.cli import listing, table
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 from ganeti.client.os.names import usable_names
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> None:
     """List operating systems with their variants."""
     names = usable_names(ctx, generic=True)
     if ctx.opts.json:

@@ -3,8 +3,8 @@
 from typing import Any
 
 from ganeti import errors
-from ganeti.cli import jobs, states
-from ganeti.cli.context import Context
+from ganeti.cli import jobs, param_options, submission
+from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes
 
 
@@ -12,10 +12,10 @@ def _listed(name: str, *, wanted: bool | None) -> list[list[Any]] | None:
     return None if wanted is None else [["add" if wanted else "remove", name]]
 
 
-def run(ctx: Context) -> None:
+def run(ctx: CommandContext) -> int:
     """Change what the cluster keeps about an operating system."""
     opts, name = ctx.opts, ctx.args[0]
-    hvparams = states.by_ident(opts.hvparams, "hypervisor")
+    hvparams = param_options.by_ident(opts.hvparams, "hypervisor")
     changes = {
         "os_hvp": {name: hvparams} if hvparams else None,
         "osparams": {name: opts.osparams} if opts.osparams else None,
@@ -30,4 +30,6 @@ def run(ctx: Context) -> None:
             "nothing to change: please give at least one parameter",
             ecodes.ECODE_INVAL,
         )
-    jobs.submit_or_run(ctx, jobs.op("OP_CLUSTER_SET_PARAMS", **changes))
+    return submission.submit_or_run(
+        ctx, jobs.op("OP_CLUSTER_SET_PARAMS", **changes)
+    ).code

@@ -3,10 +3,12 @@
 from typing import Any
 
 from ganeti.cli import jobs
-from ganeti.cli.context import Context
+from ganeti.cli.context import CommandContext
 
 
-def diagnose(ctx: Context, fields: list[str], *, generic: bool) -> list[dict[str, Any]]:
+def diagnose(
+    ctx: CommandContext, fields: list[str], *, generic: bool
+) -> list[dict[str, Any]]:
     """Return what nodes say of their OS definitions, as field -> value.
 
     Args:
@@ -24,7 +26,9 @@ def with_variants(name: str, variants: list[str] | None) -> list[str]:
     return [f"{name}+{variant}" for variant in variants] if variants else [name]
 
 
-def usable_names(ctx: Context, *, generic: bool) -> list[str]:
+def usable_names(ctx: CommandContext, *, generic: bool) -> list[str]:
     """Return the names of all usable operating systems."""
-    found = diagnose(ctx, ["name", "variants"], generic=generic)
-    return [name for os in found for name in with_variants(os["name"], os["variants"])]
+    systems = diagnose(ctx, ["name", "variants"], generic=generic)
+    return [
+        name for os in systems for name in with_variants(os["name"], os["variants"])
+    ]

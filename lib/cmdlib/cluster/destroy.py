@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ganeti import opcodes
-from ganeti.cmdlib import early_hooks, master_ip
+from ganeti.cmdlib import master_ip, post_hooks
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.constants import ecodes, hooks
 
@@ -43,7 +43,7 @@ class ClusterDestroy(LogicalUnit[opcodes.ClusterDestroy]):
     def execute(self) -> str:
         """Run the hooks, drop the address, return the master's uuid."""
         master = self.ctx.snapshot.cluster.master_node
-        early_hooks.run_post(self, (master,))
+        post_hooks.run_post(self, (master,))
         answer = master_ip.turn_down(self.ctx)
         if answer.failed:
             self.ctx.log.warn(answer.describe("cannot drop the master address"))

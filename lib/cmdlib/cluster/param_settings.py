@@ -5,17 +5,17 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti import objects, opcodes
-from ganeti.cmdlib import state_params, typed
+from ganeti.cmdlib import state_params, typed_params
 from ganeti.cmdlib.cluster.settings import refuse
 from ganeti.constants import ecodes, hypervisors, params
 from ganeti.objects import params as filled
-from ganeti.utils import wording
+from ganeti.utils import messages
 
 _NIC_MODES: Final = ("bridged", "openvswitch", "routed")
 
 
 @dataclasses.dataclass(frozen=True)
-class Check:
+class ParameterCheck:
     """Hypervisor parameters that nodes have to approve."""
 
     hypervisor: str
@@ -37,7 +37,7 @@ def changes(op: opcodes.ClusterSetParams, snapshot: objects.Snapshot) -> dict[st
     if op.nicparams is not None:
         out["nicparams"] = _nics(op, snapshot)
     if op.ndparams is not None:
-        given = typed.typed(op.ndparams, params.NODE, "node parameter")
+        given = typed_params.typed(op.ndparams, params.NODE, "node parameter")
         out["ndparams"] = {**cluster.ndparams, **given}
     if op.hvparams is not None:
         out["hvparams"] = _hvparams(op.hvparams, cluster)
@@ -73,16 +73,16 @@ def _hypervisors(
     if users:
         raise refuse(
             f"enabled_hypervisors: {', '.join(sorted(gone))} is used by instances"
-            f" {wording.some(users)}",
+            f" {messages.some(users)}",
             ecodes.ECODE_STATE,
         )
     return wanted
 
 
 def _backend(op: opcodes.ClusterSetParams, cluster: objects.Cluster) -> dict[str, Any]:
-    given = typed.backend(op.beparams or {})
+    given = typed_params.backend(op.beparams or {})
     default = {**cluster.beparams.get("default", {}), **given}
-    typed.check_memory_order(
+    typed_params.check_memory_order(
         filled.beparams_for(cluster, default), "default backend parameters"
     )
     return {**cluster.beparams, "default": default}
@@ -91,7 +91,7 @@ def _backend(op: opcodes.ClusterSetParams, cluster: objects.Cluster) -> dict[str
 def _nics(op: opcodes.ClusterSetParams, snapshot: objects.Snapshot) -> dict[str, Any]:
     cluster = snapshot.cluster
     asked: Mapping[Any, Any] = op.nicparams or {}
-    given = typed.typed(asked, params.NIC, "NIC parameter")
+    given = typed_params.typed(asked, params.NIC, "NIC parameter")
     default = {**cluster.nicparams.get("default", {}), **given}
     new = {**cluster.nicparams, "default": default}
     mode = default.get("mode", _NIC_MODES[0])
@@ -131,10 +131,10 @@ def _hvparams(
     out = {name: dict(values) for name, values in cluster.hvparams.items()}
     for name, values in given.items():
         _known(name, "hypervisor parameters")
-        changes_ = typed.hypervisor(
+        changes_ = typed_params.hypervisor(
             name, values, allow_default=True, allow_cluster_only=True
         )
-        out[name] = typed.merge(out.get(name, {}), changes_)
+        out[name] = typed_params.merge(out.get(name, {}), changes_)
     return out
 
 
@@ -152,8 +152,8 @@ def _os_hvp(
             if values is None:
                 mine.pop(name, None)
                 continue
-            changes_ = typed.hypervisor(name, values, allow_default=True)
-            mine[name] = typed.merge(mine.get(name, {}), changes_)
+            changes_ = typed_params.hypervisor(name, values, allow_default=True)
+            mine[name] = typed_params.merge(mine.get(name, {}), changes_)
         out[os] = {name: values for name, values in mine.items() if values}
     return {os: by_name for os, by_name in out.items() if by_name}
 
@@ -163,29 +163,29 @@ def _osparams(
 ) -> dict[str, Any]:
     out = {os: dict(values) for os, values in old.items()}
     for os, values in given.items():
-        out[os] = typed.merge(out.get(os, {}), values or {}, none_removes=True)
+        out[os] = typed_params.merge(out.get(os, {}), values or {}, none_removes=True)
     return {os: values for os, values in out.items() if values}
 
 
 def node_checks(
     op: opcodes.ClusterSetParams, old: objects.Cluster, new: objects.Cluster
-) -> list[Check]:
+) -> list[ParameterCheck]:
     """Return the hypervisor parameters that nodes have to approve."""
     if op.hvparams is None and op.enabled_hypervisors is None and op.os_hvp is None:
         return []
     touched = set(op.hvparams or {}) | (
         set(new.enabled_hypervisors) - set(old.enabled_hypervisors)
     )
-    found = [
-        Check(name, filled.hvparams_for(new, name, "", {}))
+    checks = [
+        ParameterCheck(name, filled.hvparams_for(new, name, "", {}))
         for name in new.enabled_hypervisors
         if name in touched
     ]
-    found.extend(
-        Check(name, filled.hvparams_for(new, name, os, {}))
+    checks.extend(
+        ParameterCheck(name, filled.hvparams_for(new, name, os, {}))
         for os, by_name in new.os_hvp.items()
         for name in by_name
         if name in new.enabled_hypervisors
         and (name in touched or os in (op.os_hvp or {}))
     )
-    return found
+    return checks

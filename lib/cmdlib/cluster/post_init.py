@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti import opcodes
-from ganeti.cmdlib import candidates
+from ganeti.cmdlib import candidate_role
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.node import ovs
 from ganeti.constants import hooks
@@ -29,6 +29,6 @@ class ClusterPostInit(LogicalUnit[opcodes.ClusterPostInit]):
         """Record the master's certificate and make its virtual switch."""
         snapshot = self.ctx.snapshot
         master = snapshot.nodes[snapshot.cluster.master_node]
-        candidates.record_certificate(self.ctx, master)
+        candidate_role.record_certificate(self.ctx, master)
         ovs.configure(self.ctx, master)
         return True

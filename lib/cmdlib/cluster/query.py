@@ -4,7 +4,7 @@ from typing import Any
 
 from ganeti import opcodes
 from ganeti.cmdlib.base import LogicalUnit
-from ganeti.query import clusterinfo
+from ganeti.query import cluster_info
 
 
 class ClusterQuery(LogicalUnit[opcodes.ClusterQuery]):
@@ -14,4 +14,4 @@ class ClusterQuery(LogicalUnit[opcodes.ClusterQuery]):
 
     def execute(self) -> dict[str, Any]:
         """Return it."""
-        return clusterinfo.cluster_info(self.ctx.snapshot)
+        return cluster_info.cluster_info(self.ctx.snapshot)

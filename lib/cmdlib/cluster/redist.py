@@ -1,7 +1,7 @@
 """OP_CLUSTER_REDIST_CONF: send the configuration and shared files to all nodes."""
 
 from ganeti import config, opcodes
-from ganeti.cmdlib import ancillary
+from ganeti.cmdlib import ancillary_files
 from ganeti.cmdlib.base import ALL, LogicalUnit
 from ganeti.locking import Level
 
@@ -19,7 +19,7 @@ class ClusterRedistConf(LogicalUnit[opcodes.ClusterRedistConf]):
         """Push all, also to nodes that should have it already."""
         with self.ctx.config.edit(self.ctx.owner) as edit:
             edit.update_cluster()
-        ancillary.redistribute(self.ctx)
+        ancillary_files.redistribute(self.ctx)
         self._write_ssconf()
 
     def _write_ssconf(self) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti import config, errors, objects, opcodes
-from ganeti.cmdlib import candidates
+from ganeti.cmdlib import candidate_role
 from ganeti.cmdlib.base import ALL, LogicalUnit
 from ganeti.constants import ecodes
 from ganeti.constants import ssh as words
@@ -135,9 +135,9 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
 
     def _record(self, digests: Mapping[str, str], drop: str = "") -> None:
         with self.ctx.config.edit(self.ctx.owner) as edit:
-            found = {**edit.snapshot.cluster.candidate_certs, **digests}
-            found.pop(drop, None)
-            edit.update_cluster(candidate_certs=found)
+            certs = {**edit.snapshot.cluster.candidate_certs, **digests}
+            certs.pop(drop, None)
+            edit.update_cluster(candidate_certs=certs)
 
     def _tell_nodes(self) -> dict[str, str]:
         """Write the list of callers on all online nodes; return name -> trouble."""
@@ -162,7 +162,7 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
             [node.uuid for node in nodes],
             [node.name for node in nodes],
             [node.uuid for node in nodes if node.master_candidate],
-            candidates.potential(snapshot),
+            candidate_role.potential(snapshot),
             snapshot.cluster.ssh_key_type,
             self.key_type,
             self.key_bits,

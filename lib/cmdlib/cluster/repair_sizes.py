@@ -53,14 +53,14 @@ class ClusterRepairDiskSizes(LogicalUnit[opcodes.ClusterRepairDiskSizes]):
                 )
         rows: list[tuple[str, int, str, int]] = []
         for uuid, wanted in sorted(by_node.items()):
-            for (instance, index, disk), found in self._sizes(uuid, wanted):
-                if found is None:
+            for (instance, index, disk), size in self._sizes(uuid, wanted):
+                if size is None:
                     self.ctx.log.warn(
                         f"Disk {index} of instance {instance.name} did not return size"
                         " information, ignoring"
                     )
                     continue
-                rows.extend(self._correct(instance, index, disk, found))
+                rows.extend(self._correct(instance, index, disk, size))
         return rows
 
     def _sizes(
@@ -85,9 +85,9 @@ class ClusterRepairDiskSizes(LogicalUnit[opcodes.ClusterRepairDiskSizes]):
         instance: objects.Instance,
         index: int,
         disk: objects.Disk,
-        found: Any,
+        measured: Any,
     ) -> list[tuple[str, int, str, int]]:
-        size_bytes, spindles = found
+        size_bytes, spindles = measured
         real: Mapping[str, Any] = {"size": size_bytes // _MIB, "spindles": spindles}
         changes = {
             name: value

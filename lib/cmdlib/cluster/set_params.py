@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti import errors, objects, opcodes
-from ganeti.cmdlib import ancillary, candidates, master_ip, policy
+from ganeti.cmdlib import ancillary_files, candidate_role, master_ip, policy
 from ganeti.cmdlib.base import ALL, LogicalUnit
 from ganeti.cmdlib.cluster import param_settings, settings, storage_settings
 from ganeti.cmdlib.instance import checks as instance_checks
@@ -20,7 +20,7 @@ _FILES_DEPEND_ON = frozenset(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Plan:
+class _SettingsPlan:
     old: objects.Cluster
     new: objects.Cluster
     changes: Mapping[str, Any]
@@ -56,7 +56,7 @@ class ClusterSetParams(LogicalUnit[opcodes.ClusterSetParams]):
         snapshot = self.ctx.snapshot
         changes = self._work_out(snapshot)
         old = snapshot.cluster
-        self.plan = _Plan(old, old.replace(**changes), changes)
+        self.plan = _SettingsPlan(old, old.replace(**changes), changes)
         self._check_on_nodes(snapshot)
         self._check_volume_group(snapshot)
         self._warn_of_violations(snapshot)
@@ -107,11 +107,11 @@ class ClusterSetParams(LogicalUnit[opcodes.ClusterSetParams]):
         for answer in self.ctx.rpc.call("vg_list", self._hosts(snapshot)).values():
             if answer.offline:
                 continue
-            found = answer.require("cannot list volume groups", ecodes.ECODE_ENVIRON)
-            if self.op.vg_name not in found:
+            groups = answer.require("cannot list volume groups", ecodes.ECODE_ENVIRON)
+            if self.op.vg_name not in groups:
                 raise self.prereq(
                     f"vg_name {self.op.vg_name}: node {answer.node} has"
-                    f" {', '.join(sorted(found)) or 'none'}",
+                    f" {', '.join(sorted(groups)) or 'none'}",
                     ecodes.ECODE_ENVIRON,
                 )
 
@@ -144,9 +144,9 @@ class ClusterSetParams(LogicalUnit[opcodes.ClusterSetParams]):
         if self._changed("master_netmask") and not moves:
             self._change_netmask()
         if self._changed("candidate_pool_size"):
-            candidates.fill_pool(self.ctx)
+            candidate_role.fill_pool(self.ctx)
         if any(self._changed(name) for name in _FILES_DEPEND_ON):
-            ancillary.redistribute(self.ctx)
+            ancillary_files.redistribute(self.ctx)
 
     def _changed(self, name: str) -> bool:
         return name in self.plan.changes and getattr(self.plan.old, name) != getattr(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ganeti import config, errors, opcodes
-from ganeti.cmdlib import typed
+from ganeti.cmdlib import typed_params
 from ganeti.cmdlib.base import ALL, LogicalUnit
 from ganeti.cmdlib.cluster.verify_output import Output
 from ganeti.locking import Level
@@ -64,7 +64,7 @@ class ClusterVerifyConfig(LogicalUnit[opcodes.ClusterVerifyConfig]):
 
 def _syntax_problem(name: str, values: Any) -> str | None:
     try:
-        typed.check_hypervisor_syntax(name, values)
+        typed_params.check_hypervisor_syntax(name, values)
     except errors.OpPrereqError as err:
         return str(err.args[0])
     return None

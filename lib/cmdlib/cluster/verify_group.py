@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti import hooksmaster, objects, opcodes
-from ganeti.cmdlib import ancillary
+from ganeti.cmdlib import ancillary_files
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.cluster import verify_request, verify_ssconf
 from ganeti.cmdlib.cluster.verify_output import Output
@@ -14,8 +14,8 @@ from ganeti.constants import hooks
 from ganeti.constants import nodeverify as nv
 from ganeti.objects import params
 from ganeti.rpc import encode
-from ganeti.verify import Report, disk_files, files, instances, nodes, spare
-from ganeti.verify import answer as forms
+from ganeti.verify import Report, disk_files, files, instances, n_plus_one, nodes
+from ganeti.verify import node_answer as forms
 
 Answers = Mapping[str, Mapping[str, Any]]
 
@@ -43,7 +43,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
 
     def after_hooks(
         self,
-        found: Sequence[hooksmaster.ScriptResult],
+        results: Sequence[hooksmaster.ScriptResult],
         silent: Mapping[str, str],
         result: Any,
     ) -> Any:
@@ -58,7 +58,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
                 name,
                 f"communication failure in hooks execution: {reason}",
             )
-        for item in found:
+        for item in results:
             if item.status != hooks.HKR_FAIL:
                 continue
             self.report.error_if(
@@ -108,19 +108,19 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         self._judge_files(snapshot, online, answers)
         self.output.step("Verifying node status")
         self._judge_nodes(snapshot, members, answers, expected)
-        seen = instances.Seen(
+        observed = instances.Observations(
             _running(answers),
             disks,
             frozenset(node.uuid for node in online if node.uuid not in answers),
         )
         self.output.step("Verifying instance status")
-        self._judge_instances(snapshot, inside, seen)
+        self._judge_instances(snapshot, inside, observed)
         self.output.step("Verifying orphan volumes")
-        instances.orphans(self.report, snapshot, seen)
+        instances.orphans(self.report, snapshot, observed)
         disk_files.judge(self.report, snapshot, _disk_files(answers))
         if "nplusone_mem" not in self.op.skip_checks:
             self.output.step("Verifying N+1 Memory redundancy")
-            spare.n_plus_one(self.report, snapshot, _free_memory(answers))
+            n_plus_one.n_plus_one(self.report, snapshot, _free_memory(answers))
         if "hvparam_assessment" not in self.op.skip_checks:
             self.output.step("Assessing cluster hypervisor parameters")
             self._assess(snapshot)
@@ -132,9 +132,9 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         uuids = {
             uuid for node in members for uuid in snapshot.primary_instances(node.uuid)
         }
-        found = (snapshot.instances[uuid] for uuid in uuids)
+        primary = (snapshot.instances[uuid] for uuid in uuids)
         return sorted(
-            (item for item in found if not item.forthcoming),
+            (item for item in primary if not item.forthcoming),
             key=lambda item: item.name,
         )
 
@@ -158,7 +158,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
             for name in cluster.enabled_hypervisors
         }
         started = self.ctx.clock.time()
-        found = self.ctx.rpc.call(
+        results = self.ctx.rpc.call(
             "node_verify",
             [node.uuid for node in online],
             (asked, cluster.cluster_name, hvparams),
@@ -166,7 +166,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         ended = self.ctx.clock.time()
         answers: dict[str, Mapping[str, Any]] = {}
         for node in online:
-            answer = found[node.uuid]
+            answer = results[node.uuid]
             self.report.error_if(
                 answer.failed,
                 "ENODERPC",
@@ -199,14 +199,14 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
                         by_node.setdefault(uuid, []).append(instance)
         if not by_node:
             return {}
-        found = self.ctx.rpc.call(
+        replies = self.ctx.rpc.call(
             "blockdev_getmirrorstatus_multi",
             sorted(by_node),
             lambda uuid: (_encode_disks(snapshot, by_node[uuid]),),
         )
         disks: dict[str, dict[str, Sequence[Any]]] = {}
         for uuid, owners in by_node.items():
-            answer = found[uuid]
+            answer = replies[uuid]
             total = sum(len(instance.disks) for instance in owners)
             rows = forms.disk_rows(answer.payload, total, answer.fail_msg)
             for instance in owners:
@@ -223,7 +223,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         answers: Answers,
     ) -> None:
         paths = self.ctx.paths
-        sets = ancillary.file_sets(snapshot.cluster, paths)
+        sets = ancillary_files.file_sets(snapshot.cluster, paths)
         sums = {uuid: answer.get(nv.NV_FILELIST) for uuid, answer in answers.items()}
         master = snapshot.cluster.master_node
         if master not in sums:
@@ -239,7 +239,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         files.missing_everywhere(
             self.report,
             [paths.virtualize(path) for path in (*required, paths.server_pem)],
-            {uuid: found for uuid, found in sums.items() if found is not None},
+            {uuid: digests for uuid, digests in sums.items() if digests is not None},
         )
         verify_ssconf.judge(self.ctx, self.report, answers)
         self._judge_replicas(snapshot, online, answers)
@@ -273,13 +273,13 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         ]
         if not candidates:
             return
-        found = self.ctx.rpc.call("store_status", candidates)
+        results = self.ctx.rpc.call("store_status", candidates)
         files.replicas(
             self.report,
             snapshot,
             {
                 uuid: answer.payload["revision"] if answer.payload else None
-                for uuid, answer in found.items()
+                for uuid, answer in results.items()
             },
             snapshot.revision,
         )
@@ -321,7 +321,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         self,
         snapshot: objects.Snapshot,
         inside: Sequence[objects.Instance],
-        seen: instances.Seen,
+        observed: instances.Observations,
     ) -> None:
         for instance in inside:
             if self.op.verbose:
@@ -330,7 +330,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
                 self.report,
                 snapshot,
                 instance,
-                seen,
+                observed,
                 self._policy_problems(snapshot, instance),
             )
 

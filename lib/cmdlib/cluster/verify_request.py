@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from ganeti import objects, pathutils
-from ganeti.cmdlib import ancillary
+from ganeti.cmdlib import ancillary_files
 from ganeti.constants import nodeverify as nv
 from ganeti.objects import params
 from ganeti.rpc import wire
@@ -72,7 +72,7 @@ def online(snapshot: objects.Snapshot, uuids: Collection[str]) -> list[objects.N
 
 def shared_files(snapshot: objects.Snapshot, paths: pathutils.Paths) -> list[str]:
     """Return the files to compare, in the form that other nodes understand."""
-    sets = ancillary.file_sets(snapshot.cluster, paths)
+    sets = ancillary_files.file_sets(snapshot.cluster, paths)
     everything = (*sets.all_nodes, *sets.vm_nodes, paths.server_pem)
     return [paths.virtualize(path) for path in everything]
 

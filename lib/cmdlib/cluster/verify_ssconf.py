@@ -10,7 +10,7 @@ from ganeti.cmdlib.base import Context
 from ganeti.constants import nodeverify as nv
 from ganeti.ssconf import SimpleStore, writer
 from ganeti.verify import Report
-from ganeti.verify import answer as forms
+from ganeti.verify import node_answer as forms
 
 #: Files are written a moment after the configuration changed: nodes that differ are
 #: looked at again this often, after so long.
@@ -41,12 +41,12 @@ def _settled(ctx: Context, nodes: Collection[str]) -> Mapping[str, list[str]]:
     """Return file -> nodes where it still differs after a while."""
     never = threading.Event()
     for attempt in range(_ATTEMPTS):
-        found = _differing(ctx, sorted(nodes))
-        if not found or attempt == _ATTEMPTS - 1:
+        differing = _differing(ctx, sorted(nodes))
+        if not differing or attempt == _ATTEMPTS - 1:
             break
-        nodes = {uuid for uuids in found.values() for uuid in uuids}
+        nodes = {uuid for uuids in differing.values() for uuid in uuids}
         ctx.clock.wait(never, _PAUSE_S)
-    return found
+    return differing
 
 
 def _differing(ctx: Context, nodes: Sequence[str]) -> dict[str, list[str]]:
@@ -57,7 +57,7 @@ def _differing(ctx: Context, nodes: Sequence[str]) -> dict[str, list[str]]:
     answers = ctx.rpc.call(
         "node_verify", nodes, [asked, ctx.snapshot.cluster.cluster_name, {}]
     )
-    found: dict[str, list[str]] = {}
+    differing: dict[str, list[str]] = {}
     for uuid, answer in answers.items():
         good: Mapping[str, Any] = forms.clean(answer.payload)[0]
         sums = good.get(nv.NV_FILELIST)
@@ -66,8 +66,8 @@ def _differing(ctx: Context, nodes: Sequence[str]) -> dict[str, list[str]]:
         for path, checksum in wanted.items():
             if sums.get(ctx.paths.virtualize(path)) != checksum:
                 plain = path.removeprefix(ctx.paths.root)
-                found.setdefault(plain, []).append(uuid)
-    return found
+                differing.setdefault(plain, []).append(uuid)
+    return differing
 
 
 def _checksums(ctx: Context) -> dict[str, str]:

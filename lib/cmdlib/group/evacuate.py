@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from ganeti import iallocator, opcodes
 from ganeti.cmdlib import allocation, base
-from ganeti.cmdlib.instance import moves
+from ganeti.cmdlib.instance import move_jobs
 from ganeti.constants import ecodes
 from ganeti.objects import lookup
 
@@ -34,7 +34,7 @@ class GroupEvacuate(allocation.Submitting, base.LogicalUnit[opcodes.GroupEvacuat
                 ecodes.ECODE_STATE,
             )
         self.instances = self._instances()
-        moves.declare_shared(
+        move_jobs.declare_shared(
             self.locks,
             instances=self.instances,
             groups=sorted([self.group, *self.targets]),
@@ -47,7 +47,7 @@ class GroupEvacuate(allocation.Submitting, base.LogicalUnit[opcodes.GroupEvacuat
             {
                 instance.name
                 for node in snapshot.nodes_in_group(self.group)
-                for instance in moves.instances_on(snapshot, node, "all")
+                for instance in move_jobs.instances_on(snapshot, node, "all")
             }
         )
 
@@ -81,7 +81,7 @@ class GroupEvacuate(allocation.Submitting, base.LogicalUnit[opcodes.GroupEvacuat
         """Return the jobs, one after the other if asked for."""
         if not self.instances:
             return base.SubmitJobs([])
-        found = allocation.evacuation_jobs(
+        answer = allocation.evacuation_jobs(
             self.ctx,
             self.op.iallocator,
             iallocator.ChangeGroup(self.instances, self.targets),
@@ -89,7 +89,7 @@ class GroupEvacuate(allocation.Submitting, base.LogicalUnit[opcodes.GroupEvacuat
             early_release=self.op.early_release,
             explain=bool(self.op.dry_run),
         )
-        jobs = [[self._failover(op) for op in job] for job in found.jobs]
+        jobs = [[self._failover(op) for op in job] for job in answer.jobs]
         if self.op.sequential:
             jobs = [
                 [op.replace(depends=[(-1, [])]) if index else op for op in job]

@@ -11,7 +11,7 @@ from ganeti.cmdlib.base import Context, LockRequest
 from ganeti.constants import ecodes
 from ganeti.locking import Level
 from ganeti.objects import lookup
-from ganeti.utils import wording
+from ganeti.utils import messages
 
 
 class GroupLocks:
@@ -75,7 +75,7 @@ def check_unmoved(ctx: Context, group: str, prereq: Any) -> None:
     missing = set(instance_names(snapshot, group)) - ctx.locks.owned(Level.INSTANCE)
     missing_nodes = snapshot.nodes_in_group(group) - ctx.locks.owned(Level.NODE)
     if missing or missing_nodes:
-        what = wording.some(missing) or f"{len(missing_nodes)} node(s)"
+        what = messages.some(missing) or f"{len(missing_nodes)} node(s)"
         raise prereq(
             f"node group {record.name}: {what} arrived meanwhile, retry",
             ecodes.ECODE_STATE,

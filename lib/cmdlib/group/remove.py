@@ -8,7 +8,7 @@ from ganeti.cmdlib.base import LogicalUnit
 from ganeti.constants import ecodes, hooks
 from ganeti.locking import Level
 from ganeti.objects import lookup
-from ganeti.utils import wording
+from ganeti.utils import messages
 
 
 class GroupRemove(LogicalUnit[opcodes.GroupRemove]):
@@ -35,9 +35,9 @@ class GroupRemove(LogicalUnit[opcodes.GroupRemove]):
         """Check that nothing needs it."""
         snapshot = self.ctx.snapshot
         if members := snapshot.nodes_in_group(self.uuid):
-            found = wording.some(snapshot.nodes[uuid].name for uuid in members)
+            names = messages.some(snapshot.nodes[uuid].name for uuid in members)
             raise self.prereq(
-                f"node group {self.op.group_name}: not empty, found {found}",
+                f"node group {self.op.group_name}: not empty, found {names}",
                 ecodes.ECODE_STATE,
             )
         if len(snapshot.nodegroups) == 1:

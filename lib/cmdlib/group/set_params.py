@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti import locking, opcodes
-from ganeti.cmdlib import policy, state_params, typed
+from ganeti.cmdlib import policy, state_params, typed_params
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.group.locks import instance_names
 from ganeti.constants import ecodes, hooks, params
 from ganeti.locking import Level
 from ganeti.objects import Update, lookup
-from ganeti.utils import wording
+from ganeti.utils import messages
 
 
 class GroupSetParams(LogicalUnit[opcodes.GroupSetParams]):
@@ -34,7 +34,7 @@ class GroupSetParams(LogicalUnit[opcodes.GroupSetParams]):
             )
         ):
             raise self.prereq(f"node group {given.group_name}: no change asked for")
-        self.ndparams = typed.typed(
+        self.ndparams = typed_params.typed(
             given.ndparams or {}, params.NODE, "node parameter", allow_default=True
         )
 
@@ -76,13 +76,13 @@ class GroupSetParams(LogicalUnit[opcodes.GroupSetParams]):
         )
         if arrived:
             raise self.prereq(
-                f"node group {group.name}: instances {wording.some(arrived)}"
+                f"node group {group.name}: instances {messages.some(arrived)}"
                 " arrived meanwhile, retry",
                 ecodes.ECODE_STATE,
             )
         self.group = group.replace(
             alloc_policy=self.op.alloc_policy or group.alloc_policy,
-            ndparams=typed.merge(group.ndparams, self.ndparams),
+            ndparams=typed_params.merge(group.ndparams, self.ndparams),
             diskparams=policy.new_disk_parameters(
                 group.diskparams, self.op.diskparams, for_group=True
             ),

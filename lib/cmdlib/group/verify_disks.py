@@ -63,7 +63,7 @@ class GroupVerifyDisks(GroupLocks, LogicalUnit[opcodes.GroupVerifyDisks]):
     ) -> dict[str, list[tuple[objects.Instance, objects.Disk]]]:
         """Return node uuid -> its disks with their instances."""
         nodes = snapshot.nodes_in_group(self.group) & self.ctx.locks.owned(Level.NODE)
-        found: dict[str, list[tuple[objects.Instance, objects.Disk]]] = {}
+        by_node: dict[str, list[tuple[objects.Instance, objects.Disk]]] = {}
         for name in sorted(self.ctx.locks.owned(Level.INSTANCE)):
             uuid = snapshot.uuid_of("instances", name)
             instance = snapshot.instances[uuid] if uuid else None
@@ -71,8 +71,8 @@ class GroupVerifyDisks(GroupLocks, LogicalUnit[opcodes.GroupVerifyDisks]):
                 continue
             for disk in snapshot.instance_disks(instance):
                 for node in self._holders(snapshot, instance, nodes):
-                    found.setdefault(node, []).append((instance, disk))
-        return found
+                    by_node.setdefault(node, []).append((instance, disk))
+        return by_node
 
     @staticmethod
     def _holders(

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from ganeti import iallocator, opcodes
 from ganeti.cmdlib import allocation, base
-from ganeti.cmdlib.instance import common, moves
+from ganeti.cmdlib.instance import common, move_jobs
 from ganeti.constants import ecodes
 from ganeti.objects import lookup
 
@@ -36,7 +36,7 @@ class InstanceChangeGroup(
                 f"instance {self.instance.name}: there is no other group",
                 ecodes.ECODE_STATE,
             )
-        moves.declare_shared(
+        move_jobs.declare_shared(
             self.locks,
             instances=[self.instance.name],
             groups=sorted([self.own, *self.targets]),

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import errors, objects
-from ganeti.cmdlib import base, typed
+from ganeti.cmdlib import base, typed_params
 from ganeti.constants import ecodes
 from ganeti.objects import params
 
@@ -50,9 +50,9 @@ def policy_problems(
 ) -> list[str]:
     """Return why an instance does not fit the policy of a group; empty if it does."""
     policy = params.group_ipolicy(snapshot, snapshot.nodegroups[group])
-    found = []
+    problems_found = []
     if template not in policy["disk-templates"]:
-        found.append(f"disk template {template} is not allowed")
+        problems_found.append(f"disk template {template} is not allowed")
     values = {
         "memory-size": backend["maxmem"],
         "cpu-count": backend["vcpus"],
@@ -67,8 +67,10 @@ def policy_problems(
     ]
     if fits and all(fits):
         closest = min(len(problems) for problems in fits)
-        found += next(problems for problems in fits if len(problems) == closest)
-    return found
+        problems_found += next(
+            problems for problems in fits if len(problems) == closest
+        )
+    return problems_found
 
 
 def _outside(
@@ -77,18 +79,18 @@ def _outside(
     disk_sizes: Sequence[int],
 ) -> list[str]:
     low, high = limits["min"], limits["max"]
-    found = [
+    problems = [
         f"{_SPEC_OF[key]}: {value} is not within {low[key]} and {high[key]}"
         for key, value in values.items()
         if not low[key] <= value <= high[key]
     ]
-    found += [
+    problems += [
         f"disk {index}: {size} MiB is not within {low['disk-size']} and"
         f" {high['disk-size']} MiB"
         for index, size in enumerate(disk_sizes)
         if not low["disk-size"] <= size <= high["disk-size"]
     ]
-    return found
+    return problems
 
 
 def problems_of(
@@ -190,7 +192,7 @@ def validate_hypervisor(
     Raises:
         OpPrereqError: a node refused.
     """
-    typed.check_hypervisor_syntax(hypervisor, filled)
+    typed_params.check_hypervisor_syntax(hypervisor, filled)
     results = ctx.rpc.call(
         "hypervisor_validate_params", nodes, [hypervisor, dict(filled)]
     )

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from ganeti import errors, locking, objects, opcodes, rpc
 from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import env
+from ganeti.cmdlib.instance import hook_env
 from ganeti.constants import ecodes
 from ganeti.objects import lookup
 from ganeti.rpc import encode
@@ -60,13 +60,13 @@ class InstanceUnit(base.LogicalUnit[O]):
         Raises:
             OpPrereqError: it vanished before it was locked.
         """
-        found = self.ctx.snapshot.instances.get(self.uuid)
-        if found is None:
+        record = self.ctx.snapshot.instances.get(self.uuid)
+        if record is None:
             name = self.op.instance_name  # type: ignore[attr-defined]
             raise errors.OpPrereqError(
                 f"instance {name}: was removed meanwhile", ecodes.ECODE_NOENT
             )
-        return found
+        return record
 
     @property
     def primary(self) -> objects.Node:
@@ -75,7 +75,7 @@ class InstanceUnit(base.LogicalUnit[O]):
 
     def hooks_env(self) -> dict[str, Any]:
         """Return the variables of the instance."""
-        return env.instance_env(self.ctx.snapshot, self.instance)
+        return hook_env.instance_env(self.ctx.snapshot, self.instance)
 
     def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
         """Return the master and the instance's nodes, for both phases."""
@@ -145,10 +145,10 @@ def query_runtime(ctx: base.Context, instance: objects.Instance) -> dict[str, An
     result = ctx.rpc.call_one(
         "instance_info", instance.primary_node, instance.name, instance.hypervisor, full
     )
-    found: dict[str, Any] = result.require(
+    info: dict[str, Any] = result.require(
         f"cannot get the state of instance {instance.name}", ecodes.ECODE_ENVIRON
     )
-    return found or {}
+    return info or {}
 
 
 def node_name(ctx: base.Context, uuid: str) -> str:

@@ -45,9 +45,9 @@ class InstanceConsole(common.InstanceUnit[opcodes.InstanceConsole]):
         payload = self.ctx.rpc.call_one(
             "instance_console_info", node.uuid, msgspec.to_builtins(request)
         ).unwrap(f"instance {instance.name}: cannot get its console")
-        found = payload.get(instance.name)
-        if not isinstance(found, dict):
+        console = payload.get(instance.name)
+        if not isinstance(console, dict):
             raise errors.OpExecError(
                 f"instance {instance.name}: node {node.name} described no console"
             )
-        return found
+        return console

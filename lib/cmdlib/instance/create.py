@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from ganeti import errors, iallocator, locking, objects, opcodes
-from ganeti.cmdlib import allocation, base, typed
-from ganeti.cmdlib.instance import checks, disk_specs, disks, env, nic_specs
+from ganeti.cmdlib import allocation, base, typed_params
+from ganeti.cmdlib.instance import checks, disk_specs, disks, hook_env, nic_specs
 from ganeti.constants import ecodes
 from ganeti.constants import tags as tag_words
 from ganeti.objects import lookup, params
@@ -18,7 +18,7 @@ _TAG: Final = re.compile(r"^[\w.+*/:@-]+$")
 
 
 @dataclasses.dataclass(frozen=True)
-class _Plan:
+class _CreationPlan:
     """What the checks found out: the records to be and where."""
 
     instance: objects.Instance
@@ -39,7 +39,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
     address: str | None
     primary: str
     template: str
-    plan: _Plan
+    plan: _CreationPlan
 
     def check_arguments(self) -> None:
         """Check what needs no cluster."""
@@ -124,7 +124,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
                 f"instance {self.name}: its address {self.address} answers already",
                 ecodes.ECODE_NOTUNIQUE,
             )
-        wishes = disk_specs.parse_all(op.disks, self.template, self.name)
+        specs = disk_specs.parse_all(op.disks, self.template, self.name)
         instance = self._record(node)
         directory = disk_specs.directory(
             snapshot, self.template, self.name, op.file_storage_dir
@@ -132,12 +132,14 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         made = disk_specs.records(
             self.ctx,
             self.template,
-            wishes,
+            specs,
             primary=self.primary,
             where=directory,
             driver=op.file_driver,
         )
-        self.plan = _Plan(instance.replace(disks=tuple(d.uuid for d in made)), made)
+        self.plan = _CreationPlan(
+            instance.replace(disks=tuple(d.uuid for d in made)), made
+        )
         self._check_fit(node)
 
     @property
@@ -182,10 +184,12 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             primary_node=self.primary,
             os=op.os_type or "",
             hypervisor=hypervisor,
-            hvparams=typed.merge(
-                {}, typed.hypervisor(hypervisor, op.hvparams, allow_default=True)
+            hvparams=typed_params.merge(
+                {}, typed_params.hypervisor(hypervisor, op.hvparams, allow_default=True)
             ),
-            beparams=typed.merge({}, typed.backend(op.beparams, allow_default=True)),
+            beparams=typed_params.merge(
+                {}, typed_params.backend(op.beparams, allow_default=True)
+            ),
             osparams={k: str(v) for k, v in op.osparams.items()},
             osparams_private=dict(op.osparams_private or {}),
             admin_state="down",
@@ -230,7 +234,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
     def _check_fit(self, node: objects.Node) -> None:
         snapshot, instance = self.ctx.snapshot, self.plan.instance
         backend = params.fill_beparams(snapshot, instance)
-        typed.check_memory_order(backend, f"instance {self.name}")
+        typed_params.check_memory_order(backend, f"instance {self.name}")
         if not self.op.ignore_ipolicy:
             problems = checks.policy_problems(
                 snapshot,
@@ -279,7 +283,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
 
     def hooks_env(self) -> dict[str, Any]:
         """Return the variables of the new instance and how it is made."""
-        return {"ADD_MODE": self.op.mode} | env.instance_env(
+        return {"ADD_MODE": self.op.mode} | hook_env.instance_env(
             self.ctx.snapshot,
             self.plan.instance,
             status=self._starts,
@@ -367,8 +371,10 @@ def allocation_request(
         OpPrereqError: wrong disks or backend parameters, or an unknown node group.
     """
     group = lookup.expand_group(snapshot, op.group_name) if op.group_name else None
-    wishes = disk_specs.parse_all(op.disks, template, name)
-    given = typed.merge({}, typed.backend(op.beparams, allow_default=True))
+    specs = disk_specs.parse_all(op.disks, template, name)
+    given = typed_params.merge(
+        {}, typed_params.backend(op.beparams, allow_default=True)
+    )
     backend = params.beparams_for(snapshot.cluster, given)
     return iallocator.Allocate(
         name=name,
@@ -378,9 +384,9 @@ def allocation_request(
         vcpus=backend["vcpus"],
         memory=backend["maxmem"],
         spindle_use=backend["spindle_use"],
-        disks=[{"size": wish.size, "mode": wish.mode} for wish in wishes],
+        disks=[{"size": disk.size, "mode": disk.mode} for disk in specs],
         nics=[
-            {"mac": spec.get("mac") or "auto", "ip": spec.get("ip")} for spec in op.nics
+            {"mac": nic.get("mac") or "auto", "ip": nic.get("ip")} for nic in op.nics
         ],
         hypervisor=op.hypervisor or snapshot.cluster.enabled_hypervisors[0],
         group_name=snapshot.nodegroups[group].name if group else None,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import errors, objects
-from ganeti.cmdlib import base, typed
+from ganeti.cmdlib import base, typed_params
 from ganeti.constants import disks as disk_words
 from ganeti.constants import ecodes, misc, params
 
@@ -17,7 +17,7 @@ _MAX_NAME: Final = 255
 
 
 @dataclasses.dataclass(frozen=True)
-class DiskWish:
+class DiskRequest:
     """One disk as asked for: size in MiB, access mode, optional name."""
 
     size: int
@@ -26,13 +26,13 @@ class DiskWish:
     spindles: int | None = None
 
 
-def parse(spec: Mapping[str, Any], what: str) -> DiskWish:
-    """Return a wish for the words of a request.
+def parse(spec: Mapping[str, Any], what: str) -> DiskRequest:
+    """Return the disk that a request asks for.
 
     Raises:
         OpPrereqError: unknown words, no size, or values of the wrong kind.
     """
-    values = typed.typed(spec, params.IDISK, what)
+    values = typed_params.typed(spec, params.IDISK, what)
     for name in ("adopt", "vg", "metavg", "provider", "access", "dev_type"):
         if values.get(name):
             raise errors.OpPrereqError(
@@ -45,7 +45,7 @@ def parse(spec: Mapping[str, Any], what: str) -> DiskWish:
         raise errors.OpPrereqError(
             f"{what}: wanted a size of 1 MiB or more, found {size}", ecodes.ECODE_INVAL
         )
-    return DiskWish(
+    return DiskRequest(
         size=size,
         mode=check_mode(values.get("mode", "rw"), what),
         name=check_name(values.get("name"), what),
@@ -72,7 +72,7 @@ def check_name(name: str | None, what: str) -> str | None:
     Raises:
         OpPrereqError: too long, or it looks like a uuid.
     """
-    if name is None or name == "" or name.lower() == typed.NONE:
+    if name is None or name == "" or name.lower() == typed_params.NONE:
         return None
     if len(name) > _MAX_NAME or re.match(misc.UUID_REGEX, name):
         raise errors.OpPrereqError(
@@ -84,8 +84,8 @@ def check_name(name: str | None, what: str) -> str | None:
 
 def parse_all(
     specs: Sequence[Mapping[str, Any]], template: str, instance: str
-) -> list[DiskWish]:
-    """Return the wishes for a new instance.
+) -> list[DiskRequest]:
+    """Return the disks of a new instance as asked for.
 
     Raises:
         OpPrereqError: too many, names twice, or disks for a diskless instance.
@@ -106,12 +106,12 @@ def parse_all(
             f" {len(specs)}",
             ecodes.ECODE_INVAL,
         )
-    wishes = [
+    parsed = [
         parse(spec, f"instance {instance}: disk {index}")
         for index, spec in enumerate(specs)
     ]
-    check_unique_names([wish.name for wish in wishes], instance, "disk")
-    return wishes
+    check_unique_names([disk.name for disk in parsed], instance, "disk")
+    return parsed
 
 
 def check_unique_names(names: Sequence[str | None], instance: str, kind: str) -> None:
@@ -191,7 +191,7 @@ def directory(
 def records(
     ctx: base.Context,
     template: str,
-    wishes: Sequence[DiskWish],
+    specs: Sequence[DiskRequest],
     *,
     primary: str,
     where: str,
@@ -203,7 +203,7 @@ def records(
     Args:
         ctx: the world; uuids are reserved for its owner.
         template: disk template.
-        wishes: what is wanted.
+        specs: what is wanted.
         primary: uuid of the primary node.
         where: directory of file disks.
         driver: of file disks.
@@ -211,7 +211,7 @@ def records(
     """
     now = ctx.clock.time()
     made = []
-    for index, wish in enumerate(wishes, first_index):
+    for index, spec in enumerate(specs, first_index):
         uuid = ctx.config.reserve_uuid(ctx.owner)
         made.append(
             objects.Disk(
@@ -223,10 +223,10 @@ def records(
                 logical_id=(driver or "loop", f"{where}/{uuid}.{template}.disk{index}"),
                 nodes=(primary,) if template == "file" else (),
                 iv_name=f"disk/{index}",
-                size=wish.size,
-                mode=wish.mode,
-                name=wish.name,
-                spindles=wish.spindles,
+                size=spec.size,
+                mode=spec.mode,
+                name=spec.name,
+                spindles=spec.spindles,
                 params={},
             )
         )

@@ -7,7 +7,7 @@ import msgspec
 
 from ganeti import objects
 from ganeti.cmdlib import base
-from ganeti.cmdlib.instance.modify_nics import Step
+from ganeti.cmdlib.instance.modify_nics import NicStep
 from ganeti.rpc import encode
 
 _ACTIONS: Final = {
@@ -22,8 +22,8 @@ _ACTIONS: Final = {
 def apply(
     ctx: base.Context,
     instance: objects.Instance,
-    disk_steps: Sequence[Step],
-    nic_steps: Sequence[Step],
+    disk_steps: Sequence[NicStep],
+    nic_steps: Sequence[NicStep],
 ) -> list[tuple[str, Any]]:
     """Plug changes into a running guest; failures only mean "at the next start".
 
@@ -63,7 +63,7 @@ def apply(
 
 
 def _device(
-    ctx: base.Context, instance: objects.Instance, kind: str, step: Step
+    ctx: base.Context, instance: objects.Instance, kind: str, step: NicStep
 ) -> tuple[dict[str, Any], Any]:
     if kind == "nic":
         return msgspec.to_builtins(encode.nic(ctx.snapshot, step.device)), None

@@ -88,13 +88,13 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
 
     def _compare_versions(self, filled: dict[str, Any]) -> None:
         spec = [[self.instance.hypervisor, filled]]
-        found = {}
+        versions = {}
         for node in (self.source, self.target):
             payload = self.ctx.rpc.call_one("node_info", node, [], spec).require(
                 "cannot compare hypervisor versions", ecodes.ECODE_ENVIRON
             )
-            found[node] = payload[2][0].get("hv_version")
-        old, new = found[self.source], found[self.target]
+            versions[node] = payload[2][0].get("hv_version")
+        old, new = versions[self.source], versions[self.target]
         if old != new:
             text = (
                 f"instance {self.instance.name}: hypervisor versions differ: {old} at"

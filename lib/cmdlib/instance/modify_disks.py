@@ -6,7 +6,7 @@ from typing import Any
 from ganeti import errors, ht, objects
 from ganeti.cmdlib import base
 from ganeti.cmdlib.instance import common, disk_specs, disks, modify_nics
-from ganeti.cmdlib.instance.modify_nics import Step
+from ganeti.cmdlib.instance.modify_nics import NicStep
 from ganeti.constants import disks as disk_words
 from ganeti.constants import ecodes
 from ganeti.rpc import encode
@@ -19,7 +19,7 @@ def plan(
     *,
     file_driver: str | None,
     file_storage_dir: str | None,
-) -> tuple[tuple[objects.Disk, ...], list[Step]]:
+) -> tuple[tuple[objects.Disk, ...], list[NicStep]]:
     """Return the disks after the changes and the steps; nothing is changed.
 
     Raises:
@@ -44,17 +44,17 @@ def plan(
         if mod.op in ("add", "attach"):
             current.insert(index, disk)
             text = f"{mod.op}:size={disk.size},mode={disk.mode}"
-            steps.append(Step(mod.op, index, disk, ((f"disk/{index}", text),)))
+            steps.append(NicStep(mod.op, index, disk, ((f"disk/{index}", text),)))
         elif mod.op in ("remove", "detach"):
             disk = current.pop(index)
-            steps.append(Step(mod.op, index, disk, ((f"disk/{index}", mod.op),)))
+            steps.append(NicStep(mod.op, index, disk, ((f"disk/{index}", mod.op),)))
         else:
             changes = modify_nics.disk_changes(mod.spec, what)
             disk = current[index] = current[index].replace(**changes)
             report = tuple(
                 (f"disk.{key}/{index}", value) for key, value in changes.items()
             )
-            steps.append(Step("modify", index, disk, report))
+            steps.append(NicStep("modify", index, disk, report))
     _check_result(instance, current)
     return tuple(current), steps
 
@@ -90,7 +90,7 @@ def _new(
                 ecodes.ECODE_STATE,
             )
     disk_specs.check_template(snapshot, template, instance.name)
-    wish = disk_specs.parse(mod.spec, f"instance {instance.name}: disk {index}")
+    spec = disk_specs.parse(mod.spec, f"instance {instance.name}: disk {index}")
     present = snapshot.instance_disks(instance)
     if present and not file_storage_dir:
         where = present[0].logical_id[1].rpartition("/")[0]
@@ -101,7 +101,7 @@ def _new(
     return disk_specs.records(
         ctx,
         template,
-        [wish],
+        [spec],
         primary=instance.primary_node,
         where=where,
         driver=file_driver,
@@ -138,7 +138,7 @@ def _find_detached(
 
 
 def apply_before_commit(
-    ctx: base.Context, instance: objects.Instance, steps: Sequence[Step]
+    ctx: base.Context, instance: objects.Instance, steps: Sequence[NicStep]
 ) -> None:
     """Create added disks on the nodes. Raises OpExecError, with all undone."""
     removed = [step.device for step in steps if step.action == "remove"]
@@ -149,7 +149,7 @@ def apply_before_commit(
 
 
 def apply_after_commit(
-    ctx: base.Context, instance: objects.Instance, steps: Sequence[Step]
+    ctx: base.Context, instance: objects.Instance, steps: Sequence[NicStep]
 ) -> None:
     """Assemble added disks if the others are active; remove removed ones."""
     for step in steps:

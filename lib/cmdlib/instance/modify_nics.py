@@ -11,7 +11,7 @@ from ganeti.constants import ecodes
 
 
 @dataclasses.dataclass(frozen=True)
-class Step:
+class NicStep:
     """One change: what is told to the user, and what a running guest must do.
 
     Attributes:
@@ -32,7 +32,7 @@ def plan(
     instance: objects.Instance,
     mods: Sequence[ht.Modification],
     group: str,
-) -> tuple[tuple[objects.Nic, ...], list[Step]]:
+) -> tuple[tuple[objects.Nic, ...], list[NicStep]]:
     """Return the NICs after the changes and the steps; nothing is changed.
 
     Raises:
@@ -50,17 +50,19 @@ def plan(
         if mod.op == "add":
             nic = nic_specs.build(ctx, mod.spec, group=group, what=what)
             nics.insert(index, nic)
-            steps.append(Step("add", index, nic, ((f"nic/{index}", _added(ctx, nic)),)))
+            steps.append(
+                NicStep("add", index, nic, ((f"nic/{index}", _added(ctx, nic)),))
+            )
         elif mod.op == "remove":
             nic = nics.pop(index)
-            steps.append(Step("remove", index, nic, ((f"nic/{index}", "remove"),)))
+            steps.append(NicStep("remove", index, nic, ((f"nic/{index}", "remove"),)))
         else:
             nic = nic_specs.change(ctx, nics[index], mod.spec, group=group, what=what)
             nics[index] = nic
             report = tuple(
                 (f"nic.{key}/{index}", value) for key, value in sorted(mod.spec.items())
             )
-            steps.append(Step("modify", index, nic, report))
+            steps.append(NicStep("modify", index, nic, report))
     nic_specs.check_all(nics, instance.name)
     return tuple(nics), steps
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from ganeti import errors, objects, opcodes
-from ganeti.cmdlib.instance import checks, common, disks, nic_specs, transfer
+from ganeti.cmdlib.instance import checks, common, disk_transfer, disks, nic_specs
 from ganeti.constants import ecodes
 from ganeti.constants import export as words
 from ganeti.objects import lookup, params
@@ -161,10 +161,10 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
         self._assemble(instance, old)
         try:
             self._assemble(moved, new)
-            plan = transfer.Plan(
+            plan = disk_transfer.TransferPlan(
                 instance, moved, self.source, self.target, self.op.compress
             )
-            transfer.copy_all(self.ctx, plan, new)
+            disk_transfer.copy_all(self.ctx, plan, new)
             self._shut(moved, new)
         finally:
             self._shut(instance, old)

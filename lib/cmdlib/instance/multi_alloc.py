@@ -72,7 +72,7 @@ class InstanceMultiAlloc(base.LogicalUnit[opcodes.InstanceMultiAlloc]):
                     snapshot, op, op.instance_name, template, restrict_to
                 )
             )
-        found = allocation.ask(
+        placement = allocation.ask(
             self.ctx,
             self.allocators,
             iallocator.MultiAllocate(wanted),
@@ -80,9 +80,9 @@ class InstanceMultiAlloc(base.LogicalUnit[opcodes.InstanceMultiAlloc]):
             is_temporary=restrict_to is not None,
             explain=bool(self.op.dry_run),
         )
-        if not isinstance(found, iallocator.MultiPlacement):
-            raise errors.ProgrammerError(f"wanted a placement, found {found!r}")
-        return found
+        if not isinstance(placement, iallocator.MultiPlacement):
+            raise errors.ProgrammerError(f"wanted a placement, found {placement!r}")
+        return placement
 
     def dry_run_result(self) -> dict[str, Any]:
         """Return which instances have a place."""
@@ -97,7 +97,7 @@ class InstanceMultiAlloc(base.LogicalUnit[opcodes.InstanceMultiAlloc]):
 
     def execute(self) -> base.SubmitJobs:
         """Return the creation jobs."""
-        found = self.dry_run_result()
+        result = self.dry_run_result()
         jobs: list[list[opcodes.Opcode]] = []
         for op in self.requests:
             if not self.needs_allocator:
@@ -106,5 +106,5 @@ class InstanceMultiAlloc(base.LogicalUnit[opcodes.InstanceMultiAlloc]):
                 nodes = self.placement.placed[op.instance_name]
                 jobs.append([op.replace(pnode=nodes[0])])
         return base.SubmitJobs(
-            jobs, {key: found[key] for key in ("allocatable", "failed")}
+            jobs, {key: result[key] for key in ("allocatable", "failed")}
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import errors, objects
-from ganeti.cmdlib import base, typed
+from ganeti.cmdlib import base, typed_params
 from ganeti.cmdlib.instance import disk_specs
 from ganeti.config import addresses
 from ganeti.constants import ecodes
@@ -83,15 +83,15 @@ def change(
     merged |= spec
     wanted = (spec.get("mac") or "").lower()
     merged["mac"] = nic.mac
-    found = _complete(ctx, nic, merged, group=group, what=what)
+    changed = _complete(ctx, nic, merged, group=group, what=what)
     if wanted in _GENERATED:
-        mac = ctx.config.reserve_mac(ctx.owner, found.network)
+        mac = ctx.config.reserve_mac(ctx.owner, changed.network)
     elif wanted and wanted != nic.mac:
         take_mac(ctx, wanted, what)
         mac = wanted
     else:
         mac = nic.mac
-    return found.replace(mac=mac)
+    return changed.replace(mac=mac)
 
 
 def _complete(
@@ -123,7 +123,7 @@ def _complete(
 def _network(
     snapshot: objects.Snapshot, name: str | None, what: str
 ) -> objects.Network | None:
-    if name is None or name.lower() in ("", typed.NONE):
+    if name is None or name.lower() in ("", typed_params.NONE):
         return None
     try:
         return snapshot.networks[lookup.expand_network(snapshot, name)]
@@ -141,7 +141,7 @@ def _nicparams(
     given = {
         key: value
         for key in _KEYS
-        if (value := spec.get(key)) not in (None, "", typed.DEFAULT)
+        if (value := spec.get(key)) not in (None, "", typed_params.DEFAULT)
     }
     if (bridge := spec.get("bridge")) not in (None, ""):
         if given.get("link", bridge) != bridge:
@@ -201,7 +201,7 @@ def _filled(
 def _address(
     ip: str | None, filled: Mapping[str, Any], what: str, auto_ip: str | None
 ) -> str | None:
-    if ip is None or ip.lower() in ("", typed.NONE):
+    if ip is None or ip.lower() in ("", typed_params.NONE):
         if filled["mode"] == "routed":
             raise errors.OpPrereqError(
                 f"{what}: mode routed needs an ip address", ecodes.ECODE_INVAL
@@ -304,18 +304,18 @@ def take_addresses(
     """
     snapshot = ctx.snapshot
     known = {addresses.place(snapshot, nic) for nic in before}
-    seen: dict[addresses.Place, int] = {}
+    taken_by: dict[addresses.Place, int] = {}
     for index, nic in enumerate(instance.nics):
         wanted = addresses.place(snapshot, nic)
         if wanted is None or nic.network:
             continue
         what = f"instance {instance.name}: nic {index}"
-        if wanted in seen:
+        if wanted in taken_by:
             raise errors.OpPrereqError(
-                f"{what}: address {nic.ip} is that of nic {seen[wanted]}",
+                f"{what}: address {nic.ip} is that of nic {taken_by[wanted]}",
                 ecodes.ECODE_NOTUNIQUE,
             )
-        seen[wanted] = index
+        taken_by[wanted] = index
         if wanted not in known:
             _take_free_address(ctx, instance.uuid, wanted, group, what)
 

@@ -32,23 +32,23 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
     def execute(self) -> dict[str, dict[str, Any]]:
         """Return instance name -> data."""
         snapshot = self.ctx.snapshot
-        found = [
+        instances = [
             snapshot.instances[uuid]
             for uuid in self.uuids
             if uuid in snapshot.instances
         ]
-        live = {} if self.op.static else self._live(snapshot, found)
+        live = {} if self.op.static else self._live(snapshot, instances)
         return {
             instance.name: self._describe(snapshot, instance, live)
-            for instance in found
+            for instance in instances
         }
 
     def _live(
-        self, snapshot: objects.Snapshot, found: Sequence[objects.Instance]
+        self, snapshot: objects.Snapshot, instances: Sequence[objects.Instance]
     ) -> dict[str, Mapping[str, Any] | None]:
         """Return node uuid -> {instance name: info}, None where a node is silent."""
-        nodes = sorted({instance.primary_node for instance in found})
-        kinds = sorted({instance.hypervisor for instance in found})
+        nodes = sorted({instance.primary_node for instance in instances})
+        kinds = sorted({instance.hypervisor for instance in instances})
         full = {kind: snapshot.cluster.hvparams.get(kind, {}) for kind in kinds}
         results = self.ctx.rpc.call("all_instances_info", nodes, [kinds, full])
         return {
@@ -157,11 +157,11 @@ def _nic(snapshot: objects.Snapshot, nic: objects.Nic) -> tuple[Any, ...]:
     )
 
 
-def _status(found: Any) -> list[Any] | None:
+def _status(status: Any) -> list[Any] | None:
     """Return the rows that commands print of a block device's status."""
-    if not found:
+    if not status:
         return None
-    if isinstance(found, dict):
+    if isinstance(status, dict):
         keys = (
             "dev_path",
             "major",
@@ -171,5 +171,5 @@ def _status(found: Any) -> list[Any] | None:
             "is_degraded",
             "ldisk_status",
         )
-        return [found.get(key) for key in keys]
-    return list(found)
+        return [status.get(key) for key in keys]
+    return list(status)

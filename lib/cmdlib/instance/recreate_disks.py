@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ganeti import iallocator, locking, objects, opcodes
-from ganeti.cmdlib import allocation, typed
+from ganeti.cmdlib import allocation, typed_params
 from ganeti.cmdlib.instance import checks, common, disk_specs, disks
 from ganeti.constants import ecodes
 from ganeti.constants import params as param_types
@@ -25,7 +25,7 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
             index, changes = (item, {}) if isinstance(item, int) else item
             if index in self.wanted:
                 raise self.prereq(f"disk {index} is given twice")
-            self.wanted[index] = typed.typed(
+            self.wanted[index] = typed_params.typed(
                 changes, param_types.IDISK, f"disk {index}"
             )
             unknown = sorted(set(self.wanted[index]) - {"size", "mode", "spindles"})
@@ -128,9 +128,9 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
             replaced=instance.uuid,
             explain=bool(self.op.dry_run),
         )
-        found = [lookup.expand_node(snapshot, name) for name in names]
-        allocation.keep_only(self.ctx, sorted({*self.nodes_to_lock(), *found}))
-        return found
+        chosen = [lookup.expand_node(snapshot, name) for name in names]
+        allocation.keep_only(self.ctx, sorted({*self.nodes_to_lock(), *chosen}))
+        return chosen
 
     def _require_lost(self) -> None:
         """Refuse when a disk to create is there: its data would be at stake."""
@@ -139,12 +139,12 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         kept, lost = [], []
         for index, disk in self._chosen().items():
             wire = encode.disk(self.ctx.snapshot, disk, owner)
-            found = self.ctx.rpc.call_one("blockdev_find", where, wire).require(
+            status = self.ctx.rpc.call_one("blockdev_find", where, wire).require(
                 f"instance {owner.name}: cannot tell whether {disks.label(index)}"
                 " is lost",
                 ecodes.ECODE_ENVIRON,
             )
-            if found is not None:
+            if status is not None:
                 kept.append(f"{disks.label(index)} ({disks.place(disk)})")
             else:
                 lost.append(index)

@@ -32,9 +32,9 @@ class RelocationUnit(common.InstanceUnit[O]):
             raise self.prereq(
                 f"instance {self.instance.name}: give either an allocator or a node"
             )
-        found = self._find_target()
-        self.wants_allocator = found is None
-        self.target = found or ""
+        target = self._find_target()
+        self.wants_allocator = target is None
+        self.target = target or ""
         self.source = self.instance.primary_node
         if self.wants_allocator:
             allocation.names(

@@ -61,12 +61,12 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
         return self.new_name
 
     def _move_directories(self, instance: objects.Instance) -> None:
-        found = {
+        directories = {
             os.path.dirname(disk.logical_id[1])
             for disk in self.ctx.snapshot.instance_disks(instance)
             if disk.dev_type in ("file", "sharedfile")
         }
-        for old in sorted(found):
+        for old in sorted(directories):
             new = os.path.join(os.path.dirname(old), self.new_name)
             self.ctx.log.message(f"* renaming directory {old} to {new}")
             self.ctx.rpc.call_one(

@@ -32,10 +32,10 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
     def check_arguments(self) -> None:
         """Check that mode, disks and new node fit together."""
         op, what = self.op, f"instance {self.op.instance_name}"
-        wishes = [wish for wish in (op.remote_node, op.iallocator) if wish]
-        if op.mode == _NEW_SECONDARY and len(wishes) != 1:
+        choices = [choice for choice in (op.remote_node, op.iallocator) if choice]
+        if op.mode == _NEW_SECONDARY and len(choices) != 1:
             raise self.prereq(f"{what}: give either a new secondary or an allocator")
-        if op.mode != _NEW_SECONDARY and wishes:
+        if op.mode != _NEW_SECONDARY and choices:
             raise self.prereq(
                 f"{what}: a new secondary goes with mode {_NEW_SECONDARY}, found"
                 f" {op.mode}"
@@ -181,8 +181,8 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
         if self.op.mode == _AUTO:
             indexes, where = self._faulty()
         named = ", ".join(f"disk/{index}" for index in indexes)
-        told = f"{named} would be replaced on node {where.name}" if named else "none"
-        self.ctx.log.message(f"disks of instance {instance.name} to replace: {told}")
+        summary = f"{named} would be replaced on node {where.name}" if named else "none"
+        self.ctx.log.message(f"disks of instance {instance.name} to replace: {summary}")
 
     def _faulty(self) -> tuple[list[int], objects.Node]:
         """Return the disks that are faulty, and the node where."""
@@ -193,15 +193,15 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
                 " ones can be found; activate them, or name the node",
                 ecodes.ECODE_STATE,
             )
-        found = {node.uuid: self._ask(node) for node in (self.primary, self.secondary)}
-        if all(found.values()):
+        faulty = {node.uuid: self._ask(node) for node in (self.primary, self.secondary)}
+        if all(faulty.values()):
             raise self.prereq(
                 f"instance {instance.name}: has faulty disks on both nodes"
                 f" {self.primary.name} and {self.secondary.name}",
                 ecodes.ECODE_STATE,
             )
-        where = self.primary if found[self.primary.uuid] else self.secondary
-        return found[where.uuid], where
+        where = self.primary if faulty[self.primary.uuid] else self.secondary
+        return faulty[where.uuid], where
 
     def _ask(self, node: objects.Node) -> list[int]:
         """Return the indexes of the disks that are faulty on a node."""

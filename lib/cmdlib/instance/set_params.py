@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ganeti import errors, ht, objects, opcodes
-from ganeti.cmdlib import typed
+from ganeti.cmdlib import typed_params
 from ganeti.cmdlib.instance import (
     checks,
     common,
-    convert,
-    env,
+    convert_template,
+    hook_env,
     hotplug,
     modify_disks,
     modify_nics,
@@ -26,8 +26,8 @@ class _Changes:
 
     after: objects.Instance
     disks: tuple[objects.Disk, ...]
-    disk_steps: list[modify_nics.Step]
-    nic_steps: list[modify_nics.Step]
+    disk_steps: list[modify_nics.NicStep]
+    nic_steps: list[modify_nics.NicStep]
     report: list[tuple[str, Any]]
 
 
@@ -71,7 +71,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             raise self.prereq(
                 f"{what}: disk changes and a new template exclude each other"
             )
-        self.backend = typed.backend(op.beparams, allow_default=True)
+        self.backend = typed_params.backend(op.beparams, allow_default=True)
 
     def expand_names(self) -> None:
         """Look the new primary node up."""
@@ -106,7 +106,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         if self.op.disk_template:
             self.require_online_primary()
             self.require_stopped("change its disk template")
-            convert.check(self.ctx, instance, self.op.disk_template)
+            convert_template.check(self.ctx, instance, self.op.disk_template)
             changes.report.append(("disk_template", self.op.disk_template))
         for step in (*changes.disk_steps, *changes.nic_steps):
             changes.report.extend(step.report)
@@ -117,7 +117,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
 
     def _plan_nics(
         self, instance: objects.Instance
-    ) -> tuple[objects.Instance, list[modify_nics.Step]]:
+    ) -> tuple[objects.Instance, list[modify_nics.NicStep]]:
         nics, steps = modify_nics.plan(
             self.ctx, instance, self.nic_mods, self.primary.group
         )
@@ -136,11 +136,11 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         if not self.op.hvparams:
             return
         changes, instance = self.changes, self.instance
-        given = typed.hypervisor(
+        given = typed_params.hypervisor(
             instance.hypervisor, self.op.hvparams, allow_default=True
         )
         changes.after = changes.after.replace(
-            hvparams=typed.merge(instance.hvparams, given)
+            hvparams=typed_params.merge(instance.hvparams, given)
         )
         filled = params.fill_hvparams(self.ctx.snapshot, changes.after)
         checks.validate_hypervisor(
@@ -153,10 +153,10 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             return
         changes, instance = self.changes, self.instance
         changes.after = changes.after.replace(
-            beparams=typed.merge(instance.beparams, self.backend)
+            beparams=typed_params.merge(instance.beparams, self.backend)
         )
         filled = params.fill_beparams(self.ctx.snapshot, changes.after)
-        typed.check_memory_order(filled, f"instance {instance.name}")
+        typed_params.check_memory_order(filled, f"instance {instance.name}")
         before = params.fill_beparams(self.ctx.snapshot, instance)
         if filled["maxmem"] > before["maxmem"] and not self.op.force:
             self._check_memory(filled["minmem"])
@@ -192,11 +192,11 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         if op.osparams:
             given = {name: str(value) for name, value in op.osparams.items()}
             changes.after = changes.after.replace(
-                osparams=typed.merge(instance.osparams, given)
+                osparams=typed_params.merge(instance.osparams, given)
             )
             changes.report += [(f"os/{name}", given[name]) for name in sorted(given)]
         if op.osparams_private:
-            merged = typed.merge(instance.osparams_private, op.osparams_private)
+            merged = typed_params.merge(instance.osparams_private, op.osparams_private)
             changes.after = changes.after.replace(osparams_private=merged)
             changes.report += [
                 (f"os_private/{name}", "<redacted>") for name in op.osparams_private
@@ -301,7 +301,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         wanted = self.instance.replace(
             nics=self.changes.after.nics, beparams=self.changes.after.beparams
         )
-        return env.instance_env(self.ctx.snapshot, wanted) | extra
+        return hook_env.instance_env(self.ctx.snapshot, wanted) | extra
 
     def execute(self) -> list[tuple[str, Any]]:
         """Change nodes and record; return what changed."""
@@ -317,7 +317,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         self._commit()
         modify_disks.apply_after_commit(self.ctx, self.instance, changes.disk_steps)
         if self.op.disk_template:
-            convert.execute(
+            convert_template.execute(
                 self.ctx,
                 self.instance,
                 self.op.disk_template,

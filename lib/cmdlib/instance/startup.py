@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from ganeti import opcodes
-from ganeti.cmdlib import typed
+from ganeti.cmdlib import typed_params
 from ganeti.cmdlib.instance import checks, common, disks, nic_specs
 from ganeti.objects import params
 
@@ -16,15 +16,17 @@ class InstanceStartup(common.InstanceUnit[opcodes.InstanceStartup]):
 
     def check_arguments(self) -> None:
         """Type the parameters that hold for this start only."""
-        self.backend = typed.backend(self.op.beparams)
+        self.backend = typed_params.backend(self.op.beparams)
 
     def check_prereq(self) -> None:
         """Check state, parameters and the node's means."""
         instance, snapshot = self.instance, self.ctx.snapshot
         self.require_admin_state(("up", "down"), "be started")
-        self.hv_override = typed.hypervisor(instance.hypervisor, self.op.hvparams)
+        self.hv_override = typed_params.hypervisor(
+            instance.hypervisor, self.op.hvparams
+        )
         filled = params.fill_hvparams(snapshot, instance) | self.hv_override
-        typed.check_hypervisor_syntax(instance.hypervisor, filled)
+        typed_params.check_hypervisor_syntax(instance.hypervisor, filled)
         self.primary_offline = self.primary.offline
         if self.primary_offline and self.op.ignore_offline_nodes:
             self.ctx.log.warn(

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti import errors, objects, opcodes, rpc
-from ganeti.cmdlib import ancillary, candidates, state_params
+from ganeti.cmdlib import ancillary_files, candidate_role, state_params
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.node import checks, ovs
-from ganeti.config import candidates as pool
+from ganeti.config import candidate_pool as pool
 from ganeti.constants import ecodes, hooks, nodeverify, versions
 from ganeti.objects import lookup, params
 
@@ -209,12 +209,12 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
 
     def _check_version(self) -> None:
         answer = self._direct.call_one("version", self.node.uuid)
-        found = answer.require(
+        version = answer.require(
             f"node {self.name}: cannot ask for its version", ecodes.ECODE_ENVIRON
         )
-        if found != versions.PROTOCOL_VERSION:
+        if version != versions.PROTOCOL_VERSION:
             raise self.prereq(
-                f"node {self.name}: speaks protocol version {found}, wanted"
+                f"node {self.name}: speaks protocol version {version}, wanted"
                 f" {versions.PROTOCOL_VERSION}",
                 ecodes.ECODE_ENVIRON,
             )
@@ -225,7 +225,7 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
         self._add_host_entry()
         self._check_node_itself()
         if self.op.readd and self._may_touch_ssh:
-            candidates.remove_ssh_key(
+            candidate_role.remove_ssh_key(
                 self.ctx, self.node, from_authorized=True, readd=True
             )
         stored = self._store()
@@ -236,11 +236,11 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
             if answer.failed:
                 self.ctx.log.warn(answer.describe("cannot demote the re-added node"))
         if stored.master_candidate:
-            candidates.record_certificate(self.ctx, stored)
+            candidate_role.record_certificate(self.ctx, stored)
         else:
-            candidates.forget_certificate(self.ctx, stored.uuid)
+            candidate_role.forget_certificate(self.ctx, stored.uuid)
         if self._may_touch_ssh:
-            candidates.add_ssh_key(
+            candidate_role.add_ssh_key(
                 self.ctx,
                 stored,
                 to_authorized=stored.master_candidate,
@@ -277,14 +277,14 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
         group = snapshot.nodegroups[self.node.group]
         port = {**params.group_ndparams(snapshot, group), **self.node.ndparams}
         master = snapshot.cluster.master_node
-        found = self.ctx.rpc.call_one(
+        answer = self.ctx.rpc.call_one(
             "node_verify",
             master,
             {nodeverify.NV_NODELIST: {self.name: port["ssh_port"]}},
             snapshot.cluster.cluster_name,
             {},
         ).unwrap("cannot check SSH to the new node")
-        problems = found.get(nodeverify.NV_NODELIST) or {}
+        problems = answer.get(nodeverify.NV_NODELIST) or {}
         if problems:
             text = "; ".join(f"{name}: {why}" for name, why in sorted(problems.items()))
             raise errors.OpExecError(f"SSH or host name check failed: {text}")
@@ -297,9 +297,9 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
 
     def _distribute_files(self) -> None:
         if self.ctx.snapshot.cluster.modify_etc_hosts:
-            ancillary.redistribute(self.ctx)
+            ancillary_files.redistribute(self.ctx)
         else:
-            ancillary.redistribute(self.ctx, [self.node.uuid])
+            ancillary_files.redistribute(self.ctx, [self.node.uuid])
 
 
 def _given(wanted: bool | None, old: bool) -> bool:

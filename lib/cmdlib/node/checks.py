@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ganeti import errors, objects
-from ganeti.cmdlib import typed
+from ganeti.cmdlib import typed_params
 from ganeti.cmdlib.base import Context
 from ganeti.constants import daemons, ecodes, params
 from ganeti.objects import params as filled
@@ -26,7 +26,9 @@ def node_parameters(
             cluster may set.
     """
     what = "node parameter"
-    out = typed.typed(given or {}, params.NODE, what, allow_default=allow_default)
+    out = typed_params.typed(
+        given or {}, params.NODE, what, allow_default=allow_default
+    )
     for name in params.NODE_GLOBAL:
         if name in out:
             raise errors.OpPrereqError(

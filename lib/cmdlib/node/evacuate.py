@@ -2,7 +2,7 @@
 
 from ganeti import iallocator, opcodes
 from ganeti.cmdlib import allocation, base
-from ganeti.cmdlib.instance import moves
+from ganeti.cmdlib.instance import move_jobs
 from ganeti.constants import ecodes
 from ganeti.objects import lookup
 
@@ -37,24 +37,24 @@ class NodeEvacuate(allocation.Submitting, base.LogicalUnit[opcodes.NodeEvacuate]
                 raise self.prereq(
                     f"node {self.op.node_name}: cannot be evacuated to itself"
                 )
-        self.instances = moves.instances_on(snapshot, self.node, self.op.mode)
-        moves.declare_shared(
+        self.instances = move_jobs.instances_on(snapshot, self.node, self.op.mode)
+        move_jobs.declare_shared(
             self.locks,
-            instances=moves.names(self.instances),
+            instances=move_jobs.names(self.instances),
             groups=[snapshot.nodes[self.node].group],
             nodes=base.ALL,
         )
 
     def check_prereq(self) -> None:
         """Check that the instances are still the same."""
-        found = moves.instances_on(self.ctx.snapshot, self.node, self.op.mode)
-        if moves.names(found) != moves.names(self.instances):
+        current = move_jobs.instances_on(self.ctx.snapshot, self.node, self.op.mode)
+        if move_jobs.names(current) != move_jobs.names(self.instances):
             raise self.prereq(
                 f"node {self.op.node_name}: its instances changed meanwhile, try again",
                 ecodes.ECODE_STATE,
             )
         if self.op.remote_node:
-            for instance in found:
+            for instance in current:
                 if instance.primary_node == self.remote:
                     raise self.prereq(
                         f"instance {instance.name}: its primary node is"
@@ -86,7 +86,7 @@ class NodeEvacuate(allocation.Submitting, base.LogicalUnit[opcodes.NodeEvacuate]
             self.ctx,
             self.op.iallocator,
             iallocator.NodeEvacuate(
-                moves.names(self.instances),
+                move_jobs.names(self.instances),
                 self.op.mode,
                 ignore_soft_errors=bool(self.op.ignore_soft_errors),
             ),

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from ganeti import opcodes
 from ganeti.cmdlib.base import ALL, LogicalUnit
-from ganeti.cmdlib.node import checks, wanted
+from ganeti.cmdlib.node import checks
 from ganeti.constants import ecodes
 from ganeti.constants import oob as words
 from ganeti.constants import query as statuses
 from ganeti.locking import Level
-from ganeti.objects import params
+from ganeti.objects import lookup, params
 
 #: Commands that would take the master itself down.
 _DEADLY: Final = (words.OOB_POWER_OFF, words.OOB_POWER_CYCLE)
@@ -27,7 +27,9 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
         """Lock the nodes."""
         named = self.op.node_names or self.op.node_uuids
         self.locks.names[Level.NODE] = (
-            wanted.find(self.ctx.snapshot, self.op.node_names, self.op.node_uuids)
+            lookup.expand_nodes(
+                self.ctx.snapshot, self.op.node_names, self.op.node_uuids
+            )
             if named
             else ALL
         )
@@ -42,7 +44,7 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
             if not self.is_everybody:
                 raise self.prereq(self._by_hand(master), ecodes.ECODE_INVAL)
             nodes.discard(master)
-        self.nodes = wanted.by_name(snapshot, nodes)
+        self.nodes = lookup.sort_nodes(snapshot, nodes)
         if command == words.OOB_POWER_OFF and not self.op.ignore_status:
             for uuid in self.nodes:
                 if not snapshot.nodes[uuid].offline:
@@ -101,11 +103,11 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
                 fresh = edit.snapshot.nodes[uuid]
                 edit.update(fresh.replace(powered=_RECORDED[command]))
         elif command == words.OOB_POWER_STATUS:
-            found = payload.get(words.OOB_POWER_STATUS_POWERED)
-            if found is not None and found != node.powered:
+            is_powered = payload.get(words.OOB_POWER_STATUS_POWERED)
+            if is_powered is not None and is_powered != node.powered:
                 self.ctx.log.warn(
                     f"Recorded power state ({node.powered}) of node '{node.name}' does"
-                    f" not match actual power state ({found})"
+                    f" not match actual power state ({is_powered})"
                 )
         elif command == words.OOB_HEALTH:
             for item, status in payload:

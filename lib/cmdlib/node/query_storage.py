@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from ganeti import objects, opcodes
 from ganeti.cmdlib.base import LogicalUnit
-from ganeti.cmdlib.node import wanted
 from ganeti.constants import disks, ecodes, storage
 from ganeti.locking import Level
+from ganeti.objects import lookup
 from ganeti.utils import nicesort
 
 #: storage type -> cluster setting with the directory of its one unit
@@ -39,7 +39,7 @@ class NodeQueryStorage(LogicalUnit[opcodes.NodeQueryStorage]):
 
     def expand_names(self) -> None:
         """Lock the nodes, shared."""
-        self.nodes = wanted.find(self.ctx.snapshot, self.op.nodes)
+        self.nodes = lookup.expand_nodes(self.ctx.snapshot, self.op.nodes)
         self.locks.names[Level.NODE] = self.nodes
         self.locks.shared.add(Level.NODE)
 

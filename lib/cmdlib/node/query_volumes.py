@@ -5,8 +5,8 @@ from typing import Final
 
 from ganeti import objects, opcodes
 from ganeti.cmdlib.base import LogicalUnit
-from ganeti.cmdlib.node import wanted
 from ganeti.locking import Level
+from ganeti.objects import lookup
 
 _FIELDS: Final = ("node", "phys", "vg", "name", "size", "instance")
 
@@ -24,7 +24,7 @@ class NodeQueryvols(LogicalUnit[opcodes.NodeQueryvols]):
 
     def expand_names(self) -> None:
         """Lock the nodes, shared."""
-        self.nodes = wanted.find(self.ctx.snapshot, self.op.nodes)
+        self.nodes = lookup.expand_nodes(self.ctx.snapshot, self.op.nodes)
         self.locks.names[Level.NODE] = self.nodes
         self.locks.shared.add(Level.NODE)
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti import opcodes
-from ganeti.cmdlib import ancillary, candidates, early_hooks
+from ganeti.cmdlib import ancillary_files, candidate_role, post_hooks
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.constants import ecodes, hooks
 from ganeti.objects import lookup
-from ganeti.utils import wording
+from ganeti.utils import messages
 
 
 class NodeRemove(LogicalUnit[opcodes.NodeRemove]):
@@ -47,7 +47,7 @@ class NodeRemove(LogicalUnit[opcodes.NodeRemove]):
         }
         for word, uuids in held.items():
             if uuids:
-                names = wording.some(snapshot.instances[u].name for u in uuids)
+                names = messages.some(snapshot.instances[u].name for u in uuids)
                 raise self.prereq(
                     f"node {self.node.name}: is the {word} node of {names}",
                     ecodes.ECODE_INVAL,
@@ -57,14 +57,14 @@ class NodeRemove(LogicalUnit[opcodes.NodeRemove]):
         """Withdraw keys, forget the node, tell it to leave, update the others."""
         cluster = self.ctx.snapshot.cluster
         if cluster.modify_ssh_setup:
-            candidates.remove_ssh_key(
+            candidate_role.remove_ssh_key(
                 self.ctx,
                 self.node,
                 from_authorized=self.node.master_candidate,
                 leaves=True,
             )
-        candidates.fill_pool(self.ctx, ignore=(self.uuid,))
-        early_hooks.run_post(self, (self.uuid,))
+        candidate_role.fill_pool(self.ctx, ignore=(self.uuid,))
+        post_hooks.run_post(self, (self.uuid,))
         answer = self.ctx.rpc.call_one(
             "node_leave_cluster", self.uuid, cluster.modify_ssh_setup
         )
@@ -78,4 +78,4 @@ class NodeRemove(LogicalUnit[opcodes.NodeRemove]):
             self.ctx.rpc.call_one(
                 "etc_hosts_modify", cluster.master_node, "remove", self.node.name, None
             ).unwrap("cannot update the hosts file on the master")
-            ancillary.redistribute(self.ctx)
+            ancillary_files.redistribute(self.ctx)

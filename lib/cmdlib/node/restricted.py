@@ -2,8 +2,8 @@
 
 from ganeti import opcodes
 from ganeti.cmdlib.base import LogicalUnit
-from ganeti.cmdlib.node import wanted
 from ganeti.locking import Level
+from ganeti.objects import lookup
 
 
 class RestrictedCommand(LogicalUnit[opcodes.RestrictedCommand]):
@@ -16,7 +16,9 @@ class RestrictedCommand(LogicalUnit[opcodes.RestrictedCommand]):
 
     def expand_names(self) -> None:
         """Lock the nodes, exclusively if wanted."""
-        self.nodes = wanted.find(self.ctx.snapshot, self.op.nodes, self.op.node_uuids)
+        self.nodes = lookup.expand_nodes(
+            self.ctx.snapshot, self.op.nodes, self.op.node_uuids
+        )
         self.locks.names[Level.NODE] = self.nodes
         if not self.op.use_locking:
             self.locks.shared.add(Level.NODE)

@@ -7,12 +7,12 @@ import dataclasses
 from typing import Any
 
 from ganeti import errors, objects
-from ganeti.config import candidates as pool
+from ganeti.config import candidate_pool as pool
 from ganeti.constants import ecodes
 
 
 @dataclasses.dataclass(frozen=True)
-class Wanted:
+class RoleRequest:
     """What a request says; None means nothing."""
 
     offline: bool | None = None
@@ -24,7 +24,7 @@ class Wanted:
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class RolePlan:
     """What is going to happen.
 
     Attributes:
@@ -52,11 +52,11 @@ _ROLES = ("offline", "drained", "master_candidate")
 def plan(
     snapshot: objects.Snapshot,
     node: objects.Node,
-    wanted: Wanted,
+    wanted: RoleRequest,
     *,
     has_oob: bool,
     auto_promote: bool,
-) -> Plan:
+) -> RolePlan:
     """Return what a request does to a node.
 
     Args:
@@ -83,7 +83,7 @@ def plan(
     is_demoted = node.master_candidate and not new.master_candidate
     if is_demoted and not auto_promote:
         _check_pool(snapshot, node)
-    return Plan(
+    return RolePlan(
         node=new,
         changes=_changes(node, new, wanted),
         notes=tuple(notes),
@@ -97,7 +97,7 @@ def _refuse(node: objects.Node, text: str, ecode: str) -> errors.OpPrereqError:
 
 
 def _check_master(
-    snapshot: objects.Snapshot, node: objects.Node, wanted: Wanted
+    snapshot: objects.Snapshot, node: objects.Node, wanted: RoleRequest
 ) -> None:
     if node.uuid != snapshot.cluster.master_node:
         return
@@ -111,7 +111,7 @@ def _check_master(
 
 
 def _check_capabilities(
-    snapshot: objects.Snapshot, node: objects.Node, wanted: Wanted
+    snapshot: objects.Snapshot, node: objects.Node, wanted: RoleRequest
 ) -> None:
     capable = (
         node.master_capable if wanted.master_capable is None else wanted.master_capable
@@ -131,7 +131,7 @@ def _check_capabilities(
         )
 
 
-def _check_power(node: objects.Node, wanted: Wanted, *, has_oob: bool) -> None:
+def _check_power(node: objects.Node, wanted: RoleRequest, *, has_oob: bool) -> None:
     if wanted.powered is not None and not has_oob:
         raise _refuse(
             node,
@@ -150,7 +150,7 @@ def _check_power(node: objects.Node, wanted: Wanted, *, has_oob: bool) -> None:
 
 
 def _new_record(
-    snapshot: objects.Snapshot, node: objects.Node, wanted: Wanted
+    snapshot: objects.Snapshot, node: objects.Node, wanted: RoleRequest
 ) -> tuple[objects.Node, str | None]:
     flags = {name: getattr(node, name) for name in _ROLES}
     explicit = {name: getattr(wanted, name) for name in _ROLES}
@@ -179,7 +179,7 @@ def _new_record(
     )
 
 
-def _may_return(node: objects.Node, wanted: Wanted) -> bool:
+def _may_return(node: objects.Node, wanted: RoleRequest) -> bool:
     """Tell whether the request makes the node available again."""
     return wanted.master_candidate is None and (
         (node.drained and wanted.drained is False)
@@ -211,7 +211,7 @@ def _check_pool(snapshot: objects.Snapshot, node: objects.Node) -> None:
 
 
 def _changes(
-    old: objects.Node, new: objects.Node, wanted: Wanted
+    old: objects.Node, new: objects.Node, wanted: RoleRequest
 ) -> tuple[tuple[str, Any], ...]:
     names = (*_ROLES, "master_capable", "vm_capable", "powered")
     return tuple(

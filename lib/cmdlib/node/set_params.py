@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti import objects, opcodes
-from ganeti.cmdlib import candidates, state_params, typed
+from ganeti.cmdlib import candidate_role, state_params, typed_params
 from ganeti.cmdlib.base import ALL, LogicalUnit
 from ganeti.cmdlib.node import checks, role
 from ganeti.cmdlib.node.address import check_secondary
 from ganeti.constants import ecodes, hooks
 from ganeti.locking import Level
 from ganeti.objects import lookup
-from ganeti.utils import wording
+from ganeti.utils import messages
 
 
 class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
@@ -113,11 +113,11 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
             missing = set(self._mirrored()) - self.ctx.locks.owned(Level.INSTANCE)
             if missing:
                 raise self.prereq(
-                    f"node {self.node.name}: instances {wording.some(missing)}"
+                    f"node {self.node.name}: instances {messages.some(missing)}"
                     " arrived meanwhile, retry",
                     ecodes.ECODE_STATE,
                 )
-        self.wanted = role.Wanted(
+        self.wanted = role.RoleRequest(
             offline=self.op.offline,
             drained=self.op.drained,
             master_candidate=self.op.master_candidate,
@@ -155,7 +155,7 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
         )
 
     def _check_parameters(self) -> None:
-        self.new_ndparams = typed.merge(self.node.ndparams, self.ndparams)
+        self.new_ndparams = typed_params.merge(self.node.ndparams, self.ndparams)
         self.new_hv_state = state_params.new_hv_state(
             self.node.hv_state_static, self.op.hv_state
         )
@@ -174,10 +174,10 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
             if answer.failed:
                 self.ctx.log.warn(answer.describe("cannot demote the node"))
         if self.plan.may_need_others:
-            candidates.fill_pool(
+            candidate_role.fill_pool(
                 self.ctx, ignore=(self.uuid,) if self.plan.is_demoted else ()
             )
-        candidates.follow(self.ctx, self.node, new)
+        candidate_role.follow(self.ctx, self.node, new)
         return self._changes()
 
     def _store(self) -> objects.Node:

@@ -63,6 +63,6 @@ class TagsDel(_TagsChange[opcodes.TagsDel]):
         """Return the tags that stay."""
         missing = sorted(set(self.op.tags) - set(record.tags))
         if missing:
-            found = ", ".join(missing)
-            raise errors.OpPrereqError(f"tag(s) not found: {found}", ecodes.ECODE_NOENT)
+            names = ", ".join(missing)
+            raise errors.OpPrereqError(f"tag(s) not found: {names}", ecodes.ECODE_NOENT)
         return tuple(sorted(set(record.tags) - set(self.op.tags)))

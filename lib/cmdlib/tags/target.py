@@ -85,12 +85,12 @@ def record(snapshot: objects.Snapshot, kind: str, uuid: str) -> Tagged:
     """
     if kind == tags.TAG_CLUSTER:
         return snapshot.cluster
-    found: Tagged | None = snapshot.table(_KINDS[kind][0]).get(uuid)
-    if found is None:
+    tagged: Tagged | None = snapshot.table(_KINDS[kind][0]).get(uuid)
+    if tagged is None:
         raise errors.OpPrereqError(
             f"{kind} {uuid}: removed meanwhile", ecodes.ECODE_NOENT
         )
-    return found
+    return tagged
 
 
 def declare(

@@ -39,8 +39,8 @@ class TestDelay(LogicalUnit[opcodes.TestDelay]):
             for uuid in self.op.on_node_uuids or ():
                 if uuid not in snapshot.nodes:
                     raise self.prereq(f"node {uuid} is unknown", ecodes.ECODE_NOENT)
-            found = {lookup.expand_node(snapshot, name) for name in self.op.on_nodes}
-            self.nodes = sorted(found | set(self.op.on_node_uuids or ()))
+            named = {lookup.expand_node(snapshot, name) for name in self.op.on_nodes}
+            self.nodes = sorted(named | set(self.op.on_node_uuids or ()))
             if not self.op.no_locks:
                 self.locks.names[Level.NODE] = self.nodes
 

@@ -26,7 +26,7 @@ _SOUND: Final = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
+class EmulatorFacts:
     """What the node knows and the record does not.
 
     Attributes:
@@ -59,7 +59,7 @@ class Extras:
     incoming: str | None = None
 
 
-def build(instance: InstanceX, files: Files, facts: Facts) -> list[str]:
+def build(instance: InstanceX, files: Files, emulator: EmulatorFacts) -> list[str]:
     """Return the part of the command that is kept in the runtime file."""
     hvp = instance.hvparams
     parts = (
@@ -71,7 +71,7 @@ def build(instance: InstanceX, files: Files, facts: Facts) -> list[str]:
         ["-device", "virtio-balloon,id=balloon"],
         ["-daemonize", "-D", files.log, "-no-user-config", "-nodefaults"],
         _end_of_guest(hvp),
-        ["-machine", _machine(hvp, facts)],
+        ["-machine", _machine(hvp, emulator)],
         _boot(hvp),
         _media(hvp),
         _kernel(hvp),
@@ -79,7 +79,7 @@ def build(instance: InstanceX, files: Files, facts: Facts) -> list[str]:
         ["-monitor", _socket(files, "monitor")],
         _serial(hvp, files),
         _usb(hvp),
-        display.arguments(instance, facts.addresses),
+        display.arguments(instance, emulator.addresses),
         _sound(hvp),
         ["-rtc", "base=localtime"] if hvp.get("use_localtime") else [],
         ["-cpu", hvp["cpu_type"]] if hvp.get("cpu_type") else [],
@@ -120,16 +120,16 @@ def _end_of_guest(hvp: Mapping[str, Any]) -> list[str]:
     With ``user_shutdown`` the emulator stays, so that whoever looks next sees that
     the guest, and nobody else, ended it; see `driver`.
     """
-    found = []
+    args = []
     if hvp.get("user_shutdown"):
-        found += ["-action", "shutdown=pause"]
+        args += ["-action", "shutdown=pause"]
     if hvp.get("reboot_behavior") == "exit":
-        found.append("-no-reboot")
-    return found
+        args.append("-no-reboot")
+    return args
 
 
-def _machine(hvp: Mapping[str, Any], facts: Facts) -> str:
-    name: str = hvp.get("machine_version") or facts.machine
+def _machine(hvp: Mapping[str, Any], emulator: EmulatorFacts) -> str:
+    name: str = hvp.get("machine_version") or emulator.machine
     return name if hvp.get("acpi", True) else f"{name},acpi=off"
 
 
@@ -139,14 +139,14 @@ def _boot(hvp: Mapping[str, Any]) -> list[str]:
 
 
 def _media(hvp: Mapping[str, Any]) -> list[str]:
-    found = []
+    args = []
     if floppy := hvp.get("floppy_image_path"):
-        found += ["-drive", f"if=floppy,format=raw,file={_escape(floppy)}"]
+        args += ["-drive", f"if=floppy,format=raw,file={_escape(floppy)}"]
     boot = hvp.get("boot_order") == "cdrom" and not hvp.get("kernel_path")
     for number, key in enumerate(("cdrom_image_path", "cdrom2_image_path")):
         if path := hvp.get(key):
-            found += _cdrom(number, path, _cdrom_type(hvp), boot=boot and number == 0)
-    return found
+            args += _cdrom(number, path, _cdrom_type(hvp), boot=boot and number == 0)
+    return args
 
 
 def _cdrom(number: int, path: str, kind: str, *, boot: bool) -> list[str]:
@@ -170,14 +170,14 @@ def _escape(path: str) -> str:
 def _kernel(hvp: Mapping[str, Any]) -> list[str]:
     if not hvp.get("kernel_path"):
         return []
-    found = ["-kernel", hvp["kernel_path"]]
+    args = ["-kernel", hvp["kernel_path"]]
     if hvp.get("initrd_path"):
-        found += ["-initrd", hvp["initrd_path"]]
-    words = [f"root={hvp['root_path']}"] if hvp.get("root_path") else []
-    words += [hvp["kernel_args"]] if hvp.get("kernel_args") else []
+        args += ["-initrd", hvp["initrd_path"]]
+    kernel_args = [f"root={hvp['root_path']}"] if hvp.get("root_path") else []
+    kernel_args += [hvp["kernel_args"]] if hvp.get("kernel_args") else []
     if hvp.get("serial_console"):
-        words.append(f"console=ttyS0,{hvp['serial_speed']}")
-    return [*found, "-append", " ".join(words)]
+        kernel_args.append(f"console=ttyS0,{hvp['serial_speed']}")
+    return [*args, "-append", " ".join(kernel_args)]
 
 
 def _memory_path(hvp: Mapping[str, Any]) -> list[str]:
@@ -202,29 +202,29 @@ def _usb(hvp: Mapping[str, Any]) -> list[str]:
         pointer = "tablet"  # a relative pointer is of no use over VNC
     if pointer:
         names.append(f"usb-{pointer}")
-    words = (hvp.get("usb_devices") or "").split(",")
-    names += [_usb_device(word.strip()) for word in words if word.strip()]
-    found = ["-usb"] if names else []
+    listed = (hvp.get("usb_devices") or "").split(",")
+    names += [_usb_device(item.strip()) for item in listed if item.strip()]
+    args = ["-usb"] if names else []
     for name in names:
-        found += ["-device", name]
-    return found
+        args += ["-device", name]
+    return args
 
 
-def _usb_device(word: str) -> str:
-    kind, _, rest = word.partition(":")
+def _usb_device(name: str) -> str:
+    kind, _, rest = name.partition(":")
     if kind == "host":
         vendor, _, product = rest.partition(":")
         return f"usb-host,vendorid=0x{vendor},productid=0x{product}"
-    return f"usb-{kind}" if kind in {*_USB_POINTERS, "kbd"} else word
+    return f"usb-{kind}" if kind in {*_USB_POINTERS, "kbd"} else name
 
 
 def _sound(hvp: Mapping[str, Any]) -> list[str]:
     cards = [word.strip() for word in (hvp.get("soundhw") or "").split(",")]
-    found = []
+    args = []
     for card in filter(None, cards):
         for device in _SOUND.get(card, (card,)):
-            found += ["-device", device]
-    return ["-audiodev", "none,id=snd0", *found] if found else []
+            args += ["-device", device]
+    return ["-audiodev", "none,id=snd0", *args] if args else []
 
 
 def _guest_agent(hvp: Mapping[str, Any], files: Files) -> list[str]:
@@ -240,32 +240,32 @@ def _guest_agent(hvp: Mapping[str, Any], files: Files) -> list[str]:
 
 def complete(runtime: Runtime, extras: Extras) -> list[str]:
     """Return the whole command of one start."""
-    found = [*runtime.argv, "-accel", extras.accel]
+    argv = [*runtime.argv, "-accel", extras.accel]
     if extras.user:
-        found += ["-runas", extras.user]
+        argv += ["-runas", extras.user]
     if extras.chroot:
-        found += ["-chroot", extras.chroot]
+        argv += ["-chroot", extras.chroot]
     for args in extras.nics:
-        found += args
+        argv += args
     if not extras.nics:
-        found += ["-net", "none"]
+        argv += ["-net", "none"]
     if extras.incoming:
-        found += ["-incoming", extras.incoming]
+        argv += ["-incoming", extras.incoming]
     else:
-        found.append("-S")
-    return found + _disks(runtime, extras.block_paths)
+        argv.append("-S")
+    return argv + _disks(runtime, extras.block_paths)
 
 
 def _disks(runtime: Runtime, block_paths: frozenset[str]) -> list[str]:
     hvp = runtime.hvparams
     boot = hvp.get("boot_order", "disk") == "disk" and not hvp.get("kernel_path")
-    found = []
+    args = []
     for index, (disk, path, _) in enumerate(runtime.disks):
-        found += devices.disk_args(
+        args += devices.disk_args(
             disk,
             path,
             hvp,
             is_block=path in block_paths,
             bootindex=1 if boot and index == 0 else None,
         )
-    return found
+    return args

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.constants import hypervisors as words
-from ganeti.hypervisor.base import Doors
+from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm import cpu, emulator
 
 #: Parameters that name a file on the node.
@@ -121,20 +121,20 @@ def _require(key: str, path: str, is_kind: Any, what: str) -> None:
         )
 
 
-def check_emulator(doors: Doors, hvp: Mapping[str, Any]) -> None:
+def check_emulator(effects: NodeEffects, hvp: Mapping[str, Any]) -> None:
     """Refuse what this node's emulator cannot do.
 
     Raises:
         HypervisorError: names parameter and version.
     """
-    found = emulator.version(doors, hvp["kvm_path"])
-    if hvp.get("disk_aio") == "io_uring" and found < _IO_URING_VERSION:
+    version = emulator.version(effects, hvp["kvm_path"])
+    if hvp.get("disk_aio") == "io_uring" and version < _IO_URING_VERSION:
         raise errors.HypervisorError(
             "hypervisor kvm: disk_aio io_uring needs emulator 5.0, found"
-            f" {'.'.join(map(str, found))}"
+            f" {'.'.join(map(str, version))}"
         )
     machine = (hvp.get("machine_version") or "").split(",")[0]
-    if machine and machine not in emulator.machines(doors, hvp["kvm_path"]):
+    if machine and machine not in emulator.machines(effects, hvp["kvm_path"]):
         raise errors.HypervisorError(
             f"hypervisor kvm: machine_version {machine}: unknown to {hvp['kvm_path']}"
         )

@@ -55,7 +55,7 @@ def needs_scsi(disk_types: Iterable[str]) -> bool:
     return any(kind in _SCSI_DRIVERS for kind in disk_types)
 
 
-class Places:
+class DeviceSlots:
     """Hands out places to devices, beside those that are taken.
 
     Args:

@@ -73,13 +73,13 @@ def _vnc(instance: InstanceX, addresses: Mapping[str, str]) -> list[str]:
         address = addresses.get(bind, bind)
         shown = "" if address in _WILDCARDS else address
         where = f"{_bracketed(shown)}:{_port(instance) - words.VNC_BASE_PORT}"
-    found: list[str] = []
+    args: list[str] = []
     if hvp.get("vnc_tls"):
-        found, option = _vnc_tls(hvp)
+        args, option = _vnc_tls(hvp)
         where += option
     if hvp.get("vnc_password_file"):
         where += ",password=on"
-    return [*found, "-vnc", where]
+    return [*args, "-vnc", where]
 
 
 def _bracketed(address: str) -> str:
@@ -112,9 +112,9 @@ def _spice(instance: InstanceX, addresses: Mapping[str, str]) -> list[str]:
         options.append("playback-compression=off")
     agent = hvp.get("spice_use_vdagent", True)
     options.append(f"agent-mouse={'on' if agent else 'off'}")
-    found = ["-spice", ",".join(options)]
+    args = ["-spice", ",".join(options)]
     if agent:
-        found += [
+        args += [
             *("-device", "virtio-serial-pci,id=spice"),
             *("-chardev", "spicevmc,id=spicechannel0,name=vdagent"),
             *(
@@ -122,7 +122,7 @@ def _spice(instance: InstanceX, addresses: Mapping[str, str]) -> list[str]:
                 "virtserialport,chardev=spicechannel0,name=com.redhat.spice.0",
             ),
         ]
-    return found
+    return args
 
 
 def console(

@@ -20,21 +20,21 @@ from ganeti.hypervisor.base import (
     AttachedDisk,
     Console,
     ConsoleHost,
+    GuestState,
     Hypervisor,
     InstanceInfo,
     MigrationStatus,
-    State,
 )
 from ganeti.hypervisor.kvm import (
     argv,
     checks,
+    cleanup,
     devices,
     display,
     emulator,
     files,
     hotplug,
     launch,
-    leftovers,
     migrate,
     runtime,
 )
@@ -54,7 +54,7 @@ class KvmHypervisor(Hypervisor):
     name: ClassVar[str] = "kvm"
 
     def _files(self, name: str) -> Files:
-        return Files(self._doors.paths, name)
+        return Files(self._effects.paths, name)
 
     def _alive(self, name: str) -> Files:
         """Return a running guest's files; raise HypervisorError if it does not run."""
@@ -71,14 +71,14 @@ class KvmHypervisor(Hypervisor):
         guest = self._files(instance.name)
         if guest.alive_pid() is not None:
             raise errors.HypervisorError(f"instance {instance.name}: already running")
-        leftovers.remove(self._doors, guest)
+        cleanup.remove(self._effects, guest)
         guest.make_directories()
         plan = self._plan(instance, disks, guest)
         runtime.save(guest, plan)
         try:
-            launch.launch(self._doors, instance, plan, launch.Launch(paused=paused))
+            launch.launch(self._effects, instance, plan, launch.Launch(paused=paused))
         except errors.GenericError:
-            leftovers.remove(self._doors, guest)
+            cleanup.remove(self._effects, guest)
             raise
 
     def _plan(
@@ -87,14 +87,14 @@ class KvmHypervisor(Hypervisor):
         hvp = instance.hvparams
         checks.check_combinations(hvp)
         machine = hvp.get("machine_version") or emulator.default_machine(
-            self._doors, hvp["kvm_path"]
+            self._effects, hvp["kvm_path"]
         )
-        facts = argv.Facts(machine, _interface_addresses(hvp))
-        places = devices.Places((), int(hvp.get("kvm_pci_reservations") or 0))
+        emulator_facts = argv.EmulatorFacts(machine, _interface_addresses(hvp))
+        places = devices.DeviceSlots((), int(hvp.get("kvm_pci_reservations") or 0))
         disk_type = hvp.get("disk_type") or "paravirtual"
         nic_type = hvp.get("nic_type") or "paravirtual"
         return runtime.Runtime(
-            argv=tuple(argv.build(instance, guest, facts)),
+            argv=tuple(argv.build(instance, guest, emulator_facts)),
             nics=tuple(
                 runtime.plugged_nic(nic, places.for_nic(nic, nic_type))
                 for nic in instance.nics
@@ -125,7 +125,7 @@ class KvmHypervisor(Hypervisor):
         if guest.alive_pid() is None:
             raise errors.HypervisorError(f"instance {name}: not running")
         if force or not hvparams.get("acpi", True):
-            files.end_process(self._doors, guest)
+            files.end_process(self._effects, guest)
             return
         with Qmp(guest.control("qmp"), name) as qmp:
             if qmp.execute("query-status")["status"] == "shutdown":
@@ -141,28 +141,28 @@ class KvmHypervisor(Hypervisor):
             raise errors.HypervisorError(
                 f"instance {name}: cannot clean up, it is running"
             )
-        leftovers.remove(self._doors, guest)
+        cleanup.remove(self._effects, guest)
 
     def reboot(self, instance: InstanceX) -> None:
         """Start the guest anew with what it was started with."""
         guest = self._alive(instance.name)
         plan = runtime.load(guest)
-        files.end_process(self._doors, guest)
-        leftovers.remove(self._doors, guest)
+        files.end_process(self._effects, guest)
+        cleanup.remove(self._effects, guest)
         guest.make_directories()
         runtime.save(guest, plan)
-        launch.launch(self._doors, instance, plan, launch.Launch())
+        launch.launch(self._effects, instance, plan, launch.Launch())
 
     # Look
     def list_names(self, hvparams: Mapping[str, Any] | None = None) -> list[str]:
         """Return guests that run or have shut themselves down, sorted."""
         del hvparams
-        found = []
-        for name in files.known_names(self._doors.paths):
+        names = []
+        for name in files.known_names(self._effects.paths):
             guest = self._files(name)
             if guest.alive_pid() is not None or os.path.exists(guest.shutdown_marker):
-                found.append(name)
-        return found
+                names.append(name)
+        return names
 
     def info(
         self, name: str, hvparams: Mapping[str, Any] | None = None
@@ -173,7 +173,7 @@ class KvmHypervisor(Hypervisor):
         pid = guest.alive_pid()
         if pid is None:
             if os.path.exists(guest.shutdown_marker):
-                return InstanceInfo(name, "-1", 0, 0, State.SHUTDOWN, 0.0)
+                return InstanceInfo(name, "-1", 0, 0, GuestState.SHUTDOWN, 0.0)
             return None
         memory, vcpus = _configured_size(files.command_line(pid))
         with (
@@ -182,28 +182,28 @@ class KvmHypervisor(Hypervisor):
         ):
             if qmp.execute("query-status")["status"] == "shutdown":
                 self._note_user_shutdown(guest, qmp, pid)
-                return InstanceInfo(name, "-1", 0, 0, State.SHUTDOWN, 0.0)
+                return InstanceInfo(name, "-1", 0, 0, GuestState.SHUTDOWN, 0.0)
             memory = qmp.execute("query-balloon")["actual"] // MIB
         used = files.cpu_time_s(pid)
-        return InstanceInfo(name, str(pid), memory, vcpus, State.RUNNING, used)
+        return InstanceInfo(name, str(pid), memory, vcpus, GuestState.RUNNING, used)
 
     def _note_user_shutdown(self, guest: Files, qmp: Qmp, pid: int) -> None:
         with open(guest.shutdown_marker, "w", encoding="ascii"):
             qmp.execute("quit")
-        files.wait_gone(self._doors, pid, _QUIT_WAIT_S)
+        files.wait_gone(self._effects, pid, _QUIT_WAIT_S)
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return this node's figures; memory of guests is not the node's own."""
-        found = super().node_info(hvparams)
+        info = super().node_info(hvparams)
         pids = (self._files(name).alive_pid() for name in self.list_names())
         guests = sum(_resident_mib(pid) for pid in pids if pid is not None)
-        found["memory_dom0"] = max(0, found["memory_dom0"] - guests)
+        info["memory_dom0"] = max(0, info["memory_dom0"] - guests)
         binary = (hvparams or {}).get("kvm_path")
         if binary:
             with contextlib.suppress(errors.HypervisorError):
-                numbers = emulator.version(self._doors, binary)
-                found["hv_version"] = list(numbers)
-        return found
+                numbers = emulator.version(self._effects, binary)
+                info["hv_version"] = list(numbers)
+        return info
 
     def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
         """Return why guests cannot run here, None if they can."""
@@ -211,7 +211,7 @@ class KvmHypervisor(Hypervisor):
         if not os.access(binary, os.X_OK):
             return f"emulator {binary}: not found or not executable"
         try:
-            emulator.version(self._doors, binary)
+            emulator.version(self._effects, binary)
         except errors.HypervisorError as err:
             return str(err)
         return None
@@ -221,13 +221,13 @@ class KvmHypervisor(Hypervisor):
         super().validate(hvparams)
         checks.check_combinations(hvparams)
         checks.check_files(hvparams)
-        checks.check_emulator(self._doors, hvparams)
+        checks.check_emulator(self._effects, hvparams)
 
     def console(
         self, instance: Instance, hvparams: Mapping[str, Any], host: ConsoleHost
     ) -> Console:
         """Return how the console of a guest is reached."""
-        return display.console(instance, hvparams, host, self._doors.paths)
+        return display.console(instance, hvparams, host, self._effects.paths)
 
     # Change
     def balloon(self, instance: InstanceX, memory_mib: int) -> None:
@@ -273,7 +273,7 @@ class KvmHypervisor(Hypervisor):
             path, uri = (*extra, None)[:2]
             hotplug.add_disk(guest, AttachedDisk(device, path, uri))
         else:
-            hotplug.add_nic(self._doors, guest, instance, device, seq)
+            hotplug.add_nic(self._effects, guest, instance, device, seq)
 
     def hot_remove(self, instance: InstanceX, device: DiskX | NicX) -> None:
         """Take a device from a running guest."""
@@ -282,7 +282,7 @@ class KvmHypervisor(Hypervisor):
         if isinstance(device, DiskX):
             hotplug.remove_disk(guest, device)
         else:
-            hotplug.remove_nic(self._doors, guest, device)
+            hotplug.remove_nic(self._effects, guest, device)
 
     def hot_modify(self, instance: InstanceX, device: NicX, seq: int) -> None:
         """Replace a NIC of a running guest."""
@@ -304,7 +304,7 @@ class KvmHypervisor(Hypervisor):
     ) -> None:
         """Start an emulator that waits for the guest."""
         guest = self._files(instance.name)
-        migrate.accept(self._doors, guest, instance, info, (target, tuple(disks)))
+        migrate.accept(self._effects, guest, instance, info, (target, tuple(disks)))
 
     def migrate(
         self, instance: InstanceX, target: str, *, cluster_name: str, live: bool
@@ -315,7 +315,7 @@ class KvmHypervisor(Hypervisor):
 
     def migration_status(self, instance: InstanceX) -> MigrationStatus:
         """Return how the sending of a guest goes."""
-        return migrate.status(self._doors, self._files(instance.name))
+        return migrate.status(self._effects, self._files(instance.name))
 
     def finalize_source(
         self, instance: InstanceX, *, success: bool, live: bool
@@ -323,7 +323,7 @@ class KvmHypervisor(Hypervisor):
         """End the emulator that the guest has left, or go on with it."""
         del live
         migrate.finalize_source(
-            self._doors, self._files(instance.name), success=success
+            self._effects, self._files(instance.name), success=success
         )
 
     def finalize_destination(
@@ -332,7 +332,7 @@ class KvmHypervisor(Hypervisor):
         """Adopt the guest that has arrived, or end the waiting emulator."""
         guest = self._files(instance.name)
         migrate.finalize_destination(
-            self._doors, guest, instance, info, success=success
+            self._effects, guest, instance, info, success=success
         )
 
 
@@ -342,8 +342,8 @@ def _configured_size(args: Sequence[str]) -> tuple[int, int]:
     for word, value in itertools.pairwise(args):
         if word == "-m" and value.isdigit():
             memory = int(value)
-        elif word == "-smp" and (found := re.match(r"\d+", value)):
-            vcpus = int(found.group())
+        elif word == "-smp" and (match := re.match(r"\d+", value)):
+            vcpus = int(match.group())
     return memory, vcpus
 
 

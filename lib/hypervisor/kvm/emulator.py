@@ -13,7 +13,7 @@ import tempfile
 from typing import Any, Final
 
 from ganeti import errors, serializer
-from ganeti.hypervisor.base import Doors
+from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm.files import root_dir
 from ganeti.utils import files as file_utils
 
@@ -32,45 +32,45 @@ _PROBE_EXIT: Final = 85
 _KVM_DEVICE: Final = "/dev/kvm"
 
 
-def version(doors: Doors, binary: str) -> tuple[int, ...]:
+def version(effects: NodeEffects, binary: str) -> tuple[int, ...]:
     """Return the emulator's version.
 
     Raises:
         HypervisorError: it cannot be run or says nothing we know.
     """
-    text = _run(doors, binary, "--version")
-    found = re.search(r"version (\d+)\.(\d+)(?:\.(\d+))?", text)
-    if found is None:
+    text = _run(effects, binary, "--version")
+    match = re.search(r"version (\d+)\.(\d+)(?:\.(\d+))?", text)
+    if match is None:
         raise errors.HypervisorError(f"{binary}: no version in {text[:80]!r}")
-    return tuple(int(part) for part in found.groups() if part is not None)
+    return tuple(int(part) for part in match.groups() if part is not None)
 
 
-def default_machine(doors: Doors, binary: str) -> str:
+def default_machine(effects: NodeEffects, binary: str) -> str:
     """Return the machine type that the emulator uses by default.
 
     Raises:
         HypervisorError: it names none.
     """
-    text = _run(doors, binary, "-machine", "help")
-    found = re.search(r"^(\S+)\s.*\(default\)", text, re.MULTILINE)
-    if found is None:
+    text = _run(effects, binary, "-machine", "help")
+    match = re.search(r"^(\S+)\s.*\(default\)", text, re.MULTILINE)
+    if match is None:
         raise errors.HypervisorError(f"{binary}: names no default machine type")
-    return found.group(1)
+    return match.group(1)
 
 
-def machines(doors: Doors, binary: str) -> frozenset[str]:
+def machines(effects: NodeEffects, binary: str) -> frozenset[str]:
     """Return all machine types of the emulator.
 
     Raises:
         HypervisorError: it cannot be run.
     """
-    lines = _run(doors, binary, "-machine", "help").splitlines()[1:]
+    lines = _run(effects, binary, "-machine", "help").splitlines()[1:]
     return frozenset(line.split()[0] for line in lines if line.split())
 
 
-def _run(doors: Doors, binary: str, *args: str) -> str:
+def _run(effects: NodeEffects, binary: str, *args: str) -> str:
     try:
-        result = doors.process.run([binary, *args], timeout_s=30)
+        result = effects.process.run([binary, *args], timeout_s=30)
     except errors.CommandError as err:
         raise errors.HypervisorError(str(err)) from err
     if result.failed:
@@ -80,11 +80,11 @@ def _run(doors: Doors, binary: str, *args: str) -> str:
     return result.output
 
 
-def acceleration(doors: Doors, binary: str, flag: str) -> str:
+def acceleration(effects: NodeEffects, binary: str, flag: str) -> str:
     """Return ``kvm`` or ``tcg``.
 
     Args:
-        doors: this node.
+        effects: this node.
         binary: the emulator.
         flag: hvparam ``kvm_flag``: enabled, disabled, or empty to find out.
     """
@@ -92,20 +92,20 @@ def acceleration(doors: Doors, binary: str, flag: str) -> str:
         return "kvm"
     if flag == "disabled":
         return "tcg"
-    return "kvm" if _kvm_works(doors, binary) else "tcg"
+    return "kvm" if _kvm_works(effects, binary) else "tcg"
 
 
-def _kvm_works(doors: Doors, binary: str) -> bool:
+def _kvm_works(effects: NodeEffects, binary: str) -> bool:
     if not os.access(_KVM_DEVICE, os.R_OK | os.W_OK):
         return False
-    verdict_file = f"{root_dir(doors.paths)}/acceleration"
+    verdict_file = f"{root_dir(effects.paths)}/acceleration"
     this_boot = _boot_id()
     with contextlib.suppress(OSError, errors.ParseError):
         with open(verdict_file, "rb") as src:
             known: Any = serializer.load(src.read())
         if known.get("boot") == this_boot and known.get("binary") == binary:
             return bool(known["works"])
-    works = _is_faster(doors, binary)
+    works = _is_faster(effects, binary)
     os.makedirs(os.path.dirname(verdict_file), mode=0o750, exist_ok=True)
     record = {"boot": this_boot, "binary": binary, "works": works}
     file_utils.write_file(verdict_file, serializer.dump(record), mode=0o644)
@@ -117,18 +117,20 @@ def _boot_id() -> str:
         return src.read().strip()
 
 
-def _is_faster(doors: Doors, binary: str) -> bool:
+def _is_faster(effects: NodeEffects, binary: str) -> bool:
     """Tell whether an accelerated guest keeps up with an emulated one."""
-    emulated_s = probe(doors, binary, "tcg", _PROBE_TIMEOUT_S)
+    emulated_s = probe(effects, binary, "tcg", _PROBE_TIMEOUT_S)
     if emulated_s is None:
-        return probe(doors, binary, "kvm", _PROBE_TIMEOUT_S) is not None
+        return probe(effects, binary, "kvm", _PROBE_TIMEOUT_S) is not None
     limit_s = max(_PROBE_MIN_S, _PROBE_FACTOR * emulated_s)
-    return probe(doors, binary, "kvm", limit_s) is not None
+    return probe(effects, binary, "kvm", limit_s) is not None
 
 
-def probe(doors: Doors, binary: str, accel: str, limit_s: float) -> float | None:
+def probe(
+    effects: NodeEffects, binary: str, accel: str, limit_s: float
+) -> float | None:
     """Run a guest of one sector; return its seconds, None if it did not end in time."""
-    begin = doors.clock.monotonic()
+    begin = effects.clock.monotonic()
     with tempfile.NamedTemporaryFile(prefix="ganeti-probe-") as image:
         image.write(_PROBE_CODE.ljust(510, b"\0") + b"\x55\xaa")
         image.flush()
@@ -139,9 +141,9 @@ def probe(doors: Doors, binary: str, accel: str, limit_s: float) -> float | None
             *("-drive", f"if=ide,format=raw,file={image.name}"),
         ]
         try:
-            result = doors.process.run(argv, timeout_s=limit_s)
+            result = effects.process.run(argv, timeout_s=limit_s)
         except errors.CommandError:
             return None
     if result.code != _PROBE_EXIT:
         return None
-    return doors.clock.monotonic() - begin
+    return effects.clock.monotonic() - begin

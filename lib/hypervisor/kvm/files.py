@@ -10,7 +10,7 @@ import os
 import signal
 
 from ganeti import errors, pathutils
-from ganeti.hypervisor.base import Doors, check_instance_name
+from ganeti.hypervisor.base import NodeEffects, check_instance_name
 
 #: How long an ended emulator may take to disappear.
 _KILL_WAIT_S = 5.0
@@ -128,11 +128,11 @@ def guest_names(pid: int) -> list[str]:
 
 def known_names(paths: pathutils.Paths) -> list[str]:
     """Return the names of guests with a pid file or a shutdown marker, sorted."""
-    found = set(_listed(f"{root_dir(paths)}/pid"))
+    names = set(_listed(f"{root_dir(paths)}/pid"))
     suffix = ".shutdown"
     markers = _listed(f"{root_dir(paths)}/ctrl")
-    found |= {name[: -len(suffix)] for name in markers if name.endswith(suffix)}
-    return sorted(found)
+    names |= {name[: -len(suffix)] for name in markers if name.endswith(suffix)}
+    return sorted(names)
 
 
 def _listed(directory: str) -> list[str]:
@@ -153,7 +153,7 @@ def cpu_time_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def end_process(doors: Doors, files: Files) -> None:
+def end_process(effects: NodeEffects, files: Files) -> None:
     """End an emulator: ask with SIGTERM, then insist with SIGKILL.
 
     Raises:
@@ -165,24 +165,24 @@ def end_process(doors: Doors, files: Files) -> None:
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-        if wait_gone(doors, pid, _KILL_WAIT_S):
+        if wait_gone(effects, pid, _KILL_WAIT_S):
             return
     raise errors.HypervisorError(
         f"instance {files.name}: process {files.written_pid()} cannot be ended"
     )
 
 
-def wait_gone(doors: Doors, pid: int, timeout_s: float) -> bool:
+def wait_gone(effects: NodeEffects, pid: int, timeout_s: float) -> bool:
     """Wait until a process has ended altogether; return false if it has not.
 
     It is not enough that it lost its command line, as it does early: its user must be
     free for others. One that only waits to be reaped counts as gone in the end.
     """
-    end = doors.clock.monotonic() + timeout_s
+    end = effects.clock.monotonic() + timeout_s
     while state := _state(pid):
-        if doors.clock.monotonic() >= end:
+        if effects.clock.monotonic() >= end:
             return state in {"Z", "X"}
-        doors.sleep(_POLL_S)
+        effects.sleep(_POLL_S)
     return True
 
 

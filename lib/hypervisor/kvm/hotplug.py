@@ -10,7 +10,7 @@ import stat
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.hypervisor.base import AttachedDisk, Doors
+from ganeti.hypervisor.base import AttachedDisk, NodeEffects
 from ganeti.hypervisor.kvm import devices, runtime, taps
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
@@ -35,9 +35,9 @@ def check(guest: Files) -> None:
         )
 
 
-def _places(plan: runtime.Runtime) -> devices.Places:
+def _places(plan: runtime.Runtime) -> devices.DeviceSlots:
     reserved = int(plan.hvparams.get("kvm_pci_reservations") or 0)
-    return devices.Places(plan.hvinfos(), reserved)
+    return devices.DeviceSlots(plan.hvinfos(), reserved)
 
 
 def _session(guest: Files) -> Qmp:
@@ -149,7 +149,7 @@ def _remove_device(guest: Files, qmp: Qmp, name: str) -> None:
 
 
 def add_nic(
-    doors: Doors, guest: Files, instance: InstanceX, nic: NicX, index: int
+    effects: NodeEffects, guest: Files, instance: InstanceX, nic: NicX, index: int
 ) -> None:
     """Give a NIC to a running guest.
 
@@ -167,7 +167,7 @@ def add_nic(
     taps.check_link(nic, guest.name)
     tap = taps.open_tap(nic, plan.hvparams, guest.name)
     try:
-        taps.connect(doors, taps.environment(instance, nic, index, tap.name))
+        taps.connect(effects, taps.environment(instance, nic, index, tap.name))
         with _session(guest) as qmp:
             _plug_nic(guest, qmp, plugged, plan.hvparams, tap)
     finally:
@@ -201,7 +201,7 @@ def _plug_nic(
         raise
 
 
-def remove_nic(doors: Doors, guest: Files, nic: NicX) -> None:
+def remove_nic(effects: NodeEffects, guest: Files, nic: NicX) -> None:
     """Take a NIC from a running guest.
 
     Raises:
@@ -218,7 +218,7 @@ def remove_nic(doors: Doors, guest: Files, nic: NicX) -> None:
         qmp.execute("netdev_del", {"id": name})
     tap = taps.read_name(guest, nic.uuid)
     if tap is not None and nic.nicparams.get("mode") == "openvswitch":
-        taps.leave_switch(doors, tap)
+        taps.leave_switch(effects, tap)
     rest = tuple(item for item in plan.nics if item.uuid != nic.uuid)
     for key in (nic.uuid, str([item.uuid for item in plan.nics].index(nic.uuid))):
         with contextlib.suppress(FileNotFoundError):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.hypervisor.base import MIB, Doors, linux_node_info
+from ganeti.hypervisor.base import MIB, NodeEffects, linux_node_info
 from ganeti.hypervisor.kvm import (
     argv,
     cpu,
@@ -43,11 +43,13 @@ class Launch:
     incoming: str | None = None
 
 
-def launch(doors: Doors, instance: InstanceX, runtime: Runtime, how: Launch) -> None:
+def launch(
+    effects: NodeEffects, instance: InstanceX, runtime: Runtime, how: Launch
+) -> None:
     """Start a guest's emulator.
 
     Args:
-        doors: this node.
+        effects: this node.
         instance: its record, for network scripts and memory.
         runtime: what to start.
         how: paused, or waiting for a migration.
@@ -55,19 +57,19 @@ def launch(doors: Doors, instance: InstanceX, runtime: Runtime, how: Launch) -> 
     Raises:
         HypervisorError: names what failed; nothing is left running.
     """
-    guest = Files(doors.paths, instance.name)
+    guest = Files(effects.paths, instance.name)
     opened: dict[int, tuple[str, taps.Tap]] = {}
     try:
         for index, nic in enumerate(runtime.nics):
             taps.check_link(nic, instance.name)
             tap = taps.open_tap(nic, runtime.hvparams, instance.name)
             opened[index] = (nic.uuid, tap)
-        connect_nics(doors, instance, runtime, opened, how)
-        with security.user(doors, guest, runtime.hvparams) as user:
-            _execute(doors, guest, runtime, list(opened.values()), how, user=user)
+        connect_nics(effects, instance, runtime, opened, how)
+        with security.user(effects, guest, runtime.hvparams) as user:
+            _execute(effects, guest, runtime, list(opened.values()), how, user=user)
         taps.write_names(guest, opened)
     except errors.GenericError:
-        files.end_process(doors, guest)
+        files.end_process(effects, guest)
         raise
     finally:
         for _, tap in opened.values():
@@ -75,12 +77,12 @@ def launch(doors: Doors, instance: InstanceX, runtime: Runtime, how: Launch) -> 
     try:
         _set_up(guest, instance, runtime, how)
     except errors.GenericError:
-        files.end_process(doors, guest)
+        files.end_process(effects, guest)
         raise
 
 
 def connect_nics(
-    doors: Doors,
+    effects: NodeEffects,
     instance: InstanceX,
     runtime: Runtime,
     opened: dict[int, tuple[str, taps.Tap]],
@@ -91,11 +93,11 @@ def connect_nics(
         if how.incoming and nic.nicparams.get("mode") == "routed":
             continue
         env = taps.environment(instance, nic, index, opened[index][1].name)
-        taps.connect(doors, env)
+        taps.connect(effects, env)
 
 
 def _execute(
-    doors: Doors,
+    effects: NodeEffects,
     guest: Files,
     runtime: Runtime,
     nics: Sequence[tuple[str, taps.Tap]],
@@ -105,7 +107,9 @@ def _execute(
 ) -> None:
     hvp = runtime.hvparams
     extras = argv.Extras(
-        accel=emulator.acceleration(doors, runtime.argv[0], hvp.get("kvm_flag") or ""),
+        accel=emulator.acceleration(
+            effects, runtime.argv[0], hvp.get("kvm_flag") or ""
+        ),
         nics=[
             devices.nic_args(nic, hvp, tap_fds=tap.fds, vhost_fds=tap.vhost_fds)
             for nic, (_, tap) in zip(runtime.nics, nics, strict=True)
@@ -117,7 +121,7 @@ def _execute(
     )
     fds = [fd for _, tap in nics for fd in (*tap.fds, *tap.vhost_fds)]
     try:
-        result = doors.process.run(
+        result = effects.process.run(
             argv.complete(runtime, extras),
             timeout_s=_START_TIMEOUT_S,
             pass_fds=fds,

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.hypervisor.base import MIB, AttachedDisk, Doors, MigrationStatus
-from ganeti.hypervisor.kvm import files, launch, leftovers, runtime, taps
+from ganeti.hypervisor.base import MIB, AttachedDisk, MigrationStatus, NodeEffects
+from ganeti.hypervisor.kvm import cleanup, files, launch, runtime, taps
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.objects.filled import InstanceX
@@ -61,7 +61,7 @@ def _address(target: str, hvparams: dict[str, Any]) -> str:
 
 
 def accept(
-    doors: Doors,
+    effects: NodeEffects,
     guest: Files,
     instance: InstanceX,
     info: str,
@@ -70,7 +70,7 @@ def accept(
     """Start an emulator that waits for a guest.
 
     Args:
-        doors: this node.
+        effects: this node.
         guest: files of the guest on this node.
         instance: its record.
         info: the runtime as the source exported it.
@@ -82,24 +82,24 @@ def accept(
     if guest.alive_pid() is not None:
         raise errors.HypervisorError(f"instance {guest.name}: already running here")
     target, disks = where
-    leftovers.remove(doors, guest)
+    cleanup.remove(effects, guest)
     guest.make_directories()
     plan = runtime.adopt(guest, info).with_links(disks)
     how = launch.Launch(incoming=_address(target, plan.hvparams))
     try:
         runtime.save(guest, plan)
-        launch.launch(doors, instance, plan, how)
+        launch.launch(effects, instance, plan, how)
         with Qmp(guest.control("qmp"), guest.name) as qmp:
             _set_capabilities(qmp, _capabilities(plan.hvparams))
     except errors.GenericError:
-        drop(doors, guest)
+        drop(effects, guest)
         raise
 
 
-def drop(doors: Doors, guest: Files) -> None:
+def drop(effects: NodeEffects, guest: Files) -> None:
     """End a guest's emulator here and remove what it left."""
-    files.end_process(doors, guest)
-    leftovers.remove(doors, guest)
+    files.end_process(effects, guest)
+    cleanup.remove(effects, guest)
 
 
 def begin(guest: Files, target: str, *, live: bool) -> None:
@@ -124,11 +124,11 @@ def begin(guest: Files, target: str, *, live: bool) -> None:
         qmp.execute("migrate", {"uri": _address(target, hvparams)})
 
 
-def status(doors: Doors, guest: Files) -> MigrationStatus:
+def status(effects: NodeEffects, guest: Files) -> MigrationStatus:
     """Return how the sending goes; no usable answer in several tries means failed."""
     for attempt in range(_STATUS_RETRIES):
         if attempt:
-            doors.sleep(_STATUS_RETRY_S)
+            effects.sleep(_STATUS_RETRY_S)
         if guest.alive_pid() is None:
             break
         try:
@@ -163,7 +163,7 @@ def _switch_to_postcopy(guest: Files, qmp: Qmp, answer: dict[str, Any]) -> None:
         qmp.execute("migrate-start-postcopy")
 
 
-def finalize_source(doors: Doors, guest: Files, *, success: bool) -> None:
+def finalize_source(effects: NodeEffects, guest: Files, *, success: bool) -> None:
     """End the emulator that a guest has left, or go on with the guest.
 
     Raises:
@@ -173,8 +173,8 @@ def finalize_source(doors: Doors, guest: Files, *, success: bool) -> None:
     if success:
         pid = guest.alive_pid()
         if pid is not None:
-            _quit(doors, guest, pid)
-        drop(doors, guest)
+            _quit(effects, guest, pid)
+        drop(effects, guest)
         return
     if guest.alive_pid() is None:
         return
@@ -192,17 +192,17 @@ def finalize_source(doors: Doors, guest: Files, *, success: bool) -> None:
             qmp.execute("cont")
 
 
-def _quit(doors: Doors, guest: Files, pid: int) -> None:
+def _quit(effects: NodeEffects, guest: Files, pid: int) -> None:
     try:
         with Qmp(guest.control("qmp"), guest.name) as qmp:
             qmp.execute("quit")
     except errors.HypervisorError:
         return  # `drop` ends it by other means
-    files.wait_gone(doors, pid, _QUIT_WAIT_S)
+    files.wait_gone(effects, pid, _QUIT_WAIT_S)
 
 
 def finalize_destination(
-    doors: Doors, guest: Files, instance: InstanceX, info: str, *, success: bool
+    effects: NodeEffects, guest: Files, instance: InstanceX, info: str, *, success: bool
 ) -> None:
     """Adopt a guest that has arrived, or end the waiting emulator.
 
@@ -213,16 +213,16 @@ def finalize_destination(
     del info  # its adapted form was saved when the emulator was started
     if not success:
         _refuse_running(guest)
-        drop(doors, guest)
+        drop(effects, guest)
         return
     if guest.alive_pid() is None:
         raise errors.HypervisorError(f"instance {guest.name}: did not arrive")
-    _go_on(doors, guest)
+    _go_on(effects, guest)
     plan = runtime.load(guest)
     for index, nic in enumerate(plan.nics):
         tap = taps.read_name(guest, nic.uuid)
         if nic.nicparams.get("mode") == "routed" and tap is not None:
-            taps.connect(doors, taps.environment(instance, nic, index, tap))
+            taps.connect(effects, taps.environment(instance, nic, index, tap))
 
 
 def _refuse_running(guest: Files) -> None:
@@ -240,9 +240,9 @@ def _refuse_running(guest: Files) -> None:
         )
 
 
-def _go_on(doors: Doors, guest: Files) -> None:
+def _go_on(effects: NodeEffects, guest: Files) -> None:
     """Wait until the guest is whole, and let it run if it was stopped for the way."""
-    end = doors.clock.monotonic() + _ARRIVAL_S
+    end = effects.clock.monotonic() + _ARRIVAL_S
     while True:
         with Qmp(guest.control("qmp"), guest.name) as qmp:
             word = qmp.execute("query-status")["status"]
@@ -251,8 +251,8 @@ def _go_on(doors: Doors, guest: Files) -> None:
             if word in {"paused", "postmigrate"}:
                 qmp.execute("cont")
                 return
-        if doors.clock.monotonic() >= end:
+        if effects.clock.monotonic() >= end:
             raise errors.HypervisorError(
                 f"instance {guest.name}: wanted a running guest, found it {word}"
             )
-        doors.sleep(_POLL_S)
+        effects.sleep(_POLL_S)

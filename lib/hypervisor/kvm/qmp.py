@@ -166,8 +166,8 @@ class Qmp:
 
         async def wait() -> bool:
             async for event in self._events:
-                found: Any = event.get("data", {})
-                if event["event"] == name and data.items() <= found.items():
+                content: Any = event.get("data", {})
+                if event["event"] == name and data.items() <= content.items():
                     return True
             return False
 

@@ -44,9 +44,9 @@ class Runtime(msgspec.Struct, frozen=True, array_like=True):
 
     def hvinfos(self) -> list[HvInfo]:
         """Return the places of all devices."""
-        found = [disk.hvinfo for disk, _, _ in self.disks]
-        found += [nic.hvinfo for nic in self.nics]
-        return [info for info in found if info is not None]
+        infos = [disk.hvinfo for disk, _, _ in self.disks]
+        infos += [nic.hvinfo for nic in self.nics]
+        return [info for info in infos if info is not None]
 
     def with_links(self, disks: "tuple[AttachedDisk, ...]") -> Self:
         """Return a copy with disks found where they are on this node.

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ganeti import errors, uidpool
-from ganeti.hypervisor.base import Doors
+from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.ssconf import SimpleStore
 
 
 @contextlib.contextmanager
 def user(
-    doors: Doors, guest: Files, hvparams: Mapping[str, Any]
+    effects: NodeEffects, guest: Files, hvparams: Mapping[str, Any]
 ) -> Iterator[str | None]:
     """Give the name of the user for one start, None for the daemon's own.
 
@@ -28,7 +28,7 @@ def user(
     if model == "user":
         yield _known(guest, pwd.getpwnam, hvparams.get("security_domain") or "")
     elif model == "pool":
-        with _pooled(doors, guest) as name:
+        with _pooled(effects, guest) as name:
             yield name
     else:
         yield None
@@ -44,11 +44,13 @@ def _known(guest: Files, look_up: Any, what: str | int) -> str:
 
 
 @contextlib.contextmanager
-def _pooled(doors: Doors, guest: Files) -> Iterator[str]:
+def _pooled(effects: NodeEffects, guest: Files) -> Iterator[str]:
     try:
-        text = SimpleStore(doors.paths).GetUidPool()
+        text = SimpleStore(effects.paths).GetUidPool()
         pool = uidpool.ExpandUidPool(uidpool.ParseUidPool(text, "\n"))
-        locked = uidpool.RequestUnusedUid(pool, paths=doors.paths, runner=doors.process)
+        locked = uidpool.RequestUnusedUid(
+            pool, paths=effects.paths, runner=effects.process
+        )
     except errors.GenericError as err:
         raise errors.HypervisorError(
             f"instance {guest.name}: no user of the pool to run as: {err}"
@@ -58,7 +60,7 @@ def _pooled(doors: Doors, guest: Files) -> Iterator[str]:
         with open(guest.uid, "w", encoding="ascii") as out:
             out.write(str(locked))
     except BaseException:
-        uidpool.ReleaseUid(locked, paths=doors.paths)
+        uidpool.ReleaseUid(locked, paths=effects.paths)
         raise
     locked.Unlock()
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ganeti import errors, process
-from ganeti.hypervisor.base import Doors
+from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.objects.filled import InstanceX, NicX
 from ganeti.utils import netlink
@@ -141,15 +141,15 @@ def environment(
     return env
 
 
-def connect(doors: Doors, env: Mapping[str, str]) -> None:
+def connect(effects: NodeEffects, env: Mapping[str, str]) -> None:
     """Put a tap on the network that its environment describes.
 
     Raises:
         HypervisorError: names the interface and what failed.
     """
-    script = f"{doors.paths.conf_dir}/{_SCRIPT}"
+    script = f"{effects.paths.conf_dir}/{_SCRIPT}"
     if os.access(script, os.X_OK):
-        result = doors.process.run([script], env=env)
+        result = effects.process.run([script], env=env)
         if result.failed:
             raise errors.HypervisorError(
                 f"{env['INTERFACE']}: {script} {result.reason}: {result.output.strip()}"
@@ -157,7 +157,7 @@ def connect(doors: Doors, env: Mapping[str, str]) -> None:
         return
     with _translated(env):
         {"bridged": _bridge, "routed": _route, "openvswitch": _switch}[env["MODE"]](
-            doors, env
+            effects, env
         )
 
 
@@ -176,8 +176,8 @@ def _translated(env: Mapping[str, str]) -> Iterator[None]:
         ) from err
 
 
-def _bridge(doors: Doors, env: Mapping[str, str]) -> None:
-    del doors
+def _bridge(effects: NodeEffects, env: Mapping[str, str]) -> None:
+    del effects
     with netlink.route() as ip:
         tap = socket.if_nametoindex(env["INTERFACE"])
         bridge = socket.if_nametoindex(env["BRIDGE"])
@@ -185,9 +185,9 @@ def _bridge(doors: Doors, env: Mapping[str, str]) -> None:
         ip.link("set", index=tap, mtu=mtu, state="up", master=bridge)
 
 
-def _route(doors: Doors, env: Mapping[str, str]) -> None:
+def _route(effects: NodeEffects, env: Mapping[str, str]) -> None:
     """Answer for the guest's address and send what comes for it to the tap."""
-    del doors
+    del effects
     interface = env["INTERFACE"]
     for family in ("ipv4", "ipv6"):
         base = f"/proc/sys/net/{family}/conf/{interface}"
@@ -210,11 +210,11 @@ def _set_if_there(path: str, value: str) -> None:
         out.write(value)
 
 
-def _switch(doors: Doors, env: Mapping[str, str]) -> None:
+def _switch(effects: NodeEffects, env: Mapping[str, str]) -> None:
     interface = env["INTERFACE"]
     with netlink.route() as ip:
         ip.link("set", index=socket.if_nametoindex(interface), state="up")
-    result = doors.process.run(
+    result = effects.process.run(
         [
             *("ovs-vsctl", "--", "--if-exists", "del-port", interface),
             *("--", "add-port", env["LINK"], interface),
@@ -227,14 +227,16 @@ def _switch(doors: Doors, env: Mapping[str, str]) -> None:
         )
 
 
-def leave_switch(doors: Doors, interface: str) -> None:
+def leave_switch(effects: NodeEffects, interface: str) -> None:
     """Take a tap from its switch; not there any more is fine.
 
     Raises:
         HypervisorError: the switch cannot be changed.
     """
     try:
-        result = doors.process.run(["ovs-vsctl", "--if-exists", "del-port", interface])
+        result = effects.process.run(
+            ["ovs-vsctl", "--if-exists", "del-port", interface]
+        )
     except errors.CommandError as err:
         raise errors.HypervisorError(f"{interface}: {err}") from err
     if result.failed:
@@ -247,12 +249,12 @@ def vlan_options(vlan: str) -> list[str]:
     """Return switch port options for ``.N``, ``:A:B`` or ``.N:A:B``."""
     native, *trunks = vlan.split(":")
     tag = native.lstrip(".")
-    found = [f"tag={tag}"] if tag else []
+    options = [f"tag={tag}"] if tag else []
     if trunks:
-        found.append(f"trunks={','.join(trunks)}")
+        options.append(f"trunks={','.join(trunks)}")
         if tag:
-            found.append("vlan_mode=native-untagged")
-    return found
+            options.append("vlan_mode=native-untagged")
+    return options
 
 
 def write_names(files: Files, taps: Mapping[int, tuple[str, Tap]]) -> None:

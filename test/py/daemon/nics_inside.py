@@ -12,7 +12,7 @@ import pytest
 from fakes import guests, nodes
 from fakes.patience import until
 from ganeti import errors
-from ganeti.hypervisor.base import Doors
+from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm import taps
 
 
@@ -131,9 +131,9 @@ def a_script_replaces_it_all(node):
     with open(script, "w") as out:
         out.write('#!/bin/sh\necho "$INTERFACE $MODE"; exit 3\n')
     os.chmod(script, 0o755)
-    doors = Doors(node.paths, node.process, node.clock)
+    effects = NodeEffects(node.paths, node.process, node.clock)
     with pytest.raises(errors.HypervisorError, match="code 3: gnt0 bridged"):
-        taps.connect(doors, {"INTERFACE": "gnt0", "MODE": "bridged"})
+        taps.connect(effects, {"INTERFACE": "gnt0", "MODE": "bridged"})
 
 
 if __name__ == "__main__":

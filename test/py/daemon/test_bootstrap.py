@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from ganeti import rpc
-from ganeti.ssh import authorized, pubkeys
+from ganeti.ssh import authorized_keys, pubkeys
 from ganeti.utils import x509
 
 pytestmark = pytest.mark.daemon
@@ -111,7 +111,7 @@ class TestNodes:
         assert pubkeys.read(cluster.paths("node2").data("ganeti_pub_keys")) == known
         assert uuid in known
         for name in ("node1", "node2"):
-            present = authorized.read(
+            present = authorized_keys.read(
                 str(cluster.file("/root/.ssh/authorized_keys", name))
             )
             assert set(known[uuid]) <= set(present)
@@ -134,7 +134,7 @@ class TestNodes:
         )
         assert uuid not in pubkeys.read(cluster.paths().data("ganeti_pub_keys"))
         assert not cluster.file("/var/lib/ganeti/server.pem", "node2").exists()
-        present = authorized.read(str(cluster.file("/root/.ssh/authorized_keys")))
+        present = authorized_keys.read(str(cluster.file("/root/.ssh/authorized_keys")))
         assert not set(known[uuid]) & set(present)
         # The administrator's own list of keys still lets the master in.
         cluster.check(*ADD, "node2")
@@ -203,7 +203,7 @@ def test_new_ssh_keys_for_all_nodes(vcluster):
     assert set(renewed) == set(known)
     assert all(renewed[uuid] != known[uuid] for uuid in known)
     for name in ("node1", "node2", "node3"):
-        present = authorized.read(
+        present = authorized_keys.read(
             str(vcluster.file("/root/.ssh/authorized_keys", name))
         )
         assert before.strip() not in present

@@ -1,1 +1,1 @@
-"""Shared fakes of the doors and of other parts, for tests."""
+"""Shared fakes of the effect interfaces and of other parts, for tests."""

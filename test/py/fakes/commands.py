@@ -4,7 +4,7 @@ import importlib
 import io
 
 from ganeti.cli import app
-from ganeti.cli.context import Doors
+from ganeti.cli.context import ClientEffects
 
 
 class Tty(io.StringIO):
@@ -46,7 +46,7 @@ def run(
     words = line.split() if isinstance(line, str) else line
     terminal = None if answers is None else Terminal(answers)
     out, err = io.StringIO(), Tty() if tty else io.StringIO()
-    doors = Doors(
+    effects = ClientEffects(
         environ=environ or {},
         connect=lambda _: master,
         stdout=out,
@@ -55,6 +55,6 @@ def run(
         open_terminal=lambda: terminal,
         now=now or (lambda: 1_700_000_000.0),
     )
-    code = app.main(program(words[0]), words[1:], doors=doors)
+    code = app.main(program(words[0]), words[1:], effects=effects)
     asked = terminal.getvalue() if terminal else ""
     return Result(code, out.getvalue(), err.getvalue(), asked)

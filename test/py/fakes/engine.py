@@ -9,7 +9,7 @@ from fakes.locks import RecordingLocks
 from fakes.rpc import FakeRunner
 from fakes.store import FakeStore
 from ganeti import config, errors, mcpu, opcodes, pathutils, query
-from ganeti.cmdlib.units import UNITS
+from ganeti.cmdlib.unit_table import UNITS
 
 
 class Engine:

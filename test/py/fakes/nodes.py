@@ -28,7 +28,7 @@ class CountedClock(clock.SystemClock):
 
 def make_node(
     directory: Any, name: str = "node1.example", *, time: clock.Clock | None = None
-) -> backend.Node:
+) -> backend.LocalNode:
     """Make an empty node with an allowed directory for disk files."""
     paths = pathutils.Paths(f"{directory}/{name}", name)
     for path in (paths.run_dir, paths.log_dir, paths.conf_dir, paths.at(STORAGE_DIR)):
@@ -36,12 +36,12 @@ def make_node(
     with open(f"{paths.conf_dir}/file-storage-paths", "w", encoding="ascii") as out:
         out.write(f"# disks\n{STORAGE_DIR}\n")
     runner, ticking = process.SystemRunner(), time or clock.SystemClock()
-    doors = hypervisor.Doors(paths, runner, ticking)
+    effects = hypervisor.NodeEffects(paths, runner, ticking)
     backend.load()
-    return backend.Node(paths, runner, ticking, hypervisor.drivers(doors))
+    return backend.LocalNode(paths, runner, ticking, hypervisor.drivers(effects))
 
 
-def call(node: backend.Node, name: str, *args: Any) -> Any:
+def call(node: backend.LocalNode, name: str, *args: Any) -> Any:
     """Call a procedure as the master does."""
     return backend.call(node, name, args)
 
@@ -88,7 +88,7 @@ def instance(name: str = "web1", *, disks: int = 0, **more: Any) -> dict[str, An
     }
 
 
-def make_disks(node: backend.Node, record: dict[str, Any]) -> None:
+def make_disks(node: backend.LocalNode, record: dict[str, Any]) -> None:
     """Create an instance's disks."""
     call(node, "file_storage_dir_create", f"{STORAGE_DIR}/{record['name']}")
     for item in record["disks_info"]:

@@ -1,4 +1,4 @@
-"""A process door that runs nothing and remembers what it was asked to run."""
+"""A process runner that runs nothing and remembers what it was asked to run."""
 
 from ganeti.process import RunResult
 

@@ -11,7 +11,7 @@ from fakes.engine import Engine
 from fakes.rpc import failure
 from fakes.world import World
 from ganeti import config, errors, opcodes
-from ganeti.cmdlib.units import UNITS
+from ganeti.cmdlib.unit_table import UNITS
 from ganeti.jqueue.executor import LockTimeout
 
 NODES = {

@@ -17,7 +17,7 @@ from fakes.master import Master
 from fakes.world import World
 from ganeti import clock, errors, store
 from ganeti.masterd import calls
-from ganeti.qlang import text as filter_text
+from ganeti.qlang import parser as filter_text
 from ganeti.qlang.structure import check as check_filter
 
 END = b"\x03"

@@ -53,8 +53,10 @@ def node():
         # No procedure may depend on another one having been called before.
         os.makedirs(real.paths.data_dir, exist_ok=True)
         runner = FakeRunner()
-        doors = hypervisor.Doors(real.paths, runner, real.clock)
-        yield backend.Node(real.paths, runner, real.clock, hypervisor.drivers(doors))
+        effects = hypervisor.NodeEffects(real.paths, runner, real.clock)
+        yield backend.LocalNode(
+            real.paths, runner, real.clock, hypervisor.drivers(effects)
+        )
 
 
 @pytest.mark.parametrize("name", sorted(backend.PROCEDURES.keys() - REAL))

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from fakes import clusters
 from ganeti import errors
 from ganeti.cmdlib.node import role
-from ganeti.config import candidates
+from ganeti.config import candidate_pool
 
 MAYBE = st.none() | st.booleans()
 WANTED = st.builds(
-    role.Wanted,
+    role.RoleRequest,
     offline=MAYBE,
     drained=MAYBE,
     master_candidate=MAYBE,
@@ -69,12 +69,12 @@ def test_a_plan_keeps_the_rules(snapshot, number, wanted, has_oob, auto):
         assert not new.offline
     if plan.is_demoted and not auto:
         # Without promotions the pool stays as full as it can be.
-        left = candidates.pool_state(snapshot, ignore=(node.uuid,))
-        assert left.current >= left.wanted or not candidates.promotable(
+        left = candidate_pool.pool_state(snapshot, ignore=(node.uuid,))
+        assert left.current >= left.wanted or not candidate_pool.promotable(
             snapshot, ignore=(node.uuid,)
         )
     if plan.is_promoted and wanted.master_candidate is None:
         assert (
-            candidates.pool_state(snapshot).current
+            candidate_pool.pool_state(snapshot).current
             < snapshot.cluster.candidate_pool_size
         )

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from fakes import clusters
 from ganeti.constants import versions
 from ganeti.verify import Report, files, nodes
-from ganeti.verify import answer as forms
 from ganeti.verify import instances as where
+from ganeti.verify import node_answer as forms
 
 SNAPSHOT = clusters.snapshot(nodes=2, instances=2)
 N1, N2 = clusters.node_uuid(1), clusters.node_uuid(2)
@@ -83,7 +83,9 @@ def test_no_disk_status_breaks_the_judgement_of_an_instance(rows):
     instance = SNAPSHOT.instances[clusters.instance_uuid(1)]
     pairs = forms.disk_rows(rows, 2, None)
     assert len(pairs) == 2
-    seen = where.Seen({N1: frozenset()}, {instance.uuid: {N1: pairs}}, frozenset())
+    seen = where.Observations(
+        {N1: frozenset()}, {instance.uuid: {N1: pairs}}, frozenset()
+    )
     where.judge(Report(), SNAPSHOT, instance, seen, [])
 
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from ganeti.cli import model, parser
-from ganeti.cmdlib.units import UNITS
+from ganeti.cmdlib.unit_table import UNITS
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _SPEC = json.loads((_ROOT / "data" / "spec" / "cli.json").read_text())

@@ -23,7 +23,7 @@ UNITS = sorted(
 
 
 def effects(text):
-    """Return what a module calls or imports that reaches around the doors."""
+    """Return what a module calls or imports that reaches around the effect interfaces."""
     found = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Call):

@@ -3,7 +3,7 @@
 import pytest
 
 from ganeti import errors
-from ganeti.cmdlib import typed
+from ganeti.cmdlib import typed_params
 from ganeti.constants import hvparams
 from ganeti.utils import units
 
@@ -14,7 +14,7 @@ def kvm(**changes):
 
 def test_texts_become_values_of_the_declared_type():
     given = {"acpi": "no", "migration_downtime": "45", "kernel_args": "ro quiet"}
-    assert typed.hypervisor("kvm", given, allow_cluster_only=True) == {
+    assert typed_params.hypervisor("kvm", given, allow_cluster_only=True) == {
         "acpi": False,
         "migration_downtime": 45,
         "kernel_args": "ro quiet",
@@ -31,21 +31,24 @@ def test_texts_become_values_of_the_declared_type():
 )
 def test_wrong_hypervisor_parameters_are_named(given, text):
     with pytest.raises(errors.OpPrereqError, match=text):
-        typed.hypervisor("kvm", given)
+        typed_params.hypervisor("kvm", given)
 
 
 def test_memory_sets_both_ends_and_excludes_them():
-    assert typed.backend({"memory": "1g"}) == {"minmem": 1024, "maxmem": 1024}
+    assert typed_params.backend({"memory": "1g"}) == {"minmem": 1024, "maxmem": 1024}
     with pytest.raises(errors.OpPrereqError, match="together"):
-        typed.backend({"memory": 128, "minmem": 64})
+        typed_params.backend({"memory": 128, "minmem": 64})
     with pytest.raises(errors.OpPrereqError, match="vcpus: wanted 1 or more, found 0"):
-        typed.backend({"vcpus": 0})
+        typed_params.backend({"vcpus": 0})
     with pytest.raises(errors.OpPrereqError, match="minimum memory 2 MiB is above"):
-        typed.check_memory_order({"minmem": 2, "maxmem": 1}, "instance a")
+        typed_params.check_memory_order({"minmem": 2, "maxmem": 1}, "instance a")
 
 
 def test_a_default_removes_an_override():
-    assert typed.merge({"a": 1, "b": 2}, {"a": "default", "c": 3}) == {"b": 2, "c": 3}
+    assert typed_params.merge({"a": 1, "b": 2}, {"a": "default", "c": 3}) == {
+        "b": 2,
+        "c": 3,
+    }
 
 
 @pytest.mark.parametrize(
@@ -63,13 +66,13 @@ def test_a_default_removes_an_override():
 )
 def test_values_the_master_can_judge_are_refused(changes, text):
     with pytest.raises(errors.OpPrereqError, match=text):
-        typed.check_hypervisor_syntax("kvm", kvm(**changes))
+        typed_params.check_hypervisor_syntax("kvm", kvm(**changes))
 
 
 def test_the_built_in_defaults_pass():
     for name in ("kvm", "fake"):
         defaults = {k: p.default for k, p in hvparams.HYPERVISOR[name].items()}
-        typed.check_hypervisor_syntax(name, defaults)
+        typed_params.check_hypervisor_syntax(name, defaults)
 
 
 @pytest.mark.parametrize(

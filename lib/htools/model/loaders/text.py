@@ -28,11 +28,10 @@ from ganeti.htools.model.policy import (
     Policy,
     Spec,
 )
+from ganeti.utils import control_chars
 
 _SECTIONS: Final = 4
 _KINDS: Final = ("groups", "nodes", "instances", "cluster tags", "policies")
-#: What no name or number has, and what terminals would obey.
-_CONTROL: Final = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\ufeff]")
 _WHOLE: Final = re.compile(r"-?\d+\Z", re.ASCII)
 _REAL: Final = re.compile(r"-?\d+(\.\d+)?([eE]-?\d{1,3})?\Z", re.ASCII)
 #: Digits a number may have; longer ones are no sizes.
@@ -176,7 +175,7 @@ def load(data: str, source: str) -> Cluster:
 
 def _refuse_control(data: str, source: str) -> None:
     """Refuse characters that text editors and terminals add, or obey."""
-    match = _CONTROL.search(data)
+    match = control_chars.find(data)
     if match is None:
         return
     start = data.rfind("\n", 0, match.start()) + 1

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti.cli import listing, roman, table, tree
-from ganeti.cli.context import Context
+from ganeti.cli import info_tree, listing, roman, table
+from ganeti.cli.context import CommandContext
 from ganeti.luxi import tables
 
 
@@ -157,19 +157,19 @@ def test_old_tables_pad_the_last_title():
 
 def test_trees_nest_sort_and_align():
     value = [
-        tree.Pairs(
+        info_tree.Pairs(
             [
                 ("Job ID", 21),
                 ("Received", "x", "t"),
                 ("Processing start", "y", "t"),
                 ("Empty", []),
                 ("Input", {"b": [1, 2], "a": None}),
-                ("Log", [tree.Pairs([("Content", (1, "message", "hi"))])]),
+                ("Log", [info_tree.Pairs([("Content", (1, "message", "hi"))])]),
             ]
         ),
         "Job ID 23 not found",
     ]
-    assert tree.render(value) == (
+    assert info_tree.render(value) == (
         "- Job ID: 21\n"
         "  Received:         x\n"
         "  Processing start: y\n"
@@ -194,7 +194,7 @@ def test_roman_numerals():
         "MCMXCIV",
         "0",
     ]
-    shown = roman.convert(tree.Pairs([("a", [4, True, {"b": 9}])]))
+    shown = roman.convert(info_tree.Pairs([("a", [4, True, {"b": 9}])]))
     assert shown == [("a", ["IV", True, {"b": "IX"}])]
 
 
@@ -246,8 +246,8 @@ def test_large_answers_print_like_small_ones(words):
 )
 def test_lines_are_printed_like_one_text(lines, printed):
     out = io.StringIO()
-    ctx = Context.__new__(Context)
-    ctx.doors = SimpleNamespace(stdout=out)
+    ctx = CommandContext.__new__(CommandContext)
+    ctx.effects = SimpleNamespace(stdout=out)
     ctx.progress_text = ""
     ctx.out_lines(iter(lines))
     assert out.getvalue() == printed

@@ -1,13 +1,14 @@
 """``--plan``: nothing is submitted, and people can read what would be done."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti import opcodes
-from ganeti.cli import plans
+from ganeti import errors, opcodes
+from ganeti.cli import jobs, plans
 from ganeti.cli.plans import Painter
 
 _NODE1, _NODE2 = "00000000-0000-4000-8000-000000000001", "uuid-of-node2"
@@ -149,6 +150,64 @@ def test_an_error_of_the_plan_is_that_of_the_command():
     assert result.code == 1
     assert "It would fail: " in result.out
     assert "no such instance" in result.out
+
+
+#: Commands that submit in each way: one job, jobs that follow it, one job per object.
+LINES = (
+    "gnt-cluster activate-master-ip --plan",
+    "gnt-cluster deactivate-master-ip --yes --plan",
+    "gnt-cluster modify --plan --candidate-pool-size=3",
+    "gnt-cluster redist-conf --plan",
+    "gnt-cluster rename --plan -f other.example.com",
+    "gnt-cluster repair-disk-sizes --plan",
+    "gnt-debug delay --plan 0",
+    "gnt-group add --plan rack",
+    "gnt-group evacuate --plan rack",
+    "gnt-group modify --plan --alloc-policy=preferred rack",
+    "gnt-group rename --plan rack rack2",
+    "gnt-instance activate-disks --plan web1",
+    "gnt-instance add-tags --plan web1 tag",
+    "gnt-instance change-group --plan web1",
+    "gnt-instance migrate --plan --submit -f web1",
+    "gnt-instance modify --plan -B maxmem=1024 web1",
+    "gnt-instance recreate-disks --plan --explain --dry-run web1",
+    "gnt-instance rename --plan web1 web2",
+    "gnt-instance shutdown --plan web1",
+    "gnt-node evacuate --plan -f -s node1",
+    "gnt-node failover --plan -f node1",
+    "gnt-node migrate --plan -f node1",
+    "gnt-node modify --plan --drained=yes node1",
+    "gnt-node power --plan --force on node1",
+    "gnt-node powercycle --plan -f node1",
+    "gnt-node remove --plan node1",
+)
+
+
+@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_planned_command_ends_with_the_code_of_its_plan(line, fails):
+    error = ["OpPrereqError", ["no such thing", "unknown_entity"]]
+    master = PlanningMaster(error if fails else None)
+    master.values["cluster_name"] = "kites.example.com"
+    master.objects["instance"] = [{"name": "web1", "uuid": "u1"}]
+    master.objects["node"] = [
+        {"name": "node1", "pinst_list": ["web1"], "sinst_list": ["web1"], "role": "R"}
+    ]
+    result = commands.run(line, master)
+    assert (result.code, result.err) == (int(fails), "")
+    assert len(master.planned) == 1
+    assert "Plan of" in result.out
+    assert master.jobs == {}
+
+
+def test_a_command_that_forgot_to_plan_does_not_submit():
+    ctx = SimpleNamespace(
+        word="do",
+        command=SimpleNamespace(options=()),
+        option=lambda name: name == "plan",
+    )
+    with pytest.raises(errors.ProgrammerError):
+        jobs.submit(ctx, [jobs.op("OP_TEST_DELAY", duration=1.0)])
 
 
 def test_several_jobs_are_planned_each_on_its_own():

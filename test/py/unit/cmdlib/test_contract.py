@@ -9,7 +9,7 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine
 from ganeti import opcodes
-from ganeti.cmdlib.units import UNITS
+from ganeti.cmdlib.unit_table import UNITS
 from ganeti.locking import Level
 
 SPEC = pathlib.Path(__file__).parents[3] / "data" / "spec"

@@ -8,7 +8,7 @@ from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import failure
 from ganeti import errors, objects
-from ganeti.cmdlib.instance import transfer
+from ganeti.cmdlib.instance import disk_transfer
 
 NODE1, NODE2 = clusters.node_uuid(1), clusters.node_uuid(2)
 DONE = {"exit_status": 0, "listen_port": 4711, "progress_mbytes": 1024.0}
@@ -68,7 +68,9 @@ def test_disks_are_copied_and_the_instance_runs_at_the_target():
     assert eng.run(MOVE) is None
     assert instance_of(eng).primary_node == NODE2
     ((_, started),) = eng.rpc.called("import_start")
-    assert started[0]["magic"] == transfer.magic("x509-1-aa", instance_of(eng).name, 0)
+    assert started[0]["magic"] == disk_transfer.magic(
+        "x509-1-aa", instance_of(eng).name, 0
+    )
     ((_, sent),) = eng.rpc.called("export_start")
     assert sent[1:3] == (eng.snapshot.nodes[NODE2].secondary_ip, 4711)
     assert eng.rpc.called("instance_start")[0][0] == NODE2

@@ -9,7 +9,7 @@ from fakes.commands import run
 from fakes.engine import Engine
 from fakes.luxi_master import FakeMaster
 from ganeti import errors, objects
-from ganeti.cli import explaining
+from ganeti.cli import explain
 from ganeti.locking import Level
 
 NAME = "inst1.example.com"
@@ -239,7 +239,7 @@ def test_a_node_is_emptied_of_second_copies_by_the_same_rules():
 
 def test_the_command_prints_nodes_and_reasons(monkeypatch):
     seen = []
-    monkeypatch.setattr(explaining, "run", lambda _ctx, *words: seen.append(words))
+    monkeypatch.setattr(explain, "run", lambda _ctx, *words: seen.append(words))
     words = f"gnt-instance replace-disks -I hail --dry-run --explain {NAME}"
     assert run(words, FakeMaster()).code == 0
     ((op, name),) = seen

@@ -259,7 +259,7 @@ def test_the_candidate_pool_is_filled_from_eligible_nodes(conf):
         assert edit.snapshot.cluster.serial_no == before + 1
         assert edit.fill_candidate_pool() == []
         assert edit.fill_candidate_pool([NODE2]) == []
-        assert config.candidates.pool_state(edit.snapshot) == (3, 3, 3)
+        assert config.candidate_pool.pool_state(edit.snapshot) == (3, 3, 3)
 
 
 def test_addresses_follow_the_nics(conf):

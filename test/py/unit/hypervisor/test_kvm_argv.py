@@ -22,7 +22,7 @@ def instance(**params):
 
 def build(**params):
     return argv.build(
-        instance(**params), FILES, argv.Facts("pc-9.9", {"eth7": "192.0.2.9"})
+        instance(**params), FILES, argv.EmulatorFacts("pc-9.9", {"eth7": "192.0.2.9"})
     )
 
 
@@ -147,10 +147,10 @@ def test_bootable_cdrom_is_first_unless_a_kernel_is_given():
 
 def started(*, disks=(), nics=(), **params):
     record = instance(**params)
-    places = devices.Places((), 12)
+    places = devices.DeviceSlots((), 12)
     kind = record.hvparams["disk_type"]
     return runtime.Runtime(
-        tuple(argv.build(record, FILES, argv.Facts("pc"))),
+        tuple(argv.build(record, FILES, argv.EmulatorFacts("pc"))),
         tuple(
             runtime.plugged_nic(item, places.for_nic(item, "paravirtual"))
             for item in nics
@@ -220,7 +220,7 @@ def test_cache_modes(cache, kind, direct, write_cache):
 
 
 def test_scsi_and_ide_places():
-    places = devices.Places((), 12)
+    places = devices.DeviceSlots((), 12)
     found = [places.for_disk(disk(i), "scsi") for i in range(2)]
     assert [info["scsi-id"] for info in found] == [0, 1]
     found = [places.for_disk(disk(i), "ide") for i in range(3)]
@@ -233,7 +233,7 @@ def test_scsi_and_ide_places():
 
 
 def test_slots_run_out_with_an_error():
-    places = devices.Places([{"addr": "0x1e"}], 30)
+    places = devices.DeviceSlots([{"addr": "0x1e"}], 30)
     assert places.for_nic(nic(), "paravirtual")["addr"] == "0x1f"
     with pytest.raises(errors.HotplugError, match="no free PCI slot: all 32"):
         places.for_nic(nic(2), "e1000")

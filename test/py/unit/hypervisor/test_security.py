@@ -18,63 +18,63 @@ POOL = {"security_model": "pool"}
 
 
 @pytest.fixture
-def doors(tmp_path):
+def effects(tmp_path):
     paths = Paths(str(tmp_path / "n1"), "n1")
     os.makedirs(paths.data_dir)
     pathlib.Path(paths.data("ssconf_uid_pool")).write_text(f"{NOBODY.pw_uid}\n")
     # Nobody runs under any user.
-    return hypervisor.Doors(paths, FakeRunner(pgrep=(1, "", "")), SystemClock())
+    return hypervisor.NodeEffects(paths, FakeRunner(pgrep=(1, "", "")), SystemClock())
 
 
 @pytest.fixture
-def guest(doors):
-    made = Files(doors.paths, "web1")
+def guest(effects):
+    made = Files(effects.paths, "web1")
     os.makedirs(os.path.dirname(made.uid))
     return made
 
 
-def taken(doors):
-    return os.listdir(f"{doors.paths.run_dir}/uid-pool")
+def taken(effects):
+    return os.listdir(f"{effects.paths.run_dir}/uid-pool")
 
 
-def test_a_user_of_the_pool_is_the_guests_until_it_is_given_back(doors, guest):
-    with security.user(doors, guest, POOL) as name:
+def test_a_user_of_the_pool_is_the_guests_until_it_is_given_back(effects, guest):
+    with security.user(effects, guest, POOL) as name:
         assert name == NOBODY.pw_name
     assert pathlib.Path(guest.uid).read_text() == str(NOBODY.pw_uid)
-    assert taken(doors) == [str(NOBODY.pw_uid)]
+    assert taken(effects) == [str(NOBODY.pw_uid)]
     security.release(guest)
-    assert taken(doors) == []
+    assert taken(effects) == []
     assert not os.path.exists(guest.uid)
     security.release(guest)
 
 
-def test_a_start_that_fails_gives_the_user_back(doors, guest):
-    with pytest.raises(ZeroDivisionError), security.user(doors, guest, POOL):
+def test_a_start_that_fails_gives_the_user_back(effects, guest):
+    with pytest.raises(ZeroDivisionError), security.user(effects, guest, POOL):
         raise ZeroDivisionError
-    assert taken(doors) == []
+    assert taken(effects) == []
     assert not os.path.exists(guest.uid)
 
 
-def test_an_empty_pool_is_told_with_the_guests_name(doors, guest):
-    pathlib.Path(doors.paths.data("ssconf_uid_pool")).write_text("")
+def test_an_empty_pool_is_told_with_the_guests_name(effects, guest):
+    pathlib.Path(effects.paths.data("ssconf_uid_pool")).write_text("")
     with (
         pytest.raises(errors.HypervisorError, match="web1: no user of the pool"),
-        security.user(doors, guest, POOL),
+        security.user(effects, guest, POOL),
     ):
         pass
 
 
-def test_given_users_and_none(doors, guest):
+def test_given_users_and_none(effects, guest):
     with security.user(
-        doors, guest, {"security_model": "user", "security_domain": "nobody"}
+        effects, guest, {"security_model": "user", "security_domain": "nobody"}
     ) as name:
         assert name == "nobody"
-    with security.user(doors, guest, {"security_model": "none"}) as name:
+    with security.user(effects, guest, {"security_model": "none"}) as name:
         assert name is None
     with (
         pytest.raises(errors.HypervisorError, match="no user 'nosuchuser'"),
         security.user(
-            doors, guest, {"security_model": "user", "security_domain": "nosuchuser"}
+            effects, guest, {"security_model": "user", "security_domain": "nosuchuser"}
         ),
     ):
         pass

@@ -34,9 +34,9 @@ def test_methods_take_as_many_arguments_as_documented(name):
 
 def test_cluster_info_has_the_documented_keys():
     from fakes import clusters
-    from ganeti.query import clusterinfo
+    from ganeti.query import cluster_info
 
-    info = clusterinfo.cluster_info(clusters.snapshot())
+    info = cluster_info.cluster_info(clusters.snapshot())
     assert set(info) == {row["key"] for row in SPEC["cluster_info"]}
 
 

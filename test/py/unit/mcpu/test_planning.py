@@ -15,7 +15,7 @@ from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import failure
 from ganeti import mcpu, objects, opcodes
-from ganeti.cmdlib.units import UNITS
+from ganeti.cmdlib.unit_table import UNITS
 from ganeti.constants.misc import REDACTED
 from ganeti.mcpu import dry_run_policy
 from ganeti.mcpu.dry_run import VirtualClock, describe

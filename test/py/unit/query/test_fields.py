@@ -122,7 +122,7 @@ def test_rows_that_share_cells_have_the_values_of_each_alone():
 def test_columns_made_at_once_are_those_made_row_by_row():
     from fakes import clusters
     from ganeti import query
-    from ganeti.query.model import Context
+    from ganeti.query.model import QueryContext
 
     disk = objects.Disk(
         uuid="disk-7", dev_type="plain", logical_id=("vg", "lv"), size=9, serial_no=1
@@ -144,7 +144,7 @@ def test_columns_made_at_once_are_those_made_row_by_row():
     at_once = [field for field in resource.fields.values() if field.column]
     assert len(at_once) > 100
     for snapshot in snapshots:
-        context = Context(query.Sources(snapshot))
+        context = QueryContext(query.Sources(snapshot))
         rows = resource.rows(context, None)
         for field in at_once:
             get = field.bind(context)

@@ -6,7 +6,7 @@ import pytest
 
 from ganeti.constants import instance as c
 from ganeti.query import instance_status
-from ganeti.query.status import Seen
+from ganeti.query.status import ObservedState
 
 ADMIN = ("up", "down", "offline")
 FLAGS = (False, True)
@@ -25,9 +25,9 @@ def status(seen, admin, *, user=False, enabled=False, guest=False):
 @pytest.mark.parametrize(
     ("seen", "word"),
     [
-        (Seen.NODE_OFFLINE, "ERROR_nodeoffline"),
-        (Seen.NODE_DOWN, "ERROR_nodedown"),
-        (Seen.ELSEWHERE, "ERROR_wrongnode"),
+        (ObservedState.NODE_OFFLINE, "ERROR_nodeoffline"),
+        (ObservedState.NODE_DOWN, "ERROR_nodedown"),
+        (ObservedState.ELSEWHERE, "ERROR_wrongnode"),
     ],
 )
 def test_where_it_is_beats_what_is_wanted(seen, word):
@@ -39,19 +39,19 @@ def test_where_it_is_beats_what_is_wanted(seen, word):
 @pytest.mark.parametrize(
     ("seen", "admin", "user", "enabled", "guest", "word"),
     [
-        (Seen.RUNNING, "up", None, None, None, "running"),
-        (Seen.RUNNING, "down", None, None, None, "ERROR_up"),
-        (Seen.RUNNING, "offline", None, None, None, "ERROR_up"),
-        (Seen.SHUTDOWN, "up", None, True, True, "USER_down"),
-        (Seen.SHUTDOWN, "up", None, False, None, "ERROR_down"),
-        (Seen.SHUTDOWN, "up", None, None, False, "ERROR_down"),
-        (Seen.SHUTDOWN, "down", None, None, None, "ADMIN_down"),
-        (Seen.SHUTDOWN, "offline", None, None, None, "ADMIN_down"),
-        (Seen.ABSENT, "up", None, None, None, "ERROR_down"),
-        (Seen.ABSENT, "down", True, True, None, "USER_down"),
-        (Seen.ABSENT, "down", False, None, None, "ADMIN_down"),
-        (Seen.ABSENT, "down", None, False, None, "ADMIN_down"),
-        (Seen.ABSENT, "offline", None, None, None, "ADMIN_offline"),
+        (ObservedState.RUNNING, "up", None, None, None, "running"),
+        (ObservedState.RUNNING, "down", None, None, None, "ERROR_up"),
+        (ObservedState.RUNNING, "offline", None, None, None, "ERROR_up"),
+        (ObservedState.SHUTDOWN, "up", None, True, True, "USER_down"),
+        (ObservedState.SHUTDOWN, "up", None, False, None, "ERROR_down"),
+        (ObservedState.SHUTDOWN, "up", None, None, False, "ERROR_down"),
+        (ObservedState.SHUTDOWN, "down", None, None, None, "ADMIN_down"),
+        (ObservedState.SHUTDOWN, "offline", None, None, None, "ADMIN_down"),
+        (ObservedState.ABSENT, "up", None, None, None, "ERROR_down"),
+        (ObservedState.ABSENT, "down", True, True, None, "USER_down"),
+        (ObservedState.ABSENT, "down", False, None, None, "ADMIN_down"),
+        (ObservedState.ABSENT, "down", None, False, None, "ADMIN_down"),
+        (ObservedState.ABSENT, "offline", None, None, None, "ADMIN_offline"),
     ],
 )
 def test_table(seen, admin, user, enabled, guest, word):
@@ -65,6 +65,8 @@ def test_table(seen, admin, user, enabled, guest, word):
 def test_every_word_can_be_reached():
     found = {
         status(seen, admin, user=a, enabled=b, guest=g)
-        for seen, admin, a, b, g in itertools.product(Seen, ADMIN, FLAGS, FLAGS, FLAGS)
+        for seen, admin, a, b, g in itertools.product(
+            ObservedState, ADMIN, FLAGS, FLAGS, FLAGS
+        )
     }
     assert found == set(c.INSTST_ALL)

@@ -5,26 +5,26 @@ import itertools
 import pytest
 
 from ganeti import opcodes
-from ganeti.repair import broken, plan
-from ganeti.repair.broken import Health, Subject
-from ganeti.repair.plan import Fresh, JobState, State
-from ganeti.repair.words import Kind, Outcome, Policy, Record
+from ganeti.repair import diagnosis, plan
+from ganeti.repair.diagnosis import NodeHealth, Subject
+from ganeti.repair.plan import Fresh, JobState, RepairState
+from ganeti.repair.tags import RepairKind, RepairOutcome, RepairPolicy, RepairRecord
 
-GOOD, DRAINED, OFFLINE = Health.GOOD, Health.DRAINED, Health.OFFLINE
+GOOD, DRAINED, OFFLINE = NodeHealth.GOOD, NodeHealth.DRAINED, NodeHealth.OFFLINE
 FRESH = Fresh(1000, "new")
-ANY = Policy(Kind.REINSTALL)
+ANY = RepairPolicy(RepairKind.REINSTALL)
 
 
 def repair(kind):
-    return broken.Repair(kind, ({"OP_ID": "OP_TEST_DELAY", "duration": 0},), "why")
+    return diagnosis.Repair(kind, ({"OP_ID": "OP_TEST_DELAY", "duration": 0},), "why")
 
 
-def pending(ident="a", kind=Kind.FAILOVER, jobs=(7,), time=5):
-    return Record(kind, ident, time, None, tuple(jobs), "tag")
+def pending(ident="a", kind=RepairKind.FAILOVER, jobs=(7,), time=5):
+    return RepairRecord(kind, ident, time, None, tuple(jobs), "tag")
 
 
-def result(outcome, ident="r", kind=Kind.FAILOVER, time=3):
-    return Record(kind, ident, time, outcome, (), "tag")
+def result(outcome, ident="r", kind=RepairKind.FAILOVER, time=3):
+    return RepairRecord(kind, ident, time, outcome, (), "tag")
 
 
 def step(records, jobs=None, need=None, policy=ANY):
@@ -36,23 +36,23 @@ def step(records, jobs=None, need=None, policy=ANY):
     ("template", "primary", "secondary", "kind", "ops"),
     [
         ("drbd", GOOD, GOOD, None, ""),
-        ("drbd", OFFLINE, GOOD, Kind.FAILOVER, "FAILOVER"),
-        ("drbd", DRAINED, GOOD, Kind.MIGRATE, "MIGRATE"),
-        ("drbd", GOOD, OFFLINE, Kind.FIX_STORAGE, "REPLACE_DISKS"),
-        ("drbd", GOOD, DRAINED, Kind.FIX_STORAGE, "REPLACE_DISKS"),
-        ("drbd", OFFLINE, DRAINED, Kind.FAILOVER, "FAILOVER"),
-        ("drbd", DRAINED, OFFLINE, Kind.FIX_STORAGE, "REPLACE_DISKS"),
-        ("drbd", OFFLINE, OFFLINE, Kind.REINSTALL, "RECREATE_DISKS REINSTALL"),
-        ("plain", OFFLINE, None, Kind.REINSTALL, "RECREATE_DISKS REINSTALL"),
+        ("drbd", OFFLINE, GOOD, RepairKind.FAILOVER, "FAILOVER"),
+        ("drbd", DRAINED, GOOD, RepairKind.MIGRATE, "MIGRATE"),
+        ("drbd", GOOD, OFFLINE, RepairKind.FIX_STORAGE, "REPLACE_DISKS"),
+        ("drbd", GOOD, DRAINED, RepairKind.FIX_STORAGE, "REPLACE_DISKS"),
+        ("drbd", OFFLINE, DRAINED, RepairKind.FAILOVER, "FAILOVER"),
+        ("drbd", DRAINED, OFFLINE, RepairKind.FIX_STORAGE, "REPLACE_DISKS"),
+        ("drbd", OFFLINE, OFFLINE, RepairKind.REINSTALL, "RECREATE_DISKS REINSTALL"),
+        ("plain", OFFLINE, None, RepairKind.REINSTALL, "RECREATE_DISKS REINSTALL"),
         ("plain", DRAINED, None, None, ""),
-        ("file", OFFLINE, None, Kind.REINSTALL, "RECREATE_DISKS REINSTALL"),
-        ("rbd", OFFLINE, None, Kind.FAILOVER, "FAILOVER"),
-        ("sharedfile", DRAINED, None, Kind.MIGRATE, "MIGRATE"),
+        ("file", OFFLINE, None, RepairKind.REINSTALL, "RECREATE_DISKS REINSTALL"),
+        ("rbd", OFFLINE, None, RepairKind.FAILOVER, "FAILOVER"),
+        ("sharedfile", DRAINED, None, RepairKind.MIGRATE, "MIGRATE"),
         ("diskless", OFFLINE, None, None, ""),
     ],
 )
 def test_repairs_by_template_and_nodes(template, primary, secondary, kind, ops):
-    found = broken.find(Subject("a.tst", template, primary, secondary), "hail")
+    found = diagnosis.find(Subject("a.tst", template, primary, secondary), "hail")
     if kind is None:
         assert found is None
         return
@@ -64,7 +64,7 @@ def test_repairs_by_template_and_nodes(template, primary, secondary, kind, ops):
 
 
 def test_an_instance_made_anew_runs_again_if_it_should():
-    found = broken.find(Subject("a.tst", "plain", OFFLINE, up=True), "hail")
+    found = diagnosis.find(Subject("a.tst", "plain", OFFLINE, up=True), "hail")
     names = [op["OP_ID"].removeprefix("OP_INSTANCE_") for op in found.ops]
     assert names == ["RECREATE_DISKS", "SHUTDOWN", "REINSTALL", "STARTUP"]
     assert found.ops[0]["iallocator"] == "hail"
@@ -72,95 +72,109 @@ def test_an_instance_made_anew_runs_again_if_it_should():
 
 # The way of one instance
 def test_a_healthy_instance_is_left_alone():
-    assert step([]) == plan.Step(State.HEALTHY)
-    assert step([result(Outcome.SUCCESS)]).remove == ()
+    assert step([]) == plan.RepairStep(RepairState.HEALTHY)
+    assert step([result(RepairOutcome.SUCCESS)]).remove == ()
 
 
 def test_a_repair_that_is_allowed_begins():
-    old = result(Outcome.SUCCESS)
-    found = step([old], need=repair(Kind.MIGRATE), policy=Policy(Kind.FAILOVER))
-    assert found.state == State.PENDING
-    assert found.record == Record(Kind.MIGRATE, "new", 1000)
+    old = result(RepairOutcome.SUCCESS)
+    found = step(
+        [old], need=repair(RepairKind.MIGRATE), policy=RepairPolicy(RepairKind.FAILOVER)
+    )
+    assert found.state == RepairState.PENDING
+    assert found.record == RepairRecord(RepairKind.MIGRATE, "new", 1000)
     assert found.repair is not None
     assert found.remove == (old,)
 
 
 def test_without_permission_it_is_only_told():
-    found = step([], need=repair(Kind.MIGRATE), policy=Policy())
-    assert (found.state, found.add, found.repair) == (State.NEEDS_REPAIR, (), None)
-    assert found.told == "why, but repairs are not enabled"
+    found = step([], need=repair(RepairKind.MIGRATE), policy=RepairPolicy())
+    assert (found.state, found.add, found.repair) == (
+        RepairState.NEEDS_REPAIR,
+        (),
+        None,
+    )
+    assert found.note == "why, but repairs are not enabled"
 
 
 def test_too_little_permission_is_recorded_once():
-    found = step([], need=repair(Kind.REINSTALL), policy=Policy(Kind.MIGRATE))
-    assert found.state == State.NEEDS_REPAIR
+    found = step(
+        [], need=repair(RepairKind.REINSTALL), policy=RepairPolicy(RepairKind.MIGRATE)
+    )
+    assert found.state == RepairState.NEEDS_REPAIR
     (record,) = found.add
-    assert record.outcome == Outcome.ENOPERM
-    again = step([record], need=repair(Kind.REINSTALL), policy=Policy(Kind.MIGRATE))
+    assert record.outcome == RepairOutcome.ENOPERM
+    again = step(
+        [record],
+        need=repair(RepairKind.REINSTALL),
+        policy=RepairPolicy(RepairKind.MIGRATE),
+    )
     assert (again.add, again.remove) == ((), ())
 
 
 def test_running_jobs_are_waited_for():
-    found = step([pending()], {7: JobState.RUNNING}, repair(Kind.FAILOVER))
-    assert found == plan.Step(State.PENDING)
+    found = step([pending()], {7: JobState.RUNNING}, repair(RepairKind.FAILOVER))
+    assert found == plan.RepairStep(RepairState.PENDING)
 
 
 def test_a_repair_that_helped_ends_with_success():
     first = pending()
     found = step([first], {7: JobState.SUCCESS})
-    assert found.state == State.HEALTHY
-    assert found.add == (Record(Kind.FAILOVER, "a", 1000, Outcome.SUCCESS, (7,)),)
+    assert found.state == RepairState.HEALTHY
+    assert found.add == (
+        RepairRecord(RepairKind.FAILOVER, "a", 1000, RepairOutcome.SUCCESS, (7,)),
+    )
     assert found.remove == (first,)
 
 
 def test_a_repair_goes_on_under_the_same_name_until_all_is_well():
     first = pending()
-    found = step([first], {7: JobState.SUCCESS}, repair(Kind.FIX_STORAGE))
-    assert (found.state, found.record, found.add) == (State.PENDING, first, ())
+    found = step([first], {7: JobState.SUCCESS}, repair(RepairKind.FIX_STORAGE))
+    assert (found.state, found.record, found.add) == (RepairState.PENDING, first, ())
     assert found.remove == (first,)
 
 
 def test_a_repair_stops_where_its_kind_ends():
-    found = step([pending()], {7: JobState.SUCCESS}, repair(Kind.REINSTALL))
-    assert found.state == State.NEEDS_REPAIR
-    assert [record.outcome for record in found.add] == [Outcome.ENOPERM]
+    found = step([pending()], {7: JobState.SUCCESS}, repair(RepairKind.REINSTALL))
+    assert found.state == RepairState.NEEDS_REPAIR
+    assert [record.outcome for record in found.add] == [RepairOutcome.ENOPERM]
 
 
 def test_a_failed_job_ends_in_failure_and_stays_there():
     first = pending()
-    found = step([first], {7: JobState.FAILED}, repair(Kind.FAILOVER))
-    assert found.state == State.FAILED
+    found = step([first], {7: JobState.FAILED}, repair(RepairKind.FAILOVER))
+    assert found.state == RepairState.FAILED
     (failure,) = found.add
-    later = step([failure], {}, repair(Kind.FAILOVER))
-    assert (later.state, later.repair, later.add) == (State.FAILED, None, ())
+    later = step([failure], {}, repair(RepairKind.FAILOVER))
+    assert (later.state, later.repair, later.add) == (RepairState.FAILED, None, ())
 
 
 def test_missing_room_is_waited_for():
     first = pending()
-    found = step([first], {7: JobState.NO_ROOM}, repair(Kind.FAILOVER))
-    assert (found.state, found.record) == (State.PENDING, first)
+    found = step([first], {7: JobState.NO_ROOM}, repair(RepairKind.FAILOVER))
+    assert (found.state, found.record) == (RepairState.PENDING, first)
 
 
 def test_nothing_new_begins_while_suspended():
-    off = Policy(until=2000.0)
-    found = step([], need=repair(Kind.MIGRATE), policy=off)
-    assert (found.state, found.repair) == (State.NEEDS_REPAIR, None)
-    found = step([pending()], {7: JobState.SUCCESS}, repair(Kind.MIGRATE), off)
-    assert (found.state, found.repair) == (State.PENDING, None)
+    off = RepairPolicy(until=2000.0)
+    found = step([], need=repair(RepairKind.MIGRATE), policy=off)
+    assert (found.state, found.repair) == (RepairState.NEEDS_REPAIR, None)
+    found = step([pending()], {7: JobState.SUCCESS}, repair(RepairKind.MIGRATE), off)
+    assert (found.state, found.repair) == (RepairState.PENDING, None)
     found = step([pending()], {7: JobState.SUCCESS}, None, off)
-    assert found.state == State.HEALTHY
+    assert found.state == RepairState.HEALTHY
 
 
 def test_a_request_from_outside_needs_no_standing_permission():
     asked = pending(jobs=())
-    found = step([asked], need=repair(Kind.MIGRATE), policy=Policy())
-    assert (found.state, found.record) == (State.PENDING, asked)
-    assert step([asked], policy=Policy()).state == State.HEALTHY
+    found = step([asked], need=repair(RepairKind.MIGRATE), policy=RepairPolicy())
+    assert (found.state, found.record) == (RepairState.PENDING, asked)
+    assert step([asked], policy=RepairPolicy()).state == RepairState.HEALTHY
 
 
 def test_several_requests_are_taken_oldest_first():
     first, second = pending("a", time=5), pending("b", time=6, jobs=())
-    found = step([first, second], {7: JobState.SUCCESS}, repair(Kind.MIGRATE))
+    found = step([first, second], {7: JobState.SUCCESS}, repair(RepairKind.MIGRATE))
     assert found.record == first
     assert second not in found.remove
     done = step([first, second], {7: JobState.SUCCESS})
@@ -169,17 +183,22 @@ def test_several_requests_are_taken_oldest_first():
 
 def test_a_pending_tag_with_a_result_is_left_over():
     first = pending()
-    ended = result(Outcome.SUCCESS, ident="a", time=9)
+    ended = result(RepairOutcome.SUCCESS, ident="a", time=9)
     assert step([first, ended]).remove == (first,)
 
 
 def test_every_way_ends_when_jobs_succeed_and_the_instance_heals():
-    needs = (Kind.FIX_STORAGE, Kind.MIGRATE, Kind.FAILOVER, Kind.REINSTALL)
+    needs = (
+        RepairKind.FIX_STORAGE,
+        RepairKind.MIGRATE,
+        RepairKind.FAILOVER,
+        RepairKind.REINSTALL,
+    )
     for kinds, limit in itertools.product(itertools.permutations(needs, 2), needs):
         records, jobs = [], {}
         for kind in (*kinds, None):
             need = None if kind is None else repair(kind)
-            found = plan.step(records, jobs, need, Policy(limit), FRESH)
+            found = plan.step(records, jobs, need, RepairPolicy(limit), FRESH)
             kept = [r for r in records if r not in found.remove]
             records = [*kept, *found.add]
             if found.record is not None:
@@ -187,7 +206,7 @@ def test_every_way_ends_when_jobs_succeed_and_the_instance_heals():
                 jobs[job] = JobState.SUCCESS
                 grown = (*found.record.jobs, job)
                 records.append(
-                    Record(found.record.kind, found.record.id, 1000, None, grown)
+                    RepairRecord(found.record.kind, found.record.id, 1000, None, grown)
                 )
-        assert found.state == State.HEALTHY
+        assert found.state == RepairState.HEALTHY
         assert all(record.outcome is not None for record in records)

@@ -8,7 +8,7 @@ import pytest
 
 from fakes import nodes
 from ganeti import backend, errors, ssconf
-from ganeti.backend import registry, terms
+from ganeti.backend import master_term, registry
 from ganeti.http import tls
 from ganeti.server import common, noded
 from ganeti.utils import x509
@@ -29,7 +29,7 @@ def quits():
 @pytest.fixture
 def app(tmp_path, quits):
     node = nodes.make_node(tmp_path)
-    guard = terms.TermGuard(str(tmp_path / "term"), "")
+    guard = master_term.TermGuard(str(tmp_path / "term"), "")
     return noded.App(
         node,
         guard=Everybody(),
@@ -58,7 +58,7 @@ def offer(monkeypatch):
     """Offer procedures for one test."""
 
     def add(name, function):
-        monkeypatch.setitem(backend.PROCEDURES, name, registry.Entry(function, ()))
+        monkeypatch.setitem(backend.PROCEDURES, name, registry.Procedure(function, ()))
 
     return add
 

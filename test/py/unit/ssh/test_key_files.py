@@ -5,7 +5,7 @@ import paramiko
 import pytest
 
 from ganeti import errors
-from ganeti.ssh import authorized, keys, known_hosts, pubkeys
+from ganeti.ssh import authorized_keys, keys, known_hosts, pubkeys
 
 
 @pytest.mark.parametrize(
@@ -50,19 +50,19 @@ def test_a_private_key_is_not_in_the_repr():
 def test_authorized_keys_are_added_once_and_removed_whatever_their_comment(tmp_path):
     path = str(tmp_path / ".ssh" / "authorized_keys")
     first, second = keys.generate("ed25519"), keys.generate("ecdsa")
-    assert authorized.add(path, [first.public, second.public]) == 2
-    assert authorized.add(path, [f"{first.public.strip()} other comment"]) == 0
+    assert authorized_keys.add(path, [first.public, second.public]) == 2
+    assert authorized_keys.add(path, [f"{first.public.strip()} other comment"]) == 0
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
-    assert authorized.remove(path, [f"{first.public.strip()} x"]) == 1
-    assert authorized.read(path) == [second.public.strip()]
+    assert authorized_keys.remove(path, [f"{first.public.strip()} x"]) == 1
+    assert authorized_keys.read(path) == [second.public.strip()]
 
 
 def test_lines_of_the_administrator_stay(tmp_path):
     path = tmp_path / "authorized_keys"
     other, ours = keys.generate("ed25519").public, keys.generate("ed25519").public
     path.write_text(f'# mine\nno-pty,from="10.0.0.1" {other}')
-    authorized.add(str(path), [ours, other])
-    assert authorized.remove(str(path), [ours]) == 1
+    authorized_keys.add(str(path), [ours, other])
+    assert authorized_keys.remove(str(path), [ours]) == 1
     assert path.read_text().splitlines() == [
         "# mine",
         f'no-pty,from="10.0.0.1" {other.strip()}',

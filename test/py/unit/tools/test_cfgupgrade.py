@@ -127,7 +127,7 @@ def test_an_inconsistent_configuration_needs_a_flag(
 
 
 def test_a_missing_or_strange_file_is_named(paths, tmp_path):
-    places = cfgupgrade.Places.of(paths, str(tmp_path))
+    places = cfgupgrade.UpgradePaths.of(paths, str(tmp_path))
     with pytest.raises(errors.ConfigurationError, match="no such file"):
         cfgupgrade.take_config(places, clock.SystemClock(), dry_run=True, check=True)
     (tmp_path / "config.data").write_text("{")

@@ -7,7 +7,7 @@ import pytest
 
 from ganeti.tools import import_export
 from ganeti.tools.transfer_channel import TransferError
-from ganeti.tools.transfer_status import Status
+from ganeti.tools.transfer_status import TransferStatus
 from ganeti.utils import x509
 
 MAGIC = "abcdef0123456789"
@@ -37,7 +37,7 @@ class End:
         options = import_export.build_parser().parse_args(argv)
         import_export.check(options)
         self.error = None
-        status = Status(str(self.status_file), options.expected_size)
+        status = TransferStatus(str(self.status_file), options.expected_size)
         transfer = import_export.Transfer(options, status)
 
         def run():

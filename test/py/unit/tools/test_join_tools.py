@@ -13,7 +13,7 @@ from ganeti import errors
 from ganeti.bootstrap import crypto
 from ganeti.pathutils import Paths
 from ganeti.ssconf import SimpleStore
-from ganeti.ssh import authorized, keys, pubkeys
+from ganeti.ssh import authorized_keys, keys, pubkeys
 from ganeti.tools import (
     common,
     node_cleanup,
@@ -78,7 +78,7 @@ def test_joining_installs_host_keys_a_root_key_and_the_candidates(
     assert host.private == message["ssh_host_key"][0][1]
     root = keys.load(keys.root_key_path(paths.root_ssh_dir, "ecdsa"))
     assert root.kind == "ecdsa"
-    lines = authorized.read(crypto.authorized_keys_path(paths))
+    lines = authorized_keys.read(crypto.authorized_keys_path(paths))
     assert lines == message["authorized_keys"]["uuid1"]
     assert runner.lines == ["daemon-util reload-ssh-keys"]
 
@@ -171,14 +171,14 @@ def test_ssh_update_changes_both_lists(paths):
         "public_keys": ["override", {"u1": [first]}],
     }
     ssh_update.update(paths, message, dry_run=False)
-    assert authorized.read(crypto.authorized_keys_path(paths)) == [first, second]
+    assert authorized_keys.read(crypto.authorized_keys_path(paths)) == [first, second]
     message = {
         "cluster_name": CLUSTER,
         "authorized_keys": ["remove", {"u1": [first]}],
         "public_keys": ["clear", {}],
     }
     ssh_update.update(paths, message, dry_run=False)
-    assert authorized.read(crypto.authorized_keys_path(paths)) == [second]
+    assert authorized_keys.read(crypto.authorized_keys_path(paths)) == [second]
     assert pubkeys.read(paths.data(crypto.PUBLIC_KEYS)) == {}
 
 

@@ -8,9 +8,9 @@ import pytest
 from fakes.luxi_master import Connection
 from ganeti import errors
 from ganeti.client.htools import harep, sources
-from ganeti.repair import words
+from ganeti.repair import tags
 
-P = words.PREFIX
+P = tags.PREFIX
 
 
 class World(Connection):

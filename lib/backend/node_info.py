@@ -1,0 +1,93 @@
+"""Procedures that look at this node: resources, addresses, bridges, files, pauses."""
+
+import os
+from typing import Any, Final
+
+from ganeti import errors, serializer
+from ganeti.backend import storage_units
+from ganeti.backend.registry import LocalNode, procedure
+from ganeti.utils import files, netutils
+
+_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+_NETWORKS: Final = "/sys/class/net"
+_PAUSE_FILE: Final = "watcher.pause"
+
+
+@procedure("node_info")
+def node_info(
+    node: LocalNode,
+    storage_units_: list[tuple[str, str, list[Any]]] | None,
+    hv_specs: list[tuple[str, dict[str, Any]]] | None,
+) -> tuple[str, list[Any] | None, list[Any] | None]:
+    """Return boot id, space reports and hypervisor reports, as asked for."""
+    reports = hosts = None
+    if storage_units_ is not None:
+        reports = storage_units.space_reports(node, storage_units_)
+    if hv_specs is not None:
+        hosts = [node.hypervisor(name).node_info(params) for name, params in hv_specs]
+    return boot_id(), reports, hosts
+
+
+def boot_id() -> str:
+    """Return a word that is new after each start of the machine."""
+    return files.read_file(_BOOT_ID).decode().strip()
+
+
+@procedure("node_has_ip_address")
+def node_has_ip_address(node: LocalNode, address: str) -> bool:
+    """Tell whether this machine has an address."""
+    del node
+    return netutils.owns_address(address)
+
+
+@procedure("bridges_exist")
+def bridges_exist(node: LocalNode, bridges_list: list[str]) -> None:
+    """Check that network bridges exist.
+
+    Raises:
+        GenericError: names the missing ones.
+    """
+    del node
+    if missing := missing_bridges(bridges_list):
+        raise errors.GenericError(
+            f"missing bridges {', '.join(n or '(no name)' for n in missing)}"
+        )
+
+
+def missing_bridges(names: list[str]) -> list[str]:
+    """Return those names that are no bridges of this machine, sorted."""
+    return sorted(
+        name
+        for name in set(names)
+        if "/" in name or not os.path.isdir(f"{_NETWORKS}/{name}/bridge")
+    )
+
+
+@procedure("get_file_info")
+def get_file_info(node: LocalNode, file_path: str) -> tuple[bool, dict[str, int]]:
+    """Return whether a file exists, and its size in bytes."""
+    try:
+        info = os.stat(node.paths.localize(file_path))
+    except OSError:
+        return False, {}
+    return True, {"size": info.st_size}
+
+
+@procedure("get_watcher_pause")
+def get_watcher_pause(node: LocalNode) -> float | None:
+    """Return until when the watcher pauses, None if it does not."""
+    try:
+        until = float(files.read_file(node.paths.data(_PAUSE_FILE)))
+    except (OSError, ValueError):
+        return None
+    return until if until > node.clock.time() else None
+
+
+@procedure("set_watcher_pause")
+def set_watcher_pause(node: LocalNode, until: float | None) -> None:
+    """Let the watcher pause until a time, or go on."""
+    path = node.paths.data(_PAUSE_FILE)
+    if until is None:
+        files.remove_file(path)
+        return
+    files.write_file(path, serializer.dump(until) + b"\n", mode=0o644)

@@ -1,0 +1,27 @@
+"""Why an instance was last started, stopped or rebooted: one small file each."""
+
+import os
+
+from ganeti import serializer
+from ganeti.backend.registry import LocalNode
+from ganeti.hypervisor.base import check_instance_name
+from ganeti.utils import files
+
+#: First word of the entry that a node adds to the trail.
+_SOURCE = "gnt:daemon:noded"
+
+
+def reason_file(node: LocalNode, instance: str) -> str:
+    """Return where the trail of an instance is."""
+    return f"{node.paths.run_dir}/instance-reason/{check_instance_name(instance)}"
+
+
+def store(
+    node: LocalNode, instance: str, action: str, trail: list[tuple[str, str, int]]
+) -> None:
+    """Write the trail that led to an action, with this node as its last step."""
+    path = reason_file(node, instance)
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    stamp = int(node.clock.time() * 1_000_000_000)
+    entries = [*trail, (f"{_SOURCE}:{action}", "", stamp)]
+    files.write_file(path, serializer.dump(entries), mode=0o644)

@@ -1,0 +1,383 @@
+"""The first records of a cluster, complete with all defaults."""
+
+import dataclasses
+import re
+import uuid
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.bootstrap.options import InitOptions
+from ganeti.cmdlib import typed_params
+from ganeti.constants import (
+    disks,
+    ecodes,
+    export,
+    hypervisors,
+    ipolicy,
+    mond,
+    network,
+    params,
+)
+from ganeti.constants import hvparams as hv_words
+from ganeti.objects import Cluster, Node, NodeGroup
+from ganeti.ssh import keys
+
+#: One below the first port that is given out.
+FIRST_PORT_MARK: Final = 10999
+DEFAULT_MAC_PREFIX: Final = "aa:00:00"
+DEFAULT_POOL_SIZE: Final = 10
+DEFAULT_MAX_RUNNING_JOBS: Final = 20
+DEFAULT_MAX_TRACKED_JOBS: Final = 25
+FIRST_GROUP: Final = "default"
+_MICROSECONDS: Final = 1_000_000
+_MAC_PREFIX: Final = re.compile(r"[0-9a-f]{2}:[0-9a-f]{2}:[0-9a-f]{2}")
+
+
+@dataclasses.dataclass(frozen=True)
+class MasterHost:
+    """What was found out about this machine and the cluster's name.
+
+    Attributes:
+        hostname: of the master node.
+        primary_ip: of the master node.
+        secondary_ip: of the master node.
+        cluster_name: full name.
+        master_ip: address of that name.
+        netmask: prefix length of the master address.
+        family: address family number.
+        host_key: public RSA host key line, empty if there is none.
+        file_storage_dir: empty when not used; so are the next two.
+        shared_file_storage_dir: see above.
+        gluster_storage_dir: see above.
+        default_iallocator: empty for none.
+    """
+
+    hostname: str
+    primary_ip: str
+    secondary_ip: str
+    cluster_name: str
+    master_ip: str
+    netmask: int
+    family: int
+    host_key: str = ""
+    file_storage_dir: str = ""
+    shared_file_storage_dir: str = ""
+    gluster_storage_dir: str = ""
+    default_iallocator: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class FirstRecords:
+    """Cluster, its only group and its only node."""
+
+    cluster: Cluster
+    group: NodeGroup
+    node: Node
+
+
+def enabled_hypervisors(options: InitOptions) -> tuple[str, ...]:
+    """Return the hypervisors to enable, the default first.
+
+    Raises:
+        OpPrereqError: none, or an unknown one.
+    """
+    default = (hypervisors.DEFAULT_ENABLED_HYPERVISOR,)
+    return _known(
+        default if options.enabled_hypervisors is None else options.enabled_hypervisors,
+        hypervisors.HYPER_TYPES,
+        "enabled hypervisors",
+    )
+
+
+def enabled_templates(options: InitOptions) -> tuple[str, ...]:
+    """Return the disk templates to enable.
+
+    Raises:
+        OpPrereqError: none, or an unknown one.
+    """
+    given = options.enabled_disk_templates
+    return _known(
+        disks.DEFAULT_ENABLED_DISK_TEMPLATES if given is None else given,
+        disks.DISK_TEMPLATES,
+        "enabled disk templates",
+    )
+
+
+def _known(
+    names: tuple[str, ...], allowed: tuple[str, ...], what: str
+) -> tuple[str, ...]:
+    unknown = [name for name in names if name not in allowed]
+    if unknown or not names:
+        listed = ", ".join(unknown) or "none"
+        raise errors.OpPrereqError(
+            f"{what}: wanted some of {', '.join(allowed)}, found {listed}",
+            ecodes.ECODE_INVAL,
+        )
+    return tuple(dict.fromkeys(names))
+
+
+def filled_hvparams(options: InitOptions) -> dict[str, dict[str, Any]]:
+    """Return the parameters of all hypervisors, the enabled ones checked.
+
+    Raises:
+        OpPrereqError: an unknown hypervisor or parameter, or a wrong value.
+    """
+    for name in options.hvparams:
+        _known((name,), hypervisors.HYPER_TYPES, "hypervisor parameters")
+    enabled = enabled_hypervisors(options)
+    filled = {}
+    for name, table in hv_words.HYPERVISOR.items():
+        given = typed_params.hypervisor(
+            name, options.hvparams.get(name, {}), allow_cluster_only=True
+        )
+        filled[name] = {key: row.default for key, row in table.items()} | given
+        if name in enabled:
+            typed_params.check_hypervisor_syntax(name, filled[name])
+    return filled
+
+
+def filled_beparams(options: InitOptions) -> dict[str, Any]:
+    """Return the default backend parameters.
+
+    Raises:
+        OpPrereqError: an unknown parameter or a wrong value.
+    """
+    defaults = {
+        name: row.default for name, row in params.BACKEND.items() if name != "memory"
+    }
+    filled = defaults | typed_params.backend(options.beparams)
+    typed_params.check_memory_order(filled, "backend parameters")
+    return filled
+
+
+def filled_nicparams(options: InitOptions) -> dict[str, Any]:
+    """Return the default NIC parameters.
+
+    Raises:
+        OpPrereqError: an unknown parameter, mode, or an empty link.
+    """
+    given = typed_params.typed(options.nicparams, params.NIC, "NIC parameter")
+    filled = {name: row.default for name, row in params.NIC.items()}
+    if given.get("mode") == "openvswitch":
+        filled["link"] = params.NODE["ovs_name"].default
+    filled |= given
+    if filled["mode"] not in {"bridged", "routed", "openvswitch"}:
+        raise errors.OpPrereqError(
+            "NIC parameter mode: wanted bridged, routed or openvswitch, found"
+            f" {filled['mode']!r}",
+            ecodes.ECODE_INVAL,
+        )
+    if filled["mode"] == "bridged" and not filled["link"]:
+        raise errors.OpPrereqError(
+            "NIC parameter link: wanted a bridge for mode bridged, found nothing",
+            ecodes.ECODE_INVAL,
+        )
+    return filled
+
+
+def filled_ndparams(options: InitOptions) -> dict[str, Any]:
+    """Return the default node parameters."""
+    defaults = {name: row.default for name, row in params.NODE.items()}
+    return defaults | typed_params.typed(
+        options.ndparams, params.NODE, "node parameter"
+    )
+
+
+def filled_diskparams(options: InitOptions) -> dict[str, dict[str, Any]]:
+    """Return the default disk parameters of all templates."""
+    for name in options.diskparams:
+        _known((name,), disks.DISK_TEMPLATES, "disk parameters")
+    return {
+        name: {key: row.default for key, row in table.items()}
+        | typed_params.typed(
+            options.diskparams.get(name, {}), table, f"disk template {name}: parameter"
+        )
+        for name, table in params.DISK.items()
+    }
+
+
+def filled_ipolicy(options: InitOptions) -> dict[str, Any]:
+    """Return the cluster's instance policy.
+
+    Raises:
+        OpPrereqError: an unknown key, or a template that is not enabled.
+    """
+    given = dict(options.ipolicy)
+    for key in given:
+        _known((key,), ipolicy.IPOLICY_ALL_KEYS, "instance policy")
+    enabled = enabled_templates(options)
+    policy: dict[str, Any] = dict(ipolicy.IPOLICY_DEFAULTS) | {
+        ipolicy.IPOLICY_DTS: list(enabled)
+    }
+    policy |= given
+    _known(
+        tuple(policy[ipolicy.IPOLICY_DTS]), enabled, "instance policy disk-templates"
+    )
+    return policy
+
+
+def mac_prefix(options: InitOptions) -> str:
+    """Return the first three octets of generated MAC addresses.
+
+    Raises:
+        OpPrereqError: it is none, or one of multicast addresses.
+    """
+    prefix = (options.mac_prefix or DEFAULT_MAC_PREFIX).lower()
+    if not _MAC_PREFIX.fullmatch(prefix) or int(prefix[:2], 16) & 1:
+        raise errors.OpPrereqError(
+            "MAC prefix: wanted three octets of a unicast address such as"
+            f" {DEFAULT_MAC_PREFIX}, found {prefix!r}",
+            ecodes.ECODE_INVAL,
+        )
+    return prefix
+
+
+def ssh_key(options: InitOptions) -> tuple[str, int]:
+    """Return type and length of root's SSH keys.
+
+    Raises:
+        OpPrereqError: such keys cannot be made.
+    """
+    kind = options.ssh_key_type or "rsa"
+    return kind, keys.check_type(kind, options.ssh_key_bits)
+
+
+def make(options: InitOptions, host: MasterHost, now: float) -> FirstRecords:
+    """Return the records of a cluster with one node.
+
+    Args:
+        options: as given.
+        host: as found out.
+        now: seconds since 1970.
+
+    Raises:
+        OpPrereqError: an option is wrong.
+    """
+    group = NodeGroup(
+        name=FIRST_GROUP,
+        ndparams={},
+        alloc_policy="preferred",
+        ipolicy={},
+        diskparams={},
+        networks={},
+        **_identity(now),
+    )
+    node = Node(
+        name=host.hostname,
+        primary_ip=host.primary_ip,
+        secondary_ip=host.secondary_ip,
+        master_candidate=True,
+        offline=False,
+        drained=False,
+        group=group.uuid,
+        master_capable=True,
+        vm_capable=True,
+        ndparams={},
+        powered=True,
+        **_identity(now),
+    )
+    cluster = Cluster(
+        **_naming(options, host),
+        **_parameters(options),
+        **_policies(options),
+        **_identity(now),
+        master_node=node.uuid,
+    )
+    return FirstRecords(cluster, group, node)
+
+
+def _identity(now: float) -> dict[str, Any]:
+    return {"uuid": str(uuid.uuid4()), "serial_no": 1, "ctime": now, "mtime": now}
+
+
+def _naming(options: InitOptions, host: MasterHost) -> dict[str, Any]:
+    bridge = network.DEFAULT_BRIDGE
+    return {
+        "cluster_name": host.cluster_name,
+        "rsahostkeypub": keys.body(host.host_key) if host.host_key else "",
+        "highest_used_port": FIRST_PORT_MARK,
+        "tcpudp_port_pool": (),
+        "mac_prefix": mac_prefix(options),
+        "reserved_lvs": (),
+        "master_ip": host.master_ip,
+        "master_netdev": options.master_netdev or bridge,
+        "master_netmask": host.netmask,
+        "use_external_mip_script": options.use_external_mip_script,
+        "file_storage_dir": host.file_storage_dir,
+        "shared_file_storage_dir": host.shared_file_storage_dir,
+        "gluster_storage_dir": host.gluster_storage_dir,
+        "primary_ip_family": host.family,
+        "default_iallocator": host.default_iallocator,
+        "default_iallocator_params": dict(options.default_iallocator_params),
+    }
+
+
+def _parameters(options: InitOptions) -> dict[str, Any]:
+    templates = enabled_templates(options)
+    uses_lvm = bool(set(templates) & set(disks.DTS_LVM))
+    vg_name = options.vg_name
+    if vg_name is None and uses_lvm:
+        vg_name = disks.DEFAULT_VG
+    helper = options.drbd_helper
+    if helper is None and "drbd" in templates:
+        helper = disks.DEFAULT_DRBD_HELPER
+    return {
+        "enabled_hypervisors": enabled_hypervisors(options),
+        "hvparams": filled_hvparams(options),
+        "os_hvp": {},
+        "beparams": {"default": filled_beparams(options)},
+        "osparams": {},
+        "osparams_private_cluster": {},
+        "nicparams": {"default": filled_nicparams(options)},
+        "ndparams": filled_ndparams(options),
+        "diskparams": filled_diskparams(options),
+        "ipolicy": filled_ipolicy(options),
+        "enabled_disk_templates": templates,
+        "volume_group_name": vg_name or None,
+        "drbd_usermode_helper": helper or None,
+        "hv_state_static": _state(options.hv_state),
+        "disk_state_static": _state(options.disk_state),
+    }
+
+
+def _state(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: dict(values) for name, values in given.items()}
+
+
+def _policies(options: InitOptions) -> dict[str, Any]:
+    kind, bits = ssh_key(options)
+    tools = options.compression_tools
+    return {
+        "candidate_pool_size": _pool_size(options),
+        "modify_etc_hosts": options.modify_etc_hosts,
+        "modify_ssh_setup": options.modify_ssh_setup,
+        "maintain_node_health": options.maintain_node_health,
+        "uid_pool": options.uid_pool,
+        "hidden_os": (),
+        "blacklisted_os": (),
+        "prealloc_wipe_disks": options.prealloc_wipe_disks,
+        "candidate_certs": {},
+        "max_running_jobs": DEFAULT_MAX_RUNNING_JOBS,
+        "max_tracked_jobs": DEFAULT_MAX_TRACKED_JOBS,
+        "install_image": options.install_image,
+        "instance_communication_network": "",
+        "zeroing_image": options.zeroing_image,
+        "compression_tools": export.IEC_DEFAULT_TOOLS if tools is None else tools,
+        "enabled_user_shutdown": options.enabled_user_shutdown,
+        "data_collectors": {
+            name: {"active": True, "interval": mond.MOND_TIME_INTERVAL * _MICROSECONDS}
+            for name in mond.DATA_COLLECTOR_NAMES
+        },
+        "ssh_key_type": kind,
+        "ssh_key_bits": bits,
+    }
+
+
+def _pool_size(options: InitOptions) -> int:
+    size = options.candidate_pool_size
+    if size is not None and size < 1:
+        raise errors.OpPrereqError(
+            f"candidate pool size: wanted 1 or more, found {size}", ecodes.ECODE_INVAL
+        )
+    return DEFAULT_POOL_SIZE if size is None else size

@@ -1,0 +1,378 @@
+"""Making a machine ready for OP_NODE_ADD: what ``gnt-node add`` does before the job."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from cryptography.hazmat.primitives import serialization
+
+from ganeti import errors, luxi, rpc
+from ganeti.bootstrap import checks, crypto
+from ganeti.bootstrap.options import Feedback, Joined, JoinRequest
+from ganeti.constants import daemons, ecodes, versions
+from ganeti.constants import ssh as words
+from ganeti.pathutils import Paths
+from ganeti.process import RunResult
+from ganeti.ssconf import SimpleStore
+from ganeti.ssh import account, keys, pubkeys
+from ganeti.ssh import client as ssh_client
+from ganeti.utils import files, netutils, x509
+
+#: How long sshd and the node daemon may take until they answer.
+ANSWER_TIMEOUT_S: Final = 10.0
+_RETRY_S: Final = 0.05
+#: A tool that says nothing for so long is stuck.
+TOOL_TIMEOUT_S: Final = 120.0
+_HOST_KEY_TYPES: Final = ("rsa", "ecdsa")
+
+
+class Shell(Protocol):
+    """A way to run programs on the new node."""
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: str | bytes | None = None,
+        timeout_s: float | None = None,
+    ) -> RunResult:
+        """Run a command to its end."""
+
+    def close(self) -> None:
+        """Leave the node."""
+
+
+@dataclasses.dataclass(frozen=True)
+class NewNode:
+    """The new node as it is reached.
+
+    ``is_member`` tells whether its host key is the cluster's by now.
+    """
+
+    name: str
+    address: str
+    port: int
+    is_member: bool
+
+
+Connect = Callable[[NewNode], Shell]
+
+
+@dataclasses.dataclass(frozen=True)
+class _ClusterState:
+    """What the master daemon says about the cluster."""
+
+    cluster_name: str
+    master_node: str
+    modify_ssh_setup: bool
+    ssh_key_type: str
+    ssh_key_bits: int
+    nodes: Mapping[str, Mapping[str, Any]]
+
+
+def join(
+    paths: Paths,
+    request: JoinRequest,
+    *,
+    feedback: Feedback,
+    connect: Connect | None = None,
+) -> Joined:
+    """Make a machine ready for OP_NODE_ADD.
+
+    Args:
+        paths: of this node, the master.
+        request: what the caller wants.
+        feedback: told each step and warning.
+        connect: opens a shell on the node; SSH by default.
+
+    Raises:
+        OpPrereqError: the request does not fit the cluster.
+        SshError: the node cannot be reached, or does not let us in.
+        OpExecError: the node refused, for example as it is in another cluster.
+    """
+    name, address = _resolve(paths, request)
+    with luxi.Client.of_node(paths) as client:
+        state = _ask_master(client)
+        secondary_ip = _check_membership(state, request, name)
+        port = request.ssh_port or _ssh_port(client, request.group, paths)
+    open_shell = connect or _ssh_connect(paths, request, state)
+    target = NewNode(name, address, port, is_member=False)
+    shell = open_shell(target)
+    if state.modify_ssh_setup:
+        feedback(f"Preparing SSH on node {name}")
+        with contextlib.closing(shell):
+            _prepare(paths, state, shell, target, request)
+        shell = _reconnect(open_shell, target)
+    with contextlib.closing(shell):
+        if state.modify_ssh_setup:
+            _read_back_key(paths, state, shell, name)
+        _set_up_daemon(paths, state, shell, target, request)
+    feedback(f"Waiting for the node daemon of {name}")
+    _wait_for_node_daemon(paths, target)
+    return Joined(name, address, secondary_ip)
+
+
+def plan(paths: Paths, request: JoinRequest) -> list[str]:
+    """Check as `join` does first; return what it would do, in words and in order.
+
+    The machine itself is not asked.
+
+    Raises:
+        OpPrereqError: the request does not fit the cluster.
+    """
+    name, address = _resolve(paths, request)
+    with luxi.Client.of_node(paths) as client:
+        state = _ask_master(client)
+        _check_membership(state, request, name)
+        port = request.ssh_port or _ssh_port(client, request.group, paths)
+    steps = [f"log in to {name} ({address}, port {port}) as root over SSH"]
+    if state.modify_ssh_setup:
+        steps += [
+            f"give {name} the cluster's SSH host keys, and let the candidates' root in",
+            f"make a key of root on {name}, and note it at the master",
+            "log in again with the cluster's keys",
+        ]
+    steps += [
+        f"give {name} certificate, key and ssconf files of the cluster",
+        f"start ganeti-noded on {name}, and wait until it answers",
+    ]
+    return steps
+
+
+def _resolve(paths: Paths, request: JoinRequest) -> tuple[str, str]:
+    name = checks.canonical_name(request.name, paths)
+    try:
+        return name, netutils.lookup(name, paths)
+    except errors.ResolverError as err:
+        raise errors.OpPrereqError(
+            f"node {name}: its address cannot be found: {err.args[-1]}",
+            ecodes.ECODE_RESOLVER,
+        ) from err
+
+
+def _ask_master(client: luxi.Client) -> _ClusterState:
+    fields = (
+        "cluster_name",
+        "master_node",
+        "modify_ssh_setup",
+        "ssh_key_type",
+        "ssh_key_bits",
+    )
+    values = client.call("QueryConfigValues", [list(fields)])
+    columns = ("name", "uuid", "sip", "role")
+    rows = client.call("QueryNodes", [[], list(columns), False])
+    nodes = {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
+    return _ClusterState(**dict(zip(fields, values, strict=True)), nodes=nodes)
+
+
+def _check_membership(
+    state: _ClusterState, request: JoinRequest, name: str
+) -> str | None:
+    """Return the secondary address to use, None for the primary one.
+
+    Raises:
+        OpPrereqError: a known node is added, or an unknown one or the master readded.
+    """
+    known = state.nodes.get(name)
+    if not request.readd:
+        if known is not None:
+            raise errors.OpPrereqError(
+                f"node {name}: already in the cluster, use --readd",
+                ecodes.ECODE_EXISTS,
+            )
+        return request.secondary_ip
+    if known is None:
+        raise errors.OpPrereqError(
+            f"node {name}: not in the cluster, add it without --readd",
+            ecodes.ECODE_NOENT,
+        )
+    if name == state.master_node:
+        raise errors.OpPrereqError(
+            f"node {name}: is the master, which cannot be readded", ecodes.ECODE_STATE
+        )
+    return str(known["sip"])
+
+
+def _ssh_port(client: luxi.Client, group: str | None, paths: Paths) -> int:
+    """Return the SSH port of new nodes of a group; the master's if it is not said."""
+    if group is not None:
+        ((port,),) = client.call("QueryGroups", [[group], ["ndp/ssh_port"], False])
+        return int(port)
+    rows = client.call("QueryGroups", [[], ["ndp/ssh_port"], False])
+    ports = {int(port) for (port,) in rows}
+    if len(ports) == 1:
+        return ports.pop()
+    return SimpleStore(paths).ssh_ports().get(paths.hostname, 22)
+
+
+def _ssh_connect(paths: Paths, request: JoinRequest, state: _ClusterState) -> Connect:
+    member = ssh_client.cluster_identity(paths, state.cluster_name)
+    stranger = dataclasses.replace(
+        member,
+        check_host_key=request.ssh_key_check,
+        ask_host_key=request.ask_host_key,
+        ask_password=request.ask_password,
+        personal_hosts=(
+            f"{paths.root_ssh_dir}/known_hosts",
+            os.path.expanduser("~/.ssh/known_hosts"),
+            "/etc/ssh/ssh_known_hosts",
+        ),
+    )
+
+    def connect(target: NewNode) -> Shell:
+        return ssh_client.Client(
+            target.name,
+            target.port,
+            member if target.is_member else stranger,
+            address=target.address,
+            environment=account.node_environment(paths, target.name),
+        )
+
+    return connect
+
+
+def _reconnect(connect: Connect, target: NewNode) -> Shell:
+    """Connect with the cluster's own keys; sshd may be just loading them."""
+    deadline = time.monotonic() + ANSWER_TIMEOUT_S
+    member = dataclasses.replace(target, is_member=True)
+    while True:
+        try:
+            return connect(member)
+        except errors.SshError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_RETRY_S)
+
+
+def _run_tool(
+    paths: Paths, shell: Shell, target: NewNode, tool: str, message: Mapping[str, Any]
+) -> None:
+    """Run a helper program on the node with a JSON message on its input.
+
+    Raises:
+        OpExecError: it refused; with its own words.
+    """
+    argv = [os.path.join(paths.tools_dir, tool)]
+    if message.get("debug"):
+        argv.append("--debug")
+    data = json.dumps({key: v for key, v in message.items() if key != "debug"})
+    result = shell.run(argv, stdin=data, timeout_s=TOOL_TIMEOUT_S)
+    if result.failed:
+        text = result.output.strip().splitlines()
+        raise errors.OpExecError(
+            f"node {target.name}: {tool} {result.reason}:"
+            f" {text[-1] if text else 'it said nothing'}"
+        )
+
+
+def _prepare(
+    paths: Paths,
+    state: _ClusterState,
+    shell: Shell,
+    target: NewNode,
+    request: JoinRequest,
+) -> None:
+    certificate = x509.load_certificate(paths.server_pem)
+    pem = certificate.public_bytes(serialization.Encoding.PEM).decode()
+    candidates = {
+        row["uuid"] for row in state.nodes.values() if row["role"] in ("M", "C")
+    }
+    known = pubkeys.read(paths.data(crypto.PUBLIC_KEYS))
+    message = {
+        words.SSHS_CLUSTER_NAME: state.cluster_name,
+        words.SSHS_NODE_DAEMON_CERTIFICATE: pem,
+        words.SSHS_SSH_HOST_KEY: _host_keys(paths),
+        words.SSHS_SSH_AUTHORIZED_KEYS: {
+            uuid: lines for uuid, lines in known.items() if uuid in candidates
+        },
+        words.SSHS_SSH_KEY_TYPE: state.ssh_key_type,
+        words.SSHS_SSH_KEY_BITS: state.ssh_key_bits,
+        "debug": request.debug,
+    }
+    _run_tool(paths, shell, target, "prepare-node-join", message)
+
+
+def _host_keys(paths: Paths) -> list[tuple[str, str, str]]:
+    """Return (type, private, public) of the host keys that all nodes share."""
+    host_keys = []
+    for kind in _HOST_KEY_TYPES:
+        path = keys.host_key_path(paths.sshd_dir, kind)
+        if os.path.exists(path):
+            pair = keys.load(path)
+            host_keys.append((kind, pair.private, pair.public))
+    return host_keys
+
+
+def _read_back_key(paths: Paths, state: _ClusterState, shell: Shell, name: str) -> None:
+    """Record the node's public key under its name, until its uuid is known."""
+    path = f"{keys.root_key_path('/root/.ssh', state.ssh_key_type)}.pub"
+    if paths.is_virtual:
+        path = os.path.join(os.path.dirname(paths.root), name) + path
+    result = shell.run(["cat", path], timeout_s=TOOL_TIMEOUT_S)
+    if result.failed:
+        raise errors.OpExecError(
+            f"node {name}: its public SSH key cannot be read: {result.output.strip()}"
+        )
+    keys.kind_of(result.stdout)
+    pubkeys.update(
+        paths.data(crypto.PUBLIC_KEYS),
+        "replace_or_add",
+        {name: [result.stdout.strip()]},
+    )
+
+
+def daemon_message(paths: Paths, cluster: str, node: str) -> dict[str, Any]:
+    """Return the message that makes a node daemon part of this node's cluster.
+
+    It holds the cluster's private key.
+    """
+    return {
+        words.NDS_CLUSTER_NAME: cluster,
+        words.NDS_NODE_DAEMON_CERTIFICATE: files.read_file(paths.server_pem).decode(),
+        words.NDS_HMAC: files.read_file(paths.hmac_key).decode(),
+        words.NDS_SSCONF: SimpleStore(paths).read_all(),
+        words.NDS_START_NODE_DAEMON: True,
+        words.NDS_NODE_NAME: node,
+    }
+
+
+def _set_up_daemon(
+    paths: Paths,
+    state: _ClusterState,
+    shell: Shell,
+    target: NewNode,
+    request: JoinRequest,
+) -> None:
+    message = daemon_message(paths, state.cluster_name, target.name)
+    message["debug"] = request.debug
+    _run_tool(paths, shell, target, "node-daemon-setup", message)
+
+
+def _wait_for_node_daemon(paths: Paths, target: NewNode) -> None:
+    """Wait until the node daemon answers a version call.
+
+    Raises:
+        OpExecError: it does not, or has another version.
+    """
+    port = daemons.DAEMONS["ganeti-noded"].port or 0
+    runner = rpc.StaticRunner(
+        [rpc.Target(target.name, target.name, target.address, port)], paths
+    )
+    deadline = time.monotonic() + ANSWER_TIMEOUT_S
+    try:
+        answer = runner.call_one("version", target.name)
+        while answer.failed and time.monotonic() < deadline:
+            time.sleep(_RETRY_S)
+            answer = runner.call_one("version", target.name)
+    finally:
+        runner.close()
+    version = answer.unwrap("the new node daemon does not answer")
+    if version != versions.PROTOCOL_VERSION:
+        raise errors.OpExecError(
+            f"node {target.name}: wanted a node daemon of version"
+            f" {versions.PROTOCOL_VERSION}, found {version}"
+        )

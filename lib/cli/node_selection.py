@@ -1,0 +1,40 @@
+"""Which nodes a command reaches."""
+
+from typing import Any
+
+from ganeti import errors
+from ganeti.cli import listing
+from ganeti.cli.context import CommandContext
+from ganeti.constants import ecodes
+
+
+def online_nodes(
+    ctx: CommandContext,
+    names: list[str],
+    *,
+    group: str | None = None,
+    fields: tuple[str, ...] = (),
+) -> list[dict[str, Any]]:
+    """Return the online ones of these nodes; tell the user about the others.
+
+    Args:
+        ctx: the command.
+        names: nodes, none for all.
+        group: only nodes of this group, by name or uuid.
+        fields: further fields beside ``name``.
+
+    Raises:
+        OpPrereqError: a name is unknown.
+    """
+    everything = ["name", "offline", "group", "group.uuid", *fields]
+    nodes = listing.named(ctx, "node", everything, names)
+    if group:
+        nodes = [n for n in nodes if group in (n["group"], n["group.uuid"])]
+        if not nodes:
+            raise errors.OpPrereqError(
+                f"no such nodes in group {group!r}", ecodes.ECODE_NOENT
+            )
+    offline = [node["name"] for node in nodes if node["offline"]]
+    if offline:
+        ctx.err(f"Note: skipping offline node(s): {', '.join(offline)}")
+    return [node for node in nodes if not node["offline"]]

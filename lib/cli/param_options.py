@@ -1,0 +1,100 @@
+"""Options of several commands that fill parameters of opcodes."""
+
+from typing import Any
+
+from ganeti import errors
+from ganeti.cli.context import CommandContext
+from ganeti.constants import ecodes
+
+
+def disk_state(given: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return type -> ident -> parameters of ``STORAGETYPE/IDENT:key=value,...``.
+
+    Raises:
+        OpPrereqError: no slash.
+    """
+    state: dict[str, Any] = {}
+    for path, parameters in given:
+        kind, slash, ident = path.partition("/")
+        if not slash:
+            raise errors.OpPrereqError(
+                f"disk state: wanted STORAGETYPE/IDENT, found {path!r}",
+                ecodes.ECODE_INVAL,
+            )
+        state.setdefault(kind, {})[ident] = parameters
+    return state
+
+
+def by_ident(given: list[tuple[str, Any]], what: str) -> dict[str, Any]:
+    """Return identifier -> parameters of repeated ``IDENT:key=value,...``.
+
+    Raises:
+        OpPrereqError: the form that removes something.
+    """
+    for ident, parameters in given:
+        if not isinstance(parameters, dict):
+            raise errors.OpPrereqError(
+                f"{what} {ident}: parameters are missing", ecodes.ECODE_INVAL
+            )
+    return dict(given)
+
+
+def state_parameters(opts: Any) -> dict[str, Any]:
+    """Return the opcode parameters hv_state and disk_state."""
+    return {
+        "hv_state": by_ident(opts.hv_state, "hypervisor state") or None,
+        "disk_state": disk_state(opts.disk_state) or None,
+    }
+
+
+def split_words(text: str | None) -> list[str] | None:
+    """Return the parts of a comma list, none for empty text, None for None."""
+    if text is None:
+        return None
+    return text.split(",") if text else []
+
+
+def uid_ranges(text: str | None) -> list[list[int]] | None:
+    """Return ``[low, high]`` pairs of a comma list of uids and ranges.
+
+    Raises:
+        OpPrereqError: not a uid or LOW-HIGH.
+    """
+    if text is None:
+        return None
+    ranges = []
+    for part in split_words(text) or []:
+        low, dash, high = part.partition("-")
+        try:
+            ranges.append([int(low), int(high if dash else low)])
+        except ValueError as err:
+            raise errors.OpPrereqError(
+                f"uid pool: wanted a uid or LOW-HIGH, found {part!r}",
+                ecodes.ECODE_INVAL,
+            ) from err
+    return ranges
+
+
+def report_changes(ctx: Any, what: str, changes: list[Any], *, width: int = 0) -> None:
+    """Print what an opcode changed."""
+    if not changes:
+        return
+    ctx.out(f"Modified {what}")
+    for name, value in changes:
+        ctx.out(f" - {name:<{width}} -> {value}" if width else f" - {name} -> {value}")
+
+
+def migration_mode(ctx: CommandContext) -> str | None:
+    """Return the migration mode that was asked for, None for the hypervisor's own.
+
+    Raises:
+        OpPrereqError: both options that choose it.
+    """
+    if ctx.opts.live:
+        mode: str | None = ctx.opts.migration_mode
+        return mode
+    if ctx.opts.migration_mode is not None:
+        raise errors.OpPrereqError(
+            "--non-live and --migration-mode exclude each other", ecodes.ECODE_INVAL
+        )
+    return "non-live"

@@ -1,0 +1,59 @@
+"""Private parameters from a file or standard input, as other users see command lines.
+
+``@FILE`` or ``@-`` in the place of ``key=value,...``: one ``key=value`` a line, values
+as they stand, empty lines and those that begin with ``#`` left out. Errors name lines,
+never what is in them.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.cli.context import CommandContext
+from ganeti.cli.values import PrivateFile
+from ganeti.constants import ecodes
+
+_STDIN: Final = "-"
+
+
+def resolve(ctx: CommandContext) -> None:
+    """Put what the named files hold in the place of their names.
+
+    Raises:
+        OpPrereqError: a file cannot be read, or a line is no ``key=value``.
+    """
+    for option in ctx.command.options:
+        value = getattr(ctx.opts, option.dest, None)
+        if isinstance(value, PrivateFile):
+            setattr(ctx.opts, option.dest, _read(ctx, option.names[-1], value.path))
+
+
+def _read(ctx: CommandContext, option: str, path: str) -> dict[str, Any]:
+    if path == _STDIN:
+        return _parse(ctx.effects.stdin, f"{option}: standard input")
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return _parse(stream, f"{option}: {path}")
+    except (OSError, UnicodeDecodeError) as err:
+        reason = getattr(err, "strerror", None) or "is no text"
+        raise _refusal(f"{option}: cannot read {path}: {reason}") from err
+
+
+def _parse(lines: Iterable[str], what: str) -> dict[str, Any]:
+    parameters: dict[str, Any] = {}
+    for number, line in enumerate(lines, 1):
+        text = line.rstrip("\r\n")
+        if not text.strip() or text.startswith("#"):
+            continue
+        key, equals, value = text.partition("=")
+        key = key.strip()
+        if not equals or not key:
+            raise _refusal(f"{what}, line {number}: wanted key=value")
+        if key in parameters:
+            raise _refusal(f"{what}, line {number}: key {key} is given twice")
+        parameters[key] = value
+    return parameters
+
+
+def _refusal(text: str) -> errors.OpPrereqError:
+    return errors.OpPrereqError(text, ecodes.ECODE_INVAL)

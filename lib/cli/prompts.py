@@ -1,0 +1,81 @@
+"""Questions on the controlling terminal; without one the answer is no."""
+
+import textwrap
+from typing import Final
+
+from ganeti.cli.context import CommandContext
+
+_WIDTH: Final = 70
+#: Up to this many items are shown without asking.
+_SHOWN_ITEMS: Final = 20
+
+YES: Final = ("y", "Yes, go on")
+NO: Final = ("n", "No, leave everything as it is")
+VIEW: Final = ("v", "View the list first")
+
+
+def ask(ctx: CommandContext, text: str, choices: tuple[tuple[str, str], ...]) -> str:
+    """Return the letter of the chosen answer; the last one is the safe one.
+
+    Only the first two characters of an answer count; anything else but a choice asks
+    again.
+    """
+    fallback = choices[-1][0]
+    terminal = ctx.effects.open_terminal()
+    if terminal is None:
+        ctx.err(f"Not confirmed, as there is no terminal to ask on: {_question(text)}")
+        return fallback
+    letters = "/".join(letter for letter, _ in choices[:-1])
+    prompt = f"{letters}/[{fallback}]/?: "
+    body = "\n".join(textwrap.fill(part, _WIDTH) for part in text.splitlines())
+    with terminal:
+        terminal.write(f"{body}\n")
+        while True:
+            terminal.write(prompt)
+            terminal.flush()
+            line = terminal.readline()
+            if not line:
+                return fallback
+            answer = line[:2].strip().lower()
+            if any(answer == letter for letter, _ in choices):
+                return answer
+            if answer == "?":
+                for letter, meaning in choices:
+                    terminal.write(f" {letter} - {meaning}\n")
+
+
+def _question(text: str) -> str:
+    """Return a question as one line, without the list that may follow it."""
+    return " ".join(text.split("\n\n", maxsplit=1)[0].split())
+
+
+def confirm(ctx: CommandContext, text: str) -> bool:
+    """Ask whether to go on; a plan does no harm and goes on."""
+    if ctx.option("plan"):
+        return True
+    return ask(ctx, text, (YES, NO)) == "y"
+
+
+def confirm_operation(
+    ctx: CommandContext, items: list[str], *, kind: str, operation: str, extra: str = ""
+) -> bool:
+    """Ask whether an operation on these items is meant.
+
+    Args:
+        ctx: the command.
+        items: names.
+        kind: plural noun, such as ``instances``.
+        operation: verb, such as ``shutdown``.
+        extra: one more sentence.
+    """
+    if ctx.option("plan"):
+        return True
+    question = f"The {operation} will operate on {len(items)} {kind}.\n"
+    question += f"{extra}Do you want to continue?"
+    listing = f"\n\nAffected {kind}:\n" + "\n".join(f"  {name}" for name in items)
+    if len(items) <= _SHOWN_ITEMS:
+        return confirm(ctx, question + listing)
+    answer = ask(ctx, question, (YES, VIEW, NO))
+    if answer == VIEW[0]:
+        return confirm(ctx, question + listing)
+    return answer == YES[0]

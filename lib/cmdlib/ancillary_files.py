@@ -1,0 +1,112 @@
+"""Files that every node must have: which ones, and sending them from the master.
+
+What verification compares by checksum is decided here too. The configuration travels
+with the store, server.pem never travels this way.
+"""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from ganeti import objects, pathutils
+from ganeti.cmdlib.base import Context
+from ganeti.rpc import wire
+
+
+@dataclasses.dataclass(frozen=True)
+class FileSets:
+    """Absolute paths on the master.
+
+    Attributes:
+        all_nodes: expected everywhere.
+        vm_nodes: expected on nodes that may host instances.
+        optional: of the above, those that may be missing, but then everywhere.
+    """
+
+    all_nodes: tuple[str, ...]
+    vm_nodes: tuple[str, ...]
+    optional: frozenset[str]
+
+
+def file_sets(cluster: objects.Cluster, paths: pathutils.Paths) -> FileSets:
+    """Return the files that nodes share."""
+    everywhere = [
+        paths.data("known_hosts"),
+        paths.hmac_key,
+        paths.data("cluster-domain-secret"),
+        paths.data("rapi.pem"),
+        paths.data("spice.pem"),
+        paths.data("spice-ca.pem"),
+        paths.data("rapi/users"),
+    ]
+    optional = [
+        paths.data("known_hosts"),
+        paths.data("spice.pem"),
+        paths.data("spice-ca.pem"),
+        paths.data("rapi/users"),
+    ]
+    if cluster.modify_etc_hosts:
+        everywhere.append(paths.at("/etc/hosts"))
+    if cluster.use_external_mip_script:
+        everywhere.append(f"{paths.conf_dir}/scripts/master-ip-setup")
+    hypervisors = sorted(
+        f"{paths.conf_dir}/{name}"
+        for hypervisor in cluster.enabled_hypervisors
+        for name in _HYPERVISOR_FILES.get(hypervisor, ())
+    )
+    return FileSets(
+        tuple(everywhere), tuple(hypervisors), frozenset((*optional, *hypervisors))
+    )
+
+
+#: Files below the configuration directory that an administrator may have made.
+_HYPERVISOR_FILES: Final = {"kvm": ("kvm-vif-bridge", "vnc-cluster-password")}
+
+
+def write_known_hosts(ctx: Context) -> None:
+    """Write the master's known_hosts under the present cluster name, if it has one."""
+    path = ctx.paths.data("known_hosts")
+    if not os.path.exists(path):
+        return
+    cluster = ctx.snapshot.cluster
+    host_keys = {"ssh-rsa": cluster.rsahostkeypub, "ssh-dss": cluster.dsahostkeypub}
+    lines = [f"{kind} {body}" for kind, body in host_keys.items() if body]
+    ctx.write_known_hosts(path, cluster.cluster_name, lines)
+
+
+def redistribute(ctx: Context, only: Sequence[str] | None = None) -> None:
+    """Send the master's copies to online nodes; failures are warnings.
+
+    Args:
+        ctx: the operation.
+        only: node uuids; all nodes if None.
+    """
+    snapshot = ctx.snapshot
+    targets = [
+        node
+        for uuid, node in sorted(snapshot.nodes.items())
+        if uuid != snapshot.cluster.master_node
+        and not node.offline
+        and (only is None or uuid in only)
+    ]
+    if not targets:
+        return
+    sets = file_sets(snapshot.cluster, ctx.paths)
+    everyone = [node.uuid for node in targets]
+    hosts = [node.uuid for node in targets if node.vm_capable]
+    for paths, nodes in ((sets.all_nodes, everyone), (sets.vm_nodes, hosts)):
+        for path in paths:
+            if nodes and os.path.exists(path):
+                _upload(ctx, path, nodes)
+
+
+def _upload(ctx: Context, path: str, nodes: Sequence[str]) -> None:
+    try:
+        upload = wire.upload(path, ctx.paths)
+    except OSError as err:
+        ctx.log.warn(f"cannot read {path}: {err.strerror}")
+        return
+    for answer in ctx.rpc.call("upload_file", nodes, (upload,)).values():
+        if answer.failed and not answer.offline:
+            ctx.log.warn(answer.describe(f"copy of file {path} failed"))

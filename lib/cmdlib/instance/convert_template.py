@@ -1,0 +1,102 @@
+"""Changing the disk template of a stopped instance, by copying its disks."""
+
+from typing import Final
+
+from ganeti import errors, objects
+from ganeti.cmdlib import base, progress
+from ganeti.cmdlib.instance import disk_specs, disks
+from ganeti.constants import disks as disk_words
+from ganeti.constants import ecodes
+from ganeti.rpc import encode
+
+#: Templates between which disks can be copied.
+_COPYABLE: Final = ("file", "sharedfile")
+#: Copied by one call: some seconds of work even for slow disks.
+PIECE_MIB: Final = 256
+
+
+def check(ctx: base.Context, instance: objects.Instance, target: str) -> None:
+    """Refuse a conversion that cannot be done.
+
+    Raises:
+        OpPrereqError: says why.
+    """
+    source = ctx.snapshot.disk_template(instance)
+    disk_specs.check_template(ctx.snapshot, target, instance.name)
+    if source == target:
+        raise errors.OpPrereqError(
+            f"instance {instance.name}: has disk template {target} already",
+            ecodes.ECODE_INVAL,
+        )
+    if (
+        source in disk_words.DTS_NOT_CONVERTIBLE_FROM
+        or target in disk_words.DTS_NOT_CONVERTIBLE_TO
+        or source not in _COPYABLE
+    ):
+        raise errors.OpPrereqError(
+            f"instance {instance.name}: disk template {source} cannot be converted to"
+            f" {target}",
+            ecodes.ECODE_INVAL,
+        )
+
+
+def execute(
+    ctx: base.Context,
+    instance: objects.Instance,
+    target: str,
+    *,
+    file_driver: str | None,
+    file_storage_dir: str | None,
+) -> None:
+    """Copy the disks, switch the record, remove the old disks.
+
+    Raises:
+        OpExecError: copying failed; the new disks are gone again.
+    """
+    old = ctx.snapshot.instance_disks(instance)
+    where = disk_specs.directory(ctx.snapshot, target, instance.name, file_storage_dir)
+    specs = [disk_specs.DiskRequest(d.size, d.mode, d.name, d.spindles) for d in old]
+    new = disk_specs.records(
+        ctx,
+        target,
+        specs,
+        primary=instance.primary_node,
+        where=where,
+        driver=file_driver,
+    )
+    disks.create_all(ctx, instance, new)
+    try:
+        for index, (source, copy) in enumerate(zip(old, new, strict=True)):
+            ctx.log.message(f" - copying disk/{index} ({source.size} MiB)")
+            _copy(ctx, instance, index, source, copy)
+    except errors.OpExecError:
+        disks.remove_all(ctx, instance, new)
+        raise
+    disks.announce_removal(ctx, old)
+    with ctx.config.edit(ctx.owner) as edit:
+        for disk in new:
+            edit.add_disk(disk)
+        record = edit.snapshot.instances[instance.uuid]
+        edit.update(record.replace(disks=tuple(disk.uuid for disk in new)))
+        for disk in old:
+            edit.remove_disk(disk.uuid)
+    if not disks.remove_all(ctx, instance, old):
+        ctx.log.warn("some of the old disks could not be removed")
+
+
+def _copy(
+    ctx: base.Context,
+    instance: objects.Instance,
+    index: int,
+    source: objects.Disk,
+    copy: objects.Disk,
+) -> None:
+    """Copy a disk piece by piece, so that people see how far it is."""
+    wires = [encode.disk(ctx.snapshot, disk, instance) for disk in (source, copy)]
+    shown = progress.Progress(ctx, f"copying disk/{index}", source.size)
+    for offset in range(0, source.size, PIECE_MIB):
+        piece = min(PIECE_MIB, source.size - offset)
+        ctx.rpc.call_one(
+            "blockdev_convert_part", instance.primary_node, *wires, offset, piece
+        ).unwrap(f"instance {instance.name}: cannot copy disk/{index}")
+        shown.at(offset + piece)

@@ -1,0 +1,232 @@
+"""Moving the content of disks between two nodes, with their transfer programs.
+
+Each disk has a program on both nodes; here they are started, watched and cleaned up.
+"""
+
+import dataclasses
+import hashlib
+import threading
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ganeti import errors, objects
+from ganeti.cmdlib import base, progress
+from ganeti.cmdlib.instance import common
+from ganeti.constants import export as words
+from ganeti.rpc import encode
+
+#: Seconds that an import may take until it listens.
+LISTEN_S: Final = 30.0
+#: Seconds between two looks: at the beginning, and at most.
+_FIRST_POLL_S: Final = 0.05
+_POLL_S: Final = 2.0
+#: Seconds between two lines about the progress.
+REPORT_S: Final = 60.0
+
+
+@dataclasses.dataclass(frozen=True)
+class TransferPlan:
+    """From where to where.
+
+    Attributes:
+        instance: its record at the source.
+        moved: its record at the target.
+        source: node uuid.
+        target: node uuid.
+        compress: name of the tool.
+    """
+
+    instance: objects.Instance
+    moved: objects.Instance
+    source: str
+    target: str
+    compress: str = words.IEC_NONE
+
+
+def magic(secret: str, instance: str, index: int) -> str:
+    """Return the text that begins the data of one disk."""
+    text = f"{words.RIE_VERSION}{secret}{instance}{index}"
+    return hashlib.sha1(text.encode()).hexdigest()
+
+
+def copy_all(
+    ctx: base.Context, plan: TransferPlan, disks: Sequence[objects.Disk]
+) -> None:
+    """Copy the content of disks that exist on both nodes, one after another.
+
+    Raises:
+        OpExecError: one could not be copied; nothing of the transfer is left.
+    """
+    certificates: dict[str, tuple[str, str]] = {}
+    try:
+        for node in (plan.source, plan.target):
+            answer = ctx.rpc.call_one("x509_cert_create", node, words.RIE_CERT_VALIDITY)
+            name, pem = answer.unwrap("cannot make a certificate for the transfer")
+            certificates[node] = (name, pem)
+        for index, disk in enumerate(disks):
+            _Transfer(ctx, plan, certificates, disk, index).run()
+    finally:
+        for node, (name, _pem) in certificates.items():
+            result = ctx.rpc.call_one("x509_cert_remove", node, name)
+            common.warn_failed(ctx, result, "cannot remove a transfer's certificate")
+
+
+class _Transfer:
+    """One disk on its way."""
+
+    def __init__(
+        self,
+        ctx: base.Context,
+        plan: TransferPlan,
+        certificates: dict[str, tuple[str, str]],
+        disk: objects.Disk,
+        index: int,
+    ) -> None:
+        self._ctx = ctx
+        self._plan = plan
+        self._certificates = certificates
+        self._disk = disk
+        self._index = index
+        self._started: dict[str, str] = {}
+        self._wait_s = _FIRST_POLL_S
+
+    @property
+    def _what(self) -> str:
+        return f"instance {self._plan.instance.name}: copying disk/{self._index}"
+
+    def run(self) -> None:
+        """Copy the disk.
+
+        Raises:
+            OpExecError: it did not work; both programs are gone.
+        """
+        plan, ctx = self._plan, self._ctx
+        target = ctx.snapshot.nodes[plan.target]
+        ctx.log.message(
+            f"* copying disk/{self._index} ({self._disk.size} MiB) to {target.name}"
+        )
+        begun = ctx.clock.monotonic()
+        try:
+            self._started[plan.target] = ctx.rpc.call_one(
+                "import_start",
+                plan.target,
+                self._options(plan.target, plan.source),
+                encode.instance(ctx.snapshot, plan.moved),
+                f"disk{self._index}",
+                self._end(plan.moved),
+            ).unwrap(self._what)
+            port = self._wait_for_port()
+            self._started[plan.source] = ctx.rpc.call_one(
+                "export_start",
+                plan.source,
+                self._options(plan.source, plan.target),
+                target.secondary_ip,
+                port,
+                encode.instance(ctx.snapshot, plan.instance),
+                f"disk{self._index}",
+                self._end(plan.instance),
+            ).unwrap(self._what)
+            self._watch()
+        finally:
+            self._clean_up()
+        taken = ctx.clock.monotonic() - begun
+        ctx.log.message(f"* disk/{self._index} copied in {taken:.1f} s")
+
+    def _options(self, own: str, other: str) -> dict[str, Any]:
+        ctx = self._ctx
+        name, pem = self._certificates[own][0], self._certificates[other][1]
+        secret = self._certificates[self._plan.target][0]
+        return {
+            "key_name": name,
+            "ca_pem": pem,
+            "compress": self._plan.compress,
+            "magic": magic(secret, self._plan.instance.name, self._index),
+            "ipv6": ":" in ctx.snapshot.nodes[self._plan.target].secondary_ip,
+            "connect_timeout": words.DISK_TRANSFER_CONNECT_TIMEOUT,
+        }
+
+    def _end(self, instance: objects.Instance) -> list[Any]:
+        wire = encode.disk(self._ctx.snapshot, self._disk, instance)
+        return [words.IEIO_RAW_DISK, [wire]]
+
+    # Watching
+    def _wait_for_port(self) -> int:
+        ctx, node = self._ctx, self._plan.target
+        deadline = ctx.clock.monotonic() + LISTEN_S
+        while True:
+            status = self._status(node) or {}
+            self._raise_failure(node, status)
+            if status.get("listen_port"):
+                return int(status["listen_port"])
+            if ctx.clock.monotonic() >= deadline:
+                name = common.node_name(ctx, node)
+                raise errors.OpExecError(
+                    f"{self._what}: node {name} does not listen after {LISTEN_S:g} s"
+                )
+            self._pause()
+
+    def _watch(self) -> None:
+        """Wait until both ends are done, with lines about the progress."""
+        plan, ctx = self._plan, self._ctx
+        self._wait_s = _FIRST_POLL_S
+        report = _Report(ctx, f"disk/{self._index}", self._disk.size)
+        while True:
+            done = 0
+            for node in (plan.target, plan.source):
+                status = self._status(node)
+                if status is None:
+                    continue
+                self._raise_failure(node, status)
+                done += status["exit_status"] == 0
+                if node == plan.target:
+                    report.tell(status)
+            if done == 2:
+                return
+            self._pause()
+
+    def _pause(self) -> None:
+        self._ctx.clock.wait(threading.Event(), self._wait_s)
+        self._wait_s = min(_POLL_S, self._wait_s * 1.5)
+
+    def _status(self, node: str) -> dict[str, Any] | None:
+        name = self._started[node]
+        answer = self._ctx.rpc.call_one("impexp_status", node, [name])
+        statuses = answer.unwrap(f"{self._what}: cannot ask for the progress")
+        status: dict[str, Any] | None = statuses[0]
+        return status
+
+    def _raise_failure(self, node: str, status: dict[str, Any]) -> None:
+        if not status.get("exit_status"):
+            return
+        text = status.get("error_message") or "failed without a message"
+        lines = [line for line in status.get("recent_output") or () if text not in line]
+        name = common.node_name(self._ctx, node)
+        more = f" ({' / '.join(lines[-3:])})" if lines else ""
+        raise errors.OpExecError(f"{self._what}: node {name}: {text}{more}")
+
+    def _clean_up(self) -> None:
+        for node, name in self._started.items():
+            result = self._ctx.rpc.call_one("impexp_cleanup", node, name)
+            common.warn_failed(self._ctx, result, "cannot clean up after the transfer")
+
+
+class _Report:
+    """Lines about a transfer: for everybody now and then, for terminals often."""
+
+    def __init__(self, ctx: base.Context, what: str, size_mib: int) -> None:
+        self._ctx = ctx
+        self._what = what
+        self._size_mib = size_mib
+        self._last = ctx.clock.monotonic()
+        self._progress = progress.Progress(ctx, f"copying {what}", size_mib)
+
+    def tell(self, status: dict[str, Any]) -> None:
+        """Tell what the receiving program says of itself."""
+        done = float(status.get("progress_mbytes") or 0)
+        rate, left_s = status.get("progress_throughput"), status.get("progress_eta")
+        self._progress.at(done, rate=rate, left_s=left_s)
+        now = self._ctx.clock.monotonic()
+        if now - self._last >= REPORT_S:
+            text = progress.line(self._what, done, self._size_mib, rate, left_s)
+            self._ctx.log.message(f"* {text}")
+            self._last = now

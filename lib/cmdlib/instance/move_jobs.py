@@ -1,0 +1,47 @@
+"""What the units share that submit jobs moving many instances."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ganeti import locking, objects
+from ganeti.cmdlib import base
+
+_LEVELS = (locking.Level.INSTANCE, locking.Level.NODEGROUP, locking.Level.NODE)
+
+
+def declare_shared(
+    locks: base.LockRequest,
+    *,
+    instances: Sequence[str],
+    groups: Sequence[str],
+    nodes: Any,
+) -> None:
+    """Declare what planning reads: instances by name, groups, nodes, all shared."""
+    locks.names[locking.Level.INSTANCE] = list(instances)
+    locks.names[locking.Level.NODEGROUP] = list(groups)
+    locks.names[locking.Level.NODE] = nodes
+    locks.shared.update(_LEVELS)
+
+
+def instances_on(
+    snapshot: objects.Snapshot, node: str, mode: str
+) -> list[objects.Instance]:
+    """Return the instances that leave a node, by name.
+
+    Args:
+        snapshot: the cluster.
+        node: its uuid.
+        mode: ``primary-only``, ``secondary-only`` or ``all``.
+    """
+    uuids: set[str] = set()
+    if mode in ("primary-only", "all"):
+        uuids |= snapshot.primary_instances(node)
+    if mode in ("secondary-only", "all"):
+        uuids |= snapshot.secondary_instances(node)
+    instances = [snapshot.instances[uuid] for uuid in uuids]
+    return sorted(instances, key=lambda item: item.name)
+
+
+def names(instances: Sequence[objects.Instance]) -> list[str]:
+    """Return instance names."""
+    return [instance.name for instance in instances]

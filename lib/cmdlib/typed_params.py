@@ -1,0 +1,270 @@
+"""Typed parameters of requests: texts and numbers into what the tables say.
+
+For hypervisor, backend, NIC, node and disk parameters, at cluster, group, node and
+instance level. What a node must check (files, bridges) does not belong here.
+"""
+
+import os.path
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.constants import ecodes, hvparams, params
+from ganeti.utils import messages, units
+
+#: Value that removes an override, in any request.
+DEFAULT: Final = "default"
+#: Value that stands for an empty optional text.
+NONE: Final = "none"
+
+_TRUE: Final = frozenset({"true", "yes", "on", "1"})
+_FALSE: Final = frozenset({"false", "no", "off", "0"})
+
+
+def coerce(value: Any, kind: str, what: str) -> Any:
+    """Return a parameter value in its type.
+
+    Args:
+        value: from a request; texts are accepted for every type.
+        kind: ``string``, ``maybe-string``, ``bool``, ``int``, ``float`` or ``size``.
+        what: names the parameter, such as ``hypervisor parameter kvm/acpi``.
+
+    Raises:
+        OpPrereqError: wanted and found.
+    """
+    if kind == "maybe-string" and value is None:
+        return None
+    if kind in ("string", "maybe-string"):
+        if isinstance(value, (str, int, float)) and not isinstance(value, bool):
+            return str(value)
+        if value is None or value is False:
+            return ""
+        raise _wrong(what, "a text", value)
+    try:
+        return _NUMBERS[kind](value)
+    except (ValueError, TypeError, errors.UnitParseError) as err:
+        raise _wrong(what, _WORDS[kind], value) from err
+
+
+def _bool(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).lower()
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise ValueError(value)
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, bool) or (isinstance(value, float) and value % 1):
+        raise ValueError(value)
+    return int(value)
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, str):
+        return units.parse_size_mib(value)
+    return _int(value)
+
+
+_NUMBERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "bool": _bool,
+    "int": _int,
+    "float": float,
+    "size": _size,
+}
+_WORDS: Final = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "size": "a size such as 512 or 2g",
+}
+
+
+def _wrong(what: str, wanted: str, value: Any) -> errors.OpPrereqError:
+    return errors.OpPrereqError(
+        f"{what}: wanted {wanted}, found {value!r}", ecodes.ECODE_INVAL
+    )
+
+
+def typed(
+    given: Mapping[str, Any],
+    table: Mapping[str, Any],
+    what: str,
+    *,
+    allow_default: bool = False,
+) -> dict[str, Any]:
+    """Return given parameters in the types of a table.
+
+    Args:
+        given: from a request.
+        table: name -> row with a ``type``, see `constants.params`.
+        what: kind of parameter for messages, such as ``backend parameter``.
+        allow_default: keep the value `DEFAULT`, which removes an override.
+
+    Raises:
+        OpPrereqError: unknown name or wrong value.
+    """
+    out = {}
+    for name, value in given.items():
+        row = table.get(name)
+        if row is None:
+            raise errors.OpPrereqError(
+                f"{what} {name}: unknown; {messages.known_names(name, table)}",
+                ecodes.ECODE_INVAL,
+            )
+        if allow_default and value == DEFAULT:
+            out[name] = DEFAULT
+        else:
+            out[name] = coerce(value, row.type, f"{what} {name}")
+    return out
+
+
+def merge(
+    base: Mapping[str, Any], changes: Mapping[str, Any], *, none_removes: bool = False
+) -> dict[str, Any]:
+    """Return overrides after changes; a change to `DEFAULT` removes one."""
+    out = dict(base)
+    for name, value in changes.items():
+        if value == DEFAULT or (none_removes and value is None):
+            out.pop(name, None)
+        else:
+            out[name] = value
+    return out
+
+
+def backend(given: Mapping[str, Any], *, allow_default: bool = False) -> dict[str, Any]:
+    """Return typed backend parameters; ``memory`` sets minimum and maximum.
+
+    Raises:
+        OpPrereqError: unknown name, wrong value, or ``memory`` beside the others.
+    """
+    what = "backend parameter"
+    out = typed(given, params.BACKEND, what, allow_default=allow_default)
+    if "memory" in out:
+        if "minmem" in out or "maxmem" in out:
+            raise errors.OpPrereqError(
+                f"{what} memory: cannot be given together with minmem or maxmem",
+                ecodes.ECODE_INVAL,
+            )
+        out["minmem"] = out["maxmem"] = out.pop("memory")
+    for name in ("minmem", "maxmem", "vcpus", "spindle_use"):
+        value = out.get(name)
+        if value is not None and value != DEFAULT and value < 1:
+            raise _wrong(f"{what} {name}", "1 or more", value)
+    return out
+
+
+def check_memory_order(filled: Mapping[str, Any], what: str) -> None:
+    """Refuse a minimum above the maximum.
+
+    Raises:
+        OpPrereqError: names both.
+    """
+    if filled["minmem"] > filled["maxmem"]:
+        raise errors.OpPrereqError(
+            f"{what}: minimum memory {filled['minmem']} MiB is above the maximum"
+            f" {filled['maxmem']} MiB",
+            ecodes.ECODE_INVAL,
+        )
+
+
+def hypervisor(
+    name: str,
+    given: Mapping[str, Any],
+    *,
+    allow_default: bool = False,
+    allow_cluster_only: bool = False,
+) -> dict[str, Any]:
+    """Return typed hypervisor parameters.
+
+    Raises:
+        OpPrereqError: unknown name, wrong value, or one that only the cluster has.
+    """
+    table = hvparams.HYPERVISOR[name]
+    out = typed(
+        given, table, f"hypervisor {name}: parameter", allow_default=allow_default
+    )
+    if not allow_cluster_only:
+        for key in sorted(out):
+            if table[key].cluster_only:
+                raise errors.OpPrereqError(
+                    f"hypervisor {name}: parameter {key} can be set for the whole"
+                    " cluster only",
+                    ecodes.ECODE_INVAL,
+                )
+    return out
+
+
+def check_hypervisor_syntax(name: str, filled: Mapping[str, Any]) -> None:
+    """Check a full set of hypervisor parameters as far as the master can.
+
+    Raises:
+        OpPrereqError: a required one is empty, or a value is not allowed.
+    """
+    for key, row in hvparams.HYPERVISOR[name].items():
+        value, what = filled.get(key), f"hypervisor {name}: parameter {key}"
+        if value in (None, ""):
+            if row.required:
+                raise _wrong(what, "a value", value)
+        elif row.required or value != row.default:
+            _check_allowed(row.allowed, value, what)
+    _check_kvm_combinations(name, filled)
+
+
+def _check_allowed(allowed: Any, value: Any, what: str) -> None:
+    if isinstance(allowed, tuple) and len(allowed) and isinstance(value, str):
+        parts = value.split(",") if what.endswith("boot_order") else [value]
+        for part in parts:
+            if part not in allowed:
+                raise _wrong(what, "one of " + ", ".join(map(str, allowed)), value)
+    elif allowed == ">= 0" and value < 0:
+        raise _wrong(what, "0 or more", value)
+    elif isinstance(allowed, str) and ".." in allowed and isinstance(value, int):
+        low, high = (int(part) for part in allowed.split(".."))
+        if not low <= value <= high:
+            raise _wrong(what, f"{low} to {high}", value)
+    elif isinstance(allowed, str) and allowed.startswith("absolute"):
+        is_url = "URL" in allowed and value.startswith(("http:", "https:", "ftp:"))
+        if not is_url and not os.path.isabs(value):
+            raise _wrong(what, "an absolute path", value)
+
+
+def _check_kvm_combinations(name: str, filled: Mapping[str, Any]) -> None:
+    if name != "kvm":
+        return
+    rules = (
+        (
+            filled["kernel_path"] and not filled["root_path"],
+            "kernel_path needs root_path",
+        ),
+        (
+            filled["vnc_bind_address"] and filled["spice_bind"],
+            "vnc_bind_address and spice_bind exclude each other",
+        ),
+        (
+            filled["vnc_x509_verify"] and not filled["vnc_x509_path"],
+            "vnc_x509_verify needs vnc_x509_path",
+        ),
+        (
+            filled["security_model"] == "user" and not filled["security_domain"],
+            "security_model user needs security_domain",
+        ),
+        (
+            filled["security_model"] != "user" and filled["security_domain"],
+            "security_domain needs security_model user",
+        ),
+        (
+            "cdrom" in filled["boot_order"] and not filled["cdrom_image_path"],
+            "boot_order cdrom needs cdrom_image_path",
+        ),
+        (
+            filled["disk_aio"] == "native" and filled["disk_cache"] != "none",
+            "disk_aio native needs disk_cache none",
+        ),
+    )
+    for broken, text in rules:
+        if broken:
+            raise errors.OpPrereqError(f"hypervisor kvm: {text}", ecodes.ECODE_INVAL)

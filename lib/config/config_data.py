@@ -1,0 +1,154 @@
+"""The configuration in the form of ``config.data``, in and out.
+
+The file's version must be ours; `upgradable` ones are read when asked for. Reading a
+file and writing it back gives the same JSON value, serials and times included.
+"""
+
+import functools
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from ganeti import errors, objects
+from ganeti.config.config import HEADER_KEY, Header
+from ganeti.config.edit import new_records
+from ganeti.constants import versions
+from ganeti.objects import TABLES, Disk, Instance, Nic, Record, Snapshot
+from ganeti.store import Change, Document
+
+#: Versions whose files have the same content as ours: 3.0.
+UPGRADABLE: Final = (3000000,)
+
+_TOP: Final = frozenset(objects.ConfigData.__struct_fields__)
+#: Records inside records.
+_NESTED: Final[dict[tuple[type[Record], str], type[Record]]] = {
+    (Instance, "nics"): Nic,
+    (Disk, "children"): Disk,
+}
+
+
+def import_config(data: Any, *, accept: Collection[int] = ()) -> list[Change]:
+    """Return what puts a configuration into an empty store.
+
+    Args:
+        data: the decoded JSON of ``config.data``.
+        accept: further versions to read, such as `UPGRADABLE`.
+
+    Raises:
+        ConfigVersionMismatch: the version is another.
+        ConfigurationError: a field is missing, unknown, or has the wrong type.
+    """
+    if not isinstance(data, Mapping):
+        raise errors.ConfigurationError("config.data: wanted an object at the top")
+    version = data.get("version")
+    if version != versions.CONFIG_VERSION and version not in accept:
+        raise errors.ConfigVersionMismatch(versions.CONFIG_VERSION, version)
+    _check_fields("config.data", data, _TOP, _TOP - {"ctime", "mtime"})
+    records: list[Record] = [_read(objects.Cluster, data["cluster"], "cluster")]
+    for table, cls in TABLES.items():
+        if table != "cluster":
+            records += _read_table(table, cls, data[table])
+    header = Header(
+        serial_no=data["serial_no"],
+        ctime=data.get("ctime") or 0.0,
+        mtime=data.get("mtime") or 0.0,
+    )
+    return [
+        *new_records(records),
+        Document("meta", HEADER_KEY, msgspec.json.encode(header)),
+    ]
+
+
+def export_config(snapshot: Snapshot, header: Header) -> dict[str, Any]:
+    """Return the value of ``config.data``: JSON types only.
+
+    Args:
+        snapshot: the configuration.
+        header: of `Config.header`.
+    """
+    document: dict[str, Any] = {
+        "version": versions.CONFIG_VERSION,
+        "cluster": objects.to_dict(snapshot.cluster),
+    }
+    for table in TABLES:
+        if table != "cluster":
+            rows = sorted(snapshot.table(table).items())
+            document[table] = {key: objects.to_dict(record) for key, record in rows}
+    document |= {
+        "serial_no": header.serial_no,
+        "ctime": header.ctime,
+        "mtime": header.mtime,
+    }
+    return document
+
+
+def _read_table(table: str, cls: type[Record], rows: Any) -> list[Record]:
+    if not isinstance(rows, Mapping):
+        raise errors.ConfigurationError(f"config.data: {table}: wanted an object")
+    records = []
+    for key, value in rows.items():
+        record = _read(cls, value, f"{table}/{key}")
+        if record.uuid != key:  # type: ignore[attr-defined]
+            raise errors.ConfigurationError(
+                f"config.data: {table}/{key}: its uuid is {record.uuid}"  # type: ignore[attr-defined]
+            )
+        records.append(record)
+    return records
+
+
+def _read(cls: type[Record], value: Any, where: str) -> Record:
+    try:
+        return objects.from_dict(cls, _normal(cls, value, where))
+    except errors.ConfigurationError as err:
+        raise errors.ConfigurationError(f"config.data: {where}: {err}") from err
+
+
+def _normal(cls: type[Record], value: Any, where: str) -> Any:
+    """Return a stored form that `objects.from_dict` reads: null is no value."""
+    if not isinstance(value, Mapping):
+        raise errors.ConfigurationError(f"{where}: wanted an object")
+    required, optional = _field_names(cls)
+    is_forthcoming = value.get("forthcoming") is True
+    needed = {"uuid", "serial_no"} & required if is_forthcoming else required
+    _check_fields(where, value, required | optional, needed)
+    fields = {
+        name: item for name, item in value.items() if item is not None or name in needed
+    }
+    for name in required - fields.keys():
+        fields[name] = _neutral(cls, name)
+    for name, item in fields.items():
+        nested = _NESTED.get((cls, name))
+        if nested is not None:
+            fields[name] = [_normal(nested, part, f"{where}/{name}") for part in item]
+    return fields
+
+
+@functools.cache
+def _field_names(cls: type[Record]) -> tuple[frozenset[str], frozenset[str]]:
+    fields = msgspec.structs.fields(cls)
+    required = frozenset(field.name for field in fields if field.required)
+    return required, frozenset(field.name for field in fields) - required
+
+
+def _neutral(cls: type[Record], name: str) -> Any:
+    """Return what stands for a field that a forthcoming object has not yet."""
+    kind = str(cls.__annotations__[name])
+    for prefix, value in (("str", ""), ("bool", False), ("int", 0), ("dict", {})):
+        if prefix in kind.partition("[")[0]:
+            return value
+    return ()
+
+
+def _check_fields(
+    where: str,
+    value: Mapping[str, Any],
+    known: Collection[str],
+    needed: Collection[str],
+) -> None:
+    if unknown := sorted(value.keys() - set(known)):
+        raise errors.ConfigurationError(
+            f"{where}: unknown members {', '.join(map(str, unknown))}"
+        )
+    if missing := sorted(set(needed) - value.keys()):
+        raise errors.ConfigurationError(f"{where}: {', '.join(missing)} missing")

@@ -1,0 +1,34 @@
+"""Addresses of NICs in the pools of their networks; pure."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ganeti import errors
+from ganeti.config.address_pool import AddressPool
+from ganeti.objects import Network, Nic, Snapshot
+
+
+def move_addresses(
+    snapshot: Snapshot, old: Sequence[Nic], new: Sequence[Nic]
+) -> list[Network]:
+    """Return the networks whose pools change when NICs are replaced.
+
+    Raises:
+        AddressPoolError: a new address is taken by another instance.
+    """
+    before, after = Counter(_addresses(old)), Counter(_addresses(new))
+    pools: dict[str, AddressPool] = {}
+    for network, address in before - after:
+        if network in snapshot.networks:
+            pool = pools.setdefault(network, AddressPool(snapshot.networks[network]))
+            if pool.contains(address) and pool.is_used(address):
+                pool.release(address)
+    for network, address in after - before:
+        if network not in snapshot.networks:
+            raise errors.ConfigurationError(f"network {network} is not there")
+        pools.setdefault(network, AddressPool(snapshot.networks[network])).use(address)
+    return [pool.result() for pool in pools.values()]
+
+
+def _addresses(nics: Sequence[Nic]) -> list[tuple[str, str]]:
+    return [(nic.network, nic.ip) for nic in nics if nic.network and nic.ip]

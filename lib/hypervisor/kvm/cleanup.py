@@ -1,0 +1,46 @@
+"""Removing what a guest that does not run has left on its node."""
+
+import contextlib
+import os
+import shutil
+from typing import Final
+
+from ganeti import errors
+from ganeti.hypervisor.base import NodeEffects
+from ganeti.hypervisor.kvm import runtime, security, taps
+from ganeti.hypervisor.kvm.files import Files
+
+_CONTROLS: Final = ("monitor", "serial", "qmp", "kvmd", "qga", "shutdown")
+
+
+def remove(effects: NodeEffects, guest: Files) -> None:
+    """Remove all files of a guest, give its user back, undo its network."""
+    security.release(guest)
+    _disconnect(effects, guest)
+    for path in (*map(guest.control, _CONTROLS), guest.pid, guest.runtime):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+    shutil.rmtree(guest.nics, ignore_errors=True)
+    _remove_chroot(guest)
+
+
+def _disconnect(effects: NodeEffects, guest: Files) -> None:
+    """Take taps from switches; bridges and routes forget them by themselves."""
+    with contextlib.suppress(errors.HypervisorError):
+        for nic in runtime.load(guest).nics:
+            tap = taps.read_name(guest, nic.uuid)
+            if tap is not None and nic.nicparams.get("mode") == "openvswitch":
+                taps.leave_switch(effects, tap)
+
+
+def _remove_chroot(guest: Files) -> None:
+    """Remove the chroot; what the emulator put there is kept aside."""
+    try:
+        os.rmdir(guest.chroot)
+    except FileNotFoundError:
+        return
+    except OSError:
+        quarantine = f"{guest.root}/chroot-quarantine"
+        os.makedirs(quarantine, mode=0o700, exist_ok=True)
+        stamp = os.stat(guest.chroot).st_mtime_ns
+        os.rename(guest.chroot, f"{quarantine}/{guest.name}-{stamp}")

@@ -1,0 +1,159 @@
+"""The tags of automatic repair: reading and writing them, and what they allow."""
+
+import dataclasses
+import enum
+import math
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from ganeti.constants.tags import MAX_TAG_LEN
+
+PREFIX: Final = "ganeti:watcher:autorepair:"
+_SUSPEND: Final = "suspend"
+_RECORD: Final = re.compile(
+    re.escape(PREFIX)
+    + r"(?:(?P<pending>pending)|result):(?P<kind>[a-z-]+):(?P<id>[^:]+):(?P<time>\d+)"
+    r"(?(pending)|:(?P<outcome>[a-z]+)):(?P<jobs>(?:\d+(?:\+\d+)*)?)"
+)
+
+
+class RepairKind(enum.IntEnum):
+    """Kinds of repairs, each allows those before it."""
+
+    FIX_STORAGE = 0
+    MIGRATE = 1
+    FAILOVER = 2
+    REINSTALL = 3
+
+    @property
+    def word(self) -> str:
+        """Its name in tags."""
+        return self.name.lower().replace("_", "-")
+
+
+class RepairOutcome(enum.StrEnum):
+    """How a repair ended."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    ENOPERM = "enoperm"
+
+
+_KINDS: Final = {kind.word: kind for kind in RepairKind}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RepairRecord:
+    """A repair as an instance's tag tells it.
+
+    Attributes:
+        kind: what it may do at most.
+        id: a UUID.
+        time: Unix seconds; when it began, or when it ended.
+        outcome: None while it is pending.
+        jobs: ids of its jobs, oldest first.
+        found: the tag as it was read, empty for a new record.
+    """
+
+    kind: RepairKind
+    id: str
+    time: int
+    outcome: RepairOutcome | None = None
+    jobs: tuple[int, ...] = ()
+    found: str = dataclasses.field(default="", compare=False)
+
+    @property
+    def tag(self) -> str:
+        """The tag that tells it; of very many jobs, the newest that fit."""
+        head = f"{self.kind.word}:{self.id}:{self.time}:"
+        if self.outcome is None:
+            head = f"{PREFIX}pending:{head}"
+        else:
+            head = f"{PREFIX}result:{head}{self.outcome}:"
+        jobs = "+".join(str(job) for job in self.jobs)
+        while len(head + jobs) > MAX_TAG_LEN and "+" in jobs:
+            jobs = jobs.partition("+")[2]
+        return head + jobs
+
+
+def records(tags: Iterable[str]) -> list[RepairRecord]:
+    """Read the repairs among tags, oldest first; malformed ones are left out."""
+    parsed = [_record(tag) for tag in tags]
+    kept = [record for record in parsed if record is not None]
+    return sorted(kept, key=lambda record: (record.time, record.id))
+
+
+def _record(tag: str) -> RepairRecord | None:
+    match = _RECORD.fullmatch(tag)
+    if match is None or match["kind"] not in _KINDS:
+        return None
+    if match["outcome"] is not None and match["outcome"] not in set(RepairOutcome):
+        return None
+    return RepairRecord(
+        kind=_KINDS[match["kind"]],
+        id=match["id"],
+        time=int(match["time"]),
+        outcome=None if match["outcome"] is None else RepairOutcome(match["outcome"]),
+        jobs=tuple(int(job) for job in match["jobs"].split("+") if job),
+        found=tag,
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RepairPolicy:
+    """What may be done to an instance.
+
+    Attributes:
+        allowed: up to this kind; None for nothing.
+        until: Unix seconds until which nothing new begins, infinite for ever; None
+            without suspension.
+    """
+
+    allowed: RepairKind | None = None
+    until: float | None = None
+
+    def __str__(self) -> str:
+        if self.until is not None:
+            end = "for ever" if math.isinf(self.until) else f"until {self.until:.0f}"
+            return f"suspended {end}"
+        return "not enabled" if self.allowed is None else f"up to {self.allowed.word}"
+
+
+def policy(objects: Iterable[Iterable[str]], now: float) -> RepairPolicy:
+    """Find what may be done: the first object whose tags say anything decides.
+
+    Args:
+        objects: tags of the instance, of its group, and of the cluster.
+        now: Unix seconds.
+    """
+    for tags in objects:
+        words = [tag.removeprefix(PREFIX) for tag in tags if tag.startswith(PREFIX)]
+        ends = [end for end in map(_suspension, words) if end is not None and end > now]
+        if ends:
+            return RepairPolicy(until=max(ends))
+        kinds = [_KINDS[word] for word in words if word in _KINDS]
+        if kinds:
+            return RepairPolicy(allowed=min(kinds))
+    return RepairPolicy()
+
+
+def expired(tags: Iterable[str], now: float) -> list[str]:
+    """List the tags of suspensions that are over."""
+    ended = []
+    for tag in tags:
+        if tag.startswith(PREFIX):
+            end = _suspension(tag.removeprefix(PREFIX))
+            if end is not None and end <= now:
+                ended.append(tag)
+    return ended
+
+
+def _suspension(word: str) -> float | None:
+    """Give the end that a suspending tag names; None if it is no such tag."""
+    name, _, end = word.partition(":")
+    if name != _SUSPEND:
+        return None
+    if not end:
+        return math.inf
+    return float(end) if end.isdecimal() else None

@@ -1,0 +1,197 @@
+"""The first records of a cluster: complete, typed, checked."""
+
+import json
+import pathlib
+
+import pytest
+
+from fakes.processes import FakeRunner
+from ganeti import config, errors, objects
+from ganeti.bootstrap import checks, initial_config
+from ganeti.bootstrap.options import InitOptions
+from ganeti.pathutils import Paths
+from ganeti.ssh import keys
+
+SPEC = pathlib.Path(__file__).parents[3] / "data" / "spec"
+FACTS = initial_config.MasterHost(
+    hostname="node1.vc.test",
+    primary_ip="127.1.0.11",
+    secondary_ip="127.1.0.11",
+    cluster_name="cluster.vc.test",
+    master_ip="127.1.0.1",
+    netmask=32,
+    family=2,
+)
+
+
+def options(**more):
+    given = {
+        "cluster_name": "cluster",
+        "enabled_hypervisors": ("fake",),
+        "enabled_disk_templates": ("diskless",),
+    }
+    return InitOptions(**(given | more))
+
+
+def make(**more):
+    return initial_config.make(options(**more), FACTS, 1000.0)
+
+
+def test_the_first_configuration_is_whole_and_verifies():
+    first = make()
+    snapshot = objects.Snapshot().apply(
+        config.initial_changes(first.cluster, first.group, first.node)
+    )
+    assert config.verify(snapshot) == []
+    assert config.ssconf_values(snapshot)["master_node"] == "node1.vc.test"
+    assert first.node.master_candidate
+    assert first.cluster.master_node == first.node.uuid
+    assert first.cluster.ctime == first.group.mtime == 1000.0
+
+
+def test_the_cluster_has_the_documented_fields_and_defaults():
+    example = json.loads((SPEC / "objects.json").read_text())["example_config"]
+    first = make(
+        enabled_hypervisors=("kvm",),
+        enabled_disk_templates=("drbd", "plain"),
+        hvparams={"kvm": {"kernel_path": "/boot/vmlinuz-3-kvmU"}},
+    )
+    found = objects.to_dict(first.cluster)
+    assert set(example["cluster"]) <= set(found)
+    for name in (
+        "mac_prefix",
+        "volume_group_name",
+        "drbd_usermode_helper",
+        "beparams",
+        "ipolicy",
+        "candidate_pool_size",
+        "max_running_jobs",
+        "max_tracked_jobs",
+        "compression_tools",
+        "data_collectors",
+        "ssh_key_type",
+        "ssh_key_bits",
+    ):
+        assert found[name] == example["cluster"][name], name
+
+
+def test_given_parameters_get_their_types():
+    cluster = make(
+        beparams={"memory": "1g", "vcpus": "2"},
+        ndparams={"ssh_port": "2022"},
+        nicparams={"mode": "routed", "link": "100"},
+        diskparams={"drbd": {"resync-rate": "100"}},
+        hvparams={"fake": {"migration_mode": "non-live"}},
+    ).cluster
+    backend = cluster.beparams["default"]
+    assert (backend["minmem"], backend["maxmem"], backend["vcpus"]) == (1024, 1024, 2)
+    assert cluster.ndparams["ssh_port"] == 2022
+    assert cluster.nicparams["default"]["mode"] == "routed"
+    assert cluster.diskparams["drbd"]["resync-rate"] == 100
+    assert cluster.hvparams["fake"]["migration_mode"] == "non-live"
+    assert cluster.volume_group_name is None
+
+
+def test_an_open_vswitch_link_has_its_own_default():
+    nic = make(nicparams={"mode": "openvswitch"}).cluster.nicparams["default"]
+    assert nic["link"] == "switch1"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ({"enabled_hypervisors": ()}, "enabled hypervisors.*found none"),
+        ({"enabled_disk_templates": ("x",)}, "enabled disk templates.*found x"),
+        ({"hvparams": {"qemu": {}}}, "hypervisor parameters.*found qemu"),
+        ({"hvparams": {"fake": {"speed": 1}}}, "speed"),
+        ({"beparams": {"minmem": 512}}, "minimum memory 512 MiB is above"),
+        ({"nicparams": {"mode": "magic"}}, "found 'magic'"),
+        ({"nicparams": {"link": ""}}, "wanted a bridge"),
+        ({"diskparams": {"tape": {}}}, "disk parameters.*found tape"),
+        ({"ipolicy": {"colour": 1}}, "instance policy.*found colour"),
+        ({"ipolicy": {"disk-templates": ["plain"]}}, "found plain"),
+        ({"mac_prefix": "aa:bb"}, "MAC prefix"),
+        ({"candidate_pool_size": 0}, "candidate pool size"),
+        ({"ssh_key_type": "rsa", "ssh_key_bits": 64}, "at least 1024 bits"),
+    ],
+)
+def test_what_is_wrong_is_named(wrong, problem):
+    with pytest.raises(errors.OpPrereqError, match=problem):
+        make(**wrong)
+
+
+@pytest.fixture
+def paths(tmp_path):
+    root = tmp_path / "node1.vc.test"
+    for name in ("etc/ssh", "var/lib/ganeti"):
+        (root / name).mkdir(parents=True)
+    (root / "etc/hosts").write_text(
+        "127.201.0.11 node1.vc.test node1\n127.201.0.1 cluster.vc.test cluster\n"
+    )
+    found = Paths(root=str(root), hostname="node1.vc.test")
+    pair = keys.generate("rsa", 1024)
+    keys.save(pair, keys.host_key_path(found.sshd_dir, "rsa"))
+    return found
+
+
+def test_facts_are_found_out(paths):
+    facts = checks.gather(
+        paths, FakeRunner(), options(enabled_disk_templates=("file", "sharedfile"))
+    )
+    assert facts.cluster_name == "cluster.vc.test"
+    assert facts.master_ip == "127.201.0.1"
+    assert facts.primary_ip == facts.secondary_ip == "127.201.0.11"
+    assert facts.file_storage_dir == "/srv/ganeti/file-storage"
+    assert facts.host_key.startswith("ssh-rsa ")
+    assert facts.netmask == 32
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ({"cluster_name": "node1"}, "is this node's own"),
+        ({"primary_ip_version": 5}, "wanted 4 or 6, found 5"),
+        ({"secondary_ip": "::1"}, "wanted an IPv4 address"),
+        ({"secondary_ip": "192.0.2.99"}, "is not an address of this machine"),
+        ({"master_netmask": 0}, "found 0"),
+        ({"vg_name": "xenvg"}, "no enabled disk template uses it"),
+        ({"default_iallocator": "magic"}, "magic: no such script"),
+        ({"default_iallocator": "hail, magic"}, "magic: no such script"),
+        (
+            {"enabled_disk_templates": ("file",), "file_storage_dir": "here"},
+            "wanted an absolute path, found 'here'",
+        ),
+    ],
+)
+def test_requests_that_do_not_fit_the_machine_are_refused(paths, wrong, problem):
+    with pytest.raises(errors.OpPrereqError, match=problem):
+        checks.gather(paths, FakeRunner(), options(**wrong))
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ((5, "", "Volume group not found"), "volume group xenvg: Volume group not"),
+        ((0, " 1024.00\n", ""), "wanted at least 20480 MiB, found 1024"),
+    ],
+)
+def test_lvm_templates_need_a_volume_group(paths, answer, problem):
+    wanted = options(enabled_disk_templates=("plain",))
+    with pytest.raises(errors.OpPrereqError, match=problem):
+        checks.gather(paths, FakeRunner(vgs=answer), wanted)
+    checks.gather(paths, FakeRunner(vgs=(0, "90000.00\n", "")), wanted)
+
+
+def test_a_machine_without_host_key_is_refused_unless_ssh_is_not_ours(paths):
+    path = keys.host_key_path(paths.sshd_dir, "rsa")
+    pathlib.Path(f"{path}.pub").unlink()
+    with pytest.raises(errors.OpPrereqError, match="ssh_host_rsa_key"):
+        checks.gather(paths, FakeRunner(), options())
+    facts = checks.gather(paths, FakeRunner(), options(modify_ssh_setup=False))
+    assert facts.host_key == ""
+
+
+def test_a_node_of_a_cluster_is_refused_first(paths):
+    pathlib.Path(paths.server_pem).write_text("")
+    with pytest.raises(errors.OpPrereqError, match="is in a cluster already"):
+        checks.gather(paths, FakeRunner(), options(cluster_name="nowhere"))

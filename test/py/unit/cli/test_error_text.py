@@ -1,0 +1,200 @@
+"""Every documented error: what is printed where, and the exit code."""
+
+import pytest
+
+from fakes import commands
+from fakes.luxi_master import FakeMaster
+from ganeti import errors
+from ganeti.cli import error_text
+
+CASES = [
+    (
+        errors.OpPrereqError("text", "wrong_state"),
+        1,
+        (
+            "Failure: prerequisites not met for this operation:\n"
+            "error type: wrong_state, error details:\ntext\n"
+        ),
+    ),
+    (
+        errors.OpPrereqError("text"),
+        1,
+        "Failure: prerequisites not met for this operation:\ntext\n",
+    ),
+    (errors.OpExecError("text"), 1, "Failure: command execution error:\ntext\n"),
+    (
+        errors.ConfigurationError("text"),
+        2,
+        "Corrupt configuration file: text\nAborting.\n",
+    ),
+    (
+        errors.HooksAbort([["n1", "10-no", "sorry"], ["n2", "20-no", ""]]),
+        1,
+        (
+            "Failure: hooks execution failed:\n"
+            "  node: n1, script: 10-no, output: sorry\n"
+            "  node: n2, script: 20-no (no output)\n"
+        ),
+    ),
+    (errors.HooksFailure("text"), 1, "Failure: hooks general failure: text\n"),
+    (
+        errors.ResolverError("h.tst", -2, "unknown"),
+        1,
+        "Failure: can't resolve hostname 'h.tst'\n",
+    ),
+    (errors.TagError("text"), 1, "Failure: invalid tag(s) given:\ntext\n"),
+    (
+        errors.JobQueueDrainError("x"),
+        1,
+        "Failure: the job queue is marked for drain and doesn't accept new requests\n",
+    ),
+    (
+        errors.JobQueueFull(),
+        1,
+        (
+            "Failure: the job queue is full and doesn't accept new job submissions until"
+            " old jobs are archived\n"
+        ),
+    ),
+    (errors.TypeEnforcementError("text"), 1, "Parameter Error: text\n"),
+    (
+        errors.ParameterError("colour"),
+        1,
+        "Failure: unknown/wrong parameter name 'colour'\n",
+    ),
+    (
+        errors.RequestError("text"),
+        1,
+        "Unhandled protocol error while talking to the master daemon:\ntext\n",
+    ),
+    (errors.JobLost("text"), 1, "Error checking job status: text\n"),
+    (errors.LockError("text"), 1, "Unhandled Ganeti error: text\n"),
+]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"), CASES, ids=[type(case[0]).__name__ for case in CASES]
+)
+def test_errors_have_their_documented_text_and_exit_code(error, code, text):
+    master = FakeMaster()
+    master.down = error
+    done = commands.run("gnt-cluster version", master)
+    assert (done.code, done.out, done.err) == (code, "", text)
+
+
+def test_timeouts_and_permissions_say_what_to_do():
+    master = FakeMaster()
+    master.down = errors.LuxiTimeoutError("90 seconds")
+    done = commands.run("gnt-cluster version", master)
+    assert done.code == 1
+    assert "gnt-job list" in done.err
+    master.down = errors.LuxiPermissionError("/sock")
+    done = commands.run("gnt-cluster version", master)
+    assert (done.code, done.err.count("\n")) == (1, 2)
+
+
+@pytest.fixture
+def node(tmp_path):
+    root = tmp_path / "n1.tst"
+    (root / "var/lib/ganeti").mkdir(parents=True)
+    (root / "var/log/ganeti").mkdir(parents=True)
+    environ = {"GANETI_ROOTDIR": str(root), "GANETI_HOSTNAME": "n1.tst"}
+    return root, environ
+
+
+def test_nobody_listens(node):
+    root, environ = node
+    master = FakeMaster()
+    socket = f"{root}/var/run/ganeti/socket/ganeti-query"
+    master.down = errors.NoMasterError(socket)
+    done = commands.run("gnt-cluster version", master, environ=environ)
+    assert "error type: wrong_input" in done.err  # not in a cluster at all
+    ssconf = root / "var/lib/ganeti/ssconf_master_node"
+    ssconf.write_text("n2.tst\n")
+    done = commands.run("gnt-cluster version", master, environ=environ)
+    assert "'n2.tst'" in done.err
+    ssconf.write_text("n1.tst\n")
+    done = commands.run("gnt-cluster version", master, environ=environ)
+    assert done.code == 1
+    assert done.err == (
+        "Cannot communicate with the config daemon.\n"
+        "Is the process running and listening for connections?\n"
+    )
+
+
+def test_getmaster_needs_no_daemon(node):
+    root, environ = node
+    done = commands.run("gnt-cluster getmaster", None, environ=environ)
+    assert done.code == 1
+    (root / "var/lib/ganeti/ssconf_master_node").write_text("n2.tst\n")
+    done = commands.run("gnt-cluster getmaster", None, environ=environ)
+    assert (done.code, done.out) == (0, "n2.tst\n")
+
+
+def test_the_log_of_commands_has_calls_and_errors_but_no_arguments(node):
+    root, environ = node
+    line = "gnt-instance add --os-parameters-secret=key=s3cret -t plain -s 1g web1"
+    master = FakeMaster()
+    master.results["OP_INSTANCE_CREATE"] = errors.OpExecError("disk full")
+    commands.run(line, master, environ=environ)
+    text = (root / "var/log/ganeti/commands.log").read_text()
+    assert "'gnt-instance add'" in text
+    assert "ERROR disk full" in text
+    assert "s3cret" not in text
+
+
+def test_ctrl_c():
+    class Interrupted(FakeMaster):
+        def call(self, method, args):
+            raise KeyboardInterrupt
+
+    done = commands.run("gnt-cluster version", Interrupted())
+    assert done.code == 1
+    assert "background" in done.err
+
+
+def test_help_and_versions():
+    done = commands.run("gnt-cluster --version")
+    assert done.code == 0
+    assert done.out.startswith("gnt-cluster (ganeti ")
+    assert done.out.endswith(" 3.1.1\n")
+    done = commands.run("gnt-job --help")
+    assert done.code == 0
+    assert done.out.startswith(
+        "Usage: gnt-job {command} [options...] [argument...]\n"
+        "gnt-job <command> --help to see details, or man gnt-job\n\nCommands:\n archive"
+    )
+    assert done.out.endswith("\n\n")
+    assert commands.run("gnt-job").code == 1
+    assert commands.run("gnt-job frobnicate").out == done.out
+    done = commands.run("gnt-job show --help")
+    assert done.code == 0
+    assert done.out.startswith(
+        "Usage\n=====\n  gnt-job info [options] <jobid> [<jobid>...]"
+    )
+
+
+def test_a_deprecated_option_only_warns():
+    master = FakeMaster()
+    done = commands.run("gnt-instance add --no-ip-check -t diskless web1", master)
+    assert done.code == 0
+    assert done.err.startswith("Warning: --no-ip-check: ")
+    assert master.jobs
+
+
+def test_nobody_sees_a_traceback(node):
+    _, environ = node
+    master = FakeMaster()
+    master.cluster = {}  # an answer without what it must have
+    done = commands.run("gnt-cluster version", master, environ=environ)
+    assert done.code == 1
+    assert done.err.startswith("Unexpected error: KeyError: 'software_version'\n")
+    assert "Traceback" not in done.err
+    done = commands.run("gnt-cluster version -d", master, environ=environ)
+    assert "Traceback" in done.err
+
+
+@pytest.mark.parametrize("cls", [errors.OpExecError, errors.ResultValidationError])
+def test_what_scripts_said_does_nothing_to_a_terminal(cls):
+    text, _code = error_text.describe(cls("script: \x1b[31mred\x07\nnext\x9b2J"))
+    assert text.endswith("script: \\x1b[31mred\\x07\nnext\\x9b2J")

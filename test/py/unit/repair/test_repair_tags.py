@@ -1,0 +1,106 @@
+"""Tags of repairs: what is read, what is written, what they allow."""
+
+import math
+
+import pytest
+
+from ganeti.repair import tags
+from ganeti.repair.tags import RepairKind, RepairOutcome, RepairPolicy, RepairRecord
+
+P = tags.PREFIX
+ID = "5b0c2f5e-6a0e-4d53-8f7e-1c1c6a9d1e10"
+PENDING = f"{P}pending:failover:{ID}:1700001000:812+813"
+RESULT = f"{P}result:fix-storage:{ID}:1700002000:success:820"
+NOW = 1_700_000_000.0
+
+
+def test_records_are_read_oldest_first():
+    assert tags.records([RESULT, "other", PENDING]) == [
+        RepairRecord(RepairKind.FAILOVER, ID, 1_700_001_000, None, (812, 813)),
+        RepairRecord(
+            RepairKind.FIX_STORAGE, ID, 1_700_002_000, RepairOutcome.SUCCESS, (820,)
+        ),
+    ]
+
+
+@pytest.mark.parametrize("tag", [PENDING, RESULT, f"{P}pending:migrate:x:5:"])
+def test_what_is_read_is_written_the_same(tag):
+    (record,) = tags.records([tag])
+    assert record.tag == record.found == tag
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        f"{P}pending:explode:{ID}:5:",
+        f"{P}pending:migrate:{ID}:soon:",
+        f"{P}pending:migrate:{ID}:5",
+        f"{P}pending:migrate:{ID}:5:1+",
+        f"{P}result:migrate:{ID}:5:maybe:",
+        f"{P}result:migrate:{ID}:5:",
+        f"x{P}pending:migrate:{ID}:5:",
+        "",
+    ],
+)
+def test_malformed_tags_are_no_records(tag):
+    assert tags.records([tag]) == []
+
+
+def test_very_many_jobs_still_fit_a_tag():
+    record = RepairRecord(
+        RepairKind.FIX_STORAGE, ID, 1_700_001_000, None, tuple(range(1000, 1030))
+    )
+    assert len(record.tag) <= 128
+    (read,) = tags.records([record.tag])
+    assert read.jobs == record.jobs[-len(read.jobs) :]
+
+
+@pytest.mark.parametrize(
+    ("objects", "expected"),
+    [
+        ([[], [], []], RepairPolicy()),
+        ([[], [], [f"{P}failover"]], RepairPolicy(RepairKind.FAILOVER)),
+        ([[], [], [f"{P}reinstall", f"{P}migrate"]], RepairPolicy(RepairKind.MIGRATE)),
+        (
+            [[f"{P}fix-storage"], [], [f"{P}reinstall"]],
+            RepairPolicy(RepairKind.FIX_STORAGE),
+        ),
+        ([[f"{P}failover"], [], [f"{P}suspend"]], RepairPolicy(RepairKind.FAILOVER)),
+        ([[], [f"{P}suspend:"], [f"{P}failover"]], RepairPolicy(until=math.inf)),
+        ([[f"{P}failover", f"{P}suspend"], [], []], RepairPolicy(until=math.inf)),
+        (
+            [[f"{P}suspend:1700000001", f"{P}suspend:1700000009"], [], []],
+            RepairPolicy(until=1_700_000_009),
+        ),
+        (
+            [[f"{P}suspend:1699999999", f"{P}migrate"], [], []],
+            RepairPolicy(RepairKind.MIGRATE),
+        ),
+        (
+            [[f"{P}suspend:never"], [], [f"{P}migrate"]],
+            RepairPolicy(RepairKind.MIGRATE),
+        ),
+        ([[f"{P}explode"], [], []], RepairPolicy()),
+    ],
+)
+def test_the_nearest_object_that_says_something_decides(objects, expected):
+    assert tags.policy(objects, NOW) == expected
+
+
+def test_policies_in_words():
+    assert str(RepairPolicy()) == "not enabled"
+    assert str(RepairPolicy(RepairKind.FIX_STORAGE)) == "up to fix-storage"
+    assert str(RepairPolicy(until=math.inf)) == "suspended for ever"
+    assert str(RepairPolicy(until=12.0)) == "suspended until 12"
+
+
+def test_suspensions_that_are_over_are_found():
+    over = f"{P}suspend:1699999999"
+    present = [
+        over,
+        f"{P}suspend",
+        f"{P}suspend:1700000001",
+        f"{P}suspend:x",
+        "suspend:1",
+    ]
+    assert tags.expired(present, NOW) == [over]

@@ -1,0 +1,109 @@
+"""What people read about values that do not fit."""
+
+from typing import Literal
+
+import msgspec
+import pytest
+
+from ganeti import errors, ht
+from ganeti.opcodes import codec
+from ganeti.utils import messages
+
+KEYS = (
+    "x: [0]: unknown key 'foo', wanted one of"
+    " bridge, ip, link, mac, mode, name, network, vlan"
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        ([{"foo": "x"}], list[ht.NicSpec], KEYS),
+        (
+            [{"size": True}],
+            list[dict[str, int]],
+            "x: [0]: wanted a whole number, found yes or no",
+        ),
+        (
+            {"a": [1]},
+            dict[str, list[str]],
+            "x: [0]: wanted a text, found a whole number",
+        ),
+        (None, int | str, "x: wanted a whole number or a text, found nothing"),
+    ],
+)
+def test_the_place_and_both_kinds_are_named(value, kind, text):
+    with pytest.raises(errors.OpPrereqError) as caught:
+        ht.convert(value, kind, "x")
+    assert caught.value.args[0] == text
+
+
+def test_fields_of_records_are_named():
+    class Box(msgspec.Struct, forbid_unknown_fields=True):
+        size: int
+
+    for value, text in (
+        ({}, "x: parameter size is missing"),
+        ({"size": 1, "lid": 2}, "x: unknown parameter lid"),
+    ):
+        with pytest.raises(errors.OpPrereqError) as caught:
+            ht.convert(value, Box, "x")
+        assert caught.value.args[0] == text
+
+
+def test_few_names_are_listed_and_of_many_those_alike():
+    assert messages.known_names("x", ["b", "a"]) == "there are a, b"
+    many = [f"parameter{letter}" for letter in "abcdefghijklmnop"] + ["boot_order"]
+    assert messages.known_names("boot_ordre", many) == "did you mean boot_order?"
+    assert messages.known_names("zzz", many) == (
+        "none of the 17 that there are is like it"
+    )
+
+
+def test_of_very_many_objects_the_first_are_named():
+    assert messages.some(["b", "a"]) == "a, b"
+    assert messages.some(f"n{number:02}" for number in range(12)).endswith("n10, n11")
+    many = messages.some(f"n{number:02}" for number in reversed(range(40)))
+    assert many.startswith("n00, n01, ")
+    assert many.endswith("n11 and 28 more")
+
+
+def test_a_wrong_choice_names_what_there_is():
+    asked = {"group_name": "g", "alloc_policy": "odd", "OP_ID": "OP_GROUP_SET_PARAMS"}
+    with pytest.raises(errors.OpPrereqError) as caught:
+        codec.decode(asked)
+    assert caught.value.args[0] == (
+        "OP_GROUP_SET_PARAMS: alloc_policy: wanted one of"
+        " last_resort, preferred, unallocable, found 'odd'"
+    )
+
+
+def test_of_many_keys_and_opcodes_those_alike_are_named():
+    keys = dict[Literal[tuple(f"key{letter}" for letter in "abcdefghijklmn")], int]
+    with pytest.raises(errors.OpPrereqError) as caught:
+        ht.convert({"kexa": 1}, keys, "x")
+    assert caught.value.args[0].startswith("x: unknown key 'kexa'; did you mean keya")
+    for wrong, text in (
+        ("OP_NODE_AD", "unknown opcode 'OP_NODE_AD'; did you mean OP_NODE_ADD"),
+        (None, "unknown opcode None"),
+        (7, "unknown opcode 7"),
+    ):
+        with pytest.raises(errors.OpPrereqError) as caught:
+            codec.decode({"OP_ID": wrong})
+        assert caught.value.args[0].startswith(text)
+
+
+def test_of_many_choices_those_alike_are_named():
+    asked = {"ignore_errors": ["ENODESHH"], "OP_ID": "OP_CLUSTER_VERIFY"}
+    with pytest.raises(errors.OpPrereqError) as caught:
+        codec.decode(asked)
+    text = caught.value.args[0]
+    assert "ignore_errors[0]: unknown word 'ENODESHH'; did you mean ENODESSH" in text
+    assert "ECLUSTERCERT" not in text
+
+
+@pytest.mark.parametrize("cls", codec.OPCODES.values())
+def test_the_choices_of_every_opcode_can_be_looked_up(cls):
+    assert messages.misfit("Invalid enum value 'x' - at `$.no_such`", cls) == (
+        "no_such: unknown word 'x'"
+    )
