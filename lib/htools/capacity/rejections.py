@@ -77,7 +77,7 @@ class Rejections:
         return self._enough.codes(item)
 
     def counts(self, item: Instance) -> tuple[Counts, int]:
-        """Return refused places by kind, as in ``constraints.KINDS``, and possible ones.
+        """Return refused places by ``constraints.KINDS``, and possible ones.
 
         Which primary it is matters only for the memory kept for it: each secondary has
         one kind where that is enough, and another where it is not.
