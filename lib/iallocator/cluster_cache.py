@@ -105,7 +105,7 @@ class ClusterCache:
     def _all(
         self, snapshot: objects.Snapshot, places: Mapping[str, int]
     ) -> tuple[Instance, ...]:
-        """Return all instances; those that changed are made anew."""
+        """Return all instances; those that changed are made again."""
         backend = params.beparams_for(snapshot.cluster, {})
         old = self._instances
         fits = old.backend == backend and old.places == places

@@ -177,7 +177,7 @@ def wait(client: luxi.Client, job: Job, job_id: Any) -> list[str]:
     rows = client.call("QueryJobs", [[job_id], fields])
     if not (_is_list(rows, 1) and (not rows[0] or _is_list(rows[0], len(fields)))):
         raise _odd("QueryJobs", "one row", rows)
-    return [f"{job.label}: job {job_id}: {_told(rows[0] or previous)}"]
+    return [f"{job.label}: job {job_id}: {_row_text(rows[0] or previous)}"]
 
 
 def _news(answer: Any, serial: int | None) -> tuple[list[Any], int]:
@@ -203,7 +203,7 @@ def _odd(method: str, wanted: str, actual: Any) -> DataError:
     return DataError(f"LUXI: {method}: wanted {wanted}, found {actual!r:.80}")
 
 
-def _told(row: Sequence[Any]) -> str:
+def _row_text(row: Sequence[Any]) -> str:
     """Put the end of a job that did not succeed into words."""
     rows = len(row) > 1 and _is_list(row[1]) and _is_list(row[2])
     for status, result in zip(row[1], row[2], strict=False) if rows else ():

@@ -38,7 +38,7 @@ def _run(parsed: ParsedOptions) -> int:
         print(f"Note: Stripping common suffix of '{suffix}' from names")
     group = _group(cluster, parsed["G"])
     if parsed.verbosity > 1:
-        _tell_split(cluster)
+        _print_split(cluster)
     part = cluster.only_group(group)
     now = node_state.derive(part, limits, parsed["ext"])
     print(f"Group size {len(part.nodes)} nodes, {len(part.instances)} instances")
@@ -91,7 +91,7 @@ def _execute(
     return execute.run(NAME, parsed, sets[:1] if parsed["fjg"] else sets)
 
 
-def _tell_split(cluster: Cluster) -> None:
+def _print_split(cluster: Cluster) -> None:
     """Name the instances whose nodes are in different groups."""
     names = [f"  {cluster.instances[index].name}\n" for index in cluster.split()]
     if names:

@@ -35,7 +35,7 @@ def _run(parsed: ParsedOptions) -> int:
     suffix = cluster.common_suffix()
     if parsed.verbosity > 2 and suffix:
         print(f"Note: Stripping common suffix of '{suffix}' from names")
-    _tell_split(cluster, parsed)
+    _print_split(cluster, parsed)
     if parsed.verbosity > 1:
         print("Node group information:")
         print("\n".join(_groups(cluster)))
@@ -53,7 +53,7 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def _tell_split(cluster: Cluster, parsed: ParsedOptions) -> None:
+def _print_split(cluster: Cluster, parsed: ParsedOptions) -> None:
     """Name the instances whose nodes are in different groups."""
     split = cluster.split()
     if split:

@@ -165,12 +165,12 @@ class KeyValueReport(Report):
     def begin(self) -> None:
         """Tell of the cluster."""
         phase_totals = self.initial
-        _tell("CLUSTER_MEM", _whole(phase_totals.memory))
-        _tell("CLUSTER_DSK", _whole(phase_totals.disk))
-        _tell("CLUSTER_CPU", _whole(phase_totals.cpus))
-        _tell("CLUSTER_VCPU", _whole(phase_totals.vcpus))
-        _tell("CLUSTER_SPN", _whole(phase_totals.spindles))
-        _tell("CLUSTER_NODES", str(self.state.size))
+        _print_value("CLUSTER_MEM", _whole(phase_totals.memory))
+        _print_value("CLUSTER_DSK", _whole(phase_totals.disk))
+        _print_value("CLUSTER_CPU", _whole(phase_totals.cpus))
+        _print_value("CLUSTER_VCPU", _whole(phase_totals.vcpus))
+        _print_value("CLUSTER_SPN", _whole(phase_totals.spindles))
+        _print_value("CLUSTER_NODES", str(self.state.size))
         self._totals("INI", phase_totals)
 
     def _totals(self, phase: str, phase_totals: Totals) -> None:
@@ -198,15 +198,15 @@ class KeyValueReport(Report):
             "MNODE_DSK_AVAIL": _whole(phase_totals.most_disk),
         }
         for key, value in values.items():
-            _tell(f"{phase}_{key}", value)
+            _print_value(f"{phase}_{key}", value)
 
     def _size(self, prefix: str, size: InstanceSize) -> None:
-        _tell(f"{prefix}_MEM", str(size.memory))
-        _tell(f"{prefix}_DSK", str(size.disk))
-        _tell(f"{prefix}_CPU", str(size.vcpus))
-        _tell(f"{prefix}_SPN", str(size.spindles))
-        _tell(f"{prefix}_RQN", str(self.how.nodes))
-        _tell(f"{prefix}_DISK_TEMPLATE", self.how.template)
+        _print_value(f"{prefix}_MEM", str(size.memory))
+        _print_value(f"{prefix}_DSK", str(size.disk))
+        _print_value(f"{prefix}_CPU", str(size.vcpus))
+        _print_value(f"{prefix}_SPN", str(size.spindles))
+        _print_value(f"{prefix}_RQN", str(self.how.nodes))
+        _print_value(f"{prefix}_DISK_TEMPLATE", self.how.template)
 
     def tiered(self, outcome: CapacityOutcome, size: InstanceSize) -> None:
         """Tell what tiered allocation found."""
@@ -217,7 +217,7 @@ class KeyValueReport(Report):
             f"{one.memory},{one.disk},{one.vcpus},{one.spindles}={number}"
             for one, number in runs(outcome)
         ]
-        _tell("TSPEC", " ".join(shown))
+        _print_value("TSPEC", " ".join(shown))
         self._use("USED", _used(self.initial), _NOTHING)
         self._use("POOL", _used(after), _used(self.initial))
         limits = (after.vcpus, after.cpus, after.memory, after.disk, after.spindles)
@@ -227,26 +227,28 @@ class KeyValueReport(Report):
         for name, one, two in zip(_USES, most, less, strict=True):
             value = one - two
             text = formatting.shown(value) if name == "NPU" else _whole(value)
-            _tell(f"KM_{kind}_{name}", text)
+            _print_value(f"KM_{kind}_{name}", text)
 
     def standard(self, outcome: CapacityOutcome, size: InstanceSize) -> None:
         """Tell what allocation of one size found."""
         self._size("SPEC", size)
         after = totals.totals(outcome.after)
         self._totals("FIN", after)
-        _tell("ALLOC_USAGE", eight(_part(self.initial.instances, after.instances)))
-        _tell("ALLOC_INSTANCES", str(len(outcome.placed)))
+        _print_value(
+            "ALLOC_USAGE", eight(_part(self.initial.instances, after.instances))
+        )
+        _print_value("ALLOC_INSTANCES", str(len(outcome.placed)))
         kinds = by_count(outcome.failures)
         if not outcome.is_redundant:
             kinds = [constraints.N1]
-        _tell("ALLOC_FAIL_REASON", constraints.KINDS[kinds[0] - 1].upper())
+        _print_value("ALLOC_FAIL_REASON", constraints.KINDS[kinds[0] - 1].upper())
         for kind in kinds:
             name = constraints.KINDS[kind - 1].upper()
-            _tell(f"ALLOC_{name}_CNT", str(outcome.failures[kind - 1]))
+            _print_value(f"ALLOC_{name}_CNT", str(outcome.failures[kind - 1]))
 
     def end(self) -> None:
         """Tell that this is all."""
-        _tell("OK", "1")
+        _print_value("OK", "1")
 
 
 class Document(Report):
@@ -310,6 +312,6 @@ def runs(outcome: CapacityOutcome) -> Iterator[tuple[InstanceSize, int]]:
         yield size, len(list(members))
 
 
-def _tell(key: str, value: str) -> None:
+def _print_value(key: str, value: str) -> None:
     shown = formatting.quoted(value)
     print(f"{_PREFIX}_{key}={shown}")

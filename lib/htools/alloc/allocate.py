@@ -34,7 +34,7 @@ class AllocationOutcome(msgspec.Struct, frozen=True):
     Attributes:
         nodes: positions, primary first; None without a solution.
         score: of the cluster with the instance there.
-        failures: refused candidates by kind, in the order of `checks.KINDS`.
+        failures: refused candidates by kind, in the order of `constraints.KINDS`.
         successes: candidates that were possible.
         problem: why there was nothing to try, else empty.
     """
@@ -78,11 +78,11 @@ def allocate(
     count: int,
     rules: AllocationRules = _ALL_RULES,
 ) -> AllocationOutcome:
-    """Return the best nodes for a newcomer.
+    """Return the best nodes for a new instance.
 
     Args:
         state: without it.
-        item: the newcomer.
+        item: the new instance.
         candidates: nodes that may be used, offline ones are left out.
         count: 1 or 2 nodes.
         rules: how to choose.
@@ -139,7 +139,7 @@ def ranking(
 
     Args:
         state: without the instance.
-        item: the newcomer.
+        item: the new instance.
         candidates: nodes that may be used, offline ones are left out.
         count: 1 or 2 nodes; of two, places differ in the first.
         most: so many at most.
@@ -432,11 +432,11 @@ def over_groups(
     groups: Sequence[int] | None = None,
     rules: AllocationRules = _ALL_RULES,
 ) -> GroupChoice:
-    """Return the best group and nodes for a newcomer.
+    """Return the best group and nodes for a new instance.
 
     Args:
         state: without it.
-        item: the newcomer.
+        item: the new instance.
         count: 1 or 2 nodes.
         candidates: nodes that may be used; all by default.
         groups: that may be used; all with nodes by default.

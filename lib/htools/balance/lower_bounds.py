@@ -1,15 +1,15 @@
 """What a move can gain at most, for all moves at once and without looking at each.
 
-What a move does to the sum of squares of a spread is one number for the instance, with
-what it leaves, plus one for its target. With chords in the place of roots a whole score
-is a sum as well: of a part of the instance and of a part of the target, which is the
-same for all instances of one size. So the least for an instance is its own part plus
-the least of its size's targets.
+What a move does to the sum of squares of a metric is one number for the instance, with
+what it leaves, plus one for its target. With secants in the place of roots a whole
+score is a sum as well: of a part of the instance and of a part of the target, which is
+the same for all instances of one size. So the least for an instance is its own part
+plus the least of its size's targets.
 
-Both parts are kept from move to move: as long as the chords stay, only those of nodes
-that a move touched, and of the instances there, are made anew. The bounds of all others
-get lower by the slack of the chords, and when that makes too many moves seem good,
-everything is made anew with new chords.
+Both parts are kept from move to move: as long as the secants stay, only those of nodes
+that a move touched, and of the instances there, are made again. The bounds of all
+others get lower by the slack of the secants, and when that makes too many moves seem
+good, everything is made again with new secants.
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ Reserved = tuple[Floats | Ints, ...]
 
 _NOWHERE: Final = -2
 #: Work on a pair of size and target, and on a kind of move of an instance, when
-#: everything is made anew, in looks at a pair.
+#: everything is made again, in looks at a pair.
 _PER_PAIR: Final = 6
 _PER_MOVE: Final = 40
 #: Looks at a pair's bound that take as long as an estimate.
@@ -49,7 +49,7 @@ class MoveBounds:
             moves without a target, infinite if there are none.
         rows, swaps: the table without its last row, and this row.
         target: possible targets in the order of columns of ``pairs``.
-        slack: by how much bounds are lower than they would be made anew.
+        slack: by how much bounds are lower than they would be made again.
     """
 
     def __init__(self, estimator: MoveEstimator, inst: Ints, target: Ints) -> None:
@@ -63,9 +63,9 @@ class MoveBounds:
         roles = sorted({ROLE_CHANGES[kind].target for kind in self.kinds})
         self._targets = Targets(estimator, sample, target, roles)
         self.target = self._targets.target
-        spreads, more = estimator.spreads, estimator.spreads.more
+        metrics, more = estimator.metrics, estimator.metrics.more
         self._alike = SizeDeltas(
-            {role: spreads.gain["", role][sample] for role in roles},
+            {role: metrics.gain["", role][sample] for role in roles},
             {role: more["", role][sample] for role in roles if more},
             estimator.move_rules.own_reserve[sample],
         )
@@ -115,25 +115,25 @@ class MoveBounds:
 
     def _range(self, role: str) -> tuple[Floats, Floats]:
         """Give what sizes add to a target's values at least and at most."""
-        spreads, alike = self._estimator.spreads, self._alike
+        metrics, alike = self._estimator.metrics, self._alike
         low: Floats = np.zeros(alike.gain[role].shape)
         high = low
         if not len(self.target):
             return low, high
-        scales = [(spreads.inverse[self.target], alike.gain[role])]
-        if spreads.second is not None:
-            scales.append((spreads.second[self.target], alike.more[role]))
+        scales = [(metrics.inverse[self.target], alike.gain[role])]
+        if metrics.second is not None:
+            scales.append((metrics.second[self.target], alike.more[role]))
         for by, gain in scales:
             ends = gain * by.min(axis=0), gain * by.max(axis=0)
             low, high = low + np.minimum(*ends), high + np.maximum(*ends)
         return low, high
 
     def _begin(self) -> None:
-        """Make everything anew."""
+        """Make everything again."""
         self._usual = self._spent = self._debt = 0
         if not len(self._inst) or not len(self.target):
             return
-        self._secants = SecantBounds(self._estimator.spreads, self._alike, self.target)
+        self._secants = SecantBounds(self._estimator.metrics, self._alike, self.target)
         self._targets.fill(self._secants)
         self._refined.begin(self._secants)
         self._renew(np.arange(len(self._inst)))
@@ -204,7 +204,7 @@ class MoveBounds:
         return at, column
 
     def _renew(self, rows: Ints) -> None:
-        """Make the part of some instances anew."""
+        """Make the part of some instances again."""
         inst, nowhere = self._inst[rows], np.full(len(rows), _NOWHERE)
         rules = self._estimator.move_rules
         moves = [rules.move(kind, inst, nowhere) for kind in self.kinds]
@@ -233,7 +233,7 @@ class MoveBounds:
 
     # The part of instances
     def _of_swaps(self, rows: Ints) -> Floats:
-        """Give what moves without a target change with the chords' moments."""
+        """Give what moves without a target change with the secants' moments."""
         change, gains = self._estimator.from_moments(
             self._secants.moments,
             MoveKind.FAILOVER,
@@ -276,13 +276,13 @@ class MoveBounds:
         roles = [move.ends.target for move in moves]
         change += secants.below(roles, size, low, high, legal)
         low[..., -1] = -mean
-        change += (secants.slope[size] * low).sum(axis=-1) / estimator.spreads.count
+        change += (secants.slope[size] * low).sum(axis=-1) / estimator.metrics.count
         return np.where(legal, change, np.inf)
 
     def _squares(self, moves: list[MoveArrays], size: Ints) -> tuple[Floats, Floats]:
         """Give what old nodes add to sums of squares, at least and at most."""
-        spreads, far = self._estimator.spreads, self._secants.moments.deviation
-        shape = (len(moves), len(size), len(spreads.weight))
+        metrics, far = self._estimator.metrics, self._secants.moments.deviation
+        shape = (len(moves), len(size), len(metrics.weight))
         squares, sums = np.zeros(shape), np.zeros(shape)
         for row, move in enumerate(moves):
             for node, before, after in (
@@ -291,13 +291,13 @@ class MoveBounds:
             ):
                 if after in {"=", before}:
                     continue
-                step = spreads.step(move.inst, node, before, after)
+                step = metrics.step(move.inst, node, before, after)
                 squares[row] += step * (2.0 * far[node] + step)
                 sums[row] += step
         ranges = [self._ranges[move.ends.target] for move in moves]
         low = sums + np.array([least[size] for least, _most in ranges])
         high = sums + np.array([most[size] for _least, most in ranges])
-        mean = np.maximum(low * low, high * high) / spreads.count
+        mean = np.maximum(low * low, high * high) / metrics.count
         return squares - mean, squares
 
     def _kept(
@@ -321,7 +321,7 @@ class MoveBounds:
                 listed.append((row, move.primary, kept[0], True))
         if not listed:
             return out[0], out[1], out[2], out[3]
-        spreads = self._estimator.spreads
+        metrics = self._estimator.metrics
         own = self._estimator.move_rules.own_reserve[moves[0].inst]
         places, node, least, varies = (
             np.array(each) for each in zip(*listed, strict=True)
@@ -330,7 +330,7 @@ class MoveBounds:
         most = np.where(varies[:, None], np.maximum(least, before + own), least)
         rise, limit = least - before, most - before
         far = self._secants.moments.deviation[node, -1]
-        inverse = spreads.inverse_memory[node]
+        inverse = metrics.inverse_memory[node]
         ends = rise * inverse, limit * inverse
         best = np.clip(-far, *ends)
         high = [step * (step + 2.0 * far) for step in ends]
@@ -338,8 +338,8 @@ class MoveBounds:
         np.add.at(out[0], places, self._secants.reserve(slope, node, rise, limit))
         np.add.at(out[1], places, best * (best + 2.0 * far))
         np.add.at(out[2], places, np.maximum(*high))
-        mean = own * spreads.inverse_memory.max()
-        out[3, places] = mean * mean / spreads.count
+        mean = own * metrics.inverse_memory.max()
+        out[3, places] = mean * mean / metrics.count
         out[1] -= out[3]
         return out[0], out[1], out[2], out[3]
 

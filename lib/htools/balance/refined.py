@@ -2,7 +2,7 @@
 
 Bounds are a little too low; where gains get as small as that, the same instances seem
 good again and again. For these what each target brings is computed once, with the
-moments that the chords have, and kept up to date for the few targets that change.
+moments that the secants have, and kept up to date for the few targets that change.
 """
 
 from typing import Final
@@ -52,7 +52,7 @@ class RefinedBounds:
         return len(self._places)
 
     def begin(self, secants: SecantBounds) -> None:
-        """Forget everything; changes are with the moments of these chords."""
+        """Forget everything; changes are with the moments of these secants."""
         self._secants = secants
         self._slot.fill(NONE)
         self._asked.fill(0)

@@ -31,14 +31,7 @@ _ANY: Final = 1e300
 #: First moves of pairs that are tried where no single move helps.
 _BEAM: Final = 20
 #: Components that the first of a pair may not raise: they count what is at fault.
-_FAULTS: Final = (
-    "n1_cnt",
-    "offline_all_cnt",
-    "offline_pri_cnt",
-    "pri_tags_score",
-    "location_score",
-    "location_exclusion_score",
-)
+_FAULTS: Final = [item.name for item in components.COMPONENTS if item.is_fault]
 #: Digits to which changes of moves that are alike agree, such as those of twins.
 _ALIKE: Final = 9
 

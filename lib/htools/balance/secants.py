@@ -1,8 +1,8 @@
-"""Lines below the roots that spreads are: what makes bounds of scores sums.
+"""Secants below standard deviations, which make bounds of the score sums.
 
-A spread is the root of a variance, and a root bends down: between the least and the
-largest change of the variance its chord lies below it. Chords belong to the moments of
-one state; ``slack`` tells by how much other moments may undercut them.
+A standard deviation is the root of a variance, and a root bends down: between the
+least and the largest change of the variance its secant lies below it. Secants belong to
+the moments of one state; ``slack`` tells by how much other moments may undercut them.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from ganeti.htools.score import components
 from ganeti.htools.score.deviations import DeviationMetrics
 from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
 
-#: What reserved memory, as a share of a node's, costs besides its spread.
+#: What reserved memory, as a share of a node's, costs besides its metric.
 RISE: Final = components.WEIGHT["reserved_mem_rtotal"]
 #: Part of the range of nodes' distances from the mean by which it may grow.
 _MARGIN: Final = 0.05
@@ -27,7 +27,7 @@ class SizeDeltas(msgspec.Struct, frozen=True):
     """Instances that are alike in all that targets see of them.
 
     Attributes:
-        gain: by role of a target: sizes x spreads, units that it gains.
+        gain: by role of a target: sizes x metrics, units that it gains.
         more: the same for free spindles; empty where no storage is exclusive.
         kept: memory that a secondary keeps for each.
     """
@@ -38,14 +38,14 @@ class SizeDeltas(msgspec.Struct, frozen=True):
 
 
 class TargetRange(msgspec.Struct):
-    """What instances add at a target at least and at most: sizes x spreads."""
+    """What instances add at a target at least and at most: sizes x metrics."""
 
     low: Floats
     high: Floats
 
 
 class SecantBounds:
-    """Chords for each size of instances: sizes x spreads.
+    """Secants for each size of instances: sizes x metrics.
 
     Attributes:
         moments: means and variances they belong to; distances from these means are of
@@ -55,11 +55,11 @@ class SecantBounds:
     """
 
     def __init__(
-        self, spreads: DeviationMetrics, sizes: SizeDeltas, target: Ints
+        self, metrics: DeviationMetrics, sizes: SizeDeltas, target: Ints
     ) -> None:
-        """Make chords for the present moments."""
-        self._spreads, self._sizes = spreads, sizes
-        self.moments = spreads.moments.copy()
+        """Make secants for the present moments."""
+        self._spreads, self._sizes = metrics, sizes
+        self.moments = metrics.moments.copy()
         self._root = np.sqrt(self.moments.variance)
         factors = self.factors(target)
         margin = _MARGIN * np.ptp(factors, axis=1)
@@ -68,30 +68,30 @@ class SecantBounds:
         self.limits = {role: self._limits(role, target) for role in sizes.gain}
         self.slope = self._slopes()
         self._reach = self._reaches()
-        self._lowest = np.zeros(len(spreads.weight))
-        self._highest = np.zeros(len(spreads.weight))
+        self._lowest = np.zeros(len(metrics.weight))
+        self._highest = np.zeros(len(metrics.weight))
 
     def factors(self, nodes: Ints) -> Floats:
         """Give what each unit that nodes gain adds to sums of squares.
 
         Returns:
             by units of rows and, if there is such storage, free spindles: nodes x
-            spreads. In the last column of the first is just the distance.
+            metrics. In the last column of the first is just the distance.
         """
-        spreads, far = self._spreads, self.moments.deviation[nodes]
-        scales = [spreads.inverse[nodes]]
-        if spreads.second is not None:
-            scales.append(spreads.second[nodes])
+        metrics, far = self._spreads, self.moments.deviation[nodes]
+        scales = [metrics.inverse[nodes]]
+        if metrics.second is not None:
+            scales.append(metrics.second[nodes])
         result = 2.0 * np.array(scales) * far
         result[0, :, -1] = far[:, -1]
         return result
 
     def _limits(self, role: str, target: Ints) -> TargetRange:
         """Find what a target can add to sums of squares."""
-        spreads, sizes = self._spreads, self._sizes
-        scales = [(sizes.gain[role], spreads.inverse[target])]
-        if spreads.second is not None:
-            scales.append((sizes.more[role], spreads.second[target]))
+        metrics, sizes = self._spreads, self._sizes
+        scales = [(sizes.gain[role], metrics.inverse[target])]
+        if metrics.second is not None:
+            scales.append((sizes.more[role], metrics.second[target]))
         zero: Floats = np.zeros(sizes.gain[role].shape)
         low, high = zero, zero
         for at, (gain, scale) in enumerate(scales):
@@ -129,23 +129,23 @@ class SecantBounds:
 
     def _reaches(self) -> Floats:
         """Find by how much one move can change the sums of values at most."""
-        spreads = self._spreads
+        metrics = self._spreads
 
         def furthest(gain: dict[tuple[str, str], Floats], scale: Floats) -> Floats:
             most = [np.abs(of).max(axis=0) for of in gain.values()]
             result: Floats = np.maximum.reduce(most) * scale.max(axis=0)
             return result
 
-        reach = furthest(spreads.gain, spreads.inverse)
-        if spreads.second is not None:
-            reach += furthest(spreads.more, spreads.second)
+        reach = furthest(metrics.gain, metrics.inverse)
+        if metrics.second is not None:
+            reach += furthest(metrics.more, metrics.second)
         kept = self._sizes.kept.max(initial=0)
-        reach[-1] = kept * spreads.inverse_memory.max()
+        reach[-1] = kept * metrics.inverse_memory.max()
         result: Floats = _TOUCHED * reach
         return result
 
     def take(self, nodes: Ints, among: Ints) -> bool:
-        """Take over changes of some nodes; False if chords do not reach that far.
+        """Take over changes of some nodes; False if secants do not reach that far.
 
         ``among`` are those of the nodes that may be targets.
         """
@@ -157,18 +157,18 @@ class SecantBounds:
 
     def at_targets(self, role: str, nodes: Ints) -> Floats:
         """Give what targets add but for reserved memory: sizes x nodes."""
-        spreads, sizes = self._spreads, self._sizes
+        metrics, sizes = self._spreads, self._sizes
         factors = self.factors(nodes)
         gain = sizes.gain[role]
         linear = self.slope * gain
         result: Floats = linear @ factors[0].T
-        result += (linear * gain) @ (spreads.inverse[nodes] ** 2).T
-        if spreads.second is not None:
+        result += (linear * gain) @ (metrics.inverse[nodes] ** 2).T
+        if metrics.second is not None:
             more = sizes.more[role]
             linear = self.slope * more
             result += linear @ factors[1].T
-            result += (linear * more) @ (spreads.second[nodes] ** 2).T
-        result /= spreads.count
+            result += (linear * more) @ (metrics.second[nodes] ** 2).T
+        result /= metrics.count
         return result
 
     def reserve(
@@ -228,7 +228,7 @@ class SecantBounds:
     def slack(self) -> float:
         """Tell how far below the bounds scores may fall with the present moments.
 
-        For each spread the root after a move less the root before it is taken with
+        For each metric the root after a move less the root before it is taken with
         both variances: how the two differ is monotonous in what the move changes, so
         that the ends of its range tell.
         """

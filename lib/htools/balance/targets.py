@@ -146,7 +146,7 @@ class Targets:
             self._conflicts[:, columns] = rules.conflicts(inst, node, 0)
 
     def fill(self, secants: SecantBounds) -> None:
-        """Make everything anew, with these chords."""
+        """Make everything again, with these secants."""
         self._secants = secants
         every = np.arange(len(self.target))
         self._late[:] = False

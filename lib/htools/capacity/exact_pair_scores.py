@@ -73,7 +73,7 @@ class ExactPairScores:
         """Return how components are added up: kind, row, weight or value."""
         tables, out = self._tables, list[tuple[str, int, float]]()
         for name, weight in components.WEIGHTS:
-            place = tables.SPREADS.get(name)
+            place = tables.METRICS.get(name)
             if name in {RESERVED, TOTAL} or (name == LOCATION and tables.has_places):
                 out.append((name, 0, weight))
             elif place is not None:
@@ -141,13 +141,13 @@ class ExactPairScores:
         second += after[:both]
         np.maximum(second, 0, out=second)
         after[:both] = second
-        spreads = np.sqrt(after)
+        metrics = np.sqrt(after)
         more, spread = self._reserve(columns, kept, sums[-1], variance[-1])
         total = np.zeros(len(rows))
         for kind, at, weight in self._order:
             match kind:
                 case "row":
-                    total += spreads[at] * weight
+                    total += metrics[at] * weight
                 case "":
                     total += weight
                 case "reserved_mem_cv":
@@ -174,7 +174,7 @@ class ExactPairScores:
     def _reserve(
         self, columns: Places, kept: Floats, total: float, variance: float
     ) -> tuple[Floats, Floats]:
-        """Return how reserved parts change, and their spread."""
+        """Return how reserved parts change, and their metric."""
         n = len(self._up)
         old = self.base[-1, self.within[columns]]
         new = kept / self.whole[columns]

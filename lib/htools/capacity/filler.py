@@ -1,7 +1,7 @@
 """Equal instances, placed one after another: where each goes, and when none fits.
 
 The same choices as ``htools.alloc.allocate`` makes, kept up step by step: after a
-placement only the columns of its nodes are worked out anew. On many nodes several
+placement only the columns of its nodes are computed again. On many nodes several
 instances are placed between two looks at the whole cluster, each on nodes of its own.
 """
 
@@ -28,8 +28,8 @@ EXACT_NODES: Final = 48
 _NODES_PER_STEP: Final = 32
 _WEIGHT: Final = dict(components.WEIGHTS)
 _NAMES: Final = [name for name, _weight in components.WEIGHTS]
-#: Components that are no spreads, and their places.
-_OTHER: Final = [name for name in _NAMES if name not in NodeTables.SPREADS]
+#: Components that are no metrics, and their places.
+_OTHER: Final = [name for name in _NAMES if name not in NodeTables.METRICS]
 _OTHERS: Final = np.array([NodeTables.ORDER[name] for name in _OTHER])
 _WEIGHTS: Final = np.array([weight for _name, weight in components.WEIGHTS])
 
@@ -149,7 +149,7 @@ class Filler:
 
     # What the score is made of
     def _statistics(self) -> tuple[Floats, Floats]:
-        """Return sum and variance of each spread, over the nodes online."""
+        """Return sum and variance of each metric, over the nodes online."""
         values = self.tables.base[:, self.up]
         n = len(self.up)
         if not self.exact:
@@ -160,7 +160,7 @@ class Filler:
         return total, np.add.accumulate(away, axis=1)[:, -1] / n
 
     def _constants(self) -> dict[str, float]:
-        """Return the components that are no spreads, as they are now."""
+        """Return the components that are no metrics, as they are now."""
         tables, up = self.tables, self.up
         out = dict(self.fixed)
         out["reserved_mem_rtotal"] = _total(tables.base[tables.RESERVED, up])
@@ -184,17 +184,17 @@ class Filler:
         table[:, at, np.arange(len(fine))] = tables.first_values[:, fine]
         table -= (np.add.reduce(table, axis=1) / len(self.up))[:, None, :]
         table *= table
-        spreads = np.sqrt(np.add.reduce(table, axis=1) / len(self.up))
+        metrics = np.sqrt(np.add.reduce(table, axis=1) / len(self.up))
         total = np.zeros(len(fine))
         _sums, variance = self._statistics()
         for name in _NAMES:
-            place = tables.SPREADS.get(name)
+            place = tables.METRICS.get(name)
             if place is None:
                 component: Floats | float = constant[name]
                 if name == "n1_cnt":
                     component = component + np.where(tables.is_failing[fine], 1.0, 0.0)
             elif tables.changes_first[place]:
-                component = spreads[place]
+                component = metrics[place]
             else:
                 component = float(np.sqrt(variance[place]))
             total = total + _WEIGHT[name] * component
@@ -269,7 +269,7 @@ class Filler:
     def _costs(
         self, change: Floats, squares: Floats, statistics: tuple[Floats, Floats]
     ) -> Floats:
-        """Return per node what the score of its spreads would be with one more."""
+        """Return per node what the score of its metrics would be with one more."""
         sums, variance = statistics
         n = len(self.up)
         after = _moved(n, sums[:, None], variance[:, None], change, squares)

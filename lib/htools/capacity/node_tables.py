@@ -1,7 +1,7 @@
 """What each node has, and would have with one more of an instance.
 
 Kept for ``capacity.filler``: amounts, bounds on them, and the numbers of which the
-score is made, as tables with a column per node, so that few are worked out anew.
+score is made, as tables with a column per node, so that few are computed again.
 """
 
 from collections.abc import Sequence
@@ -21,25 +21,9 @@ Places = npt.NDArray[np.intp]
 
 #: Row of each amount that instances change.
 _ROW: Final = {name: row for row, name in enumerate(ROWS)}
-#: Spread -> amount it is about; disks are spindles on nodes with exclusive storage.
-_SPREADS: Final = {
-    "free_mem_cv": "unallocated",
-    "free_disk_cv": "f_dsk",
-    "reserved_mem_cv": "r_mem",
-    "vcpu_ratio_cv": "u_cpu",
-    "cpu_load_cv": "load_cpu",
-    "mem_load_cv": "load_mem",
-    "disk_load_cv": "load_dsk",
-    "net_load_cv": "load_net",
-    "spindles_cv": "inst_spin",
-    "free_mem_cv_forth": "f_mem_later",
-    "free_disk_cv_forth": "f_dsk_later",
-    "vcpu_ratio_cv_forth": "u_cpu_later",
-    "spindles_cv_forth": "inst_spin_later",
-}
-_PLACES: Final = {name: row for row, name in enumerate(_SPREADS)}
+_METRICS: Final = components.METRICS
+_PLACES: Final = {name: row for row, name in enumerate(_METRICS)}
 _ORDER: Final = {name: at for at, (name, _weight) in enumerate(components.WEIGHTS)}
-_SPINDLES: Final = {"f_dsk": "f_spin", "f_dsk_later": "f_spin_later"}
 #: The least amount that is something.
 ABOVE_ZERO: Final = float(np.nextafter(0.0, 1.0))
 
@@ -48,22 +32,22 @@ class NodeTables:
     """Tables of a state for one instance; ``settle`` writes the amounts back.
 
     Attributes:
-        base: spreads x nodes, as it is.
+        base: metrics x nodes, as it is.
         first, second: how that changes with one more primary or secondary.
         first_squares, second_squares: how the squares change.
         can_first, can_second: nodes that may take one more.
         is_failing: nodes without memory for failovers from the start.
     """
 
-    SPREADS: Final = _PLACES
+    METRICS: Final = _PLACES
     RESERVED: Final = _PLACES["reserved_mem_cv"]
     ORDER: Final = _ORDER
-    IN_ORDER: Final = np.array([_ORDER[name] for name in _SPREADS])
+    IN_ORDER: Final = np.array([_ORDER[name] for name in _METRICS])
 
     def __init__(self, state: ClusterState, item: Instance, accepted: Flags) -> None:
         """Prepare; ``accepted`` tells nodes whose policy allows the instance."""
         self.state, self.item = state, item
-        self.weights = np.array([dict(components.WEIGHTS)[name] for name in _SPREADS])
+        self.weights = np.array([dict(components.WEIGHTS)[name] for name in _METRICS])
         self.amounts: Floats = state.rows.copy()
         self.has_places = bool(state.common_places.any())
         self.reserve = item.reserved_memory
@@ -77,7 +61,7 @@ class NodeTables:
         self.as_first, self.as_second = self._both
         self._limits()
         self._scale()
-        shape = (3, len(_SPREADS), state.size)
+        shape = (3, len(_METRICS), state.size)
         self._values, self._changes = np.zeros(shape), np.zeros((2, *shape[1:]))
         self._squares = np.zeros((2, *shape[1:]))
         self.base, self.first_values, _second = self._values
@@ -152,41 +136,34 @@ class NodeTables:
         self._high = np.array([high, high_second])
 
     def _scale(self) -> None:
-        """Set how amounts become the numbers whose spread counts."""
+        """Set how amounts become the numbers whose metric counts."""
         state = self.state
         nodes = np.arange(state.size)
-        source = np.array([[_ROW[name]] * state.size for name in _SPREADS.values()])
-        for row, name in enumerate(_SPREADS.values()):
-            if name in _SPINDLES:
-                source[row, state.exclusive] = _ROW[_SPINDLES[name]]
-        self.source = source
-        whole = {
-            "unallocated": state.t_mem,
-            "r_mem": state.t_mem,
-            "f_mem_later": state.t_mem,
-            "u_cpu": state.t_cpu,
-            "u_cpu_later": state.t_cpu,
-            "inst_spin": state.hi_spin,
-            "inst_spin_later": state.hi_spin,
-        }
-        disk = np.where(state.exclusive, state.spindle_count, state.t_dsk)
-        whole |= {"f_dsk": disk, "f_dsk_later": disk}
+        metrics = list(_METRICS.values())
+        source = np.array([[_ROW[metric.row]] * state.size for metric in metrics])
         ones = np.ones(state.size)
-        self.whole = np.array([whole.get(name, ones) for name in _SPREADS.values()])
+        self.whole = np.array(
+            [getattr(state, m.whole) if m.whole else ones for m in metrics]
+        )
         self._offset = np.zeros_like(self.whole)
-        for row, name in enumerate(_SPREADS.values()):
+        self._speed = np.ones_like(self.whole)
+        for row, metric in enumerate(metrics):
+            if metric.spindles:
+                apart = state.exclusive
+                source[row, apart] = _ROW[metric.spindles]
+                self.whole[row, apart] = state.spindle_count[apart]
             nothing = self.whole[row] == 0
             self.whole[row, nothing] = np.inf
-            self._offset[row, nothing] = 1.0 if name in _SPINDLES else 0.0
-        self._speed = np.ones_like(self.whole)
-        for name in ("vcpu_ratio_cv", "vcpu_ratio_cv_forth"):
-            self._speed[self.SPREADS[name]] = state.speed
+            self._offset[row, nothing] = 1.0 if metric.spindles else 0.0
+            if metric.by_speed:
+                self._speed[row] = state.speed
+        self.source = source
         self._is_plain = bool((state.speed == 1).all() and not self._offset.any())
         first, second = (effect[source, nodes] for effect in self._both)
         self._steps = np.array([np.zeros_like(first), first, second])
 
     def refresh(self, nodes: list[int]) -> None:
-        """Work out the columns of some nodes anew."""
+        """Work out the columns of some nodes again."""
         at = np.array(nodes, np.intp)
         raw = self.amounts[self.source[:, at], at]
         values = (raw + self._steps[:, :, at]) / self.whole[:, at]
@@ -199,7 +176,7 @@ class NodeTables:
         self._judge(at)
 
     def twins(self) -> tuple[list[int], list[int]]:
-        """Return spreads that differ, and for each spread the one that is like it.
+        """Return metrics that differ, and for each metric the one that is like it.
 
         What is alike stays so. Memory kept for failovers is left out.
         """
@@ -208,7 +185,7 @@ class NodeTables:
         tables = (own, *self._steps, self.whole, self._speed, self._offset)
         of = [
             known.setdefault(b"".join(table[row].tobytes() for table in tables), row)
-            for row in range(len(_SPREADS))
+            for row in range(len(_METRICS))
         ]
         of[self.RESERVED] = self.RESERVED
         return sorted({*of} - {self.RESERVED}), of
@@ -216,7 +193,7 @@ class NodeTables:
     def parts(
         self, rows: list[int], node: int
     ) -> tuple[Places, Floats, Floats, Floats]:
-        """Return what ``values`` needs to know about a node for some spreads."""
+        """Return what ``values`` needs to know about a node for some metrics."""
         where = self.source[rows, node] * self.state.size + node
         return (
             where,
@@ -237,10 +214,10 @@ class NodeTables:
         return np.asarray(values)
 
     def columns(self, rows: Places, at: Places) -> Floats:
-        """Return [now or with one more as primary or secondary, spread, node].
+        """Return [now or with one more as primary or secondary, metric, node].
 
         Args:
-            rows: of spreads, [spread, 1].
+            rows: of metrics, [metric, 1].
             at: nodes.
         """
         raw = self.amounts[self.source[rows, at], at]

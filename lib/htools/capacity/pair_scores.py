@@ -24,7 +24,7 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
 
-#: Placements after which it is worked out anew how exact estimates are.
+#: Placements after which it is computed again how exact estimates are.
 _ROUNDS: Final = 32
 #: What a variance may be wrong by, of the square of the largest number.
 _WRONG: Final = 64 * float(np.finfo(np.float64).eps)
@@ -78,7 +78,7 @@ class PairScores:
         return not tables.is_failing.any()
 
     def _load(self) -> None:
-        """Work out what stays: by how much one more changes spreads, weighted."""
+        """Work out what stays: by how much one more changes metrics, weighted."""
         exact, n, both = self._exact_scores, self._count, self._exact_scores.both
         self._square = (exact.weights * exact.weights)[:, None]
         first, second = exact.changes[0], exact.changes[1][:both]
@@ -231,11 +231,11 @@ class PairScores:
         """
         both, count = self._exact_scores.both, len(self.usable)
         table = self._table.reshape(both + 1, -1)[:, pairs]
-        spreads = np.concatenate(
+        metrics = np.concatenate(
             [table[:-1], self._alone[:, pairs // count], table[-1:]]
         )
         wrong = self._wrong[:, None] / np.maximum(
-            spreads, np.sqrt(self._wrong)[:, None]
+            metrics, np.sqrt(self._wrong)[:, None]
         )
         some, off = total[pairs], wrong.sum(axis=0)
         return np.asarray(pairs[some - off <= (some + off).min()])

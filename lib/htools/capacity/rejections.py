@@ -38,7 +38,7 @@ class Rejections:
 
         Args:
             state: without the instance.
-            item: one of the newcomers.
+            item: one of the new instances.
             usable: nodes that may be used, online.
         """
         self.state = state
@@ -77,7 +77,7 @@ class Rejections:
         return self._enough.codes(item)
 
     def counts(self, item: Instance) -> tuple[Counts, int]:
-        """Return refused places by kind (order of ``checks.KINDS``), and possible ones.
+        """Return refused places by ``constraints.KINDS``, and possible ones.
 
         Which primary it is matters only for the memory kept for it: each secondary has
         one kind where that is enough, and another where it is not.
@@ -125,7 +125,7 @@ class Rejections:
 def counts(
     state: ClusterState, item: Instance, usable: Sequence[int]
 ) -> tuple[Counts, int]:
-    """Return refused places by kind (order of ``checks.KINDS``), and possible ones."""
+    """Return refused places by kind, as in ``constraints.KINDS``, and possible ones."""
     return Rejections(state, item, usable).counts(item)
 
 

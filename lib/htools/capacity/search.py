@@ -62,7 +62,7 @@ class CapacityOptions(msgspec.Struct, frozen=True):
         return 2 if self.template == "drbd" else 1
 
     def instance(self, size: InstanceSize, name: str = "new") -> Instance:
-        """Return a newcomer of a size."""
+        """Return a new instance of a size."""
         return Instance(
             name=name,
             memory=size.memory,
@@ -90,7 +90,7 @@ class CapacityOutcome(msgspec.Struct, frozen=True):
 
     Attributes:
         placed: in order.
-        failures: of the last try, by kind in the order of ``checks.KINDS``.
+        failures: of the last try, by kind in the order of ``constraints.KINDS``.
         after: the state with all of them.
         last: the size of the last try.
         is_redundant: False if nothing was tried, for nodes fail already.
@@ -103,7 +103,7 @@ class CapacityOutcome(msgspec.Struct, frozen=True):
     is_redundant: bool = True
 
     def cluster(self) -> Cluster:
-        """Return records of the cluster with the newcomers under their names."""
+        """Return records of the cluster with the new instances under their names."""
         cluster = self.after.as_cluster()
         old = len(cluster.instances) - len(self.placed)
         named = tuple(

@@ -85,9 +85,9 @@ class Explainer(msgspec.Struct, frozen=True):
         """Explain each instance that was asked for, in their order."""
         ask = self.ask
         if isinstance(ask, request.AllocateRequest):
-            return self._newcomers([ask])
+            return self._new_instances([ask])
         if isinstance(ask, request.MultiAllocateRequest):
-            return self._newcomers(ask.places)
+            return self._new_instances(ask.places)
         state = ClusterState(self.cluster)
         if isinstance(ask, request.AddSecondaryRequest):
             return [self._second(state, ask.instance)]
@@ -109,7 +109,7 @@ class Explainer(msgspec.Struct, frozen=True):
         return tuple(self.cluster.nodes[n].name for n in nodes if n != NONE)
 
     # New instances
-    def _newcomers(
+    def _new_instances(
         self, places: Sequence[request.AllocateRequest]
     ) -> list[Explanation]:
         items = [place.item for place in places]
@@ -122,12 +122,12 @@ class Explainer(msgspec.Struct, frozen=True):
         out = []
         for place in places:
             nodes = went.get(place.item.name, ())
-            out.append(self._newcomer(state, place, nodes, items))
+            out.append(self._new_instance(state, place, nodes, items))
             if nodes:
                 state.place(state.new(place.item), *nodes)
         return out
 
-    def _newcomer(
+    def _new_instance(
         self,
         state: ClusterState,
         place: request.AllocateRequest,

@@ -1,7 +1,7 @@
 """Global N+1: after the loss of any one node, do its instances fit elsewhere?
 
 DRBD primaries fail over to their secondaries, then shared-storage instances go to other
-nodes of the group, then those whose data would be lost are placed anew. Quick bounds
+nodes of the group, then those whose data would be lost are placed again. Quick bounds
 decide nearly always; what they leave open is simulated.
 """
 
@@ -33,7 +33,7 @@ _TOGETHER: Final = 2
 
 
 class GlobalN1:
-    """The test for one state, alone and with each place of a newcomer."""
+    """The test for one state, alone and with each place of a new instance."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class GlobalN1:
         """Prepare.
 
         Args:
-            state: without the newcomer; a trial changes it and takes that back.
+            state: without the new instance; a trial changes it and takes that back.
             ignored_groups: nodes of these need not be evacuable.
             only_online: nodes that are offline need not be.
             known: the test of a state with mostly the same instances, to learn from.
@@ -237,7 +237,7 @@ class GlobalN1:
         return self.allowed[key][1]
 
     def pairs(self, item: Instance, primaries: Places, secondaries: Places) -> Flags:
-        """Return [primary, secondary]: failovers are possible with a newcomer."""
+        """Return [primary, secondary]: failovers are possible with a new instance."""
         state = self.state
         size = (len(primaries), len(secondaries))
         if not self.drbd_ok:
@@ -254,7 +254,7 @@ class GlobalN1:
         return np.asarray(first[primaries][:, None] & second)
 
     def others_hold(self, item: Instance, primary: int, secondary: int) -> bool:
-        """Return whether what has no secondary fits elsewhere with a newcomer."""
+        """Return whether what has no secondary fits elsewhere with a new instance."""
         if secondary < 0 and not self.drbd_ok:
             return False
         if secondary >= 0 and not self.has_others:
@@ -264,12 +264,12 @@ class GlobalN1:
         return self._with(item, primary, secondary).others_fit(primary)
 
     def _holds_with(self, item: Instance, primary: int) -> bool:
-        """Try a newcomer without secondary in its place."""
+        """Try a new instance without secondary in its place."""
         with self._trial(item, primary) as trial:
             return trial.others_fit(primary)
 
     def surely_fails(self, item: Instance, primary: int) -> bool:
-        """Tell that a newcomer without secondary, or a larger one, cannot be there.
+        """Tell that a new instance without secondary, or a larger one, cannot be there.
 
         Only quick bounds are looked at, of the nodes that most likely fail.
         """
@@ -280,7 +280,7 @@ class GlobalN1:
 
     @contextlib.contextmanager
     def _trial(self, item: Instance, primary: int) -> Iterator["GlobalN1"]:
-        """Give the test with a newcomer without secondary, placed for as long."""
+        """Give the test with a new instance without secondary, placed for as long."""
         trial = self._changed_by(item, primary, len(self.state.instances))
         index = self.state.new(item)
         mark = self.state.mark(index, [primary])
@@ -300,7 +300,7 @@ class GlobalN1:
         return False
 
     def with_placed(self, item: Instance, primary: int) -> "GlobalN1":
-        """Place a newcomer without secondary; returns the test of the state then."""
+        """Place a new instance without secondary; return the test of the state then."""
         out = self._changed_by(item, primary, len(self.state.instances))
         self.state.place(self.state.new(item), primary)
         return out
@@ -314,7 +314,7 @@ class GlobalN1:
         return bool(self._failovers_to(changed).all()) and self._all_evacuable()
 
     def _with(self, item: Instance, primary: int, secondary: int) -> "GlobalN1":
-        """Return the test with a newcomer in its place, in a state of its own."""
+        """Return the test with a new instance in its place, in a state of its own."""
         index = len(self.state.instances)
         out = self._changed_by(item, primary, index, secondary)
         out.state = self.state.copy(same_peers=secondary < 0)
@@ -324,7 +324,7 @@ class GlobalN1:
     def _changed_by(
         self, item: Instance, primary: int, index: int, secondary: int = -1
     ) -> "GlobalN1":
-        """Return the test for the same state once it has a newcomer."""
+        """Return the test for the same state once it has a new instance."""
         self._know_loads(self._nodes())
         out = copy.copy(self)
         out.loads = list(self.loads)
@@ -390,7 +390,7 @@ def _in_order(items: list[Instance]) -> list[Instance]:
 def _targets(state: ClusterState, node: int, *, free: bool = False) -> Places:
     """Return the other nodes of a group that instances may move to.
 
-    What is placed anew is ``free`` of rules about migration.
+    What is placed again is ``free`` of rules about migration.
     """
     fine = np.array(state.group == state.group[node])
     fine[node] = False

@@ -1,7 +1,7 @@
 """What leaves a node that is lost, in order: runs of instances that are alike.
 
 Alike is what takes the same and counts the same, whatever else it is. Where it goes is
-for ``evacuation``.
+for ``n1.simulate``.
 """
 
 import itertools
@@ -18,11 +18,12 @@ from ganeti.htools.state.node_state import ClusterState
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
-#: Spreads by what changes them.
-MEMORY: Final = ("free_mem_cv", "reserved_mem_cv", "free_mem_cv_forth")
-DISK: Final = ("free_disk_cv", "free_disk_cv_forth")
-CPU: Final = ("vcpu_ratio_cv", "vcpu_ratio_cv_forth")
-SPINDLES: Final = ("spindles_cv", "spindles_cv_forth")
+#: Names of metrics by the amount of an instance that changes them.
+DISK: Final = tuple(n for n, m in components.METRICS.items() if m.spindles)
+CPU: Final = tuple(n for n, m in components.METRICS.items() if m.whole == "t_cpu")
+SPINDLES: Final = tuple(
+    n for n, m in components.METRICS.items() if m.whole == "hi_spin"
+)
 LOADS: Final = ("cpu_load_cv", "mem_load_cv", "disk_load_cv", "net_load_cv")
 
 #: Columns of a table of runs: number of the kind, how many there are in a row, how many
@@ -36,7 +37,7 @@ class EvacueeKind(NamedTuple):
 
     Attributes:
         size: memory, disk (-1 without one of its own) and spindles that one takes.
-        amounts: what one adds to the numbers of a node, in the order of the spreads.
+        amounts: what one adds to the numbers of a node, in the order of the metrics.
         wanted: the tags of locations that it wants.
     """
 
@@ -50,8 +51,8 @@ class EvacueeKinds:
 
     Attributes:
         listed: the kinds by number.
-        counts: which spreads any of them changes.
-        differ: [spread, spread] -> is there a kind that changes them differently.
+        counts: which metrics any of them changes.
+        differ: [metric, metric] -> is there a kind that changes them differently.
     """
 
     def __init__(self) -> None:
@@ -60,8 +61,8 @@ class EvacueeKinds:
         self._numbers: dict[EvacueeKind, int] = {}
         #: Record -> number; the record is kept, so that its address stays its own.
         self._known: dict[int, tuple[Instance, int]] = {}
-        self.counts: Flags = np.zeros(len(components.SPREADS), bool)
-        self.differ: Flags = np.zeros((len(components.SPREADS),) * 2, bool)
+        self.counts: Flags = np.zeros(len(components.METRICS), bool)
+        self.differ: Flags = np.zeros((len(components.METRICS),) * 2, bool)
         self._tables: tuple[Floats, Floats] | None = None
 
     def runs(self, state: ClusterState, items: Iterable[Instance]) -> Floats:
@@ -79,9 +80,9 @@ class EvacueeKinds:
         return out
 
     def tables(self) -> tuple[Floats, Floats]:
-        """Return [spread, kind] -> amount, and [kind, dimension] -> size."""
+        """Return [metric, kind] -> amount, and [kind, dimension] -> size."""
         if self._tables is None:
-            shape = len(self.listed), len(components.SPREADS)
+            shape = len(self.listed), len(components.METRICS)
             amounts = np.array([kind.amounts for kind in self.listed]).reshape(shape)
             sizes = np.array([kind.size for kind in self.listed], np.float64)
             sizes = sizes.reshape(len(self.listed), 3)
@@ -119,7 +120,7 @@ def _kind(state: ClusterState, item: Instance) -> EvacueeKind:
         **dict(zip(LOADS, item.utilisation, strict=True)),
     }
     size = memory, item.disk if item.local else -1, spindles_of(item)
-    column = tuple(float(amounts.get(name, 0)) for name in components.SPREADS)
+    column = tuple(float(amounts.get(name, 0)) for name in components.METRICS)
     return EvacueeKind(size, column, state.desired_tags(item))
 
 

@@ -1,4 +1,4 @@
-"""What ``evacuation`` needs of the nodes of a group, and of each that is lost."""
+"""What ``n1.simulate`` needs of the nodes of a group, and of each that is lost."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -56,14 +56,14 @@ class FailureTables:
             kinds: of the instances.
         """
         self.state, self.places, self.kinds = state, places, kinds
-        spreads = components.numbers(state).spreads
-        base = np.array([values[places] for values in spreads.values()])
-        #: Spreads x nodes: how far from the mean.
+        metrics = components.numbers(state).metrics
+        base = np.array([values[places] for values in metrics.values()])
+        #: Metrics x nodes: how far from the mean.
         self.away: Floats = base - base.mean(axis=1, keepdims=True)
         self.variance: Floats = (self.away * self.away).mean(axis=1)
         self.exclusive = state.exclusive[places]
-        self._set_parts(list(spreads))
-        self._choose_rows([components.WEIGHT[name] for name in spreads])
+        self._set_parts(list(metrics))
+        self._choose_rows([components.WEIGHT[name] for name in metrics])
         self.reserved, self.held = state.r_mem[places], state.held[places]
         self.has_exclusive = bool(self.exclusive.any())
         self.amounts, self.sizes = kinds.tables()
@@ -98,21 +98,21 @@ class FailureTables:
         state, places, apart = self.state, self.places, self.exclusive
         self.part = np.ones_like(self.away)
         self.apart = np.zeros_like(self.away)
-        for names, whole in (
-            (evacuees.MEMORY, state.t_mem),
-            (evacuees.DISK, state.t_dsk),
-            (evacuees.CPU, state.t_cpu * state.speed),
-            (evacuees.SPINDLES, state.hi_spin),
-        ):
-            one = _inverse(whole[places])
-            if names in {evacuees.DISK, evacuees.SPINDLES}:
-                one[apart] = 0
-            self.part[[order.index(name) for name in names]] = one
-        one = np.where(apart, _inverse(state.spindle_count[places]), 0)
-        self.apart[[order.index(name) for name in evacuees.DISK]] = one
+        spindles = np.where(apart, _inverse(state.spindle_count[places]), 0)
+        for row, metric in enumerate(map(components.METRICS.__getitem__, order)):
+            if not metric.whole:
+                continue
+            whole: Floats = getattr(state, metric.whole)
+            if metric.by_speed:
+                whole = whole * state.speed
+            self.part[row] = _inverse(whole[places])
+            if metric.spindles:
+                self.apart[row] = spindles
+            if metric.spindles or metric.whole == "hi_spin":
+                self.part[row, apart] = 0
 
     def _choose_rows(self, weights: Sequence[float]) -> None:
-        """Find the spreads that count, of those that are alike the first."""
+        """Find the metrics that count, of those that are alike the first."""
         weight_of: dict[int, float] = {}
         #: What the others cost.
         self.rest = 0.0
@@ -133,7 +133,7 @@ class FailureTables:
         self.weights = list(weight_of.values())
 
     def changes(self, kinds: Places, columns: Places) -> Floats:
-        """Return [spread, ...]: what one more of a kind adds to nodes' numbers.
+        """Return [metric, ...]: what one more of a kind adds to nodes' numbers.
 
         Args:
             kinds: numbers of kinds.
@@ -191,7 +191,7 @@ class EvacuationProgress:
     Attributes:
         at: column of each lost node.
         lengths: runs of each.
-        own, mean, variance: spreads x lost nodes: how far the lost node is from the
+        own, mean, variance: metrics x lost nodes: how far the lost node is from the
             first mean, how far the mean is by now, and the variance.
     """
 
@@ -233,7 +233,7 @@ class EvacuationProgress:
         """Return those of some lost nodes for which places may not be enough.
 
         The places for the largest of the rest are counted as at the start, without
-        those on nodes to which something was moved: they are for ``evacuation``.
+        those on nodes to which something was moved: they are for ``n1.simulate``.
         """
         if not len(left):
             return left

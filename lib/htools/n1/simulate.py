@@ -1,6 +1,6 @@
 """Do the instances of lost nodes find room on the others of their group, one by one?
 
-Each goes to the node with the best score, soft rules aside, as in ``global_n1``, whose
+Each goes to the node with the best score, soft rules aside, as in ``n1.check``, whose
 rules these are; here they are followed on plain tables, for the usual cases. Each node
 is lost alone; what becomes of it is worked out for many of them side by side.
 """
@@ -50,7 +50,7 @@ class _EvacuationStep:
     """One run of each of some lost nodes, moved side by side.
 
     It ends as soon as counts of places tell what becomes of the others. Matrices are
-    lost nodes x places, after the spreads where there are any.
+    lost nodes x places, after the metrics where there are any.
 
     Attributes:
         bad: a lost node whose instances find no room.
@@ -126,7 +126,7 @@ class _EvacuationStep:
         self._set_others()
 
     def _set_others(self) -> None:
-        """Set what places cost beside the spreads."""
+        """Set what places cost beside the metrics."""
         tables = self.tables
         self.reserved = tables.reserved[self.columns]
         self.reserves = bool(self.reserved.any())

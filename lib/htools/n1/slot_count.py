@@ -2,7 +2,7 @@
 
 A count over all nodes at once that says yes or leaves it open: a node takes one more
 unless enough went there to close it, and what was moved before can close only so many.
-What it leaves open is for ``global_n1``.
+What it leaves open is for ``n1.check``.
 """
 
 import itertools
@@ -56,7 +56,7 @@ class EvacuationLoad(msgspec.Struct, frozen=True, eq=False):
     Attributes:
         memory, disk: of each instance before the tail; -1 for no disk of its own.
         largest: [memory or disk, n] -> what one takes at most, the first n apart.
-        runs: of all, as ``leaving.Kinds`` gives them.
+        runs: of all, as ``evacuees.EvacueeKinds`` gives them.
         is_allowed: policy lets all of them move.
         tail: the others; None without.
     """

@@ -70,7 +70,9 @@ def _free_memory(state: ClusterState, n: int) -> str:
 
 
 def _free_disk(state: ClusterState, n: int) -> str:
-    return formatting.fixed(float(components.SPREADS["free_disk_cv"](state)[n]), 4)
+    return formatting.fixed(
+        float(components.METRICS["free_disk_cv"].values(state)[n]), 4
+    )
 
 
 def _there(state: ClusterState, instances: list[int]) -> list[int]:

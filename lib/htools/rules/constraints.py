@@ -168,7 +168,7 @@ def primary(
 
     Args:
         state: without the instance.
-        instance: the newcomer.
+        instance: the new instance.
         strict: also policies, N+1 and tags (soft rules).
     """
     table = _ConstraintTable(state.size)
@@ -243,7 +243,7 @@ def secondary(
 
     Args:
         state: without the instance as secondary.
-        instance: the newcomer.
+        instance: the new instance.
         peers: memory the nodes keep already for the same primary; a row for one
             primary, a matrix (primary, secondary) for all of them.
         strict: also soft rules.

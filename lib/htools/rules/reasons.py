@@ -18,7 +18,7 @@ class Reason(msgspec.Struct, frozen=True):
     Attributes:
         node: its name.
         role: ``primary`` or ``secondary``.
-        kind: the word for it in summaries, of `checks.KINDS`; or ``FailState``,
+        kind: the word for it in summaries, of `constraints.KINDS`; or ``FailState``,
             ``FailGroup``, ``FailNet``, ``FailLeave``, for nodes that are not even
             looked at; ``Score`` or ``Policy`` for why another place is better.
         check: what the rule is about.

@@ -5,7 +5,6 @@ elsewhere is for `htools.score.placement` and, when instances move,
 `htools.score.exact_deltas`.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -18,59 +17,105 @@ from ganeti.htools.state.node_state import ClusterState
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
 
-#: Name and weight of each component, in the order of their sum.
-WEIGHTS: Final = (
-    ("free_mem_cv", 0.5),
-    ("free_disk_cv", 0.5),
-    ("n1_cnt", 1.0),
-    ("reserved_mem_cv", 1.0),
-    ("offline_all_cnt", 4.0),
-    ("offline_pri_cnt", 16.0),
-    ("vcpu_ratio_cv", 0.5),
-    ("cpu_load_cv", 1.0),
-    ("mem_load_cv", 1.0),
-    ("disk_load_cv", 1.0),
-    ("net_load_cv", 1.0),
-    ("pri_tags_score", 2.0),
-    ("spindles_cv", 0.5),
-    ("free_mem_cv_forth", 0.5),
-    ("free_disk_cv_forth", 0.5),
-    ("vcpu_ratio_cv_forth", 0.5),
-    ("spindles_cv_forth", 0.5),
-    ("location_score", 1.0),
-    ("location_exclusion_score", 1.0),
-    ("reserved_mem_rtotal", 0.25),
+
+class Metric(msgspec.Struct, frozen=True):
+    """A number of each node whose standard deviation is a component of the score.
+
+    Attributes:
+        row: the row of ``ROWS`` that instances change.
+        whole: the attribute of a state that divides it; empty for none.
+        spindles: the row that counts instead of it on nodes with exclusive storage, as
+            a part of their spindles; empty for none.
+        by_speed: divided by the speed of the node's CPUs as well.
+    """
+
+    row: str
+    whole: str = ""
+    spindles: str = ""
+    by_speed: bool = False
+
+    def values(self, state: ClusterState) -> Floats:
+        """Return the number of each node."""
+        part: Floats = getattr(state, self.row)
+        if self.spindles:
+            return _disk(state, part, getattr(state, self.spindles))
+        if not self.whole:
+            return part
+        part = per(part, getattr(state, self.whole))
+        return part / state.speed if self.by_speed else part
+
+
+class Component(msgspec.Struct, frozen=True):
+    """One summand of the score.
+
+    Attributes:
+        name: as the documented tables have it.
+        weight: the factor of its value.
+        metric: its value is the standard deviation of this; None for a sum or count.
+        is_fault: counts what is wrong and a single move can mend.
+    """
+
+    name: str
+    weight: float
+    metric: Metric | None = None
+    is_fault: bool = False
+
+
+#: All components in the order of their sum. Every module that computes scores or their
+#: changes derives its rows, weights and denominators from this table.
+COMPONENTS: Final = (
+    Component("free_mem_cv", 0.5, Metric("unallocated", "t_mem")),
+    Component("free_disk_cv", 0.5, Metric("f_dsk", "t_dsk", spindles="f_spin")),
+    Component("n1_cnt", 1.0, is_fault=True),
+    Component("reserved_mem_cv", 1.0, Metric("r_mem", "t_mem")),
+    Component("offline_all_cnt", 4.0, is_fault=True),
+    Component("offline_pri_cnt", 16.0, is_fault=True),
+    Component("vcpu_ratio_cv", 0.5, Metric("u_cpu", "t_cpu", by_speed=True)),
+    Component("cpu_load_cv", 1.0, Metric("load_cpu")),
+    Component("mem_load_cv", 1.0, Metric("load_mem")),
+    Component("disk_load_cv", 1.0, Metric("load_dsk")),
+    Component("net_load_cv", 1.0, Metric("load_net")),
+    Component("pri_tags_score", 2.0, is_fault=True),
+    Component("spindles_cv", 0.5, Metric("inst_spin", "hi_spin")),
+    Component("free_mem_cv_forth", 0.5, Metric("f_mem_later", "t_mem")),
+    Component(
+        "free_disk_cv_forth",
+        0.5,
+        Metric("f_dsk_later", "t_dsk", spindles="f_spin_later"),
+    ),
+    Component(
+        "vcpu_ratio_cv_forth", 0.5, Metric("u_cpu_later", "t_cpu", by_speed=True)
+    ),
+    Component("spindles_cv_forth", 0.5, Metric("inst_spin_later", "hi_spin")),
+    Component("location_score", 1.0, is_fault=True),
+    Component("location_exclusion_score", 1.0, is_fault=True),
+    Component("reserved_mem_rtotal", 0.25),
 )
+#: Name and weight of each component, in the order of their sum.
+WEIGHTS: Final = tuple((item.name, item.weight) for item in COMPONENTS)
 #: The same by name.
 WEIGHT: Final = dict(WEIGHTS)
-#: Components that are the spread of a number of each node.
-SPREADS: Final[dict[str, Callable[[ClusterState], Floats]]] = {
-    "free_mem_cv": lambda s: per(s.unallocated, s.t_mem),
-    "free_disk_cv": lambda s: _disk(s, s.f_dsk, s.f_spin),
-    "reserved_mem_cv": lambda s: per(s.r_mem, s.t_mem),
-    "vcpu_ratio_cv": lambda s: per(s.u_cpu, s.t_cpu) / s.speed,
-    "cpu_load_cv": lambda s: s.load_cpu,
-    "mem_load_cv": lambda s: s.load_mem,
-    "disk_load_cv": lambda s: s.load_dsk,
-    "net_load_cv": lambda s: s.load_net,
-    "spindles_cv": lambda s: per(s.inst_spin, s.hi_spin),
-    "free_mem_cv_forth": lambda s: per(s.f_mem_later, s.t_mem),
-    "free_disk_cv_forth": lambda s: _disk(s, s.f_dsk_later, s.f_spin_later),
-    "vcpu_ratio_cv_forth": lambda s: per(s.u_cpu_later, s.t_cpu) / s.speed,
-    "spindles_cv_forth": lambda s: per(s.inst_spin_later, s.hi_spin),
-}
+#: Metrics by the name of their component, in its order.
+METRICS: Final = {item.name: item.metric for item in COMPONENTS if item.metric}
 
 
-def _places(*names: str) -> list[int]:
-    return [ROWS.index(name) for name in names]
+def _grouped() -> dict[Metric, tuple[list[str], list[int], list[int]]]:
+    """Group metrics that one division computes: names, rows, rows of spindles."""
+    groups: dict[Metric, tuple[list[str], list[int], list[int]]] = {}
+    for name, metric in METRICS.items():
+        if not metric.whole:
+            continue
+        alike = Metric("", metric.whole, "*" * bool(metric.spindles), metric.by_speed)
+        names, rows, spindles = groups.setdefault(alike, ([], [], []))
+        names.append(name)
+        rows.append(ROWS.index(metric.row))
+        if metric.spindles:
+            spindles.append(ROWS.index(metric.spindles))
+    return groups
 
 
-#: Rows that are parts of the same: they are divided together.
-_MEMORY: Final = _places("unallocated", "r_mem", "f_mem_later")
-_DISK: Final = _places("f_dsk", "f_dsk_later")
-_FREE_SPINDLES: Final = _places("f_spin", "f_spin_later")
-_CPU: Final = _places("u_cpu", "u_cpu_later")
-_SPINDLES: Final = _places("inst_spin", "inst_spin_later")
+_GROUPS: Final = _grouped()
+_UNDIVIDED: Final = [(name, m.row) for name, m in METRICS.items() if not m.whole]
 
 
 def per(part: Floats, whole: Floats) -> Floats:
@@ -89,7 +134,7 @@ def _disk(state: ClusterState, free: Floats, spindles: Floats) -> Floats:
 class NodeValues(msgspec.Struct, frozen=True):
     """What the score needs of each node: name -> value per node."""
 
-    spreads: dict[str, Floats]
+    metrics: dict[str, Floats]
     n1: Floats
     tags: Floats
     location: Floats
@@ -98,38 +143,31 @@ class NodeValues(msgspec.Struct, frozen=True):
 
 def numbers(state: ClusterState) -> NodeValues:
     """Return the numbers of every node as they are now."""
-    spreads = _spreads(state)
+    metrics = _metric_values(state)
     return NodeValues(
-        spreads,
+        metrics,
         np.where(state.fails_n1, state.held, 0.0),
         state.repeated_tags(),
         state.location.copy(),
-        spreads["reserved_mem_cv"],
+        metrics["reserved_mem_cv"],
     )
 
 
-def _spreads(state: ClusterState) -> dict[str, Floats]:
-    """Return what ``SPREADS`` gives, in fewer steps."""
-    rows = state.rows
-    memory, reserved, memory_later = per(rows[_MEMORY], state.t_mem)
-    disk, disk_later = _disk(state, rows[_DISK], rows[_FREE_SPINDLES])
-    cpu, cpu_later = per(rows[_CPU], state.t_cpu) / state.speed
-    spindles, spindles_later = per(rows[_SPINDLES], state.hi_spin)
-    return {
-        "free_mem_cv": memory,
-        "free_disk_cv": disk,
-        "reserved_mem_cv": reserved,
-        "vcpu_ratio_cv": cpu,
-        "cpu_load_cv": state.load_cpu,
-        "mem_load_cv": state.load_mem,
-        "disk_load_cv": state.load_dsk,
-        "net_load_cv": state.load_net,
-        "spindles_cv": spindles,
-        "free_mem_cv_forth": memory_later,
-        "free_disk_cv_forth": disk_later,
-        "vcpu_ratio_cv_forth": cpu_later,
-        "spindles_cv_forth": spindles_later,
-    }
+def _metric_values(state: ClusterState) -> dict[str, Floats]:
+    """Return the values of all ``METRICS``, in fewer steps."""
+    result: dict[str, Floats] = dict.fromkeys(METRICS, state.load_cpu)
+    for name, row in _UNDIVIDED:
+        result[name] = getattr(state, row)
+    for shared, (names, rows, spindles) in _GROUPS.items():
+        part = state.rows[rows]
+        if spindles:
+            values = _disk(state, part, state.rows[spindles])
+        else:
+            values = per(part, getattr(state, shared.whole))
+            if shared.by_speed:
+                values = values / state.speed
+        result.update(zip(names, values, strict=True))
+    return result
 
 
 def _sums(table: Floats) -> tuple[list[float], list[float]]:
@@ -171,14 +209,14 @@ def components(
     down = places[state.offline[places]]
     values = values or numbers(state)
     every = (
-        *values.spreads.values(),
+        *values.metrics.values(),
         values.n1,
         values.tags,
         values.location,
         values.reserved,
     )
-    totals, spreads = _sums(np.array(every)[:, up])
-    out = dict(zip(values.spreads, spreads, strict=False))
+    totals, deviations = _sums(np.array(every)[:, up])
+    out = dict(zip(values.metrics, deviations, strict=False))
     failing, tags, location, reserved = totals[len(out) :]
     primaries = sum(
         not state.instances[index].forthcoming

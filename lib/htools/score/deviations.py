@@ -1,8 +1,8 @@
-"""The numbers of nodes whose spreads make up most of the score, side by side.
+"""Standard-deviation metrics, which make up most of the score, side by side.
 
-A move touches three nodes at most, so variances are corrected instead of computed anew:
-constant work for each move, and one calculation for all spreads. Estimates are good to
-about ten digits. Which moves there are and what else they change:
+A move touches three nodes at most, so variances are corrected instead of computed
+again: constant work for each move, and one calculation for all metrics. Estimates are
+good to about ten digits. Which moves there are and what else they change:
 ``score.move_estimates``.
 """
 
@@ -12,34 +12,28 @@ import msgspec
 import numpy as np
 
 from ganeti.htools.score import components
+from ganeti.htools.state.columns import ROWS
 from ganeti.htools.state.instance_deltas import DeltaRow, Floats, InstanceDeltas, Ints
 from ganeti.htools.state.node_state import ClusterState
 
-#: Spread components and the row of a node's numbers each is about.
+_RESERVED: Final = "reserved_mem_cv"
+#: Metrics that change by amounts of the instance, and the row of each. Memory kept for
+#: failovers depends on the other instances, and has the last column.
 _METRIC_ROWS: Final = {
-    "free_mem_cv": DeltaRow.MEMORY,
-    "free_disk_cv": DeltaRow.DISK,
-    "vcpu_ratio_cv": DeltaRow.CPU,
-    "cpu_load_cv": DeltaRow.LOAD_CPU,
-    "mem_load_cv": DeltaRow.LOAD_MEMORY,
-    "disk_load_cv": DeltaRow.LOAD_DISK,
-    "net_load_cv": DeltaRow.LOAD_NET,
-    "spindles_cv": DeltaRow.SPINDLES,
-    "free_mem_cv_forth": DeltaRow.ALL_MEMORY,
-    "free_disk_cv_forth": DeltaRow.ALL_DISK,
-    "vcpu_ratio_cv_forth": DeltaRow.ALL_CPU,
-    "spindles_cv_forth": DeltaRow.ALL_SPINDLES,
+    name: DeltaRow(ROWS.index(metric.row))
+    for name, metric in components.METRICS.items()
+    if name != _RESERVED
 }
 #: Rows of spindles that count in place of disk where nodes have exclusive storage.
 _IN_PLACE: Final = {
-    DeltaRow.DISK: DeltaRow.FREE_SPINDLES,
-    DeltaRow.ALL_DISK: DeltaRow.ALL_FREE_SPINDLES,
+    DeltaRow(ROWS.index(metric.row)): DeltaRow(ROWS.index(metric.spindles))
+    for metric in components.METRICS.values()
+    if metric.spindles
 }
-_RESERVED: Final = "reserved_mem_cv"
 
 
 class Moments(msgspec.Struct):
-    """Means and variances of spreads, and nodes x spreads distances from the mean.
+    """Means and variances of metrics, and nodes x metrics distances from the mean.
 
     Nodes offline have the distance 0.
     """
@@ -54,7 +48,7 @@ class Moments(msgspec.Struct):
 
 
 class _DeviationColumn(msgspec.Struct, frozen=True):
-    """A spread: its row, what a unit of it is of a node's value, and of spindles."""
+    """A metric: its row, what a unit of it is of a node's value, and of spindles."""
 
     name: str
     row: DeltaRow
@@ -63,18 +57,18 @@ class _DeviationColumn(msgspec.Struct, frozen=True):
 
 
 class DeviationMetrics:
-    """All spreads of a state; the last column is of memory kept for failovers.
+    """All metrics of a state; the last column is of memory kept for failovers.
 
     ``refresh`` must be called after the state changed.
 
     Attributes:
         count: nodes online, at least 1.
-        weight: of each spread; equal ones are merged.
-        inverse: nodes x spreads, what a unit is of a value; 0 for nodes offline and in
+        weight: of each metric; equal ones are merged.
+        inverse: nodes x metrics, what a unit is of a value; 0 for nodes offline and in
             the last column.
         second: the same for free spindles; None where no storage is exclusive.
         inverse_memory: what a MiB of reserved memory is.
-        gain, more: by roles before and after: instances x spreads, units that a node
+        gain, more: by roles before and after: instances x metrics, units that a node
             gains, and free spindles.
         moments: of the present state.
     """
@@ -82,7 +76,7 @@ class DeviationMetrics:
     def __init__(
         self, state: ClusterState, deltas: InstanceDeltas, gain: "RoleDeltas"
     ) -> None:
-        """Describe the spreads; ``gain`` is by two roles, rows x instances."""
+        """Describe the metrics; ``gain`` is by two roles, rows x instances."""
         self._state, self._deltas = state, deltas
         self._up = np.nonzero(state.online)[0]
         self.count = max(1, len(self._up))
@@ -103,7 +97,7 @@ class DeviationMetrics:
                 roles: self._of(self._others, of) for roles, of in gain.items()
             }
         every = np.arange(state.size)
-        values = [components.SPREADS[column.name](state) for column in columns]
+        values = [components.METRICS[column.name].values(state) for column in columns]
         self._bias = np.array([*values, nothing]).T - self._sums(every)
         self._bias[:, -1] = 0.0
         self._values = np.zeros(self.inverse.shape)
@@ -116,12 +110,14 @@ class DeviationMetrics:
         return result
 
     def _columns(self) -> tuple[list[float], list[_DeviationColumn]]:
-        """Describe spreads that can change, equal ones merged."""
+        """Describe metrics that can change, equal ones merged."""
         deltas, amounts = self._deltas, self._state.rows
         weights: list[float] = []
         columns: list[_DeviationColumn] = []
         for name, row in _METRIC_ROWS.items():
-            column = _DeviationColumn(name, row, *self._capacity(row))
+            column = _DeviationColumn(
+                name, row, *self._capacity(components.METRICS[name])
+            )
             twin = next(
                 (at for at, other in enumerate(columns) if self._equal(other, column)),
                 None,
@@ -138,24 +134,24 @@ class DeviationMetrics:
         out: Floats = np.divide(1.0, capacity, out=np.zeros_like(capacity), where=asked)
         return out
 
-    def _capacity(self, row: DeltaRow) -> tuple[Floats, Floats]:
+    def _capacity(self, metric: components.Metric) -> tuple[Floats, Floats]:
+        """Return what a unit of the row is of the metric, and a free spindle."""
         state = self._state
         nothing = np.zeros(state.size)
-        if row in {DeltaRow.MEMORY, DeltaRow.ALL_MEMORY}:
-            return self.inverse_memory, nothing
-        if row in {DeltaRow.CPU, DeltaRow.ALL_CPU}:
-            return self._inverses(state.t_cpu * state.speed), nothing
-        if row in {DeltaRow.SPINDLES, DeltaRow.ALL_SPINDLES}:
-            inverse = self._inverses(state.hi_spin)
-            return np.where(state.exclusive, 0.0, inverse), nothing
-        if row in _IN_PLACE:
-            inverse = self._inverses(state.t_dsk)
+        if not metric.whole:
+            return self._inverses(np.ones(state.size)), nothing
+        whole: Floats = getattr(state, metric.whole)
+        inverse = self._inverses(whole * state.speed if metric.by_speed else whole)
+        if metric.spindles:
             second = self._inverses(state.spindle_count)
             return (
                 np.where(state.exclusive, 0.0, inverse),
                 np.where(state.exclusive, second, 0.0),
             )
-        return self._inverses(np.ones(state.size)), nothing
+        if metric.whole == "hi_spin":
+            # Instances use no shared spindles of nodes with exclusive storage.
+            inverse = np.where(state.exclusive, 0.0, inverse)
+        return inverse, nothing
 
     def _equal(self, part: _DeviationColumn, other: _DeviationColumn) -> bool:
         """Tell whether a row is and will stay the same as that of a part."""
@@ -200,7 +196,7 @@ class DeviationMetrics:
 
     # Moves
     def step(self, inst: Ints, node: Ints, before: str, after: str) -> Floats:
-        """Tell what roles that change do to nodes' values: ... x spreads."""
+        """Tell what roles that change do to nodes' values: ... x metrics."""
         step: Floats = self.gain[before, after][inst] * self.inverse[node]
         if self.second is not None:
             step += self.more[before, after][inst] * self.second[node]
@@ -233,7 +229,7 @@ class DeviationMetrics:
         return (squares - sums * sums / self.count) / self.count, sums
 
     def change(self, moments: Moments, gains: Floats) -> Floats:
-        """Add up what the spreads change by, from changes of variances."""
+        """Add up what the metrics change by, from changes of variances."""
         after = np.sqrt(np.maximum(moments.variance + gains, 0.0))
         before = np.sqrt(moments.variance)
         result: Floats = after @ self.weight - before @ self.weight

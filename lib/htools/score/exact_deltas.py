@@ -69,7 +69,7 @@ def _after_one(state: ClusterState, inst: int, move: Move) -> float:
 class _Trials:
     """What some moves make of the nodes they touch: arrays of moves x touched nodes.
 
-    Besides its rows it has the attributes of a state that spreads are computed of.
+    Besides its rows it has the attributes of a state that metrics are computed of.
     There must be two moves at least.
     """
 
@@ -192,12 +192,12 @@ class _Trials:
         return out
 
     def _spreads(self, now: components.NodeValues) -> dict[str, Floats]:
-        """Return the spreads that change, and the sum of reserved memory."""
+        """Return the metrics that change, and the sum of reserved memory."""
         up = np.nonzero(self._state.online)[0]
         result: dict[str, Floats] = {}
         known: dict[tuple[bytes, bytes], tuple[Floats, Floats]] = {}
-        for name, get in components.SPREADS.items():
-            old, new = now.spreads[name], get(self)  # type: ignore[arg-type]
+        for name, metric in components.METRICS.items():
+            old, new = now.metrics[name], metric.values(self)  # type: ignore[arg-type]
             same = self._state.offline[self._places] | (old[self._places] == new)
             if same.all():
                 continue
@@ -210,7 +210,7 @@ class _Trials:
         return result
 
     def _sums(self, old: Floats, new: Floats) -> tuple[Floats, Floats]:
-        """Return spread and sum of numbers of which some are replaced, for each move.
+        """Return metric and sum of numbers of which some are replaced, for each move.
 
         Args:
             old: numbers of the nodes online.

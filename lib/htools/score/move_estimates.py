@@ -50,7 +50,7 @@ class MoveEstimator:
         self.move_rules = MoveConstraints(state, options)
         self.deltas = deltas = self.move_rules.deltas
         self._gain = self.move_rules.gain
-        self.spreads = DeviationMetrics(state, deltas, self._gain)
+        self.metrics = DeviationMetrics(state, deltas, self._gain)
         self._has_apart = bool(deltas.apart.any())
         self.located = bool(state.node_places.size or deltas.lacking.any())
         self.tagged = bool(len(state.exclusion_tags))
@@ -66,7 +66,7 @@ class MoveEstimator:
     def refresh(self, nodes: Ints) -> None:
         """Take over changes of some nodes."""
         self.move_rules.refresh(nodes)
-        self.spreads.refresh(nodes)
+        self.metrics.refresh(nodes)
         if self.located and self.tagged:
             change = self.state.present_tags[nodes] - self._present[nodes]
             self._present[nodes] += change
@@ -79,7 +79,7 @@ class MoveEstimator:
 
         ``inst`` and ``target`` are broadcast together.
         """
-        change = self.from_moments(self.spreads.moments, kind, inst, target)[0]
+        change = self.from_moments(self.metrics.moments, kind, inst, target)[0]
         if not self._has_apart:
             return change
         rules = self.move_rules
@@ -99,8 +99,8 @@ class MoveEstimator:
         reserved = rules.reserved_after(move)
         with np.errstate(invalid="ignore"):
             allowed = rules.allowed(move) & rules.legal(move, reserved)
-            gains, sums = self.spreads.gains(moments, self._steps(move, reserved))
-            change = self.spreads.change(moments, gains)
+            gains, sums = self.metrics.gains(moments, self._steps(move, reserved))
+            change = self.metrics.change(moments, gains)
         change = change + components.WEIGHT["reserved_mem_rtotal"] * sums[..., -1]
         change = change + self.counted(move, reserved)
         return np.where(allowed, change, np.inf), gains
@@ -109,7 +109,7 @@ class MoveEstimator:
         self, move: MoveArrays, reserved: tuple[Floats | Ints, ...]
     ) -> list[tuple[Ints, Floats]]:
         """List the nodes that change and by how much their values do."""
-        spreads, ends = self.spreads, move.ends
+        metrics, ends = self.metrics, move.ends
         steps = []
         for node, before, after, keeps, memory in zip(
             (move.primary, move.secondary, move.target),
@@ -121,11 +121,11 @@ class MoveEstimator:
         ):
             changes = after not in {"=", before}
             if changes:
-                step = spreads.step(move.inst, node, before, after)
+                step = metrics.step(move.inst, node, before, after)
             elif keeps:
-                step = np.zeros((*node.shape, len(spreads.weight)))
+                step = np.zeros((*node.shape, len(metrics.weight)))
             if keeps:
-                step = spreads.keep(step, node, memory)
+                step = metrics.keep(step, node, memory)
             if keeps or changes:
                 steps.append((node, step))
         return steps

@@ -1,7 +1,7 @@
-"""The score for each place that a newcomer could take, for many places at once.
+"""The score for each place that a new instance could take, for many places at once.
 
-A newcomer alone gets the digits that ``score.components`` gives once it is there; for
-pairs of nodes the present statistics are updated. Choosing is for
+A new instance alone gets the digits that ``score.components`` gives once it is there;
+for pairs of nodes the present statistics are updated. Choosing is for
 `htools.alloc.allocate`.
 """
 
@@ -20,7 +20,7 @@ _CHUNK: Final = 1 << 22
 
 
 class _NewInstance:
-    """Numbers of each node after taking a newcomer as primary or as secondary."""
+    """Numbers of each node after taking a new instance as primary or as secondary."""
 
     def __init__(self, state: ClusterState, item: Instance) -> None:
         self.state, self.item = state, item
@@ -31,7 +31,10 @@ class _NewInstance:
 
     def _with(self, **changes: Floats) -> dict[str, Floats]:
         shadow = _ChangedState(self.state, changes)
-        return {name: get(shadow) for name, get in components.SPREADS.items()}  # type: ignore[arg-type]
+        return {
+            name: metric.values(shadow)  # type: ignore[arg-type]
+            for name, metric in components.METRICS.items()
+        }
 
     def _disk_changes(self) -> dict[str, Floats]:
         state, item = self.state, self.item
@@ -113,7 +116,7 @@ def as_primary(
 
     Args:
         state: without the instance.
-        item: the newcomer.
+        item: the new instance.
         targets: nodes to try, of these.
         nodes: over which the score is; all by default.
     """
@@ -205,10 +208,10 @@ def _chunk(
     position = {int(node): place for place, node in enumerate(up)}
     at = np.array([position.get(int(node), -1) for node in targets], np.intp)
     result: dict[str, Floats | float] = dict(fixed)
-    for name, values in after.spreads.items():
-        old = base.spreads[name]
+    for name, values in after.metrics.items():
+        old = base.metrics[name]
         if not np.array_equal(values, old):
-            result[name] = _spreads(old[up], values[targets], at)
+            result[name] = _deviations(old[up], values[targets], at)
     for name, one, two in (
         ("n1_cnt", base.n1, after.n1),
         ("pri_tags_score", base.tags, after.tags),
@@ -224,8 +227,8 @@ def _chunk(
     return total
 
 
-def _spreads(base: Floats, new: Floats, at: Places) -> Floats:
-    """Return spreads of ``base`` with one entry replaced, one per candidate."""
+def _deviations(base: Floats, new: Floats, at: Places) -> Floats:
+    """Return metrics of ``base`` with one entry replaced, one per candidate."""
     table = np.repeat(base[:, None], len(new), axis=1)
     inside = np.nonzero(at >= 0)[0]
     table[at[inside], inside] = new[inside]
@@ -311,7 +314,7 @@ class PairPlacements:
             return fixed + (reserved - base.reserved[secondaries])
         if name == "reserved_mem_cv":
             new = reserved
-        elif name in base.spreads:
+        elif name in base.metrics:
             new = np.broadcast_to(self.second[name][secondaries], kept.shape)
         else:
             return fixed
@@ -336,14 +339,14 @@ class PairPlacements:
         self, name: str, primaries: Places, secondaries: Places, new: Floats
     ) -> Floats:
         """Update sum and variance for the primary, then for the secondary."""
-        base = self.extra.base.spreads[name]
+        base = self.extra.base.metrics[name]
         n = len(self.up)
         values = base[self.up]
         total: Floats | float = components.total(values)
         variance: Floats | float = components.variance(values)
         old = base[primaries]
         own, other = self.state.online[primaries], self.state.online[secondaries]
-        new_first = np.where(own, self.first.spreads[name][primaries], old)
+        new_first = np.where(own, self.first.metrics[name][primaries], old)
         if not np.array_equal(old, new_first):
             moved, sums = _moved(n, total, variance, old, new_first)
             variance, total = moved[:, None], sums[:, None]

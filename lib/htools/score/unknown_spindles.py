@@ -26,7 +26,7 @@ def correction(rules: MoveConstraints, move: MoveArrays) -> Floats:
     asked, online = rules.deltas.apart[move.inst], rules.state.online
     if not (asked.any() and online.any()):
         return np.zeros(1)
-    values = components.SPREADS[_NAME](rules.state)
+    values = components.METRICS[_NAME].values(rules.state)
     far = np.where(online, values - values[online].mean(), 0.0)
     variance = (far * far)[online].mean()
     estimated, real = (

@@ -1,7 +1,7 @@
 """Counting the instances of a cluster into the numbers of its nodes, all at once.
 
 What it costs to begin is what an allocation costs: every decision loads the cluster
-anew. Changes of single instances are for `htools.state.node_state`.
+again. Changes of single instances are for `htools.state.node_state`.
 """
 
 import copy

@@ -61,7 +61,7 @@ class InstanceDeltas:
         reserved: memory that a secondary keeps.
         tags: instances x exclusion tags they have, -1 where they have fewer.
         desired: for each instance a row of ``lacking``.
-        lacking: wishes x nodes, wanted location tags that the node has not.
+        lacking: desired tags x nodes, wanted location tags that the node has not.
     """
 
     def __init__(self, state: ClusterState) -> None:

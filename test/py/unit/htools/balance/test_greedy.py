@@ -389,10 +389,10 @@ def test_memory_in_use_and_idle_instances_are_options_of_the_program(
 
 
 @pytest.mark.parametrize("exclusive", [False, True])
-def test_numbers_of_nodes_are_those_of_each_spread(exclusive):
+def test_node_values_are_those_of_each_metric(exclusive):
     shape = Shape(10, mixed=True, offline=1, forthcoming=0.2, exclusive=exclusive)
     now = node_state.derive(text.load(made_clusters.make(shape, 1).text(), "made"))
-    found = components.numbers(now).spreads
-    assert list(found) == list(components.SPREADS)
-    for name, get in components.SPREADS.items():
-        assert found[name].tolist() == get(now).tolist(), name
+    found = components.numbers(now).metrics
+    assert list(found) == list(components.METRICS)
+    for name, metric in components.METRICS.items():
+        assert found[name].tolist() == metric.values(now).tolist(), name

@@ -1,4 +1,4 @@
-"""Scores of places for newcomers are those of the cluster with them there."""
+"""Scores of places for new instances are those of the cluster with them there."""
 
 import msgspec
 import numpy as np
