@@ -113,7 +113,7 @@ def where_by_tables(
         return left
 
     with (
-        mock.patch.object(simulate, "Progress", made),
+        mock.patch.object(simulate, "EvacuationProgress", made),
         mock.patch.object(simulate._EvacuationStep, "_places", nothing_is_known),
         mock.patch.object(failure_tables.EvacuationProgress, "open_at", all_are_open),
     ):
