@@ -1,18 +1,45 @@
 """Manual pages and shell completion, made from the command tables.
 
-Prose that matters stands in ``man/PROGRAM.rst`` and is put before the commands; what
-a command takes is never written by hand.
+The prose stands in ``man/PROGRAM.rst``: the sections of the page in their order. Its
+section COMMANDS has one subsection per command, named as the command. Synopsis,
+options, default fields, examples and exit codes of each command come from the tables,
+so they cannot differ from the program.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ganeti.cli import usage
-from ganeti.cli.model import COMMON_OPTIONS, Command, Option, Program
+from ganeti.cli import manual_parameters, options, usage
+from ganeti.cli.manual_parameters import escape
+from ganeti.cli.model import COMMON_OPTIONS, Command, Program
 
 _COMMON: Final = (
-    "Options stand before arguments. Long options may be shortened as long as they are"
-    " unique. See ganeti(7) for what all commands have in common."
+    "Options precede arguments. Long options may be shortened as long as they are"
+    " unique. The options *-h*, *-d* and *--reason*, which every command accepts, are"
+    " described in ganeti(7)."
+)
+_HEADING: Final = r"^(\S.*)\n{}{{3,}}\n"
+#: Options that many commands share: where they are described, and which they are.
+_SHARED: Final = (
+    (
+        "Options for jobs, described in ganeti(7)",
+        (options.DRY_RUN, *options.JOB),
+    ),
+    (
+        "Options for the output, described in ganeti(7)",
+        (
+            options.OUTPUT,
+            options.UNITS,
+            options.FILTER,
+            *options.TABLE,
+            options.JSON,
+        ),
+    ),
+    (
+        "Options that select instances, described in SELECTING INSTANCES",
+        options.SELECTION,
+    ),
 )
 #: Kinds of arguments that a running cluster can complete: kind -> command.
 _NAMES: Final = {
@@ -30,8 +57,12 @@ def page(program: Program, prose: str, version: str) -> str:
 
     Args:
         program: its table.
-        prose: sections between description and commands, may be empty.
+        prose: the sections after the synopsis; may be empty.
         version: release.
+
+    Raises:
+        ValueError: the prose describes a command that the program does not offer.
+        KeyError: the prose asks for a list of parameters that does not exist.
     """
     title, subtitle = program.name, program.summary
     lines = [
@@ -49,52 +80,73 @@ def page(program: Program, prose: str, version: str) -> str:
         *_section("SYNOPSIS"),
         f"**{program.name}** *command* [*options*] [*arguments*]",
         "",
-        *prose.splitlines(),
-        "",
-        *_section("COMMANDS"),
-        _COMMON,
-        "",
     ]
-    for command in sorted(program.offered()):
-        lines += _command(program, command)
+    sections = dict(split(manual_parameters.expand(prose), "="))
+    sections.setdefault("COMMANDS", "")
+    for name, text in sections.items():
+        lines += _section(name)
+        lines += _commands(program, text) if name == "COMMANDS" else [text, ""]
     return "\n".join(lines) + "\n"
+
+
+def split(text: str, mark: str) -> Iterator[tuple[str, str]]:
+    """Yield the sections of a text whose headings are underlined with a mark.
+
+    Yields:
+        heading and text of each section; what stands before the first is left out.
+    """
+    parts = re.split(_HEADING.format(re.escape(mark)), text, flags=re.MULTILINE)
+    for heading, body in zip(parts[1::2], parts[2::2], strict=True):
+        yield heading, body.strip()
 
 
 def _section(name: str) -> list[str]:
     return [name, "=" * len(name), ""]
 
 
-def _command(program: Program, command: Command) -> list[str]:
+def _commands(program: Program, text: str) -> Iterator[str]:
+    prose = dict(split(text, "-"))
+    unknown = prose.keys() - {command.name for command in program.offered()}
+    if unknown:
+        raise ValueError(f"{program.name} has no commands {sorted(unknown)}")
+    yield from (_COMMON, "")
+    for command in sorted(program.offered()):
+        yield from _command(program, command, prose.get(command.name, ""))
+
+
+def _command(program: Program, command: Command, prose: str) -> Iterator[str]:
     title = command.name.upper()
-    text = f"{command.summary[:1].upper()}{command.summary[1:]}."
-    lines = [title, "-" * len(title), ""]
-    lines += [f"**{_escape(usage.synopsis(program, command))}**", "", _escape(text), ""]
+    summary = f"{command.summary[:1].upper()}{command.summary[1:]}."
+    yield from (title, "-" * len(title), "")
+    yield from (f"**{escape(usage.synopsis(program, command))}**", "")
     if command.aliases:
-        lines += [f"Also called {', '.join(command.aliases)}.", ""]
-    for option in command.options:
-        lines += _option(option)
+        yield from (f"Also called {', '.join(command.aliases)}.", "")
+    yield from (prose or escape(summary), "")
+    yield from _options(command)
     if command.fields:
-        lines += [f"Default fields: {', '.join(command.fields)}.", ""]
+        yield from (f"Default fields: {escape(', '.join(command.fields))}.", "")
     for example in usage.examples(program, command):
         text = f"{example.text[:1].upper()}{example.text[1:]}"
-        lines += [f"Example: {_escape(text)}::", "", f"    {example.line}", ""]
+        yield from (f"Example: {escape(text)}::", "", f"    {example.line}", "")
     for code, meaning in command.exits:
-        lines += [f"Exit code {code}: {_escape(meaning)}.", ""]
-    return lines
+        yield from (f"Exit code {code}: {escape(meaning)}.", "")
 
 
-def _option(option: Option) -> list[str]:
-    return [
-        f"**{_escape(usage.option_names(option))}**",
-        f"  {_escape(usage.option_help(option))}",
-        "",
-    ]
-
-
-def _escape(text: str) -> str:
-    for char in "\\*`|_":
-        text = text.replace(char, f"\\{char}")
-    return text
+def _options(command: Command) -> Iterator[str]:
+    shared = [option for _, group in _SHARED for option in group]
+    for option in command.options:
+        if option not in shared:
+            yield f"**{escape(usage.option_names(option))}**"
+            yield f"  {escape(usage.option_help(option))}"
+            yield ""
+    for where, group in _SHARED:
+        names = [
+            f"**{escape(usage.option_names(option))}**"
+            for option in command.options
+            if option in group
+        ]
+        if names:
+            yield from (f"{where}: {'; '.join(names)}.", "")
 
 
 def bash_completion(programs: Sequence[Program]) -> str:

@@ -9,12 +9,14 @@ import sys
 
 import pytest
 
-from ganeti.cli import manual, parser, usage
+from ganeti.cli import manual, manual_parameters, parser, usage
+from ganeti.cli.model import COMMON_OPTIONS
 from ganeti.server import masterd, noded
 
 TOP = pathlib.Path(__file__).parents[3]
 ROWS = (TOP / "autotools" / "programs").read_text().splitlines()
 NAMES = [row.split()[0] for row in ROWS if row.startswith("gnt-")]
+COMMON = {spelling for option in COMMON_OPTIONS for spelling in option.names}
 
 
 def program(name):
@@ -42,7 +44,87 @@ def test_prose_names_only_options_that_exist():
             for spelling in option.names
         }
         named = set(re.findall(r"``(--[a-z-]+)``", prose.read_text()))
-        assert named <= known, name
+        assert named <= known | COMMON, name
+
+
+def _prose(name):
+    """Return the text per command in the prose of a page."""
+    text = (TOP / "man" / f"{name}.rst").read_text()
+    return dict(manual.split(dict(manual.split(text, "="))["COMMANDS"], "-"))
+
+
+def _sentences(text):
+    paragraphs = [p for p in re.split(r"\n\s*\n", text) if not p.startswith(" ")]
+    return re.findall(r"\w[^.]*[.:](?=\s|$)", "\n".join(paragraphs))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_command_has_prose_and_nothing_else_has(name):
+    prose = _prose(name)
+    assert set(prose) == {command.name for command in program(name).offered()}
+    short = [command for command, text in prose.items() if len(_sentences(text)) < 2]
+    assert not short
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_prose_names_options_of_its_own_command(name):
+    others = {
+        spelling
+        for row in NAMES
+        for command in program(row).offered()
+        for option in command.options
+        for spelling in option.names
+    }
+    for command, text in _prose(name).items():
+        known = COMMON | {
+            spelling
+            for option in program(name).find(command).options
+            for spelling in option.names
+        }
+        own = re.sub(r"\*\*[^*]*\*\*", "", text)  # bold text names other commands
+        named = set(re.findall(r"``(-[\w-]+)", own))
+        assert named <= known, (command, named & others)
+
+
+def test_an_unknown_command_or_list_of_parameters_in_the_prose_is_refused():
+    with pytest.raises(ValueError, match="fly"):
+        manual.page(program("gnt-job"), "COMMANDS\n========\n\nfly\n---\n\nUp.\n", "0")
+    with pytest.raises(KeyError):
+        manual.page(program("gnt-job"), "X\n===\n\n.. parameters:: tea\n", "0")
+
+
+def test_prose_stands_in_its_order_and_under_its_command():
+    prose = (
+        "BEFORE\n======\n\nFirst.\n\nCOMMANDS\n========\n\n"
+        "wait\n----\n\nWaits here.\n\nAFTER\n=====\n\n.. parameters:: backend\n"
+    )
+    text = manual.page(program("gnt-job"), prose, "0")
+    wait = text.index("**gnt-job wait [options] <jobid>**\n\nWaits here.\n")
+    assert text.index("First.") < wait < text.index("\nAFTER\n")
+    vcpus = "**vcpus** (whole number, default 1)\n  Virtual CPUs."
+    assert text.index("\nAFTER\n") < text.index(vcpus)
+
+
+def test_every_parameter_of_what_is_offered_has_an_entry():
+    pages = (
+        "".join(
+            (TOP / "man" / f"{name}.rst").read_text()
+            for name in ("gnt-instance", "gnt-node")
+        )
+        + (TOP / "man" / "gnt-cluster.rst").read_text()
+    )
+    kinds = set(re.findall(r"^\.\. parameters:: (.*)$", pages, re.MULTILINE))
+    assert kinds >= {
+        "backend",
+        "nic",
+        "nic of an instance",
+        "disk of an instance",
+        "node",
+        "hypervisor kvm",
+        "hypervisor fake",
+    }
+    for kind in kinds:
+        assert manual_parameters.expand(f".. parameters:: {kind}\n").count("**") >= 2
 
 
 def examples(name):
