@@ -1,0 +1,230 @@
+"""The reference documents against the code: allocators, hooks, LUXI, the OS interface."""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from ganeti.backend import os_environment
+from ganeti.clock import SystemClock
+from ganeti.cmdlib import units
+from ganeti.constants import os as os_constants
+from ganeti.iallocator import builtin, requests
+from ganeti.luxi.server import Server
+from ganeti.masterd import calls
+
+TOP = pathlib.Path(__file__).parents[3]
+DOC = TOP / "doc"
+HOOKS = json.loads((TOP / "test" / "data" / "spec" / "hooks.json").read_text())
+
+
+def _block(page, name):
+    """Return the text of a code block with a name."""
+    text = (DOC / page).read_text()
+    match = re.search(rf"   :name: {name}\n\n((?:   .*\n|\n)+)", text)
+    assert match, name
+    return re.sub(r"^   ", "", match[1], flags=re.MULTILINE)
+
+
+# Allocators
+@pytest.fixture
+def example(tmp_path):
+    path = tmp_path / "request.json"
+    path.write_text(_block("iallocator.rst", "request"))
+    return path
+
+
+def test_the_answer_of_the_example_is_the_answer_of_hail(example):
+    program = "import sys; from ganeti.tools import hail; sys.exit(hail.main())"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(example)],
+        env={"PYTHONPATH": str(TOP / "build" / "py"), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    answer = json.loads(_block("iallocator.rst", "answer"))
+    found = json.loads(done.stdout)
+    assert found["success"]
+    assert found["result"] == answer["result"]
+    assert set(answer) == {"success", "info", "result"}
+
+
+def test_the_allocator_of_the_example_works(example, tmp_path):
+    program = tmp_path / "simple"
+    program.write_text(_block("iallocator.rst", "allocator"))
+    done = subprocess.run(
+        [sys.executable, str(program), str(example)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    found = json.loads(done.stdout)
+    expected = json.loads(_block("iallocator.rst", "answer"))
+    assert found["result"] == expected["result"]
+
+
+def test_the_example_request_has_the_members_that_the_master_sends(example):
+    sent = requests.Allocate(
+        name="web2",
+        disk_template="sharedfile",
+        tags=(),
+        os="tiny+default",
+        vcpus=1,
+        memory=1024,
+        spindle_use=1,
+        disks=[{"size": 10240, "mode": "rw"}],
+        nics=[{"mac": "auto", "ip": None}],
+        hypervisor="kvm",
+    ).to_dict()
+    request = json.loads(example.read_text())["request"]
+    assert set(request) == set(sent)
+    assert request["disks"] == sent["disks"]
+
+
+def _named(page):
+    return set(re.findall(r"``([^`]+)``", (DOC / page).read_text()))
+
+
+def test_each_type_of_request_has_a_section_with_its_members():
+    text = (DOC / "iallocator.rst").read_text()
+    samples = (
+        requests.Relocate("i", ["n"], 1),
+        requests.AllocateSecondary("i"),
+        requests.NodeEvacuate(["i"], "all"),
+        requests.ChangeGroup(["i"], ["g"]),
+        requests.MultiAllocate([]),
+        requests.Balance(5),
+        requests.Capacity("file", [{"memory": 1, "disk": 1, "vcpus": 1}]),
+    )
+    assert len(samples) + 1 == len(requests.Request.__args__)
+    for sample in samples:
+        members = sample.to_dict()
+        kind = members.pop("type")
+        section = text.partition(f"\n{kind}\n~")[2].partition("\n~")[0]
+        assert set(members) <= set(re.findall(r"``([\w-]+)``", section)), kind
+    assert builtin.NAME in text
+
+
+# Hooks
+def _hook_entries():
+    text = (DOC / "hooks.rst").read_text()
+    return {
+        op: (hook, body)
+        for hook, op, body in re.findall(
+            r"^``([\w-]+)`` \(``(OP_\w+)``\)\n((?:   .*\n)+)", text, re.MULTILINE
+        )
+    }
+
+
+def test_each_operation_with_hooks_has_an_entry_with_its_variables():
+    entries = _hook_entries()
+    offered = {op: unit for op, unit in units.UNITS.items() if unit.HOOKS_PATH}
+    assert set(entries) == set(offered)
+    table = {row["op"]: row for row in HOOKS["operations"]}
+    for op, (hook, body) in entries.items():
+        assert hook == offered[op].HOOKS_PATH == table[op]["hook"]
+        variables = " ".join(body.split()).partition("Variables: ")[2]
+        listed = re.findall(r"``([^`]+)``", re.split(r"\.(?:\s|$)", variables)[0])
+        expected = [re.sub(r" \(.*", "", name) for name in table[op]["env"]]
+        # Imports of instances are not offered, so neither are their variables.
+        expected = [name for name in expected if not name.startswith("SRC_")]
+        if "INSTANCE_ENV" in expected:
+            expected.remove("INSTANCE_ENV")
+            assert "the instance variables" in variables, op
+        assert sorted(listed) == sorted(expected), op
+
+
+def test_common_and_instance_variables_of_hooks_are_described():
+    named = _named("hooks.rst")
+    common = {row["var"].removeprefix("GANETI_") for row in HOOKS["common_env"]}
+    assert common <= named
+    absent = ("_NETWORK_", "_VG", "_PROVIDER", "NODE", "MINOR", "_PORT", "_ID")
+    expected = {
+        row["var"]
+        for row in HOOKS["instance_env"]
+        if not any(part in row["var"] for part in absent)
+    }
+    assert expected <= named
+
+
+# The OS interface
+def _os_variables():
+    text = (DOC / "os-interface.rst").read_text()
+    return set(re.findall(r"``([A-Z][A-Z_n]+(?:<parameter>)?)``", text))
+
+
+def test_each_variable_of_os_scripts_is_described():
+    source = pathlib.Path(os_environment.__file__).read_text()
+    keys = set(re.findall(r'"([A-Z][A-Z_]+)":', source))
+    keys |= set(re.findall(r'values\["([A-Z_]+)"\]', source))
+    core = {key for key in keys if key.startswith(("OS_", "INSTANCE_"))}
+    core |= keys & {"DEBUG_LEVEL", "PATH", "HYPERVISOR", "DISK_COUNT", "NIC_COUNT"}
+    described = _os_variables()
+    assert core <= described
+    for key in keys - core:
+        assert described & {f"DISK_n_{key}", f"NIC_n_{key}"}, key
+
+
+def test_files_and_scripts_of_the_shipped_os_are_described():
+    named = _named("os-interface.rst")
+    tiny = TOP / "tools" / "os" / "tiny"
+    assert set(os_constants.OS_SCRIPTS) <= named
+    assert {str(version) for version in os_constants.OS_API_VERSIONS} <= named
+    texts = ("ganeti_api_version", "variants.list", "parameters.list")
+    assert all((tiny / name).is_file() for name in texts)
+    assert set(texts) <= named
+    page = (DOC / "os-interface.rst").read_text()
+    for name in texts:
+        for line in (tiny / name).read_text().splitlines():
+            assert f"\n      {line}\n" in page, (name, line)
+
+
+# LUXI
+def test_each_method_of_the_master_is_described_and_no_other():
+    from ganeti.masterd import balancing, capacity, jobs, queries, settings  # noqa: F401
+
+    text = (DOC / "luxi.rst").read_text()
+    entries = set()
+    for line in re.findall(r"^``[A-Z]\w+``.*$", text, re.MULTILINE):
+        entries |= set(re.findall(r"``([A-Z]\w+)``", line))
+    assert entries == set(calls.METHODS)
+
+
+def test_the_number_of_arguments_of_each_method_is_described():
+    text = (DOC / "luxi.rst").read_text()
+    for name, described in re.findall(
+        r"^``([A-Z]\w+)`` \[([^\]]*)\]$", text, re.MULTILINE
+    ):
+        fields = calls.METHODS[name].arguments.__struct_fields__
+        count = len(described.split(",")) if described else 0
+        assert count == len(fields), name
+
+
+def test_the_client_of_the_example_works(tmp_path):
+    text = (DOC / "luxi.rst").read_text().partition("A client in Python")[2]
+    code = re.sub(r"^   ", "", text.partition("::\n")[2], flags=re.MULTILINE)
+    code = code.partition("job = ")[0]
+    names = {}
+    exec(compile(code, "luxi.rst", "exec"), names)
+    path = str(tmp_path / "query")
+
+    def handle(call):
+        if call.method == "Fly":
+            call.reject("Failed to parse request")
+        else:
+            call.succeed([call.method, *call.args])
+
+    server = Server(handle, [path], clock=SystemClock())
+    server.start()
+    try:
+        assert names["call"]("Echo", 1, ["a"], path=path) == ["Echo", 1, ["a"]]
+        with pytest.raises(RuntimeError, match="Failed to parse"):
+            names["call"]("Fly", path=path)
+    finally:
+        server.stop()
