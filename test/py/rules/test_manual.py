@@ -198,8 +198,7 @@ def test_the_page_of_a_daemon_has_its_options_and_no_others(name, parser):
     assert _spellings(synopsis) <= known | set(re.findall(r"-ganeti-\w+", synopsis))
 
 
-@pytest.mark.parametrize("name", ["cfgupgrade", "vcluster"])
-def test_the_page_of_a_tool_has_what_its_help_has(name):
+def _help(name):
     rows = dict(row.split()[:2] for row in ROWS if not row.startswith("#"))
     done = subprocess.run(
         [sys.executable, "-c", f"import {rows[name]} as m; m.main()", "--help"],
@@ -209,6 +208,35 @@ def test_the_page_of_a_tool_has_what_its_help_has(name):
         check=True,
         timeout=30,
     )
+    return done
+
+
+def _tools():
+    """Return the section of each tool that has no page of its own."""
+    text = (TOP / "man" / "ganeti-tools.rst").read_text()
+    return dict(manual.split(dict(manual.split(text, "="))["PROGRAMS"], "-"))
+
+
+def test_each_program_has_a_page_or_a_section_with_its_prose():
+    names = {row.split()[0] for row in ROWS if not row.startswith("#")}
+    pages = {path.stem for path in (TOP / "man").glob("*.rst")}
+    assert set(_tools()) == names - pages
+    assert all(len(_sentences(text)) >= 2 for text in _tools().values())
+
+
+@pytest.mark.parametrize("name", sorted(set(_tools()) - {"master-ip-setup"}))
+def test_the_section_of_a_tool_has_its_options_and_no_others(name):
+    options = re.findall(r"^  (?:-\w, )?(--[\w-]+)", _help(name).stdout, re.MULTILINE)
+    common = {"--help", "--debug", "--verbose", "--version"}
+    own = re.sub(r"\*\*gnt[^*]*\*\*", "", _tools()[name])
+    assert set(options) - common <= _spellings(own)
+    long = {word for word in _spellings(own) if word.startswith("--")}
+    assert long <= _spellings(_help(name).stdout)
+
+
+@pytest.mark.parametrize("name", ["cfgupgrade", "vcluster"])
+def test_the_page_of_a_tool_has_what_its_help_has(name):
+    done = _help(name)
     page = (TOP / "man" / f"{name}.rst").read_text()
     options = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", done.stdout, re.MULTILINE))
     assert options - {"--help", "--directory"} <= _spellings(page)
