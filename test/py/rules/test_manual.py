@@ -200,7 +200,7 @@ def test_the_page_of_a_daemon_has_its_options_and_no_others(name, parser):
 
 def _help(name):
     rows = dict(row.split()[:2] for row in ROWS if not row.startswith("#"))
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", f"import {rows[name]} as m; m.main()", "--help"],
         env={"PYTHONPATH": str(TOP / "build" / "py"), "COLUMNS": "80"},
         capture_output=True,
@@ -208,7 +208,6 @@ def _help(name):
         check=True,
         timeout=30,
     )
-    return done
 
 
 def _tools():

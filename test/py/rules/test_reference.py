@@ -1,4 +1,7 @@
-"""The reference documents against the code: allocators, hooks, LUXI, the OS interface."""
+"""The reference documents against the code.
+
+Allocators, hooks, the OS interface, security and LUXI.
+"""
 
 import json
 import pathlib
@@ -11,10 +14,13 @@ import pytest
 from ganeti.backend import os_environment
 from ganeti.clock import SystemClock
 from ganeti.cmdlib import units
+from ganeti.constants import daemons, disks, hvparams, ssh
 from ganeti.constants import os as os_constants
 from ganeti.iallocator import builtin, requests
 from ganeti.luxi.server import Server
 from ganeti.masterd import calls
+from ganeti.tools import ensure_dirs
+from ganeti.utils import x509
 
 TOP = pathlib.Path(__file__).parents[3]
 DOC = TOP / "doc"
@@ -185,6 +191,32 @@ def test_files_and_scripts_of_the_shipped_os_are_described():
     for name in texts:
         for line in (tiny / name).read_text().splitlines():
             assert f"\n      {line}\n" in page, (name, line)
+
+
+# Security
+def test_modes_of_files_are_those_that_daemons_correct():
+    page = (DOC / "security.rst").read_text()
+    rows = dict(re.findall(r"^``([^`]+)`` +(0\d{3}) ", page, re.MULTILINE))
+    #: Formats of other implementations, which this one does not write.
+    foreign = {"config.data", "watcher.pause"}
+    for name, mode in ensure_dirs._DATA_FILES:
+        if name not in foreign:
+            assert int(rows[name], 8) == mode, name
+    assert int(rows["ssconf_*"], 8) == ensure_dirs._SSCONF_MODE
+    assert int(rows["/var/log/ganeti/*.log"], 8) == ensure_dirs._LOG_MODE
+
+
+def test_ports_and_ciphers_of_the_security_page_are_those_in_use():
+    page = (DOC / "security.rst").read_text()
+    firewall = page.partition("\nFirewall\n")[2].partition("\nChecklist\n")[0]
+    migration = hvparams.HYPERVISOR["kvm"]["migration_port"].default
+    consoles = f"{disks.FIRST_DRBD_PORT} to {disks.LAST_DRBD_PORT}"
+    for port in (daemons.DAEMONS["ganeti-noded"].port, migration, consoles):
+        assert f"\nTCP {port} " in firewall
+    assert f"``{ssh.OPENSSL_CIPHERS}``" in page
+    assert f"{x509.KEY_BITS} bits" in page
+    assert x509.VALIDITY_DAYS == 5 * 365
+    assert "valid for five years" in " ".join(page.split())
 
 
 # LUXI
