@@ -11,12 +11,14 @@ import sys
 
 import pytest
 
+from fakes import clusters
+from ganeti import errors
 from ganeti.backend import os_environment
 from ganeti.clock import SystemClock
 from ganeti.cmdlib import units
 from ganeti.constants import daemons, disks, hvparams, ssh
 from ganeti.constants import os as os_constants
-from ganeti.iallocator import builtin, requests
+from ganeti.iallocator import answer_checks, builtin, requests
 from ganeti.luxi.server import Server
 from ganeti.masterd import calls
 from ganeti.tools import ensure_dirs
@@ -77,22 +79,40 @@ def test_the_allocator_of_the_example_works(example, tmp_path):
     assert found["result"] == expected["result"]
 
 
+ASKED = requests.Allocate(
+    name="web2.example.com",
+    disk_template="sharedfile",
+    tags=(),
+    os="tiny+default",
+    vcpus=1,
+    memory=1024,
+    spindle_use=1,
+    disks=[{"size": 10240, "mode": "rw"}],
+    nics=[{"mac": "auto", "ip": None}],
+    hypervisor="kvm",
+)
+
+
 def test_the_example_request_has_the_members_that_the_master_sends(example):
-    sent = requests.Allocate(
-        name="web2",
-        disk_template="sharedfile",
-        tags=(),
-        os="tiny+default",
-        vcpus=1,
-        memory=1024,
-        spindle_use=1,
-        disks=[{"size": 10240, "mode": "rw"}],
-        nics=[{"mac": "auto", "ip": None}],
-        hypervisor="kvm",
-    ).to_dict()
+    sent = ASKED.to_dict()
     request = json.loads(example.read_text())["request"]
     assert set(request) == set(sent)
     assert request["disks"] == sent["disks"]
+
+
+def test_the_master_accepts_the_answer_of_the_example_and_refuses_a_drained_node():
+    start = clusters.snapshot(nodes=2)
+    second = start.nodes[clusters.node_uuid(2)]
+    state = clusters.changed(
+        start, second.replace(drained=True, master_candidate=False)
+    )
+    answer = json.loads(_block("iallocator.rst", "answer"))
+    checked = answer_checks.parse("example", answer, ASKED, state)
+    assert checked.success
+    assert checked.result == ["node1.example.com"]
+    answer["result"] = ["node2.example.com"]
+    with pytest.raises(errors.ResultValidationError, match="drained"):
+        answer_checks.parse("example", answer, ASKED, state)
 
 
 def _named(page):
