@@ -46,7 +46,7 @@ def test_the_table_of_layers_has_every_module_in_the_order_that_is_checked():
 
 
 @pytest.mark.parametrize(
-    "page", sorted((TOP / "doc").glob("*.rst")), ids=lambda p: p.stem
+    "page", sorted((TOP / "doc").rglob("*.rst")), ids=lambda p: p.stem
 )
 def test_modules_and_paths_that_a_page_names_exist(page):
     text = page.read_text()

@@ -15,7 +15,7 @@ from fakes import clusters
 from ganeti import errors
 from ganeti.backend import os_environment
 from ganeti.clock import SystemClock
-from ganeti.cmdlib import units
+from ganeti.cmdlib import unit_table
 from ganeti.constants import daemons, disks, hvparams, ssh
 from ganeti.constants import os as os_constants
 from ganeti.iallocator import answer_checks, builtin, requests
@@ -152,7 +152,7 @@ def _hook_entries():
 
 def test_each_operation_with_hooks_has_an_entry_with_its_variables():
     entries = _hook_entries()
-    offered = {op: unit for op, unit in units.UNITS.items() if unit.HOOKS_PATH}
+    offered = {op: unit for op, unit in unit_table.UNITS.items() if unit.HOOKS_PATH}
     assert set(entries) == set(offered)
     table = {row["op"]: row for row in HOOKS["operations"]}
     for op, (hook, body) in entries.items():
