@@ -379,7 +379,9 @@ class MoveBounds:
             located = located + deltas.lacking[desired, new] * online[new]
         if move.kind == MoveKind.FAILOVER_TO:
             located = located + common
+        located = components.WEIGHT["location_score"] * located
         change = change + np.where(deltas.forthcoming[inst], 0.0, located)
         if estimator.tagged and moves:
-            change = change + estimator.pairs_change(move, new)
+            weight = components.WEIGHT["location_exclusion_score"]
+            change = change + weight * estimator.pairs_change(move, new)
         return change

@@ -102,7 +102,8 @@ class Targets:
         there, self._starts, self._column_class = np.unique(
             self._class[self.target], return_index=True, return_inverse=True
         )
-        common = state.common_places[np.ix_(first, first[there])].astype(np.float64)
+        shared = state.common_places[np.ix_(first, first[there])]
+        common = components.WEIGHT["location_score"] * shared
         #: By role: classes of the other node, once more for those whose common tags do
         #: not count, x classes of columns.
         links = np.vstack([common, np.zeros_like(common)])
@@ -225,12 +226,13 @@ class Targets:
         node = self.target[columns]
         at = secants.at_targets(role, node)
         real = ~deltas.forthcoming[self._sample][:, None]
-        at += real & state.fails_n1[node]
+        at += components.WEIGHT["n1_cnt"] * (real & state.fails_n1[node])
         if role == "p":
             if estimator.tagged:
                 at += components.WEIGHT["pri_tags_score"] * self._conflicts[:, columns]
             if estimator.located:
-                at += real * deltas.lacking[deltas.desired[self._sample]][:, node]
+                lacking = deltas.lacking[deltas.desired[self._sample]][:, node]
+                at += components.WEIGHT["location_score"] * (real * lacking)
             return at
         own = self._kept[:, None]
         least = np.maximum(own - state.r_mem[node], 0)

@@ -275,7 +275,7 @@ class Filler:
         after = _moved(n, sums[:, None], variance[:, None], change, squares)
         weights = self.tables.weights
         out: Floats = weights @ np.sqrt(after)
-        return out + np.where(self.tables.is_failing, 1.0, 0.0)
+        return out + np.where(self.tables.is_failing, _WEIGHT["n1_cnt"], 0.0)
 
     def _good_singles(self, most: int) -> list[tuple[int, ...]]:
         fine = self.usable[self.tables.can_first[self.usable]]
@@ -333,9 +333,11 @@ class Filler:
         if not fine.any():
             return None
         more = (kept - reserved) / state.t_mem[places]
-        total = costs[places] + more * (_WEIGHT["reserved_mem_rtotal"] + 1)
+        weight = _WEIGHT["reserved_mem_rtotal"] + _WEIGHT["reserved_mem_cv"]
+        total = costs[places] + more * weight
         if tables.has_places:
-            total = total + state.common_places[node, places]
+            common = state.common_places[node, places]
+            total = total + _WEIGHT["location_score"] * common
         total[~fine] = np.inf
         return int(places[len(places) - 1 - int(np.argmin(total[::-1]))])
 

@@ -19,6 +19,7 @@ from ganeti.htools.n1.failure_tables import (
     Relocated,
 )
 from ganeti.htools.n1.slot_count import count_places
+from ganeti.htools.score import components
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -135,7 +136,8 @@ class _EvacuationStep:
         if any(tags):
             places = tables.places[self.columns]
             rows = {some: tables.state.lacking(some)[places] for some in set(tags)}
-            self.wanted = np.array([rows[some] for some in tags], np.float64)
+            lacking = np.array([rows[some] for some in tags], np.float64)
+            self.wanted = components.WEIGHT["location_score"] * lacking
 
     def go(self) -> Places:
         """Move the runs; returns lost nodes that are open still unless one is bad."""
@@ -256,10 +258,10 @@ class _EvacuationStep:
             out = out + weight * np.sqrt(after, out=after)
         if self.reserves:
             # Nodes that lack memory for failovers then, and those that do already.
-            left = self.room[0]
-            out = out - np.where(left <= self.reserved, self.held, 0.0)
+            left, weight = self.room[0], components.WEIGHT["n1_cnt"]
+            out = out - weight * np.where(left <= self.reserved, self.held, 0.0)
             left = left - self.size[0][:, None]
-            out = out + np.where(left <= self.reserved, self.held + 1, 0.0)
+            out = out + weight * np.where(left <= self.reserved, self.held + 1, 0.0)
         return np.asarray(out)
 
 

@@ -148,7 +148,8 @@ class MoveEstimator:
         if self.located:
             change = change + self._located_change(move, new_p)
             if self.tagged and move.ends.primary != "=":
-                change = change + self.pairs_change(move, new_p)
+                weight = components.WEIGHT["location_exclusion_score"]
+                change = change + weight * self.pairs_change(move, new_p)
         return change
 
     @staticmethod
@@ -198,7 +199,7 @@ class MoveEstimator:
             gain = self._gain[before, after]
             memory = self.move_rules.after(DeltaRow.MEMORY, node, gain, inst)
         count = held + (bool(after) - bool(before))
-        change = (memory <= kept) * count - old
+        change = components.WEIGHT["n1_cnt"] * ((memory <= kept) * count - old)
         result: Floats = change * state.online[node] * self.deltas.real[inst]
         return result
 
@@ -218,7 +219,8 @@ class MoveEstimator:
         desired, online = deltas.desired[inst], state.online
         new = (after + deltas.lacking[desired, new_p]) * online[new_p]
         old = (common + deltas.lacking[desired, move.primary]) * online[move.primary]
-        result: Floats = (new - old) * (~deltas.forthcoming[inst]).astype(np.float64)
+        real = (~deltas.forthcoming[inst]).astype(np.float64)
+        result: Floats = components.WEIGHT["location_score"] * (new - old) * real
         return result
 
     def unlike(self, inst: Ints, primary: Ints, secondary: Ints) -> Ints:
