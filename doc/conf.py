@@ -1,4 +1,13 @@
-"""Sphinx settings; the documentation is built with warnings as errors."""
+"""Sphinx settings; the documentation is built with warnings as errors.
+
+Formulas become MathML, which browsers show themselves: neither the build nor a reader
+needs a network or TeX. The converter is that of docutils.
+"""
+
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.application import Sphinx
+from sphinx.writers.html5 import HTML5Translator
 
 project = "Ganeti"
 release = "3.1.1"
@@ -9,3 +18,24 @@ exclude_patterns = ["news.d/*", "examples/*"]
 html_theme = "alabaster"
 html_theme_options = {"description": "virtual machines on ordinary servers"}
 html_show_sourcelink = False
+html_math_renderer = "mathml"
+
+
+def _inline_math(writer: HTML5Translator, node: nodes.math) -> None:
+    writer.body.append(tex2mathml(node.astext()))
+    raise nodes.SkipNode
+
+
+def _block_math(writer: HTML5Translator, node: nodes.math_block) -> None:
+    formula = tex2mathml(node.astext(), as_block=True)
+    writer.body.append(f'<div class="math">{formula}</div>\n')
+    raise nodes.SkipNode
+
+
+def setup(app: Sphinx) -> None:
+    """Register the renderer of formulas."""
+    app.add_html_math_renderer(
+        "mathml",
+        inline_renderers=(_inline_math, None),
+        block_renderers=(_block_math, None),
+    )
