@@ -1,0 +1,83 @@
+"""Tables that capacity is counted with, against plain loops.
+
+A failure names the table, the component, the nodes, and the expected and found values.
+"""
+
+import numpy as np
+import pytest
+
+from fakes.odd_clusters import odd_cluster
+from fakes.score_terms import NewInstance, Report
+from fakes.some_cluster import random_cluster
+from ganeti.htools.capacity.filler import Filler, policy_fits
+from ganeti.htools.capacity.node_tables import NodeTables
+from ganeti.htools.score import components as score
+
+SEEDS = range(12)
+NAMES = list(NodeTables.METRICS)
+
+
+#: A running instance without tags, as tables take it.
+PLAIN = {
+    "template": "drbd",
+    "tags": (),
+    "status": "running",
+    "forthcoming": False,
+    "disk": 1024,
+    "disks": (1024,),
+}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_values_of_nodes_and_their_changes_are_those_worked_out_plainly(seed):
+    this, report = NewInstance(seed, odd_cluster(seed), **PLAIN), Report()
+    accepted = policy_fits(this.state, this.item)
+    tables = NodeTables(this.state, this.item, accepted)
+    size = this.state.size
+    before = this.now()
+    for node in range(size):
+        partner = (node + 1) % size
+        first = this.values(node, partner)[node]
+        second = this.values(partner, node)[node]
+        for row, name in enumerate(NAMES):
+            where = f"component {name}, cluster {seed}, node {node}"
+            value = before[node][name]
+            found = tables.base[row, node], tables.first[row, node]
+            report.equal(f"table base, {where}", value, float(found[0]))
+            if name == "reserved_mem_cv":
+                kept = tables.kept(partner, np.array([node]))
+                part = tables.memory_part(kept, np.array([node]))[0]
+                report.equal(f"memory kept, {where}", second[name], float(part))
+                continue
+            report.equal(f"table first, {where}", first[name] - value, float(found[1]))
+            change = second[name] - value
+            report.equal(
+                f"table second, {where}", change, float(tables.second[row, node])
+            )
+    report.check()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_estimates_of_pairs_are_within_their_error(seed):
+    this, report = NewInstance(seed, random_cluster(seed), **PLAIN), Report()
+    filler = Filler(this.state, this.item, this.nodes.tolist())
+    scores = filler.quick
+    assert scores
+    scores.best()
+    _sums, variance, away = scores._exact_scores.statistics()
+    found = scores._estimates(variance, away)
+    at = np.argwhere(np.isfinite(found)).tolist()
+    exact = {}
+    for row, column in at:
+        pair = int(scores.usable[row]), int(scores.usable[column])
+        values = this.components(*pair)
+        exact[row, column] = sum(
+            weight * values[name] for name, weight in score.WEIGHTS
+        )
+    for row, column in at[1:]:
+        one, two = tuple(at[0]), (row, column)
+        expected = exact[two] - exact[one]
+        difference = float(found[two] - found[one])
+        where = f"estimate, cluster {seed}, pair {two} instead of {one}"
+        report.at_most(where, abs(expected - difference), scores._near)
+    report.check()

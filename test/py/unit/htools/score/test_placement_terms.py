@@ -1,0 +1,70 @@
+"""Each component of the score for each place of a new instance, against plain loops.
+
+A failure names the component, the nodes, and the expected and found values.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from fakes.odd_clusters import odd_cluster
+from fakes.plain_score import WEIGHT
+from fakes.score_terms import NewInstance, Report
+from ganeti.htools.score import components as score
+from ganeti.htools.score import placement
+
+SEEDS = range(8)
+
+
+def each_component(monkeypatch):
+    """Let the score be one component after the other alone, without its weight."""
+    table = score.WEIGHTS
+    for name in WEIGHT:
+        alone = tuple((each, float(each == name)) for each, _weight in table)
+        monkeypatch.setattr(score, "WEIGHTS", alone)
+        yield name
+    monkeypatch.setattr(score, "WEIGHTS", table)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_places_for_a_primary_have_the_components_worked_out_plainly(seed, monkeypatch):
+    this, report = NewInstance(seed, odd_cluster(seed), template="sharedfile"), Report()
+    after = {int(node): this.components(node) for node in this.nodes}
+    for name in each_component(monkeypatch):
+        found = placement.as_primary(this.state, this.item, this.nodes)
+        for node, value in zip(this.nodes.tolist(), found, strict=True):
+            report.near(this.text(name, node), after[node][name], float(value))
+    report.check()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_places_for_a_secondary_have_the_components_worked_out_plainly(
+    seed, monkeypatch
+):
+    this, report = NewInstance(seed, odd_cluster(seed), template="drbd"), Report()
+    first, *others = this.nodes.tolist()
+    after = {node: this.components(first, node) for node in others}
+    state = this.state.copy()
+    index = state.new(this.item)
+    state.place(index, first)
+    for name in each_component(monkeypatch):
+        found = placement.as_secondary(state, index, np.array(others))
+        for node, value in zip(others, found, strict=True):
+            report.near(this.text(name, first, node), after[node][name], float(value))
+    report.check()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_pairs_of_places_have_the_components_worked_out_plainly(seed, monkeypatch):
+    this, report = NewInstance(seed, odd_cluster(seed), template="drbd"), Report()
+    pairs = list(itertools.permutations(range(len(this.nodes)), 2))
+    after = {pair: this.components(*this.nodes[[*pair]].tolist()) for pair in pairs}
+    for name in each_component(monkeypatch):
+        found = placement.PairPlacements(this.state, this.item).scores(
+            this.nodes, this.nodes
+        )
+        for pair in pairs:
+            where = this.text(name, *this.nodes[[*pair]].tolist())
+            report.near(where, after[pair][name], float(found[pair]))
+    report.check()
