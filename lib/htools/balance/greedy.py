@@ -1,8 +1,9 @@
-"""The greedy balancing plan: again and again the one move that lowers the score most.
+"""The greedy balancing plan: in each round the one move that lowers the score most.
 
-Which moves are tried, and which wins when several are equal, follows the documented
-order, so that plans are the same line by line. On request the plan goes on where no
-single move helps: with pairs of moves of which the first need not lower the score.
+The order in which moves are tried, and the choice among equal moves, are documented, so
+that plans agree line by line. On request the plan continues where no single move helps,
+with pairs of moves of which the first may raise the score. Every accepted move or pair
+lowers the score, so a plan visits no state twice after a move or pair, and ends.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,21 +19,21 @@ from ganeti.htools.rules.moves import Move
 from ganeti.htools.score import components
 from ganeti.htools.state.node_state import ClusterState
 
-#: Most times that a plan looks for pairs.
+#: Most times that a plan looks for pairs: each takes as long as 20 rounds.
 _MOST_PAIRS: Final = 100
 
 
 class BalanceGoal(msgspec.Struct, frozen=True):
-    """When to stop, and what to prefer.
+    """When to stop, and which moves to prefer.
 
     Attributes:
-        min_score: distance to the ideal score that is near enough.
-        min_gain: of a move, once the score is below ``min_gain_limit``.
+        min_score: distance to the ideal score at which the plan is good enough.
+        min_gain: least gain of a move, once the score is at most ``min_gain_limit``.
         min_gain_limit: see ``min_gain``.
         max_length: most moves; below 0 for no limit.
-        avoid_disk_moves: how many times the gain of the best move without disks one
-            that copies disks must bring; None treats both alike.
-        pairs: where no move helps, look for pairs of moves that do.
+        avoid_disk_moves: factor by which a move that copies disks must gain more than
+            the best move that does not; None treats both alike.
+        pairs: look for pairs of moves where no single move helps.
     """
 
     min_score: float = 1e-9
@@ -43,7 +44,7 @@ class BalanceGoal(msgspec.Struct, frozen=True):
     pairs: bool = False
 
     def is_gain(self, current: float, score: float) -> bool:
-        """Tell whether a lower score is worth the move."""
+        """Return whether the lower score is worth the move."""
         small = current <= self.min_gain_limit and current - score < self.min_gain
         return score < current and not small
 
@@ -64,15 +65,16 @@ def plan(
     options: MoveOptions,
     lowest: float | None = None,
 ) -> Iterator[BalanceStep]:
-    """Give the moves of a plan one by one; the state changes with each.
+    """Yield the moves of a plan one by one; the state changes with each.
 
-    ``lowest`` is the ideal score at the start; computed when not given.
+    ``lowest`` is the ideal score at the start; it is computed if not given.
     """
     target = (components.ideal(state) if lowest is None else lowest) + goal.min_score
     search: _Rounds | None = None
     current = components.value(state)
     length = 0
     while goal.max_length < 0 or length < goal.max_length:
+        # The start was compared by the program, which prints another text then.
         if length and current <= target:
             return
         if search is None:
@@ -91,7 +93,7 @@ def plan(
 
 
 class _Rounds:
-    """Finds the moves of each round, of all moves or of those that copy no disks."""
+    """Finds the moves of each round, among all moves or those that copy no disks."""
 
     def __init__(
         self, state: ClusterState, options: MoveOptions, goal: BalanceGoal
@@ -106,18 +108,19 @@ class _Rounds:
             self._cheap = MoveSearch(state, cheap)
 
     def next(self, current: float, left: int) -> Sequence[Scored]:
-        """Find what to do at a score: a move, a pair, or nothing.
+        """Return the next moves at a score: one move, a pair, or nothing.
 
         ``left`` is how many moves the plan may still have; below 0 for any number.
         """
         best = self._choose(current, MoveSearch.best_one)
         if best and self._goal.is_gain(current, best[-1][2]):
             return best
+        # A pair needs two moves of the limit.
         if left in {0, 1} or not self._pairs_left:
             return ()
         self._pairs_left -= 1
         best = self._choose(current, MoveSearch.best_pair)
-        # Going back and forth gains no more than rounding does.
+        # Moving back and forth gains no more than rounding errors.
         if best and self._goal.is_gain(current - NEAR, best[-1][2]):
             return best
         return ()
@@ -125,16 +128,17 @@ class _Rounds:
     def _choose(
         self, current: float, find: Callable[["MoveSearch"], Sequence[Scored]]
     ) -> Sequence[Scored]:
-        """Find the best; what copies disks must gain more than what does not."""
+        """Return the best; moves that copy disks must gain more than the others."""
         best = find(self._every)
         cheap = () if self._cheap is None else find(self._cheap)
         if not best or not cheap:
             return best
+        # Factor 1 means: gain more than the best move that copies no disks.
         wanted = self._factor * (current - cheap[-1][2])
         return best if current - best[-1][2] > wanted else cheap
 
     def moved(self, inst: int, nodes: set[int]) -> None:
-        """Take note of a move: the instance, and all nodes it had or has."""
+        """Update the searches after a move that touched these nodes."""
         self._every.moved(inst, nodes)
         if self._cheap is not None:
             self._cheap.moved(inst, nodes)

@@ -1,4 +1,4 @@
-"""A plan as jobs: which moves may run at the same time, their commands and opcodes."""
+"""A plan as jobs: moves that may run at the same time, their commands and opcodes."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -40,7 +40,7 @@ def job_sets(steps: Iterable[BalanceStep]) -> list[list[BalanceStep]]:
 
 
 def letters(step: BalanceStep, node: Callable[[int], str]) -> str:
-    """Spell a move as in the lines of a plan."""
+    """Return a move as the lines of a plan show it."""
     target = node(step.move.target) if step.move.target != NONE else ""
     return {
         MoveKind.FAILOVER: "f",
@@ -55,7 +55,7 @@ def letters(step: BalanceStep, node: Callable[[int], str]) -> str:
 def commands(
     step: BalanceStep, name: str, node: Callable[[int], str], *, running: bool
 ) -> list[str]:
-    """Give the arguments of ``gnt-instance`` that do a move."""
+    """Return the arguments of ``gnt-instance`` that do a move."""
     verb = "migrate" if running else "failover"
     result = []
     for word in letters(step, node).split():
@@ -72,12 +72,12 @@ def commands(
 def opcodes(
     step: BalanceStep, inst: Instance, node: Callable[[int], str]
 ) -> list[dict[str, Any]]:
-    """Give the opcodes that do a move, in their wire form.
+    """Return the opcodes that do a move, in their wire form.
 
     Args:
         step: the move.
-        inst: what moves.
-        node: full name of a node by position.
+        inst: the instance.
+        node: returns the full name of a node by position.
     """
     result: list[dict[str, Any]] = []
     for word in letters(step, node).split():
@@ -104,7 +104,7 @@ def opcodes(
 
 
 def listing(sets: list[list[list[str]]]) -> list[str]:
-    """Give the lines of a script: ``sets`` has jobs, which have commands."""
+    """Yield the lines of a script: ``sets`` has jobs, which have commands."""
     lines = []
     for number, jobs in enumerate(sets, start=1):
         lines += ["", f"echo jobset {number}, {len(jobs)} jobs"]
@@ -115,10 +115,10 @@ def listing(sets: list[list[list[str]]]) -> list[str]:
 
 
 def on_screen(lines: list[str]) -> list[str]:
-    """Give a script's lines as they are shown: indented, without checks."""
+    """Yield the lines of a script as they are shown: indented, without checks."""
     return [f"  {line}" for line in lines if line != "  check"]
 
 
 def script(lines: list[str]) -> str:
-    """Give a shell script that can be stopped between jobs."""
+    """Return a shell script that can be stopped between jobs."""
     return _SCRIPT_HEAD + "".join(f"{line}\n" for line in lines)

@@ -1,15 +1,31 @@
-"""What a move can gain at most, for all moves at once and without looking at each.
+"""Lower bounds of the score changes of all moves, without a look at each move.
 
-What a move does to the sum of squares of a metric is one number for the instance, with
-what it leaves, plus one for its target. With secants in the place of roots a whole
-score is a sum as well: of a part of the instance and of a part of the target, which is
-the same for all instances of one size. So the least for an instance is its own part
-plus the least of its size's targets.
+The bound of a move of instance k to target t is own_k + target_t(size_k). Instances of
+one size are alike in all that a target sees of them, so a table of sizes x targets is
+enough, and the least bound of an instance is own_k + min_t target_t(size_k).
 
-Both parts are kept from move to move: as long as the secants stay, only those of nodes
-that a move touched, and of the instances there, are made again. The bounds of all
-others get lower by the slack of the secants, and when that makes too many moves seem
-good, everything is made again with new secants.
+With the step sums and squares of ``score.deviations`` split into those of the old nodes
+(Q_o, D_o, known) and of the target (Q_t, D_t), a column has the change of variance
+g = (Q_o + Q_t - (D_o + D_t)^2 / u) / u. Each term is bounded in turn:
+
+- root: sqrt(sigma^2 + g) - sigma >= s g + min(h(a), h(b)) for g in [a, b] and any slope
+  s, see ``balance.secants``. Tight at an end of the range.
+- mean: (D_o + D_t)^2 <= E, the larger square at the least and the most D_t of any
+  target (``_range``). So s g >= s (Q_o - E / u) / u + s Q_t / u for s >= 0, a sum of an
+  own part and a target part. Tight when nodes have equal capacity; the loss is at most
+  s E / u^2.
+- range of g: a = (Q_o - E / u + min Q_t) / u and b = (Q_o + max Q_t) / u, because the
+  square of the mean only lowers g.
+- reserved memory: it depends on the pair of nodes; the least over all possible rises
+  counts (``SecantBounds.reserve``).
+- counts: exact for old nodes, or with the least reserved memory; a target that fails
+  N+1 fails with one more instance too, and others add at least 0.
+
+Both parts are kept from move to move. After a move the parts of touched nodes and of
+the instances there are computed again; all other bounds stay valid for the moments of
+the secants and are lowered by one number, the slack. All bounds are computed again with
+new secants when the slack makes too many moves look good. Tests:
+test/py/unit/htools/balance/test_bound_terms.py.
 """
 
 from typing import Final
@@ -26,30 +42,30 @@ from ganeti.htools.score import components
 from ganeti.htools.score.move_estimates import MoveEstimator
 from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
 
-#: What nodes keep for failovers after a move.
+#: Reserved memory of nodes after a move, in MiB.
 Reserved = tuple[Floats | Ints, ...]
 
 _NOWHERE: Final = -2
-#: Work on a pair of size and target, and on a kind of move of an instance, when
-#: everything is made again, in looks at a pair.
+#: Cost of new bounds per pair of size and target, and per kind of move of an
+#: instance. The unit is one look at a pair; rough numbers are enough.
 _PER_PAIR: Final = 6
 _PER_MOVE: Final = 40
-#: Looks at a pair's bound that take as long as an estimate.
+#: Cost of one estimate in the same unit.
 _PER_CHANGE: Final = 30
 
 
 class MoveBounds:
-    """Lower bounds of score changes for the state of an evaluator.
+    """Lower bounds of score changes for the state of an estimator.
 
-    ``refresh`` must be called after the state and the evaluator changed.
+    ``refresh`` must be called after the state and the estimator changed.
 
     Attributes:
-        kinds: those with targets that some instance may have.
-        table: bounds by kind and instance over all targets; in the last row those of
+        kinds: kinds of moves with targets that some instance may have.
+        table: bounds by kind and instance over all targets; the last row has those of
             moves without a target, infinite if there are none.
         rows, swaps: the table without its last row, and this row.
-        target: possible targets in the order of columns of ``pairs``.
-        slack: by how much bounds are lower than they would be made again.
+        target: possible targets in the order of the columns of ``pairs``.
+        slack: by how much bounds are lower than bounds made with the present moments.
     """
 
     def __init__(self, estimator: MoveEstimator, inst: Ints, target: Ints) -> None:
@@ -80,6 +96,7 @@ class MoveBounds:
         self._swap: Floats = np.full(len(inst), np.inf)
         self.table: Floats = np.full((len(self.kinds) + 1, len(inst)), np.inf)
         self.rows, self.swaps = self.table[:-1], self.table[-1]
+        # Refreshing pays until estimates in vain have cost as much as new bounds.
         tables = len(roles) * len(sample) * len(target)
         self._price = _PER_PAIR * tables + _PER_MOVE * self._own.size
         self.slack = 0.0
@@ -88,8 +105,9 @@ class MoveBounds:
         self._begin()
 
     def _sizes(self) -> tuple[Ints, Ints]:
-        """Number instances by all that targets see of them; give one of each number."""
+        """Number instances by all that targets see of them; return one of each size."""
         deltas, inst = self._estimator.deltas, self._inst
+        # Everything that rules and score read of an instance at a target.
         seen = np.concatenate(
             [
                 deltas.as_primary[:, inst],
@@ -114,7 +132,7 @@ class MoveBounds:
         return np.array(size, np.int64), inst[list(first.values())]
 
     def _range(self, role: str) -> tuple[Floats, Floats]:
-        """Give what sizes add to a target's values at least and at most."""
+        """Return the least and the most that sizes change the values of any target."""
         metrics, alike = self._estimator.metrics, self._alike
         low: Floats = np.zeros(alike.gain[role].shape)
         high = low
@@ -124,12 +142,13 @@ class MoveBounds:
         if metrics.second is not None:
             scales.append((metrics.second[self.target], alike.more[role]))
         for by, gain in scales:
+            # Gains may be negative, so both ends are compared.
             ends = gain * by.min(axis=0), gain * by.max(axis=0)
             low, high = low + np.minimum(*ends), high + np.maximum(*ends)
         return low, high
 
     def _begin(self) -> None:
-        """Make everything again."""
+        """Compute all bounds again, with new secants."""
         self._usual = self._spent = self._debt = 0
         if not len(self._inst) or not len(self.target):
             return
@@ -140,11 +159,12 @@ class MoveBounds:
         self._add_up()
 
     def refresh(self, nodes: Ints) -> None:
-        """Take over changes of some nodes."""
+        """Update the bounds after nodes changed."""
         if not len(self._inst) or not len(self.target):
             return
         columns = self._targets.columns(nodes)
         self._targets.judge(columns)
+        # Fresh bounds leave some pairs open too: only the excess is owed.
         self._usual = self._usual or self._spent
         self._debt += max(0, self._spent - self._usual)
         self._spent = 0
@@ -174,11 +194,11 @@ class MoveBounds:
         return np.asarray(rows[rows != NONE])
 
     def allow(self, inst: int, live: bool) -> None:
-        """Say whether an instance may move; before ``refresh`` of its nodes."""
+        """Set whether an instance may move; call before ``refresh`` of its nodes."""
         self._live[self._row[inst]] = live
 
     def pairs(self, kind: MoveKind, rows: Ints) -> Floats:
-        """Give bounds of one kind for some instances and all targets."""
+        """Return the bounds of one kind for some instances and all targets."""
         row = self.kinds.index(kind)
         part = self._targets.pairs(
             ROLE_CHANGES[kind].target,
@@ -192,7 +212,7 @@ class MoveBounds:
         return part
 
     def below(self, kind: MoveKind, rows: Ints, limit: float) -> tuple[Ints, Ints]:
-        """List pairs that may be below a limit: places in ``rows``, and columns."""
+        """List pairs with bounds up to a limit: places in ``rows``, and columns."""
         low = self.pairs(kind, rows) <= limit
         counts = np.count_nonzero(low, axis=1)
         places = self._refined.ask(self.kinds.index(kind), rows, counts)
@@ -204,20 +224,21 @@ class MoveBounds:
         return at, column
 
     def _renew(self, rows: Ints) -> None:
-        """Make the part of some instances again."""
+        """Compute the own part of some instances again."""
         inst, nowhere = self._inst[rows], np.full(len(rows), _NOWHERE)
         rules = self._estimator.move_rules
         moves = [rules.move(kind, inst, nowhere) for kind in self.kinds]
         if moves:
             self._own[:, rows] = own = self._of_instances(moves, rows)
             strict = np.array([rules.is_strict(move) for move in moves])
+            # An infinite own part makes the rules of targets irrelevant.
             self._strict[:, rows] = strict | np.isinf(own)
             self._partner[:, rows] = [self._partners(move) for move in moves]
         if self._can_swap:
             self._swap[rows] = self._of_swaps(rows)
 
     def _add_up(self) -> None:
-        """Add what targets add to the parts of all instances."""
+        """Add the least target part to the own parts of all instances."""
         for row, kind in enumerate(self.kinds):
             least = self._targets.least(
                 ROLE_CHANGES[kind].target,
@@ -231,9 +252,9 @@ class MoveBounds:
         self.rows -= self.slack
         np.subtract(self._swap, self.slack, out=self.swaps)
 
-    # The part of instances
+    # The own part
     def _of_swaps(self, rows: Ints) -> Floats:
-        """Give what moves without a target change with the secants' moments."""
+        """Return the changes by moves without a target, with the secants' moments."""
         change, gains = self._estimator.from_moments(
             self._secants.moments,
             MoveKind.FAILOVER,
@@ -245,7 +266,7 @@ class MoveBounds:
         return np.where(legal, change, np.inf)
 
     def _of_instances(self, moves: list[MoveArrays], rows: Ints) -> Floats:
-        """Give the instances' part of bounds: kinds x instances."""
+        """Return the own part of bounds: kinds x instances."""
         estimator, rules, secants = (
             self._estimator,
             self._estimator.move_rules,
@@ -275,12 +296,16 @@ class MoveBounds:
         change += kept
         roles = [move.ends.target for move in moves]
         change += secants.below(roles, size, low, high, legal)
+        # reserve() has the linear part of this column but for the mean.
         low[..., -1] = -mean
         change += (secants.slope[size] * low).sum(axis=-1) / estimator.metrics.count
         return np.where(legal, change, np.inf)
 
     def _squares(self, moves: list[MoveArrays], size: Ints) -> tuple[Floats, Floats]:
-        """Give what old nodes add to sums of squares, at least and at most."""
+        """Return the least and the most that old nodes add to sums of squares.
+
+        The least is Q_o - E / u, the most Q_o, see the module.
+        """
         metrics, far = self._estimator.metrics, self._secants.moments.deviation
         shape = (len(moves), len(size), len(metrics.weight))
         squares, sums = np.zeros(shape), np.zeros(shape)
@@ -297,17 +322,18 @@ class MoveBounds:
         ranges = [self._ranges[move.ends.target] for move in moves]
         low = sums + np.array([least[size] for least, _most in ranges])
         high = sums + np.array([most[size] for _least, most in ranges])
+        # E / u: the square of a sum is largest at an end of its range.
         mean = np.maximum(low * low, high * high) / metrics.count
         return squares - mean, squares
 
     def _kept(
         self, moves: list[MoveArrays], reserved: list[Reserved], size: Ints
     ) -> tuple[Floats, Floats, Floats, Floats]:
-        """Give the least that reserved memory of old nodes can change.
+        """Return the least change by the reserved memory of old nodes.
 
         Returns:
-            the change, what old nodes add to the sum of squares at least and at most,
-            and what the mean can take off it: kinds x instances.
+            the change, the least and the most that old nodes add to the sum of squares,
+            and the most that the mean takes off it: kinds x instances.
         """
         out: Floats = np.zeros((4, len(moves), len(size)))
         listed = []
@@ -317,7 +343,7 @@ class MoveBounds:
             stays = move.kind == MoveKind.REPLACE_PRIMARY
             listed.append((row, move.secondary, kept[1], stays))
             if move.kind == MoveKind.REPLACE_FAILOVER:
-                # Other primaries keep what they keep.
+                # Reserves for other primaries stay, so the rise may be less.
                 listed.append((row, move.primary, kept[0], True))
         if not listed:
             return out[0], out[1], out[2], out[3]
@@ -332,19 +358,22 @@ class MoveBounds:
         far = self._secants.moments.deviation[node, -1]
         inverse = metrics.inverse_memory[node]
         ends = rise * inverse, limit * inverse
+        # y (y + 2 delta) is least at y = -delta, most at an end.
         best = np.clip(-far, *ends)
         high = [step * (step + 2.0 * far) for step in ends]
         slope = self._secants.slope[size, -1]
         np.add.at(out[0], places, self._secants.reserve(slope, node, rise, limit))
         np.add.at(out[1], places, best * (best + 2.0 * far))
         np.add.at(out[2], places, np.maximum(*high))
+        # No reserve changes by more than the memory of the instance.
         mean = own * metrics.inverse_memory.max()
         out[3, places] = mean * mean / metrics.count
         out[1] -= out[3]
         return out[0], out[1], out[2], out[3]
 
     def _partners(self, move: MoveArrays) -> Ints:
-        """Number the nodes that instances have besides their targets."""
+        """Return the class of the node that instances have besides their target."""
+        # Forthcoming instances share no location tags.
         alone = self._estimator.deltas.forthcoming[move.inst]
         if move.kind == MoveKind.FAILOVER_TO:
             return self._targets.partner(move.primary, np.ones_like(alone))
@@ -355,7 +384,7 @@ class MoveBounds:
         return self._targets.partner(node, alone)
 
     def _counted(self, move: MoveArrays) -> Floats:
-        """Count what tags of the old nodes change, and what targets can at most."""
+        """Return the change of tag counts at old nodes, and the least at any target."""
         estimator, online = self._estimator, self._state.online
         inst, old = move.inst, move.primary
         new = None

@@ -1,8 +1,7 @@
-"""A balancing plan for a whole cluster, with its reasons, in words for programs.
+"""A balancing plan for a whole cluster, with its reasons, as data for programs.
 
-`plan` goes through the node groups; what a move is and which one is best is decided in
-``balance.greedy``. The result names objects, so that it outlives the cluster it was
-made for.
+`plan` goes through the node groups; ``balance.greedy`` decides on moves. The result has
+names of objects, so that it stays valid without the cluster records.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,12 +23,12 @@ from ganeti.htools.rules.reasons import Reason
 from ganeti.htools.score import components as score_components
 from ganeti.htools.state import node_state
 
-#: Changes of a part of the score below this are not told.
+#: Smaller changes of a component are left out of plans.
 _NOTHING: Final = 5e-9
 
 
 class PlanOptions(msgspec.Struct, frozen=True):
-    """What is asked for.
+    """What to plan.
 
     Attributes:
         group: name or uuid of the only group to balance; None for all.
@@ -49,11 +48,11 @@ class PlannedMove(msgspec.Struct, frozen=True):
         instance: its name.
         before: names of its nodes, primary first.
         after: the same after the move.
-        letters: how, as in the lines of hbal.
+        letters: the kind of move, as in the lines of hbal.
         score: of the group afterwards.
-        components: parts of the score that changed: name -> (before, after).
+        components: components of the score that changed: name -> (before, after).
         depends: positions of earlier moves that must have ended.
-        opcodes: that do it, in wire form.
+        opcodes: that do the move, in wire form.
     """
 
     instance: str
@@ -67,10 +66,10 @@ class PlannedMove(msgspec.Struct, frozen=True):
 
 
 class GroupPlan(msgspec.Struct, frozen=True):
-    """The plan of one group: scores, moves, why no more, and who may not move why.
+    """The plan of one group: scores, moves, why it ends, and who may not move.
 
-    ``first`` is the position of its first move among all of the plan; ``kept`` and
-    ``reasons`` tell of the same instances, in words and as data.
+    ``first`` is the position of its first move in the whole plan. ``kept`` and
+    ``reasons`` describe the same instances, as text and as data.
     """
 
     name: str
@@ -123,7 +122,7 @@ def _groups(cluster: Cluster, wanted: str | None) -> list[int]:
 
 
 class _Planner:
-    """Plans one group, whose part of the cluster it has."""
+    """Plans one group, of whose part of the cluster it has the state."""
 
     def __init__(self, part: Cluster, want: PlanOptions, split: set[str]) -> None:
         self._part, self._want, self._split = part, want, split
@@ -187,7 +186,7 @@ class _Planner:
         return tuple(self._names[node] for node in nodes if node != NONE)
 
     def _stopped(self, goal: greedy.BalanceGoal, made: int, lowest: float) -> str:
-        """Tell why there are no more moves."""
+        """Return why there are no more moves."""
         current = score_components.value(self._state)
         if not self._part.instances:
             return "the group has no instances"
@@ -211,7 +210,7 @@ class _Planner:
         )
 
     def _kept(self) -> Iterator[tuple[str, tuple[str, Reason]]]:
-        """Tell which instances may not move, and why: in words and as data."""
+        """Return which instances may not move, and why: as text and as data."""
         may = balance_search.eligible(self._state, self._want.options)
         for index, inst in enumerate(self._part.instances):
             if not may[index]:
@@ -221,7 +220,7 @@ class _Planner:
                 yield inst.name, (words, reason)
 
     def _why(self, inst: Instance) -> tuple[str, str, str, str]:
-        """Return words; and check, wanted and found."""
+        """Return the text; and check, wanted and found."""
         if inst.name in self._split:
             words = "its nodes are in different groups"
             return words, "groups of its nodes", "the same", "different ones"
@@ -235,7 +234,7 @@ class _Planner:
 
 
 def data(plans: Sequence[GroupPlan], *, explain: bool) -> dict[str, Any]:
-    """Give plans as JSON types; with ``explain`` why the rest stays as it is."""
+    """Return plans as JSON types; with ``explain`` also why the rest stays."""
     return {"groups": [_group(done, explain=explain) for done in plans]}
 
 

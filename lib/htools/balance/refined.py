@@ -1,8 +1,10 @@
-"""Changes of the score by all moves of those instances whose bounds are of little use.
+"""Score changes of all moves of the instances whose bounds are too loose.
 
-Bounds are a little too low; where gains get as small as that, the same instances seem
-good again and again. For these what each target brings is computed once, with the
-moments that the secants have, and kept up to date for the few targets that change.
+Secants lose (B - A)^2 / (4 (sqrt A + sqrt B)^3) between variances A and B, see
+``balance.secants``. Where gains get as small as that, the bounds of the same instances
+are in question in every round. For these the change by each target is computed with the
+moments of the secants, so that only the slack is lost, and updated for the few targets
+that change.
 """
 
 from typing import Final
@@ -15,9 +17,9 @@ from ganeti.htools.rules.moves import MoveKind
 from ganeti.htools.score.move_estimates import MoveEstimator
 from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
 
-#: Most entries that are kept (32 MiB).
+#: Most changes that are kept (32 MiB).
 _MOST: Final = 1 << 22
-#: Most entries that are computed at once.
+#: Most changes that are computed at once.
 _BLOCK: Final = 1 << 15
 
 
@@ -39,7 +41,7 @@ class RefinedBounds:
         self._estimator, self._kinds = estimator, kinds
         self._inst, self._target = inst, target
         self._slot: Ints = np.full((len(kinds), len(inst)), NONE)
-        #: How many pairs of a row were in question since it has no slot.
+        #: Pairs of a row that were in question while it had no slot.
         self._asked: Ints = np.zeros(self._slot.shape, np.int64)
         self._places: Ints = np.zeros((0, 2), np.int64)
         self._changes: Floats = np.zeros((0, len(target)))
@@ -48,11 +50,11 @@ class RefinedBounds:
 
     @property
     def count(self) -> int:
-        """How many rows have exact changes."""
+        """Number of rows that have changes."""
         return len(self._places)
 
     def begin(self, secants: SecantBounds) -> None:
-        """Forget everything; changes are with the moments of these secants."""
+        """Drop all changes; new ones use the moments of these secants."""
         self._secants = secants
         self._slot.fill(NONE)
         self._asked.fill(0)
@@ -65,7 +67,7 @@ class RefinedBounds:
         self._slot[self._places[:, 0], self._places[:, 1]] = np.arange(self.count)
 
     def drop(self, rows: Ints) -> None:
-        """Forget what is known of some instances."""
+        """Drop the changes of some instances."""
         self._asked[:, rows] = 0
         slots = self._slot[:, rows]
         if (slots == NONE).all():
@@ -76,8 +78,9 @@ class RefinedBounds:
         self._keep(which)
 
     def ask(self, kind: int, rows: Ints, pairs: Ints) -> Ints:
-        """Note how many pairs were in question; list the places that got changes."""
+        """Count pairs that are in question; list the places that get changes now."""
         self._asked[kind, rows] += pairs
+        # A row pays for its changes once as many pairs as targets were in question.
         ripe = (self._slot[kind, rows] == NONE) & (
             self._asked[kind, rows] >= len(self._target)
         )
@@ -99,17 +102,18 @@ class RefinedBounds:
 
     def _compute(self, kind: int, rows: Ints, columns: Ints) -> Floats:
         if self._secants is None:
-            raise ValueError("changes without chords")
+            raise ValueError("changes without secants")
         inst, target = self._inst[rows][:, None], self._target[columns][None, :]
         changes, gains = self._estimator.from_moments(
             self._secants.moments, self._kinds[kind], inst, target
         )
         legal = np.isfinite(changes)
+        # The slack must cover these changes of variances too.
         self._secants.reach_over(gains[legal], gains[legal])
         return changes
 
     def take(self, columns: Ints) -> None:
-        """Take over changes of some targets."""
+        """Update the changes by some targets."""
         if not self.count or not len(columns):
             return
         for kind in range(len(self._kinds)):
@@ -121,11 +125,11 @@ class RefinedBounds:
         self._least = self._changes.min(axis=1)
 
     def put_least(self, bounds: Floats) -> None:
-        """Put the least of each row that has changes into a table of bounds."""
+        """Enter the least change of each row into a table of bounds."""
         bounds[self._places[:, 0], self._places[:, 1]] = self._least
 
     def put(self, kind: int, rows: Ints, pairs: Floats) -> None:
-        """Put changes of rows that have them into bounds of rows x targets."""
+        """Enter the changes of rows into bounds of rows x targets."""
         slots = self._slot[kind, rows]
         known = np.nonzero(slots != NONE)[0]
         if len(known):

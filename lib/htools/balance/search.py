@@ -1,7 +1,11 @@
-"""The best next moves of a state: the best one, the best of some, the best pair.
+"""The best next moves of a state: the best one, the best few, the best pair.
 
-Bounds tell which moves can be among the best at all; these are estimated, and the best
-of them computed exactly. When to stop is for ``balance.greedy``.
+Lower bounds exclude most moves, estimates are computed for the others, and exact scores
+for those within ``NEAR`` of the lowest estimate. Why no best move is lost: an estimate
+e is within eps of the true change, eps about 1e-10, and a bound is at most e + eps. The
+best move has a change of at most the lowest estimate + eps, so its estimate and its
+bound are at most 3 eps above the lowest estimate, far less than ``NEAR``. When to stop
+is decided in ``balance.greedy``.
 """
 
 from collections.abc import Sequence
@@ -20,19 +24,20 @@ from ganeti.htools.score.move_estimates import MoveEstimator
 from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
 from ganeti.htools.state.node_state import ClusterState
 
-#: Estimates nearer to the best than this are computed exactly.
+#: Estimates nearer to the best than this are computed exactly. Estimates are good to
+#: about 1e-10, so this leaves a factor of 1000.
 NEAR: Final = 1e-7
-#: Most pairs of instance and target that are looked at at once.
+#: Most pairs of instance and target in one step.
 _BLOCK: Final = 100_000
-#: Moves that give a first idea of what the best is; so many times more if none may be.
+#: Moves that are estimated first; so many times more as long as none is allowed.
 _SAMPLE: Final = 4
 #: More than any change of a score.
 _ANY: Final = 1e300
-#: First moves of pairs that are tried where no single move helps.
+#: Number of first moves of pairs that are tried.
 _BEAM: Final = 20
-#: Components that the first of a pair may not raise: they count what is at fault.
+#: Components that the first move of a pair may not raise, because they count faults.
 _FAULTS: Final = [item.name for item in components.COMPONENTS if item.is_fault]
-#: Digits to which changes of moves that are alike agree, such as those of twins.
+#: Decimals to which the changes of equivalent moves agree.
 _ALIKE: Final = 9
 
 #: An instance, its move, and the score after it.
@@ -40,7 +45,7 @@ Scored = tuple[int, Move, float]
 
 
 def eligible(state: ClusterState, options: MoveOptions) -> Bools:
-    """Tell which instances may move now."""
+    """Return which instances may move now."""
     result = np.array(
         [inst.movable and inst.auto_balance for inst in state.instances],
         dtype=np.bool_,
@@ -51,18 +56,14 @@ def eligible(state: ClusterState, options: MoveOptions) -> Bools:
 
 
 def _to_evacuate(state: ClusterState, inst: Ints) -> Bools:
-    """Tell which instances have a node offline."""
+    """Return which instances have an offline node."""
     first, second = np.array(state.pri)[inst], np.array(state.sec)[inst]
     result: Bools = state.offline[first] | (second != NONE) & state.offline[second]
     return result
 
 
 class MoveSearch:
-    """Finds the best next move of a state.
-
-    Bounds tell which moves can be among the best at all; these are estimated, and the
-    best of them computed exactly.
-    """
+    """Finds the best next move of a state."""
 
     def __init__(self, state: ClusterState, options: MoveOptions) -> None:
         self._state = state
@@ -71,19 +72,19 @@ class MoveSearch:
         every = eligible(state, options)
         apart = self._estimator.deltas.apart
         self._inst: Ints = np.nonzero(every & ~apart)[0]
-        #: Those for which there are no bounds.
+        #: Instances for which there are no bounds, because their changes are no sums.
         self._apart: Ints = np.nonzero(every & apart)[0]
         online: Ints = np.nonzero(state.online)[0]
         self._bounds = MoveBounds(self._estimator, self._inst, online)
         self._target = self._bounds.target
 
     def best_one(self) -> Sequence[Scored]:
-        """Find the best move; empty if nothing can move."""
+        """Return the best move; empty if nothing can move."""
         best = self.best()
         return () if best is None else (best,)
 
     def best_pair(self) -> Sequence[Scored]:
-        """Find the best of the pairs that begin with one of the best moves.
+        """Return the best of the pairs that begin with one of the best moves.
 
         Returns:
             both moves; empty if nothing can move twice. The state is as before.
@@ -108,7 +109,7 @@ class MoveSearch:
         return best
 
     def lowest(self, count: int) -> list[tuple[int, Move]]:
-        """List the best moves, the best first; of those alike only the first."""
+        """List the best moves, the best first; of equal changes only the first."""
         if not len(self._inst) + len(self._apart):
             return []
         listed = [*self._of_apart(), self._swaps()]
@@ -126,7 +127,7 @@ class MoveSearch:
         return _first_of_each(listed, limit)
 
     def best(self) -> tuple[int, Move, float] | None:
-        """Find the best move and the score after it; None if nothing can move."""
+        """Return the best move and the score after it; None if nothing can move."""
         listed = self._of_apart()
         lowest = min([self._sample(), *(estimates.least for estimates in listed)])
         if not np.isfinite(lowest):
@@ -134,6 +135,7 @@ class MoveSearch:
         listed.append(self._swaps(lowest + NEAR))
         lowest = min(lowest, listed[-1].least)
         for kind, bounds in zip(self._bounds.kinds, self._bounds.rows, strict=True):
+            # Instances with a higher bound cannot have the best move, see the module.
             rows = np.nonzero(bounds <= lowest + NEAR)[0]
             rows = rows[np.argsort(bounds[rows], kind="stable")]
             height = max(1, _BLOCK // max(1, len(self._target)))
@@ -168,7 +170,7 @@ class MoveSearch:
         return result
 
     def _sample(self) -> float:
-        """Estimate the most promising moves until one is allowed; tell the lowest."""
+        """Estimate the most promising moves until one is allowed; return the lowest."""
         bounds = self._bounds.table.ravel()
         lowest, done, count = np.inf, 0, _SAMPLE
         while np.isinf(lowest) and done < len(bounds):
@@ -184,7 +186,10 @@ class MoveSearch:
         return min(lowest, _ANY)
 
     def _lowest_of(self, places: Ints) -> float:
-        """Estimate the best targets of some places of the bounds, the best first."""
+        """Return the lowest estimate at some places of the table of bounds.
+
+        The best target by its bound stands for all targets of an instance.
+        """
         bounds, lowest = self._bounds, np.inf
         row, column = np.divmod(places, len(self._inst))
         least = bounds.table[row, column]
@@ -201,7 +206,7 @@ class MoveSearch:
         return lowest
 
     def _estimate(self, kind: MoveKind, rows: Ints, limit: float) -> "_KindEstimates":
-        """Estimate what can be below a limit."""
+        """Estimate the moves that can be below a limit."""
         at, column = self._bounds.below(kind, rows, limit)
         inst, target = self._inst[rows[at]], self._target[column]
         return _KindEstimates(
@@ -209,7 +214,7 @@ class MoveSearch:
         )
 
     def _exact(self, listed: list[tuple[int, Move]]) -> tuple[int, Move, float] | None:
-        """Compute scores exactly; the first of the lowest wins."""
+        """Return the first of the moves with the lowest exact score."""
         best: tuple[int, Move, float] | None = None
         scores = exact_deltas.after(self._state, listed, self._estimator)
         for (inst, move), score in zip(listed, scores, strict=True):
@@ -218,7 +223,7 @@ class MoveSearch:
         return best
 
     def moved(self, inst: int, nodes: set[int]) -> None:
-        """Take over the move of an instance that touched some nodes."""
+        """Update the tables after an instance moved, for the nodes that it touched."""
         touched = np.array(sorted(nodes))
         self._estimator.deltas.moved(inst)
         self._estimator.refresh(touched)
@@ -227,7 +232,7 @@ class MoveSearch:
         self._bounds.refresh(touched)
 
     def _allow(self, inst: Ints) -> None:
-        """Say whether an instance still has something to leave."""
+        """Set whether an instance still has an offline node to leave."""
         live = _to_evacuate(self._state, inst)
         if not self._estimator.deltas.apart[inst[0]]:
             self._bounds.allow(int(inst[0]), bool(live[0]))
@@ -269,7 +274,7 @@ def _faults(state: ClusterState) -> list[float]:
 
 
 def _nth(listed: list[_KindEstimates], count: int) -> float:
-    """Give the change up to which there are so many moves that differ."""
+    """Return the change up to which there are so many moves that differ."""
     every = np.unique(np.concatenate([part.change for part in listed]).round(_ALIKE))
     every = every[np.isfinite(every)]
     return float(every[count - 1]) + NEAR if len(every) >= count else _ANY
@@ -278,7 +283,7 @@ def _nth(listed: list[_KindEstimates], count: int) -> float:
 def _first_of_each(
     listed: list[_KindEstimates], limit: float
 ) -> list[tuple[int, Move]]:
-    """List moves below a limit by what they change, one of those alike."""
+    """List moves below a limit by their change, the first of equal changes."""
     first_by_change: dict[float, tuple[int, int, MoveKind]] = {}
     for part in listed:
         for at in np.nonzero(part.change <= limit)[0]:

@@ -1,8 +1,38 @@
-"""Secants below standard deviations, which make bounds of the score sums.
+"""Secants below square roots: they turn lower bounds of scores into sums.
 
-A standard deviation is the root of a variance, and a root bends down: between the
-least and the largest change of the variance its secant lies below it. Secants belong to
-the moments of one state; ``slack`` tells by how much other moments may undercut them.
+For one column with variance v = sigma^2 and a move that changes the variance by g in
+[a, b], let h(g) = sqrt(v + g) - sigma - s g. The root is concave, so h is concave for
+every slope s, and a concave function is on an interval nowhere below the lower of its
+ends:
+
+    sqrt(v + g) - sigma >= s g + min(h(a), h(b)).
+
+``below`` returns the constants min(h(a), h(b)). With the variances at both ends,
+A = v + a and B = v + b, the secant has the slope s = 1 / (sqrt A + sqrt B). It is tight
+at both ends, and its largest loss in between is
+
+    (B - A)^2 / (4 (sqrt A + sqrt B)^3).
+
+There is one slope per size and column, because slopes are part of the table of sizes x
+targets. The slope is that of the range of the targets; for the range of an instance
+with its old nodes the bound is tight at one end. All values and variances have no unit;
+a slope is score per unit of variance.
+
+Reserved memory: a rise of rho MiB on node i, the step y = rho / T_i, costs at least the
+least of s y (y + 2 delta_i) / u + w y over the possible rises, with the weight w of
+``reserved_mem_rtotal``. For s > 0 this is a convex parabola with its vertex at
+y = -delta_i - w u / (2 s), so the least is at the vertex clipped to the range.
+
+Secants belong to the moments mu, sigma of one state. For the present moments mu*,
+sigma*, Q about the new mean differs by 2 D (mu - mu*), so that g* >= g - eta with
+eta = 2 |mu* - mu| max |D| / u, and the bound is too high by at most
+
+    (sqrt(sigma^2 + g) - sigma) - (sqrt(max(0, sigma*^2 - eta + g)) - sigma*).
+
+Its derivative in g has one sign while the second root is positive; where that root is
+0, it grows with g. So the ends of the range of g, and the g at which the second root
+becomes 0, give the maximum. ``slack`` is the weighted sum of these maxima. Tests:
+test/py/unit/htools/balance/test_bound_terms.py.
 """
 
 from collections.abc import Sequence
@@ -15,21 +45,22 @@ from ganeti.htools.score import components
 from ganeti.htools.score.deviations import DeviationMetrics
 from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
 
-#: What reserved memory, as a share of a node's, costs besides its metric.
+#: Score per unit of reserved memory (share of a node) besides the deviation.
 RISE: Final = components.WEIGHT["reserved_mem_rtotal"]
-#: Part of the range of nodes' distances from the mean by which it may grow.
+#: Margin of the limits, as part of the range of deviations: larger limits loosen
+#: bounds, smaller ones are left after fewer moves.
 _MARGIN: Final = 0.05
-#: Nodes that a move touches.
+#: Most nodes that a move touches.
 _TOUCHED: Final = 3
 
 
 class SizeDeltas(msgspec.Struct, frozen=True):
-    """Instances that are alike in all that targets see of them.
+    """Sizes: instances that are alike in all that targets see of them.
 
     Attributes:
-        gain: by role of a target: sizes x metrics, units that it gains.
+        gain: by role of a target: sizes x columns, units that it gains.
         more: the same for free spindles; empty where no storage is exclusive.
-        kept: memory that a secondary keeps for each.
+        kept: memory that a secondary reserves for each, in MiB.
     """
 
     gain: dict[str, Floats]
@@ -38,19 +69,19 @@ class SizeDeltas(msgspec.Struct, frozen=True):
 
 
 class TargetRange(msgspec.Struct):
-    """What instances add at a target at least and at most: sizes x metrics."""
+    """Least and most Q_t that sizes add at any target: sizes x columns."""
 
     low: Floats
     high: Floats
 
 
 class SecantBounds:
-    """Secants for each size of instances: sizes x metrics.
+    """Secants for each size of instances: sizes x columns.
 
     Attributes:
-        moments: means and variances they belong to; distances from these means are of
-            the present state once ``take`` was told of changes.
-        slope: of the lines.
+        moments: means and variances of the secants; the deviations from these means are
+            of the present state after ``take``.
+        slope: of the secants, weighted.
         limits: by role of the target, changes of the sum of squares.
     """
 
@@ -72,11 +103,12 @@ class SecantBounds:
         self._highest = np.zeros(len(metrics.weight))
 
     def factors(self, nodes: Ints) -> Floats:
-        """Give what each unit that nodes gain adds to sums of squares.
+        """Return the linear part of what one unit adds to sums of squares.
 
         Returns:
-            by units of rows and, if there is such storage, free spindles: nodes x
-            metrics. In the last column of the first is just the distance.
+            2 alpha_i delta_i for a unit of value alpha_i, by units of rows and, if some
+            storage is exclusive, of free spindles: nodes x columns. The last column of
+            the first is delta_i alone.
         """
         metrics, far = self._spreads, self.moments.deviation[nodes]
         scales = [metrics.inverse[nodes]]
@@ -87,7 +119,7 @@ class SecantBounds:
         return result
 
     def _limits(self, role: str, target: Ints) -> TargetRange:
-        """Find what a target can add to sums of squares."""
+        """Return the least and the most that a target adds to sums of squares."""
         metrics, sizes = self._spreads, self._sizes
         scales = [(sizes.gain[role], metrics.inverse[target])]
         if metrics.second is not None:
@@ -96,6 +128,7 @@ class SecantBounds:
         low, high = zero, zero
         for at, (gain, scale) in enumerate(scales):
             ends = gain * self._least[at], gain * self._most[at]
+            # The square of a step is least and most at an end of the capacities.
             square = (gain * scale.min(axis=0)) ** 2, (gain * scale.max(axis=0)) ** 2
             low = low + np.minimum(*ends) + square[0]
             high = high + np.maximum(*ends) + square[1]
@@ -106,19 +139,21 @@ class SecantBounds:
     def _limits_of_reserved(self, target: Ints) -> tuple[Floats, Floats]:
         step = self._sizes.kept * self._spreads.inverse_memory[target].max()
         least, most = self._least[0, -1], self._most[0, -1]
+        # y (y + 2 delta) with delta at its least: the vertex clipped to the range.
         best = np.clip(-least, 0.0, step)
         low = best * (best + 2.0 * least)
         high = np.maximum(step * (step + 2.0 * most), 0.0)
         return low, high
 
     def _slopes(self) -> Floats:
-        """Choose slopes that suit what moves to the best targets change."""
+        """Return the weighted slopes of the secants over the ranges of targets."""
         count, variance = self._spreads.count, self.moments.variance
         limits = self.limits.values()
         if not limits:
             return np.zeros(self._sizes.kept.shape)
         start = np.minimum.reduce([each.low for each in limits]) / count
         end = np.maximum.reduce([each.high for each in limits]) / count
+        # A variance is never negative, whatever the limits say.
         start = np.maximum(start, -variance)
         end = np.maximum(end, start)
         rise = np.sqrt(variance + end) - np.sqrt(variance + start)
@@ -128,7 +163,7 @@ class SecantBounds:
         return result
 
     def _reaches(self) -> Floats:
-        """Find by how much one move can change the sums of values at most."""
+        """Return the most that one move changes the sums of values, max |D|."""
         metrics = self._spreads
 
         def furthest(gain: dict[tuple[str, str], Floats], scale: Floats) -> Floats:
@@ -145,7 +180,7 @@ class SecantBounds:
         return result
 
     def take(self, nodes: Ints, among: Ints) -> bool:
-        """Take over changes of some nodes; False if secants do not reach that far.
+        """Update the deviations of some nodes; return False if they leave the limits.
 
         ``among`` are those of the nodes that may be targets.
         """
@@ -153,10 +188,11 @@ class SecantBounds:
         moments.deviation[nodes] = self._spreads.from_mean(nodes, moments.mean)
         factors = self.factors(among)
         least, most = self._least[:, None], self._most[:, None]
+        # Beyond the limits a bound could be too high: the caller starts again.
         return bool(((factors >= least) & (factors <= most)).all())
 
     def at_targets(self, role: str, nodes: Ints) -> Floats:
-        """Give what targets add but for reserved memory: sizes x nodes."""
+        """Return s Q_t / u without reserved memory: sizes x nodes."""
         metrics, sizes = self._spreads, self._sizes
         factors = self.factors(nodes)
         gain = sizes.gain[role]
@@ -174,10 +210,11 @@ class SecantBounds:
     def reserve(
         self, slope: Floats, node: Ints, least: Floats | Ints, most: Floats | Ints
     ) -> Floats:
-        """Give the least that keeping some more memory on nodes can change."""
+        """Return the least cost of a rise of reserved memory between two limits."""
         inverse = self._spreads.inverse_memory[node]
         far, count = self.moments.deviation[node, -1], self._spreads.count
         with np.errstate(divide="ignore", invalid="ignore"):
+            # The vertex of the parabola; without slope the line falls to the left.
             best = -far - RISE * count / (2.0 * slope)
         low = least * inverse
         step = np.minimum(np.maximum(best, low), most * inverse)
@@ -193,14 +230,14 @@ class SecantBounds:
         high: Floats,
         legal: Bools,
     ) -> Floats:
-        """Give where lines begin that are below the roots: moves x instances.
+        """Return the constants of the lines below the roots: moves x instances.
 
         Args:
             roles: of the targets of each kind of move.
             size: of the instances.
             low: the least that their old nodes add to the sum of squares.
             high: the most.
-            legal: whose moves matter.
+            legal: the moves that matter for the slack.
         """
         count, variance = self._spreads.count, self.moments.variance
         limits, slope = [self.limits[role] for role in roles], self.slope[size]
@@ -216,24 +253,21 @@ class SecantBounds:
             root *= self._spreads.weight
             root -= slope * change
             ends.append(root)
+        # A concave function is nowhere below the lower of its ends.
         result: Floats = np.minimum(*ends).sum(axis=-1)
         return result
 
     def reach_over(self, low: Floats, high: Floats) -> None:
-        """Take note of changes of variances that moves may bring."""
+        """Extend the range of changes of variances for which ``slack`` is valid."""
         if len(low):
             self._lowest = np.minimum(self._lowest, low.min(axis=0))
             self._highest = np.maximum(self._highest, high.max(axis=0))
 
     def slack(self) -> float:
-        """Tell how far below the bounds scores may fall with the present moments.
-
-        For each metric the root after a move less the root before it is taken with
-        both variances: how the two differ is monotonous in what the move changes, so
-        that the ends of its range tell.
-        """
+        """Return by how much bounds may be too high with the present moments."""
         old, new = self.moments, self._spreads.moments
         shift = 2.0 * np.abs(new.mean - old.mean) * self._reach / self._spreads.count
+        # The least variance that any move can start from, about the old mean.
         fresh = new.variance - shift
         at = np.where(
             fresh < old.variance, np.maximum(self._lowest, -fresh), self._highest

@@ -1,8 +1,13 @@
-"""What target nodes add to bounds of moves, for each size of instances.
+"""The part of bounds that depends on the target, for each size of instances.
 
-Instances of a size are alike in all that a target sees of them, apart from the node
-they come from or have besides: location tags that both nodes have in common count, and
-tags may bar migrations. Nodes that are alike in this make a class.
+For target t and size k the part is the sum of s Q_t / u (``SecantBounds.at_targets``),
+the least cost of the reserved memory, and the least changes of counts: +1 if the target
+fails N+1, repeated exclusion tags, lacking location tags. It is infinite where the
+rules forbid the target to every instance of the size.
+
+Instances of a size are alike in all that a target sees of them, apart from their other
+node: location tags that both nodes share count, and tags may forbid migrations. Nodes
+that are alike in this form a class, and the other node enters by its class.
 """
 
 from typing import Final
@@ -15,16 +20,16 @@ from ganeti.htools.score import components
 from ganeti.htools.score.move_estimates import MoveEstimator
 from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
 
-#: Most entries of sizes x classes x classes; above, the least is that of no class.
+#: Most entries of sizes x classes x classes; above, the least ignores classes.
 _MOST: Final = 1 << 21
-#: Most columns of a block.
+#: Most targets of a block.
 _BLOCK: Final = 32
 
 
 class _TargetTable:
     """Targets x sizes, and the least of each class of targets and size.
 
-    Targets are cut into blocks, none with targets of two classes, and the least of each
+    Targets are cut into blocks, each with targets of one class, and the least of each
     block is kept: when a few targets change, only their blocks are looked through.
     """
 
@@ -42,7 +47,7 @@ class _TargetTable:
         self.least = np.minimum.reduceat(self._lowest, self._first)
 
     def take(self, columns: Ints, fresh: Floats) -> None:
-        """Replace the numbers of some targets."""
+        """Replace the values of some targets."""
         self.values[columns] = fresh
         blocks = np.searchsorted(self._blocks, columns, side="right") - 1
         for block in set(blocks.tolist()):
@@ -52,7 +57,7 @@ class _TargetTable:
 
 
 class Targets:
-    """The targets' part of bounds; ``fill`` before anything else.
+    """The target part of bounds; ``fill`` must be called first.
 
     Attributes:
         target: nodes that may be targets, in the order of columns.
@@ -75,22 +80,22 @@ class Targets:
         self._kept_one = np.unique(self._kept_at, return_index=True)[1]
         force = estimator.options.force
         some_offline = bool(estimator.state.offline.any())
-        #: Whether soft rules count: of the kinds of instances that there are.
+        #: Whether soft rules count: the cases that occur among the instances.
         self._stricts = (False,) if force else (True, False)[: 1 + some_offline]
         self._tables: dict[tuple[str, bool], _TargetTable] = {}
         self._least: dict[tuple[str, bool], Floats] = {}
-        #: Columns that were not taken over where soft rules do not count.
+        #: Targets whose parts without soft rules are out of date.
         self._late: Bools = np.zeros(len(self.target), np.bool_)
         self.judge(np.arange(len(target)))
 
     def _find_classes(self, target: Ints) -> None:
-        """Number nodes by their tags, and put targets in this order."""
+        """Number nodes by their tags, and sort targets by class."""
         state = self._estimator.state
         tags, may = [state.node_places], state.may_migrate
         if may is not None:
             tags += [may.astype(np.int64), may.T.astype(np.int64)]
         kinds, first, numbers = np.unique(
-            # A column of nothing: there may be no tags at all.
+            # A column of zeros: there may be no tags at all.
             np.column_stack([np.zeros(state.size, np.int64), *tags]),
             axis=0,
             return_index=True,
@@ -104,8 +109,8 @@ class Targets:
         )
         shared = state.common_places[np.ix_(first, first[there])]
         common = components.WEIGHT["location_score"] * shared
-        #: By role: classes of the other node, once more for those whose common tags do
-        #: not count, x classes of columns.
+        #: By role: classes of the other node x classes of targets. The second half of
+        #: the rows is for instances whose common tags do not count.
         links = np.vstack([common, np.zeros_like(common)])
         self._links = {"s": links, "p": links}
         if may is not None:
@@ -115,7 +120,7 @@ class Targets:
         self._apart = self._linked and len(self._sample) * links.size <= _MOST
 
     def partner(self, node: Ints, alone: Bools) -> Ints:
-        """Number the other nodes of instances, others for those who are alone."""
+        """Return the class of other nodes; a class of its own for ``alone``."""
         return self._class[node] + self._classes * alone
 
     def columns(self, nodes: Ints) -> Ints:
@@ -124,13 +129,14 @@ class Targets:
         return columns[columns >= 0]
 
     def judge(self, columns: Ints) -> None:
-        """Judge targets by the strict rules, as far as instances of a size are alike.
+        """Apply the strict rules to targets, as far as instances of a size are alike.
 
-        A target that fails its failovers may take what it could not otherwise.
+        A target that fails N+1 already is not refused for N+1.
         """
         estimator = self._estimator
         rules, state = estimator.move_rules, estimator.state
         inst, node = self._sample[:, None], self.target[columns][None, :]
+        # FAILOVER_REPLACE stands for all kinds: only role and target matter here.
         strict = np.ones((1, 1), dtype=np.bool_)
         move = rules.move(MoveKind.FAILOVER_REPLACE, inst, node)
         kept = state.r_mem[node]
@@ -147,7 +153,7 @@ class Targets:
             self._conflicts[:, columns] = rules.conflicts(inst, node, 0)
 
     def fill(self, secants: SecantBounds) -> None:
-        """Make everything again, with these secants."""
+        """Compute all parts, with these secants."""
         self._secants = secants
         every = np.arange(len(self.target))
         self._late[:] = False
@@ -163,10 +169,10 @@ class Targets:
                 self._least[role, strict] = self._with_partner(role, table.least)
 
     def take(self, columns: Ints, *, loose: bool) -> None:
-        """Take over changes of some targets.
+        """Update the parts of some targets.
 
-        Unless ``loose``, nothing will be asked of targets for which soft rules do not
-        count, until this is called with it again.
+        Unless ``loose``, parts of targets for which soft rules do not count are updated
+        later: they must not be used until this is called with ``loose``.
         """
         if len(self._stricts) > 1 and not loose:
             self._late[columns] = True
@@ -189,20 +195,20 @@ class Targets:
                 self._least[role, strict] = self._with_partner(role, table.least)
 
     def _as(self, role: str, strict: bool, columns: Ints, values: Floats) -> Floats:
-        """Give targets x sizes, infinite where rules that count are against it."""
+        """Return targets x sizes, infinite where rules that count forbid the target."""
         if not strict:
             return values.T.copy()
         return np.where(self._fits[role][:, columns], values, np.inf).T.copy()
 
     def _with_partner(self, role: str, least: Floats) -> Floats:
-        """Give numbers of the other node x sizes."""
+        """Return the least target part: classes of the other node x sizes."""
         links = self._links[role]
         if self._apart:
             return np.asarray((links[:, :, None] + least).min(axis=1))
         return np.broadcast_to(least.min(axis=0), (len(links), least.shape[1]))
 
     def least(self, role: str, size: Ints, partner: Ints, strict: Bools) -> Floats:
-        """Give the least that targets add for sizes, partners, and strict rules."""
+        """Return the least target part for sizes, other nodes, and strict rules."""
         least = [self._least[role, each][partner, size] for each in self._asked(strict)]
         return least[0] if len(least) == 1 else np.where(strict, *least)
 
@@ -210,7 +216,7 @@ class Targets:
         return self._stricts[:1] if strict.all() else self._stricts
 
     def pairs(self, role: str, size: Ints, partner: Ints, strict: Bools) -> Floats:
-        """Give what each target adds: instances x columns."""
+        """Return the part of each target: instances x columns."""
         tables = [
             self._tables[role, each].values[:, size].T for each in self._asked(strict)
         ]
@@ -220,7 +226,7 @@ class Targets:
         return part
 
     def _added(self, role: str, columns: Ints) -> Floats:
-        """Give the targets' part of bounds: sizes x columns."""
+        """Return the target part without rules: sizes x columns."""
         estimator, secants = self._estimator, self._secants
         state, deltas = estimator.state, estimator.deltas
         node = self.target[columns]
@@ -234,6 +240,7 @@ class Targets:
                 lacking = deltas.lacking[deltas.desired[self._sample]][:, node]
                 at += components.WEIGHT["location_score"] * (real * lacking)
             return at
+        # The reserve rises by at least what the present one does not cover.
         own = self._kept[:, None]
         least = np.maximum(own - state.r_mem[node], 0)
         slope = secants.slope[self._kept_one, -1][:, None]

@@ -1,8 +1,8 @@
-"""The exact scores of single pairs of nodes, digit by digit as ``Filler`` makes them.
+"""Exact scores of single pairs of nodes, with the digits of ``Filler``.
 
-Kept up to date for ``capacity.pair_scores``: what the score is made of as it is now,
-and how one more of equal instances changes it. What is the same for several components
-is worked out once.
+The statistics of all nodes and the changes by one more of equal instances are kept up
+to date for ``capacity.pair_scores``. Components that are equal everywhere are computed
+once.
 """
 
 from collections.abc import Sequence
@@ -23,16 +23,16 @@ LOCATION: Final = "location_score"
 
 
 class ExactPairScores:
-    """What pairs of some nodes cost, for a cluster without failing nodes.
+    """Scores of pairs of some nodes, for a cluster without nodes that fail N+1.
 
     Attributes:
-        both: how many rows secondaries change as well; these are the first.
-        base: rows x nodes online, memory kept for failovers last.
-        changes: what one more primary, and one more secondary, changes: rows x nodes of
-            the pairs. After placements of the past it is right but for rounding.
+        both: number of rows that secondaries change too; these are the first.
+        base: rows x nodes online, reserved memory last.
+        changes: by one more primary, and by one more secondary: rows x nodes of the
+            pairs. After earlier placements they are right but for rounding.
         weights: of the rows.
-        within: positions of the pairs' nodes among those online.
-        whole: memory of the pairs' nodes.
+        within: positions of the nodes of the pairs among those online.
+        whole: total memory of the nodes of the pairs.
     """
 
     def __init__(
@@ -54,8 +54,10 @@ class ExactPairScores:
         places = {node: at for at, node in enumerate(up.tolist())}
         self.within = np.array([places[node] for node in usable.tolist()], np.intp)
         self.whole = tables.whole[tables.RESERVED, usable]
+        # Equal components are computed once and added in their order.
         rows, of = tables.twins()
         changed = set(tables.changes_second.tolist())
+        # Rows that secondaries change come first, so that slices select them.
         self._rows = sorted(rows, key=lambda row: row not in changed)
         self._row_column = np.array(self._rows, np.intp)[:, None]
         self.both = len(changed.intersection(rows))
@@ -70,7 +72,7 @@ class ExactPairScores:
     def _steps(
         self, of: Sequence[int], fixed: dict[str, float]
     ) -> list[tuple[str, int, float]]:
-        """Return how components are added up: kind, row, weight or value."""
+        """Return how components are added: kind of term, row, and weight or value."""
         tables, out = self._tables, list[tuple[str, int, float]]()
         for name, weight in components.WEIGHTS:
             place = tables.METRICS.get(name)
@@ -83,10 +85,11 @@ class ExactPairScores:
         return out
 
     def _load(self) -> None:
-        """Copy what the tables have."""
+        """Copy the values of the tables."""
         tables, rows, n = self._tables, self._rows, len(self._up)
         self.base = tables.base[[*rows, tables.RESERVED]][:, self._up]
         changes = [tables.first[rows], tables.second[rows]]
+        # Factors of the published update: n x'^2 - n x^2 and (x' - x)^2.
         squares = [tables.first_squares[rows], tables.second_squares[rows]]
         self.changes = np.array(changes)[:, :, self._usable]
         self._squares = n * np.array(squares)[:, :, self._usable]
@@ -94,14 +97,15 @@ class ExactPairScores:
         self._parts = [tables.parts(rows, node) for node in self._usable]
 
     def count(self, at: int) -> None:
-        """Take over what the tables counted on a node of the pairs."""
+        """Update a node of the pairs after the tables counted a placement there."""
         node, place = self._usable[at], self.within[at]
         self.base[:-1, place] = self._tables.values(*self._parts[at])
         self.base[-1, place] = self._tables.reserved[node] / self.whole[at]
+        # Changes of this node are computed again when they are needed.
         self._stale.add(at)
 
     def statistics(self) -> tuple[Floats, Floats, Floats]:
-        """Return sum and variance of each row, and distances from the means."""
+        """Return sum and variance of each row, and the deviations from the means."""
         n = len(self._up)
         sums = np.add.accumulate(self.base, axis=1)[:, -1]
         away = self.base - (sums / n)[:, None]
@@ -116,23 +120,25 @@ class ExactPairScores:
         sums: Floats,
         variance: Floats,
     ) -> Floats:
-        """Return the score of each pair, summed in the order of components.
+        """Return the score of each pair, added in the order of components.
 
         Args:
             pairs: positions of primaries and of secondaries.
-            kept: memory that the secondaries would keep.
+            kept: memory that the secondaries would reserve.
             sums: of the rows.
             variance: of the rows.
         """
         self._refresh()
         rows, columns = pairs
         own, square, both = sums[:-1, None], len(self._up) ** 2, self.both
+        # First the primary, in the published order of operations.
         change = self.changes[0][:, rows]
         after = self._squares[0][:, rows] - (2 * own) * change
         after -= self._powers[0][:, rows]
         after /= square
         after += variance[:-1, None]
         np.maximum(after, 0, out=after)
+        # Then the secondary, from the sums after the primary.
         moved = (own + change)[:both]
         second = (-2 * moved) * self.changes[1][:both, columns]
         second += self._squares[1][:both, columns]
@@ -142,7 +148,8 @@ class ExactPairScores:
         np.maximum(second, 0, out=second)
         after[:both] = second
         metrics = np.sqrt(after)
-        more, spread = self._reserve(columns, kept, sums[-1], variance[-1])
+        more, deviation = self._reserve(columns, kept, sums[-1], variance[-1])
+        # Terms are added in the order of components, as the score is.
         total = np.zeros(len(rows))
         for kind, at, weight in self._order:
             match kind:
@@ -151,7 +158,7 @@ class ExactPairScores:
                 case "":
                     total += weight
                 case "reserved_mem_cv":
-                    total += spread * weight
+                    total += deviation * weight
                 case "reserved_mem_rtotal":
                     total += (more + sums[-1]) * weight
                 case _:
@@ -159,7 +166,7 @@ class ExactPairScores:
         return total
 
     def _refresh(self) -> None:
-        """Work out the changes of nodes that were counted on since it was done."""
+        """Compute the changes of nodes again that were counted since the last call."""
         if not self._stale:
             return
         at = np.array(sorted(self._stale), np.intp)
@@ -174,9 +181,10 @@ class ExactPairScores:
     def _reserve(
         self, columns: Places, kept: Floats, total: float, variance: float
     ) -> tuple[Floats, Floats]:
-        """Return how reserved parts change, and their metric."""
+        """Return changes of the reserved share, and its standard deviation after."""
         n = len(self._up)
         old = self.base[-1, self.within[columns]]
+        # The same update for reserved memory, whose change depends on the pair.
         new = kept / self.whole[columns]
         change = new - old
         after = new * new

@@ -1,8 +1,9 @@
-"""Equal instances, placed one after another: where each goes, and when none fits.
+"""Equal instances placed one after another: the place of each, until none fits.
 
-The same choices as ``htools.alloc.allocate`` makes, kept up step by step: after a
-placement only the columns of its nodes are computed again. On many nodes several
-instances are placed between two looks at the whole cluster, each on nodes of its own.
+The choices are those of ``alloc.allocate``, kept up to date step by step: after a
+placement only the columns of its nodes are computed again. Above ``EXACT_NODES`` nodes,
+several instances are placed between two looks at the whole cluster, each on nodes of
+its own; the choices may then differ from one-by-one placement.
 """
 
 from collections.abc import Sequence
@@ -24,18 +25,18 @@ Places = npt.NDArray[np.intp]
 
 #: Most nodes for which every placement compares all candidates.
 EXACT_NODES: Final = 48
-#: Nodes for each instance that is placed between two looks at a larger cluster.
+#: Nodes per instance that is placed between two looks at a larger cluster.
 _NODES_PER_STEP: Final = 32
 _WEIGHT: Final = dict(components.WEIGHTS)
 _NAMES: Final = [name for name, _weight in components.WEIGHTS]
-#: Components that are no metrics, and their places.
+#: Components that are no standard deviations, and their positions.
 _OTHER: Final = [name for name in _NAMES if name not in NodeTables.METRICS]
 _OTHERS: Final = np.array([NodeTables.ORDER[name] for name in _OTHER])
 _WEIGHTS: Final = np.array([weight for _name, weight in components.WEIGHTS])
 
 
 class Filler:
-    """Puts copies of one instance into a state, which it changes.
+    """Puts copies of one instance into a state, which changes.
 
     The instance has no tags and runs; its copies share one record.
     """
@@ -52,9 +53,9 @@ class Filler:
 
         Args:
             state: without the instances; it changes with each placement.
-            item: what is placed.
+            item: the instance.
             usable: nodes that may be used; offline ones are left out.
-            exact_nodes: most nodes for comparing all candidates each time.
+            exact_nodes: most nodes for which every placement compares all candidates.
         """
         self.state, self.item = state, item
         self.pairs = item.template == "drbd"
@@ -64,10 +65,11 @@ class Filler:
         self.up: Places = np.nonzero(state.online)[0]
         self.where = np.full(state.size, -1, np.intp)
         self.where[self.up] = np.arange(len(self.up))
+        # Above, the best of all pairs is not worth its O(n^2).
         self.exact = len(self.usable) <= exact_nodes
         self.several = max(1, len(self.usable) // _NODES_PER_STEP)
         self.fixed = components.components(state)
-        #: What was placed that more would begin with, a list between two looks.
+        #: Places that a longer filling begins with, one list per look.
         self.steps: list[list[tuple[int, ...]]] = []
         self.quick: PairScores | None = None
         if self.exact and self.pairs and PairScores.suits(self.tables):
@@ -78,10 +80,10 @@ class Filler:
         most: int | None = None,
         known: Sequence[list[tuple[int, ...]]] = (),
     ) -> list[tuple[int, ...]]:
-        """Place instances until none fits or ``most`` are placed; returns nodes.
+        """Place instances until none fits or ``most`` are placed; return their nodes.
 
         Args:
-            most: so many at most.
+            most: most instances; None for any number.
             known: the steps of another filling of an equal state, of several each.
         """
         out = self._again(known, most) if known else []
@@ -90,7 +92,7 @@ class Filler:
             steps = self._next(left)
             if not steps:
                 break
-            # A step that the limit shortened is not a part of longer fillings.
+            # A step that the limit shortened is not part of longer fillings.
             if left is None or left >= self.several or self.is_steady:
                 self.steps.append(steps)
             out += steps
@@ -101,9 +103,10 @@ class Filler:
     def _again(
         self, known: Sequence[list[tuple[int, ...]]], most: int | None
     ) -> list[tuple[int, ...]]:
-        """Go steps that are the same here: those before the limit shortens one."""
+        """Repeat the steps that are the same here: those that no limit shortens."""
         out: list[tuple[int, ...]] = []
         for step in known:
+            # The last step may be shorter here, and then choose other nodes.
             if most is not None and most - len(out) < self.several:
                 break
             for nodes in step:
@@ -116,7 +119,7 @@ class Filler:
 
     @property
     def is_steady(self) -> bool:
-        """Whether fewer instances go to the first of the places of more."""
+        """Whether a shorter filling is the beginning of a longer one."""
         return self.exact or not self.pairs
 
     def repeat(self, places: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
@@ -147,11 +150,12 @@ class Filler:
             self.tables.refresh([node for nodes in result for node in nodes])
         return result
 
-    # What the score is made of
+    # Terms of the score
     def _statistics(self) -> tuple[Floats, Floats]:
-        """Return sum and variance of each metric, over the nodes online."""
+        """Return sum and variance of each component, over the online nodes."""
         values = self.tables.base[:, self.up]
         n = len(self.up)
+        # Approximate choices need no particular digits.
         if not self.exact:
             return values.sum(axis=1), values.var(axis=1)
         total = np.add.accumulate(values, axis=1)[:, -1]
@@ -160,7 +164,7 @@ class Filler:
         return total, np.add.accumulate(away, axis=1)[:, -1] / n
 
     def _constants(self) -> dict[str, float]:
-        """Return the components that are no metrics, as they are now."""
+        """Return the present values of components that are no standard deviations."""
         tables, up = self.tables, self.up
         out = dict(self.fixed)
         out["reserved_mem_rtotal"] = _total(tables.base[tables.RESERVED, up])
@@ -172,7 +176,7 @@ class Filler:
 
     # All candidates
     def _best_single(self) -> tuple[int] | None:
-        """Return the best node by scores worked out in full; the last on ties."""
+        """Return the best node by complete scores; the last on ties."""
         tables = self.tables
         fine = self.usable[tables.can_first[self.usable]]
         if not len(fine):
@@ -181,6 +185,7 @@ class Filler:
         values = tables.base[:, self.up]
         table = np.repeat(values[:, :, None], len(fine), axis=2)
         at = self.where[fine]
+        # One column per candidate, with its own node replaced.
         table[:, at, np.arange(len(fine))] = tables.first_values[:, fine]
         table -= (np.add.reduce(table, axis=1) / len(self.up))[:, None, :]
         table *= table
@@ -214,16 +219,18 @@ class Filler:
         total = self._pair_scores(rows, columns, kept)
         total[~fine] = np.inf
         flat = total.ravel()
+        # The last of the lowest scores, as published.
         place = len(flat) - 1 - int(np.argmin(flat[::-1]))
         row, column = divmod(place, len(columns))
         return int(rows[row]), int(columns[column])
 
     def _pair_scores(self, rows: Places, columns: Places, kept: Floats) -> Floats:
-        """Return [primary, secondary] -> score, summed in the order of components."""
+        """Return [primary, secondary] -> score, added in the order of components."""
         tables, n = self.tables, len(self.up)
         sums, variance = self._statistics()
         change, squares = tables.first[:, rows], tables.first_squares[:, rows]
         after = _moved(n, sums[:, None], variance[:, None], change, squares)
+        # The secondary starts from the sums after the primary.
         sums_after = sums[:, None] + change
         parts = np.empty((len(_NAMES), len(rows), len(columns)))
         constant = self._constants()
@@ -255,21 +262,21 @@ class Filler:
         sums: Floats,
         variance: Floats,
     ) -> None:
-        """Fill in what depends on the memory that secondaries keep."""
+        """Enter the terms that depend on the memory that secondaries reserve."""
         tables, row = self.tables, self.tables.RESERVED
         new = tables.memory_part(kept, columns)
         old = tables.base[row, columns]
         change = new - old
         squares = new * new - old * old
-        spread = _moved(len(self.up), sums[row], variance[row], change, squares)
-        parts[tables.IN_ORDER[row]] = np.sqrt(spread)
+        variance_after = _moved(len(self.up), sums[row], variance[row], change, squares)
+        parts[tables.IN_ORDER[row]] = np.sqrt(variance_after)
         parts[tables.ORDER["reserved_mem_rtotal"]] += change
 
     # Several at a time
     def _costs(
         self, change: Floats, squares: Floats, statistics: tuple[Floats, Floats]
     ) -> Floats:
-        """Return per node what the score of its metrics would be with one more."""
+        """Return per node the weighted standard deviations with one instance more."""
         sums, variance = statistics
         n = len(self.up)
         after = _moved(n, sums[:, None], variance[:, None], change, squares)
@@ -301,6 +308,7 @@ class Filler:
         second = self._costs(tables.second, tables.second_squares, known)
         left = np.zeros(self.state.size, bool)
         left[self.usable] = tables.can_second[self.usable]
+        # Four times as many cheap partners as needed are nearly always enough.
         cheap = np.sort(self.usable[np.argsort(second[self.usable])[: 4 * most]])
         out: list[tuple[int, ...]] = []
         order = len(fine) - 1 - np.argsort(first[::-1], kind="stable")
@@ -324,7 +332,7 @@ class Filler:
     def _partner(
         self, node: int, costs: Floats, left: Flags, places: Places
     ) -> int | None:
-        """Return the best secondary for a primary of some places that are left."""
+        """Return the best secondary for a primary among places that are left."""
         tables, state = self.tables, self.state
         kept, reserved = tables.kept(node, places), tables.reserved[places]
         fine = left[places] & (state.group[places] == state.group[node])
@@ -332,6 +340,7 @@ class Filler:
         fine &= places != node
         if not fine.any():
             return None
+        # A rise adds to the total, and at most as much to the deviation.
         more = (kept - reserved) / state.t_mem[places]
         weight = _WEIGHT["reserved_mem_rtotal"] + _WEIGHT["reserved_mem_cv"]
         total = costs[places] + more * weight
@@ -343,7 +352,7 @@ class Filler:
 
 
 def policy_fits(state: ClusterState, item: Instance) -> Flags:
-    """Return for each node whether its group's policy accepts an instance."""
+    """Return for each node whether the policy of its group accepts an instance."""
     known: dict[tuple[int, bool], bool] = {}
     out = np.zeros(state.size, bool)
     for node in range(state.size):
@@ -356,7 +365,7 @@ def policy_fits(state: ClusterState, item: Instance) -> Flags:
 
 
 def put(state: ClusterState, item: Instance, placed: Sequence[tuple[int, ...]]) -> None:
-    """Enter instances into the lists of a state whose numbers count them already."""
+    """Enter instances into the lists of a state whose amounts count them already."""
     for nodes in placed:
         index = state.new(item)
         state.pri[index] = nodes[0]
@@ -377,6 +386,6 @@ def _moved(
     change: Floats,
     squares: Floats,
 ) -> Floats:
-    """Return the variance after one of n numbers, and its square, changed."""
+    """Return the variance after one of n values, and its square, changed."""
     step = ((n * squares - 2 * total * change) - change * change) / (n * n)
     return np.asarray(np.maximum(0, variance + step))

@@ -1,7 +1,7 @@
-"""What each node has, and would have with one more of an instance.
+"""Amounts and values of each node, now and with one more of an instance.
 
-Kept for ``capacity.filler``: amounts, bounds on them, and the numbers of which the
-score is made, as tables with a column per node, so that few are computed again.
+Kept for ``capacity.filler``: amounts, their bounds, and the values that the score is
+computed from, as tables with a column per node, so that few are computed again.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _ROW: Final = {name: row for row, name in enumerate(ROWS)}
 _METRICS: Final = components.METRICS
 _PLACES: Final = {name: row for row, name in enumerate(_METRICS)}
 _ORDER: Final = {name: at for at, (name, _weight) in enumerate(components.WEIGHTS)}
-#: The least amount that is something.
+#: The least positive amount: "> 0" becomes ">= this".
 ABOVE_ZERO: Final = float(np.nextafter(0.0, 1.0))
 
 
@@ -32,11 +32,11 @@ class NodeTables:
     """Tables of a state for one instance; ``settle`` writes the amounts back.
 
     Attributes:
-        base: metrics x nodes, as it is.
-        first, second: how that changes with one more primary or secondary.
-        first_squares, second_squares: how the squares change.
+        base: components x nodes, present values.
+        first, second: change of the value by one more primary or secondary.
+        first_squares, second_squares: change of the square of the value.
         can_first, can_second: nodes that may take one more.
-        is_failing: nodes without memory for failovers from the start.
+        is_failing: nodes that fail N+1 from the start.
     """
 
     METRICS: Final = _PLACES
@@ -45,18 +45,19 @@ class NodeTables:
     IN_ORDER: Final = np.array([_ORDER[name] for name in _METRICS])
 
     def __init__(self, state: ClusterState, item: Instance, accepted: Flags) -> None:
-        """Prepare; ``accepted`` tells nodes whose policy allows the instance."""
+        """Prepare; ``accepted`` are the nodes whose policy allows the instance."""
         self.state, self.item = state, item
         self.weights = np.array([dict(components.WEIGHTS)[name] for name in _METRICS])
         self.amounts: Floats = state.rows.copy()
         self.has_places = bool(state.common_places.any())
         self.reserve = item.reserved_memory
         self.is_failing = self.unallocated <= self.reserved
-        #: [primary, secondary] -> memory kept; rows are read faster than columns.
+        #: [primary, secondary] -> memory reserved; rows are read faster than columns.
         self._of_primary: Floats | None = None
         self._bar = state.exclusive & (item.local and item.spindles is None)
         self._open = accepted & ~self._bar
         self._has_second = item.template == "drbd"
+        # [primary or secondary, amount, node]: what one more adds.
         self._both = np.array([self._effect(primary=True), self._effect(primary=False)])
         self.as_first, self.as_second = self._both
         self._limits()
@@ -74,12 +75,12 @@ class NodeTables:
 
     @property
     def unallocated(self) -> Floats:
-        """Memory left, per node."""
+        """Unallocated memory, per node."""
         return np.asarray(self.amounts[_ROW["unallocated"]])
 
     @property
     def reserved(self) -> Floats:
-        """Memory kept for failovers, per node."""
+        """Reserved memory, per node."""
         return np.asarray(self.amounts[_ROW["r_mem"]])
 
     @property
@@ -116,7 +117,7 @@ class NodeTables:
         return out
 
     def _limits(self) -> None:
-        """Set the least and largest amounts that nodes may have afterwards."""
+        """Set the least and most amounts that nodes may have afterwards."""
         state, item = self.state, self.item
         low = np.full_like(self.amounts, -np.inf)
         high = np.full_like(self.amounts, np.inf)
@@ -128,6 +129,7 @@ class NodeTables:
                 low[_ROW[f"f_spin{suffix}"]] = spindles
                 high[_ROW[f"inst_spin{suffix}"]] = state.hi_spin
         low_second, high_second = low.copy(), high.copy()
+        # A secondary needs more than it reserves: > becomes >=.
         reserve = np.nextafter(self.reserve, np.inf)
         low_second[_ROW["unallocated"]] = low_second[_ROW["f_mem_later"]] = reserve
         low[_ROW["unallocated"]] = low[_ROW["f_mem_later"]] = ABOVE_ZERO
@@ -136,7 +138,7 @@ class NodeTables:
         self._high = np.array([high, high_second])
 
     def _scale(self) -> None:
-        """Set how amounts become the numbers whose metric counts."""
+        """Set how amounts become values: the row, its divisor and its offset."""
         state = self.state
         nodes = np.arange(state.size)
         metrics = list(_METRICS.values())
@@ -150,20 +152,23 @@ class NodeTables:
         for row, metric in enumerate(metrics):
             if metric.spindles:
                 apart = state.exclusive
+                # On exclusive storage the component reads spindles instead of disk.
                 source[row, apart] = _ROW[metric.spindles]
                 self.whole[row, apart] = state.spindle_count[apart]
             nothing = self.whole[row] == 0
+            # Without capacity the value is 0, or 1 for free disk.
             self.whole[row, nothing] = np.inf
             self._offset[row, nothing] = 1.0 if metric.spindles else 0.0
             if metric.by_speed:
                 self._speed[row] = state.speed
         self.source = source
+        # Dividing by a speed of 1 is left out; it would not change digits.
         self._is_plain = bool((state.speed == 1).all() and not self._offset.any())
         first, second = (effect[source, nodes] for effect in self._both)
         self._steps = np.array([np.zeros_like(first), first, second])
 
     def refresh(self, nodes: list[int]) -> None:
-        """Work out the columns of some nodes again."""
+        """Compute the columns of some nodes again."""
         at = np.array(nodes, np.intp)
         raw = self.amounts[self.source[:, at], at]
         values = (raw + self._steps[:, :, at]) / self.whole[:, at]
@@ -176,9 +181,9 @@ class NodeTables:
         self._judge(at)
 
     def twins(self) -> tuple[list[int], list[int]]:
-        """Return metrics that differ, and for each metric the one that is like it.
+        """Return components that differ, and for each component the equal one.
 
-        What is alike stays so. Memory kept for failovers is left out.
+        Equal components stay equal. Reserved memory is left out.
         """
         known: dict[bytes, int] = {}
         own = self.amounts[self.source, np.arange(self.state.size)]
@@ -187,13 +192,14 @@ class NodeTables:
             known.setdefault(b"".join(table[row].tobytes() for table in tables), row)
             for row in range(len(_METRICS))
         ]
+        # Reserved memory is a maximum and follows no other component.
         of[self.RESERVED] = self.RESERVED
         return sorted({*of} - {self.RESERVED}), of
 
     def parts(
         self, rows: list[int], node: int
     ) -> tuple[Places, Floats, Floats, Floats]:
-        """Return what ``values`` needs to know about a node for some metrics."""
+        """Return what ``values`` needs of a node for some components."""
         where = self.source[rows, node] * self.state.size + node
         return (
             where,
@@ -205,7 +211,7 @@ class NodeTables:
     def values(
         self, where: Places, whole: Floats, speed: Floats, offset: Floats
     ) -> Floats:
-        """Return the numbers of a node as they are now."""
+        """Return the present values of a node."""
         values = self.amounts.take(where)
         values /= whole
         if not self._is_plain:
@@ -214,10 +220,10 @@ class NodeTables:
         return np.asarray(values)
 
     def columns(self, rows: Places, at: Places) -> Floats:
-        """Return [now or with one more as primary or secondary, metric, node].
+        """Return [now or with one more as primary or secondary, component, node].
 
         Args:
-            rows: of metrics, [metric, 1].
+            rows: of components, [component, 1].
             at: nodes.
         """
         raw = self.amounts[self.source[rows, at], at]
@@ -228,10 +234,10 @@ class NodeTables:
         return np.asarray(values)
 
     def roles(self, node: int) -> tuple[tuple[bool, bool], int]:
-        """Tell whether a node may become primary and secondary, memory kept aside.
+        """Return whether a node may become primary and secondary, N+1 aside.
 
-        Also returns how many more instances, whatever it is of them, surely leave that
-        as it is: each takes the most of every amount.
+        Also return how many more instances, whatever their roles, surely do not change
+        this: each is assumed to take the most of every amount.
         """
         now, adds = self.amounts[:, node], self._both[:, :, node]
         low, high = self._low[:, :, node], self._high[:, :, node]
@@ -240,6 +246,7 @@ class NodeTables:
         fine = ((after >= low) & (after <= high)).all(axis=1) & is_open
         if not fine.any():
             return (False, False), 0
+        # The worst that any role adds to each amount.
         least = np.minimum(adds.min(axis=0), 0)
         most = np.maximum(adds.max(axis=0), 0)
         times = np.minimum(
@@ -251,7 +258,7 @@ class NodeTables:
             ),
         )[fine]
         number = float(times.min())
-        # One less, for quotients are rounded.
+        # One less, because quotients are rounded.
         steps = int(min(number, 1e6)) - 1
         return (bool(fine[0]), bool(fine[1])), max(0, steps)
 
@@ -261,6 +268,7 @@ class NodeTables:
         fine = (after >= self._low[:, :, at]) & (after <= self._high[:, :, at])
         first, second = fine.all(axis=1)
         left, kept = after[0, _ROW["unallocated"]], now[_ROW["r_mem"]]
+        # Nodes that fail N+1 already are not refused for it.
         first &= (left > kept) | self.is_failing[at]
         self.can_first[at] = first & self._open[at]
         if self._has_second:
@@ -289,19 +297,19 @@ class NodeTables:
         self.state.rows[:] = self.amounts
 
     def kept(self, primary: int, places: Places) -> Floats:
-        """Return the memory that places would keep as secondaries of a primary."""
+        """Return the memory that places would reserve as secondaries of a primary."""
         if self._of_primary is None:
             self._of_primary = self.state.peers.T.copy()
         there = self._of_primary[primary, places] + self.reserve
         return np.asarray(np.maximum(there, self.reserved[places]))
 
     def kept_pairs(self, primaries: Places, secondaries: Places) -> Floats:
-        """Return [primary, secondary] -> memory the secondary would keep."""
+        """Return [primary, secondary] -> memory the secondary would reserve."""
         there = self.state.peers[secondaries, primaries[:, None]] + self.reserve
         return np.asarray(np.maximum(there, self.reserved[secondaries]))
 
     def pairs_fine(self, primaries: Places, secondaries: Places, kept: Floats) -> Flags:
-        """Return [primary, secondary] -> may they be a pair, each being fit alone."""
+        """Return [primary, secondary] -> may form a pair if each is fit alone."""
         groups = self.state.group
         fine = groups[primaries][:, None] == groups[secondaries]
         fine &= primaries[:, None] != secondaries
@@ -309,7 +317,7 @@ class NodeTables:
         return np.asarray(fine & (enough | self.is_failing[secondaries]))
 
     def memory_part(self, memory: Floats, nodes: Places) -> Floats:
-        """Return memory as part of the nodes' own; the last axis is over nodes."""
+        """Return memory as a share of that of the nodes; the last axis is nodes."""
         return np.asarray(memory / self.whole[self.RESERVED, nodes])
 
 
@@ -318,6 +326,7 @@ def most_cpus(state: ClusterState) -> Floats:
     ratio, cpus = state.cpu_ratio, state.t_cpu
     most = np.floor(ratio * cpus)
     with np.errstate(divide="ignore", invalid="ignore"):
+        # The quotient decides, so the rounded product is corrected by one.
         most = np.where((most + 1) / cpus <= ratio, most + 1, most)
         most = np.where(most / cpus > ratio, most - 1, most)
     most = np.where(cpus == 0, -np.inf, most)

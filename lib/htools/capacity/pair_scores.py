@@ -1,9 +1,14 @@
 """The best pair of nodes for one more of equal instances, on few nodes.
 
-All pairs are estimated in a few steps over whole tables, most of which a placement
-leaves as they are; the digits of ``capacity.exact_pair_scores`` decide among those that
-are nearly the best. A variance changes by ``(2 c (v - m) + c c (n - 1) / n) / n`` where
-one of n numbers, v, changes by c and their mean was m.
+All pairs are estimated from tables, most of which a placement does not change. With
+changes c1, c2 of the values at primary and secondary, their deviations d1, d2 and n
+nodes, a variance changes by
+
+    (2 c1 d1 + 2 c2 d2 + (c1^2 + c2^2) (n - 1) / n - 2 c1 c2 / n) / n.
+
+Pairs whose estimates are within their error of the best are decided by the exact digits
+of ``capacity.exact_pair_scores``. Tests:
+test/py/unit/htools/capacity/test_table_terms.py.
 """
 
 from typing import Final
@@ -24,15 +29,16 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
 
-#: Placements after which it is computed again how exact estimates are.
+#: Placements after which the error of estimates is computed again.
 _ROUNDS: Final = 32
-#: What a variance may be wrong by, of the square of the largest number.
+#: Error of a variance, relative to the square of the largest value: some dozens of
+#: roundings.
 _WRONG: Final = 64 * float(np.finfo(np.float64).eps)
 _EACH: Final = slice(None)
 
 
 class PairScores:
-    """All pairs of some nodes, for a cluster without failing nodes.
+    """Scores of all pairs of some nodes, for a cluster without failing nodes.
 
     Tables are nodes x nodes: primaries and their secondaries.
     """
@@ -59,6 +65,7 @@ class PairScores:
         state = tables.state
         groups = state.group[usable]
         self._partners = groups[:, None] == groups
+        # A pair is two nodes of one group.
         np.fill_diagonal(self._partners, val=False)
         self._there = state.peers[np.ix_(usable, usable)].T + tables.reserve
         self._common: Floats = np.zeros(self._there.shape)
@@ -74,18 +81,20 @@ class PairScores:
 
     @staticmethod
     def suits(tables: NodeTables) -> bool:
-        """Tell whether nothing counts that is left out here."""
+        """Return whether all that matters is in the tables."""
         return not tables.is_failing.any()
 
     def _load(self) -> None:
-        """Work out what stays: by how much one more changes metrics, weighted."""
+        """Compute what stays: weighted changes by one more instance."""
         exact, n, both = self._exact_scores, self._count, self._exact_scores.both
+        # Weights are under the root, w sigma = sqrt(w^2 sigma^2): one root per entry.
         self._square = (exact.weights * exact.weights)[:, None]
         first, second = exact.changes[0], exact.changes[1][:both]
         scale = 2 / n * self._square
         self._slope, self._slope_second = scale * first, scale[:both] * second
         bend = (n - 1) / (n * n) * self._square
         self._bend = bend * first * first
+        # 2 c1 c2 / n^2, less the squares (n - 1) / n^2 of both changes.
         crossed = 2 / (n * n) * self._square[:both, :, None]
         crossed = crossed * first[:both, :, None] * second[:, None, :]
         crossed -= self._bend[:both, :, None]
@@ -93,7 +102,7 @@ class PairScores:
         self._table = np.empty((both + 1, *self._there.shape))
 
     def _keep(self) -> None:
-        """Work out what memory kept for failovers changes."""
+        """Compute the changes by reserved memory."""
         shape = self._there.shape
         self._kept_slope, self._kept_bend, self._extra = np.zeros((3, *shape))
         self._kept = np.zeros(shape)
@@ -101,7 +110,7 @@ class PairScores:
             self._keep_at(at)
 
     def _keep_at(self, at: int, rows: slice | int = _EACH) -> None:
-        """Do so for a secondary of some primaries."""
+        """Compute the changes by reserved memory for one secondary."""
         exact, n = self._exact_scores, self._count
         kept = np.maximum(self._there[rows, at], self.tables.reserved[self.usable[at]])
         change = kept / exact.whole[at] - exact.base[-1, exact.within[at]]
@@ -121,7 +130,7 @@ class PairScores:
         self._open = np.where(fine & self._allowed, self._extra, np.inf)
 
     def _allow_at(self, at: int, rows: slice | int = _EACH) -> None:
-        """Do so for a secondary of some primaries."""
+        """Find out whether one secondary takes one more of some primaries."""
         fine = self.tables.unallocated[self.usable[at]] > self._kept[rows, at]
         fine &= self._allowed[rows, at]
         self._open[rows, at] = np.where(fine, self._extra[rows, at], np.inf)
@@ -135,7 +144,7 @@ class PairScores:
         self._there[one, two] = tables.state.peers[second, first] + tables.reserve
         self._exact_scores.count(one)
         self._exact_scores.count(two)
-        # Mostly a secondary keeps enough for one more already.
+        # Mostly the secondary reserves enough already, and one pair changes.
         changed = one if tables.reserved[second] == before else _EACH
         self._keep_at(two, changed)
         is_new = [self._judge(one, first), self._judge(two, second)]
@@ -150,7 +159,7 @@ class PairScores:
     def _judge(self, at: int, node: int) -> bool:
         """Find out in which roles a node takes one more, and how often for sure.
 
-        Returns whether that is new.
+        Returns whether the roles changed.
         """
         tables = self.tables
         can_first, can_second = self._fits
@@ -168,6 +177,7 @@ class PairScores:
     def best(self) -> tuple[int, int] | None:
         """Return the best pair, the last one on ties; None if none is possible."""
         if self._rounds <= 0:
+            # The error grows with the placements until then.
             self._rounds = _ROUNDS
             self._look()
         sums, variance, away = self._exact_scores.statistics()
@@ -181,7 +191,7 @@ class PairScores:
             pairs = self._nearer(pairs, total)
         if len(pairs) != 1:
             if not len(pairs):
-                # What is no number is not compared.
+                # Comparisons with NaN are false, so nothing was near: take all pairs.
                 pairs = np.isfinite(self._open).ravel().nonzero()[0]
             rows, columns = np.divmod(pairs, len(self.usable))
             kept = self._kept.ravel()[pairs]
@@ -193,7 +203,7 @@ class PairScores:
         return int(self.usable[row]), int(self.usable[column])
 
     def _estimates(self, variance: Floats, away: Floats) -> Floats:
-        """Return the score of each pair without what is the same for all of them."""
+        """Return the score of each pair without the terms that all pairs share."""
         both, away = self._exact_scores.both, away[:, self._within]
         rows = self._slope * away[:-1]
         rows += self._square * variance[:-1, None]
@@ -215,25 +225,28 @@ class PairScores:
         return total
 
     def _look(self) -> None:
-        """Work out how wrong weighted variances may be in the next placements."""
+        """Compute the largest error of weighted variances in the next placements."""
         exact = self._exact_scores
         change = np.abs(exact.changes).sum(axis=0).max(axis=1)
         most = np.abs(exact.base).max(axis=1)
         most[:-1] += _ROUNDS * change
         weights = np.append(exact.weights, components.WEIGHT[RESERVED])
         self._wrong = _WRONG * (weights * np.maximum(most, 1)) ** 2
+        # Two estimates are compared, and a root errs by at most the root of the error.
         self._near = float(2 * np.sqrt(self._wrong).sum())
 
     def _nearer(self, pairs: Places, total: Floats) -> Places:
         """Return those of some pairs that may be the best.
 
-        The root of what is something is known better than that of almost nothing.
+        The error of a root is that of the variance divided by the root, so that it is
+        small where the root is large.
         """
         both, count = self._exact_scores.both, len(self.usable)
         table = self._table.reshape(both + 1, -1)[:, pairs]
         metrics = np.concatenate(
             [table[:-1], self._alone[:, pairs // count], table[-1:]]
         )
+        # sqrt(a + e) - sqrt(a) <= e / sqrt(a), and <= sqrt(e).
         wrong = self._wrong[:, None] / np.maximum(
             metrics, np.sqrt(self._wrong)[:, None]
         )
@@ -242,7 +255,7 @@ class PairScores:
 
 
 def _index(places: Places) -> Places | slice:
-    """Return what picks the same places, quickly if they are neighbours."""
+    """Return an index of the same places, a slice if they are neighbours."""
     first = int(places[0]) if len(places) else 0
     are_all = np.array_equal(places, np.arange(first, first + len(places)))
     return slice(first, first + len(places)) if are_all else places

@@ -1,8 +1,8 @@
-"""How many places are refused an instance, and why: counts without a matrix.
+"""How many places refuse an instance, and why, without a matrix of pairs.
 
-The counts are those of ``htools.alloc.allocate``: each node, or each pair of nodes of a
-group, by the first rule that refuses it. Work grows with nodes, not with pairs; rules
-become bounds once, so that many sizes of an instance are tried quickly on one state.
+The counts are those of ``alloc.allocate``: each node, or each pair of nodes of a group,
+counts for the first rule that refuses it. Rules become bounds once, so that many sizes
+of an instance are tried quickly on one state. Work is O(n), not O(n^2).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ _MOST: Final = len(constraints.KINDS) + 1
 
 
 class Rejections:
-    """Counts for sizes of an instance on one state, which must stay as it is.
+    """Counts for sizes of an instance on one state, which must not change.
 
     The instances have no tags, run, and differ in memory, disk, CPUs and spindles.
     """
@@ -48,6 +48,7 @@ class Rejections:
         self._of_group = len(state.cluster.groups)
         self._policies: dict[tuple[int, bool], list[int]] = {}
         for at, node in enumerate(self.nodes.tolist()):
+            # A policy asks for spindles in another way on exclusive storage.
             key = (int(state.group[node]), bool(state.exclusive[node]))
             self._policies.setdefault(key, []).append(at)
         self._primary = _Verdicts(_primary_rules(state, item), self.nodes)
@@ -73,26 +74,29 @@ class Rejections:
         return own
 
     def secondaries(self, item: Instance) -> Codes:
-        """Return the kinds as secondary of a node for which no memory is kept yet."""
+        """Return the kinds as secondary of a node with no memory reserved for it."""
         return self._enough.codes(item)
 
     def counts(self, item: Instance) -> tuple[Counts, int]:
-        """Return refused places by ``constraints.KINDS``, and possible ones.
+        """Return refused places by kind (order of ``KINDS``), and possible ones.
 
-        Which primary it is matters only for the memory kept for it: each secondary has
-        one kind where that is enough, and another where it is not.
+        The primary matters only for the memory reserved for it: each secondary has one
+        kind where the memory is enough, and another one where it is not.
         """
         own = self.primaries(item)
         if not self.is_pair:
             return _listed(np.bincount(own, minlength=_MOST))
         fine = own == 0
+        # A primary that is refused is refused with each of its partners.
         result = np.bincount(own, np.where(fine, 0, self._partners), _MOST)
         if not fine.any():
             return _listed(result)
         enough = self.secondaries(item)
         short = self._short.codes(item)
         number = np.bincount(self.groups, fine, self._of_group)
+        # Assume enough memory for every pair, then correct the pairs without.
         result += np.bincount(enough, number[self.groups] - fine, _MOST)
+        # Only these can lack memory, for whichever primary.
         close = self._unallocated <= self._kept + item.reserved_memory
         at = np.nonzero(close & (enough != short))[0]
         if len(at):
@@ -125,7 +129,7 @@ class Rejections:
 def counts(
     state: ClusterState, item: Instance, usable: Sequence[int]
 ) -> tuple[Counts, int]:
-    """Return refused places by kind, as in ``constraints.KINDS``, and possible ones."""
+    """Return refused places by kind (order of ``KINDS``), and possible ones."""
     return Rejections(state, item, usable).counts(item)
 
 
@@ -133,7 +137,7 @@ def _listed(result: npt.NDArray[np.float64 | np.int64]) -> tuple[Counts, int]:
     return [int(number) for number in result[1:]], int(result[0])
 
 
-#: A rule: kind of refusal, what the instance takes, what is left of it, and the least.
+#: A rule: kind of refusal, amount of the instance, amounts left, and the least.
 _Rule = tuple[int, str, Floats, Floats | float]
 
 
@@ -149,6 +153,7 @@ def _disk_rules(state: ClusterState, item: Instance, suffix: str) -> Iterator[_R
         amount("f_dsk"),
         np.maximum(ABOVE_ZERO, state.lo_dsk),
     )
+    # Free spindles matter on exclusive storage only.
     least = np.where(state.exclusive, 0.0, -np.inf)
     yield constraints.SPINDLES, "spindles", amount("f_spin"), least
     used = amount("inst_spin") + np.where(state.exclusive, 0, item.spindle_use)
@@ -156,10 +161,11 @@ def _disk_rules(state: ClusterState, item: Instance, suffix: str) -> Iterator[_R
 
 
 def _primary_rules(state: ClusterState, item: Instance) -> Iterator[_Rule]:
-    """Give the rules of ``rules.constraints.primary`` in their order."""
+    """Yield the rules of ``constraints.primary`` in their order."""
     memory, most = state.unallocated, most_cpus(state)
     yield constraints.MEM, "memory", memory, ABOVE_ZERO
     yield from _disk_rules(state, item, "")
+    # > becomes >=; nodes that fail N+1 already are not refused for it.
     least = np.where(state.fails_n1, -np.inf, np.nextafter(state.r_mem, np.inf))
     yield constraints.MEM, "memory", memory, least
     yield constraints.CPU, "vcpus", -state.u_cpu, -most
@@ -171,13 +177,14 @@ def _primary_rules(state: ClusterState, item: Instance) -> Iterator[_Rule]:
 def _secondary_rules(
     state: ClusterState, item: Instance, *, is_short: bool
 ) -> Iterator[_Rule]:
-    """Give the rules of ``rules.constraints.secondary`` in their order.
+    """Yield the rules of ``constraints.secondary`` in their order.
 
-    ``is_short``: what is kept for the primary is more than there is.
+    ``is_short``: the memory reserved for the primary is more than there is.
     """
     yield from _disk_rules(state, item, "")
     yield constraints.MEM, "reserve", state.unallocated, ABOVE_ZERO
     if is_short:
+        # Too little memory by assumption: refused, unless the node fails already.
         least = np.where(state.fails_n1, -np.inf, np.inf)
         yield constraints.MEM, "", state.unallocated, least
     yield from _disk_rules(state, item, "_later")
@@ -194,7 +201,7 @@ class _Verdicts:
         self._left = np.array([rule[2][nodes] for rule in listed])
         least = [np.broadcast_to(rule[3], rule[2].shape)[nodes] for rule in listed]
         self._least = np.array(least)
-        # The last row stands for no refusal.
+        # The last row stands for no refusal: argmax finds it if no rule fails.
         self._failed = np.ones((len(listed) + 1, len(nodes)), bool)
 
     def codes(self, item: Instance) -> Codes:

@@ -1,8 +1,8 @@
 """How many more instances fit a cluster, and where, one after another.
 
-Two questions: how many of one size (``standard``), and how many when the size shrinks
-each time no more fit (``tiered``). The answers name every place in order, and why there
-is not one more. Nothing changes: the cluster given stays as it is.
+``standard`` counts instances of one size, ``tiered`` lets the size shrink each time no
+more fit. The answers list every place in order, and why there is not one more. The
+given cluster does not change.
 """
 
 from collections.abc import Collection, Sequence
@@ -22,29 +22,29 @@ from ganeti.htools.n1.check import GlobalN1
 from ganeti.htools.rules import constraints
 from ganeti.htools.state.node_state import ClusterState
 
-#: Instances in the first try without the test for redundancy, and in the next ones.
+#: Published batch sizes: the least of large batches, and that of small ones.
 _LEAST_BATCH: Final = 20
 _SMALL_BATCH: Final = 10
-#: Primary nodes whose pairs are looked at together.
+#: Primary nodes whose pairs are tested together.
 _ROWS: Final = 32
 
 
 class NoRoomError(Exception):
-    """There is no node to try; the text says why."""
+    """There is no node to try; the text gives the reason."""
 
 
 class CapacityOptions(msgspec.Struct, frozen=True):
-    """What instances are like beside their size, and which rules count.
+    """Properties of instances besides their size, and the rules that count.
 
     Attributes:
         template: of their disks.
         spindle_use: of each.
         limit: most instances, None for no limit.
         capacity_checks: the loss of any node must be survived.
-        accept_errors: nodes that fail already do not matter.
-        independent: groups with such nodes are left out, instead of all.
+        accept_errors: nodes that fail N+1 already do not matter.
+        independent: only groups with such nodes are left out, instead of all.
         busy: share of a node that an instance uses.
-        extra_disk: MiB that its disk takes beside its size.
+        extra_disk: MiB that its disk takes besides its size.
     """
 
     template: str
@@ -58,7 +58,7 @@ class CapacityOptions(msgspec.Struct, frozen=True):
 
     @property
     def nodes(self) -> int:
-        """Nodes of each instance."""
+        """Number of nodes of each instance."""
         return 2 if self.template == "drbd" else 1
 
     def instance(self, size: InstanceSize, name: str = "new") -> Instance:
@@ -86,14 +86,14 @@ class PlacedInstance(msgspec.Struct, frozen=True):
 
 
 class CapacityOutcome(msgspec.Struct, frozen=True):
-    """What fits.
+    """The result of a count.
 
     Attributes:
         placed: in order.
-        failures: of the last try, by kind in the order of ``constraints.KINDS``.
+        failures: of the last try, by kind in the order of ``KINDS``.
         after: the state with all of them.
         last: the size of the last try.
-        is_redundant: False if nothing was tried, for nodes fail already.
+        is_redundant: False if nothing was tried because nodes fail N+1 already.
     """
 
     placed: tuple[PlacedInstance, ...]
@@ -120,7 +120,7 @@ def by_count(failures: Sequence[int]) -> list[int]:
 
 
 class CapacitySearch:
-    """Answers questions about one state, which stays as it is."""
+    """Counts capacity of one state, which does not change."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class CapacitySearch:
 
         Args:
             state: the cluster.
-            how: what instances are like, and which rules count.
+            how: properties of instances, and the rules that count.
             groups: the only node groups for instances; None for all.
 
         Raises:
@@ -141,8 +141,10 @@ class CapacitySearch:
         """
         self.state, self.how = state, how
         self.ignored = self._bad_groups()
+        # Groups that take nothing still count in the score and in the N+1 test.
         every = range(len(state.cluster.groups)) if groups is None else groups
         left = set(every) - self.ignored
+        # Where nodes fail already, nothing is placed unless an option accepts it.
         self.refuses = bool(self.bad_nodes()) and not (
             how.accept_errors or (how.independent and self._allocable(left))
         )
@@ -163,12 +165,12 @@ class CapacitySearch:
         self.policies = {state.cluster.policy_of(node) for node in self.usable}
 
     def bad_nodes(self) -> list[int]:
-        """Return nodes that lack memory for failovers before anything is placed."""
+        """Return nodes that fail N+1 before anything is placed."""
         state = self.state
         return [int(n) for n in np.nonzero(state.online & state.fails_n1)[0]]
 
     def _bad_groups(self) -> set[int]:
-        """Return groups that take no instances, for they have trouble already."""
+        """Return groups that take no instances because they fail N+1 already."""
         if self.how.accept_errors:
             return set()
         bad = set()
@@ -195,7 +197,7 @@ class CapacitySearch:
         return run.outcome()
 
     def tiered(self, sizes: Sequence[InstanceSize]) -> CapacityOutcome:
-        """Return how many fit if sizes shrink; each start goes on where one ended."""
+        """Return how many fit if sizes shrink; each start continues the one before."""
         if self.refuses:
             return self._refusal(sizes[0])
         state, placed = self.state.copy(), tuple[PlacedInstance, ...]()
@@ -208,6 +210,7 @@ class CapacitySearch:
 
     def _refusal(self, size: InstanceSize) -> CapacityOutcome:
         failures = [0] * len(constraints.KINDS)
+        # The published answer counts one refusal.
         failures[constraints.N1 - 1] = 1
         return CapacityOutcome(
             (), tuple(failures), self.state, size, is_redundant=False
@@ -215,7 +218,7 @@ class CapacitySearch:
 
     # Tests
     def test_of(self, state: ClusterState) -> GlobalN1:
-        """Return the test of a state."""
+        """Return the global N+1 test of a state."""
         ignored = self.ignored if self.how.independent else ()
         self._known_test = GlobalN1(
             state,
@@ -228,10 +231,10 @@ class CapacitySearch:
     def attempt(
         self, state: ClusterState, size: InstanceSize, *, tested: bool
     ) -> tuple[list[int], bool]:
-        """Try one instance; returns refusals by kind, and whether there is a place.
+        """Try one instance; return refusals by kind, and whether there is a place.
 
         Args:
-            state: stays as it is.
+            state: does not change.
             size: of the instance.
             tested: the loss of any node must be survived with it.
         """
@@ -248,11 +251,12 @@ class CapacitySearch:
     def _has_safe_place(
         self, state: ClusterState, item: Instance, test: GlobalN1
     ) -> bool:
+        # Pairs are tested by tables, single nodes by a trial of each.
         if self.how.nodes > 1:
             return self._has_safe_pair(state, item, test)
         table = self.rejections_of(state)
         fine = table.nodes[table.primaries(item) == 0]
-        # What was a place for the last one is tried first, then the emptiest ones.
+        # The place of the last instance is tried first, then the emptiest nodes.
         order = np.lexsort((-state.unallocated[fine], fine != self._last_place))
         for node in fine[order].tolist():
             if test.others_hold(item, node, -1):
@@ -261,7 +265,7 @@ class CapacitySearch:
         return False
 
     def is_hopeless(self, state: ClusterState, size: InstanceSize) -> bool:
-        """Tell that one on a single node, of this size or larger, surely does not fit.
+        """Return whether one on a single node, this size or larger, surely fails.
 
         False leaves it open.
         """
@@ -280,7 +284,7 @@ class CapacitySearch:
         return kept[1]
 
     def _kept_test(self, state: ClusterState) -> GlobalN1:
-        """Return the test of a state that has not changed since it was asked for."""
+        """Return the test of a state, kept as long as it does not change."""
         kept = self._test
         if kept is None or not kept[0].is_of(state):
             kept = _StateMarker(state), self.test_of(state)
@@ -301,7 +305,7 @@ class CapacitySearch:
 
 
 class _StateMarker:
-    """Remembers a state, and tells whether it is the same with the same instances."""
+    """Recognises a state with the same number of instances."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state, self._count = state, len(state.instances)
@@ -311,7 +315,7 @@ class _StateMarker:
 
 
 class _Filling(msgspec.Struct, frozen=True, eq=False):
-    """The longest filling of a state: with which size, and where they went."""
+    """The longest filling of a state: its size, and the places of each step."""
 
     state: ClusterState
     size: InstanceSize
@@ -341,9 +345,10 @@ class _CapacityRun:
 
     # One size
     def steps(self) -> int:
-        """Place instances of the present size; returns how many.
+        """Place instances of the present size; return how many.
 
-        With the test for redundancy, it is left out while large batches keep it.
+        With the global N+1 test, it is left out while large batches keep the cluster
+        redundant.
         """
         before = len(self.placed)
         left = self.left
@@ -359,7 +364,9 @@ class _CapacityRun:
                 self.failures, possible = self._refusals()
                 if not possible or left == 0:
                     return len(self.placed) - before
+            # From here on the last large batch is taken back.
             left = self._small_batches(left)
+        # The published rule has no test for single DRBD instances.
         if self.how.capacity_checks and self.how.nodes == 1:
             self._tested_steps(left)
         else:
@@ -373,6 +380,7 @@ class _CapacityRun:
 
     def _batch_size(self) -> int:
         state = self.state
+        # G of doc/placement.rst: what fits without a reserve, less one per node.
         free = np.maximum(0, state.unallocated - state.r_mem)[state.online].sum()
         each = max(1, self.size.memory)
         return max(_LEAST_BATCH, int(free) // each - state.size)
@@ -401,7 +409,7 @@ class _CapacityRun:
         self.placed += [PlacedInstance(self.size, nodes_of) for nodes_of in nodes]
 
     def _batch(self, size: int, left: int | None) -> int | None:
-        """Place a batch if redundancy survives it; None if not."""
+        """Place a batch; return None if the cluster is not redundant after it."""
         state, nodes = self._filled(
             self.state, size if left is None else min(size, left)
         )
@@ -411,13 +419,14 @@ class _CapacityRun:
         return len(nodes)
 
     def _small_batches(self, left: int | None) -> int | None:
-        """Place all small batches that redundancy survives; returns the limit left."""
+        """Place all small batches that keep redundancy; return the limit left."""
         most = self._batch_size()
         if left is not None:
             most = min(most, left)
         low, high = 0, most // _SMALL_BATCH
         best: tuple[ClusterState, list[tuple[int, ...]]] | None = None
         while low < high:
+            # Fewer instances are taken to be safer, so that bisection finds the most.
             middle = (low + high + 1) // 2
             filled = self._filled(self.state, middle * _SMALL_BATCH)
             if self.search.test_of(filled[0]).holds():
@@ -449,6 +458,7 @@ class _CapacityRun:
         while True:
             self.steps()
             if self.left is not None:
+                # Published: each round lowers the limit by all instances placed so far.
                 self.left -= len(self.placed)
                 if self.left <= 0:
                     return
@@ -465,10 +475,11 @@ class _CapacityRun:
         placed = len(self.placed)
         rounds = None
         if self.left is not None and placed:
+            # More rounds than this use up the limit, see shrink().
             rounds = (self.left - 1) // placed
         is_tested = self.how.capacity_checks and self.how.nodes == 1
         is_small = len(self.search.usable) <= capacity_filler.EXACT_NODES
-        # With disks on nodes there are several times as many sizes, each slower to try.
+        # With local disks there are several times as many sizes, each slower to try.
         has_disks = self.how.instance(self.size).local
         if not is_tested or not is_small or has_disks:
             return tiers.SizeBounds(self.search.policies, rounds)
@@ -478,7 +489,7 @@ class _CapacityRun:
         return self.search.is_hopeless(self.state, size)
 
     def _attempt(self, size: InstanceSize, *, alone: bool) -> tuple[list[int], bool]:
-        """Try a size as the steps would, or ``alone`` with every test."""
+        """Try a size as ``steps`` would, or ``alone`` with every test."""
         tested = self.how.capacity_checks and (alone or self.how.nodes == 1)
         return self.search.attempt(self.state, size, tested=tested)
 
@@ -489,5 +500,5 @@ def sizes_of(policy: Policy) -> tuple[InstanceSize, ...]:
 
 
 def size_of(spec: Spec) -> InstanceSize:
-    """Return the size that a policy's record describes."""
+    """Return the size that the record of a policy describes."""
     return InstanceSize(spec.memory, spec.disk, spec.cpus, spec.spindles)

@@ -1,6 +1,6 @@
-"""Why there is not one more: what ended a run of ``capacity.search``, as data.
+"""Why there is not one more instance: the end of a run of ``capacity.search``, as data.
 
-A stop has counts of refused places by kind, and for each node the rules that it breaks.
+A reason has counts of refused places by kind, and for each node the rules that fail.
 """
 
 from collections.abc import Collection, Iterator
@@ -13,7 +13,7 @@ from ganeti.htools.capacity.search import CapacityOutcome, CapacitySearch, by_co
 from ganeti.htools.capacity.tiers import InstanceSize
 from ganeti.htools.rules import constraints, reasons
 
-#: What ended a run: no place is left, the limit, or nodes that failed before it.
+#: Ends of a run: no place is left, the limit, or nodes that failed N+1 before it.
 FULL: Final = "full"
 LIMIT: Final = "limit"
 UNSAFE: Final = "unsafe"
@@ -31,7 +31,7 @@ class StopReason(msgspec.Struct, frozen=True):
         why: `FULL`, `LIMIT` or `UNSAFE`.
         size: of the instance that would be the next.
         failures: kind -> refused nodes or pairs of nodes, none with zero.
-        reasons: what speaks against each node.
+        reasons: the failing rules of each node.
     """
 
     why: str
@@ -40,7 +40,7 @@ class StopReason(msgspec.Struct, frozen=True):
     reasons: tuple[reasons.Reason, ...]
 
     def data(self) -> dict[str, Any]:
-        """Give a JSON object."""
+        """Return a JSON object."""
         return {
             "why": self.why,
             "size": msgspec.structs.asdict(self.size),
@@ -49,7 +49,7 @@ class StopReason(msgspec.Struct, frozen=True):
         }
 
     def lines(self) -> Iterator[str]:
-        """Put it into words."""
+        """Yield lines of text."""
         size = self.size
         yield (
             f"Why not one more: {_WORDS[self.why]} MEM {size.memory}, DSK {size.disk},"
@@ -63,18 +63,21 @@ class StopReason(msgspec.Struct, frozen=True):
 
 
 def stop(search: CapacitySearch, outcome: CapacityOutcome) -> StopReason:
-    """Find out why a run ended."""
+    """Return why a run ended."""
     failures = {
         constraints.KINDS[kind - 1]: outcome.failures[kind - 1]
         for kind in by_count(outcome.failures)
         if outcome.failures[kind - 1]
     }
+    # Nothing was tried, so there are no refusals of places.
     if not outcome.is_redundant:
         return StopReason(UNSAFE, outcome.last, failures, tuple(_unsafe(search)))
     how = search.how
     limit = how.limit
     item = how.instance(outcome.last)
+    # With DRBD single placements are not tested, so N+1 is no reason.
     tested = how.capacity_checks and how.nodes == 1
+    # Every node is asked, also those that the search could not use.
     against = refusals.against(
         outcome.after,
         item,
@@ -82,6 +85,7 @@ def stop(search: CapacitySearch, outcome: CapacityOutcome) -> StopReason:
         how.nodes,
         capacity=search.test_of(outcome.after) if tested else None,
     )
+    # Reasons against the next one are given even if the limit ended the run.
     if limit is not None and len(outcome.placed) >= limit:
         return StopReason(LIMIT, outcome.last, failures, tuple(against))
     against += _together(search, {reason.node for reason in against})
@@ -91,7 +95,7 @@ def stop(search: CapacitySearch, outcome: CapacityOutcome) -> StopReason:
 def _together(
     search: CapacitySearch, already: Collection[str]
 ) -> Iterator[reasons.Reason]:
-    """Tell of nodes that are fine alone, but not with what else there is."""
+    """Yield nodes that are fine alone, but not together with other nodes."""
     if search.how.nodes > 1:
         wanted = "another node with memory for its failovers too"
         words = ("FailMem", "second node", "", wanted, "none")
@@ -99,6 +103,7 @@ def _together(
         wanted = "room elsewhere for the instances of any node that is lost"
         words = ("FailN1", "redundancy", "", wanted, "too little")
     nodes = search.state.cluster.nodes
+    # These nodes have no reason of their own.
     for name in (nodes[node].name for node in search.usable):
         if name not in already:
             yield reasons.Reason(name, "primary", *words)
@@ -120,7 +125,7 @@ def _unsafe(search: CapacitySearch) -> Iterator[reasons.Reason]:
 
 
 def data(search: CapacitySearch, outcome: CapacityOutcome) -> dict[str, Any]:
-    """Give a run as a JSON object: how many, where in order, and why no more."""
+    """Return a run as a JSON object: how many, where in order, and why no more."""
     nodes = outcome.after.cluster.nodes
     return {
         "count": len(outcome.placed),

@@ -1,11 +1,12 @@
-"""Which smaller size to try when no more instances of one size fit.
+"""The next smaller size to try when no more instances of one size fit.
 
-The rule is that of tiered allocation: the most frequent kind of refusal shrinks, step
-by step; where that leads nowhere, each kind alone is tried, from the smallest size so
-reached up. Sizes in between are not tried where the answer follows from others: within
-the bounds of one policy, what fits at a size fits at smaller ones too. With the test
-for redundancy that is so nearly always: where instances of lost nodes go depends on
-what else moves. So sizes before the one found are tried too, if there is time.
+The published rule: the most frequent kind of refusal shrinks, step by step. Where that
+leads to no place, each kind is tried alone, from the smallest size so reached upwards.
+
+Within the bounds of one policy every rule is monotone: what fits at a size fits at each
+smaller one, so the first size that fits is found by bisection. Global N+1 is not
+monotone, because the places of evacuated instances depend on what else moves. Therefore
+sizes before the one found are tried too where that is cheap (``is_hopeless``).
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -26,7 +27,8 @@ class InstanceSize(msgspec.Struct, frozen=True):
     spindles: int = 1
 
 
-#: Kind of refusal -> what shrinks, by how much, and its name in policies.
+#: Kind of refusal -> field that shrinks, published step (MiB or number), and its name
+#: in policies.
 _SHRINK: Final = {
     constraints.MEM: ("memory", 64, "memory"),
     constraints.DISK: ("disk", 256, "disk"),
@@ -36,13 +38,13 @@ _SHRINK: Final = {
 
 
 class SizeBounds(msgspec.Struct, frozen=True):
-    """What limits a search.
+    """Limits of a search.
 
     Attributes:
         policies: of the nodes that may be used.
         rounds: how often the size may shrink before the limit of instances is used up.
-        is_hopeless: tells quickly that neither a size nor larger ones fit, or does not
-            know; None not to try sizes that seem to follow from others.
+        is_hopeless: returns True if surely neither a size nor larger ones fit; None to
+            try only the sizes of the bisection.
     """
 
     policies: Collection[Policy]
@@ -100,7 +102,7 @@ class _Descent:
     """Shrinks the most frequent kind of refusal until an instance fits.
 
     Attributes:
-        levels: sizes passed; of several that answer alike, the smallest.
+        levels: sizes passed; of several with the same answer, the smallest.
     """
 
     def __init__(
@@ -121,6 +123,7 @@ class _Descent:
             change = _first(self._is_change, 1, ends)
             change = self._earlier(ends, change)
             for steps in sorted(set(ends) & set(self._tried)):
+                # Sizes after the change were tried by bisection only.
                 if change is None or steps < change:
                     self._pass(level, steps)
             if change is None:
@@ -135,7 +138,8 @@ class _Descent:
         most = _possible_steps(level.size, self._kind)
         if self._bounds.rounds is None:
             return _ends(level.size, self._kind, most, self._bounds.policies)
-        # The last that is within the limit answers like those before it.
+        # The last size within the limit gives the same answer as those before it.
+        # Beyond the limit no size may be tried.
         last = self._bounds.rounds - level.rounds
         ends = _ends(level.size, self._kind, min(most, last + 1), self._bounds.policies)
         return sorted({*ends, last}) if 0 < last < most else ends
@@ -154,7 +158,7 @@ class _Descent:
         return fits or _rising(failures)[-1] != self._kind
 
     def _pass(self, level: _Level, steps: int) -> bool:
-        """Remember a size for which nothing fits, unless the limit is used up."""
+        """Record a size for which nothing fits, unless the limit is used up."""
         rounds = level.rounds + steps
         if self._bounds.rounds is not None and rounds > self._bounds.rounds:
             return False
@@ -174,6 +178,7 @@ def _alone(
         tried[steps] = fits
         return fits or not failures[kind - 1]
 
+    # Published: the smallest size that can be reached is never tried here.
     most = _possible_steps(size, kind) - 1
     ends = _ends(size, kind, most, bounds.policies)
     over = _first(is_over, 0, ends)
@@ -210,6 +215,7 @@ def _ends(
     ends = {most}
     for policy in policies:
         for low, high in policy.ranges:
+            # Below a minimum, and above a maximum, the policy gives other answers.
             ends.add((start - getattr(low, name)) // step)
             ends.add((start - getattr(high, name) - 1) // step)
     return sorted(end for end in ends if 0 <= end <= most)
@@ -220,12 +226,13 @@ def _first(
 ) -> int | None:
     """Return the first number for which something is true.
 
-    Within the numbers up to an end, what is true stays so.
+    Within the numbers up to an end it stays true once it is.
     """
     low = start
     for end in ends:
         if end < low:
             continue
+        # True at the end means: true somewhere in this part.
         if is_true(end):
             return _bisect(is_true, low, end)
         low = end + 1
@@ -241,7 +248,7 @@ def _doubtful(
     start: int,
     fitting: int | None,
 ) -> Iterator[int]:
-    """Give steps before the one found, or all, at which an instance may fit."""
+    """Yield steps before the one found, or all, at which an instance may fit."""
     is_hopeless = bounds.is_hopeless
     if is_hopeless is None:
         return
@@ -251,6 +258,7 @@ def _doubtful(
 
     low = start
     for end in ends:
+        # Later sizes do not matter once an earlier one fits.
         last = end if fitting is None else min(end, fitting - 1)
         if low <= last and may_fit(last):
             yield from range(_bisect(may_fit, low, last), last + 1)

@@ -1,4 +1,4 @@
-"""Sums over a cluster: what it has, what is free, used and kept in reserve."""
+"""Sums over a cluster: what exists, and what is free, used and reserved."""
 
 import msgspec
 import numpy as np
@@ -11,8 +11,8 @@ class Totals(msgspec.Struct, frozen=True):
     """Sums over all nodes; memory and disk in MiB.
 
     ``available`` memory and disk are free beyond reserves; ``missing`` is memory that
-    nodes or nobody uses; ``instances`` leaves out forthcoming ones; ``shares`` is CPUs
-    in use measured by the policies' ratios.
+    nodes use or that is unaccounted for; ``instances`` leaves out forthcoming ones;
+    ``shares`` are CPUs in use divided by the ratios of the policies.
     """
 
     score: float
@@ -47,8 +47,11 @@ class Totals(msgspec.Struct, frozen=True):
 
 def totals(state: ClusterState) -> Totals:
     """Return the sums of a state."""
+    # Memory of nodes that fail N+1 is not available, and no debt of others either.
     memory = np.maximum(0, state.unallocated - state.r_mem)
+    # Disk beyond what --min-disk keeps free.
     disk = np.maximum(0, state.f_dsk - state.lo_dsk)
+    # A ratio of 0 allows no CPUs, so there is nothing to divide.
     shares = np.divide(
         state.u_cpu,
         state.cpu_ratio,

@@ -1,8 +1,17 @@
 """Global N+1: after the loss of any one node, do its instances fit elsewhere?
 
-DRBD primaries fail over to their secondaries, then shared-storage instances go to other
-nodes of the group, then those whose data would be lost are placed again. Quick bounds
-decide nearly always; what they leave open is simulated.
+DRBD primaries fail over to their secondaries, then instances on shared storage move to
+other nodes of the group, then the others are placed again. All failovers from p to s
+happen at once, so they succeed exactly when f_s > sum of their memory (f_s unallocated
+memory in MiB) and the disk and migration rules hold. For the rest three tests come in
+turn, each leaving cases open:
+
+1. ``slot_count.certain``: so many places that every order succeeds.
+2. ``slot_count.may_fit``: too few places for any order; ``slot_count.share_before``:
+   the instances before cannot close all nodes.
+3. ``simulate``: each instance goes to its best node, one after another.
+
+Tests: test/py/unit/htools/n1/test_table_terms.py, test/py/property/test_evacuation.py.
 """
 
 import contextlib
@@ -24,11 +33,11 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
 
-#: Templates whose instances move as they are.
+#: Templates whose disks every node of the group can use: instances migrate.
 _SHARED: Final = EXTERNAL_TEMPLATES - {"blockdev"}
 _YES: Final = 1
 _NO: Final = -1
-#: Fewest lost nodes that are looked at side by side.
+#: Fewest lost nodes that are simulated side by side.
 _TOGETHER: Final = 2
 
 
@@ -46,19 +55,21 @@ class GlobalN1:
         """Prepare.
 
         Args:
-            state: without the new instance; a trial changes it and takes that back.
-            ignored_groups: nodes of these need not be evacuable.
-            only_online: nodes that are offline need not be.
-            known: the test of a state with mostly the same instances, to learn from.
+            state: without the new instance; a trial changes it and restores it.
+            ignored_groups: groups whose nodes need not be evacuable.
+            only_online: offline nodes need not be evacuable.
+            known: the test of a state with mostly the same instances, whose tables are
+                reused.
         """
         self.state = state
         self.tested = ~np.isin(state.group, list(ignored_groups))
         if only_online:
             self.tested &= state.online
+        # [primary, secondary] -> MiB of the failovers, and whether there are any.
         self.memory, self.exists = state.failover_memory()
         self.barred = _barred(state)
         self.drbd_ok = bool(self._failovers().all())
-        #: Nodes with primaries that have a secondary.
+        #: Nodes that are primary of a DRBD instance.
         self.has_failovers: Flags = np.asarray(self.exists.any(axis=1))
         self.others = [
             [index for index in _present(state, node) if state.sec[index] < 0]
@@ -66,11 +77,11 @@ class GlobalN1:
         ]
         self.loads: list[slot_count.EvacuationLoad | None] = [None] * state.size
         self.kinds = evacuees.EvacueeKinds()
-        #: Nodes from which instances leave that kinds tell all about, once known.
+        #: Nodes whose instances kinds describe completely, where that is known.
         self.are_usual: Flags = np.zeros(state.size, bool)
-        #: Record -> whether the policy of a group, by position, allows it.
+        #: (id of the record, group) -> the record, and whether the policy allows it.
         self.allowed: dict[tuple[int, int], tuple[Instance, bool]] = {}
-        #: The node that failed last; it is the first to be looked at again.
+        #: The node that failed last: it most likely fails again, so it is tested first.
         self.suspects = [-1]
         self.tested_nodes = self.tested & np.array(
             [bool(mine) for mine in self.others], bool
@@ -80,10 +91,11 @@ class GlobalN1:
             self._learn(known)
 
     def _learn(self, known: "GlobalN1") -> None:
-        """Take over what holds here too."""
+        """Take over the tables that are valid here too."""
         self.allowed, self.suspects = known.allowed, known.suspects
         self.kinds = known.kinds
         old, new = known.state.instances, self.state.instances
+        # Records are compared by identity: equal records may be at other places.
         same = [*map(operator.is_, old, new), False].index(False)
         for node, others in enumerate(self.others):
             if known.others[node] == others and max(others, default=-1) < same:
@@ -91,16 +103,18 @@ class GlobalN1:
                 self.are_usual[node] = known.are_usual[node]
 
     def room(self) -> Floats:
-        """Return the memory that each node has left, beside that of any failovers."""
+        """Return the memory of each node that is left whichever failovers happen."""
         out = self.state.unallocated - self.memory.max(axis=0, initial=0)
         return np.asarray(np.maximum(0, out))
 
     def _failovers(self) -> Flags:
-        """Return [primary, secondary]: the failovers between them are possible."""
+        """Return [primary, secondary]: all failovers between them are possible."""
         state = self.state
         if not self.exists.any():
             return np.ones_like(self.exists)
+        # All instances of a pair fail over at once, so sums are compared.
         fits = state.unallocated[None, :] - self.memory > 0
+        # The new secondary is tested too, unless it is offline.
         has_disk = state.f_dsk > 0
         fits &= has_disk[None, :] & (has_disk | state.offline)[:, None]
         spindles = ~state.exclusive | (state.f_spin >= 0)
@@ -135,9 +149,10 @@ class GlobalN1:
         return result
 
     def _all_evacuable(self) -> bool:
-        """Return whether every node is evacuable; what failed last comes first."""
+        """Return whether every node is evacuable; the last failing node comes first."""
         nodes = self._nodes()
         suspect = self.suspects[0]
+        # The node that failed last most likely fails again.
         for some in ([node for node in nodes if node == suspect], nodes):
             certain = self._certain(some)
             left = [node for node in some if not certain[node]]
@@ -162,7 +177,7 @@ class GlobalN1:
         return None
 
     def _simple(self, nodes: list[int]) -> dict[int, list[int]]:
-        """List by group the nodes whose loss may be looked at side by side."""
+        """List by group the nodes whose loss can be simulated side by side."""
         state = self.state
         if state.may_migrate is not None:
             return {}
@@ -190,7 +205,7 @@ class GlobalN1:
         return simulate.find_bad(tables, lost)
 
     def _certain(self, nodes: list[int]) -> Flags:
-        """Return for each node whether a count of places shows that it is evacuable."""
+        """Return for each node whether counting places shows that it is evacuable."""
         state = self.state
         out = np.zeros(state.size, bool)
         if state.may_migrate is not None or state.exclusive.any():
@@ -222,9 +237,9 @@ class GlobalN1:
                 self.are_usual[node] = evacuees.are_usual(self.state, items)
 
     def _may_be_anew(self, node: int, item: Instance) -> bool:
-        """Return whether policy lets an instance leave for others of the group.
+        """Return whether the policy lets an instance be placed again in its group.
 
-        Those must all have exclusive storage, or none of them.
+        All other nodes must have exclusive storage, or none of them.
         """
         if item.template in _SHARED:
             return True
@@ -232,6 +247,7 @@ class GlobalN1:
         group = int(state.group[node])
         key = id(item), group
         if key not in self.allowed:
+            # The caller made sure that the group is uniform.
             apart = bool(state.exclusive[_members(state, group)].all())
             self.allowed[key] = item, _policy_ok(state, node, item, exclusive=apart)
         return self.allowed[key][1]
@@ -244,8 +260,10 @@ class GlobalN1:
             return np.zeros(size, bool)
         memory = item.memory if item.uses_memory else 0
         tested = self.exists & self.tested[:, None]
+        # As primary it lowers the memory for all failovers to this node.
         most = np.where(tested, self.memory, -np.inf).max(axis=0, initial=-np.inf)
         first = state.unallocated - memory > most
+        # As secondary it adds to the failovers of its primary.
         there = self.memory[np.ix_(primaries, secondaries)] + memory
         second = state.unallocated[secondaries][None, :] > there
         if state.may_migrate is not None:
@@ -254,7 +272,7 @@ class GlobalN1:
         return np.asarray(first[primaries][:, None] & second)
 
     def others_hold(self, item: Instance, primary: int, secondary: int) -> bool:
-        """Return whether what has no secondary fits elsewhere with a new instance."""
+        """Return whether instances without secondary fit elsewhere with a new one."""
         if secondary < 0 and not self.drbd_ok:
             return False
         if secondary >= 0 and not self.has_others:
@@ -264,14 +282,15 @@ class GlobalN1:
         return self._with(item, primary, secondary).others_fit(primary)
 
     def _holds_with(self, item: Instance, primary: int) -> bool:
-        """Try a new instance without secondary in its place."""
+        """Try a new instance without secondary on a node."""
         with self._trial(item, primary) as trial:
             return trial.others_fit(primary)
 
     def surely_fails(self, item: Instance, primary: int) -> bool:
-        """Tell that a new instance without secondary, or a larger one, cannot be there.
+        """Return whether a new instance of this size or larger surely does not fit.
 
-        Only quick bounds are looked at, of the nodes that most likely fail.
+        Only sums are looked at, for the nodes that most likely fail; False leaves it
+        open.
         """
         if not self.drbd_ok:
             return True
@@ -280,7 +299,7 @@ class GlobalN1:
 
     @contextlib.contextmanager
     def _trial(self, item: Instance, primary: int) -> Iterator["GlobalN1"]:
-        """Give the test with a new instance without secondary, placed for as long."""
+        """Yield the test with a new instance without secondary, removed afterwards."""
         trial = self._changed_by(item, primary, len(self.state.instances))
         index = self.state.new(item)
         mark = self.state.mark(index, [primary])
@@ -292,7 +311,7 @@ class GlobalN1:
             self.state.forget(index)
 
     def lack_room(self, nodes: Collection[int]) -> bool:
-        """Tell that sums alone show that one of some nodes is not evacuable."""
+        """Return whether counts alone show that one of some nodes is not evacuable."""
         for node in set(self._nodes()).intersection(nodes):
             items = [self.state.instances[index] for index in self.others[node]]
             if self._bounds(self.state, node, items) == _NO:
@@ -300,21 +319,21 @@ class GlobalN1:
         return False
 
     def with_placed(self, item: Instance, primary: int) -> "GlobalN1":
-        """Place a new instance without secondary; return the test of the state then."""
+        """Place a new instance without secondary; return the test of that state."""
         out = self._changed_by(item, primary, len(self.state.instances))
         self.state.place(self.state.new(item), primary)
         return out
 
     def others_fit(self, changed: int) -> bool:
-        """Return whether what has no secondary fits elsewhere, from every node.
+        """Return whether instances without secondary fit elsewhere, from every node.
 
         Args:
-            changed: the one node to which failovers are not known to be possible.
+            changed: the one node for which failovers were not tested yet.
         """
         return bool(self._failovers_to(changed).all()) and self._all_evacuable()
 
     def _with(self, item: Instance, primary: int, secondary: int) -> "GlobalN1":
-        """Return the test with a new instance in its place, in a state of its own."""
+        """Return the test with a new instance placed, in a state of its own."""
         index = len(self.state.instances)
         out = self._changed_by(item, primary, index, secondary)
         out.state = self.state.copy(same_peers=secondary < 0)
@@ -324,7 +343,7 @@ class GlobalN1:
     def _changed_by(
         self, item: Instance, primary: int, index: int, secondary: int = -1
     ) -> "GlobalN1":
-        """Return the test for the same state once it has a new instance."""
+        """Return the test for the same state with a new instance."""
         self._know_loads(self._nodes())
         out = copy.copy(self)
         out.loads = list(self.loads)
@@ -358,6 +377,7 @@ class GlobalN1:
         moved = _in_order(items)
         used = np.array([item.memory if item.uses_memory else 0 for item in moved])
         disks = np.array([item.disk if item.local else 0 for item in moved])
+        # Failovers of the same node come first and take their part.
         room = np.maximum(0, state.unallocated[targets] - self.memory[node, targets])
         free = np.maximum(0, state.f_dsk[targets])
         if not (
@@ -365,6 +385,7 @@ class GlobalN1:
             and (not disks.any() or slot_count.may_fit(disks, free))
         ):
             return _NO
+        # Spindles and policies are not counted here: leave it open.
         if state.exclusive[targets].any() or not all(
             self._may_be_anew(node, item) for item in items
         ):
@@ -374,23 +395,25 @@ class GlobalN1:
             room, free = room[open_], free[open_]
         part = slot_count.share_before(used, room)
         if not disks.any():
+            # Shares of more than one whole: some node stays open.
             return _YES if (part.sum(axis=1) > 1).all() else 0
         of_disk = slot_count.share_before(disks, free)
         of_disk[disks == 0] = np.inf
+        # Memory and disk are one whole each, so two wholes are needed.
         return _YES if (np.minimum(part, of_disk).sum(axis=1) > 2).all() else 0
 
 
 def _in_order(items: list[Instance]) -> list[Instance]:
-    """Sort a node's instances as they leave it."""
+    """Sort the instances of a node in the order in which they leave it."""
     shared = [item for item in items if item.template in _SHARED]
     rest = [item for item in items if item.template not in _SHARED]
     return [*shared, *sorted(rest, key=lambda item: -item.memory)]
 
 
 def _targets(state: ClusterState, node: int, *, free: bool = False) -> Places:
-    """Return the other nodes of a group that instances may move to.
+    """Return the other nodes of a group to which instances may move.
 
-    What is placed again is ``free`` of rules about migration.
+    ``free`` ignores migration rules: instances that are placed again do not migrate.
     """
     fine = np.array(state.group == state.group[node])
     fine[node] = False
@@ -404,9 +427,9 @@ def _members(state: ClusterState, group: int) -> Places:
 
 
 def _barred(state: ClusterState) -> Flags:
-    """Return [primary, secondary]: disks of unknown spindles bar failovers.
+    """Return [primary, secondary]: disks of unknown spindles forbid failovers.
 
-    No node with exclusive storage takes them, not even one that has them.
+    No node with exclusive storage takes such disks, not even the node that has them.
     """
     out = np.zeros((state.size, state.size), bool)
     if not state.exclusive.any():
@@ -418,7 +441,7 @@ def _barred(state: ClusterState) -> Flags:
 
 
 def _is_uniform(state: ClusterState, group: int) -> bool:
-    """Tell whether policies ask the same of instances on all nodes of a group."""
+    """Return whether policies apply in the same way to all nodes of a group."""
     apart = state.exclusive[_members(state, group)]
     return bool(apart.all() or not apart.any())
 
@@ -451,7 +474,7 @@ def _present(state: ClusterState, node: int) -> list[int]:
 def _simulate(
     before: ClusterState, node: int, kinds: evacuees.EvacueeKinds | None = None
 ) -> bool:
-    """Move a node's instances one after the other, each to its best place."""
+    """Move the instances of a node one after another, each to its best place."""
     mine = _present(before, node)
     state = before
     mirrored = [index for index in mine if before.sec[index] >= 0]
@@ -467,6 +490,7 @@ def _simulate(
     rest.sort(key=lambda index: -state.instances[index].memory)
     places = _members(state, int(state.group[node]))
     items = [state.instances[index] for index in [*shared, *rest]]
+    # Tables know no migration rules, so all nodes must be open.
     is_open = not shared or len(_targets(state, node)) == len(places) - 1
     if (
         is_open
@@ -515,4 +539,5 @@ def best_single(
     if not len(fine):
         return None
     scores = placement.as_primary(state, item, fine, places)
+    # The last of the lowest scores, as published.
     return int(fine[len(fine) - 1 - int(np.argmin(scores[::-1]))])

@@ -1,7 +1,7 @@
-"""What leaves a node that is lost, in order: runs of instances that are alike.
+"""Instances that leave a lost node, in order, as runs of instances of one kind.
 
-Alike is what takes the same and counts the same, whatever else it is. Where it goes is
-for ``n1.simulate``.
+Instances of one kind take the same amounts and change the score in the same way. Their
+new places are found in ``n1.simulate``.
 """
 
 import itertools
@@ -33,12 +33,13 @@ KIND, COUNT, REST, MOST = 0, 1, 2, slice(3, 6)
 
 
 class EvacueeKind(NamedTuple):
-    """What instances that are alike have in common.
+    """Properties that instances of one kind share.
 
     Attributes:
-        size: memory, disk (-1 without one of its own) and spindles that one takes.
-        amounts: what one adds to the numbers of a node, in the order of the metrics.
-        wanted: the tags of locations that it wants.
+        size: memory, disk (-1 without a disk of its own) and spindles that one takes.
+        amounts: what one adds to the values of a node, before division by the capacity,
+            in the order of the components.
+        wanted: the location tags that it desires.
     """
 
     size: tuple[int, int, int]
@@ -47,19 +48,19 @@ class EvacueeKind(NamedTuple):
 
 
 class EvacueeKinds:
-    """Numbers the kinds of the instances of a cluster as they are met.
+    """Numbers the kinds of the instances of a cluster when they are first met.
 
     Attributes:
         listed: the kinds by number.
-        counts: which metrics any of them changes.
-        differ: [metric, metric] -> is there a kind that changes them differently.
+        counts: components that any of them changes.
+        differ: [component, component] -> some kind changes the two differently.
     """
 
     def __init__(self) -> None:
-        """Start without any."""
+        """Start without kinds."""
         self.listed: list[EvacueeKind] = []
         self._numbers: dict[EvacueeKind, int] = {}
-        #: Record -> number; the record is kept, so that its address stays its own.
+        #: id of a record -> the record and its number; keeping it keeps the id unique.
         self._known: dict[int, tuple[Instance, int]] = {}
         self.counts: Flags = np.zeros(len(components.METRICS), bool)
         self.differ: Flags = np.zeros((len(components.METRICS),) * 2, bool)
@@ -80,7 +81,7 @@ class EvacueeKinds:
         return out
 
     def tables(self) -> tuple[Floats, Floats]:
-        """Return [metric, kind] -> amount, and [kind, dimension] -> size."""
+        """Return [component, kind] -> amount, and [kind, dimension] -> size."""
         if self._tables is None:
             shape = len(self.listed), len(components.METRICS)
             amounts = np.array([kind.amounts for kind in self.listed]).reshape(shape)
@@ -125,12 +126,12 @@ def _kind(state: ClusterState, item: Instance) -> EvacueeKind:
 
 
 def spindles_of(item: Instance) -> int:
-    """Return the spindles that an instance takes of a node with exclusive storage."""
+    """Return the spindles that an instance takes on exclusive storage."""
     return item.spindles or 0 if item.local else 0
 
 
 def are_usual(state: ClusterState, items: Sequence[Instance]) -> bool:
-    """Tell whether tables of kinds have all that counts about instances."""
+    """Return whether kinds describe everything that matters of some instances."""
     apart = bool(state.exclusive.any())
     return not any(
         item.forthcoming

@@ -1,4 +1,9 @@
-"""What ``n1.simulate`` needs of the nodes of a group, and of each that is lost."""
+"""Tables of the nodes of a group, and of each lost node, for ``n1.simulate``.
+
+A value x of n nodes that changes by c changes the variance by c (2 (x - mu) + c (1 -
+1/n)) / n. The tables hold x - mu at the start (``away``) and c per kind of instance and
+node (``changes``). Tests: test/py/unit/htools/n1/test_table_terms.py.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -19,14 +24,14 @@ Places = npt.NDArray[np.intp]
 
 #: Most entries of one matrix of lost nodes x places.
 _CHUNK: Final = 1 << 16
-#: Fewest lost nodes that are looked at in several parts.
+#: Fewest lost nodes that are simulated in several parts.
 _SPLIT: Final = 8
-#: More places of one node than are ever needed.
+#: More places of one node than are ever needed; sums of it are exact.
 _ENOUGH: Final = 1e9
 
 
 def is_usual(state: ClusterState, places: Places) -> bool:
-    """Tell whether the tables have all that counts about the nodes of a group."""
+    """Return whether the tables describe everything that matters of a group."""
     exclusive = places[state.exclusive[places]]
     if len(exclusive) and not (
         state.spindle_count[exclusive].all() and (state.f_spin[exclusive] >= 0).all()
@@ -36,7 +41,7 @@ def is_usual(state: ClusterState, places: Places) -> bool:
 
 
 class FailedNode(msgspec.Struct, frozen=True, eq=False):
-    """A lost node, and the runs that leave it, as ``EvacueeKinds.runs`` gives them."""
+    """A lost node and the runs that leave it, as ``runs`` of the kinds gives them."""
 
     node: int
     runs: Floats
@@ -51,14 +56,14 @@ class FailureTables:
         """Prepare.
 
         Args:
-            state: stays as it is.
+            state: must not change while the tables are used.
             places: nodes of the group, online.
             kinds: of the instances.
         """
         self.state, self.places, self.kinds = state, places, kinds
         metrics = components.numbers(state).metrics
         base = np.array([values[places] for values in metrics.values()])
-        #: Metrics x nodes: how far from the mean.
+        #: Metrics x nodes: deviation from the mean.
         self.away: Floats = base - base.mean(axis=1, keepdims=True)
         self.variance: Floats = (self.away * self.away).mean(axis=1)
         self.exclusive = state.exclusive[places]
@@ -71,14 +76,15 @@ class FailureTables:
         self._fitting: dict[int, int] = {}
 
     def _set_room(self) -> None:
-        """Set what nodes have left, without what nothing takes of or all have.
+        """Set the amounts that nodes have left, without those that decide nothing.
 
-        One fits where more is left of each than it needs. Of spindles as many are
-        enough: with half a one beside them they are more.
+        An instance fits if every amount left is larger than its need. Of spindles, an
+        equal number is enough; half a spindle is added, so that the comparison is the
+        same.
         """
         state, places = self.state, self.places
         spindles = np.where(self.exclusive, state.f_spin[places] + 0.5, np.inf)
-        # What has no disk, and so needs -1 of it, fits where none is left.
+        # An instance without a disk needs -1 MiB, so that it fits where none is left.
         disk = np.maximum(-0.5, state.f_dsk[places])
         self.kept = [0]
         if (self.sizes[:, 1] >= 0).any():
@@ -90,14 +96,14 @@ class FailureTables:
         self.takes = np.maximum(0, self.needs)
 
     def _set_parts(self, order: list[str]) -> None:
-        """Set by how much the number of a node changes with what one adds to it.
+        """Set by how much the value of a node changes per unit of an amount.
 
-        Disks of exclusive storage are counted by spindles (``apart``), and take no
-        other.
+        Disks on exclusive storage are counted by spindles (``apart``), and not by size.
         """
         state, places, apart = self.state, self.places, self.exclusive
         self.part = np.ones_like(self.away)
         self.apart = np.zeros_like(self.away)
+        # Spindles of exclusive storage are a share of those of the node.
         spindles = np.where(apart, _inverse(state.spindle_count[places]), 0)
         for row, metric in enumerate(map(components.METRICS.__getitem__, order)):
             if not metric.whole:
@@ -112,9 +118,9 @@ class FailureTables:
                 self.part[row, apart] = 0
 
     def _choose_rows(self, weights: Sequence[float]) -> None:
-        """Find the metrics that count, of those that are alike the first."""
+        """Choose the components that matter, one for several that are equal."""
         weight_of: dict[int, float] = {}
-        #: What the others cost.
+        #: Weighted sum of the components that no move of these kinds changes.
         self.rest = 0.0
         tables = (self.away, self.part, self.apart)
         for row, weight in enumerate(weights):
@@ -133,7 +139,7 @@ class FailureTables:
         self.weights = list(weight_of.values())
 
     def changes(self, kinds: Places, columns: Places) -> Floats:
-        """Return [metric, ...]: what one more of a kind adds to nodes' numbers.
+        """Return [component, ...]: the change of nodes' values by one more of a kind.
 
         Args:
             kinds: numbers of kinds.
@@ -146,7 +152,7 @@ class FailureTables:
         return np.asarray(out)
 
     def count(self, sizes: Floats) -> Floats:
-        """Return [size, node] -> how often it takes one, as it is at the start.
+        """Return [size, node] -> how often the node takes the size, at the start.
 
         Args:
             sizes: [memory or disk or spindles, size].
@@ -161,7 +167,7 @@ class FailureTables:
         return np.minimum(np.concatenate(parts), _ENOUGH)
 
     def fits(self, needs: Floats) -> Flags:
-        """Tell which nodes have room for one that needs so much."""
+        """Return which nodes have room for one instance with these needs."""
         return np.asarray((self.left > needs[:, None]).all(axis=0))
 
     def fitting(self, kind: int) -> int:
@@ -177,7 +183,7 @@ def _inverse(whole: Floats) -> Floats:
 
 
 class Relocated(msgspec.Struct, frozen=True, eq=False):
-    """What went where: lost node, column, kind and how many of it, side by side."""
+    """Moves so far: lost node, column, kind and number, side by side."""
 
     lost: Places
     columns: Places
@@ -186,13 +192,13 @@ class Relocated(msgspec.Struct, frozen=True, eq=False):
 
 
 class EvacuationProgress:
-    """What became of the cluster so far, for each lost node.
+    """The state of the simulation for each lost node.
 
     Attributes:
         at: column of each lost node.
-        lengths: runs of each.
-        own, mean, variance: metrics x lost nodes: how far the lost node is from the
-            first mean, how far the mean is by now, and the variance.
+        lengths: number of runs of each.
+        own, mean, variance: components x lost nodes: deviation of the lost node from
+            the first mean, change of the mean so far, and present variance.
     """
 
     def __init__(self, tables: FailureTables, lost: Sequence[FailedNode]) -> None:
@@ -209,11 +215,11 @@ class EvacuationProgress:
         self._moved: list[Relocated] = []
 
     def add(self, moved: Relocated) -> None:
-        """Remember what was moved."""
+        """Record moves."""
         self._moved.append(moved)
 
     def moved(self) -> Relocated | None:
-        """Return all that was moved, None for nothing."""
+        """Return all moves, None without any."""
         if len(self._moved) > 1:
             every = self._moved
             joined = Relocated(
@@ -226,14 +232,14 @@ class EvacuationProgress:
         return self._moved[0] if self._moved else None
 
     def runs_at(self, lost: Places, turn: int) -> Floats:
-        """Return the run of each of some lost nodes that has ``turn`` before it."""
+        """Return the run of each of some lost nodes after ``turn`` other runs."""
         return np.asarray(self._runs[self._starts[lost] + turn])
 
     def open_at(self, left: Places, turn: int) -> Places:
-        """Return those of some lost nodes for which places may not be enough.
+        """Return the lost nodes for which places may not be enough.
 
         The places for the largest of the rest are counted as at the start, without
-        those on nodes to which something was moved: they are for ``n1.simulate``.
+        nodes that received instances: ``n1.simulate`` counts these.
         """
         if not len(left):
             return left
@@ -253,7 +259,7 @@ class EvacuationProgress:
         return np.asarray(left[counts_open < runs[:, evacuees.REST]])
 
     def groups(self, left: Places, turn: int) -> Iterator[Places]:
-        """Give parts of lost nodes, those whose next runs have as many places or so."""
+        """Yield parts of lost nodes whose next runs have a similar number of places."""
         if len(left) < _SPLIT:
             yield left
             return
@@ -261,6 +267,7 @@ class EvacuationProgress:
         kinds, each = np.unique(numbers, return_inverse=True)
         fitting = [self.tables.fitting(kind) for kind in kinds.tolist()]
         counts = np.array(fitting)[each]
+        # Similar numbers of places waste little of a common table.
         like = np.ceil(np.log2(counts + 1)) // 2
         for size in np.unique(like):
             rows = left[like == size]

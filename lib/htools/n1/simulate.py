@@ -1,8 +1,18 @@
-"""Do the instances of lost nodes find room on the others of their group, one by one?
+"""Evacuation of lost nodes by simulation, many lost nodes side by side.
 
-Each goes to the node with the best score, soft rules aside, as in ``n1.check``, whose
-rules these are; here they are followed on plain tables, for the usual cases. Each node
-is lost alone; what becomes of it is worked out for many of them side by side.
+Each instance goes to the node of the group with the best score, soft rules aside. Each
+node is lost alone. The variance after an arrival at a place is
+
+    variance + extra - slope * mean,
+    extra = c (2 away + c (1 - 1/n)) / n,    slope = 2 c / n,
+
+where ``away`` is the deviation of the place from the first mean, ``mean`` the change of
+the mean since, and c the change of the value: an arrival changes one column of
+``extra``. A simulation ends early when places for the largest of the remaining
+instances are at least as many as these: a place for the largest takes any of them, and
+an arrival closes at most one of such places. Tests:
+test/py/unit/htools/n1/test_table_terms.py (terms), test/py/property/test_evacuation.py
+(against one by one).
 """
 
 from collections.abc import Sequence
@@ -26,7 +36,7 @@ Flags = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
 Rows = Places | slice
 
-#: Costs closer than this part are the same; the last node wins.
+#: Relative difference below which costs are equal; the last node wins then.
 _SAME: Final = 1e-12
 _ALL: Final = slice(None)
 
@@ -50,8 +60,8 @@ def find_bad(tables: FailureTables, lost: Sequence[FailedNode]) -> int | None:
 class _EvacuationStep:
     """One run of each of some lost nodes, moved side by side.
 
-    It ends as soon as counts of places tell what becomes of the others. Matrices are
-    lost nodes x places, after the metrics where there are any.
+    It ends as soon as counts of places decide the rest. Matrices are lost nodes x
+    places, after the components where there are any.
 
     Attributes:
         bad: a lost node whose instances find no room.
@@ -73,7 +83,7 @@ class _EvacuationStep:
         self._set_room()
 
     def _set_room(self) -> None:
-        """Work out what the places have left, none of it on the own node."""
+        """Set what the places have left; nothing on the lost node."""
         left, number = self.tables.left[:, self.columns], len(self.lost)
         self.room = np.repeat(left[:, None, :], number, axis=1)
         self.taken: Floats = np.zeros(self.room.shape[1:])
@@ -85,10 +95,11 @@ class _EvacuationStep:
                 np.subtract.at(some, (rows, columns), amount)
         own = self.position[self.progress.at[self.lost]]
         inside = np.nonzero(own >= 0)[0]
+        # Nothing fits on the lost node itself.
         self.room[0, inside, own[inside]] = -1.0
 
     def _moved_before(self) -> Relocated | None:
-        """Return what went to the places, by row and column of the matrices."""
+        """Return the moves so far by row and column of the matrices."""
         moved = self.progress.moved()
         if moved is None:
             return None
@@ -103,7 +114,7 @@ class _EvacuationStep:
         )
 
     def _set_costs(self) -> None:
-        """Work out what the score needs, for as long as one kind is moved."""
+        """Set what the score needs for as long as one kind is moved."""
         progress, tables = self.progress, self.tables
         n = len(tables.places)
         change = tables.changes(self.kind[:, None], self.columns)
@@ -113,11 +124,11 @@ class _EvacuationStep:
         if self.before is not None:
             moved = self.before
             more = tables.changes(moved.kinds, self.columns[moved.columns])
-            for spread, added in zip(away, more * moved.count, strict=True):
-                np.add.at(spread, (moved.lost, moved.columns), added)
+            for metric, added in zip(away, more * moved.count, strict=True):
+                np.add.at(metric, (moved.lost, moved.columns), added)
             np.add.at(self.held, (moved.lost, moved.columns), moved.count)
         self.change = change
-        #: What one more adds to the variance, but for the part that the mean has.
+        #: Change of the variance by one more, without the part of the mean.
         self.extra = change * (2 * away + change * (1 - 1 / n)) / n
         self.slope = 2 * change / n
         self.own_change = tables.changes(self.kind, progress.at[self.lost])
@@ -127,7 +138,7 @@ class _EvacuationStep:
         self._set_others()
 
     def _set_others(self) -> None:
-        """Set what places cost beside the metrics."""
+        """Set the cost of places besides the standard deviations."""
         tables = self.tables
         self.reserved = tables.reserved[self.columns]
         self.reserves = bool(self.reserved.any())
@@ -140,7 +151,8 @@ class _EvacuationStep:
             self.wanted = components.WEIGHT["location_score"] * lacking
 
     def go(self) -> Places:
-        """Move the runs; returns lost nodes that are open still unless one is bad."""
+        """Move the runs; return lost nodes that are still open unless one is bad."""
+        # Fewer places than equal instances: no order helps.
         if self._is_bad(self.count > self._places(self.size, _ALL, above=True)):
             return self.lost
         self.check: Floats = self._lack(_ALL)
@@ -149,7 +161,7 @@ class _EvacuationStep:
                 return self.lost
             self.before = self._moved_before()
         self._set_costs()
-        #: After how many moves runs end.
+        #: Numbers of moves after which runs end.
         self.ends = sorted(set(self.count.tolist()))
         ended, done = [], 0
         while self._move():
@@ -159,7 +171,7 @@ class _EvacuationStep:
                 ended.append(self._end(done))
                 if not self._keep(self.count > done):
                     break
-            # Each move makes the lack smaller by one at most.
+            # Each move lowers the lack by one at most: no need to count earlier.
             if self.check.min() <= done:
                 due = np.nonzero(self.check <= done)[0]
                 self.check[due] = self._lack(due)
@@ -168,7 +180,7 @@ class _EvacuationStep:
         return np.concatenate(ended) if ended else self.lost
 
     def _is_bad(self, is_bad: Flags) -> bool:
-        """Remember one that is bad, if any is."""
+        """Record one bad lost node, if there is any; return whether there is."""
         if not is_bad.any():
             return False
         self.bad = int(self.lost[np.argmax(is_bad)])
@@ -180,16 +192,16 @@ class _EvacuationStep:
         return np.asarray(counts.sum(axis=1))
 
     def _lack(self, rows: Rows) -> Floats:
-        """Return how many places there are too few, at the start of the run.
+        """Return how many places are missing at the start of the run.
 
-        A place for the largest of the rest takes any of them and is closed by one at
-        most; so as many of such places as instances are enough.
+        A place for the largest of the rest takes any of them and an arrival closes at
+        most one, so as many of such places as instances are enough.
         """
         places = self._places(self.most[:, rows], rows, above=False)
         return np.asarray(self.rest[rows] - places)
 
     def _keep(self, which: Flags) -> bool:
-        """Keep some of the lost nodes; tell whether there are any."""
+        """Keep some of the lost nodes; return whether there are any."""
         if which.all():
             return True
         for name in _BY_LOST:
@@ -201,7 +213,7 @@ class _EvacuationStep:
         return len(self.lost) > 0
 
     def _end(self, done: int) -> Places:
-        """Write down what became of those whose runs end; returns which are open."""
+        """Record the moves of those whose runs end; return those that are open."""
         ended = np.nonzero(self.count == done)[0]
         rows, columns = np.nonzero(self.taken[ended])
         rows, progress = ended[rows], self.progress
@@ -215,7 +227,7 @@ class _EvacuationStep:
         return np.asarray(lost[self.rest[ended] > done])
 
     def _move(self) -> bool:
-        """Move one instance of each lost node; tell whether all of them found room."""
+        """Move one instance of each lost node; return whether all found room."""
         self._leave()
         fine = (self.room > self.size[:, :, None]).all(axis=0)
         costs = np.where(fine, self._costs(), np.inf)
@@ -223,6 +235,7 @@ class _EvacuationStep:
         if self._is_bad(~np.isfinite(least)):
             return False
         same = costs <= (least + _SAME * np.maximum(1.0, least))[:, None]
+        # The last of the places with equal cost, as published.
         best = same.shape[1] - 1 - np.argmax(same[:, ::-1], axis=1)
         rows = np.arange(len(best))
         self._arrive(rows, best)
@@ -234,13 +247,14 @@ class _EvacuationStep:
     def _leave(self) -> None:
         """Take one instance off each lost node."""
         change, n = self.own_change, len(self.tables.places)
+        # The variance changes as by an arrival of -c, see the module.
         away = 2 * (self.own - self.mean) - change * (1 - 1 / n)
         self.variance = np.maximum(0, self.variance - change * away / n)
         self.mean = self.mean - change / n
         self.own = self.own - change
 
     def _arrive(self, rows: Places, best: Places) -> None:
-        """Count one instance more on the best place of each."""
+        """Add one instance to the best place of each."""
         change = self.change[:, rows, best]
         slope, extra = self.slope[:, rows, best], self.extra[:, rows, best]
         more = extra - slope * self.mean
@@ -249,15 +263,16 @@ class _EvacuationStep:
         self.extra[:, rows, best] = extra + slope * change
 
     def _costs(self) -> Floats:
-        """Return the score for each place that takes the instance."""
+        """Return the score for each place of the instance."""
         out = self.wanted + self.tables.rest
         for row, weight in enumerate(self.tables.weights):
             after = self.extra[row] - self.slope[row] * self.mean[row, :, None]
             after += self.variance[row, :, None]
             np.maximum(after, 0, out=after)
             out = out + weight * np.sqrt(after, out=after)
+        # Without reserves N+1 fails only where nothing fits anyway.
         if self.reserves:
-            # Nodes that lack memory for failovers then, and those that do already.
+            # Instances on nodes that fail N+1 after the arrival, less those before.
             left, weight = self.room[0], components.WEIGHT["n1_cnt"]
             out = out - weight * np.where(left <= self.reserved, self.held, 0.0)
             left = left - self.size[0][:, None]
@@ -265,7 +280,7 @@ class _EvacuationStep:
         return np.asarray(out)
 
 
-#: What has a row for each lost node, and what has them after something else.
+#: Attributes with an entry per lost node, on their first and on their second axis.
 _BY_LOST: Final = ("lost", "kind", "count", "rest", "check", "wanted", "taken", "held")
 _AFTER_OTHERS: Final = (
     *("size", "most", "room"),

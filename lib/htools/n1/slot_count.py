@@ -1,8 +1,23 @@
-"""Are there so many places that instances find one whatever went where before?
+"""Counts of places that decide whether instances fit in any order, or in no order.
 
-A count over all nodes at once that says yes or leaves it open: a node takes one more
-unless enough went there to close it, and what was moved before can close only so many.
-What it leaves open is for ``n1.check``.
+An instance of size s fits where R > s is left, so a node with R left takes at most
+q(s) = max(0, ceil(R / s) - 1) instances of at least size s; memory and disk in MiB.
+
+- ``may_fit``, necessary: for every size s, sum q_i(s) >= number of instances of at
+  least size s. Tight for instances of one size.
+- ``certain``, sufficient: with L the largest size, node i is open for instance k after
+  t arrivals if R_i - t L > size_k. With c_i the number of such t in 0..3, c_i arrivals
+  at least close the node, so k finds a node if fewer than sum c_i leave before it. Up
+  to 3 largest instances may be left out of L; each closes at most one node alone, which
+  saves at most 3 arrivals.
+- ``share_before``, sufficient: to close node i, arrivals of at least R_i - size_k are
+  needed there, a share of all that leaves before k. If the shares of all nodes are
+  together more than 1, some node stays open.
+- tails, sufficient: for many equal instances at the end, sum q_i(s) less the places
+  that earlier instances close, ceil(size / s) at most for each.
+
+Open cases are simulated (``n1.simulate``). Tests:
+test/py/unit/htools/n1/test_slot_count.py tries every choice of places.
 """
 
 import itertools
@@ -21,28 +36,28 @@ Flags = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
 Counts = npt.NDArray[np.int64]
 
-#: Most instances on one node that are counted as places of their own.
+#: Most arrivals on one node that are counted (t = 0..3).
 _MOST: Final = 4
-#: First instances, the largest ones, that may each close a place alone.
+#: Most of the largest instances that are left out of the largest size L.
 _BIG: Final = 3
 #: Most entries of one matrix.
 _CHUNK: Final = 1 << 20
-#: Fewest equal instances in a row that are counted together.
+#: Fewest equal instances in a row that form a tail.
 _RUN: Final = 8
-#: Part by which a quotient may be wrong.
+#: Relative error that a quotient may have.
 _ROUNDING: Final = 1e-9
 #: More than any number of places.
 _MANY: Final = 1e30
-#: What nobody leaves.
+#: The runs of a node without instances.
 NO_RUNS: Final[Floats] = np.zeros((0, 6))
 
 
 class UniformTail(msgspec.Struct, frozen=True, eq=False):
-    """The end of what leaves a node, from many equal instances on.
+    """The end of what leaves a node, from the first of many equal instances on.
 
     Attributes:
-        memory, disk: the most of any; -1 for no disks of their own.
-        need: places of that size that are enough, wherever the others went.
+        memory, disk: the most of any; -1 without disks of their own.
+        need: number of places of that size that suffices, wherever the others went.
     """
 
     memory: float
@@ -51,13 +66,13 @@ class UniformTail(msgspec.Struct, frozen=True, eq=False):
 
 
 class EvacuationLoad(msgspec.Struct, frozen=True, eq=False):
-    """What leaves a node, in order.
+    """Instances that leave a node, in order.
 
     Attributes:
-        memory, disk: of each instance before the tail; -1 for no disk of its own.
-        largest: [memory or disk, n] -> what one takes at most, the first n apart.
-        runs: of all, as ``evacuees.EvacueeKinds`` gives them.
-        is_allowed: policy lets all of them move.
+        memory, disk: of each instance before the tail; -1 without a disk of its own.
+        largest: [memory or disk, n] -> the most of any but the first n.
+        runs: of all, as ``runs`` of the kinds of evacuees gives them.
+        is_allowed: the policy lets all of them move.
         tail: the others; None without.
     """
 
@@ -75,7 +90,7 @@ def load(
     is_allowed: bool,
     runs: Floats = NO_RUNS,
 ) -> EvacuationLoad:
-    """Return what instances are, in the order in which they leave."""
+    """Return the load of instances that are in the order in which they leave."""
     memory = [float(item.memory if item.uses_memory else 0) for item in items]
     disk = [float(item.disk if item.local else -1) for item in items]
     tail, head = _tail(memory, disk)
@@ -94,7 +109,7 @@ def load(
 
 
 def _tail(memory: list[float], disk: list[float]) -> tuple[UniformTail | None, int]:
-    """Return the tail and where it starts: with the longest row of equals."""
+    """Return the tail and where it starts: with the longest run of equals."""
     start, longest, at = len(memory), _RUN - 1, 0
     for (each, needed), group in itertools.groupby(zip(memory, disk, strict=True)):
         length = len(list(group))
@@ -104,7 +119,7 @@ def _tail(memory: list[float], disk: list[float]) -> tuple[UniformTail | None, i
     if start == len(memory):
         return None, start
     most, most_disk = max(memory[start:]), max(disk[start:])
-    # An instance that left before closes as many of the places as fit into it.
+    # An instance that leaves before closes at most as many places as fit into it.
     need = float(len(memory) - start)
     for each, needed in zip(memory[:start], disk[:start], strict=True):
         closed = max(1.0, math.ceil(each / most))
@@ -117,14 +132,14 @@ def _tail(memory: list[float], disk: list[float]) -> tuple[UniformTail | None, i
 def places_for(
     memory: float, disk: float, room: Floats, free: Floats, *, above: bool = False
 ) -> Floats:
-    """Count how often each place takes one of a size; something must be left.
+    """Count how often each place takes a size; something must be left.
 
     Args:
         memory: of one.
-        disk: of one; -1 for no disk of its own.
+        disk: of one; -1 without a disk of its own.
         room: memory left at each place.
         free: disk left there.
-        above: round up what is not sure because of rounding, else down.
+        above: never count too few instead of never too many, where rounding decides.
     """
     factor = 1 + (_ROUNDING if above else -_ROUNDING)
     out = np.full(len(room), np.inf)
@@ -137,15 +152,15 @@ def places_for(
 
 
 def count_places(sizes: Floats, left: Floats, *, above: bool) -> Floats:
-    """Return [row, place] -> how often it takes one of a size; something must be left.
+    """Return [row, place] -> how often it takes a size; something must be left.
 
     Args:
-        sizes: [memory or disk or spindles, row] of one; -1 for none of its own.
+        sizes: [memory or disk or spindles, row] of one; -1 if it takes none.
         left: [memory or disk or spindles, row, place].
-        above: round up what is not sure because of rounding, else down.
+        above: never count too few instead of never too many, where rounding decides.
     """
     factor = 1 + (_ROUNDING if above else -_ROUNDING)
-    # Of what needs nothing there is place for any number where anything is left.
+    # Instances that need nothing fit in any number where anything is left.
     share = np.divide(factor, sizes, out=np.full(sizes.shape, _MANY), where=sizes > 0)
     out = np.ceil(left * share[:, :, None])
     out[sizes < 0] = np.inf
@@ -156,11 +171,11 @@ def count_places(sizes: Floats, left: Floats, *, above: bool) -> Floats:
 def certain(
     loads: Sequence[EvacuationLoad], at: Places, room: Floats, free: Floats
 ) -> Flags:
-    """Tell of which nodes all instances surely find room on the others.
+    """Return whose instances surely all find room on the other nodes.
 
     Args:
         loads: of the nodes.
-        at: where the nodes are among the places.
+        at: positions of the nodes among the places.
         room: memory that is left at each place, never negative.
         free: disk that is left there, never negative.
     """
@@ -177,11 +192,11 @@ def certain(
     for big in range(_BIG + 1):
         own = owner[left]
         wanted = _SlotDemand(memory[left], disk[left], largest[own, :, big], at[own])
-        # Each of these closes one place at most; the others have to close the rest.
+        # Each of these closes one node at most; the others have to close the rest.
         alone = np.minimum(big, before[left])
         enough = before[left] + (_MOST - 1) * alone
         short = np.nonzero(_least(wanted, room, free) <= enough)[0]
-        # Those of like size together: most places are out of the question for them.
+        # Similar sizes together: most nodes are excluded for all of them at once.
         short = short[np.argsort(wanted.memory[short])]
         step = max(1, _CHUNK // len(room))
         parts = [short[n : n + step] for n in range(0, len(short), step)]
@@ -198,7 +213,7 @@ def certain(
 def _tails_fit(
     loads: Sequence[EvacuationLoad], at: Places, room: Floats, free: Floats
 ) -> Flags:
-    """Tell of which nodes the tails surely find places."""
+    """Return which nodes' tails surely find places."""
     out = np.ones(len(loads), bool)
     known: dict[tuple[float, float], tuple[Floats, float]] = {}
     for number, one in enumerate(loads):
@@ -214,7 +229,7 @@ def _tails_fit(
 
 
 class _SlotDemand(msgspec.Struct, frozen=True, eq=False):
-    """Instances of many nodes: sizes, the largest of their node, where they are."""
+    """Instances of many nodes: sizes, the largest of their node, and their node."""
 
     memory: Floats
     disk: Floats
@@ -227,14 +242,18 @@ class _SlotDemand(msgspec.Struct, frozen=True, eq=False):
         )
 
     def needs(self, taken: int) -> tuple[Floats, Floats]:
-        """Return what must be left where that many others may have gone before."""
+        """Return what must be left if so many others went to the same place."""
         disk = self.disk + taken * self.largest[:, 1]
         memory = self.memory + taken * self.largest[:, 0]
         return memory, np.where(self.disk < 0, -1.0, disk)
 
 
 def _least(wanted: _SlotDemand, room: Floats, free: Floats) -> Counts:
-    """Return at least how many others close all places, memory and disk apart."""
+    """Return the fewest others that close all places, memory and disk apart.
+
+    Without a look at each place: sorted amounts are searched. The result may be too
+    low.
+    """
     rooms, frees = np.sort(room), np.sort(free)
     result = np.zeros(len(wanted.memory), np.int64)
     for taken in range(_MOST):
@@ -248,7 +267,7 @@ def _least(wanted: _SlotDemand, room: Floats, free: Floats) -> Counts:
 
 
 def _exact(wanted: _SlotDemand, room: Floats, free: Floats) -> Counts:
-    """Return at least how many others close all places, looking at each place."""
+    """Return the fewest others that close all places, from a look at each place."""
     result = np.zeros(len(wanted.memory), np.int64)
     for taken in range(_MOST):
         memory, disk = wanted.needs(taken)
@@ -260,10 +279,7 @@ def _exact(wanted: _SlotDemand, room: Floats, free: Floats) -> Counts:
 
 
 def may_fit(sizes: Counts, room: Floats) -> bool:
-    """Tell whether places suffice for all that is at least as large as each size.
-
-    Something must be left of every place, so that it takes less than it has room for.
-    """
+    """Return whether places suffice for the instances of each size and above."""
     least = np.array(sorted(set(sizes.tolist())))
     needed = (sizes[None, :] >= least[:, None]).sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -273,11 +289,7 @@ def may_fit(sizes: Counts, room: Floats) -> bool:
 
 
 def share_before(sizes: Counts, room: Floats) -> Floats:
-    """Return [one, place]: the part of all before it that would close the place.
-
-    If the parts of all places are more than one together, some place is open whatever
-    went where.
-    """
+    """Return [instance, place]: share of all before it that closes the place."""
     before = (np.cumsum(sizes) - sizes)[:, None]
     spare = np.maximum(0, room[None, :] - sizes[:, None])
     some = np.divide(spare, before, out=np.zeros(spare.shape), where=before > 0)

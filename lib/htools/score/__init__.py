@@ -1,5 +1,6 @@
-"""The cluster score, and how it changes when an instance is placed or moved.
+"""The cluster score, and how placements and moves change it.
 
-``components`` defines the score; every other module computes the same score faster, for
-many places or moves at once. Not here: the choice among them (``alloc``, ``balance``).
+``components`` defines the score. The other modules compute the same score faster, for
+many places or moves at once. The choice among them is in ``alloc`` and ``balance``. The
+mathematics is explained in doc/placement.rst.
 """

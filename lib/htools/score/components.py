@@ -1,8 +1,13 @@
-"""How unevenly a cluster is used: the score of a state, and what it is made of.
+"""The cluster score and its components.
 
-Sums run in node order, so that equal states get equal digits. What the score would be
-elsewhere is for `htools.score.placement` and, when instances move,
-`htools.score.exact_deltas`.
+The score is S = sum of w_j C_j over the components j, in the order of ``WEIGHTS``.
+Lower is better, and S has no unit. Most components are the population standard
+deviation of a value x_i per online node i, sigma = sqrt(sum (x_i - mu)^2 / u) with u
+online nodes; the others are sums and counts. doc/placement.rst lists all of them with
+their reasons.
+
+Sums run in node order, because the sum of floating-point numbers depends on the order
+and equal states must have equal digits.
 """
 
 from typing import Final
@@ -19,14 +24,14 @@ Places = npt.NDArray[np.intp]
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """A number of each node whose standard deviation is a component of the score.
+    """A value of each node whose standard deviation is a component of the score.
 
     Attributes:
         row: the row of ``ROWS`` that instances change.
-        whole: the attribute of a state that divides it; empty for none.
-        spindles: the row that counts instead of it on nodes with exclusive storage, as
-            a part of their spindles; empty for none.
-        by_speed: divided by the speed of the node's CPUs as well.
+        whole: the attribute of a state that divides the row; empty for none.
+        spindles: the row that replaces it on nodes with exclusive storage, as a share
+            of their spindles; empty for none.
+        by_speed: divided by the CPU speed of the node as well.
     """
 
     row: str
@@ -35,7 +40,7 @@ class Metric(msgspec.Struct, frozen=True):
     by_speed: bool = False
 
     def values(self, state: ClusterState) -> Floats:
-        """Return the number of each node."""
+        """Return the value of each node."""
         part: Floats = getattr(state, self.row)
         if self.spindles:
             return _disk(state, part, getattr(state, self.spindles))
@@ -49,10 +54,10 @@ class Component(msgspec.Struct, frozen=True):
     """One summand of the score.
 
     Attributes:
-        name: as the documented tables have it.
+        name: as in the documented tables.
         weight: the factor of its value.
         metric: its value is the standard deviation of this; None for a sum or count.
-        is_fault: counts what is wrong and a single move can mend.
+        is_fault: it counts faults, which a single move can remove.
     """
 
     name: str
@@ -68,6 +73,7 @@ COMPONENTS: Final = (
     Component("free_disk_cv", 0.5, Metric("f_dsk", "t_dsk", spindles="f_spin")),
     Component("n1_cnt", 1.0, is_fault=True),
     Component("reserved_mem_cv", 1.0, Metric("r_mem", "t_mem")),
+    # Faults weigh more than any unevenness, so that they are removed first.
     Component("offline_all_cnt", 4.0, is_fault=True),
     Component("offline_pri_cnt", 16.0, is_fault=True),
     Component("vcpu_ratio_cv", 0.5, Metric("u_cpu", "t_cpu", by_speed=True)),
@@ -119,12 +125,13 @@ _UNDIVIDED: Final = [(name, m.row) for name, m in METRICS.items() if not m.whole
 
 
 def per(part: Floats, whole: Floats) -> Floats:
-    """Divide; what has no whole is 0."""
+    """Divide; the result is 0 where ``whole`` is 0."""
     out: Floats = np.divide(part, whole, out=np.zeros(part.shape), where=whole != 0)
     return out
 
 
 def _disk(state: ClusterState, free: Floats, spindles: Floats) -> Floats:
+    # A node without disks counts as one with all of them free.
     part = np.divide(free, state.t_dsk, out=np.ones_like(free), where=state.t_dsk != 0)
     if state.exclusive.any():
         return np.where(state.exclusive, spindles / state.spindle_count, part)
@@ -132,7 +139,7 @@ def _disk(state: ClusterState, free: Floats, spindles: Floats) -> Floats:
 
 
 class NodeValues(msgspec.Struct, frozen=True):
-    """What the score needs of each node: name -> value per node."""
+    """Values of each node that the score is computed from: name -> value per node."""
 
     metrics: dict[str, Floats]
     n1: Floats
@@ -142,7 +149,7 @@ class NodeValues(msgspec.Struct, frozen=True):
 
 
 def numbers(state: ClusterState) -> NodeValues:
-    """Return the numbers of every node as they are now."""
+    """Return the present values of all nodes."""
     metrics = _metric_values(state)
     return NodeValues(
         metrics,
@@ -171,7 +178,8 @@ def _metric_values(state: ClusterState) -> dict[str, Floats]:
 
 
 def _sums(table: Floats) -> tuple[list[float], list[float]]:
-    """Return sum and population standard deviation of each row, summed in order."""
+    """Return sum and population standard deviation of each row, added in order."""
+    # accumulate adds in node order; a plain sum along rows adds pairwise.
     totals = np.add.accumulate(table, axis=1)[:, -1]
     away = table - (totals / table.shape[1])[:, None]
     away *= away
@@ -180,7 +188,7 @@ def _sums(table: Floats) -> tuple[list[float], list[float]]:
 
 
 def variance(values: Floats) -> float:
-    """Return the population variance, summed in order."""
+    """Return the population variance, added in order."""
     if not len(values):
         return 0.0
     mean = total(values) / len(values)
@@ -188,7 +196,7 @@ def variance(values: Floats) -> float:
 
 
 def total(values: Floats) -> float:
-    """Return the sum, made in order."""
+    """Return the sum, added in order."""
     return float(np.add.accumulate(values)[-1]) if len(values) else 0.0
 
 
@@ -198,12 +206,13 @@ def components(
     *,
     values: NodeValues | None = None,
 ) -> dict[str, float]:
-    """Return each component's value in order, over some nodes or all.
+    """Return the value of each component in order, over some nodes or all.
 
-    ``values`` are the present numbers of the state; made when not given.
+    ``values`` are the present values of the nodes; they are computed if not given.
     """
     places = np.arange(state.size) if nodes is None else nodes
     up = places[state.online[places]]
+    # Without an online node there is nothing to compare.
     if not len(up):
         return dict.fromkeys(WEIGHT, 0.0)
     down = places[state.offline[places]]
@@ -238,13 +247,14 @@ def components(
 def _shared_places(state: ClusterState, up: Places) -> int:
     if not state.node_places.size or not state.pri_tags.size:
         return 0
+    # The first primary of a pair is no repetition.
     return int(np.maximum(place_pairs(state, up) - 1, 0).sum())
 
 
 def place_pairs(state: ClusterState, up: Places) -> npt.NDArray[np.int64]:
-    """Return [location tag, exclusion tag] -> how often nodes online have both.
+    """Return [location tag, exclusion tag] -> primaries online that have both.
 
-    Instances that are still to come do not count, other than for tags of one node.
+    Forthcoming instances do not count here, although they count for ``pri_tags_score``.
     """
     return np.asarray(state.node_places[up].T @ state.present_tags[up])
 
@@ -256,11 +266,17 @@ def value(state: ClusterState, nodes: Places | None = None) -> float:
 
 
 def ideal(state: ClusterState, nodes: Places | None = None) -> float:
-    """Return the score that cannot be bettered: what failovers must reserve."""
+    """Return the score at which a plan is good enough: what failovers must reserve.
+
+    With D the memory reserved for all failovers, T the memory of all nodes and T_max
+    that of the largest node, the published value is (D / (T - T_max) - D / T) / 4. It
+    is no lower bound of the score.
+    """
     places = np.arange(state.size) if nodes is None else nodes
     if len(places) < 2:
         return 0.0
     demand = float(state.peers[places].sum())
     total = float(state.t_mem[places].sum())
+    # The largest node may fail; the others hold all reserves then.
     less = total - float(state.t_mem[places].max())
     return 0.25 * (demand / less - demand / total) if less > 0 else 0.0

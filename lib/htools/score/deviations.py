@@ -1,9 +1,15 @@
-"""Standard-deviation metrics, which make up most of the score, side by side.
+"""Standard deviations of many possible moves at once, from changes of variances.
 
-A move touches three nodes at most, so variances are corrected instead of computed
-again: constant work for each move, and one calculation for all metrics. Estimates are
-good to about ten digits. Which moves there are and what else they change:
-``score.move_estimates``.
+Let x_i be the value of node i, mu and sigma^2 mean and variance over u online nodes,
+and delta_i = x_i - mu. A move changes at most three nodes, node i by the step d_i. With
+Q = sum d_i (2 delta_i + d_i) and D = sum d_i, the squares about the old mean grow by Q,
+and the mean moves by D / u. So
+
+    sigma'^2 = sigma^2 + g,    g = (Q - D^2 / u) / u,
+
+which is exact but for rounding, about ten digits. The work per move is constant. Which
+moves exist and which counts they change: ``score.move_estimates``. Tests:
+test/py/unit/htools/score/test_terms.py.
 """
 
 from typing import Final
@@ -17,14 +23,14 @@ from ganeti.htools.state.instance_deltas import DeltaRow, Floats, InstanceDeltas
 from ganeti.htools.state.node_state import ClusterState
 
 _RESERVED: Final = "reserved_mem_cv"
-#: Metrics that change by amounts of the instance, and the row of each. Memory kept for
-#: failovers depends on the other instances, and has the last column.
+#: Metrics that amounts of an instance change, and the row of each. Reserved memory is
+#: a maximum over instances; it has the last column.
 _METRIC_ROWS: Final = {
     name: DeltaRow(ROWS.index(metric.row))
     for name, metric in components.METRICS.items()
     if name != _RESERVED
 }
-#: Rows of spindles that count in place of disk where nodes have exclusive storage.
+#: Rows of spindles that replace those of disk on nodes with exclusive storage.
 _IN_PLACE: Final = {
     DeltaRow(ROWS.index(metric.row)): DeltaRow(ROWS.index(metric.spindles))
     for metric in components.METRICS.values()
@@ -33,9 +39,9 @@ _IN_PLACE: Final = {
 
 
 class Moments(msgspec.Struct):
-    """Means and variances of metrics, and nodes x metrics distances from the mean.
+    """Means and variances, and nodes x columns deviations from the mean.
 
-    Nodes offline have the distance 0.
+    Offline nodes have the deviation 0.
     """
 
     mean: Floats
@@ -43,12 +49,16 @@ class Moments(msgspec.Struct):
     deviation: Floats
 
     def copy(self) -> "Moments":
-        """Return one that stays as it is."""
+        """Return a copy that does not change with the original."""
         return Moments(self.mean, self.variance, self.deviation.copy())
 
 
 class _DeviationColumn(msgspec.Struct, frozen=True):
-    """A metric: its row, what a unit of it is of a node's value, and of spindles."""
+    """A component: its row of amounts, and the value of one unit on each node.
+
+    ``inverse`` is for units of the row, ``second`` for free spindles where storage is
+    exclusive.
+    """
 
     name: str
     row: DeltaRow
@@ -57,18 +67,18 @@ class _DeviationColumn(msgspec.Struct, frozen=True):
 
 
 class DeviationMetrics:
-    """All metrics of a state; the last column is of memory kept for failovers.
+    """All standard deviations of a state; the last column is reserved memory.
 
     ``refresh`` must be called after the state changed.
 
     Attributes:
         count: nodes online, at least 1.
-        weight: of each metric; equal ones are merged.
-        inverse: nodes x metrics, what a unit is of a value; 0 for nodes offline and in
-            the last column.
+        weight: per column; components that are equal everywhere share a column.
+        inverse: nodes x columns, value of one unit; 0 for offline nodes and in the last
+            column.
         second: the same for free spindles; None where no storage is exclusive.
-        inverse_memory: what a MiB of reserved memory is.
-        gain, more: by roles before and after: instances x metrics, units that a node
+        inverse_memory: value of one MiB of reserved memory per node, 1 / T_i.
+        gain, more: by roles before and after: instances x columns, units that a node
             gains, and free spindles.
         moments: of the present state.
     """
@@ -76,7 +86,7 @@ class DeviationMetrics:
     def __init__(
         self, state: ClusterState, deltas: InstanceDeltas, gain: "RoleDeltas"
     ) -> None:
-        """Describe the metrics; ``gain`` is by two roles, rows x instances."""
+        """Describe the columns; ``gain`` is by two roles, rows x instances."""
         self._state, self._deltas = state, deltas
         self._up = np.nonzero(state.online)[0]
         self.count = max(1, len(self._up))
@@ -98,6 +108,7 @@ class DeviationMetrics:
             }
         every = np.arange(state.size)
         values = [components.METRICS[column.name].values(state) for column in columns]
+        # The part of values that no instance changes, such as the CPUs of the node.
         self._bias = np.array([*values, nothing]).T - self._sums(every)
         self._bias[:, -1] = 0.0
         self._values = np.zeros(self.inverse.shape)
@@ -110,7 +121,7 @@ class DeviationMetrics:
         return result
 
     def _columns(self) -> tuple[list[float], list[_DeviationColumn]]:
-        """Describe metrics that can change, equal ones merged."""
+        """Describe the components that can change; equal ones are merged."""
         deltas, amounts = self._deltas, self._state.rows
         weights: list[float] = []
         columns: list[_DeviationColumn] = []
@@ -123,6 +134,7 @@ class DeviationMetrics:
                 None,
             )
             if twin is not None:
+                # Equal components stay equal: one column has the sum of their weights.
                 weights[twin] += components.WEIGHT[name]
             elif amounts[row].any() or deltas.as_primary[row].any():
                 weights.append(components.WEIGHT[name])
@@ -130,12 +142,13 @@ class DeviationMetrics:
         return weights, columns
 
     def _inverses(self, capacity: Floats) -> Floats:
+        # Offline nodes get 0, so that their steps change nothing.
         asked = self._state.online & (capacity != 0)
         out: Floats = np.divide(1.0, capacity, out=np.zeros_like(capacity), where=asked)
         return out
 
     def _capacity(self, metric: components.Metric) -> tuple[Floats, Floats]:
-        """Return what a unit of the row is of the metric, and a free spindle."""
+        """Return the value of one unit of the row, and of one free spindle."""
         state = self._state
         nothing = np.zeros(state.size)
         if not metric.whole:
@@ -154,7 +167,7 @@ class DeviationMetrics:
         return inverse, nothing
 
     def _equal(self, part: _DeviationColumn, other: _DeviationColumn) -> bool:
-        """Tell whether a row is and will stay the same as that of a part."""
+        """Return whether two columns are equal now and stay equal after any move."""
         deltas, amounts = self._deltas, self._state.rows
         tables = (amounts, deltas.as_primary, deltas.as_secondary)
         pairs = [(part.row, other.row)]
@@ -165,7 +178,7 @@ class DeviationMetrics:
         )
 
     def _sums(self, nodes: Ints) -> Floats:
-        """Give the part of nodes' values that instances change."""
+        """Return the part of the values of nodes that instances change."""
         rows = self._state.rows
         result = np.zeros((len(nodes), len(self._rows) + 1))
         for column, row in enumerate(self._rows):
@@ -177,7 +190,7 @@ class DeviationMetrics:
         return result
 
     def refresh(self, nodes: Ints) -> None:
-        """Take over changes of some nodes."""
+        """Update the values of some nodes, and all means and variances."""
         fresh = self._bias[nodes] + self._sums(nodes)
         fresh[:, -1] = self._state.r_mem[nodes] * self.inverse_memory[nodes]
         self._values[nodes] = fresh
@@ -190,33 +203,35 @@ class DeviationMetrics:
         self.moments = Moments(mean, values.sum(axis=0) / self.count, deviation)
 
     def from_mean(self, nodes: Ints, mean: Floats) -> Floats:
-        """Give how far nodes are from a mean; 0 for nodes offline."""
+        """Return the deviations of nodes from a mean; 0 for offline nodes."""
         online = self._state.online[nodes][:, None]
         return np.where(online, self._values[nodes] - mean, 0.0)
 
     # Moves
     def step(self, inst: Ints, node: Ints, before: str, after: str) -> Floats:
-        """Tell what roles that change do to nodes' values: ... x metrics."""
+        """Return the steps of nodes where instances change roles: ... x columns."""
         step: Floats = self.gain[before, after][inst] * self.inverse[node]
         if self.second is not None:
             step += self.more[before, after][inst] * self.second[node]
         return step
 
     def keep(self, step: Floats, node: Ints, memory: Floats | Ints) -> Floats:
-        """Put what nodes keep for failovers, after a move, into its steps."""
+        """Enter the reserved memory of nodes after a move into the steps."""
         share = (memory - self._state.r_mem[node]) * self.inverse_memory[node]
         if step.shape[:-1] != share.shape:
             shape = np.broadcast_shapes(step.shape[:-1], share.shape)
             step = np.broadcast_to(step, (*shape, step.shape[-1])).copy()
+        # The last column is reserved memory: a maximum, no multiple of an amount.
         step[..., -1] = share
         return step
 
     def gains(
         self, moments: Moments, steps: list[tuple[Ints, Floats]]
     ) -> tuple[Floats, Floats]:
-        """Give the changes of variances when nodes' values make steps, and the sums."""
+        """Return the changes g of the variances, and the sums D of the steps."""
         squares, sums = None, None
         for node, step in steps:
+            # d (2 delta + d), the part of one node of Q.
             more = moments.deviation[node]
             more *= 2.0
             more = more + step
@@ -229,12 +244,13 @@ class DeviationMetrics:
         return (squares - sums * sums / self.count) / self.count, sums
 
     def change(self, moments: Moments, gains: Floats) -> Floats:
-        """Add up what the metrics change by, from changes of variances."""
+        """Return the change of the weighted sum of standard deviations."""
+        # Rounding may leave a variance of 0 slightly negative.
         after = np.sqrt(np.maximum(moments.variance + gains, 0.0))
         before = np.sqrt(moments.variance)
         result: Floats = after @ self.weight - before @ self.weight
         return result
 
 
-#: By roles before and after: instances x numbers, or numbers x instances.
+#: By roles before and after: instances x columns, or rows x instances.
 RoleDeltas = dict[tuple[str, str], Floats]

@@ -1,9 +1,12 @@
-"""The exact scores after each of many moves, digit by digit as if each were done.
+"""Exact scores after each of many moves: the digits of scoring each moved state.
 
-Estimates tell which moves are the best up to rounding; among these the digits decide,
-and plans have to agree in them. So the numbers of the nodes that moves touch change
-step by step as those of a state do, and the sums over all nodes are made in the same
-order of nodes; both for all moves at once.
+Ties between moves are frequent and are decided by the last digit, so estimates choose
+candidates only. Digits are reproduced because amounts of nodes change by the same
+operations in the same order as in a state (off primary, off secondary, onto primary,
+onto secondary), sums over nodes run in node order, and components are added in the
+order of their table. All moves are computed side by side. Tests:
+test/py/unit/htools/score/test_terms.py (terms),
+test/py/property/test_placement_state.py (digits).
 """
 
 from collections.abc import Sequence
@@ -23,11 +26,11 @@ from ganeti.htools.state.node_state import ClusterState
 
 #: Nodes that a move touches: old primary, old secondary, target.
 _TOUCHED: Final = 3
-#: So few moves are done and undone sooner than put into tables.
+#: For so few moves, doing and undoing each is faster than tables.
 _FEW: Final = 8
 #: Most entries of one table (1 MiB).
 _CHUNK: Final = 1 << 17
-#: Rows that move with instances by amounts of their own.
+#: Rows that an instance changes by its own amounts.
 _ROWS: Final = [int(row) for row in DeltaRow]
 _RESERVED: Final = ROWS.index("r_mem")
 _HELD: Final = ROWS.index("held")
@@ -39,9 +42,9 @@ def after(
     listed: Sequence[tuple[int, Move]],
     estimator: MoveEstimator | None = None,
 ) -> list[float]:
-    """Compute the score after each of some moves, as ``score.components.value`` would.
+    """Return the score after each move, with the digits of ``components.value``.
 
-    ``estimator`` is an evaluator of this state; made when not given.
+    ``estimator`` is an estimator of this state; it is created if not given.
     """
     if len(listed) <= _FEW or not state.online.any():
         return [_after_one(state, inst, move) for inst, move in listed]
@@ -56,7 +59,7 @@ def after(
 def _together(
     estimator: MoveEstimator, listed: Sequence[tuple[int, Move]]
 ) -> list[float]:
-    # Sums of a single column do not run in order.
+    # NumPy adds a table of one column pairwise, which gives other digits.
     return _Trials(estimator, [*listed, listed[0]]).scores()[:-1]
 
 
@@ -67,10 +70,10 @@ def _after_one(state: ClusterState, inst: int, move: Move) -> float:
 
 
 class _Trials:
-    """What some moves make of the nodes they touch: arrays of moves x touched nodes.
+    """Nodes that some moves touch, after each move: arrays of moves x touched nodes.
 
-    Besides its rows it has the attributes of a state that metrics are computed of.
-    There must be two moves at least.
+    Besides its rows, it has the attributes of a state from which the values of nodes
+    are computed. There must be at least two moves, see ``_sums``.
     """
 
     def __init__(
@@ -82,7 +85,7 @@ class _Trials:
         kinds = np.array([move.kind for _inst, move in listed])
         self._move = move = estimator.move_rules.move(MoveKind.FAILOVER, inst, target)
         nodes = (move.primary, move.secondary, target)
-        # Where there are fewer, one stands there twice.
+        # A move that touches fewer nodes repeats its old primary.
         places = [np.where(node == NONE, move.primary, node) for node in nodes]
         self._places: Ints = np.array(places).T
         self._rows: Floats = estimator.state.rows[:, self._places]
@@ -100,7 +103,7 @@ class _Trials:
         self._fails_n1: Bools = self.unallocated <= self.r_mem
 
     def _move_kind(self, kind: MoveKind, at: Ints) -> None:
-        """Note where moves of a kind lead, and the memory kept for failovers then."""
+        """Enter the new nodes of all moves of a kind, and the reserved memory there."""
         rules, every = self._estimator.move_rules, self._move
         move = rules.move(kind, every.inst[at], every.target[at])
         self._rows[_RESERVED, at] = np.array(rules.reserved_after(move)).T
@@ -111,15 +114,16 @@ class _Trials:
         self._new[0][at], self._new[1][at] = roles["p"], roles["s"]
 
     def _at(self, node: Ints) -> Bools:
-        """Tell which of the touched nodes it is."""
+        """Return which of the touched nodes a node is: moves x touched nodes."""
         return np.asarray(self._places == node[:, None])
 
     def _move_amounts(self) -> None:
-        """Take instances off their nodes, and put them onto others."""
+        """Take instances off their nodes, and put them onto the new ones."""
         deltas, inst = self._estimator.deltas, self._move.inst
         first = deltas.as_primary[_ROWS][:, inst, None]
         second = deltas.as_secondary[_ROWS][:, inst, None]
         rows, counted = self._rows[_ROWS], deltas.counted[_ROWS][:, self._places]
+        # The order of a state: off primary, off secondary, onto primary, secondary.
         for node, amount in (
             (self._move.primary, -first),
             (self._move.secondary, -second),
@@ -130,7 +134,7 @@ class _Trials:
         self._rows[_ROWS] = rows
 
     def _move_counts(self) -> None:
-        """Count instances of nodes, location tags, and exclusion tags found twice."""
+        """Count instances, location tags and repeated exclusion tags of the nodes."""
         estimator, inst = self._estimator, self._move.inst
         real, old = self._real[:, None], (self._move.primary, self._move.secondary)
         for sign, pair in ((-1, old), (1, self._new)):
@@ -153,7 +157,7 @@ class _Trials:
         return getattr(self._state, name)[self._places]
 
     def scores(self) -> list[float]:
-        """Add up the components after each move."""
+        """Return the score after each move."""
         state, places = self._state, self._places
         now = components.numbers(state)
         fixed = components.components(state, values=now)
@@ -161,7 +165,7 @@ class _Trials:
         offline = state.offline[places] & self._first_of_each()
         values: dict[str, Floats | float] = dict(fixed)
         failing = np.where(self._fails_n1, self.held, 0.0)
-        # Counts are whole numbers: their order does not matter.
+        # Counts are whole numbers: the order of their sum does not matter.
         for name, where, old, new in (
             ("n1_cnt", online, now.n1, failing),
             ("offline_all_cnt", offline, state.held, self.held),
@@ -184,7 +188,7 @@ class _Trials:
         return [float(value) for value in total]
 
     def _first_of_each(self) -> Bools:
-        """Tell which touched nodes do not stand there a second time."""
+        """Return which touched nodes do not repeat one before them."""
         out: Bools = np.ones(self._places.shape, np.bool_)
         for column in range(1, _TOUCHED):
             before = self._places[:, :column] == self._places[:, column, None]
@@ -192,7 +196,7 @@ class _Trials:
         return out
 
     def _spreads(self, now: components.NodeValues) -> dict[str, Floats]:
-        """Return the metrics that change, and the sum of reserved memory."""
+        """Return standard deviations that change, and the sum of reserved memory."""
         up = np.nonzero(self._state.online)[0]
         result: dict[str, Floats] = {}
         known: dict[tuple[bytes, bytes], tuple[Floats, Floats]] = {}
@@ -201,6 +205,7 @@ class _Trials:
             same = self._state.offline[self._places] | (old[self._places] == new)
             if same.all():
                 continue
+            # Equal components have equal digits: each is computed once.
             key = old.tobytes(), new.tobytes()
             if key not in known:
                 known[key] = self._sums(old[up], new)
@@ -210,20 +215,20 @@ class _Trials:
         return result
 
     def _sums(self, old: Floats, new: Floats) -> tuple[Floats, Floats]:
-        """Return metric and sum of numbers of which some are replaced, for each move.
+        """Return standard deviation and sum of values, some replaced, for each move.
 
         Args:
-            old: numbers of the nodes online.
-            new: of the touched nodes.
+            old: values of the online nodes.
+            new: values of the touched nodes.
         """
         online = self._state.online
         move, column = np.nonzero(online[self._places])
         place = (np.cumsum(online) - 1)[self._places[move, column]]
-        # Sums along the first axis of a table with columns run in its order.
+        # Sums along the first axis of a table with several columns run in node order.
         table = np.repeat(old[:, None], len(new), axis=1)
         table[place, move] = new[move, column]
         total: Floats = np.add.reduce(table, axis=0)
         table -= total / len(old)
         table *= table
-        spread: Floats = np.sqrt(np.add.reduce(table, axis=0) / len(old))
-        return spread, total
+        deviation: Floats = np.sqrt(np.add.reduce(table, axis=0) / len(old))
+        return deviation, total

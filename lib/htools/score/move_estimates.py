@@ -1,9 +1,14 @@
-"""Scores of many possible moves at once.
+"""Estimates of the score changes of many possible moves at once.
 
-An ``MoveEstimator`` estimates, for arrays of instances and target nodes, by how much
-each kind of move would change the score: constant work for each move, whatever the
-number of nodes. Estimates are good to about ten digits; ``balance.greedy`` computes the
-best exactly.
+The change of the score by a move is
+
+    sum w_j (sqrt(sigma_j^2 + g_j) - sigma_j) + w_r D_r + changes of counts,
+
+with g_j from ``score.deviations``, the step sum D_r of the reserved memory and the
+weight w_r of its total. The work per move is constant, whatever the number of nodes.
+Estimates are good to about ten digits, so that the best move is among those whose
+estimates are within 1e-7 of the lowest; ``balance.search`` computes these exactly.
+Tests: test/py/unit/htools/score/test_terms.py.
 """
 
 from typing import Final
@@ -23,7 +28,7 @@ from ganeti.htools.score.unknown_spindles import correction
 from ganeti.htools.state.instance_deltas import DeltaRow, Floats, Ints
 from ganeti.htools.state.node_state import ClusterState
 
-#: Whose memory kept for failovers a kind changes, of primary, secondary and target.
+#: Whose reserved memory a kind changes, of old primary, old secondary and target.
 _KEEPING: Final = {
     MoveKind.FAILOVER: (True, True, False),
     MoveKind.FAILOVER_TO: (False, False, False),
@@ -35,13 +40,14 @@ _KEEPING: Final = {
 
 
 class MoveEstimator:
-    """Estimates of score changes for the state it was given.
+    """Estimates of score changes for one state.
 
     ``refresh`` must be called after the state changed.
 
     Attributes:
         located: whether nodes or instances have location tags.
-        retagged: exclusion tags of which pairs with location tags came or went last.
+        retagged: exclusion tags whose pairs with location tags changed in the last
+            refresh.
     """
 
     def __init__(self, state: ClusterState, options: MoveOptions) -> None:
@@ -51,6 +57,7 @@ class MoveEstimator:
         self.deltas = deltas = self.move_rules.deltas
         self._gain = self.move_rules.gain
         self.metrics = DeviationMetrics(state, deltas, self._gain)
+        # Instances whose changes are no sums of amounts (unknown spindles).
         self._has_apart = bool(deltas.apart.any())
         self.located = bool(state.node_places.size or deltas.lacking.any())
         self.tagged = bool(len(state.exclusion_tags))
@@ -60,11 +67,11 @@ class MoveEstimator:
             online = np.nonzero(state.online)[0]
             self._places = (state.node_places > 0) & state.online[:, None]
             self._present = state.present_tags.copy()
-            #: Exclusion tag x location tag: how often nodes online have both.
+            #: Exclusion tag x location tag: primaries on online nodes that have both.
             self._pairs: Ints = components.place_pairs(state, online).T.copy()
 
     def refresh(self, nodes: Ints) -> None:
-        """Take over changes of some nodes."""
+        """Update the tables for nodes that changed."""
         self.move_rules.refresh(nodes)
         self.metrics.refresh(nodes)
         if self.located and self.tagged:
@@ -88,15 +95,16 @@ class MoveEstimator:
     def from_moments(
         self, moments: Moments, kind: MoveKind, inst: Ints, target: Ints
     ) -> tuple[Floats, Floats]:
-        """Estimate score changes as if means and variances were others.
+        """Estimate score changes with other means and variances than the present ones.
 
         Returns:
-            the changes, infinite where a move is not allowed, and what they make of the
+            the changes, infinite where a move is not allowed, and the changes of the
             variances.
         """
         rules = self.move_rules
         move = rules.move(kind, inst, target)
         reserved = rules.reserved_after(move)
+        # Nodes without capacity give 0 * inf; such moves are excluded below.
         with np.errstate(invalid="ignore"):
             allowed = rules.allowed(move) & rules.legal(move, reserved)
             gains, sums = self.metrics.gains(moments, self._steps(move, reserved))
@@ -108,7 +116,7 @@ class MoveEstimator:
     def _steps(
         self, move: MoveArrays, reserved: tuple[Floats | Ints, ...]
     ) -> list[tuple[Ints, Floats]]:
-        """List the nodes that change and by how much their values do."""
+        """Return the nodes that change, each with the steps of its values."""
         metrics, ends = self.metrics, move.ends
         steps = []
         for node, before, after, keeps, memory in zip(
@@ -119,6 +127,7 @@ class MoveEstimator:
             reserved,
             strict=True,
         ):
+            # A node that keeps its role changes by its reserved memory alone.
             changes = after not in {"=", before}
             if changes:
                 step = metrics.step(move.inst, node, before, after)
@@ -131,13 +140,14 @@ class MoveEstimator:
         return steps
 
     def counted(self, move: MoveArrays, reserved: tuple[Floats | Ints, ...]) -> Floats:
-        """Add up what components that count something change."""
+        """Return the weighted change of the components that count something."""
         state, inst = self.state, move.inst
         online, p = state.online, move.primary
         change = self.failing_before(move, reserved) + self.left(move)
         role = move.ends.target
         if role:
             change = change + self._failing_at(move, move.target, "", role, reserved[2])
+        # The primary stays, and with it everything that tags count.
         if move.kind == MoveKind.REPLACE_SECONDARY and not self.located:
             return change
         new_p = self._new_primary(move)
@@ -159,12 +169,13 @@ class MoveEstimator:
         return move.secondary if move.ends.secondary == "p" else move.target
 
     def left(self, move: MoveArrays) -> Floats:
-        """Count what leaves nodes that are offline."""
+        """Return the weighted change of the counts of instances on offline nodes."""
         change: Floats = np.zeros(1)
         if self._all_online:
             return change
         ends, online = move.ends, self.state.online
         real = self.deltas.real[move.inst]
+        # Targets are online, so instances can only leave offline nodes.
         off_p = ~online[move.primary] & real
         if ends.primary != "=":
             change = change - components.WEIGHT["offline_pri_cnt"] * off_p
@@ -178,13 +189,14 @@ class MoveEstimator:
     def failing_before(
         self, move: MoveArrays, reserved: tuple[Floats | Ints, ...]
     ) -> Floats:
-        """Count what the instances on old nodes that fail N+1 change."""
+        """Return the weighted change of ``n1_cnt`` at the old nodes."""
         change: Floats = np.zeros(1)
         for node, before, after, kept in (
             (move.primary, "p", move.ends.primary, reserved[0]),
             (move.secondary, "s", move.ends.secondary, reserved[1]),
         ):
             role = before if after == "=" else after
+            # In REPLACE_PRIMARY the secondary stays but reserves for another primary.
             if role != before or move.kind == MoveKind.REPLACE_PRIMARY:
                 change = change + self._failing_at(move, node, before, role, kept)
         return change
@@ -198,16 +210,18 @@ class MoveEstimator:
         if after != before:
             gain = self._gain[before, after]
             memory = self.move_rules.after(DeltaRow.MEMORY, node, gain, inst)
+        # While a node fails N+1, all its instances count.
         count = held + (bool(after) - bool(before))
         change = components.WEIGHT["n1_cnt"] * ((memory <= kept) * count - old)
         result: Floats = change * state.online[node] * self.deltas.real[inst]
         return result
 
     def _located_change(self, move: MoveArrays, new_p: Ints) -> Floats:
-        """Change of the location score."""
+        """Return the weighted change of the location score."""
         state, deltas, inst = self.state, self.deltas, move.inst
         common = deltas.common(inst)
         after = common
+        # Swapped nodes share the same tags; a single node shares none.
         if move.kind not in {MoveKind.FAILOVER, MoveKind.FAILOVER_TO}:
             new_s = {
                 MoveKind.REPLACE_SECONDARY: move.target,
@@ -224,15 +238,16 @@ class MoveEstimator:
         return result
 
     def unlike(self, inst: Ints, primary: Ints, secondary: Ints) -> Ints:
-        """Count location tags that nodes share, or lack though instances want them."""
+        """Count location tags that both nodes share, and those that are lacking."""
         common = self.state.common_places[primary, secondary]
         lacking = self.deltas.lacking[self.deltas.desired[inst], primary]
         return np.where(secondary == NONE, 0, common) + lacking
 
     def pairs_change(self, move: MoveArrays, new_p: Ints | None) -> Floats:
-        """Change of the number of repeated (location tag, exclusion tag) pairs.
+        """Return the change of the number of repeated (location, exclusion) tag pairs.
 
-        Without a new primary the least that there can be.
+        Without a new primary this is a lower bound: the new primary adds at least 0
+        pairs.
         """
         deltas, inst = self.deltas, move.inst
         old = self._places[move.primary]
@@ -244,6 +259,7 @@ class MoveEstimator:
         for tags in deltas.tags.T:
             tag = tags[inst]
             counts = self._pairs[tag]
+            # A pair counts from its second primary on.
             change = -(removed & (counts > 1)).sum(axis=-1)
             if added is not None:
                 change = change + (added & (counts >= 1)).sum(axis=-1)

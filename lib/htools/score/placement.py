@@ -1,8 +1,15 @@
-"""The score for each place that a new instance could take, for many places at once.
+"""Scores of a new instance on each node or pair of nodes, for many places at once.
 
-A new instance alone gets the digits that ``score.components`` gives once it is there;
-for pairs of nodes the present statistics are updated. Choosing is for
-`htools.alloc.allocate`.
+For one node (of at least two) the digits are those that ``score.components`` returns
+with the instance there. For pairs the published score is an update of the present
+statistics, first by the primary, then by the secondary: where one of u values changes
+from x to x',
+
+    sigma'^2 = max(0, sigma^2 + (u (x'^2 - x^2) - 2 X (x' - x) - (x' - x)^2) / u^2)
+
+with the sum X of all values. It is the formula of ``score.deviations`` for one node, in
+another order of operations. The choice of a place is in ``alloc.allocate``. Tests:
+test/py/unit/htools/score/test_placement_terms.py.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,12 +22,12 @@ from ganeti.htools.score import components
 from ganeti.htools.score.components import Floats, NodeValues, Places
 from ganeti.htools.state.node_state import ClusterState
 
-#: Most entries of one matrix in a step over many candidates (32 MiB).
+#: Most entries of one table of candidates (32 MiB).
 _CHUNK: Final = 1 << 22
 
 
 class _NewInstance:
-    """Numbers of each node after taking a new instance as primary or as secondary."""
+    """Values of each node after it takes a new instance as primary or as secondary."""
 
     def __init__(self, state: ClusterState, item: Instance) -> None:
         self.state, self.item = state, item
@@ -30,6 +37,7 @@ class _NewInstance:
         self.reserve = 0 if item.forthcoming else item.reserved_memory
 
     def _with(self, **changes: Floats) -> dict[str, Floats]:
+        # The functions of the table of components read the changed rows.
         shadow = _ChangedState(self.state, changes)
         return {
             name: metric.values(shadow)  # type: ignore[arg-type]
@@ -40,6 +48,7 @@ class _NewInstance:
         state, item = self.state, self.item
         if not item.local:
             return {}
+        # On exclusive storage spindles are counted, elsewhere the use of spindles.
         use = np.where(state.exclusive, 0, item.spindle_use)
         out = {
             "f_dsk_later": state.f_dsk_later - item.disk,
@@ -59,7 +68,7 @@ class _NewInstance:
         return out
 
     def primary(self) -> NodeValues:
-        """Return each node's numbers if it were the primary."""
+        """Return the values of each node if it were the primary."""
         state, item = self.state, self.item
         changes = self._disk_changes()
         changes["f_mem_later"] = state.f_mem_later - item.memory
@@ -81,9 +90,11 @@ class _NewInstance:
             held = held + 1
             location = location + state.wanted_places(item)
         places = state.tag_places(item)
+        # A tag counts if a primary of the node has it already.
         more = (state.pri_tags[:, places] > 0).sum(axis=1) if places else 0
         return NodeValues(
             self._with(**changes),
+            # A primary takes memory and reserves none.
             np.where(left <= state.r_mem, held, 0.0),
             self.base.tags + more,
             location.astype(np.float64),
@@ -91,7 +102,7 @@ class _NewInstance:
         )
 
     def secondary(self) -> dict[str, Floats]:
-        """Return each node's numbers as secondary, but memory kept and N+1."""
+        """Return the values of each node as secondary, but for reserved memory."""
         changes = self._disk_changes()
         if not self.later:
             changes["load_dsk"] = self.state.load_dsk + self.busy[2]
@@ -117,7 +128,7 @@ def as_primary(
     Args:
         state: without the instance.
         item: the new instance.
-        targets: nodes to try, of these.
+        targets: nodes to try, members of ``nodes``.
         nodes: over which the score is; all by default.
     """
     extra = _NewInstance(state, item)
@@ -140,12 +151,13 @@ def as_secondary(
 
     Args:
         state: the instance has its primary and no secondary.
-        index: of the instance.
-        targets: nodes to try, of these.
+        index: position of the instance.
+        targets: nodes to try, members of ``nodes``.
         nodes: over which the score is; all by default.
     """
     item, primary = state.instances[index], state.pri[index]
     extra = _NewInstance(state, item)
+    # r_i is a maximum: it grows only if this primary needs most.
     kept = np.maximum(state.r_mem, state.peers[:, primary] + extra.reserve)
     held = state.held + (0 if item.forthcoming else 1)
     common = 0 if item.forthcoming else state.common_places[primary]
@@ -172,15 +184,16 @@ def _each(
     targets: Places,
     places: Places,
 ) -> Floats:
-    """Return the score for each target whose numbers become those of ``after``.
+    """Return the score for each target whose values become those of ``after``.
 
-    ``more`` is what other components grow by. Of nodes that are offline nothing else
+    ``more`` are the changes of the other components. Of offline nodes nothing else
     counts.
     """
     up = places[state.online[places]]
     if not len(up):
         return np.zeros(len(targets))
     fixed = components.components(state, places)
+    # Parts limit the memory of the tables.
     step = max(1, _CHUNK // len(up))
     parts = [
         _chunk(
@@ -210,6 +223,7 @@ def _chunk(
     result: dict[str, Floats | float] = dict(fixed)
     for name, values in after.metrics.items():
         old = base.metrics[name]
+        # Components that no place changes keep their digits.
         if not np.array_equal(values, old):
             result[name] = _deviations(old[up], values[targets], at)
     for name, one, two in (
@@ -228,7 +242,8 @@ def _chunk(
 
 
 def _deviations(base: Floats, new: Floats, at: Places) -> Floats:
-    """Return metrics of ``base`` with one entry replaced, one per candidate."""
+    """Return the standard deviation with one value replaced, per candidate."""
+    # One column per candidate: sums along the first axis run in node order.
     table = np.repeat(base[:, None], len(new), axis=1)
     inside = np.nonzero(at >= 0)[0]
     table[at[inside], inside] = new[inside]
@@ -239,16 +254,17 @@ def _deviations(base: Floats, new: Floats, at: Places) -> Floats:
 
 
 def _down(state: ClusterState, item: Instance) -> Floats:
-    """Return per node how many instances on nodes that are offline there would be."""
+    """Return the new instances on offline nodes, for each node as the place: 0 or 1."""
     return np.where(state.offline, 0.0 if item.forthcoming else 1.0, 0.0)
 
 
 def _new_pairs(state: ClusterState, item: Instance, up: Places) -> Floats:
-    """Return per node how many (location, exclusion) pairs would be doubled."""
+    """Return per node how many (location, exclusion) tag pairs would be repeated."""
     places = state.tag_places(item)
     if not places or not state.node_places.size or item.forthcoming:
         return np.zeros(state.size)
     pairs = components.place_pairs(state, up)
+    # Each location tag of the node pairs with each tag of the instance.
     doubled = (pairs[:, places] > 0).astype(np.int64).sum(axis=1)
     return np.asarray(state.node_places @ doubled, np.float64)
 
@@ -268,11 +284,12 @@ class PairPlacements:
     def scores(self, primaries: Places, secondaries: Places) -> Floats:
         """Return the matrix [primary, secondary] of scores.
 
-        Of nodes that are offline only the instances count.
+        Of offline nodes only the instances count.
         """
         kept = self._kept(primaries, secondaries)
         reserved = components.per(kept, self.state.t_mem[secondaries])
         other = self.state.online[secondaries]
+        # Reserved memory of offline nodes does not count.
         reserved = np.where(other, reserved, self.extra.base.reserved[secondaries])
         total: Floats = np.zeros((len(primaries), len(secondaries)))
         for name, weight in components.WEIGHTS:
@@ -281,7 +298,7 @@ class PairPlacements:
         return total
 
     def _kept(self, primaries: Places, secondaries: Places) -> Floats:
-        """Return the memory that each secondary keeps afterwards."""
+        """Return [primary, secondary] -> memory reserved on the secondary then."""
         state = self.state
         peers = state.peers[np.ix_(secondaries, primaries)].T + self.extra.reserve
         return np.maximum(peers, state.r_mem[secondaries])
@@ -323,6 +340,7 @@ class PairPlacements:
     def _n1(self, primaries: Places, secondaries: Places, kept: Floats) -> Floats:
         state, base = self.state, self.extra.base
         held = state.held[secondaries] + (0 if self.item.forthcoming else 1)
+        # A secondary may fail N+1 by its reserve alone.
         after = np.where(state.unallocated[secondaries] <= kept, held, 0.0)
         own, other = state.online[primaries][:, None], state.online[secondaries]
         change = own * (self.first.n1 - base.n1)[primaries][:, None]
@@ -338,7 +356,7 @@ class PairPlacements:
     def _spread(
         self, name: str, primaries: Places, secondaries: Places, new: Floats
     ) -> Floats:
-        """Update sum and variance for the primary, then for the secondary."""
+        """Return the standard deviation, updated for primary and then for secondary."""
         base = self.extra.base.metrics[name]
         n = len(self.up)
         values = base[self.up]
@@ -346,6 +364,7 @@ class PairPlacements:
         variance: Floats | float = components.variance(values)
         old = base[primaries]
         own, other = self.state.online[primaries], self.state.online[secondaries]
+        # Published order: the primary changes first, then the secondary.
         new_first = np.where(own, self.first.metrics[name][primaries], old)
         if not np.array_equal(old, new_first):
             moved, sums = _moved(n, total, variance, old, new_first)
@@ -355,6 +374,7 @@ class PairPlacements:
             new = np.where(other, new, old_second)
         if np.array_equal(np.broadcast_to(old_second, new.shape), new):
             return np.asarray(np.sqrt(variance))
+        # Broadcast rows are equal, so one row is enough.
         if new.strides[0] == 0:
             new = new[:1]
         variance, _total_now = _moved(n, total, variance, old_second, new)
@@ -364,9 +384,10 @@ class PairPlacements:
 def _moved(
     n: int, total: Floats | float, variance: Floats | float, old: Floats, new: Floats
 ) -> tuple[Floats, Floats]:
-    """Return variance and sum after one of n numbers changed."""
+    """Return variance and sum after one of n values changed."""
     change = new - old
     squares = new * new - old * old
+    # The order of operations is published: others give other digits.
     step = ((n * squares - 2 * total * change) - change * change) / (n * n)
     return np.maximum(0, variance + step), np.asarray(total + change)
 

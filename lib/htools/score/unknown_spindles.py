@@ -1,9 +1,10 @@
-"""Estimates for instances of which nobody said how many spindles they take.
+"""Corrections of estimates for instances whose number of spindles is unknown.
 
-One that is still to come is placed all the same when soft errors do not count. Its node
-then has -1 spindle left, whatever it had, and leaving gives nothing back: no sum, which
-``score.move_estimates`` takes every change for. Here is what that makes wrong.
-Instances that are there are never placed so, on nodes with exclusive storage.
+A forthcoming instance of this kind may be placed on a node with exclusive storage when
+soft rules do not count. The node then has -1 free spindles, whatever it had before, and
+nothing is given back when the instance leaves. This is not a sum of amounts, which
+``score.move_estimates`` assumes; here is the difference. Existing instances of this
+kind are never placed on nodes with exclusive storage.
 """
 
 from typing import Final
@@ -15,14 +16,15 @@ from ganeti.htools.score import components
 from ganeti.htools.state.instance_deltas import LATER, Bools, DeltaRow, Floats, Ints
 from ganeti.htools.state.node_state import ClusterState
 
-#: Spindles of a node that took an unknown number.
+#: Free spindles of a node after it took an unknown number.
 _UNKNOWN: Final = -1.0
 _NAME: Final = "free_disk_cv_forth"
 _DISK: Final = LATER[DeltaRow.DISK]
 
 
 def correction(rules: MoveConstraints, move: MoveArrays) -> Floats:
-    """Return what to add to estimates of moves; nothing for most instances."""
+    """Return what to add to estimates of moves; 0 for most instances."""
+    # Only these instances need it, and only forthcoming ones can be placed so.
     asked, online = rules.deltas.apart[move.inst], rules.state.online
     if not (asked.any() and online.any()):
         return np.zeros(1)
@@ -52,6 +54,7 @@ def _gains(
         step = np.zeros(1)
         if after not in {"=", before}:
             step = rules.gain[before, after][_DISK][move.inst] * disk[node]
+        # A node that takes one loses its free spindles; leaving returns none.
         placed = _placed(rules.state, node) if after else np.zeros(1)
         for at, one in enumerate((step, step + placed)):
             squares[at] = squares[at] + one * (2.0 * far[node] + one)
@@ -64,7 +67,7 @@ def _gains(
 
 
 def _placed(state: ClusterState, node: Ints) -> Floats:
-    """Return what nodes' shares of free spindles gain where one is placed."""
+    """Return the change of the share of free spindles of nodes that take one."""
     share = _inverse(state, state.spindle_count, state.exclusive)
     result: Floats = (_UNKNOWN - state.f_spin_later[node]) * share[node]
     return result
