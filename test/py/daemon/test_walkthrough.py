@@ -1,0 +1,140 @@
+"""The walkthrough of the documentation, run as it is printed.
+
+The page is the script: every console block of ``doc/walkthrough.rst`` is played in order
+on one new cluster. ``host$`` commands run here, ``nodeN#`` commands on that node, both in
+a shell with stderr on stdout. Expected text is compared line by line: ``...`` in a line
+matches any text, a line of ``...`` matches any lines, a run of blanks any number of them.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import typing
+
+import pytest
+
+from ganeti.process import SystemRunner
+from ganeti.tools.vcluster import layout as lay
+from ganeti.tools.vcluster.nodes import NodeControl
+
+pytestmark = pytest.mark.daemon
+TOP = pathlib.Path(__file__).resolve().parents[3]
+PAGE = TOP / "doc" / "walkthrough.rst"
+PROMPT = re.compile(r"(host)\$ (.*)|(node\d)# (.*)")
+#: Longest time of one command, in seconds; starting three nodes takes longest.
+COMMAND_S = 240
+
+
+class Step(typing.NamedTuple):
+    """One command of the page with the lines that it should print."""
+
+    place: str
+    command: str
+    expected: list[str]
+
+
+def blocks(text):
+    """Yield the lines of each console block, without their indentation."""
+    for part in text.split(".. code-block:: console\n")[1:]:
+        lines = []
+        for line in part.splitlines()[1:]:
+            if line and not line.startswith("   "):
+                break
+            lines.append(line[3:].rstrip())
+        while lines and not lines[-1]:
+            lines.pop()
+        yield lines
+
+
+def steps_of(text):
+    """Return the steps of a page in order."""
+    steps = []
+    for block in blocks(text):
+        for line in block:
+            if match := PROMPT.fullmatch(line):
+                place, command = (group for group in match.groups() if group)
+                steps.append(Step(place, command, []))
+            else:
+                steps[-1].expected.append(line)
+    return steps
+
+
+def pattern_of(expected):
+    """Return the regular expression that an output must match as a whole."""
+    result = ""
+    for line in expected:
+        if line == "...":
+            result += r"(?:.*\n)*?"
+            continue
+        body = re.escape(line).replace(r"\.\.\.", ".*")
+        result += re.sub(r"(?<=[^\s])(?:\\ )+", r" +", body) + r" *\n"
+    return result
+
+
+def first_difference(expected, output):
+    """Return the first expected line that the output cannot reach, for messages."""
+    for count in range(1, len(expected) + 1):
+        if not re.match(pattern_of(expected[:count]), output):
+            return f"line {count} does not come: {expected[count - 1]}"
+    return "there is more than the page shows"
+
+
+class Player:
+    """Runs the commands of the page in one directory."""
+
+    def __init__(self, directory):
+        self._directory = directory
+
+    def run(self, step):
+        """Return exit code and output of a step."""
+        argv = ["bash", "-c", f"{{ {step.command}\n}} 2>&1"]
+        if step.place != "host":
+            layout = lay.Layout.load(self._directory)
+            control = NodeControl(layout, SystemRunner())
+            done = control.run(layout.node(step.place), argv, timeout_s=COMMAND_S)
+            return done.code, done.stdout
+        env = {**os.environ, "VCLUSTER_DIR": self._directory}
+        done = subprocess.run(
+            argv,
+            cwd=TOP,
+            env=env,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=COMMAND_S,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+
+def test_every_command_of_the_walkthrough_prints_its_output(directory):
+    steps = steps_of(PAGE.read_text())
+    assert len(steps) > 30
+    player = Player(directory)
+    for step in steps:
+        code, output = player.run(step)
+        text = "".join(f"{line.rstrip()}\n" for line in output.splitlines())
+        shown = f"{step.place}: {step.command}\n{text}"
+        assert code == 0, shown
+        if not re.fullmatch(pattern_of(step.expected), text):
+            pytest.fail(f"{first_difference(step.expected, text)}\n{shown}")
+
+
+@pytest.mark.parametrize(
+    ("expected", "output", "is_match"),
+    [
+        ([], "", True),
+        ([], "more\n", False),
+        (["a", "b"], "a\nb\n", True),
+        (["a"], "a\nb\n", False),
+        (["a", "..."], "a\nb\nc\n", True),
+        (["...", "c"], "c\n", True),
+        (["...", "c"], "a\nb\n", False),
+        (["up after ... s"], "up after 7.4 s\n", True),
+        (["Node Pinst", "n1   1"], "Node   Pinst\nn1 1\n", True),
+        ([" - x"], "- x\n", False),
+        (["a.c"], "abc\n", False),
+    ],
+)
+def test_outputs_are_compared_as_the_page_says(expected, output, is_match):
+    assert bool(re.fullmatch(pattern_of(expected), output)) == is_match
