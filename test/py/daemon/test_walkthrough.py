@@ -15,8 +15,8 @@ import typing
 import pytest
 
 from ganeti.process import SystemRunner
-from ganeti.tools.vcluster import layout as lay
-from ganeti.tools.vcluster.nodes import NodeControl
+from ganeti.vcluster import layout as lay
+from ganeti.vcluster.nodes import NodeControl
 
 pytestmark = pytest.mark.daemon
 TOP = pathlib.Path(__file__).resolve().parents[3]
