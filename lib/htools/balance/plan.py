@@ -28,7 +28,7 @@ _NOTHING: Final = 5e-9
 
 
 class PlanOptions(msgspec.Struct, frozen=True):
-    """What to plan.
+    """Groups, goal and moves of a plan.
 
     Attributes:
         group: name or uuid of the only group to balance; None for all.

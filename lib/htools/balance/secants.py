@@ -89,7 +89,7 @@ class SecantBounds:
         self, metrics: DeviationMetrics, sizes: SizeDeltas, target: Ints
     ) -> None:
         """Make secants for the present moments."""
-        self._spreads, self._sizes = metrics, sizes
+        self._metrics, self._sizes = metrics, sizes
         self.moments = metrics.moments.copy()
         self._root = np.sqrt(self.moments.variance)
         factors = self.factors(target)
@@ -110,7 +110,7 @@ class SecantBounds:
             storage is exclusive, of free spindles: nodes x columns. The last column of
             the first is delta_i alone.
         """
-        metrics, far = self._spreads, self.moments.deviation[nodes]
+        metrics, far = self._metrics, self.moments.deviation[nodes]
         scales = [metrics.inverse[nodes]]
         if metrics.second is not None:
             scales.append(metrics.second[nodes])
@@ -120,7 +120,7 @@ class SecantBounds:
 
     def _limits(self, role: str, target: Ints) -> TargetRange:
         """Return the least and the most that a target adds to sums of squares."""
-        metrics, sizes = self._spreads, self._sizes
+        metrics, sizes = self._metrics, self._sizes
         scales = [(sizes.gain[role], metrics.inverse[target])]
         if metrics.second is not None:
             scales.append((sizes.more[role], metrics.second[target]))
@@ -137,7 +137,7 @@ class SecantBounds:
         return TargetRange(low, high)
 
     def _limits_of_reserved(self, target: Ints) -> tuple[Floats, Floats]:
-        step = self._sizes.kept * self._spreads.inverse_memory[target].max()
+        step = self._sizes.kept * self._metrics.inverse_memory[target].max()
         least, most = self._least[0, -1], self._most[0, -1]
         # y (y + 2 delta) with delta at its least: the vertex clipped to the range.
         best = np.clip(-least, 0.0, step)
@@ -147,7 +147,7 @@ class SecantBounds:
 
     def _slopes(self) -> Floats:
         """Return the weighted slopes of the secants over the ranges of targets."""
-        count, variance = self._spreads.count, self.moments.variance
+        count, variance = self._metrics.count, self.moments.variance
         limits = self.limits.values()
         if not limits:
             return np.zeros(self._sizes.kept.shape)
@@ -159,12 +159,12 @@ class SecantBounds:
         rise = np.sqrt(variance + end) - np.sqrt(variance + start)
         wide = end > start
         slope = np.where(wide, rise / np.where(wide, end - start, 1.0), 0.0)
-        result: Floats = slope * self._spreads.weight
+        result: Floats = slope * self._metrics.weight
         return result
 
     def _reaches(self) -> Floats:
         """Return the most that one move changes the sums of values, max |D|."""
-        metrics = self._spreads
+        metrics = self._metrics
 
         def furthest(gain: dict[tuple[str, str], Floats], scale: Floats) -> Floats:
             most = [np.abs(of).max(axis=0) for of in gain.values()]
@@ -185,7 +185,7 @@ class SecantBounds:
         ``among`` are those of the nodes that may be targets.
         """
         moments = self.moments
-        moments.deviation[nodes] = self._spreads.from_mean(nodes, moments.mean)
+        moments.deviation[nodes] = self._metrics.from_mean(nodes, moments.mean)
         factors = self.factors(among)
         least, most = self._least[:, None], self._most[:, None]
         # Beyond the limits a bound could be too high: the caller starts again.
@@ -193,7 +193,7 @@ class SecantBounds:
 
     def at_targets(self, role: str, nodes: Ints) -> Floats:
         """Return s Q_t / u without reserved memory: sizes x nodes."""
-        metrics, sizes = self._spreads, self._sizes
+        metrics, sizes = self._metrics, self._sizes
         factors = self.factors(nodes)
         gain = sizes.gain[role]
         linear = self.slope * gain
@@ -211,8 +211,8 @@ class SecantBounds:
         self, slope: Floats, node: Ints, least: Floats | Ints, most: Floats | Ints
     ) -> Floats:
         """Return the least cost of a rise of reserved memory between two limits."""
-        inverse = self._spreads.inverse_memory[node]
-        far, count = self.moments.deviation[node, -1], self._spreads.count
+        inverse = self._metrics.inverse_memory[node]
+        far, count = self.moments.deviation[node, -1], self._metrics.count
         with np.errstate(divide="ignore", invalid="ignore"):
             # The vertex of the parabola; without slope the line falls to the left.
             best = -far - RISE * count / (2.0 * slope)
@@ -239,7 +239,7 @@ class SecantBounds:
             high: the most.
             legal: the moves that matter for the slack.
         """
-        count, variance = self._spreads.count, self.moments.variance
+        count, variance = self._metrics.count, self.moments.variance
         limits, slope = [self.limits[role] for role in roles], self.slope[size]
         low = low + np.array([each.low[size] for each in limits])
         high = high + np.array([each.high[size] for each in limits])
@@ -250,7 +250,7 @@ class SecantBounds:
         for change in (low, high):
             root = np.sqrt(variance + change)
             root -= self._root
-            root *= self._spreads.weight
+            root *= self._metrics.weight
             root -= slope * change
             ends.append(root)
         # A concave function is nowhere below the lower of its ends.
@@ -265,8 +265,8 @@ class SecantBounds:
 
     def slack(self) -> float:
         """Return by how much bounds may be too high with the present moments."""
-        old, new = self.moments, self._spreads.moments
-        shift = 2.0 * np.abs(new.mean - old.mean) * self._reach / self._spreads.count
+        old, new = self.moments, self._metrics.moments
+        shift = 2.0 * np.abs(new.mean - old.mean) * self._reach / self._metrics.count
         # The least variance that any move can start from, about the old mean.
         fresh = new.variance - shift
         at = np.where(
@@ -275,4 +275,4 @@ class SecantBounds:
         below = np.sqrt(np.maximum(old.variance + at, 0.0))
         below -= np.sqrt(np.maximum(fresh + at, 0.0))
         below += np.sqrt(new.variance) - self._root
-        return float(np.maximum(below, 0.0) @ self._spreads.weight)
+        return float(np.maximum(below, 0.0) @ self._metrics.weight)

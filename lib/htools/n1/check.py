@@ -231,12 +231,14 @@ class GlobalN1:
                 items = _in_order(items)
                 self.loads[node] = slot_count.load(
                     items,
-                    is_allowed=all(self._may_be_anew(node, item) for item in items),
+                    is_allowed=all(
+                        self._may_be_placed_again(node, item) for item in items
+                    ),
                     runs=self.kinds.runs(self.state, items),
                 )
                 self.are_usual[node] = evacuees.are_usual(self.state, items)
 
-    def _may_be_anew(self, node: int, item: Instance) -> bool:
+    def _may_be_placed_again(self, node: int, item: Instance) -> bool:
         """Return whether the policy lets an instance be placed again in its group.
 
         All other nodes must have exclusive storage, or none of them.
@@ -387,7 +389,7 @@ class GlobalN1:
             return _NO
         # Spindles and policies are not counted here: leave it open.
         if state.exclusive[targets].any() or not all(
-            self._may_be_anew(node, item) for item in items
+            self._may_be_placed_again(node, item) for item in items
         ):
             return 0
         if state.may_migrate is not None and moved[0].template in _SHARED:

@@ -181,7 +181,7 @@ class _Trials:
             name = "location_exclusion_score"
             pairs = self._estimator.pairs_change(self._move, self._new[0])
             values[name] = fixed[name] + pairs
-        values |= self._spreads(now)
+        values |= self._deviations(now)
         total: Floats = np.zeros(len(places))
         for name, weight in components.WEIGHTS:
             total = total + weight * values[name]
@@ -195,7 +195,7 @@ class _Trials:
             out[:, column] = ~before.any(axis=1)
         return out
 
-    def _spreads(self, now: components.NodeValues) -> dict[str, Floats]:
+    def _deviations(self, now: components.NodeValues) -> dict[str, Floats]:
         """Return standard deviations that change, and the sum of reserved memory."""
         up = np.nonzero(self._state.online)[0]
         result: dict[str, Floats] = {}
