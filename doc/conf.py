@@ -9,9 +9,15 @@ from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 from sphinx.writers.html5 import HTML5Translator
 
+import pathlib
+import subprocess
+
 project = "Ganeti"
-release = "3.1.1"
-version = "3.1"
+_program = pathlib.Path(__file__).parents[1] / "autotools" / "version"
+release = subprocess.run(
+    [_program], capture_output=True, text=True, check=True
+).stdout.strip()
+version = release.rpartition(".")[0]
 author = "the Ganeti authors"
 master_doc = "index"
 exclude_patterns = ["news.d/*", "examples/*"]

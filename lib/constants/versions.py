@@ -2,11 +2,11 @@
 
 from typing import Final
 
-#: Shown by --version; ssconf release_version.
-RELEASE_VERSION: Final = "3.1.1"
-VERSION_MAJOR: Final = 3
-VERSION_MINOR: Final = 1
-VERSION_REVISION: Final = 1
+from ganeti import _buildconf
+
+#: Shown by --version; ssconf release_version. configure.ac states it.
+RELEASE_VERSION: Final[str] = _buildconf.RELEASE_VERSION
+VERSION_MAJOR, VERSION_MINOR, VERSION_REVISION = map(int, RELEASE_VERSION.split("."))
 CONFIG_MAJOR: Final = 3
 CONFIG_MINOR: Final = 1
 #: Always 0, so patch releases share the config version.
@@ -17,7 +17,7 @@ PROTOCOL_VERSION: Final = 3010000
 LUXI_VERSION: Final = 3010000
 RAPI_VERSION: Final = 2
 #: Names the versioned library dirs.
-DIR_VERSION: Final = "3.1"
+DIR_VERSION: Final = f"{VERSION_MAJOR}.{VERSION_MINOR}"
 OS_API_V10: Final = 10
 OS_API_V15: Final = 15
 OS_API_V20: Final = 20

@@ -14,7 +14,7 @@ from typing import Any, Final
 from cryptography import x509 as crypto_x509
 
 from ganeti import errors, pathutils
-from ganeti.constants import ecodes
+from ganeti.constants import ecodes, versions
 from ganeti.ssconf import SimpleStore
 from ganeti.utils import x509
 
@@ -33,6 +33,8 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(prog=name, description=description)
     result.add_argument("-d", "--debug", action="store_true", help="log everything")
     result.add_argument("-v", "--verbose", action="store_true", help="log each step")
+    version = f"{name} (ganeti) {versions.RELEASE_VERSION}"
+    result.add_argument("--version", action="version", version=version)
     return result
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO, Final
 
 from ganeti import errors, pathutils
-from ganeti.constants import exitcodes
+from ganeti.constants import exitcodes, versions
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
 
@@ -38,6 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Connect to the serial console of a KVM instance on this node.",
         epilog="Control-] leaves the console.",
     )
+    version = f"ganeti-kvm-console (ganeti) {versions.RELEASE_VERSION}"
+    parser.add_argument("--version", action="version", version=version)
     parser.add_argument("instance", help="name of the instance")
     options = parser.parse_args(argv)
     try:

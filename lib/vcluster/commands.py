@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ganeti import _buildconf, errors
+from ganeti.constants import versions
 from ganeti.process import SystemRunner
 from ganeti.vcluster import agent, isolation, lifecycle, serial, status
 from ganeti.vcluster import layout as lay
@@ -31,6 +32,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-C", "--directory", default=default_directory(), help="default %(default)s"
     )
+    version = f"vcluster (ganeti) {versions.RELEASE_VERSION}"
+    parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def add(name: str, text: str, work: Work) -> argparse.ArgumentParser:

@@ -11,7 +11,7 @@ import sys
 from typing import Final
 
 from ganeti import _buildconf, errors
-from ganeti.constants import ecodes
+from ganeti.constants import ecodes, versions
 from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV
 from ganeti.tools import common
 from ganeti.utils import files, netutils
@@ -37,6 +37,8 @@ def main() -> int:
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=NAME, description="Makes virtual nodes.")
     add = parser.add_argument
+    version = f"{NAME} (ganeti) {versions.RELEASE_VERSION}"
+    add("--version", action="version", version=version)
     add("directory", help="of the cluster")
     add("-c", dest="nodes", type=int, default=5, help="number of nodes")
     add("-i", dest="instances", type=int, default=10, help="number of instance names")

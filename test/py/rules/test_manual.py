@@ -238,7 +238,7 @@ def test_the_page_of_a_tool_has_what_its_help_has(name):
     done = _help(name)
     page = (TOP / "man" / f"{name}.rst").read_text()
     options = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", done.stdout, re.MULTILINE))
-    assert options - {"--help", "--directory"} <= _spellings(page)
+    assert options - {"--help", "--version", "--directory"} <= _spellings(page)
     lines = re.findall(r"^    (\w[\w-]*) +(?!internal)\w", done.stdout, re.MULTILINE)
     assert set(lines) <= set(re.findall(r"[\w-]+", page))
 
