@@ -1,21 +1,23 @@
-"""The highest master term that this node has seen.
+"""The newest master term that this node has seen.
 
-A master that was deposed still believes in its own, lower term; what it asks is
-refused. The number survives restarts. It counts for one cluster certificate only, so
-that a node that joins another cluster starts anew.
+A master that was deposed still acts for its own term; this node refuses its calls. The
+term is kept in a file, so it survives restarts and the loss of the store's copy. It
+counts for one cluster certificate only: a node that joins another cluster begins at
+zero. Which terms are admitted is `ganeti.quorum`.
 """
 
 import logging
 import threading
 
 from ganeti import errors, serializer
+from ganeti.quorum import Term, is_credible, refusal, term_of
 from ganeti.utils import files
 
 _log = logging.getLogger(__name__)
 
 
 class TermGuard:
-    """Remembers the highest term; thread-safe."""
+    """Remembers the newest term; thread-safe."""
 
     def __init__(self, path: str, cluster: str) -> None:
         """Read what was seen before.
@@ -33,30 +35,41 @@ class TermGuard:
         self._seen = _read(path, cluster)
 
     @property
-    def seen(self) -> int:
-        """The highest term so far, 0 if none."""
+    def seen(self) -> Term:
+        """The newest term so far; number 0 if none."""
         return self._seen
 
-    def check(self, term: int) -> None:
-        """Accept a term and remember it.
+    def admit(self, term: Term) -> None:
+        """Check that a term may act here.
 
         Raises:
-            TermError: a higher one was seen.
+            TermError: a later one was seen, or this one of another owner.
+            RpcError: its number is far out of reach.
         """
+        seen = self._seen
+        if term == seen:
+            return
+        text = refusal(seen, term)
+        if text is not None:
+            raise errors.TermError(text)
+        if not is_credible(seen, term):
+            raise errors.RpcError(f"master term {term} is far above {seen}")
+
+    def check(self, term: Term) -> None:
+        """Admit a term and remember it. Raises as `admit` does."""
         if term == self._seen:
             return
         with self._lock:
-            if term < self._seen:
-                raise errors.TermError(
-                    f"term {term} is over: this node has seen term {self._seen}"
-                )
-            if term > self._seen:
-                _log.info("master term %d -> %d", self._seen, term)
+            self.admit(term)
+            if term != self._seen:
+                _log.info("master term %s -> %s", self._seen, term)
                 self._seen = term
                 self._save(term)
 
-    def _save(self, term: int) -> None:
-        data = serializer.dump({"cluster": self._cluster, "term": term})
+    def _save(self, term: Term) -> None:
+        data = serializer.dump(
+            {"cluster": self._cluster, "term": term.number, "owner": term.owner}
+        )
         try:
             files.write_file(self._path, data + b"\n", mode=0o600)
         except OSError:
@@ -64,11 +77,14 @@ class TermGuard:
             _log.exception("cannot save the master term")
 
 
-def _read(path: str, cluster: str) -> int:
+def _read(path: str, cluster: str) -> Term:
+    """Return the stored term; files of earlier releases have its number alone."""
     try:
         data = serializer.load(files.read_file(path))
-        return int(data["term"]) if data["cluster"] == cluster else 0
+        if data["cluster"] != cluster:
+            return Term()
+        return term_of([data["term"], data.get("owner", "")])
     except FileNotFoundError:
-        return 0
+        return Term()
     except (errors.ParseError, KeyError, TypeError, ValueError) as err:
         raise errors.ConfigurationError(f"{path}: no master term: {err}") from err

@@ -9,15 +9,30 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar, get_type_hints
+from typing import Any, Final, Protocol, TypeVar, get_type_hints
 
 import msgspec
 
 from ganeti import clock, errors, pathutils, process
 from ganeti.backend.power import NoSwitch, PowerSwitch
 from ganeti.hypervisor.base import Hypervisor
+from ganeti.quorum import Term
 from ganeti.ssconf import SimpleStore
 from ganeti.store.replica import Replica
+
+
+class Terms(Protocol):
+    """The newest master term, see `ganeti.backend.master_term.TermGuard`."""
+
+    @property
+    def seen(self) -> Term:
+        """The newest term so far."""
+
+    def admit(self, term: Term) -> None:
+        """Check that a term may act here. Raises TermError."""
+
+    def check(self, term: Term) -> None:
+        """Admit a term and remember it. Raises TermError."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +45,7 @@ class LocalNode:
         clock: the time.
         hypervisors: driver by hypervisor name, all that this node offers.
         power: resets the machine.
-        seen_term: tells the highest master term that this node has seen.
+        terms: remembers the newest master term that this node has seen.
     """
 
     paths: pathutils.Paths
@@ -40,7 +55,7 @@ class LocalNode:
     power: PowerSwitch = dataclasses.field(
         default_factory=lambda: NoSwitch("it was given no power switch")
     )
-    seen_term: Callable[[], int] = int
+    terms: Terms | None = None
 
     @functools.cached_property
     def replica(self) -> Replica:

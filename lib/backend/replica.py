@@ -5,27 +5,72 @@ from typing import Any
 from ganeti import errors
 from ganeti.backend.master import is_master_running
 from ganeti.backend.registry import LocalNode, procedure
+from ganeti.quorum import Term, term_of
+
+#: A term on the wire: its number and owner; the number alone from earlier releases.
+WireTerm = int | tuple[int, str]
+
+
+@procedure("store_promise")
+def store_promise(node: LocalNode, term: WireTerm) -> dict[str, Any]:
+    """Promise a master term to its owner, and return where the copy stands.
+
+    From now on, calls and change-sets of earlier masters are refused here.
+    """
+    asked = _term(term)
+    if node.terms is not None:
+        node.terms.admit(asked)
+    answer = node.replica.promise(asked)
+    if node.terms is not None:
+        node.terms.check(asked)
+    return answer
 
 
 @procedure("store_apply")
-def store_apply(node: LocalNode, term: int, base: int, data: str) -> dict[str, Any]:
+def store_apply(
+    node: LocalNode, term: WireTerm, base: int, data: str
+) -> dict[str, Any]:
     """Take over change-sets that follow the copy's revision."""
-    return node.replica.apply(term, base, data)
+    return node.replica.apply(_term(term), base, data)
 
 
 @procedure("store_install")
-def store_install(node: LocalNode, term: int, data: str) -> dict[str, Any]:
+def store_install(node: LocalNode, term: WireTerm, data: str) -> dict[str, Any]:
     """Replace the copy."""
-    return node.replica.install(term, data)
+    return node.replica.install(_term(term), data)
 
 
 @procedure("store_status")
 def store_status(node: LocalNode) -> dict[str, Any]:
-    """Return revision, term and digest of the copy, and the highest term seen.
+    """Return where the copy stands, and which term it has promised."""
+    return node.replica.status()
 
-    A new master needs the last: a term that brought no change is in no copy.
-    """
-    return {**node.replica.status(), "seen": node.seen_term()}
+
+@procedure("store_changes")
+def store_changes(node: LocalNode, revision: int, digest: str) -> str | None:
+    """Return the change-sets after a point of the copy's history, null if not kept."""
+    return node.replica.changes(revision, digest)
+
+
+@procedure("store_dump")
+def store_dump(node: LocalNode) -> str:
+    """Return the whole copy but the archive."""
+    return node.replica.dump()
+
+
+@procedure("store_scan")
+def store_scan(node: LocalNode, table: str, after: str | None) -> str:
+    """Return some rows of the archive or of job logs, which follow a key."""
+    if table not in {"archive", "joblogs"}:
+        raise errors.RpcError(f"store_scan: no table {table!r}")
+    return node.replica.scan(table, after)
+
+
+def _term(value: WireTerm) -> Term:
+    try:
+        return term_of(value)
+    except ValueError as err:
+        raise errors.RpcError(str(err)) from err
 
 
 @procedure("store_purge")

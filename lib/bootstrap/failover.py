@@ -1,16 +1,18 @@
 """Making this node the master, without the help of the present one.
 
-Nothing here decides that the old master is dead: the administrator does. A new term
-is taken before anything is changed, so that an old master that still lives can
-neither write nor call nodes.
+Nothing here decides that the old master is dead: the administrator does. A majority of
+the candidates promises this node a new term before copies are compared and before
+anything is changed, so an old master that still lives can neither write nor call
+nodes. A failover that ended between two steps can be repeated.
 """
 
 import dataclasses
 import logging
 from collections import Counter
-from typing import Final
+from typing import Final, NamedTuple
 
-from ganeti import config, errors, rpc, store
+from ganeti import config, errors, luxi, rpc, store
+from ganeti.bootstrap import elections
 from ganeti.bootstrap.options import Feedback
 from ganeti.bootstrap.waiting import wait_until
 from ganeti.clock import Clock
@@ -18,42 +20,72 @@ from ganeti.cmdlib import master_ip
 from ganeti.constants import ecodes
 from ganeti.objects import Node, Snapshot
 from ganeti.pathutils import Paths
+from ganeti.quorum import Term
 from ganeti.rpc import voting
 from ganeti.ssconf import SimpleStore
 from ganeti.store import Document
+from ganeti.store.election import Survey
 from ganeti.utils import netutils
 
 _log = logging.getLogger(__name__)
 
 #: Seconds that the master's address has to go and to come.
 _ADDRESS_S: Final = 30.0
-#: Seconds that nodes have for what is asked of them; the old master may be stuck.
+#: Seconds that nodes have for one call; the old master may be stuck.
 _CALL_S: Final = 15.0
 #: Seconds for one attempt to reach it.
 _PING_S: Final = 2.0
+#: Seconds that the master daemon has for an answer.
+_LUXI_S: Final = 5.0
+#: Candidates that a majority needs both of.
+_TWO: Final = 2
 _OWNER: Final = "master-failover"
 
 
 @dataclasses.dataclass(frozen=True)
 class FailoverOptions:
-    """What the administrator decided.
+    """Decisions of the administrator.
 
     Attributes:
         no_voting: act without asking the other nodes.
         ignore_offline_nodes: nodes that are marked offline need not answer.
+        accept_loss: go on although copies of candidates cannot be read that may hold
+            acknowledged changes.
     """
 
     no_voting: bool = False
     ignore_offline_nodes: bool = True
+    accept_loss: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class _Plan:
-    """Who takes over from whom."""
+    """Who takes over from whom.
+
+    Attributes:
+        snapshot: the configuration that this node has.
+        own: this node.
+        old: the old master; None if only this node is known as master, because a
+            failover ended after it was recorded.
+        silent: nodes that do not answer; nothing waits for them again.
+    """
 
     snapshot: Snapshot
     own: Node
-    old: Node
+    old: Node | None
+    silent: frozenset[str] = frozenset()
+
+    @property
+    def old_name(self) -> str:
+        """The old master's name for messages."""
+        return self.old.name if self.old is not None else "unknown"
+
+
+class _Elected(NamedTuple):
+    """The term that this node won, and whether without a majority."""
+
+    term: Term
+    accept_loss: bool
 
 
 def fail_over(
@@ -65,10 +97,10 @@ def fail_over(
         paths: of this node.
         clock: for time stamps and waiting.
         options: what the administrator decided.
-        feedback: told each step and each warning.
+        feedback: gets each step and each warning.
 
     Returns:
-        Whether all went well; else warnings have been told, and the role has moved
+        Whether all went well; else there were warnings, and the role has moved
         nevertheless.
 
     Raises:
@@ -77,31 +109,44 @@ def fail_over(
             not start.
     """
     plan = _plan(paths)
-    _check_nodes(plan, paths, options, feedback)
-    seen = _check_copies(plan, paths, options, feedback)
-    _take_over(plan, paths, clock, seen, feedback)
+    silent = _check_nodes(plan, paths, options, feedback)
+    with elections.asking(paths) as ask:
+        elector = elections.elector(paths, plan.own.uuid, ask, silent)
+        accept_loss = _check_copies(elector.survey(), options, feedback)
+        try:
+            term, _result = elector.elect(is_takeover=True, accept_loss=accept_loss)
+        except (errors.StorageError, errors.TermError) as err:
+            raise errors.OpExecError(
+                f"{err}. This command can be repeated, on this node or another one"
+            ) from err
+    plan = dataclasses.replace(plan, silent=silent | elector.silent)
+    plan = _take_over(plan, paths, clock, _Elected(term, accept_loss), feedback)
     runner = rpc.NetworkRunner(lambda: plan.snapshot, paths, None)
     try:
         _stop_old(plan, runner, feedback)
         is_clean = _wait_for_old_address(plan, clock, feedback)
-        _start(plan, runner, options, feedback)
+        _start(plan, runner, no_voting=options.no_voting or accept_loss, say=feedback)
     finally:
         runner.close()
-    return _wait_for_address(plan, clock, feedback) and is_clean
+    return _wait_for_master(plan, paths, clock, feedback) and is_clean
 
 
 def plan(paths: Paths, options: FailoverOptions, *, feedback: Feedback) -> list[str]:
-    """Check as `fail_over` does; return what it would do, in words and in order.
+    """Check as `fail_over` does; return its steps as lines, in order.
 
     Raises:
         OpPrereqError: it cannot be done.
     """
-    found = _plan(paths)
-    _check_nodes(found, paths, options, feedback)
-    _check_copies(found, paths, options, feedback)
-    old, own = found.old.name, found.own.name
-    address = found.snapshot.cluster.master_ip
+    made = _plan(paths)
+    silent = _check_nodes(made, paths, options, feedback)
+    with elections.asking(paths) as ask:
+        elector = elections.elector(paths, made.own.uuid, ask, silent)
+        _check_copies(elector.survey(), options, feedback)
+    old, own = made.old_name, made.own.name
+    address = made.snapshot.cluster.master_ip
     return [
+        "have a majority of the master candidates promise this node a new term",
+        "take the newest of their copies of the configuration and the jobs",
         f"record {own} as the master in the configuration, under a new term",
         "take jobs again, should the queue be drained",
         "write the ssconf files of all online nodes",
@@ -132,9 +177,10 @@ def _plan(paths: Paths) -> _Plan:
             f"{paths.hostname} is not a node of the configuration", ecodes.ECODE_STATE
         )
     own = snapshot.nodes[uuid]
-    old = snapshot.nodes[snapshot.cluster.master_node]
-    ssconf_master = SimpleStore(paths).master_node()
-    if own.name in {old.name, ssconf_master}:
+    names = [snapshot.nodes[snapshot.cluster.master_node].name]
+    names.append(SimpleStore(paths).master_node())
+    old_name = next((name for name in names if name != own.name), None)
+    if own.name in names and _is_serving(paths, timeout_s=_LUXI_S):
         raise errors.OpPrereqError(
             f"{own.name} is the master already; run this on the node that is to become"
             " the master",
@@ -147,15 +193,20 @@ def _plan(paths: Paths) -> _Plan:
             f" {', '.join(names)}",
             ecodes.ECODE_STATE,
         )
-    return _Plan(snapshot, own, old)
+    old_uuid = None if old_name is None else snapshot.uuid_of("nodes", old_name)
+    return _Plan(snapshot, own, snapshot.nodes[old_uuid] if old_uuid else None)
 
 
 def _check_nodes(
     plan: _Plan, paths: Paths, options: FailoverOptions, feedback: Feedback
-) -> None:
-    """Ask the nodes: most must answer, and believe in the old master."""
+) -> frozenset[str]:
+    """Ask the nodes: most must answer, and believe in the old master.
+
+    Returns:
+        The nodes that did not answer.
+    """
     if options.no_voting:
-        return
+        return frozenset()
     nodes = plan.snapshot.nodes
     runner = rpc.NetworkRunner(lambda: plan.snapshot, paths, None)
     try:
@@ -178,74 +229,92 @@ def _check_nodes(
         )
     believed = Counter(vote for vote in votes.values() if vote).most_common(1)[0][0]
     known = SimpleStore(paths).master_node()
-    if believed != known:
+    # After a failover that ended early, some nodes believe in this one already.
+    if believed not in {known, plan.own.name}:
         raise errors.OpPrereqError(
             f"most nodes call {believed} master, this node {known}: its files are"
-            " outdated, let the present master write them anew",
+            " outdated, let the present master write them again",
             ecodes.ECODE_STATE,
         )
+    return frozenset(uuid for uuid, vote in votes.items() if vote is None)
 
 
-def _check_copies(
-    plan: _Plan, paths: Paths, options: FailoverOptions, feedback: Feedback
-) -> int:
-    """Check that this node's copy is the newest; return the highest term known."""
-    runner = rpc.NetworkRunner(lambda: plan.snapshot, paths, None)
-    try:
-        found = voting.gather_terms(runner, plan.snapshot.nodes)
-    finally:
-        runner.close()
-    own = found.copies.get(
-        plan.own.uuid, voting.Copy(plan.snapshot.term, plan.snapshot.revision)
-    )
-    newer = found.newer_than(own)
-    if newer is None:
-        return found.seen
-    uuid, copy = newer
-    text = (
-        f"node {plan.snapshot.nodes[uuid].name} has a newer configuration (term"
-        f" {copy.term}, revision {copy.revision}) than this node (term {own.term},"
-        f" revision {own.revision})"
-    )
-    if not options.no_voting:
+def _check_copies(survey: Survey, options: FailoverOptions, feedback: Feedback) -> bool:
+    """Check that the copies that can be read hold all that was acknowledged.
+
+    Returns:
+        Whether to go on without a majority, by the administrator's decision.
+    """
+    if survey.is_enough:
+        return False
+    text = survey.shortage()
+    # With two candidates --no-voting always was that decision.
+    is_small = len(survey.election.voters.everyone) <= _TWO
+    if not options.accept_loss and not (options.no_voting and is_small):
         raise errors.OpPrereqError(
-            f"{text}; make that node the master, or use --no-voting to lose what is"
-            " newer there",
+            f"{text}; use --accept-loss to go on with the newest copy that can be read",
             ecodes.ECODE_STATE,
         )
-    feedback(f"Warning: {text}; what is newer there will be lost")
-    return found.seen
+    feedback(f"Warning: {text}; going on")
+    return True
 
 
 # Steps
 def _take_over(
-    plan: _Plan, paths: Paths, clock: Clock, seen: int, feedback: Feedback
-) -> None:
-    """Write the new master into the configuration and tell all nodes."""
-    feedback(f"Setting master to {plan.own.name}, old master: {plan.old.name}")
+    plan: _Plan,
+    paths: Paths,
+    clock: Clock,
+    elected: _Elected,
+    feedback: Feedback,
+) -> _Plan:
+    """Write the new master into the configuration, and inform all nodes.
+
+    Returns:
+        The plan with the configuration as it is now.
+    """
+    feedback(f"Setting master to {plan.own.name}, old master: {plan.old_name}")
     late = rpc.LateRunner()
     opened = store.open_master(
-        paths.store_db, replicate=late, clock=clock, node=plan.own.uuid, seen_term=seen
+        paths.store_db,
+        replicate=late,
+        clock=clock,
+        node=plan.own.uuid,
+        term=elected.term,
+        settings=store.CommitSettings(
+            accept_loss=elected.accept_loss, is_patient=False
+        ),
     )
-    runner = rpc.NetworkRunner(opened.snapshot, paths, opened.term)
+    runner = rpc.NetworkRunner(opened.latest, paths, opened.term)
     try:
         late.set(runner)
         cfg = config.Config(opened, clock)
         with cfg.edit(_OWNER) as edit:
             edit.update_cluster(master_node=plan.own.uuid)
+        opened.commit([Document("meta", "term", str(elected.term).encode())])
         if opened.read("meta", "drain") is not None:
             feedback("The job queue was drained; jobs are taken again")
             opened.commit([Document("meta", "drain", None)])
-        _write_ssconf(opened.snapshot(), runner, feedback)
+        snapshot = opened.snapshot()
+        _write_ssconf(snapshot, runner, plan.silent, feedback)
     except (errors.StorageError, errors.TermError) as err:
-        raise errors.OpExecError(f"the configuration was not changed: {err}") from err
+        raise errors.OpExecError(
+            f"the new master is not known to a majority: {err}. This command can be"
+            " repeated, on this node or another one"
+        ) from err
     finally:
         opened.close()
         runner.close()
+    return dataclasses.replace(plan, snapshot=snapshot)
 
 
-def _write_ssconf(snapshot: Snapshot, runner: rpc.Runner, feedback: Feedback) -> None:
+def _write_ssconf(
+    snapshot: Snapshot, runner: rpc.Runner, silent: frozenset[str], feedback: Feedback
+) -> None:
     online = [node.uuid for node in snapshot.nodes.values() if not node.offline]
+    for uuid in [uuid for uuid in online if uuid in silent]:
+        online.remove(uuid)
+        name = snapshot.nodes[uuid].name
+        feedback(f"Warning: node {name} does not answer; it learns of the master later")
     answers = runner.call(
         "write_ssconf_files",
         online,
@@ -254,11 +323,16 @@ def _write_ssconf(snapshot: Snapshot, runner: rpc.Runner, feedback: Feedback) ->
     )
     for answer in answers.values():
         if answer.failed:
-            feedback(f"Warning: {answer.describe('cannot tell who is master')}")
+            feedback(f"Warning: {answer.describe('cannot record the master')}")
 
 
 def _stop_old(plan: _Plan, runner: rpc.Runner, feedback: Feedback) -> None:
     """Take address and daemons from the old master, if it still answers."""
+    if plan.old is None or plan.old.uuid not in plan.snapshot.nodes:
+        return
+    if plan.old.uuid in plan.silent:
+        feedback(f"Warning: the old master {plan.old.name} does not answer")
+        return
     cluster = plan.snapshot.cluster
     steps = (
         (
@@ -295,17 +369,21 @@ def _wait_for_old_address(plan: _Plan, clock: Clock, feedback: Feedback) -> bool
     return False
 
 
-def _start(
-    plan: _Plan, runner: rpc.Runner, options: FailoverOptions, feedback: Feedback
-) -> None:
-    feedback("Starting the master daemons on this node")
-    answer = runner.call_one(
-        "node_start_master_daemons", plan.own.uuid, options.no_voting
-    )
+def _start(plan: _Plan, runner: rpc.Runner, *, no_voting: bool, say: Feedback) -> None:
+    say("Starting the master daemons on this node")
+    answer = runner.call_one("node_start_master_daemons", plan.own.uuid, no_voting)
     answer.unwrap("cannot start the master daemons")
 
 
-def _wait_for_address(plan: _Plan, clock: Clock, feedback: Feedback) -> bool:
+def _wait_for_master(
+    plan: _Plan, paths: Paths, clock: Clock, feedback: Feedback
+) -> bool:
+    """Wait until the master daemon answers, and the master's address does."""
+    if not wait_until(
+        lambda: _is_serving(paths, timeout_s=_PING_S), clock, timeout_s=_ADDRESS_S
+    ):
+        feedback("Warning: the master daemon does not answer")
+        return False
     address, port = plan.snapshot.cluster.master_ip, rpc.node_port()
 
     def is_there() -> bool:
@@ -315,3 +393,16 @@ def _wait_for_address(plan: _Plan, clock: Clock, feedback: Feedback) -> bool:
         return True
     feedback(f"Warning: the master's address {address} does not answer")
     return False
+
+
+def _is_serving(paths: Paths, *, timeout_s: float) -> bool:
+    """Return whether the master daemon on this node answers a question."""
+    client = luxi.Client.of_node(
+        paths, connect_timeout_s=timeout_s, timeout_s=timeout_s, retries=0
+    )
+    try:
+        with client:
+            client.call("QueryConfigValues", [["master_node"]])
+    except errors.GenericError:
+        return False
+    return True

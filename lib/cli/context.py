@@ -50,7 +50,14 @@ def connect(paths: pathutils.Paths, *, override: str = "") -> Master:
     """
     from ganeti import luxi
 
-    client: Master = luxi.Client.of_node(paths, override=override)
+    def warn(text: str) -> None:
+        # On stderr, so that scripts which read the output go on to work.
+        if text not in shown:
+            shown.add(text)
+            sys.stderr.write(f"Warning: {text}\n")
+
+    shown: set[str] = set()
+    client: Master = luxi.Client.of_node(paths, override=override, on_warning=warn)
     return client
 
 

@@ -55,26 +55,31 @@ class PeerGuard:
         self._read = read
         self._lock = threading.Lock()
         self._seen: tuple[int, int, int] | None = None
-        self._digests: frozenset[str] = frozenset()
+        self._digests: dict[str, str] = {}
 
     def allows(self, digest: str) -> bool:
         """Return whether the holder of a certificate may call."""
         return digest in (self._listed() or {self._server_digest})
 
+    def holder(self, digest: str) -> str:
+        """Return the uuid of the node that has a certificate, empty if not listed."""
+        return self._listed().get(digest, "")
+
     def allows_issuer(self, digest: str) -> bool:
         """Return whether a certificate may stand above a caller's."""
         return digest == self._server_digest
 
-    def _listed(self) -> frozenset[str]:
+    def _listed(self) -> dict[str, str]:
+        """Return node uuid by digest."""
         with self._lock:
             try:
                 info = os.stat(self._list_path)
                 seen = (info.st_mtime_ns, info.st_ino, info.st_size)
                 if seen != self._seen:
-                    self._digests = frozenset(self._read().values())
+                    self._digests = {d: uuid for uuid, d in self._read().items()}
                     self._seen = seen
             except FileNotFoundError:
-                self._digests, self._seen = frozenset(), None
+                self._digests, self._seen = {}, None
             except (OSError, errors.GenericError) as err:
                 _log.warning("keeping the last list of callers: %s", err)
             return self._digests

@@ -61,6 +61,7 @@ class Client:
         timeout_s: float = timeouts.LUXI_DEF_RWTO,
         retries: int = RETRIES,
         is_elsewhere: Callable[[], bool] = lambda: False,
+        on_warning: Callable[[str], None] = lambda _text: None,
         timer: Timer = time,
     ) -> None:
         """Prepare a connection.
@@ -72,8 +73,10 @@ class Client:
             retries: how often a request is repeated after a broken connection.
             is_elsewhere: returns whether the master is known to be another node; asked
                 when the socket is missing, to save the wait.
+            on_warning: called with the warning that an answer carries.
             timer: time and sleep.
         """
+        self._on_warning = on_warning
         self.path = path
         self._connect_timeout_s = connect_timeout_s
         self._timeout_s = timeout_s
@@ -141,7 +144,8 @@ class Client:
                 sock.settimeout(limit)
                 sock.sendall(request)
                 sent = True
-                return _result(self._receive(sock), is_table=method == _QUERY)
+                data = self._receive(sock)
+                return _result(data, self._on_warning, is_table=method == _QUERY)
             except TimeoutError as err:
                 self.close()
                 raise errors.LuxiTimeoutError(
@@ -254,7 +258,9 @@ def _decode_table(data: bytearray) -> Any:
     return _decode(data) if answer is None else answer
 
 
-def _result(data: bytearray, *, is_table: bool = False) -> Any:
+def _result(
+    data: bytearray, on_warning: Callable[[str], None], *, is_table: bool = False
+) -> Any:
     """Return the result that an answer carries, or raise its error."""
     is_large = is_table and len(data) >= _LARGE
     answer = _decode_table(data) if is_large else _decode(data)
@@ -265,6 +271,9 @@ def _result(data: bytearray, *, is_table: bool = False) -> Any:
         raise errors.LuxiError(
             f"the daemon speaks version {version}, wanted {versions.LUXI_VERSION}"
         )
+    warning = answer.get(framing.KEY_WARNING)
+    if isinstance(warning, str) and warning:
+        on_warning(warning)
     result = answer.get(framing.KEY_RESULT)
     if answer[framing.KEY_SUCCESS]:
         return result

@@ -15,6 +15,9 @@ KEY_ARGS: Final = "args"
 KEY_SUCCESS: Final = "success"
 KEY_RESULT: Final = "result"
 KEY_VERSION: Final = "version"
+#: Only in answers to submissions, while too few copies hold the newest changes;
+#: not in Ganeti.
+KEY_WARNING: Final = "warning"
 #: Longest path that fits a socket address, with the final zero byte left out.
 _MAX_PATH: Final = 107
 

@@ -57,10 +57,13 @@ class Request(msgspec.Struct):
 _decoder: Final = msgspec.json.Decoder(Request)
 
 
-def _encode(success: bool, result: Any) -> bytearray:
+def _encode(success: bool, result: Any, warning: str = "") -> bytearray:
     """Return a whole answer; large ones are not copied."""
     data = bytearray()
-    _encoder.encode_into({"success": success, "result": result}, data)
+    answer = {"success": success, "result": result}
+    if warning:
+        answer[framing.KEY_WARNING] = warning
+    _encoder.encode_into(answer, data)
     data += framing.END
     return data
 
@@ -83,7 +86,7 @@ class Call:
     def succeed(self, result: Any) -> None:
         """Answer with a result; encoding happens in the caller's thread."""
         try:
-            data = _encode(True, result)
+            data = _encode(True, result, self._server.warning_for(self.method))
         except (TypeError, ValueError, OverflowError) as err:
             _log.exception("%s: the result cannot be sent", self.method)
             self.fail(errors.GenericError(f"{self.method}: {err}"))
@@ -107,6 +110,8 @@ class Call:
 
 
 Handler = Callable[[Call], None]
+#: Prefix of the methods whose answers acknowledge a job.
+_SUBMITTING: Final = "Submit"
 
 
 class Connection:
@@ -172,6 +177,8 @@ class Server:
             max_buffered_bytes: unfinished requests of all clients together.
             max_connections: clients served at once.
         """
+        #: Returns a text for clients that submit jobs, mostly empty.
+        self.warning: Callable[[], str] = str
         self._handler = handler
         self._clock = clock
         self._idle_timeout_s = idle_timeout_s
@@ -195,6 +202,10 @@ class Server:
         self._thread = threading.Thread(target=self._run, name="luxi", daemon=True)
 
     # For other threads
+    def warning_for(self, method: str) -> str:
+        """Return the warning that an answer to a method carries, empty if none."""
+        return self.warning() if method.startswith(_SUBMITTING) else ""
+
     def start(self) -> None:
         """Begin to serve."""
         self._thread.start()

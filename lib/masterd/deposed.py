@@ -1,4 +1,7 @@
-"""Notices that nodes follow a newer master, whoever was told so."""
+"""Notices that nodes refuse this master's term, whichever part asked them.
+
+A refusal is one node's answer, and proves nothing: the candidates are asked.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,11 +10,11 @@ from ganeti.rpc import Result, Runner
 
 
 class WatchedRunner:
-    """A runner that tells when a node refuses this master's term."""
+    """A runner that reports each refusal of this master's term."""
 
-    def __init__(self, inner: Runner, on_deposed: Callable[[], None]) -> None:
+    def __init__(self, inner: Runner, on_refusal: Callable[[], None]) -> None:
         self._inner = inner
-        self._on_deposed = on_deposed
+        self._on_refusal = on_refusal
 
     def call(
         self,
@@ -24,7 +27,7 @@ class WatchedRunner:
         """Ask many nodes, see `Runner`."""
         results = self._inner.call(procedure, nodes, args, timeout_s=timeout_s)
         if any(result.deposed for result in results.values()):
-            self._on_deposed()
+            self._on_refusal()
         return results
 
     def call_one(

@@ -64,7 +64,7 @@ class MasterDeps(mcpu.EngineDeps):
         configuration = Config(self.store, self.clock)
         members = mcpu.members(configuration.snapshot())
         made = {
-            "rpc": WatchedRunner(self.rpc, self.on_deposed),
+            "rpc": WatchedRunner(self.rpc, self.store.check_term),
             "config": configuration,
             "locks": locking.LockManager(self.clock, members),
             "query_sources": functools.partial(_query_sources, self),
@@ -103,4 +103,5 @@ def _query_sources(deps: MasterDeps) -> query.Sources:
         jobs=cluster_facts.QueueJobs(deps.queue),
         locks=lambda: cluster_facts.locks(deps.queue, deps.locks),
         facts=lambda: cluster_facts.read(deps.queue, deps.paths, deps.clock),
+        copies=deps.store.copies,
     )

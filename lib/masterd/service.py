@@ -5,12 +5,12 @@ from typing import Final
 
 from ganeti import config
 from ganeti.luxi.server import Server
-from ganeti.masterd import balancing, calls, capacity, jobs, queries, settings
+from ganeti.masterd import balancing, calls, capacity, copies, jobs, queries, settings
 from ganeti.masterd.deps import MasterDeps
 from ganeti.masterd.distributor import Distributor
 
 #: Modules whose import registers the methods.
-METHOD_MODULES: Final = (balancing, capacity, jobs, queries, settings)
+METHOD_MODULES: Final = (balancing, capacity, copies, jobs, queries, settings)
 
 
 class Service:
@@ -24,6 +24,7 @@ class Service:
             [deps.paths.query_socket, deps.paths.master_socket],
             clock=deps.clock,
         )
+        self._server.warning = deps.store.exposure
         self._is_stopped = threading.Event()
 
     def start(self) -> None:

@@ -1,6 +1,6 @@
-"""May this node be master? What it believes itself, and what the nodes vote.
+"""May this node be master? Its own files, the nodes' votes, the candidates' copies.
 
-Asking and counting is `ganeti.rpc.voting`.
+Asking and counting votes is `ganeti.rpc.voting`, an election `ganeti.store.election`.
 """
 
 import collections
@@ -12,7 +12,9 @@ from typing import Final
 from ganeti import errors, ssconf
 from ganeti.objects import Snapshot
 from ganeti.pathutils import Paths
-from ganeti.rpc.voting import Copy, Terms, Verdict, count
+from ganeti.quorum import Term
+from ganeti.rpc.voting import Verdict, count
+from ganeti.store.election import Elector
 from ganeti.utils import netutils
 
 _log = logging.getLogger(__name__)
@@ -27,7 +29,7 @@ class Refusal(enum.Enum):
 
     #: Another node is.
     NOT_MASTER = "not master"
-    #: The node cannot even tell who it is.
+    #: The node does not know its own name.
     NODE_SETUP = "node set-up error"
     FAILED = "failed"
 
@@ -69,32 +71,51 @@ def check_configuration(snapshot: Snapshot, paths: Paths) -> None:
     """
     node = snapshot.nodes.get(snapshot.cluster.master_node)
     if node is None or node.name != paths.hostname:
-        found = snapshot.cluster.master_node if node is None else node.name
-        text = f"the configuration names {found} as master, not {paths.hostname}"
+        recorded = snapshot.cluster.master_node if node is None else node.name
+        text = f"the configuration names {recorded} as master, not {paths.hostname}"
         raise NotMaster(Refusal.FAILED, text)
 
 
-def check_copies(found: Terms, snapshot: Snapshot) -> None:
-    """Check that no copy was written by a later master than this node's.
+def elect(
+    make: Callable[[frozenset[str]], Elector],
+    silent: frozenset[str],
+    *,
+    accept_loss: bool,
+    pause: Callable[[float], None],
+) -> Term:
+    """Have the candidates elect this node, which the nodes believe to be master.
 
-    A copy of the same term that is a little newer is no reason: it has what was never
-    acknowledged.
+    Args:
+        make: returns an elector that does not ask some nodes.
+        silent: nodes that have just not answered; they are asked if an election fails.
+        accept_loss: the operator starts this node whatever the others hold.
+        pause: waits some seconds.
+
+    Returns:
+        The term.
 
     Raises:
-        NotMaster: this node's configuration is outdated.
+        NotMaster: there is no majority, or this node's copy has lost changes.
     """
-    own = found.copies.get(
-        snapshot.cluster.master_node, Copy(snapshot.term, snapshot.revision)
+    for attempt in range(1, VOTE_TRIES + 1):
+        elector = make(silent)
+        try:
+            survey = elector.survey()
+            if survey.is_enough or accept_loss:
+                return elector.elect(is_takeover=accept_loss, accept_loss=accept_loss)[
+                    0
+                ]
+        except (errors.StorageError, errors.TermError) as err:
+            raise NotMaster(Refusal.FAILED, str(err)) from err
+        _log.warning("election %d of %d: %s", attempt, VOTE_TRIES, survey.shortage())
+        silent = frozenset()
+        if attempt < VOTE_TRIES:
+            pause(VOTE_PAUSE_S)
+    raise NotMaster(
+        Refusal.FAILED,
+        f"{survey.shortage()}. If the other candidates are known to be down, use"
+        " --no-voting to accept that loss",
     )
-    newer = found.newer_than(own)
-    if newer is not None and newer[1].term > own.term:
-        node = snapshot.nodes.get(newer[0])
-        text = (
-            f"node {node.name if node else newer[0]} has a configuration of master"
-            f" term {newer[1].term}, this node one of term {own.term}: it is outdated."
-            " Use --no-voting to start with it nevertheless"
-        )
-        raise NotMaster(Refusal.FAILED, text)
 
 
 def vote(
@@ -115,14 +136,14 @@ def vote(
     """
     for attempt in range(1, VOTE_TRIES + 1):
         votes = ask()
-        found = count(votes, name)
-        if found.verdict is Verdict.WON:
+        result = count(votes, name)
+        if result.verdict is Verdict.WON:
             return
         text = (
-            f"{found.own} of {found.total} nodes call {name} master, more than half"
-            f" are needed; {found.missing} did not answer"
+            f"{result.own} of {result.total} nodes call {name} master, more than half"
+            f" are needed; {result.missing} did not answer"
         )
-        if found.verdict is Verdict.LOST:
+        if result.verdict is Verdict.LOST:
             others = collections.Counter(vote for vote in votes.values() if vote)
             raise NotMaster(Refusal.FAILED, f"{text}; votes: {dict(others)}")
         _log.warning("vote %d of %d: %s", attempt, VOTE_TRIES, text)

@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar
 
+from ganeti.constants.commit import COMMIT_POLICY_MAJORITY
 from ganeti.objects.base import Record
 
 
@@ -9,7 +10,12 @@ class Cluster(Record, frozen=True, kw_only=True):
     """Settings of the cluster and defaults for everything in it."""
 
     SPARSE: ClassVar[frozenset[str]] = frozenset(
-        ("dsahostkeypub", "volume_group_name", "drbd_usermode_helper")
+        (
+            "dsahostkeypub",
+            "volume_group_name",
+            "drbd_usermode_helper",
+            "commit_policy",
+        )
     )
 
     #: DNS name.
@@ -82,6 +88,8 @@ class Cluster(Record, frozen=True, kw_only=True):
     drbd_usermode_helper: str | None = None
     hv_state_static: dict[str, Any] = {}
     disk_state_static: dict[str, Any] = {}
+    #: When commits are acknowledged, see `ganeti.constants.commit`.
+    commit_policy: str = COMMIT_POLICY_MAJORITY
     #: Creation, seconds since 1970.
     ctime: float = 0.0
     #: Last change.

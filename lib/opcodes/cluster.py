@@ -1,6 +1,6 @@
 """Opcodes: cluster."""
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from ganeti import ht
 from ganeti.ht import Doc
@@ -122,6 +122,10 @@ class ClusterSetParams(Opcode, tag="OP_CLUSTER_SET_PARAMS", frozen=True, kw_only
     ] = None
     candidate_pool_size: Annotated[
         ht.PosInt | None, Doc("wanted number of master candidates")
+    ] = None
+    commit_policy: Annotated[
+        Literal["majority", "availability"] | None,
+        Doc("when changes are acknowledged; not in Ganeti"),
     ] = None
     compression_tools: Annotated[
         list[ht.NonEmptyStr] | None, Doc("names of allowed compression tools")

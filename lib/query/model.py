@@ -11,6 +11,7 @@ from ganeti.locking import LockInfo
 from ganeti.objects import Snapshot, lookup
 from ganeti.rpc.base import Runner
 from ganeti.rpc.result import Result
+from ganeti.store import CopyState
 from ganeti.utils import nicesort
 
 T = TypeVar("T")
@@ -75,6 +76,7 @@ class Sources:
         jobs: for jobs; None where there is no queue.
         locks: returns the locks in use.
         facts: returns what else is known of the cluster.
+        copies: returns the state of the other candidates' copies by node uuid.
     """
 
     snapshot: Snapshot
@@ -82,6 +84,7 @@ class Sources:
     jobs: Jobs | None = None
     locks: Callable[[], Sequence[LockInfo]] = list
     facts: Callable[[], ClusterFacts] | None = None
+    copies: Callable[[], Mapping[str, CopyState]] = dict
 
 
 class QueryContext:

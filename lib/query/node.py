@@ -183,6 +183,30 @@ def _whole(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return whole
 
 
+def _bind_copy_state(context: QueryContext) -> Getter:
+    master, copies = context.snapshot.cluster.master_node, context.sources.copies()
+
+    def get(node: Node) -> Cell:
+        if node.uuid == master:
+            return normal("master")
+        copy = copies.get(node.uuid)
+        if copy is None:
+            return UNAVAIL
+        return normal("current" if copy.is_current else "behind")
+
+    return get
+
+
+def _bind_copy_lag(context: QueryContext) -> Getter:
+    revision, copies = context.snapshot.revision, context.sources.copies()
+
+    def get(node: Node) -> Cell:
+        copy = copies.get(node.uuid)
+        return UNAVAIL if copy is None else normal(max(0, revision - copy.revision))
+
+    return get
+
+
 _LIVE_FIELDS: Final = (
     _live("bootid", "BootID", c.QFT_TEXT, "Changes at every boot", lambda p: p[0]),
     *(
@@ -359,6 +383,21 @@ _FIELDS: Final = by_name(
         ),
         Field("hv_state", "HypervisorState", c.QFT_OTHER, "Unused", _never_available),
         Field("disk_state", "DiskState", c.QFT_OTHER, "Unused", _never_available),
+        Field(
+            "copy_state",
+            "CopyState",
+            c.QFT_TEXT,
+            "State of its copy of configuration and jobs: master, current or behind;"
+            " not in Ganeti",
+            _bind_copy_state,
+        ),
+        Field(
+            "copy_lag",
+            "CopyLag",
+            c.QFT_NUMBER,
+            "Revisions that its copy lacks; not in Ganeti",
+            _bind_copy_lag,
+        ),
         _instances(
             "pinst_cnt", "Pinst", c.QFT_NUMBER, "Primary instances", primary=True
         ),

@@ -16,6 +16,7 @@ from ganeti.constants import daemons
 from ganeti.http import client
 from ganeti.objects import Snapshot
 from ganeti.pathutils import Paths
+from ganeti.quorum import Term
 from ganeti.rpc import table, wire
 from ganeti.rpc.base import Target
 from ganeti.rpc.result import OFFLINE_TEXT, Result
@@ -55,7 +56,7 @@ class _Runner(abc.ABC):
     def __init__(
         self,
         paths: Paths,
-        term: int | None,
+        term: Term | None,
         *,
         use_tls: bool,
         shared: client.Client | None = None,
@@ -159,7 +160,7 @@ class NetworkRunner(_Runner):
         self,
         snapshot_source: Callable[[], Snapshot],
         paths: Paths,
-        term: int | None,
+        term: Term | None,
         *,
         port: int | None = None,
         use_tls: bool = True,
@@ -191,7 +192,7 @@ class StaticRunner(_Runner):
         self,
         targets: Iterable[Target],
         paths: Paths,
-        term: int | None = None,
+        term: Term | None = None,
         *,
         use_tls: bool = True,
         shared: client.Client | None = None,

@@ -14,7 +14,7 @@ from ganeti.constants import timeouts
 from ganeti.pathutils import Paths
 from ganeti.utils import files
 
-#: Header with the term of the caller's master.
+#: Header with the term of the caller's master: ``<number>:<owner's uuid>``.
 TERM_HEADER: Final = "X-Ganeti-Term"
 #: HTTP status of a call made under a term that is over.
 STATUS_DEPOSED: Final = 409

@@ -41,7 +41,7 @@ class StartError(Exception):
 
 
 class Service(Protocol):
-    """What a daemon serves once it is ready."""
+    """The service of a daemon that is ready."""
 
     def stop(self) -> None:
         """Take nothing new, finish what runs, release everything."""
@@ -58,6 +58,10 @@ class Control:
         """Make the daemon stop and exit with this code."""
         self._events.put(("stop", code))
 
+    def ask_end(self, code: int) -> None:
+        """Make the daemon exit with this code at once, whatever it is doing."""
+        self._events.put(("end", code))
+
     def ask_reopen(self) -> None:
         """Make the daemon reopen its log file."""
         self._events.put(("reopen", 0))
@@ -67,7 +71,10 @@ class Control:
         self._events.put(("signal", number))
 
     def next_event(self) -> tuple[str, int]:
-        """Wait for ``stop`` with exit code, ``signal`` with number, or ``reopen``."""
+        """Wait for an event: its name, and an exit code or the number of a signal.
+
+        Names: ``stop``, ``end``, ``signal``, ``reopen``.
+        """
         return self._events.get()
 
 
@@ -341,11 +348,21 @@ def _serve(control: Control, handler: log.LogFileHandler | None) -> int:
             return exitcodes.EXIT_SUCCESS
         if event == "stop":
             return code
+        if event == "end":
+            end_now(code)
         if handler is not None:
             try:
                 handler.reopen()
             except OSError:
                 _log.exception("cannot reopen the log file")
+
+
+def end_now(code: int) -> NoReturn:
+    """Exit at once: no thread is waited for, and no file is tidied up."""
+    _log.info("ending at once with exit code %d", code)
+    _notify("STOPPING=1")
+    logging.shutdown()
+    os._exit(code)
 
 
 def _notify(state: str) -> None:

@@ -1,25 +1,27 @@
 """``ganeti-masterd``: the master daemon's main program.
 
 Opens the effect interfaces, builds `ganeti.masterd.Service` and ends it on request.
-Exit codes: 11 when this node is not the master, 12 when it cannot tell who it is.
+Exit codes: 11 when this node is not the master, 12 when it does not know its own name.
 """
 
 import argparse
-import contextlib
 import functools
 import gc
 import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ganeti import clock, errors, masterd, pathutils, rpc, store
+from ganeti.bootstrap import elections
 from ganeti.cmdlib import master_ip
 from ganeti.constants import exitcodes
+from ganeti.constants.commit import COMMIT_POLICY_AVAILABILITY
 from ganeti.masterd import startup
 from ganeti.objects import Snapshot
+from ganeti.quorum import Term
 from ganeti.rpc import voting
 from ganeti.server import common
 from ganeti.utils import netutils
@@ -79,9 +81,18 @@ def _read_configuration(paths: pathutils.Paths) -> Snapshot:
 
 
 def _check(
-    options: argparse.Namespace, paths: pathutils.Paths, time: clock.Clock
+    options: argparse.Namespace,
+    paths: pathutils.Paths,
+    time: clock.Clock,
+    silent: set[str],
 ) -> None:
     """Check that this node may be master.
+
+    Args:
+        options: of the command line.
+        paths: of this node.
+        time: for pauses.
+        silent: gets the nodes that did not answer.
 
     Raises:
         StartError: it may not.
@@ -92,43 +103,54 @@ def _check(
         snapshot = _read_configuration(paths)
         startup.check_configuration(snapshot, paths)
         if not options.no_voting:
-            _vote(snapshot, paths, time)
+            silent |= _vote(snapshot, paths, time)
     except startup.NotMaster as err:
         raise common.StartError(str(err), _CODES[err.why]) from err
     except errors.GenericError as err:
         raise common.StartError(f"the configuration cannot be used: {err}") from err
 
 
-def _vote(snapshot: Snapshot, paths: pathutils.Paths, time: clock.Clock) -> None:
+def _vote(
+    snapshot: Snapshot, paths: pathutils.Paths, time: clock.Clock
+) -> frozenset[str]:
+    """Have the nodes vote; return those that did not answer."""
     if len(snapshot.nodes) == 1:
-        return
-    with _termless(snapshot, paths) as runner:
-        startup.vote(
-            lambda: voting.gather(runner, snapshot.nodes),
-            paths.hostname,
-            pause=lambda seconds: _pause(time, seconds),
-        )
-        startup.check_copies(voting.gather_terms(runner, snapshot.nodes), snapshot)
+        return frozenset()
+    last: dict[str, str | None] = {}
 
+    def ask() -> dict[str, str | None]:
+        last.update(voting.gather(runner, snapshot.nodes))
+        return last
 
-def _seen_term(paths: pathutils.Paths) -> int:
-    """Return the highest term that the nodes know; taking it again would be wrong."""
-    snapshot = _read_configuration(paths)
-    with _termless(snapshot, paths) as runner:
-        return voting.gather_terms(runner, snapshot.nodes).seen
-
-
-@contextlib.contextmanager
-def _termless(snapshot: Snapshot, paths: pathutils.Paths) -> Iterator[rpc.Runner]:
-    """Reach nodes for no term.
-
-    Questions before the start must not depose a master that may be the right one.
-    """
     runner = rpc.NetworkRunner(lambda: snapshot, paths, None)
     try:
-        yield runner
+        startup.vote(ask, paths.hostname, pause=lambda seconds: _pause(time, seconds))
     finally:
         runner.close()
+    return frozenset(node for node, vote in last.items() if vote is None)
+
+
+def _elect(
+    options: argparse.Namespace,
+    paths: pathutils.Paths,
+    time: clock.Clock,
+    silent: frozenset[str],
+) -> Term:
+    """Win a term for this node.
+
+    Raises:
+        StartError: no majority promised it, or this node's copy has lost changes.
+    """
+    snapshot = _read_configuration(paths)
+    with elections.asking(paths) as ask:
+        return startup.elect(
+            lambda skip: elections.elector(
+                paths, snapshot.cluster.master_node, ask, skip
+            ),
+            silent,
+            accept_loss=bool(options.no_voting),
+            pause=lambda seconds: _pause(time, seconds),
+        )
 
 
 def _pause(time: clock.Clock, seconds: float) -> None:
@@ -138,35 +160,86 @@ def _pause(time: clock.Clock, seconds: float) -> None:
 class _Running:
     """The service with the effect interfaces that its main has opened."""
 
-    def __init__(self, inner: masterd.Service, runner: rpc.NetworkRunner) -> None:
+    def __init__(
+        self,
+        inner: masterd.Service,
+        runner: rpc.NetworkRunner,
+        opened: store.Engine,
+    ) -> None:
         self._inner = inner
         self._runner = runner
+        self._store = opened
 
     def stop(self) -> None:
-        """End the service, then close the effect interfaces."""
+        """End the service, then close the effect interfaces.
+
+        A deposed master ends at once: what it runs cannot be finished any more.
+        """
+        if self._store.is_over():
+            common.end_now(exitcodes.EXIT_NOTMASTER)
         self._inner.stop()
         self._runner.close()
 
 
-def _start(
-    paths: pathutils.Paths, time: clock.Clock, control: common.Control
-) -> common.Service:
-    """Open the effect interfaces and begin to serve."""
+def _open_store(
+    options: argparse.Namespace,
+    paths: pathutils.Paths,
+    time: clock.Clock,
+    term: Term,
+    on_deposed: Callable[[], None],
+) -> tuple[store.Engine, rpc.NetworkRunner]:
+    """Open the store for writing, and have a majority know this term."""
     late = rpc.LateRunner()
+    made: list[store.Engine] = []
 
-    def on_deposed() -> None:
-        _log.critical("another master has taken over; ending")
-        control.ask_stop(exitcodes.EXIT_NOTMASTER)
+    def is_lenient() -> bool:
+        return (
+            bool(made)
+            and made[0].snapshot().cluster.commit_policy == COMMIT_POLICY_AVAILABILITY
+        )
 
     opened = store.open_master(
         paths.store_db,
         replicate=late,
         clock=time,
-        seen_term=_seen_term(paths),
-        on_deposed=on_deposed,
+        node=term.owner,
+        term=term,
+        settings=store.CommitSettings(
+            is_lenient, accept_loss=bool(options.no_voting), on_deposed=on_deposed
+        ),
     )
-    runner = rpc.NetworkRunner(opened.snapshot, paths, opened.term)
+    made.append(opened)
+    runner = rpc.NetworkRunner(opened.latest, paths, opened.term)
     late.set(runner)
+    try:
+        startup.check_configuration(opened.snapshot(), paths)
+        # Nothing of an earlier term counts before a group of this one is acknowledged.
+        opened.commit([store.Document("meta", "term", str(term).encode())])
+    except BaseException:
+        opened.close()
+        runner.close()
+        raise
+    return opened, runner
+
+
+def _start(
+    options: argparse.Namespace,
+    paths: pathutils.Paths,
+    time: clock.Clock,
+    silent: set[str],
+    control: common.Control,
+) -> common.Service:
+    """Win a term, open the effect interfaces and begin to serve."""
+
+    def on_deposed() -> None:
+        _log.critical("another master has taken over; ending")
+        control.ask_end(exitcodes.EXIT_NOTMASTER)
+
+    try:
+        term = _elect(options, paths, time, frozenset(silent))
+        opened, runner = _open_store(options, paths, time, term, on_deposed)
+    except startup.NotMaster as err:
+        raise common.StartError(str(err), _CODES[err.why]) from err
     _log.info("revision %d, term %d", opened.snapshot().revision, opened.term)
     deps = masterd.MasterDeps(
         store=opened,
@@ -192,7 +265,7 @@ def _start(
         name="master-ip",
         daemon=True,
     ).start()
-    return _Running(built, runner)
+    return _Running(built, runner, opened)
 
 
 def _tune_interpreter() -> None:
@@ -239,11 +312,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{NAME}: {err}\n")
         return exitcodes.EXIT_FAILURE
     time = clock.SystemClock()
+    silent: set[str] = set()
     return common.run(
         common.Daemon(
             name=NAME,
-            check=lambda: _check(options, paths, time),
-            start=functools.partial(_start, paths, time),
+            check=lambda: _check(options, paths, time, silent),
+            start=functools.partial(_start, options, paths, time, silent),
         ),
         options,
         paths,

@@ -29,6 +29,7 @@ from ganeti import backend, clock, errors, hypervisor, process, ssconf
 from ganeti.backend import master_term, power
 from ganeti.http import server, tls
 from ganeti.pathutils import Paths, from_environ
+from ganeti.quorum import Term, parse_term
 from ganeti.rpc import table, wire
 from ganeti.server import common, memlock
 from ganeti.utils import netutils
@@ -57,10 +58,6 @@ _WILDCARDS: Final = {2: "0.0.0.0", 10: "::"}
 Start = Callable[[str, list[tuple[str, str]]], Any]
 
 
-#: More than any counter reaches.
-_TERM_DIGITS: Final = 18
-
-
 class HttpError(Exception):
     """A request that is no call; carries the HTTP status and the explanation."""
 
@@ -87,7 +84,7 @@ class App:
         Args:
             node: what procedures work with.
             guard: knows who may call; None without TLS.
-            term_guard: knows the highest master term.
+            term_guard: remembers the newest master term.
             max_clients: ordinary calls at once.
             quit_daemon: called when a procedure ends the daemon.
         """
@@ -100,9 +97,9 @@ class App:
     def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
         """Answer one request."""
         try:
-            name = self._check(environ)
+            name, term = self._check(environ)
             args = _read_arguments(environ)
-            status, body = HTTPStatus.OK, self._run(name, args)
+            status, body = HTTPStatus.OK, self._run(name, args, term)
         except HttpError as err:
             _log.info("refused %s: %s", environ.get("PATH_INFO"), err.explain)
             status, body = err.status, _error_body(err)
@@ -113,8 +110,8 @@ class App:
         start(f"{status.value} {status.phrase}", headers)
         return [body]
 
-    def _check(self, environ: dict[str, Any]) -> str:
-        """Return the procedure's name of a request that may be answered."""
+    def _check(self, environ: dict[str, Any]) -> tuple[str, Term | None]:
+        """Return procedure and master term of a request that may be answered."""
         if environ["REQUEST_METHOD"] != "POST":
             raise HttpError(HTTPStatus.BAD_REQUEST, "only POST is served here")
         peer = environ.get(tls.PEER_KEY)
@@ -123,23 +120,36 @@ class App:
         name = str(environ["PATH_INFO"]).removeprefix("/")
         if name not in backend.PROCEDURES:
             raise HttpError(HTTPStatus.NOT_FOUND, f"no procedure {name!r}")
-        term = environ.get(_TERM_KEY)
-        if term is not None:
-            self._check_term(str(term))
-        return name
-
-    def _check_term(self, text: str) -> None:
-        if not (text.isascii() and text.isdigit() and len(text) <= _TERM_DIGITS):
-            raise HttpError(HTTPStatus.BAD_REQUEST, f"{text[:30]!r} is no master term")
+        text = environ.get(_TERM_KEY)
+        if text is None:
+            return name, None
         try:
-            self._terms.check(int(text))
+            term = parse_term(str(text))
+        except ValueError as err:
+            raise HttpError(HTTPStatus.BAD_REQUEST, str(err)) from err
+        holder = self._guard.holder(peer) if self._guard is not None and peer else ""
+        if term.owner and holder and term.owner != holder:
+            raise HttpError(
+                HTTPStatus.FORBIDDEN, f"term {term} is not the caller's, {holder}"
+            )
+        self._check_term(term)
+        return name, term
+
+    def _check_term(self, term: Term) -> None:
+        try:
+            self._terms.check(term)
         except errors.TermError as err:
             raise HttpError(wire.STATUS_DEPOSED, str(err)) from err
+        except errors.RpcError as err:
+            raise HttpError(HTTPStatus.BAD_REQUEST, str(err)) from err
 
-    def _run(self, name: str, args: list[Any]) -> bytes:
+    def _run(self, name: str, args: list[Any], term: Term | None) -> bytes:
         if table.PROCEDURES[name].is_urgent:
             return self._answer(name, args)
         with self._turns:
+            # The caller may have been deposed while the call waited for its turn.
+            if term is not None:
+                self._check_term(term)
             return self._answer(name, args)
 
     def _answer(self, name: str, args: list[Any]) -> bytes:
@@ -248,7 +258,7 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
             hypervisor.NodeEffects(paths=paths, process=runner, clock=clock_)
         ),
         power=power.for_node(paths),
-        seen_term=lambda: term_guard.seen,
+        terms=term_guard,
     )
     app = App(
         node,

@@ -9,12 +9,15 @@ from ganeti.store.base import (
     Batch,
     Change,
     ChangeSet,
+    CopyState,
     Document,
     Done,
     Store,
 )
+from ganeti.store.engine import Engine
 from ganeti.store.follower import Follower
 from ganeti.store.fork import Fork
+from ganeti.store.peers import CommitSettings
 from ganeti.store.replica import Replica
 from ganeti.store.sqlite import open_master
 
@@ -23,8 +26,11 @@ __all__ = [
     "Batch",
     "Change",
     "ChangeSet",
+    "CommitSettings",
+    "CopyState",
     "Document",
     "Done",
+    "Engine",
     "Follower",
     "Fork",
     "Replica",

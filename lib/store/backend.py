@@ -1,14 +1,15 @@
-"""What the engine needs of the place where commits end up: disk or memory.
+"""The place where commits end up, as the engine needs it: disk or memory.
 
 A backend is used by one engine. `Backend.write` is called from one thread only; the
 reading methods from any.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from ganeti.objects import Snapshot
+from ganeti.quorum import Term, Voters
 
 #: Table, key, and the stored form or None for a removed row.
 Row = tuple[str, str, bytes | None]
@@ -20,7 +21,7 @@ class Group(NamedTuple):
     Attributes:
         base: revision before.
         revision: revision after; more than one higher if several commits shared it.
-        term: master term that wrote it.
+        term: number of the master term that wrote it.
         parent: digest of the history before, see `chain`.
         digest: digest of the history with this group.
         payload: the changes, see `ganeti.store.wire`.
@@ -37,24 +38,38 @@ class Group(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where a store stands: its records, and the digest of its history."""
+    """Where a store stands.
+
+    Attributes:
+        snapshot: its records.
+        digest: of its history.
+        term: the master's.
+        voters: the candidate set in force.
+    """
 
     snapshot: Snapshot
     digest: bytes
+    term: Term
+    voters: Voters
 
 
 class Backend(Protocol):
     """A place for records, documents and the log of changes."""
 
-    def open(self, seen_term: int) -> State:
-        """Load everything and begin a new term, durably.
+    def open(self, choose: Callable[[Term], Term]) -> State:
+        """Load everything and begin a new term, in one transaction.
 
-        The term is one more than the highest of ``seen_term`` and what is stored.
+        Args:
+            choose: returns the new term, of the one that is stored.
 
         Raises:
             ConfigurationError: damaged, or of another version.
             StorageError: the disk failed.
+            TermError: a later term is stored, or this one of another owner.
         """
+
+    def promised(self) -> Term:
+        """Return the term that is stored: not ours if another master has begun."""
 
     def write(self, group: Group) -> None:
         """Make a group durable, all or nothing.

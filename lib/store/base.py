@@ -1,4 +1,4 @@
-"""What a store engine offers: snapshots, commits, followers, documents.
+"""The interface of a store: snapshots, commits, followers, documents.
 
 Configuration records live in the tables of `ganeti.objects.TABLES` and are part of
 snapshots. Documents are opaque bytes by table and key (jobs and their logs), made
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from ganeti.objects import Snapshot, Update
+from ganeti.quorum import Term
 
 #: Document tables: live jobs by id, archived jobs by id, log entries by
 #: ``<job id>/<serial, 10 digits>``, and single values (queue serial, drain flag).
@@ -29,8 +30,22 @@ Change = Update | Document
 Done = Callable[[int, BaseException | None], None]
 
 
+class CopyState(NamedTuple):
+    """One candidate's copy as the master knows it.
+
+    Attributes:
+        is_current: it has, or is being sent, every revision.
+        revision: newest one that is known to be there, -1 if none.
+        trouble: why it is not current, empty if it is.
+    """
+
+    is_current: bool
+    revision: int
+    trouble: str = ""
+
+
 class ChangeSet(NamedTuple):
-    """What one revision changed."""
+    """The changes of one revision."""
 
     revision: int
     term: int
@@ -52,7 +67,7 @@ class Store(Protocol):
     """A store opened for writing by the master. All methods are thread-safe."""
 
     @property
-    def term(self) -> int:
+    def term(self) -> Term:
         """The master term that this store was opened with."""
 
     def snapshot(self) -> Snapshot:
@@ -79,7 +94,7 @@ class Store(Protocol):
         """
 
     def commit_soon(self, changes: Sequence[Change], done: Done | None = None) -> None:
-        """Ask for a commit and return at once; ``done`` is told when it is durable.
+        """Ask for a commit and return at once; ``done`` is called when it is durable.
 
         Commits become durable in the order in which they were asked for.
 
@@ -100,6 +115,15 @@ class Store(Protocol):
         Raises:
             StorageError: that revision is too old; start from a snapshot.
         """
+
+    def copies(self) -> dict[str, CopyState]:
+        """Return the state of the other candidates' copies by node uuid."""
+
+    def exposure(self) -> str:
+        """Return a warning about changes that too few copies hold; empty if none."""
+
+    def check_term(self) -> None:
+        """Find out soon whether another master took over; returns at once."""
 
     def close(self) -> None:
         """Finish what was asked for and close the files."""

@@ -11,14 +11,16 @@ import os
 import pathlib
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from ganeti import errors
 from ganeti.objects import CLUSTER_KEY, TABLES, Snapshot, Update
-from ganeti.store import wire
+from ganeti.quorum import Term, Voters, refusal
+from ganeti.store import voters, wire
 from ganeti.store.backend import NO_HISTORY, Group, Row, chain
 from ganeti.store.base import DOCUMENT_TABLES, Change
+from ganeti.utils import files
 
 #: Layout of the tables; a file of another version is refused.
 SCHEMA_VERSION: Final = 1
@@ -41,16 +43,35 @@ _LIVE_LOGS: Final = (
     " WHERE substr(key, 1, instr(key, '/') - 1) IN (SELECT key FROM jobs)"
 )
 _ALL: Final = (*TABLES, *DOCUMENT_TABLES)
-_STATE = "revision, term, digest"
+_STATE = "revision, term, owner, digest, written"
+#: Columns that files of earlier releases lack; old software ignores them.
+_ADDED: Final = {
+    "owner": "TEXT NOT NULL DEFAULT ''",
+    "written": "INTEGER NOT NULL DEFAULT -1",
+    "master": "TEXT NOT NULL DEFAULT ''",
+}
+#: Points of the history that a whole copy names.
+_HISTORY: Final = 4096
+_NEWEST_DIGESTS = (
+    f"SELECT digest FROM changelog ORDER BY revision DESC LIMIT {_HISTORY}"
+)
 _GROUP = "base, revision, term, parent, digest, payload"
 
 
 class Position(NamedTuple):
-    """Where a file stands: revision, highest term seen, digest of the history."""
+    """Where a file stands.
+
+    Attributes:
+        revision: of the last group.
+        term: promised to its owner; lower ones are refused.
+        digest: of the history.
+        written: number of the term that wrote the last group.
+    """
 
     revision: int
-    term: int
+    term: Term
     digest: bytes
+    written: int
 
 
 @contextlib.contextmanager
@@ -147,6 +168,22 @@ class Database:
             )
         if check and (text := pragma("quick_check(1)")) != "ok":
             raise errors.ConfigurationError(f"{self.path}: damaged: {text}")
+        self._add_columns()
+
+    def _add_columns(self) -> None:
+        """Give a file of an earlier release what it lacks."""
+        known = {row[1] for row in self._db.execute("PRAGMA table_info(state)")}
+        if known.issuperset(_ADDED):
+            return
+        with self.transaction():
+            known = {row[1] for row in self._db.execute("PRAGMA table_info(state)")}
+            for name, kind in _ADDED.items():
+                if name not in known:
+                    self._db.execute(f"ALTER TABLE state ADD COLUMN {name} {kind}")
+            self._db.execute(
+                "UPDATE state SET written = coalesce((SELECT term FROM changelog"
+                " ORDER BY revision DESC LIMIT 1), term) WHERE written < 0"
+            )
 
     def _begin_log(self) -> None:
         """Have changes logged ahead.
@@ -187,9 +224,14 @@ class Database:
             self._db.execute(
                 "CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 0),"
                 " revision INTEGER NOT NULL, term INTEGER NOT NULL,"
-                " digest BLOB NOT NULL)"
+                " digest BLOB NOT NULL, owner TEXT NOT NULL DEFAULT '',"
+                " written INTEGER NOT NULL DEFAULT -1,"
+                " master TEXT NOT NULL DEFAULT '')"
             )
-            self._db.execute("INSERT INTO state VALUES (0, 0, 0, ?)", (NO_HISTORY,))
+            self._db.execute(
+                f"INSERT INTO state (id, {_STATE}) VALUES (0, 0, 0, '', ?, 0)",
+                (NO_HISTORY,),
+            )
             self._pragma(f"application_id = {APPLICATION_ID}")
             self._pragma(f"user_version = {SCHEMA_VERSION}")
 
@@ -211,7 +253,7 @@ class Database:
             self._db.close()
 
     def is_gone(self) -> bool:
-        """Tell whether the file was removed or replaced since it was opened."""
+        """Return whether the file was removed or replaced since it was opened."""
         try:
             return os.stat(self.path).st_ino != self._inode
         except OSError:
@@ -219,9 +261,11 @@ class Database:
 
     # Reading
     def position(self) -> Position:
-        """Return revision, term and digest."""
+        """Return where the file stands."""
         with translated(self.path):
-            return Position(*self._db.execute(f"SELECT {_STATE} FROM state").fetchone())
+            row = self._db.execute(f"SELECT {_STATE} FROM state").fetchone()
+        revision, number, owner, digest, written = row
+        return Position(revision, Term(number, owner), digest, written)
 
     def data_version(self) -> int:
         """Return a number that differs after other connections have written."""
@@ -236,16 +280,41 @@ class Database:
         """
         with self.reading():
             position = self.position()
-            updates = [
-                change
-                for table in TABLES
-                for row in self._db.execute(f"SELECT key, data FROM {table}")
-                if isinstance(change := self._decode(table, *row), Update)
-            ]
-        snapshot = Snapshot().apply(
-            updates, revision=position.revision, term=position.term
+            return self._records(position), position
+
+    def begin_term(self, choose: Callable[[Term], Term]) -> tuple[Snapshot, Position]:
+        """Enter a term and return all records, in one transaction.
+
+        Args:
+            choose: returns the term, of the one that the file has promised.
+
+        Raises:
+            TermError: the file has promised another term.
+            ConfigurationError: a record cannot be read.
+        """
+        with self.transaction():
+            self._promise(choose(self.position().term))
+            position = self.position()
+            self._db.execute("UPDATE state SET master = ?", (position.term.owner,))
+            return self._records(position), position
+
+    def contacts(self) -> Snapshot:
+        """Return the records of the cluster and its nodes alone."""
+        with self.reading():
+            return self._records(self.position(), ("cluster", "nodes"))
+
+    def _records(
+        self, position: Position, tables: Iterable[str] = tuple(TABLES)
+    ) -> Snapshot:
+        updates = [
+            change
+            for table in tables
+            for row in self._db.execute(f"SELECT key, data FROM {table}")
+            if isinstance(change := self._decode(table, *row), Update)
+        ]
+        return Snapshot().apply(
+            updates, revision=position.revision, term=position.term.number
         )
-        return snapshot, position
 
     def _decode(self, table: str, key: Any, data: Any) -> Change:
         """Return a row as a change; raises ConfigurationError that says which."""
@@ -292,6 +361,15 @@ class Database:
         """Return the uuid of the cluster whose file this is, empty if none yet."""
         return wire.cluster_of(self.read("cluster", CLUSTER_KEY))
 
+    def voters(self) -> Voters:
+        """Return the candidate set in force."""
+        stored = self.read("meta", voters.KEY)
+        if stored is not None:
+            return voters.decode(stored)
+        with translated(self.path):
+            rows = self._db.execute("SELECT data FROM nodes").fetchall()
+        return Voters(voters.candidates_in(data for (data,) in rows))
+
     def changes_since(self, revision: int, digest: bytes | None) -> list[Group] | None:
         """Return the groups after a revision; None if they are not kept.
 
@@ -313,16 +391,58 @@ class Database:
             return groups if (first, parent) == (revision, digest) else None
         return groups if first <= revision else None
 
+    def log(self) -> list[Group]:
+        """Return all groups that are kept, in order."""
+        with translated(self.path):
+            return [
+                Group(*row)
+                for row in self._db.execute(
+                    f"SELECT {_GROUP} FROM changelog ORDER BY revision"
+                )
+            ]
+
+    def forget(self, groups: Sequence[Group]) -> None:
+        """Remove groups from the change log."""
+        with self.transaction():
+            self._db.executemany(
+                "DELETE FROM changelog WHERE revision = ?",
+                [(group.revision,) for group in groups],
+            )
+        self._log = self._read_log_sizes()
+
+    def save_as(self, path: str) -> None:
+        """Write everything to another file, durably; an old one is replaced."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        with translated(path):
+            _make(path)
+            self._db.execute("VACUUM INTO ?", (path,))
+            files.sync_file(path)
+
     def dump(self) -> bytes:
         """Return everything that a candidate needs, packed."""
         with self.reading():
-            revision, term, digest = self.position()
+            position = self.position()
+            history = [row[0] for row in self._db.execute(_NEWEST_DIGESTS)]
+            oldest = self._db.execute(
+                "SELECT parent FROM changelog ORDER BY revision LIMIT 1"
+            ).fetchone()
+            history += [position.digest] if oldest is None else [oldest[0]]
             rows: list[Row] = []
             for table in COPIED:
                 which = _LIVE_LOGS if table == "joblogs" else ""
-                found = self._db.execute(f"SELECT key, data FROM {table}{which}")
-                rows += [(table, *row) for row in found]
-        return wire.pack_copy(wire.Copy(revision, term, digest, rows))
+                records = self._db.execute(f"SELECT key, data FROM {table}{which}")
+                rows += [(table, *row) for row in records]
+        return wire.pack_copy(
+            wire.Copy(
+                position.revision,
+                position.term.number,
+                position.digest,
+                rows,
+                position.written,
+                history,
+            )
+        )
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
@@ -349,27 +469,46 @@ class Database:
                     self._db.execute("ROLLBACK")
                 raise
 
-    def begin_term(self, term: int) -> Position:
-        """Enter a new term, durably, and return the new position.
+    def last_master(self) -> str:
+        """Return the node that became master last, or may have; empty if unknown.
+
+        That is the owner of the newest promise, but this node only once it began the
+        term: a node that failed to be elected was not master.
+        """
+        with translated(self.path):
+            return str(self._db.execute("SELECT master FROM state").fetchone()[0])
+
+    def promise(self, term: Term, *, is_own: bool = False) -> Position:
+        """Promise a term to its owner, durably, and return the position.
+
+        Args:
+            term: the term.
+            is_own: this node asks for it.
 
         Raises:
-            TermError: the file has seen that term or a later one.
+            TermError: the file has promised a later term, or this one to another
+                owner.
         """
         with self.transaction():
-            position = self.position()
-            if term <= position.term:
-                raise errors.TermError(
-                    f"{self.path}: term {term} is over, found term {position.term}"
-                )
-            self._db.execute("UPDATE state SET term = ?", (term,))
-        return position._replace(term=term)
+            self._promise(term)
+            if not is_own and self.last_master() != term.owner:
+                self._db.execute("UPDATE state SET master = ?", (term.owner,))
+            return self.position()
+
+    def _promise(self, term: Term) -> None:
+        promised = self.position().term
+        text = refusal(promised, term)
+        if text is not None:
+            raise errors.TermError(text)
+        if term != promised:
+            self._db.execute("UPDATE state SET term = ?, owner = ?", term)
 
     def append(
         self,
         groups: Sequence[Group],
         old: Position,
         *,
-        term: int,
+        term: Term,
         extra: Sequence[Row] = (),
     ) -> bool:
         """Make groups durable; false and nothing changed if they do not fit.
@@ -377,7 +516,7 @@ class Database:
         Args:
             groups: in order; they go to the change log, too.
             old: where the file must be; the first group must go on from there.
-            term: of the new position.
+            term: of the new position, which the file has promised.
             extra: rows to write besides, not logged.
         """
         new = _end_of_chain(groups, old)
@@ -419,35 +558,34 @@ class Database:
             left -= old_size
         return drop
 
-    def replace(self, copy: wire.Copy, *, is_same_cluster: bool) -> None:
+    def replace(self, copy: wire.Copy, term: Term, *, is_same_cluster: bool) -> None:
         """Replace all records and documents but the archive; empties the change log.
 
         What is left of another cluster goes altogether, its terms included.
 
         Raises:
-            TermError: the file has seen a later term.
+            TermError: the file has promised another term.
         """
         with self.transaction():
-            position = self.position()
-            if is_same_cluster and copy.term < position.term:
-                raise errors.TermError(
-                    f"{self.path}: term {copy.term} is over, found {position.term}"
-                )
+            if is_same_cluster:
+                self._promise(term)
             for table in (*(COPIED if is_same_cluster else _ALL), "changelog"):
                 self._db.execute(f"DELETE FROM {table}")
             self._put(copy.rows)
             self._db.execute(
-                "UPDATE state SET revision = ?, term = ?, digest = ?",
-                (copy.revision, copy.term, copy.digest),
+                "UPDATE state SET revision = ?, term = ?, owner = ?, digest = ?,"
+                " written = ?",
+                (copy.revision, *term, copy.digest, copy.written_term()),
             )
         self._log.clear()
         self._log_bytes = 0
 
     def _move(self, old: Position, new: Position) -> None:
         cursor = self._db.execute(
-            "UPDATE state SET revision = ?, term = ?, digest = ?"
-            " WHERE revision = ? AND term = ? AND digest = ?",
-            (*new, *old),
+            "UPDATE state SET revision = ?, term = ?, owner = ?, digest = ?,"
+            " written = ? WHERE revision = ? AND term = ? AND owner = ?"
+            " AND digest = ? AND written = ?",
+            (*_columns(new), *_columns(old)),
         )
         if cursor.rowcount != 1:
             raise _ElsewhereError
@@ -463,6 +601,11 @@ class Database:
                 )
 
 
+def _columns(position: Position) -> tuple[int, int, str, bytes, int]:
+    revision, (number, owner), digest, written = position
+    return revision, number, owner, digest, written
+
+
 class _ElsewhereError(Exception):
     """The file is not at the position that a change builds on."""
 
@@ -476,7 +619,7 @@ def _end_of_chain(groups: Sequence[Group], old: Position) -> Position | None:
             raise errors.StorageError(
                 f"change-set of revision {group.revision}: its digest is wrong"
             )
-        old = Position(group.revision, group.term, group.digest)
+        old = Position(group.revision, old.term, group.digest, group.term)
     return old
 
 

@@ -2,12 +2,13 @@
 
 Writers stage under one short lock. One committer thread takes all that has been
 staged, gives it to the backend as one transaction and to the candidates as one
-change-set, and acknowledges when both have answered; what comes meanwhile forms
+change-set, and acknowledges when both have answered; what arrives before that forms
 the next group. Where bytes end up is the backend's business, what candidates
 answer that of `ganeti.store.peers`.
 
 When a group cannot be made durable, it and everything staged since fail together,
-because what was staged later may have been decided on the lost state.
+because what was staged later may have been decided on the lost state. A group that
+candidates may have does not fail: see `Engine._write_here`.
 """
 
 import collections
@@ -19,9 +20,11 @@ from typing import Final, NamedTuple, Protocol
 
 from ganeti import errors
 from ganeti.objects import Snapshot, Update
+from ganeti.quorum import Term, Voters
+from ganeti.store import voters as voters_module
 from ganeti.store import wire
 from ganeti.store.backend import Backend, Group, chain
-from ganeti.store.base import Change, ChangeSet, Done
+from ganeti.store.base import Change, ChangeSet, CopyState, Document, Done
 
 _log = logging.getLogger(__name__)
 
@@ -35,40 +38,68 @@ RECORD_BYTES: Final = 1024
 RECENT_BYTES: Final = 4 * 1024 * 1024
 
 
+#: Seconds between two attempts to write what candidates have.
+RETRY_S: Final = 1.0
+
+
 class Copies(Protocol):
     """The copies on master candidates, as the engine sees them."""
 
     def start(
-        self, snapshot: Snapshot, on_deposed: Callable[[errors.TermError], None]
+        self,
+        snapshot: Snapshot,
+        term: Term,
+        voters: Voters,
+        on_deposed: Callable[[errors.TermError], None],
     ) -> None:
         """Begin to bring candidates up to the present state.
 
-        ``on_deposed`` is called, from any thread, when a candidate knows a newer
-        master.
+        ``on_deposed`` is called, from any thread, when too many candidates follow
+        another master.
         """
 
     def send(self, group: Group) -> None:
         """Send a group to the candidates that are up to date; returns at once.
 
         Raises:
-            TermError: a candidate knows a newer master.
+            TermError: this master is deposed.
         """
 
-    def disown(self, group: Group) -> None:
-        """Take back a group that did not become durable here."""
+    def disown(self) -> bool:
+        """Take back the group that was sent last: it did not become durable here.
+
+        Returns:
+            False if a candidate may have it.
+        """
+
+    def pause(self, seconds: float) -> None:
+        """Wait before something is tried again."""
+
+    def begin_close(self) -> None:
+        """Stop waiting for a majority that is missing."""
 
     def wait(self, group: Group) -> None:
-        """Block until enough candidates have a group, or cannot be waited for.
+        """Block until a group may be acknowledged.
 
         Raises:
-            TermError: a candidate knows a newer master.
+            TermError: this master is deposed.
         """
 
-    def refresh(self, snapshot: Snapshot) -> None:
+    @property
+    def refuses(self) -> bool:
+        """Return whether changes are refused, for want of a majority."""
+
+    def refresh(self, snapshot: Snapshot, voters: Voters) -> None:
         """Take notice of nodes that became candidates or ceased to be."""
 
-    def status(self) -> dict[str, tuple[bool, int]]:
-        """Return node uuid -> (is up to date, newest revision known to be there)."""
+    def status(self) -> dict[str, CopyState]:
+        """Return the state of each candidate's copy by node uuid."""
+
+    def exposure(self) -> str:
+        """Return a warning about changes that too few copies hold; empty if none."""
+
+    def check_now(self) -> None:
+        """Find out soon whether this master is deposed."""
 
     def close(self) -> None:
         """Stop sending."""
@@ -77,7 +108,7 @@ class Copies(Protocol):
 class _Request:
     """One commit on its way."""
 
-    __slots__ = ("_lock", "changes", "done", "error", "size", "staged")
+    __slots__ = ("_lock", "changes", "done", "error", "is_alone", "size", "staged")
 
     def __init__(self, changes: Sequence[Change], done: Done | None) -> None:
         self.changes = changes
@@ -88,6 +119,8 @@ class _Request:
         )
         self.staged = Snapshot()
         self.error: BaseException | None = None
+        #: Forms a group of its own.
+        self.is_alone = False
         self._lock: threading.Lock | None = None
 
     def make_waitable(self) -> None:
@@ -148,15 +181,25 @@ class Engine:
         self,
         backend: Backend,
         *,
+        choose: Callable[[Term], Term],
         copies: Copies | None = None,
-        seen_term: int = 0,
         on_deposed: Callable[[], None] | None = None,
     ) -> None:
-        """Open the backend with a new term and start the committer thread."""
+        """Open the backend with a new term and start the committer thread.
+
+        Args:
+            backend: where commits end up.
+            choose: returns the new term, of the one that the backend has promised.
+            copies: on master candidates.
+            on_deposed: called once, from any thread, when another master took over.
+        """
         self._backend = backend
         self._on_deposed = on_deposed
         self._copies = copies
-        self._durable, self._digest = backend.open(seen_term)
+        state = backend.open(choose)
+        self._durable, self._digest, self._term, self._voters = state
+        #: The newest snapshot, durable or being made so.
+        self._latest = self._durable
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         # Guarded by _lock:
@@ -166,23 +209,48 @@ class Engine:
         self._is_idle = False
         self._is_closing = False
         self._deposed: errors.TermError | None = None
+        #: Why the group that candidates have cannot be written here.
+        self._disk_failure = ""
+        self._has_acknowledged = False
+        if self._voters.before:
+            self._settle_first()
         # Followers:
         self._news = threading.Condition()
         self._recent: collections.deque[_Recent] = collections.deque()
         self._recent_bytes = 0
         self._is_closed = False
         if copies is not None:
-            copies.start(self._durable, self._depose)
+            copies.start(self._durable, self._term, self._voters, self._depose)
         self._thread = threading.Thread(
             target=self._run, name="store-committer", daemon=True
         )
         self._thread.start()
 
+    def _settle_first(self) -> None:
+        """Begin with a group that says nothing new.
+
+        An earlier master changed the candidate set, and no majority may know it yet:
+        the set must not change again before (`ganeti.quorum`, rule 6).
+        """
+        document = Document("meta", "term", str(self._term).encode())
+        request = _Request([document], None)
+        request.is_alone = True
+        with self._lock:
+            self._stage_locked(request, self._staged)
+
     # Reading
     @property
-    def term(self) -> int:
+    def term(self) -> Term:
         """The master term that this store was opened with."""
-        return self._durable.term
+        return self._term
+
+    def latest(self) -> Snapshot:
+        """Return the newest snapshot, durable or being made so.
+
+        It knows the addresses of nodes that become candidates by the commit under way,
+        which waits for them.
+        """
+        return self._latest
 
     def snapshot(self) -> Snapshot:
         """Return the newest durable snapshot; never blocks."""
@@ -196,12 +264,27 @@ class Engine:
         """Yield the documents of a table in the order of their keys."""
         return self._backend.scan(table, prefix)
 
-    def copies(self) -> dict[str, tuple[bool, int]]:
-        """Return the state of the other candidates' copies, for checks and metrics.
-
-        Node uuid -> (is up to date, newest revision known to be there, -1 if none).
-        """
+    def copies(self) -> dict[str, CopyState]:
+        """Return the state of the other candidates' copies by node uuid."""
         return {} if self._copies is None else self._copies.status()
+
+    def exposure(self) -> str:
+        """Return a warning about changes that too few copies hold; empty if none."""
+        return "" if self._copies is None else self._copies.exposure()
+
+    def check_term(self) -> None:
+        """Find out soon whether another master took over; returns at once.
+
+        For reports that anybody may make: a node's refusal ends no master.
+        """
+        if self._copies is not None:
+            self._copies.check_now()
+        if self.is_over():
+            self._depose(errors.TermError(f"term {self._term} is over"))
+
+    def is_over(self) -> bool:
+        """Return whether this node's own copy has promised another term."""
+        return self._backend.promised() != self._term
 
     def follow(self, from_revision: int) -> Iterator[ChangeSet]:
         """Yield durable change-sets after a revision until the store is closed."""
@@ -221,12 +304,12 @@ class Engine:
         if not self._recent or self._recent[0].base > revision:
             return None
         # From the newest on: followers ask after each commit, and thousands are kept.
-        found = []
+        change_sets = []
         for item in reversed(self._recent):
             if item.change_set.revision <= revision:
                 break
-            found.append(item.change_set)
-        return found[::-1]
+            change_sets.append(item.change_set)
+        return change_sets[::-1]
 
     def _logged_since(self, revision: int) -> list[ChangeSet]:
         groups = self._backend.changes_since(revision, None)
@@ -282,6 +365,13 @@ class Engine:
             raise errors.TermError(*self._deposed.args)
         if self._is_closing:
             raise errors.StorageError("store: closed, nothing can be written")
+        if self._copies is not None and self._copies.refuses:
+            raise errors.StorageError(f"store: {self._copies.exposure()}")
+        if self._disk_failure:
+            raise errors.StorageError(
+                f"store: changes are refused until the disk of the master can be"
+                f" written: {self._disk_failure}"
+            )
 
     def _stage_locked(self, request: _Request, staged: Snapshot) -> None:
         if request.changes:
@@ -318,7 +408,8 @@ class Engine:
                 self._work.wait()
             queue = self._queue
             count, size = 1, queue[0].size
-            while count < len(queue) and size + queue[count].size <= GROUP_BYTES:
+            limit = 1 if queue[0].is_alone else len(queue)
+            while count < limit and size + queue[count].size <= GROUP_BYTES:
                 size += queue[count].size
                 count += 1
             self._queue = queue[count:]
@@ -332,6 +423,9 @@ class Engine:
             request.finish(None)
 
     def _write(self, changes: list[Change], staged: Snapshot) -> None:
+        before, voters = self._voters, self._next_voters(staged)
+        if voters != before:
+            changes.append(voters_module.encode(voters))
         rows = wire.rows(changes)
         payload = wire.encode_rows(rows)
         group = Group(
@@ -343,28 +437,69 @@ class Engine:
             payload,
             rows,
         )
+        self._latest = staged
         if self._copies is not None:
+            if voters != before:
+                self._copies.refresh(staged, voters)
             self._copies.send(group)
         try:
-            self._backend.write(group)
+            self._write_here(group)
         except BaseException:
+            self._latest = self._durable
             if self._copies is not None:
-                self._copies.disown(group)
+                self._copies.refresh(self._durable, before)
             raise
-        self._digest = group.digest
+        self._digest, self._voters = group.digest, voters
         if self._copies is not None:
             self._copies.wait(group)
+        self._has_acknowledged = True
         self._publish(group, changes, staged)
 
+    def _write_here(self, group: Group) -> None:
+        """Write a group to this node's disk.
+
+        A candidate may have the group already. Then nothing else may be written in its
+        place: this tries again until the disk works, the store is closed, or another
+        master has taken over.
+        """
+        while True:
+            try:
+                self._backend.write(group)
+            except errors.TermError:
+                raise
+            except Exception as err:
+                if self._copies is None or self._copies.disown():
+                    raise
+                if not self._disk_failure:
+                    _log.error("revision %d cannot be written: %s", group.revision, err)
+                self._disk_failure = str(err)
+                self._copies.pause(RETRY_S)
+                if self._is_closing:
+                    raise
+            else:
+                self._disk_failure = ""
+                return
+
+    def _next_voters(self, staged: Snapshot) -> Voters:
+        """Return the candidate set in force with the group that is to be written.
+
+        The group before was acknowledged, so a change of the set is settled.
+        """
+        if self._voters.before and not self._has_acknowledged:
+            return self._voters
+        if staged.nodes is self._durable.nodes:
+            return self._voters.settled() if self._voters.before else self._voters
+        wanted = voters_module.candidates_of(staged)
+        if wanted == self._voters.now:
+            return self._voters.settled()
+        return self._voters.changed(wanted)
+
     def _publish(self, group: Group, changes: list[Change], staged: Snapshot) -> None:
-        before = self._durable
         with self._news:
             self._durable = staged
             change_set = ChangeSet(group.revision, group.term, changes)
             self._remember(_Recent(group.base, len(group.payload), change_set))
             self._news.notify_all()
-        if self._copies is not None and before.nodes is not staged.nodes:
-            self._copies.refresh(staged)
 
     def _remember(self, item: "_Recent") -> None:
         self._recent.append(item)
@@ -397,6 +532,8 @@ class Engine:
                 return
             self._is_closing = True
             self._work.notify()
+        if self._copies is not None:
+            self._copies.begin_close()
         self._thread.join()
         if self._copies is not None:
             self._copies.close()

@@ -15,11 +15,11 @@ from ganeti.store.database import Database, Position
 
 
 class News(NamedTuple):
-    """What happened since the last look.
+    """Changes since the last look.
 
     Attributes:
         change_sets: new ones in order.
-        is_reload: the snapshot was read anew, and the change-sets say nothing.
+        is_reload: the snapshot was read again, and the change-sets say nothing.
     """
 
     change_sets: list[ChangeSet]
@@ -27,7 +27,7 @@ class News(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether nothing has changed."""
+        """Return whether nothing has changed."""
         return not (self.change_sets or self.is_reload)
 
 
@@ -94,7 +94,9 @@ class Follower:
                 revision=group.revision,
                 term=group.term,
             )
-            self._position = Position(group.revision, group.term, group.digest)
+            self._position = Position(
+                group.revision, self._position.term, group.digest, group.term
+            )
             change_sets.append(ChangeSet(group.revision, group.term, changes))
         return News(change_sets, False)
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from ganeti import errors
 from ganeti.objects import Snapshot, Update
-from ganeti.store.base import Change, ChangeSet, Done, Store
+from ganeti.quorum import Term
+from ganeti.store.base import Change, ChangeSet, CopyState, Done, Store
 
 
 class ForkBatch:
@@ -47,7 +48,7 @@ class Fork:
         self._log: list[ChangeSet] = []
 
     @property
-    def term(self) -> int:
+    def term(self) -> Term:
         """The term of the store below."""
         return self._below.term
 
@@ -70,7 +71,7 @@ class Fork:
         return self._snapshot.revision
 
     def commit_soon(self, changes: Sequence[Change], done: Done | None = None) -> None:
-        """Take changes over and tell so at once."""
+        """Take changes over and call ``done`` at once."""
         revision = self.commit(changes)
         if done is not None:
             done(revision, None)
@@ -83,7 +84,18 @@ class Fork:
                 self._documents[change.table, change.key] = change.data
         revision = self._snapshot.revision + 1
         self._snapshot = snapshot.at(revision, snapshot.term)
-        self._log.append(ChangeSet(revision, self.term, tuple(changes)))
+        self._log.append(ChangeSet(revision, snapshot.term, tuple(changes)))
+
+    def copies(self) -> dict[str, CopyState]:
+        """Return the copies of the store below."""
+        return self._below.copies()
+
+    def exposure(self) -> str:
+        """Return the warning of the store below."""
+        return self._below.exposure()
+
+    def check_term(self) -> None:
+        """Do nothing: a fork writes nothing."""
 
     def read(self, table: str, key: str) -> bytes | None:
         """Return one document."""

@@ -1,11 +1,12 @@
 """A backend without a disk, for the simulator and for tests."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ganeti import errors
 from ganeti.objects import TABLES, Snapshot, Update
-from ganeti.store import wire
+from ganeti.quorum import Term, Voters, next_number
+from ganeti.store import voters, wire
 from ganeti.store.backend import NO_HISTORY, Group, State
 from ganeti.store.base import DOCUMENT_TABLES
 from ganeti.store.engine import Copies, Engine
@@ -24,12 +25,13 @@ class MemoryBackend:
             table: {} for table in (*TABLES, *DOCUMENT_TABLES)
         }
         self._log: list[Group] = []
-        self._revision, self._term, self._digest = 0, 0, NO_HISTORY
+        self._revision, self._term, self._digest = 0, Term(), NO_HISTORY
+        self._written = 0
 
-    def open(self, seen_term: int) -> State:
+    def open(self, choose: Callable[[Term], Term]) -> State:
         """Load everything and begin a new term."""
         with self._lock:
-            self._term = max(self._term, seen_term) + 1
+            self._term = choose(self._term)
             updates = [
                 change
                 for table in TABLES
@@ -37,18 +39,26 @@ class MemoryBackend:
                 if isinstance(change := wire.to_change(table, key, data), Update)
             ]
             snapshot = Snapshot().apply(
-                updates, revision=self._revision, term=self._term
+                updates, revision=self._revision, term=self._term.number
             )
-            return State(snapshot, self._digest)
+            stored = self._rows["meta"].get(voters.KEY)
+            return State(
+                snapshot,
+                self._digest,
+                self._term,
+                voters.decode(stored)
+                if stored
+                else Voters(voters.candidates_of(snapshot)),
+            )
 
     def write(self, group: Group) -> None:
         """Take over a group."""
         if self.failure is not None:
             raise self.failure
         with self._lock:
-            if group.term != self._term:
+            if group.term != self._term.number:
                 raise errors.TermError(
-                    f"store: term {group.term} is over, now is term {self._term}"
+                    f"store: term {group.term} is over, now is term {self._term.number}"
                 )
             for table, key, data in wire.rows_of(group):
                 if data is None:
@@ -57,6 +67,11 @@ class MemoryBackend:
                     self._rows[table][key] = data
             self._log.append(group._replace(rows=None))
             self._revision, self._digest = group.revision, group.digest
+            self._written = group.term
+
+    def promised(self) -> Term:
+        """Return the newest term."""
+        return self._term
 
     def read(self, table: str, key: str) -> bytes | None:
         """Return one document."""
@@ -66,8 +81,8 @@ class MemoryBackend:
     def scan(self, table: str, prefix: str) -> Iterator[tuple[str, bytes]]:
         """Yield documents in the order of their keys."""
         with self._lock:
-            found = sorted(self._rows[table].items())
-        return (item for item in found if item[0].startswith(prefix))
+            rows = sorted(self._rows[table].items())
+        return (item for item in rows if item[0].startswith(prefix))
 
     def changes_since(self, revision: int, digest: bytes | None) -> list[Group] | None:
         """Return the groups after a revision."""
@@ -87,7 +102,13 @@ class MemoryBackend:
                 if key.partition("/")[0] in live
             ]
             return wire.pack_copy(
-                wire.Copy(self._revision, self._term, self._digest, rows)
+                wire.Copy(
+                    self._revision,
+                    self._term.number,
+                    self._digest,
+                    rows,
+                    self._written,
+                )
             )
 
     def close(self) -> None:
@@ -107,4 +128,8 @@ def open_memory(
     seen_term: int = 0,
 ) -> Engine:
     """Return a store that forgets everything with its backend."""
-    return Engine(backend or MemoryBackend(), copies=copies, seen_term=seen_term)
+
+    def choose(promised: Term) -> Term:
+        return Term(next_number(promised.number, [seen_term]), "memory")
+
+    return Engine(backend or MemoryBackend(), copies=copies, choose=choose)

@@ -1,42 +1,48 @@
 """The copies on master candidates, kept up to date from the master.
 
-One thread a candidate sends it change-sets in order. A candidate is *current* when
-it has, or is being sent, every revision. A failure makes it *stale*: it is then
-asked where it stands, and *catches up* by what it lacks, or by a whole copy when its
-history is another. Commits wait for current candidates, and for those that have not
-been tried since they were known; never for stale ones.
+One thread per candidate sends it change-sets in order. A candidate is *current* when
+it has, or is being sent, every revision. A failure makes it *stale*: it is then asked
+for a promise of the master's term, and *catches up* by the change-sets that it lacks,
+or by a whole copy when its history is another. When a commit is acknowledged is
+decided by `ganeti.quorum`.
 """
 
 import collections
+import dataclasses
 import enum
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from ganeti import clock as clock_door
+from ganeti import clock as clock_module
 from ganeti import errors
 from ganeti.objects import CLUSTER_KEY, Snapshot
+from ganeti.quorum import Ack, Term, Voters, acknowledgement
 from ganeti.store import wire
 from ganeti.store.backend import Backend, Group, Row
+from ganeti.store.base import CopyState
 
 _log = logging.getLogger(__name__)
 
-#: How long a commit waits for candidates before it goes on without them.
+#: Seconds that a commit waits for candidates. Then the master refuses changes, or goes
+#: on without a majority where it may.
 ACK_TIMEOUT_S: Final = 5.0
 #: Pauses between attempts to reach a stale candidate.
 RETRY_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
+#: Seconds between two looks at what the administrator allows while a commit waits.
+RECHECK_S: Final = 1.0
 #: Time between two warnings that commits have no majority.
 WARN_EVERY_S: Final = 60.0
-#: How often a candidate is asked where it stands while nothing is written: so an idle
-#: master learns that it is deposed, and a lost copy is noticed.
-IDLE_CHECK_S: Final = 30.0
+#: Seconds between questions to a candidate while nothing is written: so an idle master
+#: notices that it was replaced, and a lost copy is found.
+IDLE_CHECK_S: Final = 5.0
 #: Payload bytes of one call to a candidate that catches up.
 CATCH_UP_BYTES: Final = 1024 * 1024
 
 
 class Answer(Protocol):
-    """What a node answered: `ganeti.rpc.Result` is one."""
+    """The answer of a node: `ganeti.rpc.Result` is one."""
 
     @property
     def payload(self) -> Any:
@@ -49,6 +55,27 @@ class Answer(Protocol):
 
 #: (node uuids, procedure, arguments) -> node uuid -> answer; thread-safe.
 Replicate = Callable[[Sequence[str], str, Sequence[Any]], Mapping[str, Any]]
+
+
+@dataclasses.dataclass
+class CommitSettings:
+    """How a master commits.
+
+    Attributes:
+        is_lenient: returns whether the administrator chose availability: commits are
+            acknowledged without a majority, with a warning.
+        accept_loss: the administrator started this master without a majority; until
+            there is one, the master goes on without.
+        is_patient: without a majority, wait for one; else the commit fails, and may be
+            durable nevertheless.
+        on_deposed: called once, from any thread, when another master has taken over;
+            nothing can be written any more.
+    """
+
+    is_lenient: Callable[[], bool] = bool
+    accept_loss: bool = False
+    is_patient: bool = True
+    on_deposed: Callable[[], None] = lambda: None
 
 
 class _State(enum.Enum):
@@ -75,6 +102,10 @@ class Peer:
         self.failures = 0
         #: Rows that a whole copy lacks and that are still to be sent.
         self.archive: Iterator[Row] | None = None
+        #: The last answer was that another master has a later term.
+        self.is_refusing = False
+        self.must_check = False
+        self.trouble = "not asked yet"
 
 
 class Peers:
@@ -85,47 +116,63 @@ class Peers:
         backend: Backend,
         *,
         replicate: Replicate,
-        clock: clock_door.Clock,
+        clock: clock_module.Clock,
         node: str = "",
+        settings: CommitSettings | None = None,
     ) -> None:
-        """Make it; nothing is sent before `start`."""
+        """Prepare; nothing is sent before `start`."""
+        self._settings = settings or CommitSettings()
         self._backend = backend
         self._replicate = replicate
         self._clock = clock
         self._node = node
         self._lock = threading.Lock()
         self._peers: dict[str, Peer] = {}
-        self._term = 0
+        self._term = Term()
+        self._voters = Voters(frozenset())
+        self._ack = Ack.SAFE
+        #: The last group was acknowledged without a majority.
+        self._is_exposed = False
         self._cluster = ""
         self._deposed: errors.TermError | None = None
         self._on_deposed: Callable[[errors.TermError], None] | None = None
         self._settled = threading.Event()
         #: Sent, but perhaps not yet in the backend.
         self._unwritten: Group | None = None
+        #: It is in a candidate's queue, or was.
+        self._is_sent = False
+        self._closing = threading.Event()
         self._awaited: Group | None = None
+        self._is_overdue = False
         self._warned_at: float | None = None
         self._encoded: tuple[tuple[bytes, bytes], str] = ((b"", b""), "")
 
     # For the engine
     def start(
-        self, snapshot: Snapshot, on_deposed: Callable[[errors.TermError], None]
+        self,
+        snapshot: Snapshot,
+        term: Term,
+        voters: Voters,
+        on_deposed: Callable[[errors.TermError], None],
     ) -> None:
         """Begin to bring candidates up to the present state."""
-        self._term = snapshot.term
+        self._term = term
         self._on_deposed = on_deposed
-        self.refresh(snapshot)
+        self.refresh(snapshot, voters)
 
-    def refresh(self, snapshot: Snapshot) -> None:
+    def refresh(self, snapshot: Snapshot, voters: Voters) -> None:
         """Take notice of nodes that became candidates or ceased to be."""
+        nodes = snapshot.nodes
         wanted = {
-            uuid: node.name
-            for uuid, node in snapshot.nodes.items()
-            if node.master_candidate and not node.offline
+            uuid: nodes[uuid].name if uuid in nodes else uuid
+            for uuid in voters.everyone
         }
         if CLUSTER_KEY in snapshot.table("cluster"):
             self._cluster = snapshot.cluster.uuid
-            wanted.pop(self._node or snapshot.cluster.master_node, None)
+            self._node = self._node or snapshot.cluster.master_node
+        wanted.pop(self._node, None)
         with self._lock:
+            self._voters = voters
             for uuid in self._peers.keys() - wanted.keys():
                 peer = self._peers.pop(uuid)
                 peer.state = _State.STOPPED
@@ -145,118 +192,213 @@ class Peers:
             if self._deposed is not None:
                 raise errors.TermError(*self._deposed.args)
             self._unwritten = group
+            self._is_sent = False
             for peer in self._peers.values():
                 if peer.state in _RECEIVING:
                     peer.queue.append(group)
                     peer.wake.set()
+                    self._is_sent = True
 
-    def disown(self, group: Group) -> None:
-        """Take back a group that did not become durable here."""
+    def disown(self) -> bool:
+        """Take back the group that was sent last: it did not become durable here.
+
+        Returns:
+            False if a candidate may have it.
+        """
         with self._lock:
+            if self._is_sent:
+                return False
             self._unwritten = None
-            for peer in self._peers.values():
-                if peer.state in _RECEIVING:
-                    self._set_stale_locked(
-                        peer, f"revision {group.revision} was not written here"
-                    )
+            return True
+
+    def pause(self, seconds: float) -> None:
+        """Wait before something is tried again."""
+        self._clock.wait(self._closing, seconds)
+
+    def begin_close(self) -> None:
+        """Stop waiting for a majority that is missing."""
+        self._closing.set()
 
     def wait(self, group: Group) -> None:
-        """Block until a majority has a group, or the rest cannot be waited for."""
+        """Block until a group may be acknowledged, see `ganeti.quorum`.
+
+        After `ACK_TIMEOUT_S` without a majority, `refuses` is true where a majority is
+        needed, and this goes on waiting: what becomes of the group is not known before.
+        """
         with self._lock:
             self._unwritten = None
             self._awaited = group
+            self._is_overdue = False
             self._settled.clear()
             self._settle_locked()
         if not self._clock.wait(self._settled, ACK_TIMEOUT_S):
             self._give_up(group)
+            while not self._clock.wait(self._settled, RECHECK_S):
+                with self._lock:
+                    self._settle_locked()
+                is_over = self._closing.is_set() or not self._settings.is_patient
+                if is_over and not self._settled.is_set():
+                    raise errors.StorageError(f"store: {self.exposure()}")
         with self._lock:
             self._awaited = None
             if self._deposed is not None:
                 raise errors.TermError(*self._deposed.args)
-            having, needed = self._count_locked(group)
-        if having < needed:
-            self._warn(group, having, needed)
+            self._is_exposed = self._ack is Ack.EXPOSED
+            if not self._is_exposed:
+                self._settings.accept_loss = False
+        if self._is_exposed:
+            self._warn(group)
 
-    def status(self) -> dict[str, tuple[bool, int]]:
-        """Return node uuid -> (is current, newest revision known to be there)."""
+    @property
+    def refuses(self) -> bool:
+        """Return whether changes are refused, for want of a majority."""
+        return self._ack is Ack.REFUSE
+
+    def status(self) -> dict[str, CopyState]:
+        """Return the state of each candidate's copy by node uuid."""
         with self._lock:
             return {
-                uuid: (peer.state is _State.CURRENT, peer.acked)
+                uuid: CopyState(
+                    peer.state is _State.CURRENT,
+                    peer.acked,
+                    "" if peer.state is _State.CURRENT else peer.trouble,
+                )
                 for uuid, peer in self._peers.items()
             }
+
+    def exposure(self) -> str:
+        """Return a warning about changes that too few copies hold; empty if none."""
+        if self._ack is Ack.REFUSE:
+            return f"changes are refused: {self._shortage()}"
+        if self._is_exposed and not self._has_majority():
+            return (
+                f"{self._shortage()}; changes are lost if the nodes that hold them fail"
+            )
+        return ""
+
+    def _has_majority(self) -> bool:
+        """Return whether a majority has, or is being sent, every revision."""
+        with self._lock:
+            current = {
+                uuid
+                for uuid, peer in self._peers.items()
+                if peer.state is _State.CURRENT
+            }
+            return self._voters.has_majority({self._node} | current)
+
+    def _shortage(self) -> str:
+        with self._lock:
+            silent = sorted(
+                peer.name
+                for peer in self._peers.values()
+                if peer.state is not _State.CURRENT
+            )
+            count = len(self._voters.everyone)
+        return (
+            f"no majority of the {count} master candidates has the newest changes,"
+            f" missing: {', '.join(silent) or 'none'}"
+        )
+
+    def check_now(self) -> None:
+        """Ask all candidates for their promise, for one node reports a later term."""
+        with self._lock:
+            for peer in self._peers.values():
+                peer.must_check = True
+                peer.wake.set()
 
     def close(self) -> None:
         """Stop sending; calls under way end by themselves."""
         with self._lock:
-            for peer in self._peers.values():
-                peer.state = _State.STOPPED
-                peer.wake.set()
+            self._stop_locked()
             self._peers = {}
 
-    # Counting answers
-    def _count_locked(self, group: Group) -> tuple[int, int]:
-        """Return how many candidates have a group, and how many should, with us."""
-        having = 1 + sum(
-            1
-            for peer in self._peers.values()
-            if peer.acked >= group.revision and peer.state is _State.CURRENT
-        )
-        return having, (len(self._peers) + 1) // 2 + 1
+    def _stop_locked(self) -> None:
+        for peer in self._peers.values():
+            peer.state = _State.STOPPED
+            peer.wake.set()
 
+    # Counting answers
     def _settle_locked(self) -> None:
         group = self._awaited
         if group is None:
             return
-        having, needed = self._count_locked(group)
-        is_open = any(
-            not peer.is_tried
-            or (peer.state is _State.CURRENT and peer.acked < group.revision)
-            for peer in self._peers.values()
+        having = {self._node} | {
+            uuid
+            for uuid, peer in self._peers.items()
+            if peer.acked >= group.revision and peer.state is _State.CURRENT
+        }
+        self._ack = acknowledgement(
+            self._voters,
+            having,
+            is_open=any(
+                not peer.is_tried
+                or (peer.state is _State.CURRENT and peer.acked < group.revision)
+                for peer in self._peers.values()
+            ),
+            is_overdue=self._is_overdue,
+            is_lenient=self._settings.accept_loss or self._settings.is_lenient(),
         )
-        if having >= needed or not is_open or self._deposed is not None:
+        if self._ack in {Ack.SAFE, Ack.EXPOSED} or self._deposed is not None:
             self._settled.set()
 
     def _give_up(self, group: Group) -> None:
         with self._lock:
+            self._is_overdue = True
             for peer in self._peers.values():
                 peer.is_tried = True
                 if peer.state is _State.CURRENT and peer.acked < group.revision:
                     self._set_stale_locked(peer, f"no answer for {ACK_TIMEOUT_S:.0f} s")
+            self._settle_locked()
+            is_refused = self._ack is Ack.REFUSE
+        if is_refused:
+            _log.error("NO MAJORITY: %s", self.exposure())
 
-    def _warn(self, group: Group, having: int, needed: int) -> None:
+    def _warn(self, group: Group) -> None:
         now = self._clock.monotonic()
         if self._warned_at is not None and now - self._warned_at < WARN_EVERY_S:
             return
         self._warned_at = now
-        _log.warning(
-            "NO MAJORITY: revision %d is on %d master candidates, wanted %d; changes"
-            " can be lost if this node fails",
-            group.revision,
-            having,
-            needed,
-        )
+        _log.warning("NO MAJORITY: revision %d: %s", group.revision, self.exposure())
 
     def _set_stale_locked(self, peer: Peer, why: str) -> None:
         if peer.state is _State.CURRENT:
             _log.warning("master candidate %s is behind: %s", peer.name, why)
         if peer.state in _RECEIVING:
             peer.state = _State.STALE
+        peer.trouble = why
         peer.queue.clear()
         peer.wake.set()
         self._settle_locked()
 
-    def _depose(self, error: errors.TermError) -> None:
+    def _take_refusal(self, peer: Peer, error: errors.TermError) -> float:
+        """Note that a candidate follows another master; return seconds to pause.
+
+        One candidate's answer deposes nobody: see `ganeti.quorum.Voters.is_deposed`.
+        """
+        pause = self._note_failure(peer, str(error))
         with self._lock:
-            self._deposed = error
-            self._settled.set()
-        if self._on_deposed is not None:
+            peer.is_refusing = True
+            refusing = {uuid for uuid, p in self._peers.items() if p.is_refusing}
+            is_deposed = self._voters.is_deposed(refusing)
+            if is_deposed:
+                self._deposed = error
+                self._settled.set()
+                self._stop_locked()
+            else:
+                for other in self._peers.values():
+                    if not other.is_refusing:
+                        other.must_check = True
+                        other.wake.set()
+        if is_deposed and self._on_deposed is not None:
             self._on_deposed(error)
+        return pause
 
     # The thread of one candidate
     def _run(self, peer: Peer) -> None:
         while True:
             with self._lock:
                 state, groups = peer.state, list(peer.queue)
+                must_check, peer.must_check = peer.must_check, False
                 if state is _State.STOPPED:
                     return
                 peer.queue.clear()
@@ -269,11 +411,10 @@ class Peers:
                     self._push(peer, groups)
                 elif peer.archive is not None:
                     self._copy_archive(peer)
-                elif not self._clock.wait(peer.wake, IDLE_CHECK_S):
+                elif must_check or not self._clock.wait(peer.wake, IDLE_CHECK_S):
                     self._check(peer)
             except errors.TermError as err:
-                self._depose(err)
-                return
+                pause = self._take_refusal(peer, err)
             except errors.GenericError as err:
                 pause = self._note_failure(peer, str(err))
             except Exception as err:  # noqa: BLE001 - the copy must be kept up
@@ -342,10 +483,11 @@ class Peers:
         with self._lock:
             peer.acked = revision
             peer.failures = 0
+            peer.is_refusing = False
             self._settle_locked()
 
     def _repair(self, peer: Peer) -> None:
-        status = self._status_of(peer)
+        status = self._promise_of(peer)
         with self._lock:
             if peer.state is not _State.STALE:
                 return
@@ -353,6 +495,7 @@ class Peers:
             peer.state = _State.CATCHING_UP
             if self._unwritten is not None:
                 peer.queue.append(self._unwritten)
+                self._is_sent = True
         revision = self._catch_up(
             peer, int(status["revision"]), bytes.fromhex(status["digest"])
         )
@@ -365,28 +508,27 @@ class Peers:
         self._note_ack(peer, revision)
         _log.info("master candidate %s has revision %d", peer.name, revision)
 
-    def _status_of(self, peer: Peer) -> Mapping[str, Any]:
-        """Return where a candidate stands. Raises TermError if it knows better.
+    def _promise_of(self, peer: Peer) -> Mapping[str, Any]:
+        """Have a candidate promise this term; return where its copy stands.
 
-        The terms of another cluster, of which it may have something left, say nothing.
+        What it has left of another cluster is replaced, whatever its term.
         """
         status = self._call(peer, "store_status", ())
-        is_ours = status.get("cluster", "") in ("", self._cluster)
-        if is_ours and int(status["term"]) > self._term:
-            raise errors.TermError(
-                f"term {self._term} is over: {peer.name} has seen term {status['term']}"
-            )
-        return status
+        if status.get("cluster", "") not in ("", self._cluster):
+            return status
+        return self._call(peer, "store_promise", (self._term,))
 
     def _check(self, peer: Peer) -> None:
-        revision = int(self._status_of(peer)["revision"])
-        # Only this thread sends to it, so that nothing can be under way.
+        """Look whether an idle candidate still has what it had."""
+        revision = int(self._promise_of(peer)["revision"])
         if revision != peer.acked:
             raise errors.StorageError(f"wanted revision {peer.acked}, found {revision}")
 
     def _catch_up(self, peer: Peer, revision: int, digest: bytes) -> int:
         """Send what a candidate lacks; return the revision that it has then."""
-        groups = self._backend.changes_since(revision, digest)
+        # An empty copy becomes a whole one in one transaction: it must not count for
+        # an election while it has a part of what it once acknowledged.
+        groups = self._backend.changes_since(revision, digest) if revision else None
         if groups is None:
             copy = self._backend.dump()
             answer = self._call(
@@ -422,5 +564,5 @@ class Peers:
 
 
 def is_term_refusal(text: str) -> bool:
-    """Tell whether a failure text says that the caller's term is over."""
+    """Return whether a failure text says that the caller's term is over."""
     return "is over" in text and "term" in text.lower()

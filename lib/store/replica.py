@@ -1,19 +1,21 @@
 """A master candidate's copy: what the node daemon does with calls from the master.
 
-The four methods are the node's side of the calls ``store_apply``, ``store_install``,
-``store_status`` and ``store_purge``. Each is durable when it returns. All are
-thread-safe.
+Each method is the node's side of the call of its name with the prefix ``store_``. What
+a method changes is durable when it returns. All are thread-safe. The rule that they
+keep is `ganeti.quorum`.
 """
 
 import contextlib
 import os
 import threading
+from collections.abc import Iterator
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.store import wire
+from ganeti.quorum import Term, is_credible
+from ganeti.store import branches, wire
 from ganeti.store.backend import NO_HISTORY
-from ganeti.store.database import Database, Position
+from ganeti.store.database import SCAN_ROWS, Database
 
 
 class Replica:
@@ -25,7 +27,29 @@ class Replica:
         self._lock = threading.Lock()
         self._db: Database | None = None
 
-    def apply(self, term: int, base: int, data: str | bytes) -> dict[str, Any]:
+    def promise(self, term: Term) -> dict[str, Any]:
+        """Promise a term to its owner and return what `status` returns.
+
+        From now on, no master of a lower term can write here.
+
+        Raises:
+            TermError: the copy has promised a later term, or this one to another owner.
+            StorageError: the disk failed.
+        """
+        with self._lock:
+            try:
+                db = self._open()
+            except errors.ConfigurationError:
+                self._set_aside()
+                db = self._open()
+            if not is_credible(db.position().term, term):
+                raise errors.StorageError(
+                    f"term {term} is far above {db.position().term}"
+                )
+            db.promise(term)
+            return _describe(db)
+
+    def apply(self, term: Term, base: int, data: str | bytes) -> dict[str, Any]:
         """Take over change-sets in order, or none of them.
 
         Args:
@@ -38,28 +62,32 @@ class Replica:
             ``base`` or has another history, in which case nothing was changed.
 
         Raises:
-            TermError: the copy has seen a later term.
+            TermError: the copy has promised a later term, or this one to another owner.
             StorageError: the disk failed, or the data is damaged.
         """
         groups, extra = wire.decode_batch(data)
         with self._lock:
             db = self._open()
-            position = self._check_term(db, term)
+            position = db.position()
+            if position.term != term:
+                position = db.promise(term)
             is_applied = position.revision == base and db.append(
                 groups, position, term=term, extra=extra
             )
             return {**_describe(db), "applied": is_applied}
 
-    def install(self, term: int, data: str | bytes) -> dict[str, Any]:
+    def install(self, term: Term, data: str | bytes) -> dict[str, Any]:
         """Replace everything but the archive with a copy of the master's.
 
-        A copy that is left of another cluster is replaced altogether.
+        A copy that is left of another cluster is replaced altogether. A copy of this
+        cluster may hold changes that the master lacks: its file is kept, see
+        `ganeti.store.branches`.
 
         Returns:
             what `status` returns.
 
         Raises:
-            TermError: the copy has seen a later term of the same cluster.
+            TermError: the copy has promised another term of the same cluster.
             StorageError: the disk failed, or the data is damaged.
         """
         copy = wire.decode_copy(data)
@@ -71,16 +99,19 @@ class Replica:
                 db = self._open()
             is_same = db.cluster() in ("", copy.cluster())
             if is_same:
-                self._check_term(db, term)
-            taken = wire.Copy(copy.revision, term, copy.digest, copy.rows)
-            db.replace(taken, is_same_cluster=is_same)
+                position = db.promise(term)
+                if position.revision and position.digest != copy.digest:
+                    branches.keep(db, copy)
+            db.replace(copy, term, is_same_cluster=is_same)
             return _describe(db)
 
     def status(self) -> dict[str, Any]:
-        """Return ``revision``, ``term``, ``digest`` (hexadecimal) and ``cluster``.
+        """Return where the copy stands.
 
-        They are zeros and an empty uuid for an empty copy. A damaged file counts as
-        empty, so that the master sends a new one.
+        Keys: ``revision``, ``term`` and ``owner`` of the promise, ``digest``
+        (hexadecimal), ``written`` (number of the term that wrote the last group) and
+        ``cluster``. They are zeros and empty for an empty copy. A damaged file counts
+        as empty, so that the master sends a new one.
         """
         with self._lock:
             if not os.path.exists(self.path):
@@ -89,6 +120,40 @@ class Replica:
                 return _describe(self._open())
             except errors.ConfigurationError:
                 return dict(_EMPTY)
+
+    def changes(self, revision: int, digest: str) -> str | None:
+        """Return the change-sets after a point of the history, None if not kept.
+
+        Raises:
+            ConfigurationError: there is no copy, or it is damaged.
+            StorageError: the disk failed.
+        """
+        with self._reading() as db:
+            groups = db.changes_since(revision, bytes.fromhex(digest))
+        return None if groups is None else wire.encode_batch(groups)
+
+    def dump(self) -> str:
+        """Return a whole copy for `install`. Raises as `changes` does."""
+        with self._reading() as db:
+            return wire.encode_copy(db.dump())
+
+    def scan(self, table: str, after: str | None) -> str:
+        """Return some rows of a table, which begin after a key, as a batch.
+
+        None are left when the batch is empty. Raises as `changes` does.
+        """
+        with self._reading() as db:
+            rows = db.scan_some(table, after, "")
+        return wire.encode_batch((), [(table, *row) for row in rows[:SCAN_ROWS]])
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[Database]:
+        """Open the file for reading alone: the master's own is read this way, too."""
+        db = Database(self.path, create=False)
+        try:
+            yield db
+        finally:
+            db.close()
 
     def purge(self) -> None:
         """Remove the copy from a node that is no candidate any more."""
@@ -123,19 +188,13 @@ class Replica:
             with contextlib.suppress(FileNotFoundError):
                 os.replace(self.path + suffix, f"{self.path}.damaged{suffix}")
 
-    def _check_term(self, db: Database, term: int) -> Position:
-        position = db.position()
-        if term < position.term:
-            raise errors.TermError(
-                f"term {term} is over: this node has seen term {position.term}"
-            )
-        return position
-
 
 _EMPTY: Final = {
     "revision": 0,
     "term": 0,
+    "owner": "",
     "digest": NO_HISTORY.hex(),
+    "written": 0,
     "cluster": "",
 }
 
@@ -144,7 +203,9 @@ def _describe(db: Database) -> dict[str, Any]:
     position = db.position()
     return {
         "revision": position.revision,
-        "term": position.term,
+        "term": position.term.number,
+        "owner": position.term.owner,
         "digest": position.digest.hex(),
+        "written": position.written,
         "cluster": db.cluster(),
     }

@@ -3,12 +3,13 @@
 import threading
 from collections.abc import Callable, Iterator
 
-from ganeti import clock as clock_door
+from ganeti import clock as clock_module
 from ganeti import errors
+from ganeti.quorum import Term, next_number
 from ganeti.store.backend import Group, State
 from ganeti.store.database import SCAN_ROWS, Database, Position
 from ganeti.store.engine import Engine
-from ganeti.store.peers import Peers, Replicate
+from ganeti.store.peers import CommitSettings, Peers, Replicate
 
 
 class SqliteBackend:
@@ -29,27 +30,32 @@ class SqliteBackend:
         self._reader_lock = threading.Lock()
         self._position = self._writer.position()
 
-    def open(self, seen_term: int) -> State:
-        """Load everything and begin a new term, durably."""
-        snapshot, position = self._writer.load()
-        term = max(position.term, seen_term) + 1
-        self._position = self._writer.begin_term(term)
-        if self._position.revision != snapshot.revision:
-            raise errors.StorageError(
-                f"{self._writer.path}: another process writes to it"
-            )
-        return State(snapshot.at(snapshot.revision, term), self._position.digest)
+    def open(self, choose: Callable[[Term], Term]) -> State:
+        """Load everything and begin a new term, in one transaction."""
+        snapshot, self._position = self._writer.begin_term(choose)
+        return State(
+            snapshot,
+            self._position.digest,
+            self._position.term,
+            self._writer.voters(),
+        )
 
     def write(self, group: Group) -> None:
         """Make a group durable, all or nothing."""
-        if not self._writer.append([group], self._position, term=group.term):
-            found = self._writer.position()
+        term = self._position.term
+        if not self._writer.append([group], self._position, term=term):
+            position = self._writer.position()
             raise errors.TermError(
-                f"{self._writer.path}: term {group.term} is over: wanted revision"
-                f" {self._position.revision}, found {found.revision} of term"
-                f" {found.term}"
+                f"{self._writer.path}: term {term.number} is over: wanted revision"
+                f" {self._position.revision}, position {position.revision} of term"
+                f" {position.term}"
             )
-        self._position = Position(group.revision, group.term, group.digest)
+        self._position = Position(group.revision, term, group.digest, group.term)
+
+    def promised(self) -> Term:
+        """Return the term that the file has promised."""
+        with self._reader_lock:
+            return self._reader.position().term
 
     def read(self, table: str, key: str) -> bytes | None:
         """Return one durable document."""
@@ -92,10 +98,11 @@ def open_master(
     path: str,
     *,
     replicate: Replicate | None,
-    clock: clock_door.Clock,
+    clock: clock_module.Clock,
     node: str = "",
     seen_term: int = 0,
-    on_deposed: Callable[[], None] | None = None,
+    term: Term | None = None,
+    settings: CommitSettings | None = None,
 ) -> Engine:
     """Open the store for writing, with a new term.
 
@@ -105,23 +112,38 @@ def open_master(
         clock: paces retries to candidates that failed.
         node: uuid of this node, to which nothing is sent; by default the master of
             the configuration.
-        seen_term: highest term that other nodes have seen, as from a vote.
-        on_deposed: called once, from any thread, when another master has taken over;
-            nothing can be written any more.
+        seen_term: highest number of a term that is known elsewhere.
+        term: the term for which this node was elected, see `ganeti.store.election`; by
+            default the next one of the file.
+        settings: when commits are acknowledged, and who is called at the end.
 
     Raises:
         ConfigurationError: the file is damaged, or of another version.
         StorageError: the disk failed.
+        TermError: the file has promised another term.
     """
+
+    def choose(promised: Term) -> Term:
+        if term is not None:
+            return term
+        return Term(next_number(promised.number, [seen_term]), node)
+
+    settings = settings or CommitSettings()
     backend = SqliteBackend(path)
     copies = (
         None
         if replicate is None
-        else Peers(backend, replicate=replicate, clock=clock, node=node)
+        else Peers(
+            backend,
+            replicate=replicate,
+            clock=clock,
+            node=node,
+            settings=settings,
+        )
     )
     try:
         return Engine(
-            backend, copies=copies, seen_term=seen_term, on_deposed=on_deposed
+            backend, copies=copies, choose=choose, on_deposed=settings.on_deposed
         )
     except BaseException:
         backend.close()

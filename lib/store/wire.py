@@ -22,12 +22,29 @@ _rows_decoder: Final = msgspec.msgpack.Decoder(list[Row])
 
 
 class Copy(msgspec.Struct, frozen=True, array_like=True):
-    """Everything that a master candidate keeps, at one revision."""
+    """Everything that a master candidate keeps, at one revision.
+
+    Attributes:
+        revision: of the last group.
+        term: number of the term that the sender has promised.
+        digest: of the history.
+        rows: all records and documents but the archive.
+        written: number of the term that wrote the last group; copies of earlier
+            releases lack it.
+        history: digests of the newest points of the history, to find where another
+            history left it.
+    """
 
     revision: int
     term: int
     digest: bytes
     rows: list[Row]
+    written: int = -1
+    history: list[bytes] = []
+
+    def written_term(self) -> int:
+        """Return the number of the term that wrote the last group."""
+        return self.term if self.written < 0 else self.written
 
     def cluster(self) -> str:
         """Return the uuid of the cluster, empty if there is none yet."""
@@ -55,13 +72,13 @@ _batch_decoder: Final = msgspec.msgpack.Decoder(Batch)
 
 def rows(changes: Iterable[Change]) -> list[Row]:
     """Return table, key and stored form of each change; the last of a key wins."""
-    found: dict[tuple[str, str], bytes | None] = {}
+    newest: dict[tuple[str, str], bytes | None] = {}
     for change in changes:
         table, key, value = change
-        found[table, key] = (
+        newest[table, key] = (
             objects.encode(value) if isinstance(value, objects.Record) else value
         )
-    return [(table, key, data) for (table, key), data in found.items()]
+    return [(table, key, data) for (table, key), data in newest.items()]
 
 
 def encode_rows(changed: Sequence[Row]) -> bytes:

@@ -103,6 +103,20 @@ def _put_in_place(temporary: str, path: str) -> None:
         os.unlink(temporary)
 
 
+def sync_file(path: str) -> None:
+    """Have a file's content written to disk, and the entry in its directory.
+
+    Raises:
+        OSError: it cannot be.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    sync_dir(os.path.dirname(path))
+
+
 def sync_dir(path: str) -> None:
     """Make changes of directory entries durable."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -140,7 +140,7 @@ def replicas(
                 True,
                 "ENODEFILECHECK",
                 name,
-                "node did not tell the state of its configuration copy",
+                "node did not report the state of its configuration copy",
             )
             continue
         report.error_if(
@@ -149,3 +149,24 @@ def replicas(
             name,
             f"configuration copy is at revision {revision}, the master's at {wanted}",
         )
+
+
+def majority(
+    report: Report, snapshot: objects.Snapshot, current: int, total: int
+) -> None:
+    """Judge how many master candidates have the newest changes.
+
+    Args:
+        report: takes the findings.
+        snapshot: the configuration.
+        current: candidates that have them, with the master.
+        total: all candidates.
+    """
+    report.error_if(
+        current < total // 2 + 1,
+        "ECLUSTERFILECHECK",
+        None,
+        f"only {current} of {total} master candidates have the newest changes (policy"
+        f" {snapshot.cluster.commit_policy}); changes are lost if the nodes that hold"
+        " them fail",
+    )

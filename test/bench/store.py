@@ -69,7 +69,7 @@ def daemons(folder, count):
     )
     runners.append(rpc.StaticRunner(targets, first.paths, db.term))
     db.commit(cluster.big(count + 1, 3, candidates=count + 1))
-    while not all(ok for ok, _revision in db.copies().values()):
+    while not all(copy.is_current for copy in db.copies().values()):
         time.sleep(0.05)
     try:
         yield db

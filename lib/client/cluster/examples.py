@@ -99,6 +99,13 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
             "gnt-cluster master-failover --no-voting",
             "when most other nodes are dead too",
         ),
+        Example(
+            "gnt-cluster master-failover --accept-loss",
+            "when most copies of the configuration are lost for good",
+        ),
+    ),
+    "lost-changes": (
+        Example("gnt-cluster lost-changes", "after a failover with --accept-loss"),
     ),
     "master-ping": (
         Example("gnt-cluster master-ping", "exit code 0 means that the master answers"),

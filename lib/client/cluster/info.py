@@ -53,7 +53,7 @@ def run(ctx: CommandContext) -> None:
     if ctx.opts.json:
         listing.print_json(ctx, info)
         return
-    shown = _tree(ctx, info)
+    shown = _tree(ctx, info, ctx.call("QueryCopies"))
     ctx.out(
         info_tree.render(roman.convert(shown) if ctx.opts.roman_integers else shown)
     )
@@ -67,7 +67,9 @@ def _plain(items: Any) -> str:
     return ", ".join(map(str, items or ()))
 
 
-def _tree(ctx: CommandContext, info: Mapping[str, Any]) -> info_tree.Pairs:
+def _tree(
+    ctx: CommandContext, info: Mapping[str, Any], copies: Mapping[str, Any]
+) -> info_tree.Pairs:
     enabled = info["enabled_hypervisors"]
     hvparams = {hv: info["hvparams"].get(hv, {}) for hv in enabled}
     bits, machine = info["architecture"]
@@ -97,6 +99,7 @@ def _tree(ctx: CommandContext, info: Mapping[str, Any]) -> info_tree.Pairs:
                 ipolicy.to_tree(info["ipolicy"]),
             ),
             ("Data collectors", _collectors(info)),
+            ("Copies of the configuration and jobs", _copies(copies)),
         ]
     )
 
@@ -116,6 +119,26 @@ def _parameters(ctx: CommandContext, info: Mapping[str, Any]) -> info_tree.Pairs
         "compression_tools": _plain(info["compression_tools"]),
     }
     return info_tree.Pairs((title, shown.get(key)) for title, key in _PARAMETERS)
+
+
+def _copies(copies: Mapping[str, Any]) -> info_tree.Pairs:
+    """Return which master candidates have the newest changes."""
+    others = {
+        row["name"]: "current"
+        if row["is_current"] and not row["lag"]
+        else f"{row['lag']} revisions behind"
+        + (f" ({row['trouble']})" if row["trouble"] else "")
+        for row in copies["copies"]
+    }
+    return info_tree.Pairs(
+        [
+            ("commit policy", copies["policy"]),
+            ("master term", copies["term"]),
+            ("revision of the master", copies["revision"]),
+            ("other candidates", others or "(none)"),
+            ("warning", copies["warning"] or "(none)"),
+        ]
+    )
 
 
 def _uid_pool(ranges: list[list[int]]) -> str:

@@ -20,6 +20,7 @@ def run(ctx: CommandContext) -> int:
     options = failover.FailoverOptions(
         no_voting=bool(opts.no_voting),
         ignore_offline_nodes=bool(opts.ignore_offline_nodes),
+        accept_loss=bool(opts.accept_loss),
     )
     if plans.wanted(ctx):
         steps = failover.plan(ctx.paths, options, feedback=ctx.err)

@@ -9,6 +9,7 @@ from ganeti.constants import ecodes, exitcodes, export, mond
 
 #: Options whose value goes into the parameter of the same name.
 _SAME: Final = (
+    "commit_policy",
     "candidate_pool_size",
     "max_running_jobs",
     "max_tracked_jobs",

@@ -6,6 +6,7 @@ from ganeti.cli import options as o
 from ganeti.cli.model import Argument, Command, Option, Program
 from ganeti.client.cluster.balance_table import BALANCE
 from ganeti.client.cluster.renew_table import RENEW_CRYPTO
+from ganeti.constants.commit import COMMIT_POLICIES
 
 COMMANDS: Final = (
     Command(
@@ -266,6 +267,12 @@ COMMANDS: Final = (
         run="cli.tags:list_tags",
     ),
     Command(
+        "lost-changes",
+        "list the changes and jobs in histories that lost (on this node)",
+        arguments=(Argument("file", minimum=0, maximum=None),),
+        run="client.cluster.lost_changes:run",
+    ),
+    Command(
         "master-failover",
         "make this (non-master) node the master",
         options=(
@@ -286,6 +293,12 @@ COMMANDS: Final = (
                 dest="ignore_offline_nodes",
                 kind="string",
                 default=True,
+            ),
+            Option(
+                ("--accept-loss",),
+                "go on although most copies of the configuration cannot be read; what"
+                " only those hold is lost",
+                dest="accept_loss",
             ),
             *o.PLANNED,
         ),
@@ -319,6 +332,14 @@ COMMANDS: Final = (
                 kind="int",
             ),
             o.INSTALL_IMAGE,
+            Option(
+                ("--commit-policy",),
+                "when changes are acknowledged: once a majority of the master"
+                " candidates has them, or by those that answer",
+                dest="commit_policy",
+                kind="choice",
+                choices=COMMIT_POLICIES,
+            ),
             Option(
                 ("--instance-communication-network",),
                 "network used by the instance communication mechanism; "

@@ -180,6 +180,8 @@ def _lists(op: opcodes.ClusterSetParams, cluster: objects.Cluster) -> dict[str, 
         for text in op.reserved_lvs:
             _check_expression(text)
         out["reserved_lvs"] = tuple(op.reserved_lvs)
+    if op.commit_policy is not None:
+        out["commit_policy"] = op.commit_policy
     if op.compression_tools is not None:
         wrong = [name for name in op.compression_tools if not _TOOL.match(name)]
         if wrong or _NO_TOOL in op.compression_tools:

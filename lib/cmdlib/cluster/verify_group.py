@@ -243,6 +243,8 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         )
         verify_ssconf.judge(self.ctx, self.report, answers)
         self._judge_replicas(snapshot, online, answers)
+        if snapshot.nodes[snapshot.cluster.master_node].group == self.group:
+            self._judge_majority(snapshot)
 
     def _master_files(self, snapshot: objects.Snapshot) -> Any:
         """Ask a master of another group for its files, to compare with."""
@@ -257,6 +259,20 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         )
         good, _wrong = forms.clean(answer.payload)
         return good.get(nv.NV_FILELIST)
+
+    def _judge_majority(self, snapshot: objects.Snapshot) -> None:
+        """Judge once, with the master's group, how many copies are up to date."""
+        candidates = [
+            node.uuid for node in snapshot.nodes.values() if node.master_candidate
+        ]
+        others = [uuid for uuid in candidates if uuid != snapshot.cluster.master_node]
+        answers = self.ctx.rpc.call("store_status", others)
+        current = [
+            uuid
+            for uuid, answer in answers.items()
+            if answer.payload and answer.payload["revision"] >= snapshot.revision
+        ]
+        files.majority(self.report, snapshot, 1 + len(current), len(candidates))
 
     def _judge_replicas(
         self,

@@ -305,12 +305,13 @@ def test_nodes_that_fail_get_their_files_later(tmp_path):
         made.stop()
 
 
-def test_refusal_by_a_node_deposes(master, client):
+def test_refusal_by_a_node_deposes_nobody(master, client):
     master.rpc.script["node_info"] = Result(
         "node_info", "node1", fail_msg="term 1 is over", deposed=True
     )
     client.call("Query", ["node", ["bootid"], None])
-    assert master.deposed.is_set()
+    client.call("SubmitJob", [[DELAY]])
+    assert not master.deposed.is_set()
 
 
 def test_deposed_master_says_so(tmp_path):

@@ -10,6 +10,7 @@ from fakes.patience import until
 from fakes.vnode import VirtualNode, own_address
 from ganeti import errors, rpc, store
 from ganeti.clock import SystemClock
+from ganeti.quorum import Term
 from ganeti.store import Document
 
 pytestmark = pytest.mark.daemon
@@ -77,8 +78,8 @@ def db(opener):
 
 def is_current(db):
     return all(
-        ok and revision == db.snapshot().revision
-        for ok, revision in db.copies().values()
+        copy.is_current and copy.revision == db.snapshot().revision
+        for copy in db.copies().values()
     )
 
 
@@ -121,16 +122,22 @@ def test_many_writers_share_calls(db, nodes):
     assert jobs(list(nodes.values())[1])[1] == dict(db.scan("jobs"))
 
 
-def test_the_daemons_of_a_new_master_depose_the_old_one(db, opener, nodes):
+def promise(nodes, term, numbers):
+    """Have some node daemons promise a term to another master."""
+    for number in numbers:
+        node = list(nodes.values())[number]
+        runner = rpc.StaticRunner(
+            [rpc.Target("n", node.name, node.address, 1811)], node.paths
+        )
+        answer = runner.call_one("store_promise", "n", term)
+        runner.close()
+        assert not answer.failed, answer.fail_msg
+
+
+def test_a_majority_of_daemons_deposes_a_master(db, nodes):
     until("copies", lambda: is_current(db))
     # The file stays the old master's own, so that only the nodes know better.
-    runner = rpc.StaticRunner(
-        [rpc.Target("n", "n1.tst", list(nodes.values())[1].address, 1811)],
-        next(iter(nodes.values())).paths,
-        db.term + 5,
-    )
-    assert not runner.call_one("store_status", "n").failed
-    runner.close()
+    promise(nodes, Term(db.term.number + 5, "other"), (1, 2))
 
     def is_deposed():
         try:
@@ -139,5 +146,14 @@ def test_the_daemons_of_a_new_master_depose_the_old_one(db, opener, nodes):
             return "is over" in str(err)
         return False
 
-    # A commit that is under way when the first node refuses may still succeed.
     until("deposed", is_deposed)
+
+
+def test_one_daemon_deposes_no_master(db, nodes):
+    until("copies", lambda: is_current(db))
+    promise(nodes, Term(db.term.number + 5, "other"), (1,))
+    for number in range(10):
+        db.commit([Document("jobs", str(number), b"{}")])
+    until("refusal", lambda: "is over" in next(iter(db.copies().values())).trouble)
+    db.commit([Document("jobs", "11", b"{}")])
+    assert db.exposure() == ""

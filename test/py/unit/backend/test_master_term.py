@@ -6,24 +6,25 @@ import pytest
 
 from ganeti import errors
 from ganeti.backend import master_term
+from ganeti.quorum import MAX_JUMP, Term
 
 
 def test_lower_terms_are_refused_and_higher_ones_remembered(tmp_path):
     guard = master_term.TermGuard(str(tmp_path / "term"), "AA")
-    guard.check(3)
-    guard.check(3)
+    guard.check(Term(3))
+    guard.check(Term(3))
     with pytest.raises(errors.TermError, match="term 2 is over"):
-        guard.check(2)
-    guard.check(9)
-    assert guard.seen == 9
+        guard.check(Term(2))
+    guard.check(Term(9))
+    assert guard.seen == Term(9)
 
 
 def test_the_term_survives_a_restart_but_not_a_change_of_cluster(tmp_path):
     path = str(tmp_path / "term")
-    master_term.TermGuard(path, "AA").check(3)
+    master_term.TermGuard(path, "AA").check(Term(3))
     with pytest.raises(errors.TermError):
-        master_term.TermGuard(path, "AA").check(2)
-    master_term.TermGuard(path, "BB").check(1)
+        master_term.TermGuard(path, "AA").check(Term(2))
+    master_term.TermGuard(path, "BB").check(Term(1))
 
 
 def test_a_broken_disk_does_not_stop_obedience(tmp_path, monkeypatch):
@@ -33,12 +34,38 @@ def test_a_broken_disk_does_not_stop_obedience(tmp_path, monkeypatch):
         raise OSError(5, "no disk")
 
     monkeypatch.setattr(os, "rename", fail)
-    guard.check(3)
+    guard.check(Term(3))
     with pytest.raises(errors.TermError):
-        guard.check(2)
+        guard.check(Term(2))
 
 
 def test_a_damaged_file_is_not_taken_for_none(tmp_path):
     (tmp_path / "term").write_text("{")
     with pytest.raises(errors.ConfigurationError, match="term"):
         master_term.TermGuard(str(tmp_path / "term"), "AA")
+
+
+def test_an_equal_number_of_another_owner_is_refused(tmp_path):
+    path = str(tmp_path / "term")
+    master_term.TermGuard(path, "AA").check(Term(3, "a"))
+    guard = master_term.TermGuard(path, "AA")
+    assert guard.seen == Term(3, "a")
+    with pytest.raises(errors.TermError, match="term 3 is over"):
+        guard.check(Term(3, "b"))
+    with pytest.raises(errors.TermError):
+        guard.check(Term(3))
+
+
+def test_a_file_of_an_earlier_release_has_a_number_alone(tmp_path):
+    (tmp_path / "term").write_text('{"cluster": "AA", "term": 3}')
+    guard = master_term.TermGuard(str(tmp_path / "term"), "AA")
+    guard.check(Term(3, "a"))
+    assert guard.seen == Term(3, "a")
+
+
+def test_an_absurd_number_is_not_believed(tmp_path):
+    guard = master_term.TermGuard(str(tmp_path / "term"), "AA")
+    guard.check(Term(3, "a"))
+    with pytest.raises(errors.RpcError, match="far above"):
+        guard.check(Term(4 + MAX_JUMP, "a"))
+    assert guard.seen == Term(3, "a")

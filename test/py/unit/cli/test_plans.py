@@ -262,6 +262,7 @@ WITHOUT = {
         "gnt-cluster getmaster",
         "gnt-cluster info",
         "gnt-cluster list-tags",
+        "gnt-cluster lost-changes",
         "gnt-cluster master-ping",
         "gnt-cluster search-tags",
         "gnt-cluster show-ispecs-cmd",

@@ -46,6 +46,7 @@ STORED = {
     "uid_pool": ([[9, 12], [1, 1]], "uid_pool", ((1, 1), (9, 12))),
     "add_uids": ([[5, 6]], "uid_pool", ((5, 6),)),
     "reserved_lvs": (["^xen.*"], "reserved_lvs", ("^xen.*",)),
+    "commit_policy": ("availability", "commit_policy", "availability"),
     "compression_tools": (["gzip", "lzop"], "compression_tools", ("gzip", "lzop")),
     "hidden_os": ([["add", "tiny"]], "hidden_os", ("tiny",)),
     "blacklisted_os": ([["add", "tiny"]], "blacklisted_os", ("tiny",)),

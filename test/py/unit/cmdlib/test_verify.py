@@ -376,6 +376,10 @@ def test_a_stale_configuration_copy_is_found():
         "  - ERROR:ENODEFILECHECK:node:node2.example.com:configuration copy is at"
         " revision 0, the master's at 1" in findings(engine)
     )
+    assert (
+        "  - ERROR:ECLUSTERFILECHECK:cluster:None:only 1 of 2 master candidates have"
+        " the newest changes" in "\n".join(findings(engine))
+    )
 
 
 def test_disks_are_judged_by_the_status_that_nodes_give():

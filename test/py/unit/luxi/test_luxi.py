@@ -449,3 +449,27 @@ def test_silence_is_a_timeout(server, paths):
         pytest.raises(errors.LuxiTimeoutError, match="Never"),
     ):
         client.call("Never")
+
+
+def test_submissions_carry_a_warning_while_there_is_one(server, handler, paths):
+    seen = []
+    server.warning = lambda: "one copy alone"
+
+    def answer_one():
+        assert handler.arrived.acquire(timeout=60)
+        handler.kept.pop().succeed(7)
+
+    with Client(paths[0], retries=0, timeout_s=60, on_warning=seen.append) as client:
+        assert client.call("Echo", [1]) == [1]
+        assert seen == []
+        answering = threading.Thread(target=answer_one)
+        answering.start()
+        assert client.call("SubmitJob", [[]]) == 7
+        answering.join()
+        assert seen == ["one copy alone"]
+        server.warning = str
+        answering = threading.Thread(target=answer_one)
+        answering.start()
+        assert client.call("SubmitJob", [[]]) == 7
+        answering.join()
+    assert seen == ["one copy alone"]

@@ -1,4 +1,6 @@
-"""May this node be master: own files, configuration, votes."""
+"""May this node be master: own files, configuration, votes, copies."""
+
+from types import SimpleNamespace
 
 import pytest
 
@@ -7,9 +9,10 @@ from fakes.rpc import FakeRunner
 from ganeti.masterd import startup
 from ganeti.masterd.startup import Refusal
 from ganeti.pathutils import Paths
+from ganeti.quorum import Term
 from ganeti.rpc import voting
 from ganeti.rpc.result import Result
-from ganeti.rpc.voting import Copy, Count, Terms, Verdict
+from ganeti.rpc.voting import Count, Verdict
 
 ME = "node1.example.com"
 
@@ -68,56 +71,6 @@ def test_votes_are_gathered_from_all_nodes():
     assert voting.count(votes, ME) == Count(1, 2, 4)
 
 
-def test_terms_and_copies_of_those_who_answer():
-    snapshot = clusters.snapshot(nodes=4)
-    answers = {
-        clusters.node_uuid(1): {"revision": 9, "term": 4, "digest": "aa", "seen": 4},
-        clusters.node_uuid(2): {"revision": 0, "term": 0, "digest": "", "seen": 6},
-        clusters.node_uuid(3): Result("store_status", "node3", fail_msg="down"),
-        clusters.node_uuid(4): "odd",
-    }
-    script = {"store_status": lambda node, _args: answers[node]}
-    runner = FakeRunner(lambda: snapshot, script)
-    found = voting.gather_terms(runner, snapshot.nodes)
-    assert found == Terms(6, {clusters.node_uuid(1): Copy(4, 9, "aa")})
-    assert voting.gather_terms(runner, []) == Terms(0, {})
-
-
-@pytest.mark.parametrize(
-    ("other", "own", "newer"),
-    [
-        (Copy(4, 9, "aa"), Copy(4, 8, "bb"), True),
-        (Copy(4, 8, "aa"), Copy(4, 8, "bb"), False),
-        (Copy(5, 8, "aa"), Copy(4, 8, "bb"), True),
-        # A restarted master has another term, but nothing new.
-        (Copy(5, 8, "aa"), Copy(4, 8, "aa"), False),
-        (Copy(5, 8, "aa"), Copy(4, 8), False),
-        (Copy(5, 9, "aa"), Copy(4, 8), True),
-        (Copy(3, 9, "aa"), Copy(4, 8, "bb"), False),
-    ],
-)
-def test_which_copy_is_newer(other, own, newer):
-    assert other.is_newer(own) is newer
-    found = Terms(9, {"a": Copy(1, 1, "x"), "b": other})
-    assert found.newer_than(own) == (("b", other) if newer else None)
-
-
-def test_configuration_of_a_later_master_is_respected():
-    snapshot = clusters.snapshot(nodes=3).at(8, 4)
-    own, other = clusters.node_uuid(1), clusters.node_uuid(2)
-
-    def check(found):
-        startup.check_copies(Terms(9, found), snapshot)
-
-    check({})
-    check({own: Copy(4, 8, "aa"), other: Copy(4, 9, "bb")})
-    check({own: Copy(4, 8, "aa"), other: Copy(5, 8, "aa")})
-    with pytest.raises(startup.NotMaster, match="outdated"):
-        check({own: Copy(4, 8, "aa"), other: Copy(5, 9, "bb")})
-    with pytest.raises(startup.NotMaster, match="outdated"):
-        check({other: Copy(5, 9, "bb")})
-
-
 def test_undecided_vote_is_repeated_and_then_given_up():
     pauses = []
     with pytest.raises(startup.NotMaster, match="--no-voting") as caught:
@@ -174,3 +127,52 @@ def test_configuration_must_name_this_node(paths):
     with pytest.raises(startup.NotMaster) as caught:
         startup.check_configuration(other, paths)
     assert caught.value.why is Refusal.FAILED
+
+
+class FakeElector:
+    """Answers each survey from a list: is a majority there?"""
+
+    def __init__(self, answers, silent):
+        self._answers = answers
+        self.silent = silent
+
+    def survey(self):
+        return SimpleNamespace(
+            is_enough=self._answers.pop(0), shortage=lambda: "1 of 3 copies"
+        )
+
+    def elect(self, *, is_takeover, accept_loss):
+        return Term(7, f"{is_takeover},{accept_loss}"), None
+
+
+def elect(answers, *, accept_loss=False):
+    made, pauses = [], []
+
+    def make(silent):
+        made.append(FakeElector(answers, silent))
+        return made[-1]
+
+    term = startup.elect(
+        make, frozenset("x"), accept_loss=accept_loss, pause=pauses.append
+    )
+    return term, [item.silent for item in made], pauses
+
+
+def test_silent_nodes_are_asked_again_only_when_they_are_needed():
+    assert elect([True]) == (Term(7, "False,False"), [frozenset("x")], [])
+    term, silent, pauses = elect([False, True])
+    assert term.number == 7
+    assert silent == [frozenset("x"), frozenset()]
+    assert pauses == [10.0]
+
+
+def test_an_election_without_a_majority_is_given_up():
+    with pytest.raises(
+        startup.NotMaster, match=r"1 of 3 copies.*--no-voting"
+    ) as caught:
+        elect([False] * 6)
+    assert caught.value.why is Refusal.FAILED
+
+
+def test_the_operator_can_start_a_master_without_a_majority():
+    assert elect([False], accept_loss=True)[0] == Term(7, "True,True")

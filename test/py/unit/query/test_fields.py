@@ -15,6 +15,10 @@ SPEC = json.loads(
 )
 
 
+#: Fields of nodes that Ganeti does not have.
+OURS = ("copy_lag", "copy_state")
+
+
 def documented():
     for row in SPEC["fields"]:
         sizes = {"disk": 16, "nic": 8}
@@ -37,6 +41,8 @@ def test_table_is_the_documented_one(resource):
         row["name"]: (row["title"], row["kind"])
         for row in query.describe(resource, None)
     }
+    ours = {name: found.pop(name, None) for name in OURS if resource == "node"}
+    assert None not in ours.values()
     assert found == wanted
 
 

@@ -12,6 +12,7 @@ from ganeti.jqueue.records import JobOp
 from ganeti.locking import LockInfo
 from ganeti.query import ClusterFacts, Sources
 from ganeti.rpc.result import Result
+from ganeti.store import CopyState
 
 NODE_INFO = [
     "boot-1",
@@ -614,3 +615,18 @@ def test_filter_rules(snapshot):
         ["rule-0", 4],
     ]
     assert query.legacy(sources(state), "filter", ["rule-0"], ["action"]) == [["PAUSE"]]
+
+
+def test_copies_on_candidates_and_their_lag():
+    snapshot = clusters.snapshot(nodes=3).at(9, 1)
+    copies = {
+        clusters.node_uuid(2): CopyState(True, 9),
+        clusters.node_uuid(3): CopyState(False, 4, "no answer"),
+    }
+    source = sources(snapshot, copies=lambda: copies)
+    found = ask(source, "node", ["copy_state", "copy_lag"])
+    assert found == [
+        [(0, "master"), (3, None)],
+        [(0, "current"), (0, 0)],
+        [(0, "behind"), (0, 5)],
+    ]

@@ -3,6 +3,8 @@
 import io
 import json
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -10,6 +12,7 @@ from fakes import nodes
 from ganeti import backend, errors, ssconf
 from ganeti.backend import master_term, registry
 from ganeti.http import tls
+from ganeti.quorum import Term
 from ganeti.server import common, noded
 from ganeti.utils import x509
 
@@ -19,6 +22,9 @@ class Everybody:
 
     def allows(self, digest):
         return digest == "GOOD"
+
+    def holder(self, digest):
+        return {"GOOD": "good-node"}.get(digest, "")
 
 
 @pytest.fixture
@@ -180,3 +186,43 @@ def test_wrong_command_lines_exit_with_one(argv, capsys):
         options(*argv)
     assert caught.value.code == 1
     assert "ganeti-noded" in capsys.readouterr().err
+
+
+def test_a_term_is_its_owners_alone(app):
+    assert ask(app, HTTP_X_GANETI_TERM="3:good-node")[0] == 200
+    status, answer = ask(app, HTTP_X_GANETI_TERM="4:another-node")
+    assert status == 403
+    assert "is not the caller's" in answer["message"]
+    assert ask(app, HTTP_X_GANETI_TERM="3:good-node")[0] == 200
+
+
+def test_a_queued_call_of_a_deposed_master_does_not_act(app, offer):
+    busy, gate, acted = threading.Semaphore(0), threading.Event(), []
+
+    def block(_node):
+        busy.release()
+        gate.wait(60)
+
+    offer("node_volumes", block)
+    offer("instance_start", lambda _node: acted.append(1))
+    with ThreadPoolExecutor(3) as pool:
+        blocked = [pool.submit(ask, app, "/node_volumes") for _ in range(2)]
+        for _ in blocked:
+            assert busy.acquire(timeout=60)
+        # All turns are taken; the call of the old master gets none yet.
+        checks = app._terms.check
+        seen = threading.Event()
+
+        def check(term):
+            checks(term)
+            seen.set()
+
+        app._terms.check = check
+        queued = pool.submit(
+            ask, app, "/instance_start", HTTP_X_GANETI_TERM="3:good-node"
+        )
+        assert seen.wait(60)
+        checks(Term(4, "new-master"))
+        gate.set()
+        assert queued.result(60)[0] == 409
+    assert acted == []

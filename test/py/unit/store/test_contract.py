@@ -51,10 +51,10 @@ def test_a_commit_is_durable_when_it_returns(db, opener):
 def test_revisions_and_records_survive_reopening_and_the_term_grows(db, opener):
     db.commit(cluster.updates(cluster.example_data()))
     before = db.snapshot()
-    assert before.term == db.term == 1
+    assert before.term == db.term.number == 1
     db.close()
     again = opener()
-    assert again.term == 2
+    assert again.term.number == 2
     assert again.snapshot().revision == before.revision
     assert again.snapshot().nodes == before.nodes
     assert again.snapshot().disks == before.disks
@@ -62,7 +62,7 @@ def test_revisions_and_records_survive_reopening_and_the_term_grows(db, opener):
 
 
 def test_a_term_is_higher_than_any_seen(opener):
-    assert opener(seen_term=7).term == 8
+    assert opener(seen_term=7).term.number == 8
 
 
 def test_a_batch_sees_its_own_changes_and_readers_do_not(db):
@@ -140,7 +140,7 @@ def test_followers_get_what_was_and_what_comes(db):
     thread.join()
     assert seen[0].revision == 3
     assert seen[0].changes == [document("3", None)]
-    assert seen[0].term == db.term
+    assert seen[0].term == db.term.number
     db.close()
     assert list(news) == []
 

@@ -1,6 +1,7 @@
 """Copies on master candidates: majority, failures, catching up, terms."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -10,12 +11,13 @@ from fakes.patience import until
 from ganeti import errors, store
 from ganeti.clock import SystemClock
 from ganeti.objects import Update
-from ganeti.store import Document, database, peers
+from ganeti.quorum import Term
+from ganeti.store import CommitSettings, Document, branches, database, engine, peers
 
 
 @pytest.fixture
 def world(tmp_path):
-    found = Candidates(tmp_path, (1, 2))
+    found = Candidates(tmp_path, (1, 2, 3))
     yield found
     found.close()
 
@@ -74,11 +76,12 @@ def test_candidates_get_everything(db, world, tmp_path):
     db.commit([job("1")])
     for number in (1, 2):
         until("the copy", lambda n=number: is_same(db, world, tmp_path, n))
-    assert world[1].status()["term"] == db.term
+    assert world[1].status()["term"] == db.term.number
+    assert world[1].status()["written"] == db.term.number
 
 
 def test_a_commit_does_not_wait_for_a_minority(db, world, tmp_path):
-    until("both", lambda: all(ok for ok, _ in db.copies().values()))
+    until("both", lambda: all(copy.is_current for copy in db.copies().values()))
     world.hang(2)
     for number in range(5):
         db.commit([job(str(number))])
@@ -87,21 +90,92 @@ def test_a_commit_does_not_wait_for_a_minority(db, world, tmp_path):
     until("the slow one", lambda: is_same(db, world, tmp_path, 2))
 
 
-def test_without_a_majority_a_commit_warns_and_goes_on(db, world, caplog, tmp_path):
-    until("both", lambda: all(ok for ok, _ in db.copies().values()))
+def start(function):
+    """Run a function in a thread; return what has its result."""
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(function)
+    pool.shutdown(wait=False)
+    return future
+
+
+def test_without_a_majority_nothing_is_acknowledged(
+    db, world, monkeypatch, caplog, tmp_path
+):
+    until("both", lambda: all(copy.is_current for copy in db.copies().values()))
+    monkeypatch.setattr(peers, "ACK_TIMEOUT_S", 0.05)
+    world.down |= set(world.copies)
+    before = db.snapshot().revision
+    waiting = start(lambda: db.commit([job("1")]))
+    until("refusal", db.exposure)
+    with pytest.raises(errors.StorageError, match="changes are refused: no majority"):
+        db.commit([job("2")])
+    assert not waiting.done()
+    assert db.snapshot().revision == before
+    assert "NO MAJORITY" in caplog.text
+    # One candidate is enough, and nothing was lost in between.
+    world.down.discard(world.node(2))
+    assert waiting.result(60) == before + 1
+    assert db.exposure() == ""
+    assert db.commit([job("3")]) == before + 2
+    assert db.read("jobs", "2") is None
+    world.down.clear()
+    until("the repair", lambda: is_same(db, world, tmp_path, 1))
+
+
+def test_closing_does_not_wait_for_a_majority(db, world, monkeypatch):
+    until("both", lambda: all(copy.is_current for copy in db.copies().values()))
+    monkeypatch.setattr(peers, "ACK_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(peers, "RECHECK_S", 0.01)
+    world.down |= set(world.copies)
+    waiting = start(lambda: db.commit([job("1")]))
+    until("refusal", db.exposure)
+    db.close()
+    with pytest.raises(errors.StorageError, match="no majority"):
+        waiting.result(60)
+
+
+@pytest.fixture
+def lenient(opener):
+    found = opener(settings=CommitSettings(is_lenient=lambda: True))
+    found.commit(cluster.big(3, 2))
+    return found
+
+
+def test_availability_is_a_choice_and_warns(lenient, world, caplog, tmp_path):
+    db = lenient
+    until("both", lambda: all(copy.is_current for copy in db.copies().values()))
     world.down |= set(world.copies)
     revision = db.commit([job("1")])
-    assert f"NO MAJORITY: revision {revision} is on 1 master candidates" in caplog.text
-    assert "wanted 2" in caplog.text
+    assert f"NO MAJORITY: revision {revision}" in caplog.text
+    assert "missing: node1.example.com, node2.example.com;" in db.exposure()
     db.commit([job("2")])
     world.down.clear()
     for number in (1, 2):
         until("the repair", lambda n=number: is_same(db, world, tmp_path, n))
+    db.commit([job("3")])
+    assert db.exposure() == ""
     assert caplog.text.count("NO MAJORITY") == 1
 
 
-def test_silence_costs_one_time_limit_only(db, world, monkeypatch, caplog, tmp_path):
-    until("both", lambda: all(ok for ok, _ in db.copies().values()))
+def test_two_candidates_go_on_and_say_so(opener, world, tmp_path):
+    db = opener()
+    db.commit(cluster.big(3, 1, candidates=2))
+    until("the copy", lambda: is_same(db, world, tmp_path, 1))
+    assert db.exposure() == ""
+    world.down.add(world.node(1))
+    db.commit([job("1")])
+    assert "no majority of the 2 master candidates" in db.exposure()
+    world.down.clear()
+    until("the repair", lambda: is_same(db, world, tmp_path, 1))
+    db.commit([job("2")])
+    assert db.exposure() == ""
+
+
+def test_silence_costs_one_time_limit_only(
+    lenient, world, monkeypatch, caplog, tmp_path
+):
+    db = lenient
+    until("both", lambda: all(copy.is_current for copy in db.copies().values()))
     monkeypatch.setattr(peers, "ACK_TIMEOUT_S", 0.05)
     world.hang(1)
     world.hang(2)
@@ -121,7 +195,7 @@ def test_a_candidate_that_missed_some_gets_just_these(db, world, tmp_path):
     world.down.add(world.node(2))
     for number in range(5):
         db.commit([job(str(number))])
-    until("it to be stale", lambda: not db.copies()[world.node(2)][0])
+    until("it to be stale", lambda: not db.copies()[world.node(2)].is_current)
     world.calls.clear()
     world.down.clear()
     until("the repair", lambda: is_same(db, world, tmp_path, 2))
@@ -132,7 +206,7 @@ def test_a_lost_answer_is_no_lost_change(db, world, tmp_path):
     until("the copy", lambda: is_same(db, world, tmp_path, 2))
     world.losing.add(world.node(2))
     db.commit([job("1")])
-    until("it to be stale", lambda: not db.copies()[world.node(2)][0])
+    until("it to be stale", lambda: not db.copies()[world.node(2)].is_current)
     world.losing.clear()
     db.commit([job("2")])
     until("the repair", lambda: is_same(db, world, tmp_path, 2))
@@ -161,17 +235,25 @@ def test_a_candidate_with_another_history_gets_a_whole_copy(
     assert (world.node(2), "store_install") in world.calls
 
 
-def test_what_the_master_lost_disappears_from_candidates(db, world, tmp_path):
+def test_a_full_disk_refuses_changes_until_what_was_sent_is_written(
+    db, world, monkeypatch, tmp_path
+):
     until("the copy", lambda: is_same(db, world, tmp_path, 1))
-    limit = db._backend._writer._db.execute("PRAGMA page_count").fetchone()[0] + 2
-    db._backend._writer._db.execute(f"PRAGMA max_page_count = {limit}")
-    with pytest.raises(errors.StorageError, match="full"):
-        db.commit([job("big", b"x" * 100_000)])
+    monkeypatch.setattr(engine, "RETRY_S", 0.01)
+    connection = db._backend._writer._db
+    limit = connection.execute("PRAGMA page_count").fetchone()[0] + 2
+    connection.execute(f"PRAGMA max_page_count = {limit}")
+    waiting = start(lambda: db.commit([job("big", b"x" * 100_000)]))
+    until("the failure", lambda: db._disk_failure)
+    with pytest.raises(errors.StorageError, match="refused until the disk"):
+        db.commit([job("small")])
     assert db.read("jobs", "big") is None
-    db._backend._writer._db.execute("PRAGMA max_page_count = 1000000")
+    world.calls.clear()
+    connection.execute("PRAGMA max_page_count = 1000000")
+    waiting.result(60)
     db.commit([job("small")])
-    until("the repair", lambda: is_same(db, world, tmp_path, 1))
-    assert db.read("jobs", "small") == b"{}"
+    until("the copy", lambda: is_same(db, world, tmp_path, 1))
+    assert (world.node(1), "store_install") not in world.calls
 
 
 def test_new_candidates_join_and_old_ones_leave(db, world, tmp_path):
@@ -194,7 +276,7 @@ def test_a_new_candidate_gets_the_archive_bit_by_bit(db, world, monkeypatch):
     db.commit([Document("archive", f"{n:03}", b"x" * 90) for n in range(100)])
     db.commit([Document("joblogs", f"{n:03}/1", b"y" * 90) for n in range(100)])
     db.commit([job("500"), Document("joblogs", "500/1", b"z")])
-    until("the copy", lambda: db.copies()[world.node(2)][0])
+    until("the copy", lambda: db.copies()[world.node(2)].is_current)
     node = db.snapshot().nodes[world.node(2)]
     db.commit([Update("nodes", node.uuid, node.replace(offline=True))])
     world[2].purge()
@@ -239,10 +321,12 @@ def test_a_newer_master_deposes_the_old_one(db, world, opener, tmp_path):
         node=world.node(1),
         seen_term=old_status["term"],
     )
-    assert taker.term == db_term + 1
+    assert taker.term.number == db_term.number + 1
     assert taker.snapshot().nodes == db.snapshot().nodes
     taker.commit([job("new")])
-    until("node 2 to hear of it", lambda: world[2].status()["term"] == taker.term)
+    until(
+        "node 2 to hear of it", lambda: world[2].status()["term"] == taker.term.number
+    )
 
     def write():
         for number in range(100):
@@ -257,18 +341,93 @@ def test_a_newer_master_deposes_the_old_one(db, world, opener, tmp_path):
     taker.close()
 
 
-def test_an_idle_master_learns_that_it_is_deposed(world, opener, monkeypatch, tmp_path):
+def test_an_idle_master_notices_that_it_was_replaced(
+    world, opener, monkeypatch, tmp_path
+):
     monkeypatch.setattr(peers, "IDLE_CHECK_S", 0.01)
     told = threading.Event()
-    db = opener(on_deposed=told.set)
+    db = opener(settings=CommitSettings(on_deposed=told.set))
     db.commit(cluster.big(3, 1))
     until("the copy", lambda: is_same(db, world, tmp_path, 2))
-    term = db.term + 1
-    batch = store.wire.encode_batch([])
-    assert world[2].apply(term, db.snapshot().revision, batch)["term"] == term
+    term = Term(db.term.number + 1, "other")
+    for number in (1, 2):
+        assert world[number].promise(term)["term"] == term.number
     assert told.wait(60)
     with pytest.raises(errors.TermError, match="is over"):
         db.commit([job("1")])
+
+
+def test_one_candidate_deposes_no_master(world, opener, monkeypatch, tmp_path):
+    monkeypatch.setattr(peers, "IDLE_CHECK_S", 0.01)
+    told = threading.Event()
+    db = opener(settings=CommitSettings(on_deposed=told.set))
+    db.commit(cluster.big(3, 1))
+    for number in (1, 2):
+        until("the copy", lambda n=number: is_same(db, world, tmp_path, n))
+    world[2].promise(Term(db.term.number + 7, "other"))
+    until("refusal", lambda: "is over" in db.copies()[world.node(2)].trouble)
+    db.check_term()
+    for number in range(5):
+        db.commit([job(str(number))])
+    assert not told.is_set()
+    assert db.exposure() == ""
+
+
+def test_an_equal_number_of_another_owner_does_not_write(world, opener, tmp_path):
+    db = opener(node=cluster.make_id("node", 0))
+    db.commit(cluster.big(3, 1))
+    until("the copy", lambda: is_same(db, world, tmp_path, 1))
+    rival = Term(db.term.number, "rival")
+    with pytest.raises(errors.TermError, match="is over"):
+        world[1].install(rival, store.wire.encode_copy(db._backend.dump()))
+    with pytest.raises(errors.TermError, match="is over"):
+        world[1].promise(rival)
+
+
+def test_adding_a_candidate_needs_the_new_majority(
+    world, opener, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(peers, "ACK_TIMEOUT_S", 0.05)
+    db = opener()
+    changes = cluster.big(4, 1, candidates=3)
+    db.commit(changes)
+    for number in (1, 2):
+        until("the copy", lambda n=number: is_same(db, world, tmp_path, n))
+    world.down |= {world.node(2), world.node(3)}
+    node = db.snapshot().nodes[world.node(3)]
+    adding = start(
+        lambda: db.commit(
+            [Update("nodes", node.uuid, node.replace(master_candidate=True))]
+        )
+    )
+    # 2 of 3 have it, but 3 of 4 must.
+    until("refusal", db.exposure)
+    assert not adding.done()
+    world.down.clear()
+    adding.result(60)
+    assert len(db.copies()) == 3
+
+
+def test_a_lost_history_is_kept_and_listed(db, world, opener, tmp_path):
+    until("the copy", lambda: is_same(db, world, tmp_path, 2))
+    world[2].close()
+    lost = store.open_master(
+        world[2].path, replicate=None, clock=SystemClock(), node="lost"
+    )
+    old = b'{"id":7,"ops":[{"input":{"OP_ID":"OP_TEST_DELAY","duration":1}}]}'
+    lost.commit([job("7", old)])
+    lost.commit([job("8", old.replace(b"7", b"8"))])
+    lost.close()
+    before = db.term
+    db.close()
+    again = opener(seen_term=before.number + 5)
+    until("the repair", lambda: is_same(again, world, tmp_path, 2))
+    (kept,) = branches.files(world[2].path)
+    branch = branches.read(kept)
+    assert branch.is_complete
+    assert [group.term for group in branch.groups] == [lost.term.number] * 2
+    assert [found.job_id for found in branch.jobs] == [7, 8]
+    assert branch.jobs[0].status == "queued"
 
 
 def test_a_copy_that_disappears_is_noticed_while_nothing_is_written(
@@ -293,5 +452,5 @@ def test_what_another_cluster_left_on_a_node_deposes_nobody(world, opener, tmp_p
     db = opener()
     db.commit(cluster.big(3, 2))
     until("the copy", lambda: is_same(db, world, tmp_path, 2))
-    assert world[2].status()["term"] == db.term == 1
+    assert world[2].status()["term"] == db.term.number == 1
     db.commit([job("1")])

@@ -71,7 +71,7 @@ def test_what_is_replaced_is_kept_and_terms_grow(paths, config_data, monkeypatch
     db.close()
     assert run(monkeypatch, "-f") == 0
     again = store.open_master(paths.store_db, replicate=None, clock=clock.SystemClock())
-    assert again.term > 41
+    assert again.term.number > 41
     assert again.read("jobs", "1") is None
     again.close()
     kept = [path.name for path in sorted(paths_of(paths.backup_dir))]

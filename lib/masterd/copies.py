@@ -1,0 +1,36 @@
+"""LUXI method about the copies on master candidates; not in Ganeti."""
+
+from typing import Any
+
+from ganeti.masterd.calls import method
+from ganeti.masterd.deps import MasterDeps
+
+
+@method("QueryCopies")
+def query_copies(deps: MasterDeps) -> dict[str, Any]:
+    """Return how the master acknowledges changes, and which candidates have them.
+
+    Keys: ``policy``, ``revision`` (of the master), ``term``, ``warning`` (empty while
+    a majority has the newest changes), ``copies``: a list by name of ``name``,
+    ``is_current``, ``revision`` (-1 if none is known), ``lag`` (in revisions) and
+    ``trouble``.
+    """
+    snapshot = deps.config.snapshot()
+    copies = [
+        {
+            "name": snapshot.nodes[uuid].name,
+            "is_current": copy.is_current,
+            "revision": copy.revision,
+            "lag": max(0, snapshot.revision - copy.revision),
+            "trouble": copy.trouble,
+        }
+        for uuid, copy in deps.store.copies().items()
+        if uuid in snapshot.nodes
+    ]
+    return {
+        "policy": snapshot.cluster.commit_policy,
+        "revision": snapshot.revision,
+        "term": str(deps.store.term),
+        "warning": deps.store.exposure(),
+        "copies": sorted(copies, key=lambda row: str(row["name"])),
+    }

@@ -1,0 +1,193 @@
+"""The commit rule on real daemons: silent candidates, frozen ones, interrupted steps."""
+
+import contextlib
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from fakes.patience import until
+from ganeti.bootstrap import elections
+from ganeti.utils import pidfile
+
+pytestmark = pytest.mark.daemon
+
+DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0, "on_master": True}
+
+
+NAMES = ("node1", "node2", "node3")
+
+
+@pytest.fixture(scope="module")
+def made(cluster_of):
+    found = cluster_of(3)
+    found.wait_until_clean()
+    return found
+
+
+@pytest.fixture
+def cluster(made):
+    """A cluster whose master is node1, with everything up; so it is left, too."""
+    wait_for_copies(made, "node1")
+    yield made
+    for name in NAMES:
+        made.command("start", name, "ganeti-noded")
+    if not pidfile.is_locked(made.paths("node1").pid_file("ganeti-masterd")):
+        made.check("gnt-cluster", "master-failover", node="node1")
+    for name in NAMES:
+        made.command("start", name)
+
+
+def copies(cluster, node="node1"):
+    with cluster.luxi(node) as client:
+        return client.call("QueryCopies")
+
+
+def wait_for_copies(cluster, node, count=2):
+    def are_current():
+        rows = copies(cluster, node)["copies"]
+        return sum(row["is_current"] and not row["lag"] for row in rows) == count
+
+    until("copies", are_current)
+
+
+def tags(cluster, node):
+    return cluster.check("gnt-cluster", "list-tags", node=node).split()
+
+
+def freeze(cluster, names, number):
+    for name in names:
+        pid = pidfile.read_pid(cluster.paths(name).pid_file("ganeti-noded"))
+        os.kill(pid, number)
+
+
+@contextlib.contextmanager
+def frozen(cluster, *names):
+    """Stop node daemons where they are."""
+    freeze(cluster, names, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        freeze(cluster, names, signal.SIGCONT)
+
+
+def start(function):
+    """Run a function in a thread; return what has its result."""
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(function)
+    pool.shutdown(wait=False)
+    return future
+
+
+def test_nothing_is_acknowledged_without_a_majority(cluster):
+    with cluster.luxi() as client:
+        with frozen(cluster, "node2", "node3"):
+            submit = start(lambda: client.call("SubmitJob", [[DELAY]]))
+            until("refusal", lambda: copies(cluster)["warning"])
+            refused = cluster.run("gnt-cluster", "add-tags", "unsafe")
+            assert refused.failed
+            assert "changes are refused" in refused.stderr
+            assert "are refused" in cluster.check("gnt-cluster", "info")
+        job = submit.result(90)
+        assert client.call("QueryJobs", [[job], ["id"]]) == [[job]]
+    assert "unsafe" not in tags(cluster, "node1")
+
+
+def test_availability_goes_on_and_warns_on_stderr(cluster):
+    cluster.check("gnt-cluster", "modify", "--commit-policy=availability")
+    wait_for_copies(cluster, "node1")
+    with frozen(cluster, "node2", "node3"):
+        cluster.check("gnt-cluster", "add-tags", "first")
+        done = cluster.run("gnt-cluster", "add-tags", "second")
+        assert not done.failed, done.output
+        assert "no majority of the 3 master candidates" in done.stderr
+        assert "Warning" not in done.stdout
+        fields = "name,copy_state,copy_lag"
+        rows = cluster.check("gnt-node", "list", "--no-headers", "-o", fields)
+        assert rows.count("behind") == 2
+    wait_for_copies(cluster, "node1")
+    cluster.check("gnt-cluster", "modify", "--commit-policy=majority")
+
+
+def test_a_stale_candidate_does_not_become_master_unnoticed(cluster):
+    names = {number: cluster.node(f"node{number}").name for number in (1, 2, 3)}
+    cluster.command("kill", "node3")
+    cluster.check("gnt-cluster", "add-tags", "acknowledged")
+    cluster.command("kill", "node1")
+    cluster.command("kill", "node2")
+    cluster.command("start", "node3", "ganeti-noded")
+    failover = ("gnt-cluster", "master-failover", "--no-voting", "--yes-do-it")
+    refused = cluster.run(*failover, node="node3")
+    assert refused.code == 1
+    assert f"not heard: {names[1]}, {names[2]}" in refused.stderr
+    assert "may be on those alone" in refused.stderr
+    # With one more copy there is a majority, and it has the tag.
+    cluster.command("start", "node2", "ganeti-noded")
+    done = cluster.run(*failover, node="node3", timeout_s=200)
+    assert "acknowledged" in tags(cluster, "node3"), done.output
+
+
+def test_accepted_loss_is_kept_and_listed(cluster):
+    cluster.command("kill", "node2")
+    cluster.check("gnt-cluster", "add-tags", "lost")
+    cluster.command("kill", "node3")
+    cluster.command("kill", "node1")
+    cluster.command("start", "node2", "ganeti-noded")
+    words = ("--accept-loss", "--no-voting", "--yes-do-it")
+    done = cluster.run(
+        "gnt-cluster", "master-failover", *words, node="node2", timeout_s=200
+    )
+    assert "may be on those alone" in done.stderr
+    assert "lost" not in tags(cluster, "node2")
+    for name in ("node1", "node3"):
+        cluster.command("start", name, "ganeti-noded")
+    wait_for_copies(cluster, "node2")
+    listed = cluster.check("gnt-cluster", "lost-changes", node="node1")
+    assert "set cluster" in listed
+    assert "TAGS" in listed
+
+
+def test_an_interrupted_failover_can_be_repeated(cluster):
+    paths = cluster.paths("node2")
+    own = next(
+        uuid
+        for uuid, name in uuids(cluster).items()
+        if name == cluster.node("node2").name
+    )
+    # It ends after the fence: the old master ends, and there is none.
+    with elections.asking(paths) as ask:
+        elections.elector(paths, own, ask, frozenset()).elect(is_takeover=True)
+    pid_file = cluster.paths("node1").pid_file("ganeti-masterd")
+    until("the old master to end", lambda: not pidfile.is_locked(pid_file))
+    done = cluster.run("gnt-cluster", "master-failover", node="node2")
+    assert not done.failed, done.output
+    # It ends before the master daemons are started.
+    cluster.command("kill", "node2", "ganeti-masterd")
+    again = cluster.run("gnt-cluster", "master-failover", node="node2")
+    assert not again.failed, again.output
+    assert copies(cluster, "node2")["warning"] == ""
+    refused = cluster.run("gnt-cluster", "master-failover", node="node2")
+    assert "is the master already" in refused.stderr
+
+
+def uuids(cluster):
+    with cluster.luxi() as client:
+        rows = client.call("QueryNodes", [[], ["uuid", "name"], False])
+    return dict(rows)
+
+
+def test_failback_during_a_long_job_leaves_a_serving_master(cluster):
+    long = {"OP_ID": "OP_TEST_DELAY", "duration": 600, "on_master": True}
+    with cluster.luxi() as client:
+        job = client.call("SubmitJob", [[long]])
+        until(
+            "the job to run",
+            lambda: client.call("QueryJobs", [[job], ["status"]]) == [["running"]],
+        )
+    there = cluster.run("gnt-cluster", "master-failover", node="node2")
+    assert not there.failed, there.output
+    back = cluster.run("gnt-cluster", "master-failover", node="node1")
+    assert not back.failed, back.output
+    with cluster.luxi() as client:
+        assert client.call("QueryJobs", [[job], ["id"]]) == [[job]]
