@@ -235,14 +235,6 @@ class Voters:
         """Return whether those that do not refuse cannot be a majority any more."""
         return not self.has_majority(self.everyone.difference(refusing))
 
-    def missing(self, nodes: Collection[str]) -> int:
-        """Return how many more copies a majority needs."""
-        present = frozenset(nodes)
-        return max(
-            (majority(len(each)) - len(each & present) for each in self._sets()),
-            default=0,
-        )
-
     def changed(self, wanted: frozenset[str]) -> "Voters":
         """Return what is in force once a group changes the set.
 

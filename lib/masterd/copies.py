@@ -21,7 +21,7 @@ def query_copies(deps: MasterDeps) -> dict[str, Any]:
             "name": snapshot.nodes[uuid].name,
             "is_current": copy.is_current,
             "revision": copy.revision,
-            "lag": max(0, snapshot.revision - copy.revision),
+            "lag": max(0, snapshot.revision - max(copy.revision, 0)),
             "trouble": copy.trouble,
         }
         for uuid, copy in deps.store.copies().items()

@@ -202,7 +202,9 @@ def _bind_copy_lag(context: QueryContext) -> Getter:
 
     def get(node: Node) -> Cell:
         copy = copies.get(node.uuid)
-        return UNAVAIL if copy is None else normal(max(0, revision - copy.revision))
+        if copy is None:
+            return UNAVAIL
+        return normal(max(0, revision - max(copy.revision, 0)))
 
     return get
 
