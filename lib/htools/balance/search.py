@@ -70,7 +70,7 @@ class MoveSearch:
         self._options = options
         self._estimator = MoveEstimator(state, options)
         every = eligible(state, options)
-        apart = self._estimator.deltas.apart
+        apart = self._estimator.deltas.not_additive
         self._inst: Ints = np.nonzero(every & ~apart)[0]
         #: Instances for which there are no bounds, because their changes are no sums.
         self._apart: Ints = np.nonzero(every & apart)[0]
@@ -234,7 +234,7 @@ class MoveSearch:
     def _allow(self, inst: Ints) -> None:
         """Set whether an instance still has an offline node to leave."""
         live = _to_evacuate(self._state, inst)
-        if not self._estimator.deltas.apart[inst[0]]:
+        if not self._estimator.deltas.not_additive[inst[0]]:
             self._bounds.allow(int(inst[0]), bool(live[0]))
             return
         self._apart = np.setdiff1d(self._apart, inst)

@@ -1,8 +1,8 @@
 """Values that describe a cluster to the placement tools.
 
-Everything here is as it was loaded; what follows from it (memory in use, score) is
-in ``state.node_state`` and ``score.components``. Nodes, instances and groups are known
-by their position.
+All values are as loaded. Derived numbers (memory in use, score) are in
+``state.node_state`` and ``score.components``. Nodes, instances and groups are
+identified by their position.
 """
 
 from collections.abc import Iterable, Iterator
@@ -40,14 +40,14 @@ STATES: Final = (
 USING_MEMORY: Final = frozenset(
     {"running", "ERROR_up", "ERROR_nodedown", "ERROR_nodeoffline", "ERROR_wrongnode"}
 )
-#: Position of a node that is not there.
+#: Position that stands for "no node".
 NONE: Final = -1
 #: Memory in MiB taken as used by a KVM node itself.
 STATIC_KVM_MIB: Final = 4096
 
 
 class DataError(Exception):
-    """Data that cannot be understood; the text names place, field and value."""
+    """Malformed input; the text names place, field and value."""
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -61,14 +61,14 @@ class Group(msgspec.Struct, frozen=True):
     policy: Policy = DEFAULT_POLICY
 
     def connects(self, item: "Instance") -> bool:
-        """Tell whether it has all networks of an instance."""
+        """Return whether the group has all networks of an instance."""
         return all(name in self.networks for name in item.networks)
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A node as it reports itself; memory and disk in MiB.
+    """A node with the numbers that it reports; memory and disk in MiB.
 
-    ``other_load`` is load of its cpus that is none of its instances'.
+    ``other_load`` is the load of its CPUs that no instance causes.
     """
 
     name: str
@@ -91,10 +91,11 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class Instance(msgspec.Struct, frozen=True, gc=False):
-    """An instance; ``spindles`` is None when a disk does not say how many it has.
+    """An instance; ``spindles`` is None when the number of one of its disks is unknown.
 
-    It is no dataclass: changed copies are made by ``msgspec.structs.replace``.
-    ``utilisation`` is the share of a node it uses: cpu, memory, disk, network.
+    Not a dataclass: ``msgspec.structs.replace`` makes changed copies.
+    ``utilisation`` is the share of a node that the instance uses: CPU, memory, disk,
+    network.
     """
 
     name: str
@@ -117,17 +118,17 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def running(self) -> bool:
-        """Whether it runs now."""
+        """Whether the instance runs now."""
         return self.status in RUNNING
 
     @property
     def online(self) -> bool:
-        """Whether its owner did not take it off the cluster's books."""
+        """Whether the instance is not marked offline."""
         return self.status != "ADMIN_offline"
 
     @property
     def uses_memory(self) -> bool:
-        """Whether its primary node's free memory is lower because of it."""
+        """Whether the instance uses memory on its primary node now."""
         return not self.forthcoming and self.status in USING_MEMORY
 
     @property
@@ -148,7 +149,7 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """All of a cluster the tools know; positions index these tuples."""
+    """All data about a cluster; positions are indices of these tuples."""
 
     groups: tuple[Group, ...]
     nodes: tuple[Node, ...]
@@ -157,28 +158,28 @@ class Cluster(msgspec.Struct, frozen=True):
     policy: Policy = DEFAULT_POLICY
     #: Position printed for the first node, instance and group (1 when simulated).
     first_index: int = 0
-    #: Positions printed for nodes and instances of a part of a cluster; after its own
-    #: those of guests and of their primaries.
+    #: Positions printed for nodes and instances of a part of a cluster: first its own,
+    #: then those of ``secondary_only`` and of their primaries.
     node_numbers: tuple[int, ...] = ()
     instance_numbers: tuple[int, ...] = ()
-    #: Instances of which only the secondary is in this part of a cluster; positions of
-    #: their primaries go on after the last node.
-    guests: tuple[Instance, ...] = ()
+    #: Instances of which only the secondary is in this part of a cluster. The positions
+    #: of their primaries follow the last node.
+    secondary_only: tuple[Instance, ...] = ()
 
     def node_number(self, node: int) -> int:
-        """Give the position that is printed for a node."""
+        """Return the position that is printed for a node."""
         return (self.node_numbers[node] if self.node_numbers else node) + (
             self.first_index
         )
 
     def instance_number(self, inst: int) -> int:
-        """Give the position that is printed for an instance."""
+        """Return the position that is printed for an instance."""
         return (self.instance_numbers[inst] if self.instance_numbers else inst) + (
             self.first_index
         )
 
     def policy_of(self, node: int) -> Policy:
-        """Give the policy of the group of the node at a position."""
+        """Return the policy of a node's group."""
         return self.groups[self.nodes[node].group].policy
 
     def members(self, group: int) -> list[int]:
@@ -196,7 +197,7 @@ class Cluster(msgspec.Struct, frozen=True):
         )
 
     def without_moving(self, kept: Iterable[int]) -> "Cluster":
-        """Return the cluster with some instances, by position, that must not move."""
+        """Return the cluster with the instances at some positions not movable."""
         staying = frozenset(kept)
         if not staying:
             return self
@@ -211,16 +212,16 @@ class Cluster(msgspec.Struct, frozen=True):
         )
 
     def only_group(self, group: int) -> "Cluster":
-        """Cut out one group: its nodes, and the instances with their primary there.
+        """Return one group: its nodes, and the instances with their primary there.
 
-        A secondary in another group is dropped and such an instance does not move. One
-        whose primary is in another group becomes a guest.
+        A secondary in another group is dropped, and its instance cannot move. An
+        instance whose primary is in another group goes to ``secondary_only``.
         """
         kept = self.members(group)
         place = {old: new for new, old in enumerate(kept)}
         split = [n for n in self.split() if self.instances[n].secondary in place]
-        guests = [self.instances[n] for n in split]
-        outside = sorted({item.primary for item in guests})
+        secondary_only = [self.instances[n] for n in split]
+        outside = sorted({item.primary for item in secondary_only})
         away = {old: len(kept) + new for new, old in enumerate(outside)}
         place[NONE] = NONE
         nodes = tuple(msgspec.structs.replace(self.nodes[n], group=0) for n in kept)
@@ -241,22 +242,22 @@ class Cluster(msgspec.Struct, frozen=True):
             instances=instances,
             node_numbers=(*kept, *outside),
             instance_numbers=(*here, *split),
-            guests=tuple(
+            secondary_only=tuple(
                 msgspec.structs.replace(
                     item, primary=away[item.primary], secondary=place[item.secondary]
                 )
-                for item in guests
+                for item in secondary_only
             ),
         )
 
     def common_suffix(self) -> str:
-        """Find the longest common end, from a dot on, of all names."""
+        """Return the longest suffix, starting with a dot, that all names share."""
         names = [node.name for node in self.nodes]
         return common_suffix([*names, *(inst.name for inst in self.instances)])
 
 
 def common_suffix(names: Iterable[str]) -> str:
-    """Find the longest end beginning with a dot that all names share."""
+    """Return the longest suffix, starting with a dot, that all names share."""
     parts = iter(names)
     first = next(parts, None)
     if first is None:
@@ -270,7 +271,10 @@ def common_suffix(names: Iterable[str]) -> str:
 
 
 def lookup(names: Iterable[str], wanted: str) -> int | None:
-    """Find a name: the same, or the only one that goes on with a dot after it."""
+    """Return the position of a name: the same, or the only one it is a prefix of.
+
+    The prefix ends before a dot.
+    """
     listed = list(names)
     if wanted in listed:
         return listed.index(wanted)
@@ -279,7 +283,7 @@ def lookup(names: Iterable[str], wanted: str) -> int | None:
 
 
 def cluster_tag_values(cluster: Cluster, prefix: str) -> Iterator[str]:
-    """Give what follows a prefix in the cluster's tags."""
+    """Yield the rest of each cluster tag that starts with a prefix."""
     for tag in cluster.tags:
         if tag.startswith(prefix):
             yield tag[len(prefix) :]

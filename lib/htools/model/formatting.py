@@ -1,4 +1,4 @@
-"""How the placement tools print numbers."""
+"""Number formats of the placement tools."""
 
 import math
 from decimal import ROUND_HALF_EVEN, Decimal
@@ -9,7 +9,7 @@ _PLAIN_BELOW: Final = 1e7
 
 
 def fixed(value: float, digits: int) -> str:
-    """Print with a number of decimals, rounding the shortest decimal half to even."""
+    """Format with ``digits`` decimals; the shortest decimal is rounded half to even."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     step = Decimal(1).scaleb(-digits)
@@ -17,7 +17,7 @@ def fixed(value: float, digits: int) -> str:
 
 
 def shown(value: float) -> str:
-    """Print the shortest digits that read back, with one decimal or an exponent."""
+    """Format with the fewest digits that parse back, with a decimal or an exponent."""
     if not math.isfinite(value) or value == 0:
         return fixed(value, 1)
     if _PLAIN_FROM <= abs(value) < _PLAIN_BELOW:
@@ -28,7 +28,7 @@ def shown(value: float) -> str:
 
 
 def general(value: float) -> str:
-    """Print six decimals, or an exponent for very small and very large values."""
+    """Format with six decimals; very small and very large values with an exponent."""
     if value == 0 or not math.isfinite(value):
         return fixed(value, 6)
     if _PLAIN_FROM <= abs(value) < _PLAIN_BELOW:
@@ -40,6 +40,6 @@ def general(value: float) -> str:
 
 
 def quoted(text: str) -> str:
-    """Put in single quotes unless it is letters, digits and dots only."""
+    """Put a text in single quotes unless it has only letters, digits and dots."""
     plain = all(char.isascii() and (char.isalnum() or char == ".") for char in text)
     return text if plain else f"'{text}'"

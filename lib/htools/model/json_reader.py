@@ -1,6 +1,6 @@
-"""Reading JSON strictly: every error names the place, the wanted and the found.
+"""Strict JSON reader: every error names path, expected and actual value.
 
-What the fields mean is the caller's.
+Callers know the meaning of the fields.
 """
 
 import json
@@ -10,7 +10,7 @@ from typing import Any
 from ganeti.htools.model.cluster import DataError
 
 _TOO_LARGE = 1 << 62
-# Types as tuples: making a union at each test takes longer than the test.
+# Types as tuples: creating a union for each test takes longer than the test.
 _LISTS = (list, tuple)
 _NUMBERS = (int, float)
 
@@ -20,13 +20,13 @@ def decode(data: bytes, source: str) -> Any:
     try:
         return json.loads(data)
     except ValueError as err:
-        raise DataError(f"{source}: is no JSON: {err}") from err
+        raise DataError(f"{source}: not valid JSON: {err}") from err
     except RecursionError as err:
-        raise DataError(f"{source}: is nested too deeply") from err
+        raise DataError(f"{source}: JSON is nested too deeply") from err
 
 
 class JsonPart:
-    """One object of some data: its path and whose data it is, for messages."""
+    """One JSON object with its path and its source, which messages name."""
 
     def __init__(self, data: Any, path: str, source: str) -> None:
         self.path, self.source = path, source
@@ -39,7 +39,7 @@ class JsonPart:
         return f"{self.path}.{key}" if self.path else key
 
     def wrong(self, key: str, wanted: str, actual: Any) -> DataError:
-        """Make the error of a key."""
+        """Return the error about a key."""
         return self._error(self.at(key), wanted, actual)
 
     def _error(self, path: str, wanted: str, actual: Any) -> DataError:
@@ -49,11 +49,11 @@ class JsonPart:
         )
 
     def has(self, key: str) -> bool:
-        """Tell whether a key is there and not null."""
+        """Return whether a key is present and not null."""
         return self.data.get(key) is not None
 
     def get(self, key: str) -> Any:
-        """Return the value of a key that must be there."""
+        """Return the value of a required key."""
         if key not in self.data:
             raise self.wrong(key, "a value", "nothing")
         return self.data[key]
@@ -63,16 +63,16 @@ class JsonPart:
         return JsonPart(self.get(key), self.at(key), self.source)
 
     def part_or_empty(self, key: str) -> "JsonPart":
-        """Return an object; an empty one when it is not there."""
+        """Return an object; an empty one for a missing key."""
         return JsonPart(self.data.get(key, {}), self.at(key), self.source)
 
     def members(self) -> Iterator[tuple[str, "JsonPart"]]:
-        """Give all members, which are objects."""
+        """Yield all members, which are objects."""
         for key, value in self.data.items():
             yield key, JsonPart(value, self.at(key), self.source)
 
     def text(self, key: str, choices: Sequence[str] = ()) -> str:
-        """Return a text, perhaps one of some."""
+        """Return a string; if ``choices`` are given, one of them."""
         value = self.get(key)
         if not isinstance(value, str):
             raise self.wrong(key, "a text", value)
@@ -81,14 +81,14 @@ class JsonPart:
         return value
 
     def flag(self, key: str, default: bool) -> bool:
-        """Return a truth value."""
+        """Return a boolean."""
         value = self.data.get(key, default)
         if not isinstance(value, bool):
             raise self.wrong(key, "true or false", value)
         return value
 
     def size(self, key: str, default: int | None = None) -> int:
-        """Return a number from 0, cut to whole."""
+        """Return a number of at least 0, truncated to an integer."""
         value = self.data.get(key, default)
         if type(value) is int and 0 <= value < _TOO_LARGE:
             return value
@@ -102,13 +102,13 @@ class JsonPart:
         if isinstance(value, bool) or not isinstance(value, _NUMBERS):
             raise self.wrong(key, "a number", value)
         if not abs(value) < _TOO_LARGE:
-            raise self.wrong(key, "a number of ordinary size", value)
+            raise self.wrong(key, "a number below 2^62", value)
         if least is not None and value < least:
             raise self.wrong(key, f"a number from {least:g}", value)
         return value
 
     def texts(self, key: str, *, optional: bool = False) -> tuple[str, ...]:
-        """Return a list of texts."""
+        """Return a list of strings."""
         value = self.data.get(key, []) if optional else self.get(key)
         if type(value) is list and not value:
             return ()
@@ -128,5 +128,5 @@ class JsonPart:
 
 
 def _is_list(value: Any) -> bool:
-    """Tell whether a value is a list in JSON; inside a daemon it may be a tuple."""
+    """Return whether a value is a list in JSON; inside a daemon it may be a tuple."""
     return isinstance(value, _LISTS)

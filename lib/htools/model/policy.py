@@ -42,7 +42,7 @@ class Spec(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """What instances a group or cluster accepts."""
+    """The instances that a group or cluster accepts."""
 
     std: Spec
     ranges: tuple[tuple[Spec, Spec], ...]
@@ -51,7 +51,7 @@ class Policy(msgspec.Struct, frozen=True):
     spindle_ratio: float
 
     def flaw(self) -> str:
-        """Tell what makes it impossible to fulfil; empty when nothing does."""
+        """Return the contradiction in the policy as text; empty if there is none."""
         for low, high in self.ranges:
             for field in Spec.__struct_fields__:
                 least, most = getattr(low, field), getattr(high, field)
@@ -61,7 +61,7 @@ class Policy(msgspec.Struct, frozen=True):
 
 
 _SMALLEST: Final = Spec(128, 1, 1024, 1, 1, 1)
-#: Policy of a cluster that says nothing.
+#: Policy of a cluster that sets none.
 DEFAULT_POLICY: Final = Policy(
     std=_SMALLEST,
     ranges=((_SMALLEST, Spec(32768, 8, 1048576, 16, 8, 12)),),

@@ -1,4 +1,4 @@
-"""Policies and instance sizes as allocator requests and queries write them."""
+"""Reader of policies and instance sizes in allocator requests and query answers."""
 
 from ganeti.htools.model.json_reader import JsonPart
 from ganeti.htools.model.policy import Policy, Spec
@@ -20,7 +20,7 @@ def read_policy(part: JsonPart) -> Policy:
     """Read a policy.
 
     Raises:
-        DataError: also when nothing can be as it wants.
+        DataError: malformed, or no instance can fulfil the policy.
     """
     ranges = tuple(
         (read_spec(pair.part("min")), read_spec(pair.part("max")))
@@ -28,14 +28,14 @@ def read_policy(part: JsonPart) -> Policy:
     )
     if not ranges:
         raise part.wrong("minmax", "at least one pair", [])
-    result = Policy(
+    policy = Policy(
         std=read_spec(part.part("std")),
         ranges=ranges,
         templates=part.texts("disk-templates"),
         vcpu_ratio=part.number("vcpu-ratio", least=0),
         spindle_ratio=part.number("spindle-ratio", least=0),
     )
-    flaw = result.flaw()
+    flaw = policy.flaw()
     if flaw:
         raise part.wrong("minmax", "a minimum below its maximum", flaw)
-    return result
+    return policy

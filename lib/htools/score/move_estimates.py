@@ -58,7 +58,7 @@ class MoveEstimator:
         self._gain = self.move_rules.gain
         self.metrics = DeviationMetrics(state, deltas, self._gain)
         # Instances whose changes are no sums of amounts (unknown spindles).
-        self._has_apart = bool(deltas.apart.any())
+        self._has_apart = bool(deltas.not_additive.any())
         self.located = bool(state.node_places.size or deltas.lacking.any())
         self.tagged = bool(len(state.exclusion_tags))
         self._all_online = bool(state.online.all())

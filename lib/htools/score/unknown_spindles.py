@@ -25,7 +25,7 @@ _DISK: Final = LATER[DeltaRow.DISK]
 def correction(rules: MoveConstraints, move: MoveArrays) -> Floats:
     """Return what to add to estimates of moves; 0 for most instances."""
     # Only these instances need it, and only forthcoming ones can be placed so.
-    asked, online = rules.deltas.apart[move.inst], rules.state.online
+    asked, online = rules.deltas.not_additive[move.inst], rules.state.online
     if not (asked.any() and online.any()):
         return np.zeros(1)
     values = components.METRICS[_NAME].values(rules.state)

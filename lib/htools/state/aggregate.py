@@ -1,7 +1,7 @@
-"""Counting the instances of a cluster into the numbers of its nodes, all at once.
+"""Sums over the instances of a cluster into the numbers of its nodes, vectorised.
 
-What it costs to begin is what an allocation costs: every decision loads the cluster
-again. Changes of single instances are for `htools.state.node_state`.
+Every decision loads the cluster again, so loading is most of the cost of an
+allocation. `htools.state.node_state` changes single instances.
 """
 
 import copy
@@ -22,16 +22,16 @@ _OFF_THE_BOOKS: Final = "ADMIN_offline"
 
 
 class InstanceColumns:
-    """Instances side by side.
+    """Columns of numbers, one row per instance.
 
     Attributes:
         primary, secondary: positions of nodes, -1 for none.
-        now: which are there, not still to come.
-        use: cpu, memory, disk and network, each of all instances.
+        now: which exist, that is, are not forthcoming.
+        use: CPU, memory, disk and network utilisation, each of all instances.
     """
 
     def __init__(self, items: Sequence[Instance]) -> None:
-        """Read off the instances."""
+        """Extract the columns."""
         self.primary = _whole(item.primary for item in items)
         self.secondary = _whole(item.secondary for item in items)
         self.memory = _floats(item.memory for item in items)
@@ -49,7 +49,7 @@ class InstanceColumns:
         self.use = _of_kinds([item.utilisation for item in items])
 
     def without_primary(self) -> "InstanceColumns":
-        """Return the same of secondaries alone."""
+        """Return the same columns with no primaries."""
         out = copy.copy(self)
         out.primary = np.full_like(self.primary, NONE)
         return out
@@ -58,8 +58,8 @@ class InstanceColumns:
         """Add all instances to the numbers of the nodes.
 
         Args:
-            state: the numbers.
-            exclusive: which nodes give out whole spindles.
+            state: the numbers, changed.
+            exclusive: which nodes have exclusive storage (whole spindles).
         """
         first = self.primary >= 0
         uses, now = first & self.uses_memory, first & self.now
@@ -71,7 +71,7 @@ class InstanceColumns:
         self._add(state.load_cpu, now, cpu)
         self._add(state.load_mem, now, memory)
         self._add(state.load_net, now, net)
-        # Of each instance primary and secondary: sums run in the order of instances.
+        # Primary and secondary per instance: sums are taken in the order of instances.
         both = np.stack([self.primary, self.secondary], axis=1)
         there = (both >= 0) & self.now[:, None]
         np.add.at(state.load_dsk, both[there], np.repeat(disk, 2)[there.ravel()])
@@ -81,15 +81,16 @@ class InstanceColumns:
     def _add(self, row: Floats, which: Flags, values: Floats) -> None:
         np.add.at(row, self.primary[which], values[which])
 
-    def _add_disks(self, state: NodeRows, apart: Flags, both: Ints) -> None:
-        """Add disks; free disk is as reported, apart from what is to come."""
+    def _add_disks(self, state: NodeRows, exclusive_nodes: Flags, both: Ints) -> None:
+        """Add disks; free disk is as reported, less disks of forthcoming instances."""
         there = (both >= 0) & self.local[:, None]
         nodes = both[there]
         use, disk, spindles = (
             np.repeat(column, 2)[there.ravel()]
             for column in (self.spindle_use, self.disk, self.spindles)
         )
-        now, exclusive = np.repeat(self.now, 2)[there.ravel()], apart[nodes]
+        now = np.repeat(self.now, 2)[there.ravel()]
+        exclusive = exclusive_nodes[nodes]
         np.add.at(state.f_dsk_later, nodes[~now], -disk[~now])
         to_come = ~now & exclusive
         unknown = np.repeat(self.unknown, 2)[there.ravel()]
@@ -103,7 +104,7 @@ class InstanceColumns:
         np.add.at(state.inst_spin, nodes[shared], use[shared])
 
     def count_peers(self, peers: Floats) -> None:
-        """Add what secondaries keep to [secondary node, primary node]."""
+        """Add memory reserved by secondaries to [secondary node, primary node]."""
         kept = self.now & (self.secondary >= 0) & self.online & self.balanced
         places = self.secondary[kept], self.primary[kept]
         np.add.at(peers, places, self.memory[kept])
@@ -139,7 +140,7 @@ def _among(words: Sequence[str], wanted: Iterable[str]) -> Flags:
 
 
 def _of_kinds(shares: Sequence[tuple[float, ...]]) -> Floats:
-    """Turn tuples, of which few are different, into columns."""
+    """Convert tuples, most of them equal, into columns."""
     kinds = {share: place for place, share in enumerate(dict.fromkeys(shares))}
     table = np.array(list(kinds), np.float64).reshape(len(kinds), 4)
     return np.ascontiguousarray(table[[kinds[share] for share in shares]].T)

@@ -1,4 +1,4 @@
-"""The numbers of nodes that change with their instances: one array, a row a number."""
+"""Node numbers that depend on instances: one array, one row per number."""
 
 from typing import Final
 
@@ -33,8 +33,8 @@ ROWS: Final = (
 class NodeRows:
     """The array ``rows``, and each row under its name.
 
-    Memory and disk are in MiB, free (``f_``), of instances (``i_``) or kept for
-    failovers (``r_``); ``_later`` counts instances that are still to come as well.
+    Memory and disk are in MiB: free (``f_``), used by instances (``i_``) or reserved
+    for failovers (``r_``); ``_later`` includes forthcoming instances.
     """
 
     unallocated: Floats
@@ -58,7 +58,7 @@ class NodeRows:
     rows: Floats
 
     def use(self, rows: Floats) -> None:
-        """Take an array as the numbers."""
+        """Use an array as the rows."""
         self.rows = rows
         for position, name in enumerate(ROWS):
             setattr(self, name, rows[position])

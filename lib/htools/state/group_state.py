@@ -1,4 +1,4 @@
-"""The state of one group alone, for decisions in which other groups do not count."""
+"""The state of one group, for decisions that ignore the other groups."""
 
 from collections.abc import Sequence
 
@@ -12,9 +12,9 @@ def of_group(
     """Return one group's part of a state, and the positions of its nodes.
 
     Args:
-        now: the state; instances beyond those of its cluster are taken over.
+        now: the state; instances placed since its cluster was loaded are included.
         group: position.
-        new_instances: instances that may come.
+        new_instances: instances that may be added.
     """
     cluster = now.cluster
     members = cluster.members(group)

@@ -1,7 +1,7 @@
-"""What each instance does to the nodes it is on: arrays over all instances of a state.
+"""How each instance changes the numbers of its nodes: arrays over all instances.
 
-A state changes one instance after the other; who weighs all possible moves at once
-needs the same numbers side by side. Where instances are is taken over by ``moved``.
+A state changes one instance at a time; evaluating all possible moves at once needs
+the same numbers as arrays. ``moved`` updates the nodes of an instance.
 """
 
 import enum
@@ -19,9 +19,9 @@ Bools = npt.NDArray[np.bool_]
 
 
 class DeltaRow(enum.IntEnum):
-    """Rows of a state's numbers that instances change by amounts of their own.
+    """Rows of a state that each instance changes by its own amounts.
 
-    Those of ``ALL`` count instances that are still to come.
+    Rows ``ALL_*`` include forthcoming instances.
     """
 
     MEMORY = ROWS.index("unallocated")
@@ -40,7 +40,7 @@ class DeltaRow(enum.IntEnum):
     ALL_FREE_SPINDLES = ROWS.index("f_spin_later")
 
 
-#: The rows that count instances to come, by the row that does not.
+#: Row without forthcoming instances -> the same row with them.
 LATER = {
     DeltaRow.MEMORY: DeltaRow.ALL_MEMORY,
     DeltaRow.DISK: DeltaRow.ALL_DISK,
@@ -54,18 +54,18 @@ class InstanceDeltas:
     """Numbers of all instances of a state.
 
     Attributes:
-        primary, secondary: their nodes, -1 for none.
+        primary, secondary: nodes of each instance, -1 for none.
         as_primary, as_secondary: rows x instances, added to a node's numbers.
-        counted: rows x nodes, which of them a node keeps.
-        real: which are there, not still to come.
-        reserved: memory that a secondary keeps.
-        tags: instances x exclusion tags they have, -1 where they have fewer.
+        counted: rows x nodes, 1.0 where the node keeps the row, else 0.0.
+        real: which exist, that is, are not forthcoming.
+        reserved: memory that a secondary reserves.
+        tags: instances x exclusion tags, padded with -1.
         desired: for each instance a row of ``lacking``.
-        lacking: desired tags x nodes, wanted location tags that the node has not.
+        lacking: sets of desired tags x nodes, number of them that the node lacks.
     """
 
     def __init__(self, state: ClusterState) -> None:
-        """Read off all instances."""
+        """Extract the numbers of all instances."""
         self.state = state
         items = state.instances
         self.primary: Ints = np.array(state.pri, dtype=np.int64)
@@ -89,19 +89,19 @@ class InstanceDeltas:
         self.drbd = _flags(item.template == "drbd" for item in items)
         self.external = _flags(item.template in EXTERNAL_TEMPLATES for item in items)
         self.unknown_spindles = _flags(item.spindles is None for item in items)
-        #: What these do to nodes is no sum (``score.unknown_spindles``).
-        self.apart: Bools = self.local & self.unknown_spindles & self.forthcoming
-        self.apart &= bool(state.exclusive.any())
+        #: Instances whose effect on nodes is not additive (``score.unknown_spindles``).
+        self.not_additive: Bools = self.local & self.unknown_spindles & self.forthcoming
+        self.not_additive &= bool(state.exclusive.any())
         tags = [state.tag_places(item) for item in items]
         self.tags = _padded([sorted({*each}) for each in tags])
-        #: Whether amounts and tags say all that instances do to nodes.
+        #: Whether amounts and tags describe the whole effect of all instances.
         self.are_sums = all(len({*each}) == len(each) for each in tags) and not (
             state.exclusive.any() and self.unknown_spindles.any()
         )
-        self.desired, self.lacking = _wishes(state)
+        self.desired, self.lacking = _desired_tags(state)
 
     def moved(self, inst: int) -> None:
-        """Take over the nodes of one instance."""
+        """Update the nodes of one instance from the state."""
         self.primary[inst] = self.state.pri[inst]
         self.secondary[inst] = self.state.sec[inst]
 
@@ -113,24 +113,24 @@ class InstanceDeltas:
 
 
 def _padded(lists: list[list[int]]) -> Ints:
-    """Make columns of lists that are not equally long."""
+    """Convert lists of different lengths into one padded array."""
     width = max(map(len, lists), default=0)
     return np.array(
         [[*each, *[NONE] * (width - len(each))] for each in lists], dtype=np.int64
     ).reshape(len(lists), width)
 
 
-def _wishes(state: ClusterState) -> tuple[Ints, Ints]:
-    """Number what instances want of locations, and tell what nodes lack of each."""
-    number: dict[frozenset[str], int] = {}
-    wishes = [
-        number.setdefault(state.desired_tags(item), len(number))
+def _desired_tags(state: ClusterState) -> tuple[Ints, Ints]:
+    """Number the distinct sets of desired tags; count what each node lacks of each."""
+    numbers: dict[frozenset[str], int] = {}
+    desired = [
+        numbers.setdefault(state.desired_tags(item), len(numbers))
         for item in state.instances
     ]
-    lacking: Ints = np.zeros((max(1, len(number)), state.size), dtype=np.int64)
-    for row, wanted in enumerate(number):
+    lacking: Ints = np.zeros((max(1, len(numbers)), state.size), dtype=np.int64)
+    for row, wanted in enumerate(numbers):
         lacking[row] = state.lacking(wanted)
-    return np.array(wishes, dtype=np.int64), lacking
+    return np.array(desired, dtype=np.int64), lacking
 
 
 def _flags(values: object) -> Bools:
@@ -138,7 +138,7 @@ def _flags(values: object) -> Bools:
 
 
 def _amounts(items: list[Instance]) -> tuple[Floats, Floats]:
-    """Give what a node's numbers gain with each instance, as primary and secondary."""
+    """Return what each instance adds to node rows, as primary and as secondary."""
     as_primary = np.zeros((len(ROWS), len(items)))
     as_secondary = np.zeros((len(ROWS), len(items)))
     for at, item in enumerate(items):

@@ -1,8 +1,8 @@
-"""A cluster in simulation: one array per number, one place per node.
+"""A simulated cluster: one array per number, one element per node.
 
-Loading, adding and removing instances keep all numbers exact; whether they may be added
-is for `htools.rules.constraints`, what the result is worth for
-`htools.score.components`.
+Loading, adding and removing instances keep all numbers exact.
+`htools.rules.constraints` decides whether an instance may be added,
+`htools.score.components` computes the score of the result.
 """
 
 import copy
@@ -28,10 +28,10 @@ Floats = npt.NDArray[np.float64]
 
 
 class CapacityLimits(msgspec.Struct, frozen=True):
-    """Changes to what nodes accept, given on the command line.
+    """Limits of nodes that are given on the command line.
 
-    ``max_cpu`` replaces the policies' ratio; ``min_disk`` is the part of the disk to
-    keep free.
+    ``max_cpu`` replaces the policies' ratio of virtual to physical CPUs; ``min_disk``
+    is the fraction of the disk to keep free.
     """
 
     max_cpu: float | None = None
@@ -39,17 +39,17 @@ class CapacityLimits(msgspec.Struct, frozen=True):
 
 
 class ClusterState(NodeRows):
-    """Numbers of all nodes; positions are those of the cluster's model.
+    """Numbers of all nodes; positions are those of the cluster's tuples.
 
     Attributes:
-        cluster: what it was made of.
-        size: count of nodes.
+        cluster: the source of the state.
+        size: number of nodes.
         pri, sec: node of each instance, -1 for none.
         primaries, secondaries: instances of each node, newest first.
-        peers: [secondary node, primary node] -> memory kept for failovers; primary
-            nodes of guests come after all others.
-        pri_tags: [node, exclusion tag] -> count of primaries.
-        present_tags: the same without instances that are still to come.
+        peers: [secondary node, primary node] -> memory reserved for failovers; primary
+            nodes of ``Cluster.secondary_only`` follow all others.
+        pri_tags: [node, exclusion tag] -> number of primaries.
+        present_tags: the same without forthcoming instances.
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class ClusterState(NodeRows):
 
         Args:
             cluster: groups, nodes and instances.
-            new_instances: instances that will be added; their tags count too.
-            min_disk: part of the disk to keep free.
+            new_instances: instances that will be added; their tags are included.
+            min_disk: fraction of the disk to keep free.
             max_cpu: overrides the policies' limit of virtual per physical CPU.
             exclusion: further prefixes of exclusion tags.
         """
@@ -75,7 +75,7 @@ class ClusterState(NodeRows):
         self.instances = list(cluster.instances)
         self.pri = [item.primary for item in self.instances]
         self.sec = [item.secondary for item in self.instances]
-        outside = {item.primary for item in cluster.guests}
+        outside = {item.primary for item in cluster.secondary_only}
         self.peers: Floats = np.zeros((self.size, self.size + len(outside)))
         self.use(np.zeros((len(ROWS), self.size)))
         self._fixed(min_disk, max_cpu)
@@ -155,7 +155,7 @@ class ClusterState(NodeRows):
             frozenset(tag for tag in node.tags if prefixes and tag.startswith(prefixes))
             for node in self.cluster.nodes
         ]
-        #: [from, to]: may an instance migrate; None when it always may.
+        #: [from, to]: whether an instance may migrate; None if always.
         self.may_migrate: npt.NDArray[np.bool_] | None = None
         if not any(sends):
             return
@@ -186,7 +186,7 @@ class ClusterState(NodeRows):
         self._load_instances()
         self.r_mem[:] = self.peers.max(axis=1) if self.size else 0
         recorded = np.trunc(self.t_mem) - self.n_mem - self.i_mem
-        #: Memory that is gone although no instance has it.
+        #: Memory in use that belongs to no instance.
         self.x_mem = recorded - reported
         self.unallocated[:] = recorded - np.maximum(0, self.x_mem)
 
@@ -195,10 +195,10 @@ class ClusterState(NodeRows):
         columns.count(self, self.exclusive)
         columns.count_peers(self.peers)
         self.primaries, self.secondaries = columns.by_node(self.size)
-        if self.cluster.guests:
-            guests = InstanceColumns(self.cluster.guests)
-            guests.count_peers(self.peers)
-            guests.without_primary().count(self, self.exclusive)
+        if self.cluster.secondary_only:
+            secondary_only = InstanceColumns(self.cluster.secondary_only)
+            secondary_only.count_peers(self.peers)
+            secondary_only.without_primary().count(self, self.exclusive)
         if not (self._tag_at or self._has_places):
             return
         for item in self.instances:
@@ -218,8 +218,8 @@ class ClusterState(NodeRows):
     def copy(self, *, same_peers: bool = False) -> "ClusterState":
         """Return an independent state with the same numbers.
 
-        With ``same_peers`` both share the memory kept for failovers, the largest table:
-        for copies that only change instances without a secondary.
+        With ``same_peers`` both share ``peers``, the largest table: for copies that
+        only change instances without a secondary.
         """
         out = copy.copy(self)
         out.use(self.rows.copy())
@@ -232,7 +232,7 @@ class ClusterState(NodeRows):
         return out
 
     def mark(self, index: int, nodes: Sequence[int]) -> Any:
-        """Return what `restore` needs to undo changes of an instance on some nodes."""
+        """Return a mark for `restore`, which undoes changes of an instance on nodes."""
         places = list(nodes)
         return (
             index,
@@ -260,12 +260,12 @@ class ClusterState(NodeRows):
         self.pri[index], self.sec[index] = pair
 
     def as_cluster(self) -> Cluster:
-        """Return records of the present state; free memory stays as reported."""
+        """Return the present state as a cluster; free memory stays as reported."""
         nodes = tuple(
             msgspec.structs.replace(
                 node,
                 free_disk=int(free),
-                # One of which the number is unknown takes what no record can say.
+                # An unknown number of spindles in use makes the free number -1.
                 free_spindles=max(0, int(spindles))
                 if node.exclusive
                 else node.free_spindles,
@@ -282,20 +282,20 @@ class ClusterState(NodeRows):
 
     # Instances
     def new(self, item: Instance) -> int:
-        """Return the position of an instance that is added without a place."""
+        """Add an instance without nodes and return its position."""
         self.instances.append(item)
         self.pri.append(-1)
         self.sec.append(-1)
         return len(self.instances) - 1
 
     def forget(self, index: int) -> None:
-        """Drop the newest instance, which has no place."""
+        """Drop the newest instance, which has no nodes."""
         if index != len(self.instances) - 1 or self.pri[index] >= 0:
-            raise ValueError(f"instance {index}: is not the newest without a place")
+            raise ValueError(f"instance {index}: not the newest, or it has nodes")
         del self.instances[index], self.pri[index], self.sec[index]
 
     def place(self, index: int, primary: int, secondary: int = -1) -> None:
-        """Put an instance without a place onto its nodes."""
+        """Put an instance without nodes onto nodes."""
         self.pri[index], self.sec[index] = primary, secondary
         self._change_primary(index, primary, 1)
         if secondary >= 0:
@@ -375,7 +375,7 @@ class ClusterState(NodeRows):
         self.held[node] += sign
         self.load_dsk[node] += sign * item.utilisation[2]
 
-    # What checks and scores ask
+    # Read by checks and scores
     def tag_places(self, item: Instance) -> list[int]:
         """Return the positions of an instance's exclusion tags."""
         if not self._tag_at:
@@ -383,7 +383,7 @@ class ClusterState(NodeRows):
         return [self._tag_at[tag] for tag in item.tags if tag in self._tag_at]
 
     def repeated_tags(self) -> Floats:
-        """Return how often primaries of each node have a tag that one before has."""
+        """Return per node how many exclusion tags repeat among its primaries."""
         if self._unclear:
             nodes = sorted(self._unclear)
             repeated = np.maximum(self.pri_tags[nodes] - 1, 0).sum(axis=1)
@@ -392,7 +392,7 @@ class ClusterState(NodeRows):
         return self._repeated.copy()
 
     def shared_tags(self, item: Instance) -> Floats:
-        """Return how many primaries of each node share an instance's tags."""
+        """Return per node the most primaries that share a tag of an instance."""
         places = self.tag_places(item)
         if not places:
             return np.zeros(self.size)
@@ -407,24 +407,24 @@ class ClusterState(NodeRows):
         )
 
     def desired_tags(self, item: Instance) -> frozenset[str]:
-        """Return the location tags that an instance wants of its primary."""
+        """Return the location tags that an instance desires of its primary."""
         if not self._desired:
             return frozenset()
         return frozenset(tag for tag in item.tags if tag.startswith(self._desired))
 
     def lacking(self, wanted: frozenset[str]) -> npt.NDArray[np.int64]:
-        """Return how many of some location tags each node lacks; not to be changed."""
+        """Return how many of some location tags each node lacks; do not modify it."""
         if wanted not in self._lacking:
             counts = [len(wanted - own_places) for own_places in self.places]
             self._lacking[wanted] = np.array(counts, np.int64)
         return self._lacking[wanted]
 
     def wanted_places(self, item: Instance) -> npt.NDArray[np.int64]:
-        """Return how many location tags that an instance wants each node lacks."""
+        """Return how many of an instance's desired location tags each node lacks."""
         return self.lacking(self.desired_tags(item))
 
     def per_cpu(self, used: Floats) -> Floats:
-        """Return virtual per physical CPUs; without any, that is no limit's worth."""
+        """Return virtual per physical CPUs; infinity without physical CPUs."""
         out: Floats = np.divide(
             used, self.t_cpu, out=np.full(self.size, np.inf), where=self.t_cpu != 0
         )
@@ -438,11 +438,11 @@ class ClusterState(NodeRows):
 
     @property
     def fails_n1(self) -> npt.NDArray[np.bool_]:
-        """Nodes without memory for all failovers to them."""
+        """Flags of the nodes that lack the memory for failovers to them."""
         return self.unallocated <= self.r_mem
 
     def failover_memory(self) -> tuple[Floats, npt.NDArray[np.bool_]]:
-        """Return [primary, secondary] -> memory of failovers, and if there are any."""
+        """Return [primary, secondary] -> memory of failovers, and whether any exist."""
         memory = np.zeros((self.size, self.size))
         exists = np.zeros((self.size, self.size), bool)
         pairs = np.array([self.pri, self.sec], np.intp)
@@ -461,9 +461,9 @@ def derive(
     limits: CapacityLimits | None = None,
     exclusion: Iterable[str] = (),
 ) -> ClusterState:
-    """Load a cluster as the command line wants it.
+    """Load a cluster with the limits of the command line.
 
-    ``exclusion`` lists prefixes of tags, given besides those in the cluster's tags.
+    ``exclusion`` lists prefixes of exclusion tags, in addition to the cluster's tags.
     """
     limits_used = limits or CapacityLimits()
     return ClusterState(
@@ -482,7 +482,7 @@ def _put(items: list[int], index: int, sign: int) -> None:
 
 
 def _cut(tags: Sequence[str], prefix: str) -> list[str]:
-    """Return what follows a prefix, of the tags that have it."""
+    """Return the rest of each tag that starts with a prefix, if not empty."""
     values = [tag.removeprefix(prefix) for tag in tags if tag.startswith(prefix)]
     return [word for word in values if word]
 

@@ -1,5 +1,5 @@
 """Readers of a cluster: text files, query answers, monitoring data, simulation.
 
-Each turns text or decoded JSON into a ``Cluster``. Opening files and asking daemons
-belongs to the programs.
+Each turns text or decoded JSON into a ``Cluster``. The programs open files and query
+daemons.
 """

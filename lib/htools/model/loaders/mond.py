@@ -1,6 +1,6 @@
-"""The use of cpus and memory as monitoring daemons report it, put into a cluster.
+"""CPU and memory utilisation from monitoring daemons, applied to a cluster.
 
-A collector's data counts only when every node that is not offline gave it.
+A collector's data is used only if every node that is not offline reported it.
 """
 
 import math
@@ -12,11 +12,11 @@ import msgspec
 from ganeti.htools.model.cluster import Cluster, DataError, Instance
 from ganeti.htools.model.json_reader import JsonPart
 
-#: Average load of a node's cpus.
+#: Collector of the average load of a node's CPUs.
 CPU: Final = "cpu-avg-load"
-#: The same of each domain of Xen.
+#: Collector of the same per Xen domain.
 XEN: Final = "xen-cpu-avg-load"
-#: Resident memory of the process of each KVM guest.
+#: Collector of the resident memory of each KVM process.
 RSS: Final = "kvm-inst-rss"
 
 #: Data of one collector by node name.
@@ -24,24 +24,24 @@ Reports = Mapping[str, Any]
 
 
 def from_file(data: Any, collector: str, source: str) -> dict[str, Any]:
-    """Find a collector's data in saved answers: a list of {node, reports}.
+    """Return a collector's data in saved answers: a list of {node, reports}.
 
     Raises:
-        DataError: it is no such list.
+        DataError: the data is not such a list.
     """
     if not isinstance(data, list):
         raise DataError(f"{source}: wanted a list of nodes, found {data!r:.80}")
-    result = {}
+    by_node = {}
     for number, item in enumerate(data):
         entry = JsonPart(item, f"[{number}]", source)
         for report in entry.parts("reports"):
             if report.text("name") == collector:
-                result[entry.text("node")] = report.data.get("data")
-    return result
+                by_node[entry.text("node")] = report.data.get("data")
+    return by_node
 
 
 def missing(cluster: Cluster, reports: Reports, collector: str) -> list[str]:
-    """List the nodes, but those offline, without usable data."""
+    """List the nodes that are not offline and have no usable data."""
     read = _total if collector == CPU else _domains
     return [
         node.name
@@ -51,7 +51,7 @@ def missing(cluster: Cluster, reports: Reports, collector: str) -> list[str]:
 
 
 def unreported(cluster: Cluster, reports: Reports) -> list[str]:
-    """List the running instances, on nodes not offline, of which Xen tells no load."""
+    """List running instances whose load no node reports; ignores offline nodes."""
     reported: set[str] = set()
     for data in reports.values():
         reported.update(_domains(data) or {})
@@ -66,7 +66,7 @@ def unreported(cluster: Cluster, reports: Reports) -> list[str]:
 
 
 def apply(cluster: Cluster, reports: Reports, collector: str) -> Cluster:
-    """Set the cpu utilisation of instances and what nodes use besides.
+    """Set the CPU utilisation of instances and the other load of nodes.
 
     ``reports`` has the data of every node that is not offline (see `missing`).
     """
@@ -99,8 +99,8 @@ def apply(cluster: Cluster, reports: Reports, collector: str) -> Cluster:
 def apply_memory(cluster: Cluster, reports: Reports, weight: float) -> Cluster:
     """Set the memory utilisation of instances to their resident memory.
 
-    An instance as large as the average one counts as ``weight``, so that the unit of
-    the reports does not matter. ``reports`` has the data of every node that is not
+    An instance of average size gets ``weight``, so the unit of the reports does not
+    matter. ``reports`` has the data of every node that is not
     offline (see `missing`).
     """
     sizes: dict[str, float] = {}
@@ -140,13 +140,13 @@ def _with_loads(cluster: Cluster, loads: Mapping[str, float]) -> Cluster:
 
 
 def _total(data: Any) -> float | None:
-    """Return the load of all cpus of a node, None when it is not told."""
+    """Return the load of all CPUs of a node, None if it is not reported."""
     value = data.get("cpu_total") if isinstance(data, Mapping) else None
     return float(value) if _is_load(value) else None
 
 
 def _domains(data: Any) -> dict[str, float] | None:
-    """Return the load of each domain, None when it is not told."""
+    """Return the load of each domain, None if it is not reported."""
     if not isinstance(data, Mapping) or not _all_loads(data.values()):
         return None
     return {str(name): float(value) for name, value in data.items()}

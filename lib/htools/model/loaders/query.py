@@ -1,6 +1,6 @@
-"""Clusters from what a master answers: rows of queries over LUXI, objects over REST.
+"""Clusters from a master's answers: rows of LUXI queries, objects of REST.
 
-Asking is the caller's. Positions follow the order of the answers.
+Callers send the queries. Positions follow the order of the answers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,21 +32,21 @@ _INSTANCE: Final = (
     "name disk_usage be/memory be/vcpus status pnode snodes tags be/auto_balance"
     " disk_template be/spindle_use disk.sizes disk.spindles forthcoming oper_ram"
 )
-#: Fields to ask for, by resource, in an order that tests rely on no more than servers.
+#: Fields to query, by resource.
 FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "group": ("uuid", "name", "alloc_policy", "ipolicy", "tags"),
     "node": tuple(_NODE.split()),
     "instance": tuple(_INSTANCE.split()),
 }
-#: What a node without a group would be in.
+#: UUID of the group of a node that reports no group.
 _NO_GROUP: Final = "00000000-0000-0000-0000-000000000000"
 _NORMAL: Final = 0
-#: What only a node itself can tell.
+#: Fields that only the node itself can report.
 _REPORTED: Final = ("mtotal", "mnode", "mfree", "ctotal")
 
 
 class QueryAnswers(msgspec.Struct, frozen=True):
-    """What a master said: objects with the fields of `FIELDS`, and cluster data.
+    """A master's answers: objects with the fields of `FIELDS`, and cluster data.
 
     A field without a value is None. ``source`` names the master in messages.
     """
@@ -59,10 +59,10 @@ class QueryAnswers(msgspec.Struct, frozen=True):
 
 
 def objects(answer: Any, fields: Sequence[str], source: str) -> list[dict[str, Any]]:
-    """Turn a table of a query into objects; fields without a value become None.
+    """Convert a query's table into objects; a field without a value becomes None.
 
     Raises:
-        DataError: it is no such table.
+        DataError: the answer is not such a table.
     """
     rows = answer.get("data") if isinstance(answer, Mapping) else None
     if not isinstance(rows, Sequence) or isinstance(rows, str):
@@ -91,7 +91,7 @@ def from_rest(
     *,
     info: Mapping[str, Any],
 ) -> QueryAnswers:
-    """Give REST objects, whose parameters are nested, the fields of queries."""
+    """Convert REST objects, whose parameters are nested, into fields of queries."""
     return QueryAnswers(
         source,
         groups,
@@ -130,8 +130,8 @@ def read_cluster(
 
     Args:
         answers: of the master.
-        static_memory: MiB taken as used by a KVM node itself; 0 for what it reports.
-        offline: nodes to take as offline; what they report may be missing.
+        static_memory: MiB assumed for a KVM node itself; 0 takes the reported value.
+        offline: nodes to treat as offline; their reports may be missing.
 
     Raises:
         DataError: names the object, the field, what was wanted and found.
@@ -167,7 +167,7 @@ def read_cluster(
 def _named(
     items: Sequence[Mapping[str, Any]], kind: str, source: str
 ) -> Iterator[JsonPart]:
-    """Give the objects with their names as paths; two of one name are refused."""
+    """Return the objects with their names as paths; refuse duplicate names."""
     seen = set()
     for item in items:
         name = JsonPart(item, kind, source).text("name")
@@ -191,7 +191,7 @@ def _group(part: JsonPart) -> Group:
 
 
 class _Nodes(msgspec.Struct, frozen=True):
-    """Reads nodes of one cluster."""
+    """Reader of the nodes of one cluster."""
 
     groups: Mapping[str, int]
     master: Any
@@ -205,7 +205,7 @@ class _Nodes(msgspec.Struct, frozen=True):
         is_silent = part.flag("offline", default=False) or not part.flag(
             "vm_capable", default=True
         )
-        # What is on a drained node stays there for a while: its numbers count.
+        # Instances stay on a drained node for a while: its numbers count.
         is_off = part.flag("drained", default=False) or place in self.offline
         exclusive = _flag(part, "ndp/exclusive_storage")
         speed = "ndp/cpu_speed"
@@ -249,7 +249,7 @@ class _Nodes(msgspec.Struct, frozen=True):
 
 
 def _live(part: JsonPart, key: str) -> float:
-    """Return a number that only the node itself can tell."""
+    """Return a number that only the node itself can report."""
     if not part.has(key):
         raise part.wrong(
             key, "a number (set the node offline to do without it)", "nothing"
@@ -296,7 +296,7 @@ def _instance(part: JsonPart, nodes: Mapping[str, int]) -> Instance:
 
 
 def _whole(part: JsonPart, key: str, values: Any) -> tuple[int, ...]:
-    """Check a list of sizes."""
+    """Return a list of sizes as a tuple, checked."""
     if not isinstance(values, Sequence) or not all(
         isinstance(value, int) and value >= 0 for value in values
     ):

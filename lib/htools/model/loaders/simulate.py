@@ -1,4 +1,4 @@
-"""Empty clusters invented from a few numbers (``--simulate``)."""
+"""Generator of empty clusters from a few numbers (``--simulate``)."""
 
 import re
 from typing import Final
@@ -25,9 +25,9 @@ _BINARY: Final[dict[str, int]] = {
 _DECIMAL: Final = {"M": 2, "MB": 2, "G": 3, "GB": 3, "T": 4, "TB": 4}
 _MIB: Final = 1024 * 1024
 _COUNT: Final = re.compile(r"\d{1,18}\Z", re.ASCII)
-#: Nodes of one group; a mistyped number shall not take all memory.
+#: Most nodes of one group, so that a mistyped number does not take all memory.
 MOST_NODES: Final = 100_000
-#: Larger sizes (MiB) are none.
+#: Largest size (MiB) that is accepted.
 _LARGEST: Final = 10**18
 
 
@@ -35,7 +35,7 @@ def size_mib(text: str) -> int:
     """Read a size: ``m``, ``g``, ``t`` are binary units, ``M``, ``G``, ``T`` decimal.
 
     Raises:
-        ValueError: not a number with a known unit.
+        ValueError: the text is not a number with a known unit.
     """
     match = re.match(_SIZE, text.strip(), re.ASCII)
     if match is None:
@@ -56,7 +56,7 @@ def _mib(amount: int, unit: str, text: str) -> int:
 
 
 def load(specs: list[str]) -> Cluster:
-    """Make a cluster with one group per spec; the last spec is the first group.
+    """Return a cluster with one group per spec; the last spec is the first group.
 
     Raises:
         DataError: naming the spec and its field.

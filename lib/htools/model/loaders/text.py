@@ -1,7 +1,7 @@
-"""The text form of a cluster: the ``-t`` files, read and written.
+"""Text format of a cluster: reads and writes the files of option ``-t``.
 
-Opening files is the caller's; this module turns lines into values and back. Errors
-name the file, the line and the field.
+This module converts lines into values and back; callers open the files. Errors name
+the file, the line and the field.
 """
 
 import re
@@ -34,14 +34,14 @@ _SECTIONS: Final = 4
 _KINDS: Final = ("groups", "nodes", "instances", "cluster tags", "policies")
 _WHOLE: Final = re.compile(r"-?\d+\Z", re.ASCII)
 _REAL: Final = re.compile(r"-?\d+(\.\d+)?([eE]-?\d{1,3})?\Z", re.ASCII)
-#: Digits a number may have; longer ones are no sizes.
+#: Most digits of a number; a longer one cannot be a size.
 _MOST_DIGITS: Final = 18
 _LARGEST: Final = 1e18
 _YES_NO: Final = {"Y": True, "N": False}
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """One line and its place, which errors name."""
+    """One line, and its source and number for errors."""
 
     source: str
     number: int
@@ -49,13 +49,13 @@ class _Line(msgspec.Struct, frozen=True):
     cells: list[str]
 
     def fail(self, field: str, reason: str) -> DataError:
-        """Make the error of one field."""
+        """Return the error about one field."""
         return DataError(
             f"{self.source}, line {self.number}: {self.kind}, field '{field}': {reason}"
         )
 
     def need(self, count: int) -> None:
-        """Require a number of fields."""
+        """Refuse a line with fewer than ``count`` fields."""
         if len(self.cells) < count:
             raise DataError(
                 f"{self.source}, line {self.number}: {self.kind} needs {count} fields"
@@ -63,31 +63,31 @@ class _Line(msgspec.Struct, frozen=True):
             )
 
     def name(self, index: int, field: str) -> str:
-        """Give a field that something is known by."""
+        """Return a field that identifies an object."""
         if not self.cells[index]:
             raise self.fail(field, "is empty")
         return self.cells[index]
 
     def text(self, index: int, default: str = "") -> str:
-        """Give a field, or a default when the line is shorter."""
+        """Return a field, or the default if the line is shorter."""
         return self.cells[index] if index < len(self.cells) else default
 
     def whole(self, index: int, field: str, default: str = "") -> int:
-        """Give a field that is a whole number; free space may be below 0."""
+        """Return a field that is an integer; free space may be negative."""
         text = self.text(index, default)
         if not _WHOLE.match(text) or len(text) > _MOST_DIGITS:
             raise self.fail(field, f"not a whole number: {text!r:.40}")
         return int(text)
 
     def size(self, index: int, field: str, default: str = "") -> int:
-        """Give a field that is a whole number from 0."""
+        """Return a field that is an integer of at least 0."""
         result = self.whole(index, field, default)
         if result < 0:
             raise self.fail(field, f"below zero: {result}")
         return result
 
     def real(self, index: int, field: str, default: str = "") -> float:
-        """Give a field that is a number from 0."""
+        """Return a field that is a number of at least 0."""
         text = self.text(index, default)
         if not _REAL.match(text) or len(text) > _MOST_DIGITS:
             raise self.fail(field, f"not a number: {text!r:.40}")
@@ -98,33 +98,33 @@ class _Line(msgspec.Struct, frozen=True):
         return float(text)
 
     def flag(self, index: int, field: str, default: str = "N") -> bool:
-        """Give a field that is Y or N."""
+        """Return a field that is Y or N."""
         text = self.text(index, default)
         if text not in _YES_NO:
             raise self.fail(field, f"wanted Y or N, found {text!r:.40}")
         return _YES_NO[text]
 
     def choice(self, index: int, field: str, known: Iterable[str]) -> str:
-        """Give a field that is one of some words."""
+        """Return a field that must be one of the known values."""
         result = self.text(index)
         if result not in known:
             raise self.fail(field, f"unknown value {result!r:.40}")
         return result
 
     def words(self, index: int) -> tuple[str, ...]:
-        """Give a field that is a list."""
+        """Return a field that is a list."""
         return words(self.text(index))
 
     def place(self, index: int, field: str, known: dict[str, int]) -> int:
-        """Give the position of what a field names."""
+        """Return the position of the object that a field names."""
         name = self.text(index)
         if name not in known:
-            raise self.fail(field, f"nothing known by {name!r:.80}")
+            raise self.fail(field, f"unknown name {name!r:.80}")
         return known[name]
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Split a list with commas; an empty text is an empty list."""
+    """Split a comma-separated list; an empty text is an empty list."""
     return tuple(text.split(",")) if text else ()
 
 
@@ -174,7 +174,7 @@ def load(data: str, source: str) -> Cluster:
 
 
 def _refuse_control(data: str, source: str) -> None:
-    """Refuse characters that text editors and terminals add, or obey."""
+    """Refuse characters that editors add or that control terminals."""
     match = control_chars.find(data)
     if match is None:
         return
@@ -189,7 +189,7 @@ def _refuse_control(data: str, source: str) -> None:
 
 
 def _too_few(sections: list[list[tuple[int, str]]], source: str) -> DataError:
-    """Make the error of a file that ends too early."""
+    """Return the error about a file that ends too early."""
     message = (
         f"{source}: Invalid format of the input file: {len(sections)} sections"
         f" instead of {_SECTIONS} or more"
@@ -203,12 +203,12 @@ def _too_few(sections: list[list[tuple[int, str]]], source: str) -> DataError:
 
 
 def _refuse_repeated(lines: list[_Line], index: int, field: str) -> None:
-    """Refuse what two lines are known by."""
+    """Refuse a field with the same value in two lines."""
     seen: dict[str, int] = {}
     for line in lines:
         name = line.text(index)
         if name in seen:
-            reason = f"{name!r:.80} stands in line {seen[name]} as well"
+            reason = f"{name!r:.80} is already in line {seen[name]}"
             raise line.fail(field, reason)
         seen[name] = line.number
 
@@ -308,7 +308,7 @@ def _check_pair(line: _Line, template: str, primary: int, secondary: int) -> Non
             raise line.fail(field, f"wanted none for {template}, found {line.text(7)}")
         return
     if primary == secondary:
-        raise line.fail(field, "the same as the primary node")
+        raise line.fail(field, "is the same as the primary node")
     if secondary == NONE:
         raise line.fail(field, "wanted one for drbd, found none")
 
