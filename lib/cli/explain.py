@@ -106,7 +106,7 @@ def _print_all(ctx: CommandContext, placements: Sequence[Data]) -> None:
 
 def _explanation(item: Data) -> reasons.Explanation:
     against, choice = (
-        tuple(reasons.Reason(**row) for row in item.get(key, ()))
+        tuple(reasons.Reason.from_data(row) for row in item.get(key, ()))
         for key in ("reasons", "choice")
     )
     return reasons.Explanation(item["instance"], tuple(item["nodes"]), against, choice)

@@ -1,7 +1,7 @@
-"""May an instance be on a node? Every rule at once for all nodes.
+"""The constraints of one instance, each checked for all nodes at once.
 
-A check names its rule, tells where it fails, and what was wanted and found, so that the
-same table gives verdicts and reasons. Nothing here changes a state.
+A check has its rule, the nodes where it fails, and the wanted and actual values, so
+that the same table gives verdicts and reasons. Nothing here changes a state.
 """
 
 from collections.abc import Sequence
@@ -35,14 +35,14 @@ Codes = npt.NDArray[np.int8]
 
 
 class Constraint(msgspec.Struct, frozen=True):
-    """One rule, for each node.
+    """One rule, checked for each node.
 
     Attributes:
         kind: code of the refusal.
-        rule: what the rule is about, for people.
+        rule: name of the checked quantity in messages.
         failed: where it does not hold.
-        wanted: the limit (``actual`` must keep to ``relation`` of it).
-        actual: what would be there.
+        wanted: the limit; ``actual`` must have ``relation`` to it.
+        actual: the value with the instance on the node.
     """
 
     kind: int
@@ -62,7 +62,7 @@ def verdict(checks: Sequence[Constraint], size: int | tuple[int, int]) -> Codes:
 
 
 class _ConstraintTable:
-    """Collects checks; a rule that cannot fail here is left out."""
+    """Collection of checks; a rule that fails on no node is left out."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -71,14 +71,14 @@ class _ConstraintTable:
     def above(
         self, kind: int, rule: str, actual: Floats, limit: Floats | float, where: Flags
     ) -> None:
-        """Add: found > limit."""
+        """Add the check: actual > limit."""
         failed = where & (actual <= limit)
         self._add(kind, rule, failed, relation=">", limit=limit, actual=actual)
 
     def at_least(
         self, kind: int, rule: str, actual: Floats, limit: Floats | float, where: Flags
     ) -> None:
-        """Add: found >= limit."""
+        """Add the check: actual >= limit."""
         self._add(
             kind,
             rule,
@@ -91,7 +91,7 @@ class _ConstraintTable:
     def at_most(
         self, kind: int, rule: str, actual: Floats, limit: Floats | float, where: Flags
     ) -> None:
-        """Add: found <= limit."""
+        """Add the check: actual <= limit."""
         self._add(
             kind,
             rule,
@@ -119,7 +119,7 @@ class _ConstraintTable:
 def policy(
     instance: Instance, rules: Policy, *, exclusive: bool
 ) -> tuple[int, str, float, float] | None:
-    """Return (code, rule, wanted, found) of a group policy's refusal, or None."""
+    """Return (code, rule, wanted, actual) of a group policy's refusal, or None."""
     first = None
     for low, high in rules.ranges:
         problem = _outside_policy(instance, low, high, exclusive=exclusive)
@@ -139,7 +139,7 @@ def _outside_policy(
     *,
     exclusive: bool,
 ) -> tuple[int, str, float, float] | None:
-    """Return the first value out of bounds; the lower bounds are tested first."""
+    """Return the first value that is out of bounds; lower bounds are tested first."""
     for bound, sign, word in ((low, 1, "least"), (high, -1, "largest")):
         spindles = instance.spindle_use
         if exclusive:
@@ -164,12 +164,12 @@ def _outside_policy(
 def primary(
     state: ClusterState, instance: Instance, *, strict: bool = True
 ) -> list[Constraint]:
-    """Return the checks of taking an instance as primary, for all nodes.
+    """Return the checks of an instance as primary, for all nodes.
 
     Args:
         state: without the instance.
         instance: the new instance.
-        strict: also policies, N+1 and tags (soft rules).
+        strict: also check policies, N+1 and tags (soft rules).
     """
     table = _ConstraintTable(state.size)
     every = np.ones(state.size, bool)
@@ -215,7 +215,7 @@ def _primary_now(
 def _primary_later(
     table: _ConstraintTable, state: ClusterState, instance: Instance, local: Flags
 ) -> None:
-    """Check with what is reserved but not there yet."""
+    """Add the checks that include forthcoming instances."""
     every = np.ones(state.size, bool)
     memory = state.f_mem_later - instance.memory
     table.above(MEM, "free memory with reservations", memory, 0, every)
@@ -239,14 +239,14 @@ def secondary(
     strict: bool = True,
     ignore_disk_on: int = -1,
 ) -> list[Constraint]:
-    """Return the checks of taking an instance as secondary, for all nodes.
+    """Return the checks of an instance as secondary, for all nodes.
 
     Args:
         state: without the instance as secondary.
         instance: the new instance.
-        peers: memory the nodes keep already for the same primary; a row for one
+        peers: memory that nodes already reserve for the same primary; a row for one
             primary, a matrix (primary, secondary) for all of them.
-        strict: also soft rules.
+        strict: also check soft rules.
         ignore_disk_on: a node whose free disk does not matter.
     """
     table = _ConstraintTable(state.size)

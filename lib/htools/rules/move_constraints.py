@@ -1,7 +1,7 @@
-"""Which moves the rules allow, for arrays of instances and nodes at once.
+"""The constraints of moves, for arrays of instances and nodes at once.
 
-What ``rules.constraints`` says of one instance is said here of many, from the state
-before the move. Nothing here knows what a move is worth (``score.move_estimates``).
+Same rules as ``rules.constraints``, which checks one instance, but computed from the
+state before the move. The benefit of a move is computed in ``score.move_estimates``.
 """
 
 from typing import Final
@@ -23,10 +23,10 @@ from ganeti.htools.state.node_state import ClusterState
 
 
 class MoveOptions(msgspec.Struct, frozen=True):
-    """What moves a plan may have.
+    """Options that limit the moves of a plan.
 
-    ``restricted`` forbids to migrate off nodes online; ``force`` ignores soft errors;
-    ``evacuate`` moves only what has a node offline.
+    ``restricted`` forbids migration off online nodes; ``force`` ignores soft errors;
+    ``evacuate`` moves only instances that have an offline node.
     """
 
     disk_moves: bool = True
@@ -37,9 +37,9 @@ class MoveOptions(msgspec.Struct, frozen=True):
 
 
 class RoleChange(msgspec.Struct, frozen=True):
-    """What a kind of move makes of the old nodes and of the target.
+    """New roles of the old nodes and of the target after a kind of move.
 
-    Roles: "p" primary, "s" secondary, "" nothing, "=" as before.
+    Roles: "p" primary, "s" secondary, "" none, "=" as before.
     """
 
     primary: str
@@ -62,7 +62,7 @@ _COPYING: Final = frozenset(MoveKind) - {MoveKind.FAILOVER, MoveKind.FAILOVER_TO
 
 
 class MoveArrays(msgspec.Struct):
-    """Arrays of one evaluation: instances, their nodes, targets, the kind's ends."""
+    """Arrays of one evaluation: instances, their nodes and targets, the kind."""
 
     kind: MoveKind
     ends: RoleChange
@@ -73,10 +73,10 @@ class MoveArrays(msgspec.Struct):
 
 
 class MoveConstraints:
-    """The rules for the state it was given.
+    """The rules for one state.
 
-    ``refresh`` must be called after the state changed. ``gain`` is by two roles what a
-    node's amounts gain when an instance changes from the one to the other.
+    Call ``refresh`` after the state changed. ``gain`` maps (old role, new role) of an
+    instance to the amounts that its node gains by the change.
     """
 
     def __init__(self, state: ClusterState, options: MoveOptions) -> None:
@@ -98,7 +98,7 @@ class MoveConstraints:
         }
         self._no_gain: Floats = np.zeros_like(p)
         self._anywhere: Bools = np.ones(1, np.bool_)
-        #: Most virtual CPUs for each physical one; nothing fits where there are none.
+        #: Most virtual CPUs per physical one; without physical CPUs nothing fits.
         has_cpus = state.t_cpu != 0
         self._cpus: Floats = np.where(has_cpus, state.t_cpu, 1.0)
         self._cpu_ratio: Floats = np.where(has_cpus, state.cpu_ratio, -np.inf)
@@ -107,13 +107,13 @@ class MoveConstraints:
         self.refresh(np.arange(state.size))
 
     def refresh(self, nodes: Ints) -> None:
-        """Take over changes of some nodes."""
+        """Update from the state after changes of some nodes."""
         if len(self._second) > 1:
             peers = self.state.peers[nodes]
             self._second[nodes] = np.partition(peers, -2, axis=1)[:, -2]
 
     def move(self, kind: MoveKind, inst: Ints, target: Ints) -> MoveArrays:
-        """Describe moves of one kind: the target of each instance."""
+        """Return moves of one kind, one target per instance."""
         deltas = self.deltas
         return MoveArrays(
             kind=kind,
@@ -125,7 +125,7 @@ class MoveConstraints:
         )
 
     def allowed(self, move: MoveArrays) -> Bools:
-        """Tell which instances have this kind of move, and whether targets are free."""
+        """Return which moves are of a permitted kind and have a free target."""
         deltas, options = self.deltas, self.options
         online, inst = self.state.online, move.inst
         leaves_online = options.restricted & online[move.primary]
@@ -150,7 +150,7 @@ class MoveConstraints:
         return result
 
     def kinds(self, inst: Ints) -> frozenset[MoveKind]:
-        """List the kinds that some of the instances may have, wherever they are."""
+        """Return the kinds of moves that some of the instances may have."""
         deltas, options = self.deltas, self.options
         mirrored = deltas.drbd[inst] & (deltas.secondary[inst] != NONE)
         kinds = set()
@@ -164,7 +164,7 @@ class MoveConstraints:
         return frozenset(kinds)
 
     def after(self, row: DeltaRow, node: Ints, gain: Floats, inst: Ints) -> Floats:
-        """Give amounts of nodes after instances changed their role there."""
+        """Return a row of nodes after instances changed their role there."""
         gained = gain[row][inst]
         if self._exclusive:
             gained = gained * self.deltas.counted[row][node]
@@ -172,13 +172,13 @@ class MoveConstraints:
         return result
 
     def without(self, node: Ints, peer: Ints, inst: Ints) -> Ints:
-        """Give reserved memory of secondaries after they lost instances."""
+        """Return the reserved memory of secondaries after they lost instances."""
         kept, peers = self.state.r_mem[node], self.state.peers[node, peer]
         left = peers - self.own_reserve[inst]
         return np.where(peers < kept, kept, np.maximum(self._second[node], left))
 
     def reserved_after(self, move: MoveArrays) -> tuple[Floats | Ints, ...]:
-        """Give reserved memory after the move of old primary, old secondary, target."""
+        """Return reserved memory after moves: of old primary, old secondary, target."""
         state, own = self.state, self.own_reserve[move.inst]
         p, s, t = move.primary, move.secondary, move.target
         at_p, at_s = state.r_mem[p], state.r_mem[s]
@@ -200,7 +200,7 @@ class MoveConstraints:
                 return at_p, without, np.maximum(at_t, peers[t, s] + own)
 
     def least_reserved(self, move: MoveArrays) -> tuple[Floats | Ints, ...]:
-        """Give what ``reserved_after`` gives for old nodes at least, for any target."""
+        """Return lower bounds of ``reserved_after`` of old nodes, for any target."""
         state, own = self.state, self.own_reserve[move.inst]
         at_p, at_s = state.r_mem[move.primary], state.r_mem[move.secondary]
         if move.kind == MoveKind.FAILOVER_TO:
@@ -213,20 +213,20 @@ class MoveConstraints:
         return at_p, without
 
     def legal(self, move: MoveArrays, reserved: tuple[Floats | Ints, ...]) -> Bools:
-        """Judge the additions of a move as ``rules.constraints`` does."""
+        """Return whether moves satisfy the rules of ``rules.constraints``."""
         legal = self.legal_before(move, reserved)
         if move.kind == MoveKind.FAILOVER:
             return legal
         t, strict = move.target, self.is_strict(move)
         if move.ends.target == "p":
             up, at_t = self.gain["", "p"], self.state.r_mem[t]
-            legal = legal & self._arrives(move)
+            legal = legal & self._may_arrive(move)
             return legal & self.takes_primary(move, t, up, at_t, strict)
         down = self.gain["", "s"]
         return legal & self.takes_secondary(move, t, down, reserved[2], strict)
 
     def is_strict(self, move: MoveArrays) -> Bools:
-        """Tell for which instances soft rules of the target count."""
+        """Return for which moves the soft rules of the target count."""
         online, force = self.state.online, self.options.force
         if move.kind == MoveKind.REPLACE_FAILOVER:
             return np.full(move.inst.shape, not force)
@@ -239,11 +239,11 @@ class MoveConstraints:
     def legal_before(
         self, move: MoveArrays, reserved: tuple[Floats | Ints, ...]
     ) -> Bools:
-        """Judge what a move asks of the old nodes; ``reserved`` is theirs after it."""
+        """Return whether old nodes satisfy rules; ``reserved`` is after the move."""
         online, force = self.state.online, self.options.force
         p, s = move.primary, move.secondary
         strict = online[p] & (not force)
-        legal = self._leaves(move)
+        legal = self._may_leave(move)
         match move.kind:
             case MoveKind.FAILOVER_TO:
                 return legal
@@ -273,8 +273,8 @@ class MoveConstraints:
             return legal & self.takes_secondary(move, s, zero, reserved[1], strict)
         return legal
 
-    def _leaves(self, move: MoveArrays) -> Bools:
-        """Judge migrations between old nodes."""
+    def _may_leave(self, move: MoveArrays) -> Bools:
+        """Return whether tags allow the migrations between old nodes."""
         may = self.state.may_migrate
         through = {
             MoveKind.FAILOVER,
@@ -285,8 +285,8 @@ class MoveConstraints:
             return self._anywhere
         return may[move.primary, move.secondary]
 
-    def _arrives(self, move: MoveArrays) -> Bools:
-        """Judge migrations to the target."""
+    def _may_arrive(self, move: MoveArrays) -> Bools:
+        """Return whether tags allow the migrations to the target."""
         may = self.state.may_migrate
         if may is None:
             return self._anywhere
@@ -301,7 +301,7 @@ class MoveConstraints:
         reserved: Ints | Floats,
         strict: Bools,
     ) -> Bools:
-        """Judge nodes that become primary; ``reserved`` is before the addition."""
+        """Return whether nodes can be primary; ``reserved`` is before the addition."""
         state, deltas, inst = self.state, self.deltas, move.inst
         memory = self.after(DeltaRow.MEMORY, node, gain, inst)
         hard, soft = self._has_space(move, node, gain)
@@ -334,7 +334,7 @@ class MoveConstraints:
         *,
         need_disk: Bools | None = None,
     ) -> Bools:
-        """Judge nodes that become secondary; ``reserved`` is after the addition."""
+        """Return whether nodes can be secondary; ``reserved`` is after the addition."""
         state, deltas, inst = self.state, self.deltas, move.inst
         own = deltas.asked[inst]
         memory = self.after(DeltaRow.MEMORY, node, gain, inst)
@@ -364,7 +364,7 @@ class MoveConstraints:
         later: bool = False,
         need_disk: Bools | None = None,
     ) -> tuple[Bools, Bools]:
-        """Judge disk and spindles: what must be, and what should be."""
+        """Return whether disk and spindles satisfy hard rules, and soft rules."""
         state, deltas, inst = self.state, self.deltas, move.inst
         exempt = ~deltas.local[inst]
         if not self._some_local:
@@ -390,7 +390,7 @@ class MoveConstraints:
         return fits | self._any_ratio[node]
 
     def conflicts(self, inst: Ints, node: Ints, more_than: int) -> Ints:
-        """Count exclusion tags of instances that nodes have more than so often."""
+        """Count exclusion tags that nodes have more than ``more_than`` times."""
         counts = self.state.pri_tags
         count = np.zeros(np.broadcast_shapes(inst.shape, node.shape), dtype=np.int64)
         for tags in self.deltas.tags.T:

@@ -1,4 +1,4 @@
-"""Moves of one instance: where it ends, whether that is allowed, and doing it."""
+"""Moves of one instance: its nodes afterwards, whether it is allowed, doing it."""
 
 import contextlib
 import enum
@@ -31,7 +31,7 @@ class Move(msgspec.Struct, frozen=True):
 
 
 def outcome(state: ClusterState, inst: int, move: Move) -> tuple[int, int]:
-    """Tell primary and secondary after a move."""
+    """Return primary and secondary after a move."""
     primary, secondary = state.pri[inst], state.sec[inst]
     match move.kind:
         case MoveKind.FAILOVER:
@@ -50,9 +50,9 @@ def outcome(state: ClusterState, inst: int, move: Move) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def trial(state: ClusterState, inst: int, *others: int) -> Iterator[None]:
-    """Let a block move an instance, then put everything back as it was.
+    """Run a block that moves an instance, then restore the state.
 
-    ``others`` are the nodes besides the instance's own that the block may touch.
+    ``others`` are further nodes that the block may change.
     """
     nodes = {state.pri[inst], state.sec[inst], *others} - {NONE}
     mark = state.mark(inst, sorted(nodes))
@@ -70,13 +70,13 @@ def failure(
     force: bool = False,
     is_live: bool = True,
 ) -> int:
-    """Tell why a move is not allowed; ``force`` ignores soft errors.
+    """Return why a move is not allowed; ``force`` ignores soft errors.
 
-    The state is changed while looking and put back. What is not ``is_live`` may go
-    where tags forbid to migrate.
+    The state is changed during the call and restored. Without ``is_live`` migration
+    tags are ignored.
 
     Returns:
-        0 when it is, else a code of ``rules.constraints``.
+        0 if the move is allowed, else a code of ``rules.constraints``.
     """
     before = (state.pri[inst], state.sec[inst])
     path = _migrations(before, move) if is_live else ()
@@ -93,13 +93,13 @@ def apply(state: ClusterState, inst: int, move: Move) -> None:
 
 
 def place(state: ClusterState, inst: int, primary: int, secondary: int) -> None:
-    """Put an instance on other nodes, from wherever it is."""
+    """Put an instance on other nodes."""
     state.remove(inst)
     state.place(inst, primary, secondary)
 
 
 def may_migrate(state: ClusterState, source: int, target: int) -> bool:
-    """Tell whether tags let an instance migrate between two nodes."""
+    """Return whether tags let an instance migrate between two nodes."""
     return state.may_migrate is None or bool(state.may_migrate[source, target])
 
 
@@ -120,7 +120,10 @@ def _migrations(before: tuple[int, int], move: Move) -> Iterator[tuple[int, int]
 def _additions(
     state: ClusterState, inst: int, before: tuple[int, int], move: Move, *, force: bool
 ) -> int:
-    """Judge the additions of a move, in its order, on a state without the instance."""
+    """Return the first refusal of a move's additions; the state has no instance.
+
+    The additions are checked in the order of the move.
+    """
     primary, secondary = before
     from_online = bool(state.online[primary]) and not force
     to_online = secondary != NONE and bool(state.online[secondary]) and not force
@@ -134,9 +137,9 @@ def _additions(
     if move.kind == MoveKind.REPLACE_FAILOVER:
         first, second = not force, to_online
     if move.kind == MoveKind.REPLACE_PRIMARY:
-        moment = _as_primary(state, inst, secondary, strict=from_online)
-        if moment:
-            return moment
+        code = _as_primary(state, inst, secondary, strict=from_online)
+        if code:
+            return code
     after = {
         MoveKind.FAILOVER: (secondary, primary),
         MoveKind.REPLACE_FAILOVER: (move.target, primary),
@@ -166,7 +169,7 @@ def _as_secondary(
     strict: bool,
     ignore_disk_on: int = NONE,
 ) -> int:
-    """Judge a node as secondary of an instance that has its primary."""
+    """Return the refusal of a secondary for an instance that has its primary."""
     checks = constraints.secondary(
         state,
         state.instances[inst],

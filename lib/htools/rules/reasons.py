@@ -1,32 +1,32 @@
-"""Why an instance cannot go to a node: as data, and in words.
+"""Reasons why an instance cannot go to a node, as data and as text.
 
-Values only, cheap to load; what finds reasons is in ``alloc.refusals``.
+Values only, cheap to import; ``alloc.refusals`` finds the reasons.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
-#: Lines that tell of possible places that are worse.
+#: Lines about possible places that are worse.
 _MOST_CHOICES: Final = 3
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why an instance cannot be on a node.
+    """Reason why an instance cannot be on a node.
 
     Attributes:
-        node: its name.
+        node: name of the node.
         role: ``primary`` or ``secondary``.
-        kind: the word for it in summaries, of `constraints.KINDS`; or ``FailState``,
-            ``FailGroup``, ``FailNet``, ``FailLeave``, for nodes that are not even
-            looked at; ``Score`` or ``Policy`` for why another place is better.
-        check: what the rule is about.
-        relation: of what is found to what is wanted: ``more than``, ``at least``,
-            ``at most``, or empty for the same.
-        wanted: a number or a word.
-        listed: the same.
-        unit: of both numbers, may be empty.
+        kind: its name in summaries, of `constraints.KINDS`; or ``FailState``,
+            ``FailGroup``, ``FailNet``, ``FailLeave`` for nodes that are excluded
+            before any check; ``Score`` or ``Policy`` if another place is better.
+        check: the checked quantity.
+        relation: required relation of actual to wanted value: ``more than``,
+            ``at least``, ``at most``, or empty for equality.
+        wanted: a number or a text.
+        actual: the same; its JSON key is ``found``.
+        unit: of both numbers; may be empty.
     """
 
     node: str
@@ -35,32 +35,38 @@ class Reason(msgspec.Struct, frozen=True):
     check: str
     relation: str
     wanted: float | str
-    found: float | str
+    actual: float | str = msgspec.field(name="found")
     unit: str = ""
 
-    def data(self) -> dict[str, Any]:
-        """Give a JSON object with all attributes; they are what makes one, too."""
-        return msgspec.structs.asdict(self)
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> "Reason":
+        """Return the reason of a JSON object that `data` made."""
+        return msgspec.convert(data, cls)
 
-    def words(self) -> str:
-        """Say all but the node."""
+    def data(self) -> dict[str, Any]:
+        """Return a JSON object with all attributes."""
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        return data
+
+    def text(self) -> str:
+        """Return the reason without the node as text."""
         role = "as secondary: " if self.role == "secondary" else ""
         wanted = f"{self.relation} {_shown(self.wanted, self.unit)}".strip()
         return (
             f"{role}{self.check}: wanted {wanted},"
-            f" found {_shown(self.found, self.unit)}"
+            f" found {_shown(self.actual, self.unit)}"
         )
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Where an instance goes, and why there.
+    """The nodes of an instance, and why these.
 
     Attributes:
-        instance: its name.
-        nodes: where it goes, primary first; empty without a place.
-        reasons: what speaks against other nodes.
-        choice: why other nodes, which were possible, are worse; the best of them
-            first, some may be left out.
+        instance: name of the instance.
+        nodes: its nodes, primary first; empty without a place.
+        reasons: why other nodes are refused.
+        choice: why other possible nodes are worse; the best of them first, some may be
+            left out.
     """
 
     instance: str
@@ -69,7 +75,7 @@ class Explanation(msgspec.Struct, frozen=True):
     choice: tuple[Reason, ...] = ()
 
     def data(self) -> dict[str, Any]:
-        """Give a JSON object."""
+        """Return a JSON object."""
         return {
             "instance": self.instance,
             "nodes": list(self.nodes),
@@ -78,7 +84,7 @@ class Explanation(msgspec.Struct, frozen=True):
         }
 
     def lines(self) -> list[str]:
-        """Put it into words: a line for the nodes, one for each reason."""
+        """Return the text: one line for the nodes, one line per reason."""
         where = ", ".join(self.nodes) or "no place"
         printed = [*lines(self.reasons), *shortened(self.choice, _MOST_CHOICES)]
         return [
@@ -94,7 +100,7 @@ def _shown(value: float | str, unit: str) -> str:
 
 
 def shortened(listed: Iterable[Reason], most: int) -> list[str]:
-    """Put reasons into words, in so many lines at most and one for how many more."""
+    """Return the text of reasons in ``most`` lines and one with the number left out."""
     every = lines(listed)
     if len(every) <= most:
         return every
@@ -102,8 +108,8 @@ def shortened(listed: Iterable[Reason], most: int) -> list[str]:
 
 
 def lines(listed: Iterable[Reason]) -> list[str]:
-    """Put reasons into words, one line for nodes with the same one."""
+    """Return the text of reasons, one line for all nodes with the same reason."""
     nodes: dict[str, list[str]] = {}
     for reason in listed:
-        nodes.setdefault(reason.words(), []).append(reason.node)
-    return [f"{', '.join(names)}: {words}" for words, names in nodes.items()]
+        nodes.setdefault(reason.text(), []).append(reason.node)
+    return [f"{', '.join(names)}: {text}" for text, names in nodes.items()]

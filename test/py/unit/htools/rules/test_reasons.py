@@ -54,7 +54,7 @@ def test_a_node_that_is_no_secondary_is_told_apart():
     asked["disk_space_total"] = 5128
     found = explained(asked, changes={"n2": {"free_disk": 5000}})
     assert [(r.node, r.check) for r in found.reasons] == [("n2", "free disk")]
-    assert (found.reasons[0].wanted, found.reasons[0].found) == (5128, 5000)
+    assert (found.reasons[0].wanted, found.reasons[0].actual) == (5128, 5000)
 
 
 def test_offline_nodes_and_policies():
@@ -70,7 +70,7 @@ def test_offline_nodes_and_policies():
 
 def test_a_template_that_the_policy_forbids():
     (reason,) = explained(placement.allocation("rbd"), nodes=1).reasons
-    assert reason.found == "rbd"
+    assert reason.actual == "rbd"
     assert "drbd" in str(reason.wanted)
 
 
@@ -86,7 +86,7 @@ def test_the_loss_of_a_node_counts_only_when_it_is_tested():
 
 def test_a_pair_needs_a_second_node():
     (reason,) = explained(placement.allocation("drbd"), nodes=1).reasons
-    assert reason.check == "second node"
+    assert reason.check == "secondary node"
 
 
 def test_nodes_with_the_same_reason_share_a_line():
@@ -128,7 +128,7 @@ def test_hail_explains_beside_its_answer(monkeypatch, capsys, tmp_path):
     assert told.err.splitlines() == [
         "Instance new: n3",
         "  n2: free memory: wanted more than 2048 MiB, found 200 MiB",
-        "  n1: score with it there: wanted less than 2.265519819, found 2.265519819",
+        "  n1: score with the instance there: wanted less than 2.265519819, found 2.265519819",
     ]
     (one,) = json.loads(run_hail(monkeypatch, capsys, path, "--explain", "--json").err)
     assert (one["instance"], one["nodes"]) == ("new", ["n3"])
