@@ -1,7 +1,7 @@
-"""Where a new instance goes: one allocation, in one group or in the best of several.
+"""Allocation of one new instance, in one group or in the best of several.
 
-The state stays as it is; callers place the instance themselves. Every refusal is kept
-as data; words are made in `htools.hail.answer`.
+The state is not changed; callers place the instance. Refusals are data;
+`htools.hail.answer` makes the text.
 """
 
 from collections.abc import Sequence
@@ -22,21 +22,21 @@ from ganeti.htools.state.node_state import ClusterState
 Places = npt.NDArray[np.intp]
 Floats = npt.NDArray[np.float64]
 
-#: What a place costs: the cluster's score, or what would be lost for others.
+#: Cost of a placement: the cluster's score, or the capacity lost for other instances.
 Score = float | tuple[tuple[int, ...], float]
 #: Most entries of one matrix (16 MiB).
 _CHUNK: Final = 1 << 21
 
 
 class AllocationOutcome(msgspec.Struct, frozen=True):
-    """What one allocation found.
+    """Result of one allocation.
 
     Attributes:
         nodes: positions, primary first; None without a solution.
-        score: of the cluster with the instance there.
-        failures: refused candidates by kind, in the order of `constraints.KINDS`.
-        successes: candidates that were possible.
-        problem: why there was nothing to try, else empty.
+        score: of the cluster with the instance on these nodes.
+        failures: refused placements by kind, in the order of `constraints.KINDS`.
+        successes: number of possible placements.
+        problem: why no placement was tried, else empty.
     """
 
     nodes: tuple[int, ...] | None
@@ -47,19 +47,20 @@ class AllocationOutcome(msgspec.Struct, frozen=True):
 
 
 class CostFunction(Protocol):
-    """Says what an instance on some nodes costs."""
+    """Cost of an instance on some nodes."""
 
     def __call__(self, state: ClusterState, nodes: tuple[int, ...]) -> Score:
         """Return the cost; less is better."""
 
 
 class AllocationRules(msgspec.Struct, frozen=True):
-    """How to choose.
+    """How to choose nodes.
 
     Attributes:
         capacity: the N+1 test of the present state; None for no test.
-        ignore_soft: of a single node; a secondary's rules are always kept.
-        cost_function: used instead of the score, then without N+1 test.
+        ignore_soft: ignore the soft rules of a single node; those of a secondary always
+            apply.
+        cost_function: replaces the score and the N+1 test.
     """
 
     capacity: GlobalN1 | None = None
@@ -67,7 +68,7 @@ class AllocationRules(msgspec.Struct, frozen=True):
     cost_function: CostFunction | None = None
 
 
-#: How to choose when nobody says it.
+#: Default rules.
 _ALL_RULES: Final = AllocationRules()
 
 
@@ -81,9 +82,9 @@ def allocate(
     """Return the best nodes for a new instance.
 
     Args:
-        state: without it.
+        state: without the instance.
         item: the new instance.
-        candidates: nodes that may be used, offline ones are left out.
+        candidates: nodes that may be used; offline ones are left out.
         count: 1 or 2 nodes.
         rules: how to choose.
     """
@@ -112,13 +113,13 @@ def second(
     primary: int,
     rules: AllocationRules = _ALL_RULES,
 ) -> AllocationOutcome:
-    """Return the best secondary, of all nodes of the group, for a given primary.
+    """Return the best secondary in the group of a given primary.
 
     Args:
         state: without the instance.
         item: the instance, as DRBD.
         primary: its node; both nodes are in the outcome.
-        rules: how to choose; the metric does not count.
+        rules: how to choose; the cost function is ignored.
     """
     first = placement.choose([primary])
     usable = np.nonzero(state.group == state.group[primary])[0]
@@ -135,15 +136,15 @@ def ranking(
     most: int,
     rules: AllocationRules = _ALL_RULES,
 ) -> list[tuple[float, tuple[int, ...]]]:
-    """Return score and nodes of the best places, the best first.
+    """Return score and nodes of the best placements, the best first.
 
     Args:
         state: without the instance.
         item: the new instance.
-        candidates: nodes that may be used, offline ones are left out.
-        count: 1 or 2 nodes; of two, places differ in the first.
-        most: so many at most.
-        rules: how to choose; the metric does not count.
+        candidates: nodes that may be used; offline ones are left out.
+        count: 1 or 2 nodes; placements on two nodes differ in the first.
+        most: largest number of placements returned.
+        rules: how to choose; the cost function is ignored.
     """
     capacity, strict = rules.capacity, not rules.ignore_soft
     usable = placement.choose([node for node in candidates if state.online[node]])
@@ -156,14 +157,14 @@ def ranking(
     if count > 1:
         return _best_pairs(state, item, usable, firsts, most=most, capacity=capacity)
     scores = placement.as_primary(state, item, firsts)
-    result: list[tuple[float, tuple[int, ...]]] = []
+    ranked: list[tuple[float, tuple[int, ...]]] = []
     for at in len(firsts) - 1 - np.argsort(scores[::-1], kind="stable"):
         node = int(firsts[at])
         if capacity is None or capacity.others_hold(item, node, NONE):
-            result.append((float(scores[at]), (node,)))
-        if len(result) == most:
+            ranked.append((float(scores[at]), (node,)))
+        if len(ranked) == most:
             break
-    return result
+    return ranked
 
 
 def _best_pairs(
@@ -233,7 +234,7 @@ def _by_cost(
 def _partners(
     state: ClusterState, firsts: Places, seconds: Places
 ) -> npt.NDArray[np.bool_]:
-    """Return who may be whose secondary: other nodes of the same group."""
+    """Return [primary, secondary] -> whether they are different nodes of one group."""
     groups = state.group
     out = groups[firsts][:, None] == groups[seconds][None, :]
     return np.asarray(out & (firsts[:, None] != seconds[None, :]))
@@ -297,7 +298,7 @@ def _single(
 
 
 class _Best:
-    """The best pair so far; the later one wins ties."""
+    """The best pair so far; on ties the later one is kept."""
 
     def __init__(self) -> None:
         self.nodes: tuple[int, int] | None = None
@@ -331,8 +332,8 @@ def _pair(
         codes[~same[rows]] = -1
         best.failures += _count(codes[codes >= 0])
         values = np.where(codes == 0, scorer.scores(firsts, usable), np.inf)
-        rows_found = _Rows(values, codes == 0, firsts, usable)
-        _take_rows(best, item, rows_found, capacity)
+        chunk = _Rows(values, codes == 0, firsts, usable)
+        _take_rows(best, item, chunk, capacity)
     score = None if best.nodes is None else best.score
     return AllocationOutcome(
         best.nodes,
@@ -356,7 +357,7 @@ def _pair_codes(
 
 
 class _Rows(msgspec.Struct, frozen=True):
-    """Scores of pairs: [primary, secondary], where they are possible, and nodes."""
+    """Scores [primary, secondary], the flags of possible pairs, and the nodes."""
 
     values: Floats
     fine: npt.NDArray[np.bool_]
@@ -370,7 +371,7 @@ def _take_rows(
     rows: _Rows,
     capacity: GlobalN1 | None,
 ) -> None:
-    """Offer the best pair of each primary that keeps the cluster redundant."""
+    """Offer the best pair of each primary that passes the N+1 test."""
     best.successes += int(rows.fine.sum())
     safe = rows.fine
     if capacity is not None:
@@ -395,7 +396,7 @@ def _take_rows(
 def _drop_better(
     best: _Best, values: Floats, fine: npt.NDArray[np.bool_], column: int
 ) -> None:
-    """Count the candidates before the chosen one as failures of the N+1 test."""
+    """Count the pairs better than the chosen one as failures of the N+1 test."""
     later = np.arange(len(values)) > column
     before = fine & ((values < values[column]) | ((values == values[column]) & later))
     dropped = int(before.sum())
@@ -404,7 +405,7 @@ def _drop_better(
 
 
 class GroupOutcome(msgspec.Struct, frozen=True):
-    """What an allocation found in one group; ``left_out`` if it was not tried."""
+    """Allocation in one group; ``left_out`` has the reason if it was not tried."""
 
     group: int
     outcome: AllocationOutcome
@@ -412,7 +413,7 @@ class GroupOutcome(msgspec.Struct, frozen=True):
 
 
 class GroupChoice(msgspec.Struct, frozen=True):
-    """The allocation over all groups.
+    """Allocation over all groups.
 
     Attributes:
         best: the selected group's outcome, None without a solution.
@@ -435,11 +436,11 @@ def over_groups(
     """Return the best group and nodes for a new instance.
 
     Args:
-        state: without it.
+        state: without the instance.
         item: the new instance.
         count: 1 or 2 nodes.
-        candidates: nodes that may be used; all by default.
-        groups: that may be used; all with nodes by default.
+        candidates: nodes that may be used; default: all.
+        groups: groups that may be used; default: all with nodes.
         rules: how to choose.
     """
     allowed = None if candidates is None else set(candidates)
@@ -471,16 +472,16 @@ def _best_group(
         return list(AllocPolicy).index(policy), outcome.outcome.score
 
     fine = [
-        result
-        for result in tried
-        if result.outcome.nodes is not None
-        and state.cluster.groups[result.group].alloc_policy != "unallocable"
+        one
+        for one in tried
+        if one.outcome.nodes is not None
+        and state.cluster.groups[one.group].alloc_policy != "unallocable"
     ]
     return min(reversed(fine), key=rank, default=None)
 
 
-def log(state: ClusterState, outcome: AllocationOutcome) -> str:
-    """Return one group's outcome in words."""
+def outcome_text(state: ClusterState, outcome: AllocationOutcome) -> str:
+    """Return one group's outcome as text."""
     if outcome.problem:
         return outcome.problem
     failed = ", ".join(
@@ -505,21 +506,21 @@ def _cost_text(cost: Score) -> str:
     return f"([{','.join(map(str, fewer))}],{int(free)})"
 
 
-def words(state: ClusterState, choice: GroupChoice) -> str:
-    """Return all groups' outcomes in words, the selected group first."""
+def choice_text(state: ClusterState, choice: GroupChoice) -> str:
+    """Return all groups' outcomes as text, the selected group first."""
     groups = state.cluster.groups
     out = []
     if choice.best is not None:
         out.append(f"Selected group: {groups[choice.best.group].name}")
     out += [
-        outcome.left_out or of_group(groups[outcome.group], state, outcome.outcome)
+        outcome.left_out or group_text(groups[outcome.group], state, outcome.outcome)
         for outcome in choice.groups
     ]
     return ", ".join(out)
 
 
-def of_group(group: Group, state: ClusterState, outcome: AllocationOutcome) -> str:
-    """Return one group's outcome in words, with its name."""
+def group_text(group: Group, state: ClusterState, outcome: AllocationOutcome) -> str:
+    """Return one group's outcome and name as text."""
     if outcome.problem:
         return f"Group {group.name}: error {outcome.problem}"
-    return f"Group {group.name} ({group.alloc_policy}): {log(state, outcome)}"
+    return f"Group {group.name} ({group.alloc_policy}): {outcome_text(state, outcome)}"

@@ -1,7 +1,7 @@
-"""Allocation where instances have disks for themselves: keep room for the sizes sold.
+"""Allocation with exclusive storage: keep room for the smallest sizes of the policy.
 
-With exclusive storage everywhere evenness means little: the best place is the one
-after which the fewest instances of the policy's least sizes are lost.
+With exclusive storage on all nodes an even load matters little. The best placement
+loses room for the fewest instances of the policy's minimum sizes.
 """
 
 import functools
@@ -20,12 +20,12 @@ from ganeti.htools.state.node_state import ClusterState
 
 Flags = npt.NDArray[np.bool_]
 
-#: Sizes of nothing fit for ever.
+#: Upper limit of counting: instances of size zero fit without limit.
 _MANY: Final = 1 << 30
 
 
 def applies(cluster: Cluster, group: int | None) -> bool:
-    """Return whether all nodes in question have exclusive storage, if any."""
+    """Return whether all nodes that may be used have exclusive storage."""
     asked = [
         node
         for node in cluster.nodes
@@ -39,12 +39,12 @@ def applies(cluster: Cluster, group: int | None) -> bool:
 
 
 def cost_function(item: Instance) -> allocate.CostFunction:
-    """Return the function that says what placing an instance on nodes costs."""
+    """Return the cost function for placing one instance."""
     return _Cost(item).of
 
 
 class _Cost:
-    """What placing one instance costs; remembers what it found of each node."""
+    """Cost of placing one instance; caches the counts of each node."""
 
     def __init__(self, item: Instance) -> None:
         self.item = item
@@ -55,7 +55,7 @@ class _Cost:
         self.after: dict[tuple[int, float], tuple[list[int], float]] = {}
 
     def of(self, state: ClusterState, nodes: tuple[int, ...]) -> allocate.Score:
-        """Return how many fewer of each least size fit, and the disk left free."""
+        """Return how many fewer of each minimum size fit, and the disk left free."""
         if self.state is not state:
             self.state = state
             self.before, self.after, self.fits = {}, {}, {}
@@ -91,7 +91,7 @@ class _Cost:
     ) -> list[tuple[list[int], float]]:
         """Return counts and free disk of nodes that have the instance.
 
-        A secondary is the same for all primaries for which it reserves the same.
+        A secondary's counts depend on the primary only by the memory it reserves.
         """
         keys = [(nodes[0], -1.0)]
         if len(nodes) > 1:
@@ -137,7 +137,7 @@ class _Cost:
 
 
 def _test_instance(name: str, spec: Spec) -> Instance:
-    # Without a list of disks it needs no spindles.
+    # An instance without disks needs no spindles.
     return Instance(
         name=name,
         memory=spec.memory,
@@ -162,7 +162,7 @@ def _most(fits: Callable[[int], bool]) -> int:
 
 
 def _fewer(fits: Callable[[int], bool], most: int) -> int:
-    """Return the largest number that fits, most likely one little below another."""
+    """Return the largest number that fits, searching downwards from ``most``."""
     fine, bad, step = most, most + 1, 1
     while fine and not fits(fine):
         fine, bad, step = max(0, fine - step), fine, step * 2
@@ -180,10 +180,10 @@ def _between(fits: Callable[[int], bool], fine: int, bad: int) -> int:
 
 
 def _fits(state: ClusterState, item: Instance, times: int) -> Flags:
-    """Return the nodes on which so many of one size fit, one after the other.
+    """Return the nodes on which ``times`` instances of one size fit.
 
-    They do where one that is so many times the size fits: each rule is a bound of a
-    sum, and the last one's verdict is that on all of them.
+    They fit exactly where one instance of ``times`` times the size fits: each rule
+    bounds a sum, so the verdict about the last instance is the verdict about all.
     """
     several = msgspec.structs.replace(
         item,

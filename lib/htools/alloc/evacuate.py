@@ -1,6 +1,6 @@
-"""Moving instances off nodes or to other groups: which moves, to which nodes.
+"""Evacuation of instances off nodes or to other groups: the moves and their targets.
 
-Every function changes the given state when it succeeds and leaves it alone when not.
+Every function changes the given state if it succeeds and leaves it unchanged if not.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ class EvacuationMove(msgspec.Struct, frozen=True):
 
 
 class EvacuationRefused(msgspec.Struct, frozen=True):
-    """Why an instance stays: words for people, and (node, kind) for each trial."""
+    """Why an instance stays: a text, and (node, kind) per tried node."""
 
     text: str
     trials: Sequence[tuple[int, str]] = ()
@@ -75,7 +75,7 @@ def _one(
 def _secondary_codes(
     state: ClusterState, index: int, *, strict: bool
 ) -> constraints.Codes:
-    """Return the codes of every node; the primary must hold the instance by itself."""
+    """Return the codes of all nodes; the primary must pass its hard rules too."""
     item, primary = state.instances[index], state.pri[index]
     checks = constraints.secondary(state, item, state.peers[:, primary], strict=strict)
     codes = constraints.verdict(checks, state.size)
@@ -100,13 +100,13 @@ def replace_secondary(
 
 
 class TargetTrial(msgspec.Struct, frozen=True):
-    """What checks say of each node, for an instance that is taken off for it.
+    """Checks of all nodes for an instance that was removed from its node.
 
     Attributes:
         rows: the checks.
-        codes: of the first that fails, of every node.
-        fine: usable nodes where none fails.
-        scores: with the instance there, for each of ``fine``.
+        codes: of the first failing check, per node.
+        fine: usable nodes without a failing check.
+        scores: score with the instance on each of ``fine``.
     """
 
     rows: Sequence[constraints.Constraint]
@@ -124,7 +124,7 @@ def external_trial(
     *,
     strict: bool,
 ) -> TargetTrial:
-    """Try an instance with shared storage, now off its node ``start``, on others."""
+    """Check nodes for an instance with shared storage, removed from node ``start``."""
     item = state.instances[index]
     rows = constraints.primary(state, item, strict=strict)
     codes = constraints.verdict(rows, state.size)
@@ -140,7 +140,7 @@ def external_trial(
 def secondary_trial(
     state: ClusterState, index: int, usable: Places, places: Places, *, strict: bool
 ) -> TargetTrial:
-    """Try nodes as secondary of a DRBD instance, which has none now."""
+    """Check nodes as secondary of a DRBD instance that has none."""
     item, primary = state.instances[index], state.pri[index]
     rows = constraints.secondary(state, item, state.peers[:, primary], strict=strict)
     codes = _secondary_codes(state, index, strict=strict)
@@ -158,10 +158,10 @@ def _last_best(values: npt.NDArray[np.float64]) -> int:
 def best_secondary(
     state: ClusterState, index: int, usable: Places, places: Places, *, force: bool
 ) -> tuple[int | None, float, list[tuple[int, int]]]:
-    """Give a DRBD instance the best other secondary.
+    """Move the secondary of a DRBD instance to the best other node.
 
     Returns:
-        node or None, score with it, (node, code) of the refused ones.
+        node or None, the score with it, (node, code) of refused nodes.
     """
     primary, old = state.pri[index], state.sec[index]
     strict = not (force or (old >= 0 and bool(state.offline[old])))
@@ -183,27 +183,27 @@ def best_secondary(
 def refused(
     state: ClusterState, trials: Sequence[tuple[int, int]]
 ) -> EvacuationRefused:
-    """Return the refusal of an instance that no node takes: (node, code) each."""
+    """Return the refusal of an instance that fits on no node: (node, code) each."""
     nodes = state.cluster.nodes
-    words = [(node, constraints.KINDS[code - 1]) for node, code in trials]
-    text = "".join(f" Node {nodes[node].name} failed: {k};" for node, k in words)
-    return EvacuationRefused(f"Can't find any good node: {text}", words)
+    kinds = [(node, constraints.KINDS[code - 1]) for node, code in trials]
+    text = "".join(f" Node {nodes[node].name} failed: {k};" for node, k in kinds)
+    return EvacuationRefused(f"Can't find any good node: {text}", kinds)
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """The step towards two other nodes that is refused, and the code of why."""
+    """The refused step of a move to two other nodes, and the refusal's code."""
 
     step: str
     code: int
 
     def text(self) -> str:
-        """Tell it in words."""
+        """Return the failure as text."""
         kind = constraints.KINDS[self.code - 1] if self.code else "no nodes available"
         return f"Allocation failed: {self.step}: {kind}"
 
 
 class Evacuator:
-    """Moves instances off nodes of one state, one after the other."""
+    """Evacuation of instances from nodes of one state, one after another."""
 
     def __init__(
         self,
@@ -212,19 +212,19 @@ class Evacuator:
         ignore_soft: bool = False,
         capacity: Callable[[ClusterState], GlobalN1] | None = None,
     ) -> None:
-        """Prepare.
+        """Keep the options.
 
         Args:
-            state: is changed by what is found.
-            ignore_soft: soft rules of target nodes do not count.
-            capacity: makes the N+1 test for choosing another group; None for none.
+            state: changed by every move.
+            ignore_soft: ignore the soft rules of target nodes.
+            capacity: creates the N+1 test for choosing another group; None for none.
         """
         self.state = state
         self.force = ignore_soft
         self.capacity = capacity
 
     def forbidden(self, instances: Sequence[int], mode: str) -> set[int]:
-        """Return the nodes that are to be left by any of the instances."""
+        """Return the nodes that the instances leave; none of them is a target."""
         state, out = self.state, set()
         for index in instances:
             if mode in ("primary-only", "all"):
@@ -243,7 +243,7 @@ class Evacuator:
         return np.nonzero(fine)[0]
 
     def targets(self, instances: Sequence[int], groups: Sequence[int]) -> list[int]:
-        """Return the groups that instances may change to, of some or of all."""
+        """Return those of some groups, or of all, that instances may change to."""
         state = self.state
         sources = {int(state.group[state.pri[index]]) for index in instances}
         wanted = groups or range(len(state.cluster.groups))
@@ -252,9 +252,11 @@ class Evacuator:
     def evacuate(self, index: int, mode: str, leave: set[int]) -> EvacuationMoves:
         """Move one instance within its group."""
         group = int(self.state.group[self.state.pri[index]])
-        return self._go(index, mode, self.usable(index, leave), group)
+        return self._evacuate(index, mode, self.usable(index, leave), group)
 
-    def _go(self, index: int, mode: str, usable: Places, group: int) -> EvacuationMoves:
+    def _evacuate(
+        self, index: int, mode: str, usable: Places, group: int
+    ) -> EvacuationMoves:
         state = self.state
         template = state.instances[index].template
         places = np.nonzero(state.group == group)[0]
@@ -307,18 +309,18 @@ class Evacuator:
         return [EvacuationMove("failover_to", node)]
 
     def _both(self, index: int, usable: Places, places: Places) -> EvacuationMoves:
-        """Try every ordered pair of new nodes; the last best one is used."""
+        """Try every ordered pair of new nodes; on ties the last one is used."""
         state = self.state
         start = (state.pri[index], state.sec[index])
         best: tuple[float, list[EvacuationMove]] | None = None
         why = "no nodes available"
         for first in usable if len(usable) > 1 else ():
-            trial = self.through(index, int(first), usable, places)
+            trial = self.move_via(index, int(first), usable, places)
             if isinstance(trial, Failure):
                 why = trial.text()
             elif best is None or not best[0] < trial[0]:
                 best = trial
-            self.back(index, start)
+            self.move_back(index, start)
         if best is None:
             return EvacuationRefused(
                 f"Can't find any good nodes for relocation: {why}",
@@ -329,18 +331,18 @@ class Evacuator:
         state.place(index, *targets)
         return best[1]
 
-    def back(self, index: int, pair: tuple[int, int]) -> None:
-        """Put an instance back onto its nodes."""
+    def move_back(self, index: int, pair: tuple[int, int]) -> None:
+        """Move an instance back to its nodes."""
         if (self.state.pri[index], self.state.sec[index]) != pair:
             self.state.remove(index)
             self.state.place(index, *pair)
 
-    def through(
+    def move_via(
         self, index: int, first: int, usable: Places, places: Places
     ) -> "tuple[float, list[EvacuationMove]] | Failure":
-        """Return score and moves with one new primary, or the step that is refused.
+        """Move to two new nodes, one given; return score and moves, or the refusal.
 
-        The instance is moved with them; `back` undoes it.
+        The state is changed in both cases; `move_back` undoes it.
         """
         state, moves = self.state, []
         if state.offline[state.pri[index]]:
@@ -374,7 +376,7 @@ class Evacuator:
         """Move one instance to the best of several groups.
 
         Returns:
-            the group, -1 when there is none; the moves.
+            the group, -1 if none fits; the moves.
         """
         state = self.state
         item = state.instances[index]
@@ -384,8 +386,8 @@ class Evacuator:
             state, item, count, groups=targets, rules=allocate.AllocationRules(capacity)
         )
         if choice.best is None:
-            return NONE, EvacuationRefused(allocate.words(state, choice))
+            return NONE, EvacuationRefused(allocate.choice_text(state, choice))
         group = choice.best.group
         fine = (state.group == group) & state.online
-        moves = self._go(index, "all", np.nonzero(fine)[0], group)
+        moves = self._evacuate(index, "all", np.nonzero(fine)[0], group)
         return group, moves

@@ -1,7 +1,7 @@
-"""Finding what speaks against putting an instance on nodes.
+"""Reasons against putting an instance on nodes.
 
-Asked when an allocation fails or somebody wants to know; looking for the best place
-needs none of this. Which place is best is for ``alloc.allocate``.
+Computed only if an allocation failed or an explanation was requested.
+``alloc.allocate`` selects the best nodes and does not need it.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from ganeti.htools.state.node_state import ClusterState
 
 _MORE: Final = "more than"
 _RELATIONS: Final = {">": _MORE, ">=": "at least", "<=": "at most"}
-#: Rules about what is left with the instance there, in terms of what it asks for.
+#: Rules about the amount left with the instance -> the amount that it needs.
 _LEFT: Final = {
     "free memory": "memory",
     "memory for failovers": "memory",
@@ -30,15 +30,22 @@ _LEFT: Final = {
     "free spindles": "spindles",
 }
 _MIB: Final = ("memory", "disk size", "free disk", "disk kept")
-#: Pairs of nodes that are simulated at most to find out whether any is safe.
+#: Most pairs of nodes that are simulated to find one that passes the N+1 test.
 _MOST_TRIALS: Final = 64
 
 
+#: Check, relation, wanted and actual value of a reason against the loss of nodes.
+NOT_REDUNDANT: Final = (
+    "redundancy",
+    "",
+    "room elsewhere for the instances of any node that is lost",
+    "too little",
+)
 ReasonsByNode = dict[int, list[Reason]]
 
 
 class PlacementCase(msgspec.Struct, frozen=True):
-    """A state, the instance that is not in it, and the nodes to look at."""
+    """A state without the instance, the instance, and the nodes to check."""
 
     state: ClusterState
     item: Instance
@@ -55,18 +62,18 @@ def against(
     any_group: bool = True,
     force: bool = False,
 ) -> list[Reason]:
-    """Find the reasons against each node, in the order of ``candidates``.
+    """Return the reasons against each node, in the order of ``candidates``.
 
-    A node that may well take the instance has none.
+    A node that can take the instance has none.
 
     Args:
         state: without the instance.
         item: the instance.
-        candidates: nodes to tell about.
-        count: nodes it needs, 1 or 2.
-        capacity: the test that nodes can be lost, if it is to count.
-        any_group: the group was not given, so that its policy counts.
-        force: soft rules of primaries do not count.
+        candidates: the nodes to check.
+        count: number of nodes, 1 or 2.
+        capacity: the N+1 test; None for none.
+        any_group: no group was requested, so allocation policies apply.
+        force: ignore soft rules of primaries.
     """
     by_node: dict[int, list[Reason]] = {node: [] for node in candidates}
     for node in candidates:
@@ -74,10 +81,12 @@ def against(
         by_node[node] += before or of_policy(state, item, node)
     inside = [n for n in candidates if not any(is_outside(r) for r in by_node[n])]
     case = PlacementCase(state, item, inside)
-    judge(case, by_node, constraints.primary(state, item, strict=not force), "primary")
+    add_refusals(
+        case, by_node, constraints.primary(state, item, strict=not force), "primary"
+    )
     if count > 1:
         rows = constraints.secondary(state, item, np.zeros(state.size))
-        judge(case, by_node, rows, "secondary")
+        add_refusals(case, by_node, rows, "secondary")
     _combined(case, by_node, count, capacity)
     return [reason for node in candidates for reason in by_node[node]]
 
@@ -85,7 +94,7 @@ def against(
 def _outside(
     state: ClusterState, item: Instance, node: int, *, any_group: bool
 ) -> list[Reason]:
-    """Tell why a node is not even looked at."""
+    """Return why a node is excluded before any check; empty if it is not."""
     record = state.cluster.nodes[node]
     group = state.cluster.groups[record.group]
 
@@ -106,12 +115,12 @@ def _outside(
 
 
 def is_outside(reason: Reason) -> bool:
-    """Tell whether a node was not even looked at."""
+    """Return whether a reason excludes its node before any check."""
     return reason.kind not in constraints.KINDS
 
 
 def of_policy(state: ClusterState, item: Instance, node: int) -> list[Reason]:
-    """Tell what the policy of a node's group has against an instance."""
+    """Return why the policy of a node's group refuses an instance; empty if not."""
     record = state.cluster.nodes[node]
     rules = state.cluster.groups[record.group].policy
     checks = constraints.policy(item, rules, exclusive=record.exclusive)
@@ -131,30 +140,33 @@ def _unit(rule: str) -> str:
     return "MiB" if any(word in rule for word in _MIB) else ""
 
 
-def judge(
+def add_refusals(
     case: PlacementCase,
     by_node: ReasonsByNode,
     rows: Sequence[constraints.Constraint],
     role: str,
 ) -> None:
-    """Add what checks find to the lists of nodes.
+    """Add the reasons of failed checks to the lists of nodes.
 
-    Of a kind, the first check of a node tells enough; what is found already for the
-    other role is not told twice.
+    Only the first failed check of each kind is added per node, and nothing that is
+    already in the list for the role of primary.
     """
     for node in case.nodes:
         first = {c.kind: c for c in reversed(rows) if c.failed[node]}
         for check in reversed(first.values()):
             reason = _reason(case, node, check, role)
-            twin = msgspec.structs.replace(reason, role="primary")
-            if twin not in by_node[node]:
+            same = msgspec.structs.replace(reason, role="primary")
+            if same not in by_node[node]:
                 by_node[node].append(reason)
 
 
 def _reason(
     case: PlacementCase, node: int, check: constraints.Constraint, role: str
 ) -> Reason:
-    """Say what a check found; what is left over becomes what is there and asked."""
+    """Return the reason of a failed check.
+
+    Limits of the amount left are converted to limits of the amount needed.
+    """
     asked = 0.0
     name = _LEFT.get(check.rule, "")
     if name and not (name == "memory" and role == "secondary"):
@@ -176,7 +188,7 @@ def _reason(
 def _combined(
     case: PlacementCase, by_node: ReasonsByNode, count: int, capacity: GlobalN1 | None
 ) -> None:
-    """Add why nodes that are fine alone cannot take the instance."""
+    """Add reasons for nodes that pass alone but not in any combination."""
     state, nodes = case.state, case.nodes
     left = _MOST_TRIALS
     seconds = [n for n in nodes if not _refused(by_node[n], "secondary")]
@@ -189,27 +201,30 @@ def _combined(
             partners = [n for n in seconds if n != first and state.group[n] == same]
         left -= len(partners)
         if not partners:
-            text = "another node of the group for the copy"
-            words = ("FailDisk", "second node", "", text, "none")
+            text = "another node of the group for the disk copy"
+            values = ("FailDisk", "secondary node", "", text, "none")
         elif capacity is None or left < 0:
             return
-        elif any(holds(capacity, case.item, first, second) for second in partners):
+        elif any(
+            survives_loss(capacity, case.item, first, second) for second in partners
+        ):
             continue
         else:
-            text = "room elsewhere for the instances of any node that is lost"
-            words = ("FailN1", "redundancy", "", text, "too little")
+            values = ("FailN1", *NOT_REDUNDANT)
         by_node[first].append(
-            Reason(state.cluster.nodes[first].name, "primary", *words)
+            Reason(state.cluster.nodes[first].name, "primary", *values)
         )
 
 
-def _refused(result: Sequence[Reason], role: str) -> bool:
-    """Tell whether a node is refused in a role; a policy refuses both."""
-    return any(r.role == role or r.check.endswith("of the policy") for r in result)
+def _refused(against_node: Sequence[Reason], role: str) -> bool:
+    """Return whether a node is refused in a role; a policy refuses both roles."""
+    return any(
+        r.role == role or r.check.endswith("of the policy") for r in against_node
+    )
 
 
-def holds(capacity: GlobalN1, item: Instance, first: int, second: int) -> bool:
-    """Tell whether nodes can be lost with an instance on a node, or on two."""
+def survives_loss(capacity: GlobalN1, item: Instance, first: int, second: int) -> bool:
+    """Return whether any node can be lost with an instance on one or two nodes."""
     if second != NONE:
         pair = np.array([first]), np.array([second])
         if not capacity.pairs(item, *pair)[0, 0]:

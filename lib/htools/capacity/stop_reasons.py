@@ -98,7 +98,7 @@ def _together(
     """Yield nodes that are fine alone, but not together with other nodes."""
     if search.how.nodes > 1:
         wanted = "another node with memory for its failovers too"
-        words = ("FailMem", "second node", "", wanted, "none")
+        words = ("FailMem", "secondary node", "", wanted, "none")
     else:
         wanted = "room elsewhere for the instances of any node that is lost"
         words = ("FailN1", "redundancy", "", wanted, "too little")
