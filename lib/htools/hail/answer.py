@@ -1,6 +1,6 @@
-"""The allocator's answers: from requests to results, words and opcodes.
+"""The allocator's solver: turns a request into result, text and opcodes.
 
-`solve` is all of an allocator but reading and printing; the master calls it directly.
+`solve` does everything except input and output; the master calls it directly.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,14 +28,14 @@ _OPS: Final = {
 
 
 class SolverOptions(msgspec.Struct, frozen=True):
-    """How to solve.
+    """Options of the solver.
 
     Attributes:
         capacity_checks: test that the cluster survives the loss of any node.
-        ignore_soft: soft rules of target nodes do not count.
+        ignore_soft: ignore soft rules of target nodes.
         restrict_to: names of the only nodes for new instances.
-        busy: whether instances count as using their nodes' means.
-        static_memory: MiB taken as used by a KVM node itself.
+        busy: whether instances count as using their nodes' resources.
+        static_memory: MiB assumed for a KVM node itself.
     """
 
     capacity_checks: bool = True
@@ -46,13 +46,13 @@ class SolverOptions(msgspec.Struct, frozen=True):
 
 
 class Solution(msgspec.Struct, frozen=True):
-    """An answer, and how it came about.
+    """An answer, with the data to save and explain it.
 
     Attributes:
         answer: success, info, result.
-        before: the cluster as it was.
-        after: with all that was found.
-        explanation: makes out where each instance goes and why not elsewhere.
+        before: the cluster before.
+        after: the state with all placements and moves.
+        explanation: computes where each instance goes, and why not elsewhere.
     """
 
     answer: dict[str, Any]
@@ -68,8 +68,9 @@ def solve(
 
     Args:
         data: the decoded request.
-        options: how.
-        cluster: another source's cluster data, instead of the request's.
+        options: how to solve.
+        cluster: replaces the cluster data of the request.: another source's cluster
+            data, instead of the request's.
 
     Raises:
         DataError: the request is malformed; names the key.
@@ -96,7 +97,7 @@ def solve(
     return _Solver(cluster, ask, options).solve()
 
 
-# What makes out reasons is loaded only when somebody wants to know them.
+# The code that computes reasons is imported only if an explanation is requested.
 def _explain_capacity(answer: dict[str, Any]) -> list[reasons.Explanation]:
     from ganeti.htools.hail import explain
 
@@ -128,7 +129,7 @@ def _idle_place(place: request.AllocateRequest) -> request.AllocateRequest:
     return msgspec.structs.replace(place, item=item)
 
 
-#: An instance that is still to come cannot migrate.
+#: A forthcoming instance cannot migrate.
 _FAILOVER: Final[dict[str, Any]] = {
     "OP_ID": "OP_INSTANCE_FAILOVER",
     "shutdown_timeout": 120,
@@ -139,7 +140,7 @@ _FAILOVER: Final[dict[str, Any]] = {
 
 
 class _Solver:
-    """Answers one request."""
+    """Solver of one request."""
 
     def __init__(
         self, cluster: Cluster, ask: request.AllocatorRequest, options: SolverOptions
@@ -157,7 +158,7 @@ class _Solver:
         return []
 
     def solve(self) -> Solution:
-        """Answer."""
+        """Return the answer."""
         ask = self.ask
         if isinstance(ask, request.AllocateRequest):
             answer = self._allocate(ask)
@@ -190,38 +191,38 @@ class _Solver:
         return GlobalN1(state)
 
     def _rules(
-        self, state: ClusterState, metric: allocate.CostFunction | None
+        self, state: ClusterState, cost: allocate.CostFunction | None
     ) -> allocate.AllocationRules:
-        capacity = None if metric else self._capacity(state)
-        return allocate.AllocationRules(capacity, self.options.ignore_soft, metric)
+        capacity = None if cost else self._capacity(state)
+        return allocate.AllocationRules(capacity, self.options.ignore_soft, cost)
 
     # New instances
     def _place(
         self, place: request.AllocateRequest
     ) -> tuple[tuple[int, ...] | None, str]:
-        """Return the nodes for one instance, and words."""
-        metric = None
+        """Return the nodes for one instance, None if there are none, and the text."""
+        cost = None
         if dedicated.applies(self.cluster, place.group):
-            metric = dedicated.cost_function(place.item)
+            cost = dedicated.cost_function(place.item)
         if place.group is not None:
-            return self._in_group(place, place.group, metric)
+            return self._in_group(place, place.group, cost)
         choice = allocate.over_groups(
             self.state,
             place.item,
             place.count,
             candidates=place.restrict_to,
-            rules=self._rules(self.state, metric),
+            rules=self._rules(self.state, cost),
         )
-        words = allocate.words(self.state, choice)
-        return (choice.best.outcome.nodes if choice.best else None), words
+        text = allocate.choice_text(self.state, choice)
+        return (choice.best.outcome.nodes if choice.best else None), text
 
     def _in_group(
         self,
         place: request.AllocateRequest,
         group: int,
-        metric: allocate.CostFunction | None,
+        cost: allocate.CostFunction | None,
     ) -> tuple[tuple[int, ...] | None, str]:
-        """Allocate where only one group and its instances count."""
+        """Allocate in one group; the rest of the cluster is ignored."""
         record = self.cluster.groups[group]
         if not record.connects(place.item):
             text = (
@@ -237,11 +238,11 @@ class _Solver:
             place.item,
             [at for at, node in enumerate(members) if node in allowed],
             place.count,
-            self._rules(state, metric),
+            self._rules(state, cost),
         )
         if outcome.problem:
             return None, outcome.problem
-        text = allocate.of_group(record, state, outcome)
+        text = allocate.group_text(record, state, outcome)
         if outcome.nodes is None:
             return None, text
         return tuple(members[node] for node in outcome.nodes), text
@@ -249,26 +250,26 @@ class _Solver:
     def _names(self, nodes: Sequence[int]) -> list[str]:
         return [self.cluster.nodes[node].name for node in nodes]
 
-    def _settle(self, item: Instance, nodes: Sequence[int]) -> None:
+    def _add(self, item: Instance, nodes: Sequence[int]) -> None:
         self.state.place(self.state.new(item), *nodes)
 
     def _allocate(self, ask: request.AllocateRequest) -> dict[str, Any]:
-        nodes, words = self._place(ask)
+        nodes, text = self._place(ask)
         if nodes is None:
-            return _failed(words)
-        self._settle(ask.item, nodes)
-        return _done(words, self._names(nodes))
+            return _failed(text)
+        self._add(ask.item, nodes)
+        return _done(text, self._names(nodes))
 
     def _multi(self, ask: request.MultiAllocateRequest) -> dict[str, Any]:
-        """Place one instance after the other; those without a place are named."""
+        """Place instances one after another; list those without a place."""
         placed: list[Any] = []
         failed = []
         for place in ask.places:
-            nodes, _words = self._place(place)
+            nodes, _text = self._place(place)
             if nodes is None:
                 failed.append(place.item.name)
                 continue
-            self._settle(place.item, nodes)
+            self._add(place.item, nodes)
             placed.append([place.item.name, self._names(nodes)])
         text = (
             f"{len(failed)} instances failed to allocate and"
@@ -293,13 +294,13 @@ class _Solver:
         mark = state.mark(index, [primary])
         state.remove(index)
         outcome = allocate.second(state, drbd, primary, self._rules(state, None))
-        words = allocate.log(state, outcome)
+        text = allocate.outcome_text(state, outcome)
         if outcome.nodes is None:
             state.restore(mark)
-            return _failed(words)
+            return _failed(text)
         state.instances[index] = drbd
         state.place(index, *outcome.nodes)
-        return _done(words, self._names(outcome.nodes)[1])
+        return _done(text, self._names(outcome.nodes)[1])
 
     def _evacuate(self, ask: request.EvacuateRequest) -> dict[str, Any]:
         mover = evacuate.Evacuator(self.state, ignore_soft=self.options.ignore_soft)
@@ -319,7 +320,7 @@ class _Solver:
         targets = mover.targets(ask.instances, ask.groups)
         if not targets:
             names = ", ".join(group.name for group in self.cluster.groups)
-            why = f"no groups for evacuation: beside the present ones, of {names}"
+            why = f"no groups for evacuation: none besides the present ones, of {names}"
             return self._moved(
                 [(n, evacuate.EvacuationRefused(why)) for n in ask.instances]
             )

@@ -1,7 +1,7 @@
-"""The allocator mode ``balance``: a bounded number of moves that even out the cluster.
+"""Allocator mode ``balance``: a limited number of moves that balance the cluster.
 
-The mode is in the design for version 2.1, "Cluster rebalancing": the request has the
-most moves wanted, the answer an ordered list of relocations with the jobs that do them.
+Source: the design for version 2.1, "Cluster rebalancing". The request has the largest
+number of moves; the answer is an ordered list of relocations with their jobs.
 """
 
 from typing import Any, Final
@@ -16,24 +16,24 @@ MODE: Final = "balance"
 
 
 def is_asked(data: Any) -> bool:
-    """Tell whether a decoded request is of this mode."""
+    """Return whether a decoded request is of this mode."""
     request = data.get("request") if isinstance(data, dict) else None
     return isinstance(request, dict) and request.get("type") == MODE
 
 
 def read(data: Any, *, ignore_soft: bool) -> plan.PlanOptions:
-    """Return what a request asks; all but the number of moves may be left out.
+    """Return the options of a request; only the number of moves is required.
 
     Raises:
         DataError: names the key, what was wanted and found.
     """
     part = JsonPart(data, "", "request").part("request")
-    usual = greedy.BalanceGoal()
+    default = greedy.BalanceGoal()
     return plan.PlanOptions(
         group=part.text("group_name") if part.has("group_name") else None,
         goal=greedy.BalanceGoal(
-            min_gain=part.number("min_gain", usual.min_gain, least=0),
-            min_gain_limit=part.number("min_gain_limit", usual.min_gain_limit),
+            min_gain=part.number("min_gain", default.min_gain, least=0),
+            min_gain_limit=part.number("min_gain_limit", default.min_gain_limit),
             max_length=part.size("max_moves"),
             pairs=part.flag("search", default=False),
         ),
@@ -48,16 +48,16 @@ def read(data: Any, *, ignore_soft: bool) -> plan.PlanOptions:
 
 
 def solve(
-    cluster: Cluster, want: plan.PlanOptions
+    cluster: Cluster, options: plan.PlanOptions
 ) -> tuple[dict[str, Any], ClusterState, list[plan.GroupPlan]]:
-    """Return the answer (success, info, result), the cluster afterwards, the plans.
+    """Return the answer (success, info, result), the state afterwards, the plans.
 
     The result is [moved, [], jobs], as for evacuations; each job does one move.
 
     Raises:
-        DataError: there is no such group.
+        DataError: the requested group does not exist.
     """
-    plans = plan.plan(cluster, want)
+    plans = plan.plan(cluster, options)
     nodes = {node.name: place for place, node in enumerate(cluster.nodes)}
     instances = {item.name: place for place, item in enumerate(cluster.instances)}
     state = ClusterState(cluster)

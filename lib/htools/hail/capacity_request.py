@@ -1,8 +1,8 @@
-"""The allocator mode ``capacity``: how many instances fit, and where in order.
+"""Allocator mode ``capacity``: how many instances fit, and their nodes in order.
 
-The request has the size of one instance and, if sizes may shrink, says so; the answer
-has each new instance with its nodes, and why there is not one more. What the mode asks
-for is in the design for version 2.1, "Cluster capacity calculation".
+The request has the size of one instance and whether sizes may shrink. The answer has
+each new instance with its nodes, and the reason why no further one fits. Source: the
+design for version 2.1, "Cluster capacity calculation".
 """
 
 from collections.abc import Sequence
@@ -22,13 +22,13 @@ MODE: Final = "capacity"
 
 
 class CapacityRequest(msgspec.Struct, frozen=True):
-    """What is asked.
+    """A capacity request.
 
     Attributes:
-        sizes: to start with; one after the other if they shrink.
-        how: what instances are like.
-        tiered: sizes shrink.
-        groups: the only groups, by position; None for all.
+        sizes: initial sizes; several only with ``tiered``.
+        how: other properties of the instances.
+        tiered: whether sizes shrink.
+        groups: positions of the only groups allowed; None for all.
     """
 
     sizes: Sequence[InstanceSize]
@@ -38,13 +38,13 @@ class CapacityRequest(msgspec.Struct, frozen=True):
 
 
 def is_asked(data: Any) -> bool:
-    """Tell whether a decoded request is of this mode."""
+    """Return whether a decoded request is of this mode."""
     request = data.get("request") if isinstance(data, dict) else None
     return isinstance(request, dict) and request.get("type") == MODE
 
 
 def read(data: Any, cluster: Cluster, *, capacity_checks: bool) -> CapacityRequest:
-    """Return what a request asks.
+    """Return the request.
 
     Raises:
         DataError: names the key, what was wanted and found.
@@ -98,7 +98,7 @@ def _groups(part: JsonPart, cluster: Cluster) -> list[int] | None:
 def solve(
     cluster: Cluster, ask: CapacityRequest
 ) -> tuple[dict[str, Any], ClusterState]:
-    """Return the answer (success, info, result), and the cluster filled up."""
+    """Return the answer (success, info, result), and the state with the instances."""
     state = ClusterState(cluster)
     try:
         search = CapacitySearch(state, ask.how, groups=ask.groups)

@@ -1,7 +1,7 @@
-"""Why an answer of the allocator is what it is: for each instance and node, as data.
+"""Explanation of the allocator's answers: reasons per instance and node, as data.
 
-The decisions are made again one after the other, on the state that each of them met; so
-this costs as much as answering, and is done only when somebody wants to know.
+The decisions are repeated in order, each on the state at its time. This takes as long
+as the answer itself and is done only on request.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,13 +20,13 @@ from ganeti.htools.score import placement
 from ganeti.htools.state import group_state
 from ganeti.htools.state.node_state import ClusterState
 
-#: Possible places that are told of beside the chosen one.
+#: Most possible places that are listed besides the chosen one.
 _MOST: Final = 10
-_SCORE: Final = "score with it there"
+_SCORE: Final = "score with the instance there"
 
 
 def of_moves(plans: Iterable[balance_plan.GroupPlan]) -> list[Explanation]:
-    """Explain moves that balance, by the parts of the score that get better."""
+    """Explain balancing moves by the score components that improve."""
     return [
         Explanation(move.instance, move.after, (), tuple(_gains(move)))
         for plan in plans
@@ -41,16 +41,16 @@ def of_moves(plans: Iterable[balance_plan.GroupPlan]) -> list[Explanation]:
 def _gains(move: balance_plan.PlannedMove) -> Iterator[Reason]:
     for name, (before, after) in move.components.items():
         if after < before:
-            words = ("Score", name, "less than", before, after)
-            yield Reason(move.after[0], "primary", *words)
+            values = ("Score", name, "less than", before, after)
+            yield Reason(move.after[0], "primary", *values)
 
 
 def of_capacity(answer: Mapping[str, Any]) -> list[Explanation]:
-    """Explain how many instances fit: where each goes, and why not one more."""
+    """Explain a capacity answer: nodes per instance, and why no further one fits."""
     if not answer["success"]:
         return []
     result = answer["result"]
-    against = tuple(Reason(**row) for row in result["stopped"]["reasons"])
+    against = tuple(Reason.from_data(row) for row in result["stopped"]["reasons"])
     return [
         *(
             Explanation(row["name"], tuple(row["nodes"]), ())
@@ -65,14 +65,14 @@ def _number(cost: allocate.Score) -> float:
 
 
 class Explainer(msgspec.Struct, frozen=True):
-    """Explains the answer to one request.
+    """Explanation of the answer to one request.
 
     Attributes:
-        cluster: as it was.
+        cluster: the cluster before.
         ask: the request.
-        after: the state with everything that was found.
-        capacity_checks: whether nodes had to be safe to lose.
-        ignore_soft: whether soft rules did not count.
+        after: the state with all placements and moves.
+        capacity_checks: whether the N+1 test was made.
+        ignore_soft: whether soft rules were ignored.
     """
 
     cluster: Cluster
@@ -82,7 +82,7 @@ class Explainer(msgspec.Struct, frozen=True):
     ignore_soft: bool
 
     def explain(self) -> list[Explanation]:
-        """Explain each instance that was asked for, in their order."""
+        """Explain each requested instance, in their order."""
         ask = self.ask
         if isinstance(ask, request.AllocateRequest):
             return self._new_instances([ask])
@@ -115,13 +115,13 @@ class Explainer(msgspec.Struct, frozen=True):
         items = [place.item for place in places]
         state, after = ClusterState(self.cluster, new_instances=items), self.after
         known = len(self.cluster.instances)
-        went = {
+        nodes_by_name = {
             after.instances[index].name: (after.pri[index], after.sec[index])
             for index in range(known, len(after.instances))
         }
         out = []
         for place in places:
-            nodes = went.get(place.item.name, ())
+            nodes = nodes_by_name.get(place.item.name, ())
             out.append(self._new_instance(state, place, nodes, items))
             if nodes:
                 state.place(state.new(place.item), *nodes)
@@ -161,7 +161,7 @@ class Explainer(msgspec.Struct, frozen=True):
         nodes: Sequence[int],
         against: Iterable[Reason],
     ) -> list[Reason]:
-        """Tell why possible nodes are worse: their group's policy, or their score."""
+        """Return why possible nodes are worse: their group's policy, or the score."""
         groups, chosen = self.cluster.groups, int(state.group[nodes[0]])
         policy = groups[chosen].alloc_policy
         refused = {reason.node for reason in against if reason.role == "primary"}
@@ -174,13 +174,13 @@ class Explainer(msgspec.Struct, frozen=True):
             if name not in outside and group.alloc_policy == policy:
                 alike.append(node)
             elif name not in refused:
-                words = (
+                values = (
                     "policy of the group",
                     "",
                     str(policy),
                     str(group.alloc_policy),
                 )
-                others.append(Reason(name, "primary", "Policy", *words))
+                others.append(Reason(name, "primary", "Policy", *values))
         rules = allocate.AllocationRules(self._capacity(state), self.ignore_soft)
         ranked = allocate.ranking(
             state, place.item, alike, place.count, most=_MOST, rules=rules
@@ -194,7 +194,7 @@ class Explainer(msgspec.Struct, frozen=True):
         nodes: Sequence[int],
         items: Sequence[Instance],
     ) -> list[Reason]:
-        """Tell of other nodes of the only group, where other groups do not count."""
+        """Return why other nodes of the requested group are worse."""
         part, members = group_state.of_group(state, place.group or 0, items)
         allowed = place.allowed(self.cluster) or ()
         ranked = allocate.ranking(
@@ -211,7 +211,7 @@ class Explainer(msgspec.Struct, frozen=True):
     def _scores(
         self, ranked: Sequence[tuple[float, tuple[int, ...]]], chosen: int
     ) -> list[Reason]:
-        """Compare the scores of first nodes with that of the chosen one."""
+        """Compare the scores of first nodes with the score of the chosen one."""
         rows = [(value, pair[0], "primary") for value, pair in ranked]
         return self._compared(rows, chosen)
 
@@ -277,28 +277,28 @@ class Explainer(msgspec.Struct, frozen=True):
         out = []
         for index in instances:
             group = int(state.group[state.pri[index]])
-            trip = move_refusals.MoveRequest(
+            move_request = move_refusals.MoveRequest(
                 index, mode, group, left, force=self.ignore_soft
             )
-            out.append(self._moved(state, trip, ()))
+            out.append(self._moved(state, move_request, ()))
         return out
 
     def _moved(
         self,
         state: ClusterState,
-        trip: move_refusals.MoveRequest,
+        move_request: move_refusals.MoveRequest,
         before: Sequence[Reason],
     ) -> Explanation:
-        """Explain one move, and do it."""
-        index, name = trip.index, state.instances[trip.index].name
-        move_refusals_of = move_refusals.refusals_of(state, trip)
+        """Explain one move and apply it to the state."""
+        index, name = move_request.index, state.instances[move_request.index].name
+        checked = move_refusals.refusals_of(state, move_request)
         old = state.pri[index], state.sec[index]
         new = self.after.pri[index], self.after.sec[index]
-        against = tuple(dict.fromkeys([*before, *move_refusals_of.reasons]))
+        against = tuple(dict.fromkeys([*before, *checked.reasons]))
         if old == new:
             return Explanation(name, (), against)
-        chosen = new[1] if trip.mode == "secondary-only" else new[0]
-        better = tuple(self._compared(move_refusals_of.others, chosen))
+        chosen = new[1] if move_request.mode == "secondary-only" else new[0]
+        better = tuple(self._compared(checked.others, chosen))
         state.remove(index)
         state.place(index, *new)
         return Explanation(name, self._named(new), against, better)
@@ -306,16 +306,16 @@ class Explainer(msgspec.Struct, frozen=True):
     def _change(
         self, state: ClusterState, index: int, targets: Sequence[int]
     ) -> Explanation:
-        """Explain a move to another group: against all nodes there, then the way."""
+        """Explain a move to another group: refused nodes, then the move."""
         item = state.instances[index]
         never = move_refusals.never(state, index, "all")
         if never is not None:
             return Explanation(item.name, (), (never,))
         if not targets:
             name = self.cluster.nodes[state.pri[index]].name
-            words = ("target groups", "", "one beside the present one", "none")
+            values = ("target groups", "", "one other than the present one", "none")
             return Explanation(
-                item.name, (), (Reason(name, "primary", "FailGroup", *words),)
+                item.name, (), (Reason(name, "primary", "FailGroup", *values),)
             )
         count = 2 if item.template == "drbd" else 1
         capacity = self._capacity(state)
@@ -328,10 +328,12 @@ class Explainer(msgspec.Struct, frozen=True):
             return Explanation(item.name, (), tuple(against))
         group = choice.best.group
         inside = {self.cluster.nodes[n].name for n in self.cluster.members(group)}
-        trip = move_refusals.MoveRequest(index, "all", group, force=self.ignore_soft)
+        move_request = move_refusals.MoveRequest(
+            index, "all", group, force=self.ignore_soft
+        )
         others = self._other_groups(choice.groups, choice.best)
         explanation = self._moved(
-            state, trip, [r for r in against if r.node not in inside]
+            state, move_request, [r for r in against if r.node not in inside]
         )
         return msgspec.structs.replace(
             explanation, choice=(*explanation.choice, *others)
@@ -340,7 +342,7 @@ class Explainer(msgspec.Struct, frozen=True):
     def _other_groups(
         self, groups: Iterable[allocate.GroupOutcome], best: allocate.GroupOutcome
     ) -> Iterator[Reason]:
-        """Tell why other groups are worse, with the best node of each."""
+        """Yield why other groups are worse, with the best node of each."""
         policy = self.cluster.groups[best.group].alloc_policy
         for one in groups:
             if one.outcome.nodes is None or one.group == best.group:
@@ -348,9 +350,9 @@ class Explainer(msgspec.Struct, frozen=True):
             own = self.cluster.groups[one.group].alloc_policy
             name = self.cluster.nodes[one.outcome.nodes[0]].name
             if own == policy:
-                values = _number(best.outcome.score), _number(one.outcome.score)
-                words = ("Score", "score of the best place of the group", "less than")
-                yield Reason(name, "primary", *words, *values)
+                scores = _number(best.outcome.score), _number(one.outcome.score)
+                values = ("Score", "score of the best place of the group", "less than")
+                yield Reason(name, "primary", *values, *scores)
             else:
-                words = ("Policy", "policy of the group", "")
-                yield Reason(name, "primary", *words, str(policy), str(own))
+                values = ("Policy", "policy of the group", "")
+                yield Reason(name, "primary", *values, str(policy), str(own))

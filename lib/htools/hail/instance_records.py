@@ -1,7 +1,7 @@
-"""Instances of an allocator's request, read all at once. Pure.
+"""Fast reader of the instances of an allocator's request. Pure.
 
-Only what is entirely as wanted is read here. Anything else, also what may be accepted
-after a closer look, is for `htools.hail.request`, whose errors name the place.
+Reads only records that match the schema exactly. All others, including some that are
+still valid, are left to `htools.hail.request`, whose errors name the place.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ import msgspec
 
 from ganeti.htools.model.cluster import MOVABLE_TEMPLATES, NONE, Instance
 
-#: States as requests name them, and ours.
+#: Admin state in requests -> instance status.
 STATUS: Final[dict[str, str]] = {
     "up": "running",
     "down": "ADMIN_down",
@@ -44,7 +44,7 @@ class _Record(msgspec.Struct, gc=False):
 
 
 def read(data: Any, places: Mapping[str, int]) -> list[Instance] | None:
-    """Return a request's instances; None when one needs a closer look.
+    """Return a request's instances; None if one does not match the schema.
 
     Args:
         data: the decoded object of all instances.

@@ -1,6 +1,6 @@
-"""Allocator requests, read strictly: the cluster part and what is asked. Pure.
+"""Strict reader of allocator requests: the cluster data and the request. Pure.
 
-Every error names the path of the key, what was wanted and what was found.
+Every error names the path of the key, the wanted and the actual value.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,18 +27,18 @@ from ganeti.htools.model.policy_reader import read_policy
 
 _LIVE: Final = ("total_memory", "free_memory", "total_disk", "free_disk", "total_cpus")
 _STATES: Final = tuple(instance_records.STATUS)
-#: Whose data it is, in messages.
+#: Name of the source in messages.
 SOURCE: Final = "request"
 EVAC_MODES: Final = ("primary-only", "secondary-only", "all")
 
 
 class AllocateRequest(msgspec.Struct, frozen=True):
-    """Nodes for one new instance.
+    """Request of nodes for one new instance.
 
     Attributes:
         item: the instance, without nodes.
-        count: of nodes.
-        group: name or uuid of the only group allowed, None for any.
+        count: number of nodes.
+        group: position of the only group allowed, None for any.
         restrict_to: positions of the only nodes allowed, None for any.
     """
 
@@ -58,40 +58,40 @@ class AllocateRequest(msgspec.Struct, frozen=True):
 
 
 class MultiAllocateRequest(msgspec.Struct, frozen=True):
-    """Nodes for several new instances."""
+    """Request of nodes for several new instances."""
 
     places: Sequence[AllocateRequest]
 
 
 class RelocateRequest(msgspec.Struct, frozen=True):
-    """Another node for an instance, away from some."""
+    """Request of another node for an instance; ``leave`` lists excluded nodes."""
 
     instance: int
     leave: Sequence[int]
 
 
 class AddSecondaryRequest(msgspec.Struct, frozen=True):
-    """A secondary node for an instance that has none."""
+    """Request of a secondary node for an instance that has none."""
 
     instance: int
 
 
 class EvacuateRequest(msgspec.Struct, frozen=True):
-    """Other nodes for instances; the mode is one of `EVAC_MODES`."""
+    """Request of other nodes for instances; the mode is one of `EVAC_MODES`."""
 
     instances: Sequence[int]
     mode: str
 
 
 class ChangeGroupRequest(msgspec.Struct, frozen=True):
-    """Another group for instances; any other one when none is named."""
+    """Request of another group for instances: one of ``groups``, or any if empty."""
 
     instances: Sequence[int]
     groups: Sequence[int]
 
 
 class ImpossibleRequest(Exception):
-    """A request that is well said but asks for what no allocator does."""
+    """A well-formed request that cannot be fulfilled for this kind of instance."""
 
 
 AllocatorRequest = (
@@ -111,11 +111,11 @@ def read_cluster(
 
     Args:
         data: the decoded input.
-        static_memory: MiB taken as used by a KVM node itself; 0 for what it reports.
-        source: whose data it is, for messages.
+        static_memory: MiB assumed for a KVM node itself; 0 takes the reported value.
+        source: name of the data in messages.
 
     Raises:
-        DataError: names the key, what was wanted and found.
+        DataError: names the key, wanted and actual value.
     """
     root = JsonPart(data, "", source)
     hypervisors = root.texts("enabled_hypervisors", optional=True)
@@ -186,7 +186,7 @@ def _node(
     )
     if is_silent:
         return out
-    # What is on a drained node stays there for a while: its numbers count.
+    # Instances stay on a drained node for a while: its numbers count.
     return _live(out, part, static_memory, offline=is_drained)
 
 
@@ -208,9 +208,9 @@ def _live(node: Node, part: JsonPart, static_memory: int, *, offline: bool) -> N
 
 
 def _instances(part: JsonPart, nodes: Mapping[str, int]) -> Sequence[Instance]:
-    result = instance_records.read(part.data, nodes)
-    if result is not None:
-        return result
+    instances = instance_records.read(part.data, nodes)
+    if instances is not None:
+        return instances
     return [
         _instance(name, item, _nodes_of(item, nodes)) for name, item in part.members()
     ]
@@ -245,7 +245,7 @@ def _instance(
 
 
 def _nodes_of(part: JsonPart, nodes: Mapping[str, int]) -> tuple[int, int]:
-    """Return primary and secondary of an instance that exists."""
+    """Return primary and secondary of an existing instance."""
     places = _known(part, "nodes", nodes, "node")
     if not places:
         raise part.wrong("nodes", "a primary node", [])
@@ -256,7 +256,7 @@ def _nodes_of(part: JsonPart, nodes: Mapping[str, int]) -> tuple[int, int]:
 
 
 def _known(part: JsonPart, key: str, places: Mapping[str, int], what: str) -> list[int]:
-    """Return the positions of what a key lists."""
+    """Return the positions of the names that a key lists."""
     names = part.texts(key)
     for name in names:
         if name not in places:
@@ -267,16 +267,16 @@ def _known(part: JsonPart, key: str, places: Mapping[str, int], what: str) -> li
 def read_request(
     data: Any, cluster: Cluster, *, restrict_to: Sequence[str] | None = None
 ) -> AllocatorRequest:
-    """Return what a request asks.
+    """Return the request.
 
     Args:
-        data: the decoded input, its member ``request`` counts.
-        cluster: what `read_cluster` returned, or another source's data.
-        restrict_to: the only nodes for new instances; wins over the request's.
+        data: the decoded input with the member ``request``.
+        cluster: the cluster that the request is about.
+        restrict_to: the only nodes for new instances; overrides the request's.
 
     Raises:
-        DataError: names the key, what was wanted and found.
-        ImpossibleRequest: well said, but the instance is not of the right kind.
+        DataError: names the key, wanted and actual value.
+        ImpossibleRequest: well-formed, but the instance is not of the right kind.
     """
     part = JsonPart(data, "", SOURCE).part("request")
     reader = _RequestReader(cluster, restrict_to)
@@ -295,7 +295,7 @@ def read_request(
 
 
 class _RequestReader:
-    """Reads requests about one cluster."""
+    """Reader of requests about one cluster."""
 
     def __init__(self, cluster: Cluster, restrict_to: Sequence[str] | None) -> None:
         self.cluster, self.restrict_to = cluster, restrict_to
@@ -305,7 +305,9 @@ class _RequestReader:
     def allocate(self, part: JsonPart) -> AllocateRequest:
         name = part.text("name")
         if name in self.names:
-            raise part.wrong("name", "the name of a new instance", name)
+            raise part.wrong(
+                "name", "the name of an instance that does not exist yet", name
+            )
         return self._place(part, part)
 
     def _place(self, part: JsonPart, top: JsonPart) -> AllocateRequest:
@@ -354,7 +356,9 @@ class _RequestReader:
         seen = set(self.names)
         for place in places:
             if place.item.name in seen:
-                raise part.wrong("instances", "different new names", place.item.name)
+                raise part.wrong(
+                    "instances", "names of new instances, each once", place.item.name
+                )
             seen.add(place.item.name)
         return MultiAllocateRequest(places)
 

@@ -84,7 +84,7 @@ def test_refusals_are_data() -> None:
     (first, *_rest) = found.explanation()[0].reasons
     assert (first.node, first.kind) == ("n1", "FailMem")
     assert (first.check, first.relation) == ("free memory", "more than")
-    assert (first.wanted, first.found, first.unit) == (20000, 16384 - 1024, "MiB")
+    assert (first.wanted, first.actual, first.unit) == (20000, 16384 - 1024, "MiB")
 
 
 def test_policies_are_kept() -> None:

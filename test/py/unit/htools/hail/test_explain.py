@@ -71,7 +71,7 @@ def test_a_relocation_tells_why_not_other_secondaries():
         ("n4", "secondary", "free disk"),
     ]
     refused = one.reasons[1]
-    assert (refused.wanted, refused.found, refused.unit) == (4224, 1000, "MiB")
+    assert (refused.wanted, refused.actual, refused.unit) == (4224, 1000, "MiB")
 
 
 def test_a_relocation_that_fails_tells_it_of_every_node():
@@ -91,7 +91,7 @@ def test_possible_places_are_compared():
     (one,) = found.explanation()
     assert one.nodes == ("n4",)
     assert [(r.node, r.kind) for r in one.choice] == [("n2", "Score"), ("n3", "Score")]
-    assert one.choice[0].wanted <= one.choice[0].found < one.choice[1].found
+    assert one.choice[0].wanted <= one.choice[0].actual < one.choice[1].actual
     assert found.after.pri[0] == 3
 
 
@@ -132,10 +132,10 @@ def test_a_way_that_is_barred_is_told_though_both_nodes_would_do():
     found = solved(evacuate("all"), mirrored(), nodes)
     (one,) = found.explanation()
     assert one.nodes == ()
-    assert [(r.node, r.check, r.found) for r in one.reasons][-1] == (
+    assert [(r.node, r.check, r.actual) for r in one.reasons][-1] == (
         "n3",
         "steps of the move",
-        "no node for the copy",
+        "no node for the secondary",
     )
 
 
@@ -182,7 +182,7 @@ def test_a_worse_group_is_told_with_its_policy_or_score():
     data["request"] = placement.allocation("plain")
     (one,) = answer.solve(data, answer.SolverOptions()).explanation()
     worse = [r for r in one.choice if r.node.startswith("k")]
-    assert {(r.kind, r.found) for r in worse} == {("Policy", "last_resort")}
+    assert {(r.kind, r.actual) for r in worse} == {("Policy", "last_resort")}
 
 
 def test_a_second_copy_tells_why_not_elsewhere():
@@ -238,9 +238,9 @@ def test_balancing_tells_what_gets_better_and_who_stays():
     assert moves
     for move in moves:
         assert any(r.check == "free_mem_cv" for r in move.choice)
-        assert all(r.found < r.wanted for r in move.choice)
+        assert all(r.actual < r.wanted for r in move.choice)
     assert (last.instance, last.nodes) == ("p", ("n1",))
-    assert (last.reasons[0].check, last.reasons[0].found) == ("disk template", "plain")
+    assert (last.reasons[0].check, last.reasons[0].actual) == ("disk template", "plain")
 
 
 def some_move(seed):
@@ -272,7 +272,7 @@ def test_who_stays_has_reasons_and_who_moves_has_none_against_its_target(seed):
         role = ("primary", "secondary")[place]
         assert nodes[place] not in {r.node for r in one.reasons if r.role == role}
         for other in one.choice:
-            assert other.found >= other.wanted
+            assert other.actual >= other.wanted
     for name, _text in failed:
         assert every[name].nodes == ()
         assert every[name].reasons, data["request"]
