@@ -1,6 +1,6 @@
-"""Colouring of graphs: neighbours get different colours, few colours are wanted.
+"""Greedy colouring of graphs: neighbours get different colours.
 
-Three greedy orders; each gives the next vertex the lowest colour none of its neighbours
+Three orders; each gives the next vertex the lowest colour that none of its neighbours
 has. A vertex may be its own neighbour and have the same neighbour several times, which
 counts in its degree. Known libraries break ties differently, and ties decide which of
 several equal answers a user sees.
@@ -22,7 +22,7 @@ def largest_first(graph: Graph) -> Classes:
 
 
 def most_colours(graph: Graph) -> Classes:
-    """Colour next what has the most different colours around it (DSATUR)."""
+    """Colour the vertex with the most colours among its neighbours next (DSATUR)."""
 
     def rank(vertex: int, known: dict[int, int]) -> tuple[int, ...]:
         around = {known[other] for other in graph[vertex] if other in known}
@@ -32,7 +32,7 @@ def most_colours(graph: Graph) -> Classes:
 
 
 def most_coloured(graph: Graph) -> Classes:
-    """Colour next what has the most coloured neighbours."""
+    """Colour the vertex with the most coloured neighbours next."""
 
     def rank(vertex: int, known: dict[int, int]) -> tuple[int, ...]:
         around = sum(other in known for other in graph[vertex])
@@ -41,7 +41,7 @@ def most_coloured(graph: Graph) -> Classes:
     return _colour(graph, rank)
 
 
-#: The algorithms by the names that are shown, the preferred one first.
+#: The algorithms by printed name, the preferred one first.
 ALGORITHMS: Final[Mapping[str, Callable[[Graph], Classes]]] = {
     "LF": largest_first,
     "Dsatur": most_colours,
@@ -51,7 +51,7 @@ ALGORITHMS: Final[Mapping[str, Callable[[Graph], Classes]]] = {
 
 def colour(graph: Graph) -> dict[str, Classes]:
     """Colour a graph with every algorithm."""
-    return {name: work(graph) for name, work in ALGORITHMS.items()}
+    return {name: algorithm(graph) for name, algorithm in ALGORITHMS.items()}
 
 
 def _colour(graph: Graph, rank: _Rank) -> Classes:

@@ -1,7 +1,7 @@
-"""Groups of nodes that may be down together, as ``hroller`` plans them.
+"""Groups of nodes that may be rebooted together, as ``hroller`` plans them.
 
-Nodes that share an instance get different colours; then each colour's nodes are split
-until the instances without a copy fit on other nodes meanwhile.
+Nodes that share an instance get different colours. Then the nodes of each colour are
+split until their instances without a secondary fit on other nodes during the reboot.
 """
 
 import itertools
@@ -17,11 +17,11 @@ from ganeti.htools.state.node_state import ClusterState
 
 
 class RebootOptions(msgspec.Struct, frozen=True):
-    """Which nodes, and what happens to their instances.
+    """Options of a plan: the nodes, and the treatment of their instances.
 
     ``group`` and ``tags`` of None take all nodes. ``offline``: instances are shut down
-    meanwhile. ``skip``: leave out nodes with primaries that have no copy; ``ignore``:
-    pretend there are no such instances. ``full``: move secondaries away too.
+    during the reboot. ``skip``: leave out nodes with primaries that have no secondary;
+    ``ignore``: ignore such instances. ``full``: move secondaries away too.
     """
 
     group: int | None = None
@@ -33,16 +33,16 @@ class RebootOptions(msgspec.Struct, frozen=True):
 
 
 class RebootGroup(msgspec.Struct, frozen=True):
-    """Nodes that go down together, and the state with them empty."""
+    """Nodes that are rebooted together, and the states before and after."""
 
     nodes: tuple[int, ...]
     before: ClusterState
     after: ClusterState
 
     def moved(self) -> dict[int, tuple[int, ...]]:
-        """Give the nodes of instances that get other ones.
+        """Return the new nodes of instances that get other nodes.
 
-        Those whose nodes only change roles are left out.
+        Instances whose nodes only change roles are left out.
         """
         out = {}
         for inst in range(len(self.after.pri)):
@@ -56,27 +56,27 @@ def _nodes(state: ClusterState, inst: int) -> tuple[int, ...]:
     return tuple(n for n in (state.pri[inst], state.sec[inst]) if n != NONE)
 
 
-def chosen(state: ClusterState, want: RebootOptions) -> list[int]:
-    """List the nodes to reboot, ascending."""
+def chosen(state: ClusterState, options: RebootOptions) -> list[int]:
+    """Return the nodes to reboot, ascending."""
     cluster = state.cluster
     return [
         n
         for n, node in enumerate(cluster.nodes)
         if not node.offline
-        and want.group in {None, node.group}
-        and (want.tags is None or set(want.tags) & set(node.tags))
-        and not (want.skip and _single(state, n))
+        and options.group in {None, node.group}
+        and (options.tags is None or set(options.tags) & set(node.tags))
+        and not (options.skip and _without_secondary(state, n))
     ]
 
 
 def graph(
     cluster: Cluster, nodes: Collection[int], *, offline: bool
 ) -> dict[int, list[int]]:
-    """Link nodes that must not be down together.
+    """Return the graph that links nodes that must not be rebooted together.
 
     The vertices are all positions from the lowest to the highest of ``nodes``; only
-    those of ``nodes`` are linked. Instances that run need both their nodes and, while
-    they are failed over, memory on the secondary for all that share it.
+    those of ``nodes`` are linked. A running instance needs one of its nodes, and its
+    secondary must have the memory for all instances that fail over to it.
     """
     links = [
         pair
@@ -99,7 +99,7 @@ def graph(
 def _sharing(
     cluster: Cluster, known: Collection[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """Give the pairs of primaries whose instances share a secondary, not yet known."""
+    """Return further pairs of primaries whose instances share a secondary."""
     primaries: list[dict[int, None]] = [{} for _node in cluster.nodes]
     for inst in reversed(cluster.instances):
         if inst.secondary != NONE and not inst.forthcoming:
@@ -113,25 +113,25 @@ def _sharing(
 def fewest(
     colourings: Mapping[str, graph_colouring.Classes],
 ) -> graph_colouring.Classes:
-    """Choose the colouring with fewest colours, the first one on ties."""
+    """Return the colouring with the fewest colours, the first one on ties."""
     return min(colourings.values(), key=len)
 
 
 def parts(
     state: ClusterState,
-    want: RebootOptions,
+    options: RebootOptions,
     nodes: Collection[int],
     classes: graph_colouring.Classes,
 ) -> list[RebootGroup]:
-    """Split colours into parts that can be emptied, in the order to reboot them.
+    """Split colours into parts that can be emptied, in the order of their reboots.
 
     Raises:
-        DataError: instances of a node fit nowhere.
+        DataError: instances of a node fit on no other node.
     """
     out = [RebootGroup(tuple(members), state, state) for members in classes]
-    if not want.ignore:
+    if not options.ignore:
         out = _split(out, _move_singles, "non-redundant instances")
-    if want.full:
+    if options.full:
         out = [_failed_over(part, nodes) for part in out]
         out = _split(out, _move_secondaries, "secondaries")
     groups = [_only(part, nodes) for part in out]
@@ -157,7 +157,7 @@ _Emptier = Callable[[ClusterState, int, Collection[int]], ClusterState | None]
 
 
 def _split(parts: list[RebootGroup], empty: _Emptier, what: str) -> list[RebootGroup]:
-    """Take as many nodes of a part as can be emptied, then the same with the rest."""
+    """Split parts: as many nodes as can be emptied together, then the rest likewise."""
     out = []
     for part in parts:
         group = list(part.nodes)
@@ -182,20 +182,20 @@ def _taken(
     return taken, state
 
 
-def _single(state: ClusterState, node: int) -> list[int]:
-    """List primaries of a node that have no second one."""
-    return [i for i in _real(state, node) if state.instances[i].template != "drbd"]
+def _without_secondary(state: ClusterState, node: int) -> list[int]:
+    """Return the existing primary instances of a node that have no secondary."""
+    return [i for i in _existing(state, node) if state.instances[i].template != "drbd"]
 
 
-def _real(state: ClusterState, node: int) -> list[int]:
-    """List primaries of a node that are there already."""
+def _existing(state: ClusterState, node: int) -> list[int]:
+    """Return the primary instances of a node that are not forthcoming."""
     return [i for i in state.primaries[node] if not state.instances[i].forthcoming]
 
 
 def _move_singles(
     state: ClusterState, node: int, taken: Collection[int]
 ) -> ClusterState | None:
-    moving = _single(state, node)
+    moving = _without_secondary(state, node)
     after = state.copy() if moving else state
     for inst in moving:
         checks = constraints.primary(after, after.instances[inst], strict=False)
@@ -238,15 +238,15 @@ def _targets(state: ClusterState, node: int, taken: Collection[int]) -> Iterable
 
 
 def _failed_over(part: RebootGroup, chosen_nodes: Collection[int]) -> RebootGroup:
-    """Swap the nodes of all instances that have their primary in a part.
+    """Fail over all instances that have their primary in a part.
 
-    Not of one whose primary stays up or is down already and whose secondary is in the
-    part: it would come to a node that is to be emptied.
+    An instance stays if its primary is not to be rebooted and its secondary is in the
+    part: the failover would move it to a node that is to be emptied.
     """
     swap = Move(MoveKind.FAILOVER)
     after = part.after.copy()
     for node in part.nodes:
-        for inst in _real(after, node):
+        for inst in _existing(after, node):
             other = after.sec[inst]
             stays = node not in chosen_nodes and other in part.nodes
             if after.instances[inst].template != "drbd" or stays:

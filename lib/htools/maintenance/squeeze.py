@@ -1,4 +1,4 @@
-"""Which nodes may be switched off, or must be switched on, as ``hsqueeze`` plans it."""
+"""Plans of ``hsqueeze``: nodes that may be switched off or must be switched on."""
 
 import enum
 from collections.abc import Collection
@@ -13,16 +13,16 @@ from ganeti.htools.score import components
 from ganeti.htools.state.instance_deltas import Bools
 from ganeti.htools.state.node_state import ClusterState, derive
 
-#: Node tags that begin so let the node be switched on when room is missing.
+#: Prefix of node tags that allow switching the node on when capacity is missing.
 STANDBY_PREFIX: Final = "htools:standby:"
 #: Tag of nodes that were switched off by a plan.
 STANDBY_TAG: Final = "htools:standby:auto"
-#: Balance as long as anything gets better.
+#: Balance as long as the score improves.
 _GOAL: Final = greedy.BalanceGoal(min_score=0.0, min_gain=0.0, min_gain_limit=0.0)
 
 
 class Headroom(msgspec.Struct, frozen=True):
-    """What must fit on a node besides what is there; memory in MiB."""
+    """Resources that must stay free on each node; memory in MiB."""
 
     memory: int
     vcpus: int
@@ -30,7 +30,7 @@ class Headroom(msgspec.Struct, frozen=True):
 
 
 class PowerAction(enum.Enum):
-    """What a plan is for."""
+    """Action of a plan."""
 
     NOTHING = enum.auto()
     SWITCH_ON = enum.auto()
@@ -38,10 +38,10 @@ class PowerAction(enum.Enum):
 
 
 class SqueezePlan(msgspec.Struct, frozen=True):
-    """What to do with which nodes, the moves, and the cluster after all that.
+    """The action and its nodes, the moves, and the cluster afterwards.
 
-    ``SWITCH_ON`` may come without nodes: moves alone make room. ``enough`` is False
-    when room is missing with all nodes too.
+    ``SWITCH_ON`` may have no nodes: moves alone make room. ``enough`` is False if
+    capacity is missing even with all nodes.
     """
 
     action: PowerAction
@@ -52,25 +52,25 @@ class SqueezePlan(msgspec.Struct, frozen=True):
 
 
 def size(cluster: Cluster, factor: float) -> Headroom:
-    """Multiply the standard size of the cluster's policy."""
+    """Return the standard size of the cluster's policy times a factor."""
     std = cluster.policy.std
     return Headroom(int(std.memory * factor), int(std.cpus * factor), std.spindles)
 
 
-def may_go(cluster: Cluster) -> list[int]:
-    """List nodes that may be switched off, those with most primaries first.
+def removable(cluster: Cluster) -> list[int]:
+    """Return nodes that may be switched off, those with most primaries first.
 
-    Not the master, and no node that has data on its own disks.
+    Neither the master nor a node with data on its own disks may be switched off.
     """
-    there = [inst for inst in cluster.instances if not inst.forthcoming]
+    existing = [inst for inst in cluster.instances if not inst.forthcoming]
     bound = {
         node
-        for inst in there
+        for inst in existing
         for node in inst.nodes
         if inst.local or node == inst.secondary
     }
     count = [0] * len(cluster.nodes)
-    for inst in there:
+    for inst in existing:
         count[inst.primary] += 1
     nodes = [
         n
@@ -80,8 +80,8 @@ def may_go(cluster: Cluster) -> list[int]:
     return sorted(nodes, key=lambda n: -count[n])
 
 
-def may_come(cluster: Cluster) -> list[int]:
-    """List nodes that may be switched on."""
+def standby(cluster: Cluster) -> list[int]:
+    """Return nodes that may be switched on."""
     return [
         n
         for n, node in enumerate(cluster.nodes)
@@ -90,9 +90,10 @@ def may_come(cluster: Cluster) -> list[int]:
 
 
 def plan(cluster: Cluster, least: Headroom, wanted: Headroom) -> SqueezePlan:
-    """Find the nodes to switch on when ``least`` does not fit on every node.
+    """Plan which nodes to switch on if ``least`` does not fit on every node.
 
-    Otherwise find the nodes to switch off so that ``wanted`` still fits on every node.
+    Otherwise plan which nodes to switch off so that ``wanted`` still fits on every
+    node.
     """
     if _room(derive(cluster), least).all():
         return _condense(cluster, wanted)
@@ -102,7 +103,7 @@ def plan(cluster: Cluster, least: Headroom, wanted: Headroom) -> SqueezePlan:
 def _condense(cluster: Cluster, wanted: Headroom) -> SqueezePlan:
     off: tuple[int, ...] = ()
     best: SqueezePlan | None = None
-    for node in reversed(may_go(cluster)):
+    for node in reversed(removable(cluster)):
         tried = (node, *off)
         left = _switched(cluster, tried, off=True)
         if all(other.offline for other in left.nodes):
@@ -115,9 +116,9 @@ def _condense(cluster: Cluster, wanted: Headroom) -> SqueezePlan:
 
 
 def _expand(cluster: Cluster, least: Headroom) -> SqueezePlan:
-    standby = may_come(cluster)
-    for count in range(len(standby) + 1):
-        on = tuple(standby[:count])
+    candidates = standby(cluster)
+    for count in range(len(candidates) + 1):
+        on = tuple(candidates[:count])
         steps, after = _balanced(_switched(cluster, on, off=False))
         if _safe(after, least):
             return SqueezePlan(PowerAction.SWITCH_ON, on, steps, after.as_cluster())
@@ -127,9 +128,9 @@ def _expand(cluster: Cluster, least: Headroom) -> SqueezePlan:
 
 
 def _switched(cluster: Cluster, nodes: Collection[int], *, off: bool) -> Cluster:
-    """Take nodes as offline or online.
+    """Return the cluster with some nodes offline or online.
 
-    One whose size nobody knows stays offline: nothing can be planned on it.
+    A node of unknown size stays offline: nothing can be planned on it.
     """
     changed = tuple(
         msgspec.structs.replace(node, offline=off)
@@ -146,21 +147,21 @@ def _balanced(cluster: Cluster) -> tuple[tuple[greedy.BalanceStep, ...], Cluster
     return steps, state
 
 
-def _safe(state: ClusterState, what: Headroom) -> bool:
-    """Tell whether no primary is on a node offline and something fits everywhere."""
-    return bool(state.online[state.pri].all() and _room(state, what).all())
+def _safe(state: ClusterState, headroom: Headroom) -> bool:
+    """Return whether no primary is on an offline node and the headroom fits on all."""
+    return bool(state.online[state.pri].all() and _room(state, headroom).all())
 
 
-def _room(state: ClusterState, what: Headroom) -> Bools:
-    """Tell on which nodes one more instance fits that has its disks elsewhere.
+def _room(state: ClusterState, headroom: Headroom) -> Bools:
+    """Return on which nodes an instance of this size without local disks fits.
 
-    Nodes of unknown size are taken to have room: no plan depends on them.
+    Nodes of unknown size count as fitting: no plan depends on them.
     """
-    left = state.unallocated - what.memory
-    fine: Bools = (left > 0) & (state.f_mem_later - what.memory > 0)
+    left = state.unallocated - headroom.memory
+    fine: Bools = (left > 0) & (state.f_mem_later - headroom.memory > 0)
     fine &= (left > state.r_mem) | state.fails_n1
     for used in (state.u_cpu, state.u_cpu_later):
-        ratio = state.per_cpu(used + what.vcpus)
+        ratio = state.per_cpu(used + headroom.vcpus)
         fine &= (state.cpu_ratio < 0) | (ratio <= state.cpu_ratio)
     out: Bools = fine | (state.t_mem <= 0)
     return out

@@ -1,4 +1,4 @@
 """Tables of nodes and instances, and the health of a cluster, for the programs.
 
-Here: what is printed. Not here: printing it.
+Here: the lines of the output. The programs print them.
 """

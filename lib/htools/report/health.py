@@ -1,4 +1,4 @@
-"""How healthy a cluster is: the numbers that tell whether it wants balancing."""
+"""Health of a cluster: the numbers that show whether it needs balancing."""
 
 import msgspec
 import numpy as np
@@ -13,11 +13,11 @@ class ClusterHealth(msgspec.Struct, frozen=True):
     """Numbers of a node group, or their sums over a cluster.
 
     Attributes:
-        n1_fail: nodes online that fail N+1.
+        n1_fail: online nodes that fail N+1.
         conflict_tags: nodes where instances with the same exclusion tag are primary.
         offline_pri: instances whose primary node is offline.
         offline_sec: nodes that are offline.
-        gn1_fail: nodes whose loss the group does not survive; None when not tested.
+        gn1_fail: nodes whose loss the group does not survive; None if not tested.
     """
 
     n1_fail: int
@@ -40,12 +40,12 @@ class ClusterHealth(msgspec.Struct, frozen=True):
 
     @property
     def bad(self) -> bool:
-        """Whether anything is wrong."""
+        """Whether any number is above zero."""
         return any(msgspec.structs.astuple(self))
 
 
 class GroupHealth(msgspec.Struct, frozen=True):
-    """A node group: its own part of the cluster, its health and score."""
+    """A node group: its part of the cluster, its health and score."""
 
     name: str
     uuid: str
@@ -55,7 +55,7 @@ class GroupHealth(msgspec.Struct, frozen=True):
 
 
 def of(now: node_state.ClusterState, *, capacity_checks: bool = True) -> ClusterHealth:
-    """Look at one node group.
+    """Return the health of one node group.
 
     Args:
         now: the state of the group alone.
@@ -78,7 +78,7 @@ def of(now: node_state.ClusterState, *, capacity_checks: bool = True) -> Cluster
 
 
 def group(now: node_state.ClusterState, *, capacity_checks: bool = True) -> GroupHealth:
-    """Describe one node group by its state."""
+    """Return part, health and score of one node group."""
     cluster = now.cluster
     first = cluster.groups[0]
     return GroupHealth(

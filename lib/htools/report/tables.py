@@ -15,7 +15,7 @@ _DEFAULT: Final = (
     "status name tmem nmem imem xmem fmem umem rmem tdsk fdsk tcpu ucpu pcnt scnt pfmem"
     " pfdsk rcpu cload mload dload nload"
 )
-#: Fields of the node table when none are asked for.
+#: Default fields of the node table.
 NODE_FIELDS: Final = tuple(_DEFAULT.split())
 _INSTANCE_HEAD: Final = (
     "F Name Pri_node Sec_node Auto_bal vcpu mem dsk lCpu lMem lDsk lNet"
@@ -28,7 +28,7 @@ _Show = Callable[[ClusterState, int], str]
 def layout(
     rows: Sequence[Sequence[str]], numeric: Sequence[bool], prefix: str = ""
 ) -> list[str]:
-    """Align columns: numbers right, text left with its trailing blanks."""
+    """Align columns: numbers right, text left with trailing blanks."""
     widths = [max(len(row[k]) for row in rows) for k in range(len(numeric))]
     return [
         " ".join(
@@ -45,7 +45,7 @@ def layout(
 
 
 def metrics(state: ClusterState) -> list[str]:
-    """Give the table of score components; without a node online there are none."""
+    """Return the table of score components; it is empty without an online node."""
     rows = [["Field", "Value", "Weight"]]
     values = components.components(state) if state.online.any() else {}
     for name, value in values.items():
@@ -75,8 +75,8 @@ def _free_disk(state: ClusterState, n: int) -> str:
     )
 
 
-def _there(state: ClusterState, instances: list[int]) -> list[int]:
-    """Leave out instances that are still to come."""
+def _existing(state: ClusterState, instances: list[int]) -> list[int]:
+    """Return the instances that are not forthcoming."""
     return [i for i in instances if not state.instances[i].forthcoming]
 
 
@@ -105,7 +105,7 @@ def _peers(state: ClusterState, n: int) -> str:
     return f"[{pairs}]"
 
 
-#: Field -> (header, numeric, how to show it).
+#: Field -> (header, numeric, formatter).
 _FIELDS: Final[dict[str, tuple[str, bool, _Show]]] = {
     "idx": ("Index", True, lambda s, n: f"{s.cluster.node_number(n):4d}"),
     "name": ("Name", False, _alias),
@@ -127,7 +127,7 @@ _FIELDS: Final[dict[str, tuple[str, bool, _Show]]] = {
     "fdsk": ("f_dsk", True, lambda s, n: _whole(s.f_dsk[n] // _GIB)),
     "tcpu": ("pcpu", True, _amount("t_cpu")),
     "ucpu": ("vcpu", True, _amount("u_cpu")),
-    "pcnt": ("pcnt", True, lambda s, n: str(len(_there(s, s.primaries[n])))),
+    "pcnt": ("pcnt", True, lambda s, n: str(len(_existing(s, s.primaries[n])))),
     "scnt": ("scnt", True, lambda s, n: str(len(_seconds(s, n)))),
     "plist": ("primaries", True, lambda s, n: _listed(_places(s, s.primaries[n]))),
     "slist": ("secondaries", True, lambda s, n: _listed(_seconds(s, n))),
@@ -163,21 +163,23 @@ def _whole(value: float) -> str:
 
 
 def _places(state: ClusterState, instances: list[int]) -> list[int]:
-    """Give the positions that are printed for instances that are there."""
+    """Return the positions that are printed for existing instances."""
     number, known = state.cluster.instance_number, len(state.cluster.instances)
-    return [number(k) if k < known else k for k in _there(state, instances)]
+    return [number(k) if k < known else k for k in _existing(state, instances)]
 
 
 def _seconds(state: ClusterState, n: int) -> list[int]:
-    """Give what is printed for secondaries, also of other groups' instances."""
+    """Return the positions printed for secondaries, also of other groups' instances."""
     cluster = state.cluster
-    guests = [
+    secondary_only = [
         cluster.instance_number(len(cluster.instances) + at)
-        for at, item in enumerate(cluster.guests)
+        for at, item in enumerate(cluster.secondary_only)
         if item.secondary == n and not item.forthcoming
     ]
     there = _places(state, state.secondaries[n])
-    return list(heapq.merge(there, reversed(guests), key=lambda number: -number))
+    return list(
+        heapq.merge(there, reversed(secondary_only), key=lambda number: -number)
+    )
 
 
 def _listed(positions: list[int]) -> str:
@@ -185,7 +187,7 @@ def _listed(positions: list[int]) -> str:
 
 
 def nodes(state: ClusterState, fields: Sequence[str] = NODE_FIELDS) -> list[str]:
-    """Give the table of nodes with some fields."""
+    """Return the table of nodes with some fields."""
     known = [_FIELDS.get(field) for field in fields]
     head = [
         column[0] if column else "<unknown field>"
@@ -201,17 +203,17 @@ def nodes(state: ClusterState, fields: Sequence[str] = NODE_FIELDS) -> list[str]
     return layout(rows, [column is not None and column[1] for column in known])
 
 
-def node_fields(asked: str) -> list[str]:
-    """Read a list of fields; with a leading plus it adds to the default."""
-    if not asked:
+def node_fields(text: str) -> list[str]:
+    """Parse a list of fields; with a leading plus they are added to the default."""
+    if not text:
         return list(NODE_FIELDS)
-    if asked.startswith("+"):
-        return [*NODE_FIELDS, *asked[1:].split(",")]
-    return asked.split(",")
+    if text.startswith("+"):
+        return [*NODE_FIELDS, *text[1:].split(",")]
+    return text.split(",")
 
 
 def instances(state: ClusterState) -> list[str]:
-    """Give the table of instances."""
+    """Return the table of instances."""
     cluster = state.cluster
     rows = [_INSTANCE_HEAD.split()]
     for index, inst in enumerate(cluster.instances):

@@ -127,14 +127,14 @@ def test_the_last_node_stays_on():
 def test_the_master_and_nodes_with_data_stay_on():
     cluster = random_cluster(3)
     with_data = {n for inst in cluster.instances for n in inst.nodes}
-    assert with_data.isdisjoint(squeeze.may_go(cluster))
-    assert 0 not in squeeze.may_go(SHARED)
+    assert with_data.isdisjoint(squeeze.removable(cluster))
+    assert 0 not in squeeze.removable(SHARED)
 
 
 def test_nodes_come_only_with_a_standby_tag():
-    assert squeeze.may_come(SHARED) == [4]
+    assert squeeze.standby(SHARED) == [4]
     bare = with_nodes(SHARED, lambda _n, node: msgspec.structs.replace(node, tags=()))
-    assert squeeze.may_come(bare) == []
+    assert squeeze.standby(bare) == []
 
 
 def test_as_few_nodes_as_possible_are_switched_on():
