@@ -88,7 +88,7 @@ def ask(
 
     def one(name: str) -> iallocator.Answer:
         answer = iallocator.run(
-            ctx.rpc, snapshot, name, request, explain=explain, known=ctx.known
+            ctx.rpc, snapshot, name, request, explain=explain, cluster_cache=ctx.known
         )
         if explain:
             placement = _placement_data(name, request, answer)

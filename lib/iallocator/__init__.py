@@ -1,7 +1,7 @@
-"""The allocator protocol, master's side: requests, the run on a node, answers.
+"""Master's side of the allocator protocol: requests, the run on a node, answers.
 
-Requests are built and answers checked by pure functions; only `run` talks to a node.
-What to do with an answer belongs to the logical units.
+Requests are built and answers checked by pure functions; only `run` calls nodes. The
+logical units act on the answers.
 """
 
 from ganeti.iallocator.answers import Answer, Evacuation, MultiPlacement

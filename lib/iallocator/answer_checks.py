@@ -1,14 +1,14 @@
-"""Whether an allocator's answer can be what was asked for: strict, and pure.
+"""Strict checks of an allocator's answer against its request. Pure.
 
-Every error names the allocator, the part of its answer, what was wanted and what was
-found. Jobs that move instances are checked in ``answer_checks_jobs``.
+Every error names the allocator, the part of its answer, the wanted and the actual
+value. ``answer_checks_jobs`` checks jobs that move instances.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import objects
-from ganeti.constants import disks as disk_words
+from ganeti.constants import disks as disk_constants
 from ganeti.iallocator import answer_checks_jobs, requests
 from ganeti.iallocator.answers import Answer, MultiPlacement
 from ganeti.iallocator.checker import (
@@ -17,10 +17,10 @@ from ganeti.iallocator.checker import (
     instance_of,
     is_list,
     is_one_of,
-    words,
+    printable,
 )
 
-#: What an instance of a capacity answer has, beside its nodes.
+#: Sizes of an instance in a capacity answer.
 _SIZES: Final = ("memory", "disk", "vcpus")
 
 
@@ -30,14 +30,13 @@ def parse(
     """Return the checked answer to a request.
 
     Args:
-        name: of the allocator, for messages.
+        name: name of the allocator, for messages.
         data: its decoded output.
-        request: what it was asked.
+        request: the request.
         snapshot: for node names and groups.
 
     Raises:
-        ResultValidationError: the answer is malformed, or not one to this request;
-            wanted and found.
+        ResultValidationError: the answer is malformed or does not fit the request.
     """
     checker = Checker(name, snapshot)
     if not isinstance(data, dict):
@@ -48,9 +47,9 @@ def parse(
         if key not in data:
             raise checker.wrong("answer", f"the key {key}", sorted(data))
     success, explanation = data["success"], data.get("explanation", ())
-    checker.check(isinstance(success, bool), "success", "a flag", success)
+    checker.check(isinstance(success, bool), "success", "true or false", success)
     checker.check(isinstance(data["info"], str), "info", "a text", data["info"])
-    info = words(data["info"])
+    info = printable(data["info"])
     if not success:
         return Answer(success=False, info=info, explanation=explanation)
     result = _result(checker, request, data["result"])
@@ -76,20 +75,20 @@ def _result(checker: Checker, request: requests.Request, answer: Any) -> Any:
 
 
 def _refuse_own(checker: Checker, instance: str, names: Sequence[str]) -> None:
-    """Refuse the primary node of an instance that is to get another node."""
+    """Refuse the primary node of an instance as its new node."""
     record = instance_of(checker.snapshot, instance)
     primary = checker.snapshot.nodes[record.primary_node].name
-    wanted = f"another node than {primary}, where {instance} is"
+    wanted = f"a node other than {primary}, the primary node of {instance}"
     checker.check(primary not in names, "result", wanted, primary)
 
 
 def _relocation(checker: Checker, request: requests.Relocate, answer: Any) -> list[str]:
     names = checker.usable(answer, 1, "result")
     left = sorted(request.relocate_from)
-    wanted = f"another node than {', '.join(left)}"
+    wanted = f"a node other than {', '.join(left)}"
     checker.check(names[0] not in left, "result", wanted, names[0])
     record = instance_of(checker.snapshot, request.name)
-    if checker.snapshot.disk_template(record) in disk_words.DTS_INT_MIRROR:
+    if checker.snapshot.disk_template(record) in disk_constants.DTS_INT_MIRROR:
         _refuse_own(checker, request.name, names)
     allowed = _groups(checker, request.relocate_from, record.primary_node)
     used = _groups(checker, names, record.primary_node)
@@ -124,7 +123,7 @@ def _multi_placement(
 def _capacity(
     checker: Checker, request: requests.Capacity, answer: Any
 ) -> dict[str, Any]:
-    """Return count, instances and what stopped; an allocator may not tell that."""
+    """Return count, instances and, if the allocator reports it, the stop reason."""
     checker.check(isinstance(answer, dict), "result", "an object", answer)
     instances, count = answer.get("instances"), answer.get("count")
     checker.check(isinstance(instances, list), "instances", "a list", instances)
@@ -134,15 +133,15 @@ def _capacity(
     wanted = f"{most} or fewer"
     checker.check(most is None or count <= most, "count", wanted, count)
     for row in instances:
-        _counted(checker, request, row)
+        _check_instance(checker, request, row)
     stopped = answer.get("stopped")
     fine = stopped is None or isinstance(stopped, dict)
     checker.check(fine, "stopped", "an object", stopped)
     return {"count": count, "instances": instances, "stopped": stopped}
 
 
-def _counted(checker: Checker, request: requests.Capacity, row: Any) -> None:
-    """Check one instance that would fit."""
+def _check_instance(checker: Checker, request: requests.Capacity, row: Any) -> None:
+    """Check one instance of a capacity answer."""
     fine = isinstance(row, dict) and all(_is_size(row, key) for key in _SIZES)
     wanted = "objects with memory, disk, vcpus, nodes"
     checker.check(fine, "instances", wanted, row)

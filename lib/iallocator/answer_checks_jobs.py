@@ -1,6 +1,6 @@
-"""Whether jobs that an allocator wants do what was asked for, and nothing else. Pure.
+"""Checks that an allocator's jobs do only what the request allows. Pure.
 
-The answers of evacuations, changes of group and balancing: [moved, failed, jobs].
+For the answers of evacuations, group changes and balancing: [moved, failed, jobs].
 """
 
 import collections
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ganeti import errors, objects, opcodes
-from ganeti.constants import disks as disk_words
+from ganeti.constants import disks as disk_constants
 from ganeti.iallocator import requests
 from ganeti.iallocator.answers import Evacuation
 from ganeti.iallocator.checker import (
@@ -17,24 +17,24 @@ from ganeti.iallocator.checker import (
     instance_of,
     is_list,
     is_one_of,
-    words,
+    printable,
 )
 
-#: Opcodes that an allocator may ask for.
+#: Opcodes that an allocator may return.
 _ALLOWED: Final = frozenset(
     {"OP_INSTANCE_FAILOVER", "OP_INSTANCE_MIGRATE", "OP_INSTANCE_REPLACE_DISKS"}
 )
-#: Their parameters that name a node.
+#: Parameters of these opcodes that name a node.
 _TARGETS: Final = ("target_node", "remote_node")
 
-Asked = requests.Balance | requests.NodeEvacuate | requests.ChangeGroup
+JobRequest = requests.Balance | requests.NodeEvacuate | requests.ChangeGroup
 
 
-def result(checker: Checker, request: Asked, answer: Any) -> Evacuation:
+def result(checker: Checker, request: JobRequest, answer: Any) -> Evacuation:
     """Return the checked jobs.
 
     Raises:
-        ResultValidationError: wanted and found.
+        ResultValidationError: the answer is malformed or does not fit the request.
     """
     if isinstance(request, requests.Balance):
         every = [item.name or "" for item in checker.snapshot.instances.values()]
@@ -62,7 +62,7 @@ def _evacuation(checker: Checker, asked: Sequence[str], answer: Any) -> Evacuati
         checker.check(row[0] in asked, "failed", "an instance of the request", row)
     return Evacuation(
         [_moved(checker, asked, row) for row in moved],
-        [(row[0], words(row[1])) for row in failed],
+        [(row[0], printable(row[1])) for row in failed],
         [_job(checker, asked, job) for job in jobs],
     )
 
@@ -70,7 +70,7 @@ def _evacuation(checker: Checker, asked: Sequence[str], answer: Any) -> Evacuati
 def _moved(
     checker: Checker, asked: Sequence[str], row: Any
 ) -> tuple[str, str, list[str]]:
-    """Return instance, name of the group, nodes."""
+    """Return a checked row: instance, name of the group, nodes."""
     fine = is_list(row, 3) and all_texts(row[:2])
     checker.check(fine, "moved", "[instance, group, [node]]", row)
     name, group, nodes = row
@@ -81,7 +81,7 @@ def _moved(
     if uuid is None:
         raise checker.wrong("moved", "a known group", row)
     template = snapshot.disk_template(instance_of(snapshot, name))
-    count = 2 if template in disk_words.DTS_INT_MIRROR else 1
+    count = 2 if template in disk_constants.DTS_INT_MIRROR else 1
     checked = checker.nodes(nodes, count, what)
     checker.within([checker.group(uuid)], checked[:1], what)
     return name, checker.group(uuid), checked
@@ -111,7 +111,7 @@ def _opcode(checker: Checker, asked: Sequence[str], item: Any) -> opcodes.Opcode
 
 
 def _check_all(checker: Checker, asked: Sequence[str], answer: Evacuation) -> None:
-    """Check that each instance moves by one job, or is said not to move."""
+    """Check that each instance either moves by one job or is reported as failed."""
     moved = [name for name, _group, _nodes in answer.moved]
     counts = collections.Counter([*moved, *(name for name, _why in answer.failed)])
     unclear = [name for name in asked if counts[name] != 1]
@@ -137,7 +137,7 @@ def _check_move(
     instance: objects.Instance,
     nodes: Sequence[str],
 ) -> None:
-    """Check that an instance leaves what it shall leave, for nodes that may take it."""
+    """Check that an instance leaves the right nodes, for nodes that may take it."""
     snapshot, what = checker.snapshot, f"nodes of {instance.name}"
     now = [
         snapshot.nodes[uuid].name
@@ -148,12 +148,12 @@ def _check_move(
     stays = [name for name in nodes if name in leaves]
     if mode == "primary-only":
         stays = [name for name in stays if name == nodes[0]]
-    wanted = f"other nodes than {', '.join(leaves)}"
+    wanted = f"nodes other than {', '.join(leaves)}"
     checker.check(not stays, what, wanted, ", ".join(stays))
     for place, name in enumerate(nodes):
-        # The primary node that is left may be offline, and become the secondary.
-        stands = now[:1] if place == 0 else now
-        if name not in stands:
+        # The old primary node may be offline and become the secondary.
+        current = now[:1] if place == 0 else now
+        if name not in current:
             checker.require_usable(name, what)
 
 
@@ -164,7 +164,7 @@ def _check_group(
     group: str,
     nodes: Sequence[str],
 ) -> None:
-    """Check that an instance goes to a group that was asked for."""
+    """Check that an instance goes to a requested group."""
     snapshot = checker.snapshot
     own = snapshot.nodes[instance_of(snapshot, name).primary_node].group
     targets = request.target_groups or [u for u in snapshot.nodegroups if u != own]

@@ -1,4 +1,4 @@
-"""What allocators answer, checked, as values; `answer_checks` makes them. Pure."""
+"""Checked answers of allocators as values; `answer_checks` creates them. Pure."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ class Evacuation:
     Attributes:
         moved: (instance, target group, node names).
         failed: (instance, reason).
-        jobs: opcodes, one list a job.
+        jobs: opcodes, one list per job.
     """
 
     moved: Sequence[tuple[str, str, Sequence[str]]]
@@ -24,7 +24,7 @@ class Evacuation:
 
 @dataclasses.dataclass(frozen=True)
 class MultiPlacement:
-    """Where new instances go: name -> node names; and the names without a place."""
+    """Nodes of new instances: name -> node names; and the names without a place."""
 
     placed: Mapping[str, Sequence[str]]
     failed: Sequence[str]
@@ -32,16 +32,16 @@ class MultiPlacement:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What an allocator said.
+    """An allocator's answer.
 
     Attributes:
-        success: whether it found something.
-        info: its own words.
+        success: whether it found a solution.
+        info: its own text.
         result: node names for allocate and relocate, one for allocate-secondary, a
             JSON object for capacity, `Evacuation` or `MultiPlacement` for the others;
             None without success.
-        explanation: for each new instance an object with ``instance``, ``nodes`` and
-            ``reasons``; empty unless asked for, and known of the built-in one only.
+        explanation: one object per new instance with ``instance``, ``nodes`` and
+            ``reasons``; empty unless requested. Only the built-in allocator has it.
     """
 
     success: bool

@@ -1,7 +1,7 @@
-"""The built-in allocator ``hail``, called without a process of its own.
+"""The built-in allocator ``hail``, which runs in the master daemon.
 
-Its rules are in `ganeti.htools`; here are only the parameters that a cluster may set
-for it, and the words of a refusal.
+Its rules are in `ganeti.htools`; this module has the parameters that a cluster may set
+and the text of refusals.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,16 +20,16 @@ _FLAGS: Final = frozenset(
     {"ignore-soft-errors", "no-capacity-checks", "ignore-dynu", "verbose"}
 )
 _VALUES: Final = frozenset({"restrict-allocation-to", "static-kvm-node-memory"})
-#: Lines of reasons shown for an instance that has no place.
+#: Most lines of reasons for an instance without a place.
 _MOST_REASONS: Final = 8
-#: Modes whose answers name the instances that have no place.
+#: Modes whose answers name the instances without a place.
 _WITH_FAILURES: Final = ("multi-allocate", "node-evacuate", "change-group")
-#: What comes before the refusal of each node in the words of the solver.
+#: Text before the refusal of each node in the solver's text.
 _TRIALS: Final = ":  Node "
 
 
-def knows(params: Mapping[str, Any]) -> bool:
-    """Return whether all of a cluster's parameters are understood in-process."""
+def supports(params: Mapping[str, Any]) -> bool:
+    """Return whether the built-in allocator supports all of a cluster's parameters."""
     return all(
         (key in _FLAGS and value in (None, "")) or (key in _VALUES and bool(value))
         for key, value in params.items()
@@ -37,10 +37,10 @@ def knows(params: Mapping[str, Any]) -> bool:
 
 
 def static_memory(params: Mapping[str, Any]) -> int:
-    """Return the MiB that a KVM node itself takes; 0 for what it reports.
+    """Return the MiB assumed for a KVM node itself; 0 takes the reported value.
 
     Raises:
-        OpPrereqError: it is no number.
+        OpPrereqError: the parameter is not a number.
     """
     from ganeti.htools.model.cluster import STATIC_KVM_MIB
 
@@ -55,33 +55,33 @@ def static_memory(params: Mapping[str, Any]) -> int:
 
 def solve(
     cluster: "Cluster",
-    asked: Mapping[str, Any],
+    request: Mapping[str, Any],
     params: Mapping[str, Any],
     *,
     explain: bool = False,
 ) -> dict[str, Any]:
-    """Return the answer to a request; a refusal tells the reasons of some nodes.
+    """Return the answer to a request; a refusal has the reasons of some nodes.
 
     Args:
-        cluster: as it is.
-        asked: the request alone, as allocators get it.
+        cluster: the cluster.
+        request: the request alone, in the format of allocators.
         params: the cluster's parameters for allocators.
-        explain: add all reasons of all nodes as data, under ``explanation``.
+        explain: add the reasons of all nodes as data under ``explanation``.
 
     Raises:
         OpPrereqError: a parameter or the request is wrong.
     """
-    # Loaded at the first allocation: the numeric library is large.
+    # Imported at the first allocation: NumPy is large.
     import numpy as np
 
     from ganeti.htools.hail import answer
     from ganeti.htools.model.cluster import DataError
 
-    # Shares of what a node has none of are not numbers.
+    # Fractions of a resource that a node lacks are not numbers.
     with np.errstate(divide="ignore", invalid="ignore"):
         try:
             solution = answer.solve(
-                {"request": asked}, _options(params), cluster=cluster
+                {"request": request}, _options(params), cluster=cluster
             )
         except DataError as err:
             raise errors.OpPrereqError(
@@ -89,31 +89,31 @@ def solve(
             ) from err
         out = dict(solution.answer)
         explanations = (
-            solution.explanation() if explain or _is_refusal(asked, out) else []
+            solution.explanation() if explain or _is_refusal(request, out) else []
         )
     if explain:
         out["explanation"] = [item.data() for item in explanations]
-    if _is_refusal(asked, out):
+    if _is_refusal(request, out):
         _add_explanations(out, explanations, explain=explain)
     return out
 
 
-def _is_refusal(asked: Mapping[str, Any], out: Mapping[str, Any]) -> bool:
-    """Tell whether some instance has no place."""
-    several = asked["type"] in _WITH_FAILURES
+def _is_refusal(request: Mapping[str, Any], out: Mapping[str, Any]) -> bool:
+    """Return whether an instance has no place."""
+    several = request["type"] in _WITH_FAILURES
     return not out["success"] or (several and bool(out["result"][1]))
 
 
 def _add_explanations(
     out: dict[str, Any], explanations: Sequence["reasons.Explanation"], *, explain: bool
 ) -> None:
-    """Add to the answer's words why instances have no place.
+    """Add to the answer's text why instances have no place.
 
-    With ``explain`` only to those that end up in errors.
+    With ``explain`` only where the text ends up in an error.
     """
-    against = {one.instance: _words(one) for one in explanations if not one.nodes}
+    against = {one.instance: _text(one) for one in explanations if not one.nodes}
     if not out["success"]:
-        out["info"] += "".join(f" [{words}]" for words in against.values() if words)
+        out["info"] += "".join(f" [{text}]" for text in against.values() if text)
         return
     failed = out["result"][1]
     if isinstance(failed[0], str):
@@ -127,7 +127,7 @@ def _add_explanations(
     ]
 
 
-def _words(one: "reasons.Explanation") -> str:
+def _text(one: "reasons.Explanation") -> str:
     from ganeti.htools.rules import reasons
 
     return "; ".join(reasons.shortened(one.reasons, _MOST_REASONS))

@@ -1,7 +1,7 @@
-"""The parts that allocators' answers have in common, and what is wrong with them. Pure.
+"""Checks of the common parts of allocators' answers. Pure.
 
-Every error names the allocator, the part of its answer, what was wanted and what was
-found.
+Every error names the allocator, the part of its answer, the wanted and the actual
+value.
 """
 
 from collections.abc import Collection, Sequence
@@ -11,12 +11,12 @@ from ganeti import errors, objects
 from ganeti.iallocator import requests
 from ganeti.utils import control_chars
 
-#: Characters of an allocator's words that are kept; a job's log has them.
-MOST_WORDS: Final = 1 << 16
+#: Most characters that are kept of an allocator's text; a job's log has them.
+MOST_TEXT: Final = 1 << 16
 
 
 class Checker:
-    """Checks parts of an answer of one allocator."""
+    """Checker of one allocator's answer."""
 
     def __init__(self, name: str, snapshot: objects.Snapshot) -> None:
         self.name = name
@@ -29,12 +29,12 @@ class Checker:
         )
 
     def check(self, fine: bool, what: str, wanted: str, actual: Any) -> None:
-        """Raise unless a part is as wanted."""
+        """Raise an error unless a part is valid."""
         if not fine:
             raise self.wrong(what, wanted, actual)
 
     def node(self, name: str) -> objects.Node:
-        """Return a node that `nodes` has checked."""
+        """Return the record of a node whose name `nodes` has checked."""
         return self.snapshot.nodes[self.snapshot.uuid_of("nodes", name) or ""]
 
     def group(self, uuid: str) -> str:
@@ -42,14 +42,14 @@ class Checker:
         return self.snapshot.nodegroups[uuid].name
 
     def nodes(self, answer: Any, count: int | None, what: str) -> list[str]:
-        """Return different names of known nodes, of any number if None."""
+        """Return distinct names of known nodes; any number if ``count`` is None."""
         self.check(isinstance(answer, list), what, "a list of node names", answer)
         if count is not None:
             self.check(len(answer) == count, what, f"{count} node names", answer)
         for item in answer:
             known = isinstance(item, str) and self.snapshot.uuid_of("nodes", item)
             self.check(bool(known), what, "names of known nodes", item)
-        self.check(len(set(answer)) == len(answer), what, "different nodes", answer)
+        self.check(len(set(answer)) == len(answer), what, "distinct nodes", answer)
         return list(answer)
 
     def usable(self, answer: Any, count: int | None, what: str) -> list[str]:
@@ -67,14 +67,14 @@ class Checker:
             (node.drained, "drained"),
             (not node.vm_capable, "not vm_capable"),
         )
-        for hinders, state in states:
+        for is_excluded, state in states:
             wanted = "nodes that may take instances"
-            self.check(not hinders, what, wanted, f"{name}, which is {state}")
+            self.check(not is_excluded, what, wanted, f"{name}, which is {state}")
 
     def placement(
         self, request: requests.Allocate, answer: Any, what: str
     ) -> list[str]:
-        """Return the nodes of a new instance, which are among those asked for."""
+        """Return the nodes of a new instance, all of them allowed by the request."""
         names = self.usable(answer, request.required_nodes, what)
         if request.group_name is not None:
             self.within([request.group_name], names, what)
@@ -85,7 +85,7 @@ class Checker:
         return names
 
     def within(self, groups: Collection[str], names: Sequence[str], what: str) -> None:
-        """Refuse nodes outside some groups, which are given by name."""
+        """Refuse nodes outside some groups, given by name."""
         for name in names:
             group = self.group(self.node(name).group)
             wanted = f"nodes of group {' or '.join(sorted(groups))}"
@@ -94,28 +94,28 @@ class Checker:
 
 
 def instance_of(snapshot: objects.Snapshot, name: str) -> objects.Instance:
-    """Return the record of an instance that was asked about."""
+    """Return the record of an instance of the request."""
     return snapshot.instances[snapshot.uuid_of("instances", name) or ""]
 
 
-def words(text: str) -> str:
-    """Return what an allocator says, fit for logs and terminals, and not too long."""
-    shown = control_chars.replace(text[:MOST_WORDS])
-    if len(text) <= MOST_WORDS:
+def printable(text: str) -> str:
+    """Return an allocator's text without control characters and limited in length."""
+    shown = control_chars.replace(text[:MOST_TEXT])
+    if len(text) <= MOST_TEXT:
         return shown
-    return f"{shown} [{len(text) - MOST_WORDS} more characters]"
+    return f"{shown} [{len(text) - MOST_TEXT} more characters]"
 
 
 def is_list(value: Any, length: int) -> bool:
-    """Tell whether a value is a list of a length."""
+    """Return whether a value is a list of a length."""
     return isinstance(value, list) and len(value) == length
 
 
 def is_one_of(value: Any, known: Collection[str]) -> bool:
-    """Tell whether a value is one of some texts."""
+    """Return whether a value is one of some strings."""
     return isinstance(value, str) and value in known
 
 
 def all_texts(value: Any) -> bool:
-    """Tell whether a value is a list of texts."""
+    """Return whether a value is a list of strings."""
     return isinstance(value, list) and all(isinstance(item, str) for item in value)

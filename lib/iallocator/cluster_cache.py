@@ -1,7 +1,7 @@
-"""The cluster as the built-in allocator takes it, straight from the configuration.
+"""The built-in allocator's cluster, read directly from the configuration.
 
-The same cluster comes out as from a request in JSON types, without making one: records
-do not change, so that what was made of them once is kept for the next time.
+The result equals the cluster of a JSON request, without building the request. Records
+are immutable, so values made of them are cached.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from ganeti.iallocator import node_resources
 from ganeti.objects import params
 
 _NO_NODES: Final[Mapping[str, int]] = {}
-#: Means of nodes without a report, which take no cpu for themselves that is known.
+#: Resources of nodes without a report.
 _NOTHING: Final = node_resources.NodeResources(0, 0, 0, 0, 0, 0, 0)
 _NOT_NEGATIVE: Final = (
     "total_memory",
@@ -39,21 +39,21 @@ _Running = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 class _Instances(NamedTuple):
-    """What was made of instances, and of what; all of it replaced at once.
+    """Cached instances with their sources; replaced as a whole.
 
     Attributes:
-        backend: parameters of instances that say nothing else.
+        backend: default backend parameters.
         places: node uuid -> position.
-        made: instance uuid -> its record, its disks' records, the result.
+        entries: instance uuid -> its record, its disks' records, the value.
     """
 
     backend: Mapping[str, Any]
     places: Mapping[str, int]
-    made: Mapping[str, tuple[objects.Instance, Sequence[objects.Disk], Instance]]
+    entries: Mapping[str, tuple[objects.Instance, Sequence[objects.Disk], Instance]]
 
 
 class ClusterCache:
-    """Reads clusters, and knows what it has read; threads may share one."""
+    """Reader of clusters with a cache; threads may share one."""
 
     def __init__(self) -> None:
         self._instances = _Instances({}, _NO_NODES, {})
@@ -71,25 +71,25 @@ class ClusterCache:
         Args:
             snapshot: the configuration.
             reports: node uuid -> payload of ``node_info``, for nodes that answered.
-            running: node uuid -> {instance name: {memory, ...}}, what runs there.
-            static_memory: MiB taken as used by a KVM node itself; 0 for what it
-                reports.
+            running: node uuid -> {instance name: {memory, ...}} of running instances.
+            static_memory: MiB assumed for a KVM node itself; 0 takes the reported
+                value.
 
         Raises:
-            OpPrereqError: a node's report or a policy makes no sense.
+            OpPrereqError: a node's report or a policy is invalid.
         """
         cluster = snapshot.cluster
         groups = {uuid: place for place, uuid in enumerate(snapshot.nodegroups)}
         places = {uuid: place for place, uuid in enumerate(snapshot.nodes)}
         instances = self._all(snapshot, places)
-        less = _not_yet_used(places, instances, running)
+        growth = _not_yet_used(places, instances, running)
         is_kvm = cluster.enabled_hypervisors[:1] == ("kvm",)
         reader = _Nodes(snapshot, groups, static_memory if is_kvm else 0)
         try:
             out = Cluster(
                 tuple(_group(snapshot, item) for item in snapshot.nodegroups.values()),
                 tuple(
-                    reader.read(node, reports.get(uuid), less[place])
+                    reader.read(node, reports.get(uuid), growth[place])
                     for place, (uuid, node) in enumerate(snapshot.nodes.items())
                 ),
                 instances,
@@ -105,12 +105,12 @@ class ClusterCache:
     def _all(
         self, snapshot: objects.Snapshot, places: Mapping[str, int]
     ) -> tuple[Instance, ...]:
-        """Return all instances; those that changed are made again."""
+        """Return all instances; only changed ones are converted again."""
         backend = params.beparams_for(snapshot.cluster, {})
         old = self._instances
         fits = old.backend == backend and old.places == places
-        known = old.made if fits else {}
-        made = {}
+        known = old.entries if fits else {}
+        entries = {}
         disks = snapshot.disks
         for uuid, instance in snapshot.instances.items():
             own_disks = [disks[disk] for disk in instance.disks]
@@ -120,9 +120,9 @@ class ClusterCache:
                 place = _place(snapshot, instance, places)
                 new = _instance(backend, instance, own_disks, place)
                 cached = instance, own_disks, new
-            made[uuid] = cached
-        self._instances = _Instances(backend, places, made)
-        return tuple([cached[2] for cached in made.values()])
+            entries[uuid] = cached
+        self._instances = _Instances(backend, places, entries)
+        return tuple([cached[2] for cached in entries.values()])
 
 
 def _place(
@@ -182,24 +182,24 @@ def _not_yet_used(
     instances: Sequence[Instance],
     running: _Running,
 ) -> list[int]:
-    """Return by node how much more its running instances may still take."""
+    """Return per node how much more memory its running instances may take."""
     by_place: list[Mapping[str, Mapping[str, Any]]] = [{} for _ in places]
     for uuid, instance in running.items():
         if uuid in places:
             by_place[places[uuid]] = instance
-    less = [0] * len(places)
+    growth = [0] * len(places)
     for item in instances:
         if item.status != "running" or item.forthcoming:
             continue
         at, name = item.primary, item.name
         used = int(by_place[at][name].get("memory", 0)) if name in by_place[at] else 0
         if used < item.memory:
-            less[at] += item.memory - used
-    return less
+            growth[at] += item.memory - used
+    return growth
 
 
 class _Nodes:
-    """Reads nodes of one cluster."""
+    """Reader of the nodes of one cluster."""
 
     def __init__(
         self, snapshot: objects.Snapshot, groups: Mapping[str, int], static_memory: int
@@ -211,34 +211,34 @@ class _Nodes:
         }
 
     def read(self, node: objects.Node, report: Any, not_yet_used: int) -> Node:
-        """Return a node; one that is drained or did not report counts as offline.
+        """Return a node; a drained node or one without a report counts as offline.
 
-        What a drained one reports counts, as its instances are still there.
+        The report of a drained node is used, because its instances are still there.
         """
         filled = {**self._params[node.group], **node.ndparams}
         exclusive = bool(filled["exclusive_storage"])
         resources = node_resources.read(node, report)
         is_silent = resources is None
-        mine = resources or _NOTHING
+        own = resources or _NOTHING
         for name in _NOT_NEGATIVE:
-            if getattr(mine, name) < 0:
+            if getattr(own, name) < 0:
                 raise DataError(
                     f"node {node.name}: {name}: wanted a number from 0,"
-                    f" found {getattr(mine, name)}"
+                    f" found {getattr(own, name)}"
                 )
         return Node(
             name=node.name,
             group=self._groups[node.group],
-            total_memory=mine.total_memory,
-            node_memory=self._static_memory or mine.reserved_memory,
-            free_memory=0 if is_silent else mine.free_memory - not_yet_used,
-            total_disk=mine.total_disk,
-            free_disk=mine.free_disk,
-            cpus=mine.total_cpus,
+            total_memory=own.total_memory,
+            node_memory=self._static_memory or own.reserved_memory,
+            free_memory=0 if is_silent else own.free_memory - not_yet_used,
+            total_disk=own.total_disk,
+            free_disk=own.free_disk,
+            cpus=own.total_cpus,
             offline=is_silent or node.drained,
             # Nodes do not report free spindles to the master.
             spindles=0 if exclusive else int(filled["spindle_count"]),
             tags=tuple(sorted(node.tags)),
             exclusive=exclusive,
-            node_cpus=mine.reserved_cpus,
+            node_cpus=own.reserved_cpus,
         )

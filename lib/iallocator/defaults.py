@@ -1,4 +1,4 @@
-"""The cluster's default allocators: one name, or several with commas between them."""
+"""The cluster's default allocators: one name, or several separated by commas."""
 
 import os
 from collections.abc import Sequence
@@ -6,28 +6,28 @@ from typing import Final
 
 from ganeti.iallocator import builtin
 
-#: Stands for all of them, wherever an allocator is named.
+#: Name that stands for all default allocators.
 DEFAULT_NAME: Final = "."
 
 
 def chosen(name: str, setting: str) -> list[str]:
-    """Return the allocators that a name stands for, in order; maybe none."""
+    """Return the allocators that a name stands for, in order; may be empty."""
     return names(setting) if name == DEFAULT_NAME else [name]
 
 
 def names(setting: str) -> list[str]:
-    """Return the names in the order in which they are tried, each once; maybe none."""
+    """Return the names in the order of their use, each once; may be empty."""
     parts = [name.strip() for name in setting.split(",")]
     return [name for name in dict.fromkeys(parts) if name]
 
 
 def tidied(setting: str) -> str:
-    """Return a setting as it is kept: names alone, each once."""
+    """Return a setting in normal form: names without spaces, each once."""
     return ",".join(names(setting))
 
 
 def absent(setting: str, directories: Sequence[str]) -> list[str]:
-    """Return those that are not built in, nor a program in a directory."""
+    """Return the names that are neither built in nor a program in a directory."""
     return [
         name
         for name in names(setting)

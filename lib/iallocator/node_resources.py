@@ -1,4 +1,4 @@
-"""What nodes report of their means, and what disks take of them. Sizes are MiB."""
+"""Resources that nodes report, and the space of disks. Sizes are in MiB."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ganeti import objects
 
-#: What DRBD's metadata adds to each disk.
+#: Space of DRBD's metadata per disk.
 DRBD_META_MIB: Final = 128
 
 
@@ -14,7 +14,7 @@ DRBD_META_MIB: Final = 128
 class NodeResources:
     """A node's report; names as in requests.
 
-    ``free_memory`` is what nobody uses now, also where an instance may still grow.
+    ``free_memory`` is unused now; running instances may still grow into it.
     """
 
     total_memory: int
@@ -27,7 +27,7 @@ class NodeResources:
 
 
 def read(node: objects.Node, report: Any) -> NodeResources | None:
-    """Read a payload of ``node_info``; None if a node has none or it is of no use."""
+    """Parse a payload of ``node_info``; return None without a usable payload."""
     if node.offline or not node.vm_capable or report is None:
         return None
     _boot_id, storage, hypervisors = report
@@ -45,7 +45,7 @@ def read(node: objects.Node, report: Any) -> NodeResources | None:
 
 
 def disk_space(template: str, sizes_mib: Sequence[int]) -> int:
-    """Return what an instance's disks take on a node."""
+    """Return the space that an instance's disks take on a node."""
     if template == "diskless":
         return 0
     extra = DRBD_META_MIB if template == "drbd" else 0

@@ -1,6 +1,6 @@
-"""Allocator requests: the cluster as an allocator sees it, and what is asked.
+"""Allocator requests: the cluster data for an allocator, and the request itself.
 
-Pure: a snapshot and the nodes' reports in, JSON types out. Sizes are MiB.
+Pure: a snapshot and the nodes' reports in, JSON types out. Sizes are in MiB.
 """
 
 import dataclasses
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ganeti import objects
-from ganeti.constants import disks as disk_words
+from ganeti.constants import disks as disk_constants
 from ganeti.constants import versions
 from ganeti.iallocator import node_resources
 from ganeti.objects import params
@@ -16,7 +16,7 @@ from ganeti.objects import params
 
 @dataclasses.dataclass(frozen=True)
 class Allocate:
-    """Nodes for a new instance. The answer is a list of node names, primary first.
+    """Request of nodes for a new instance; the answer is node names, primary first.
 
     Attributes:
         restrict_to: the only nodes that may be used; None means all.
@@ -37,7 +37,7 @@ class Allocate:
 
     @property
     def required_nodes(self) -> int:
-        """How many nodes the template needs."""
+        """Number of nodes that the template needs."""
         return 2 if self.disk_template == "drbd" else 1
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Allocate:
 
 @dataclasses.dataclass(frozen=True)
 class MultiAllocate:
-    """Nodes for several new instances at once."""
+    """Request of nodes for several new instances at once."""
 
     instances: Sequence[Allocate]
 
@@ -84,12 +84,12 @@ class MultiAllocate:
 
 @dataclasses.dataclass(frozen=True)
 class Relocate:
-    """One other node for an instance.
+    """Request of one other node for an instance.
 
     Attributes:
-        name: of the instance.
+        name: name of the instance.
         relocate_from: names of the nodes to leave.
-        disk_space_total: of the instance.
+        disk_space_total: space of the instance's disks.
     """
 
     name: str
@@ -108,10 +108,10 @@ class Relocate:
 
 
 def relocate(snapshot: objects.Snapshot, instance: objects.Instance) -> Relocate:
-    """Return the question for another node: of DRBD, for another secondary one."""
+    """Return the request of another node; with DRBD, of another secondary node."""
     template = snapshot.disk_template(instance)
     left = [instance.primary_node]
-    if template in disk_words.DTS_INT_MIRROR:
+    if template in disk_constants.DTS_INT_MIRROR:
         left = list(snapshot.secondary_nodes(instance))
     sizes = [disk.size for disk in snapshot.instance_disks(instance)]
     return Relocate(
@@ -123,7 +123,7 @@ def relocate(snapshot: objects.Snapshot, instance: objects.Instance) -> Relocate
 
 @dataclasses.dataclass(frozen=True)
 class AllocateSecondary:
-    """A second node for an instance that has one. The answer is its name."""
+    """Request of a second node for an instance that has one. The answer is its name."""
 
     name: str
 
@@ -134,9 +134,9 @@ class AllocateSecondary:
 
 @dataclasses.dataclass(frozen=True)
 class NodeEvacuate:
-    """Jobs that take instances off their nodes; ``mode`` says off which ones.
+    """Request of jobs that move instances off their nodes; ``mode`` selects the nodes.
 
-    To ignore soft errors is an option of the allocator, and not in the request.
+    Ignoring soft errors is an option of the allocator, not part of the request.
     """
 
     instances: Sequence[str]
@@ -154,7 +154,7 @@ class NodeEvacuate:
 
 @dataclasses.dataclass(frozen=True)
 class ChangeGroup:
-    """Jobs that take instances to other groups, to any if none are named."""
+    """Request of jobs that move instances to other groups; to any if none is named."""
 
     instances: Sequence[str]
     target_groups: Sequence[str]
@@ -170,16 +170,16 @@ class ChangeGroup:
 
 @dataclasses.dataclass(frozen=True)
 class Capacity:
-    """How many instances fit, and where in order; not in Ganeti.
+    """Request of the number of instances that fit, with their nodes; not in Ganeti.
 
     Attributes:
         disk_template: of all instances, with one disk each.
         sizes: ``memory`` and ``disk`` in MiB, ``vcpus``, ``spindles``; more than one
             only if they shrink.
-        spindle_use: of each.
-        tiered: sizes shrink when no more fit.
+        spindle_use: spindle use of each instance.
+        tiered: sizes shrink when no more instances fit.
         groups: names of the only node groups; None means all.
-        limit: most instances, None for no limit.
+        limit: most instances; None for no limit.
     """
 
     disk_template: str
@@ -191,7 +191,7 @@ class Capacity:
 
     @property
     def required_nodes(self) -> int:
-        """How many nodes the template needs."""
+        """Number of nodes that the template needs."""
         return 2 if self.disk_template == "drbd" else 1
 
     def to_dict(self) -> dict[str, Any]:
@@ -213,14 +213,14 @@ class Capacity:
 
 @dataclasses.dataclass(frozen=True)
 class Balance:
-    """Moves that even out the cluster.
+    """Request of moves that balance the cluster.
 
     Attributes:
-        max_moves: most of them.
-        group_name: the only group, None for all.
-        evacuate: only what has a node offline or drained moves.
+        max_moves: most moves.
+        group_name: the only group; None for all.
+        evacuate: move only instances with an offline or drained node.
         disk_moves: disks may be copied.
-        search: where no single move helps, look for pairs of moves that do.
+        search: where no single move helps, search for pairs of moves that do.
     """
 
     max_moves: int
@@ -263,10 +263,10 @@ def build(
 
     Args:
         snapshot: the cluster.
-        request: what is asked.
+        request: the request.
         reports: node uuid -> payload of ``node_info`` (boot id, storage reports,
             hypervisor reports), for nodes that answered.
-        running: node uuid -> {instance name: {memory, ...}}, what really runs there.
+        running: node uuid -> {instance name: {memory, ...}} of running instances.
     """
     cluster = snapshot.cluster
     filled = _Filled(
@@ -296,7 +296,7 @@ def build(
 
 
 class _Filled(NamedTuple):
-    """What instances and their NICs have that say nothing else."""
+    """Default parameters of instances and of their NICs."""
 
     backend: Mapping[str, Any]
     nic: Mapping[str, Any]
@@ -335,7 +335,7 @@ def _live(
     report: Any,
     running: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return what a node reports; nothing when it did not or its report is no use."""
+    """Return the resources that a node reports; empty without a usable report."""
     resources = node_resources.read(node, report)
     if resources is None:
         return {}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ganeti import errors, objects, rpc, serializer
-from ganeti.constants import disks as disk_words
+from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.iallocator import answer_checks, answers, builtin, requests
 from ganeti.iallocator.cluster_cache import ClusterCache
@@ -18,29 +18,29 @@ def run(
     request: requests.Request,
     *,
     explain: bool = False,
-    known: ClusterCache | None = None,
+    cluster_cache: ClusterCache | None = None,
 ) -> answers.Answer:
-    """Ask an allocator: the built-in one here, any other as a script on the master.
+    """Run an allocator: the built-in one here, others as scripts on the master.
 
     Args:
-        runner: calls nodes: all of them for their means, the master for the script.
+        runner: calls nodes: all for their resources, the master for the script.
         snapshot: the cluster.
-        name: of the script.
-        request: what is asked.
-        explain: also tell why nodes were refused, as far as the allocator can.
-        known: clusters that the built-in one read before, for less to read.
+        name: name of the allocator.
+        request: the request.
+        explain: request the reasons for refused nodes, if the allocator supports it.
+        cluster_cache: saves the built-in allocator from reading the cluster again.
 
     Raises:
-        OpPrereqError: the script is missing, failed, or its answer is no JSON.
+        OpPrereqError: the script is missing, failed, or its answer is not JSON.
         ResultValidationError: its answer is malformed.
     """
     chosen = dict(snapshot.cluster.default_iallocator_params)
     if isinstance(request, requests.NodeEvacuate) and request.ignore_soft_errors:
         chosen["ignore-soft-errors"] = None
-    if name == builtin.NAME and builtin.knows(chosen):
-        reports, running = _ask_nodes(runner, snapshot, request)
+    if name == builtin.NAME and builtin.supports(chosen):
+        reports, running = _query_nodes(runner, snapshot, request)
         memory = builtin.static_memory(chosen)
-        reader = known or ClusterCache()
+        reader = cluster_cache or ClusterCache()
         cluster = reader.read(snapshot, reports, running, static_memory=memory)
         answer = builtin.solve(cluster, request.to_dict(), chosen, explain=explain)
         return answer_checks.parse(name, answer, request, snapshot)
@@ -68,21 +68,21 @@ def run_first(
     on_failure: Callable[[str, str], None] | None = None,
     ecode: str = ecodes.ECODE_NORES,
 ) -> tuple[str, answers.Answer]:
-    """Ask allocators in order; return the first answer that is no refusal, and whose.
+    """Run allocators in order; return name and answer of the first that succeeds.
 
-    One that fails is passed over while there are others.
+    If there are several, an allocator that fails is skipped.
 
     Args:
-        names: of the allocators.
-        ask: runs one, as `run` does.
-        what: names the operation in the error.
-        on_failure: is told the name of each that is passed over, and why.
-        ecode: of the error.
+        names: names of the allocators.
+        ask: runs one of them, as `run` does.
+        what: name of the operation in the error.
+        on_failure: called with the name of each skipped allocator and the reason.
+        ecode: code of the error.
 
     Raises:
-        OpPrereqError: none found a solution, has the words of each; or, of a single
-            one, see `run`.
-        ResultValidationError: of a single one, see `run`.
+        OpPrereqError: none found a solution; has the text of each. Or, with a single
+            allocator, see `run`.
+        ResultValidationError: with a single allocator, see `run`.
     """
     refusals = []
     for name in names:
@@ -108,17 +108,17 @@ def run_first(
 def question(
     runner: rpc.Runner, snapshot: objects.Snapshot, request: requests.Request
 ) -> dict[str, Any]:
-    """Return the complete input of an allocator, with the nodes' own reports."""
-    reports, running = _ask_nodes(runner, snapshot, request)
+    """Return the complete input of an allocator, with the nodes' reports."""
+    reports, running = _query_nodes(runner, snapshot, request)
     return requests.build(snapshot, request, reports, running)
 
 
-def _ask_nodes(
+def _query_nodes(
     runner: rpc.Runner,
     snapshot: objects.Snapshot,
     request: requests.Request,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return by node uuid the payloads of ``node_info``, and what runs there."""
+    """Return by node uuid the payloads of ``node_info``, and the running instances."""
     nodes = [
         uuid
         for uuid, node in snapshot.nodes.items()
@@ -140,9 +140,9 @@ def _ask_nodes(
 def _storage_units(
     snapshot: objects.Snapshot, request: requests.Request
 ) -> list[list[Any]]:
-    """Return the storage unit in which the disks of a request lie, if it has one."""
+    """Return the storage unit of a request's disks, if it has one."""
     cluster = snapshot.cluster
-    kind = disk_words.MAP_DISK_TEMPLATE_STORAGE_TYPE[_template(snapshot, request)]
+    kind = disk_constants.MAP_DISK_TEMPLATE_STORAGE_TYPE[_template(snapshot, request)]
     places = {
         "file": cluster.file_storage_dir,
         "sharedfile": cluster.shared_file_storage_dir,
@@ -156,9 +156,9 @@ def _storage_units(
 
 
 def _template(snapshot: objects.Snapshot, request: requests.Request) -> str:
-    """Return the disk template that a request is about, or the cluster's first.
+    """Return the disk template of a request, or the cluster's first.
 
-    Of several instances, one whose disks need room on a node counts.
+    Among several instances, one with disks in a volume group is preferred.
     """
     if isinstance(request, requests.Allocate | requests.Capacity):
         return request.disk_template
@@ -167,7 +167,7 @@ def _template(snapshot: objects.Snapshot, request: requests.Request) -> str:
     else:
         uuids = [snapshot.uuid_of("instances", name) for name in _moving(request)]
         templates = [snapshot.disk_template(snapshot.instances[u or ""]) for u in uuids]
-    known = [name for name in templates if name in disk_words.DTS_LVM]
+    known = [name for name in templates if name in disk_constants.DTS_LVM]
     first = snapshot.cluster.enabled_disk_templates[0]
     if isinstance(request, requests.MultiAllocate):
         return next(iter(known or templates), first)
@@ -175,7 +175,7 @@ def _template(snapshot: objects.Snapshot, request: requests.Request) -> str:
 
 
 def _moving(request: requests.Request) -> Sequence[str]:
-    """Return the names of the instances that a request moves."""
+    """Return the names of the instances of a request."""
     if isinstance(request, requests.NodeEvacuate | requests.ChangeGroup):
         return request.instances
     if isinstance(request, requests.Relocate | requests.AllocateSecondary):

@@ -53,7 +53,7 @@ def test_a_refusal_is_an_answer():
         ("no json", "its answer is not JSON"),
         ("[]", "wanted an object"),
         ({"success": True, "info": ""}, "the key result"),
-        ({"success": 1, "info": "", "result": []}, "success: wanted a flag"),
+        ({"success": 1, "info": "", "result": []}, "success: wanted true or false"),
         (said("node1.example.com"), "wanted a list of node names"),
         (said(["nowhere"]), "names of known nodes, found 'nowhere'"),
         (said(["node1.example.com", "node2.example.com"]), "wanted 1 node names"),
@@ -124,7 +124,7 @@ def test_the_built_in_one_says_why_an_instance_has_no_place():
     assert name == "inst1.example.com"
     assert why == (
         "Instances with disk template 'diskless' can't execute change secondary"
-        " [node1.example.com: disk template: wanted drbd, which has a second node,"
+        " [node1.example.com: disk template: wanted drbd, which has a secondary node,"
         " found diskless]"
     )
 

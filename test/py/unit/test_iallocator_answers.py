@@ -93,11 +93,15 @@ def test_places_that_take_instances_are_taken(request_, fine):
         (NEW, [node(6)], "which is not vm_capable"),
         (WITHIN, [node(2)], "nodes of group other, found 'node2.example.com, which is"),
         (FEW, [node(2)], f"nodes that the request allows, found '{node(2)}'"),
-        (LEAVE_ONE, [node(1)], f"another node than {node(1)}, found"),
+        (LEAVE_ONE, [node(1)], f"a node other than {node(1)}, found"),
         (LEAVE_ONE, [node(4)], "which is offline"),
-        (LEAVE_PAIR, [node(1)], f"another node than {node(1)}, where {PAIR} is"),
+        (
+            LEAVE_PAIR,
+            [node(1)],
+            f"a node other than {node(1)}, the primary node of {PAIR}",
+        ),
         (SECOND, [node(2)], "wanted a node name, found ["),
-        (SECOND, node(1), f"another node than {node(1)}, where {ONE} is"),
+        (SECOND, node(1), f"a node other than {node(1)}, the primary node of {ONE}"),
         (SECOND, node(5), "which is drained"),
     ],
 )
@@ -177,7 +181,7 @@ def test_jobs_that_do_what_was_asked_are_taken(request_, fine):
 @pytest.mark.parametrize(
     ("request_", "wrong", "words"),
     [
-        (OFF_ONE, evacuation(ONE, [node(1)], FAILOVER), f"other nodes than {node(1)}"),
+        (OFF_ONE, evacuation(ONE, [node(1)], FAILOVER), f"nodes other than {node(1)}"),
         (OFF_ONE, evacuation(ONE, [node(2), node(3)], FAILOVER), "wanted 1 node names"),
         (OFF_ONE, evacuation(ONE, [node(4)], FAILOVER), "which is offline"),
         (
@@ -207,9 +211,9 @@ def test_jobs_that_do_what_was_asked_are_taken(request_, fine):
         (
             OTHER_SECOND,
             evacuation(PAIR, [node(1), node(2)], REPLACE),
-            f"other nodes than {node(2)}, found '{node(2)}'",
+            f"nodes other than {node(2)}, found '{node(2)}'",
         ),
-        (BOTH, evacuation(PAIR, [node(3), node(1)], FAILOVER), "other nodes than"),
+        (BOTH, evacuation(PAIR, [node(3), node(1)], FAILOVER), "nodes other than"),
         (AWAY, evacuation(ONE, [node(2)], FAILOVER), "wanted group other, found 'def"),
         (ANYWHERE, evacuation(ONE, [node(2)], FAILOVER), "wanted group other, found"),
     ],
