@@ -1,4 +1,4 @@
-"""The placement programs: they read files and daemons, print, and submit.
+"""The placement programs: input from files and daemons, output, and job submission.
 
-What they decide is computed by ``ganeti.htools``.
+``ganeti.htools`` computes the decisions.
 """

@@ -1,7 +1,7 @@
-"""Carrying out a plan: sets of jobs submitted one after another, each one watched.
+"""Execution of a plan: sets of jobs, submitted and waited for one after another.
 
-SIGINT lets the set that runs end and leaves out the rest; SIGTERM ends the program at
-once. Jobs that were submitted go on in both cases.
+After SIGINT the running set ends and the rest is left out; SIGTERM ends the program at
+once. Submitted jobs continue in both cases.
 """
 
 import signal
@@ -22,10 +22,10 @@ from ganeti.htools.model.cluster import DataError
 
 #: Exit code after SIGTERM.
 TERMINATED: Final = 2
-#: Seconds that one question about a job waits for news.
+#: Seconds that one call waits for a change of a job.
 _WAIT_S: Final = 20
-#: Questions about jobs are repeated when the master daemon restarts meanwhile: after 5,
-#: 10 and 15 seconds.
+#: Calls about jobs are repeated if the master daemon restarts: after 5, 10 and 15
+#: seconds.
 _RETRIES: Final = 3
 _FINAL: Final = frozenset({"success", "error", "canceled"})
 _PRIORITIES: Final = {
@@ -36,7 +36,7 @@ _PRIORITIES: Final = {
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What it works on, its opcodes in wire form, and what its kind is called."""
+    """Name of the object, opcodes in wire form, and plural of the object's kind."""
 
     label: str
     ops: Sequence[dict[str, Any]]
@@ -44,11 +44,11 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class _Terminated(BaseException):
-    """SIGTERM came."""
+    """SIGTERM was received."""
 
 
 class _Stop:
-    """Remembers that SIGINT came."""
+    """Handlers of SIGINT and SIGTERM; ``wanted`` is set after SIGINT."""
 
     def __init__(self) -> None:
         self.wanted = False
@@ -66,7 +66,7 @@ class _Stop:
 
 @contextmanager
 def _signals() -> Iterator[_Stop]:
-    """Handle both signals inside, and as before outside."""
+    """Handle both signals during a block."""
     stop = _Stop()
     before = (
         signal.signal(signal.SIGINT, stop.request),
@@ -89,16 +89,16 @@ def run(
     """Submit sets of jobs and wait for each; return the exit code.
 
     Args:
-        program: named in the jobs as where they come from.
+        program: named in the jobs as their origin.
         parsed: the LUXI socket (``L``), and ``reason`` and ``prio`` where the program
             has these options.
-        sets: jobs of a set run at the same time, sets one after another.
-        comment: what the jobs are for.
+        sets: the jobs of a set run at the same time, the sets one after another.
+        comment: purpose of the jobs.
 
     Raises:
         ProgramError: a job was refused or failed; later sets are left out.
         GenericError: the master daemon stopped answering.
-        DataError: it answered something else.
+        DataError: an answer has a wrong form.
     """
     sys.stdout.flush()
     with _signals() as stop, sources.connect(parsed["L"], retries=_RETRIES) as client:
@@ -116,7 +116,7 @@ def run(
 
 
 def _common(program: str, parsed: ParsedOptions, comment: str) -> dict[str, Any]:
-    """Return the parameters that all opcodes get."""
+    """Return the parameters of all opcodes."""
     trail = [[program, parsed.get("reason") or "", time.time_ns()]]
     common: dict[str, Any] = {
         "comment": f"{comment} via {program} {versions.RELEASE_VERSION}",
@@ -137,7 +137,7 @@ def _run_set(
     answers = client.call(method, [ops])
     pairs = _is_list(answers) and all(_is_list(row, 2) for row in answers)
     if not pairs or len(answers) != len(members):
-        raise _odd(method, f"{len(members)} pairs", answers)
+        raise _malformed(method, f"{len(members)} pairs", answers)
     ids = [str(value) for ok, value in answers if ok]
     print(f"Got job IDs {','.join(ids)}", flush=True)
     failed = [
@@ -153,7 +153,7 @@ def _run_set(
 
 
 def wait(client: luxi.Client, job: Job, job_id: Any) -> list[str]:
-    """Wait until a job ends; return what went wrong, if anything."""
+    """Wait until a job ends; return its errors."""
     fields = ["status", "opstatus", "opresult"]
     previous: Any = None
     serial: Any = None
@@ -162,34 +162,34 @@ def wait(client: luxi.Client, job: Job, job_id: Any) -> list[str]:
         try:
             answer = client.call("WaitForJobChange", args)
         except errors.JobLost:
-            return [f"{job.label}: job {job_id} is gone"]
+            return [f"{job.label}: job {job_id} does not exist any more"]
         if answer == "nochange":
             continue
         if answer is None:
-            return [f"{job.label}: job {job_id} is gone"]
-        previous, serial = _news(answer, serial)
+            return [f"{job.label}: job {job_id} does not exist any more"]
+        previous, serial = _progress(answer, serial)
         if previous[0] is None:
-            return [f"{job.label}: job {job_id} is gone"]
+            return [f"{job.label}: job {job_id} does not exist any more"]
         if previous[0] in _FINAL:
             break
     if previous[0] == "success":
         return []
     rows = client.call("QueryJobs", [[job_id], fields])
     if not (_is_list(rows, 1) and (not rows[0] or _is_list(rows[0], len(fields)))):
-        raise _odd("QueryJobs", "one row", rows)
+        raise _malformed("QueryJobs", "one row", rows)
     return [f"{job.label}: job {job_id}: {_row_text(rows[0] or previous)}"]
 
 
-def _news(answer: Any, serial: int | None) -> tuple[list[Any], int]:
+def _progress(answer: Any, serial: int | None) -> tuple[list[Any], int]:
     """Return the status of a job, in a list, and the serial number of its log."""
     method, wanted = "WaitForJobChange", "a status and log entries"
     if not (_is_list(answer, 2) and _is_list(answer[0], 1)):
-        raise _odd(method, wanted, answer)
+        raise _malformed(method, wanted, answer)
     status, entries = answer
     numbers = [serial or 0]
     for entry in entries if _is_list(entries) else ():
         if not (_is_list(entry) and entry and isinstance(entry[0], int)):
-            raise _odd(method, wanted, answer)
+            raise _malformed(method, wanted, answer)
         numbers.append(entry[0])
     return status, max(numbers)
 
@@ -198,13 +198,13 @@ def _is_list(value: Any, count: int | None = None) -> bool:
     return isinstance(value, list | tuple) and count in {None, len(value)}
 
 
-def _odd(method: str, wanted: str, actual: Any) -> DataError:
-    """Make the error of an answer that no master daemon gives."""
+def _malformed(method: str, wanted: str, actual: Any) -> DataError:
+    """Return the error about an answer with a wrong form."""
     return DataError(f"LUXI: {method}: wanted {wanted}, found {actual!r:.80}")
 
 
 def _row_text(row: Sequence[Any]) -> str:
-    """Put the end of a job that did not succeed into words."""
+    """Return the error, or the status, of a job that did not succeed."""
     rows = len(row) > 1 and _is_list(row[1]) and _is_list(row[2])
     for status, result in zip(row[1], row[2], strict=False) if rows else ():
         if status == "error":
@@ -214,5 +214,5 @@ def _row_text(row: Sequence[Any]) -> str:
 
 
 def _is_error(result: Any) -> bool:
-    """Tell whether a result is an encoded error: class and arguments."""
+    """Return whether a result is an encoded error: class and arguments."""
     return isinstance(result, list) and len(result) == 2 and bool(result[1])

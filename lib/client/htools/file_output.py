@@ -1,21 +1,21 @@
-"""Files that placement programs write: whole, or not at all.
+"""Atomic writing of the files of placement programs.
 
-What is no ordinary file, such as a pipe or a terminal, is written to as it is.
+Pipes, terminals and other special files are written in place.
 """
 
 import os
 import stat
 from typing import Final
 
-#: Rights of a new file, before the process's mask.
+#: Mode of a new file, before the umask.
 _NEW: Final = 0o666
 
 
 def text(path: str, content: str) -> None:
-    """Write a text file; what was there stays until all is written.
+    """Write a text file; an existing file stays until all is written.
 
     Raises:
-        OSError: naming the path; nothing changed, but for what is no ordinary file.
+        OSError: names the path; an ordinary file is unchanged.
     """
     try:
         _write(path, content)
@@ -25,7 +25,7 @@ def text(path: str, content: str) -> None:
 
 
 def _write(path: str, content: str) -> None:
-    status = _found(path)
+    status = _status(path)
     if status is not None and not stat.S_ISREG(status.st_mode):
         with open(path, "w", encoding="utf-8") as stream:
             stream.write(content)
@@ -42,7 +42,7 @@ def _write(path: str, content: str) -> None:
     files.write_file(os.path.realpath(path), content, mode=mode, uid=uid, gid=gid)
 
 
-def _found(path: str) -> os.stat_result | None:
+def _status(path: str) -> os.stat_result | None:
     try:
         return os.stat(path)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""``hail``: the allocator program; reads a request, prints one line of JSON.
+"""``hail``: the allocator program; it reads a request and prints one line of JSON.
 
-The same solver runs in the master daemon for the allocator of this name; this program
-is for other callers, for trying things out and for saved requests.
+The master daemon runs the same solver for the allocator of this name. This program
+serves other callers, experiments and saved requests.
 """
 
 import json
@@ -33,23 +33,23 @@ def _answer(parsed: ParsedOptions) -> int:
     if len(parsed.arguments) > 1:
         raise ProgramError("Only one argument is accepted (the input file)")
     data = _read(parsed.arguments[0])
-    how = answer.SolverOptions(
+    options = answer.SolverOptions(
         capacity_checks=not parsed["nocap"],
         ignore_soft=bool(parsed["ise"]),
         restrict_to=parsed["rest"],
         busy=not parsed["nodyn"],
         static_memory=parsed["skm"],
     )
-    own = None
+    from_request = None
     if not parsed["sim"] and parsed["t"] is None:
-        own = request.read_cluster(data, static_memory=how.static_memory)
-    cluster = loading.load(parsed, given=own)
+        from_request = request.read_cluster(data, static_memory=options.static_memory)
+    cluster = loading.load(parsed, given=from_request)
     if parsed.verbosity >= _VERBOSE_REQUEST:
-        asked = data.get("request") if isinstance(data, dict) else None
-        sys.stderr.write(f"Received request: {json.dumps(asked)}\n")
+        received = data.get("request") if isinstance(data, dict) else None
+        sys.stderr.write(f"Received request: {json.dumps(received)}\n")
     if parsed["p"] is not None or parsed["S"] is not None:
         _show(parsed, node_state.ClusterState(cluster), "pre-ialloc", "Initial cluster")
-    solution = answer.solve(data, how, cluster=cluster)
+    solution = answer.solve(data, options, cluster=cluster)
     _show(parsed, solution.after, "post-ialloc", "Final cluster")
     if parsed["explain"]:
         _explain(solution, as_json=bool(parsed["json"]))
@@ -58,7 +58,7 @@ def _answer(parsed: ParsedOptions) -> int:
 
 
 def _explain(solution: answer.Solution, *, as_json: bool) -> None:
-    """Tell on standard error where new instances go and why not elsewhere."""
+    """Print the nodes of new instances and the reasons on standard error."""
     explanation = solution.explanation()
     if as_json:
         document = [item.data() for item in explanation]
@@ -72,7 +72,7 @@ def _read(path: str) -> Any:
     """Return the decoded request; ``-`` is standard input.
 
     Raises:
-        DataError, OSError: it cannot be decoded or read.
+        DataError, OSError: the request cannot be decoded or read.
     """
     if path == "-":
         return json_reader.decode(sys.stdin.buffer.read(), "request -")
@@ -85,5 +85,4 @@ def _show(
     table_output.nodes_asked(state, parsed, f"{what} status")
     if parsed["S"] is not None:
         when = "before" if suffix == "pre-ialloc" else "after"
-        words = f"{when} iallocator run"
-        loading.save(parsed, state.as_cluster(), suffix, words)
+        loading.save(parsed, state.as_cluster(), suffix, f"{when} iallocator run")

@@ -1,6 +1,7 @@
-"""``harep``: repair instances whose nodes fail, as far as their tags allow.
+"""``harep``: repair instances of failed nodes, within the limits of their tags.
 
-What is to be done is decided by ``ganeti.repair``; here the master is asked and told.
+``ganeti.repair`` decides on the repairs; this module queries the master and submits
+jobs.
 """
 
 import json
@@ -32,7 +33,7 @@ _NODE: Final = ("name", "offline", "drained", "group.uuid")
 _GROUP: Final = ("uuid", "name", "tags")
 #: Allocator for repairs on a cluster without a default one.
 _ALLOCATOR: Final = "hail"
-#: Stands for the cluster's default allocators, in order.
+#: Name that stands for the cluster's default allocators, in order.
 _DEFAULT: Final = "."
 _NO_ROOM: Final = frozenset({ecodes.ECODE_NORES, ecodes.ECODE_TEMP_NORES})
 _HEADING: Final = "Instance status count"
@@ -84,11 +85,11 @@ class _RepairRun:
         return rows
 
     def all(self) -> int:
-        """Do what is to be done and count the states; returns the exit code."""
+        """Do all repairs and print the number of each state; return the exit code."""
         rows = [r for r in self._table("instance", _INSTANCE) if not r["forthcoming"]]
         records = {row["name"]: tags.records(row["tags"]) for row in rows}
         jobs = self._jobs(records)
-        self._tidy(rows)
+        self._remove_expired(rows)
         count: Counter[RepairState] = Counter()
         for row in rows:
             count[self._one(row, records[row["name"]], jobs)] += 1
@@ -98,16 +99,16 @@ class _RepairRun:
             print(f"{state}: {count[state]}")
         return 1 if self._failed else 0
 
-    # What is known
+    # Reading
     def _jobs(
-        self, result: Mapping[str, list[tags.RepairRecord]]
+        self, records: Mapping[str, list[tags.RepairRecord]]
     ) -> dict[int, JobState]:
-        """Ask for the jobs of all pending repairs."""
+        """Query the jobs of all pending repairs."""
         ids = sorted(
             {
                 job
-                for records in result.values()
-                for record in records
+                for of_instance in records.values()
+                for record in of_instance
                 if record.outcome is None
                 for job in record.jobs
             }
@@ -136,11 +137,11 @@ class _RepairRun:
         objects = (row["tags"], group.get("tags") or (), cluster)
         return tags.policy(objects, self._now)
 
-    # What is done
+    # Acting
     def _one(
         self, row: Row, records: list[tags.RepairRecord], jobs: Mapping[int, JobState]
     ) -> RepairState:
-        """Do the next step of one instance; returns the state it is in then."""
+        """Do the next step of one instance; return its new state."""
         name, before = row["name"], any(record.outcome is None for record in records)
         seconds = list(row["snodes"] or ())
         primary = self._health(row["pnode"])
@@ -168,11 +169,11 @@ class _RepairRun:
     def _repair(
         self, name: str, repair: diagnosis.Repair, record: tags.RepairRecord
     ) -> tags.RepairRecord | None:
-        """Submit a repair's job; returns the record with its id."""
+        """Submit a repair's job; return the record with the job's id."""
         print(f"{name}: {repair.why}, repair: {repair.kind.word}")
         ops = [dict(op) for op in repair.ops]
         if self._parsed["jd"] > 0:
-            # The tag is there before the repair begins.
+            # The delay lets the tag be set before the repair begins.
             delay = {"OP_ID": "OP_TEST_DELAY", "duration": self._parsed["jd"]}
             ops.insert(0, delay)
         if self._parsed["dry"]:
@@ -189,7 +190,7 @@ class _RepairRun:
     def _retag(
         self, kind: str, name: str | None, add: list[str], remove: list[str]
     ) -> None:
-        """Change tags by jobs that are waited for; new ones are set first."""
+        """Change tags by jobs and wait for them; new tags are set first."""
         remove = [tag for tag in remove if tag not in add]
         for verb, changed in (("SET", add), ("DEL", remove)):
             if not changed:
@@ -208,8 +209,8 @@ class _RepairRun:
                 self._fail("; ".join(problems))
                 return
 
-    def _tidy(self, rows: list[dict[str, Any]]) -> None:
-        """Remove suspensions that are over."""
+    def _remove_expired(self, rows: list[dict[str, Any]]) -> None:
+        """Remove suspensions that have ended."""
         owners: list[tuple[str, str | None, list[str]]] = [
             ("cluster", None, list(self._info.get("tags") or ())),
             *(("nodegroup", g["name"], g["tags"]) for g in self._groups.values()),
@@ -225,7 +226,7 @@ class _RepairRun:
 
 
 def _check(row: Row, kind: str, source: str) -> None:
-    """Refuse an object whose name and tags are none."""
+    """Refuse an object with a malformed name or malformed tags."""
     part = json_reader.JsonPart(row, kind, source)
     part.text("name")
     if "tags" in row:
@@ -239,11 +240,11 @@ def _tags(records: tuple[tags.RepairRecord, ...]) -> list[str]:
 
 
 def job_state(status: str, results: Any) -> JobState:
-    """Tell how a job of a repair is.
+    """Return the state of a repair's job.
 
     Args:
-        status: of the job.
-        results: of its opcodes; errors tell whether room was missing.
+        status: status of the job.
+        results: results of its opcodes; an error's code shows missing capacity.
     """
     if status == "success":
         return JobState.SUCCESS

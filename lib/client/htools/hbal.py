@@ -1,4 +1,4 @@
-"""``hbal``: find the moves that balance a node group."""
+"""``hbal``: compute the moves that balance a node group."""
 
 import sys
 from collections.abc import Callable
@@ -74,7 +74,7 @@ def _execute(
     part: Cluster, parsed: ParsedOptions, steps: list[greedy.BalanceStep]
 ) -> int:
     """Submit the jobs of the plan, set by set."""
-    # Few runs talk to a master daemon, and what it takes is not needed to start.
+    # Imported here because few runs submit jobs.
     from ganeti.client.htools import execute
 
     names = [node.name for node in part.nodes]
@@ -92,7 +92,7 @@ def _execute(
 
 
 def _print_split(cluster: Cluster) -> None:
-    """Name the instances whose nodes are in different groups."""
+    """Print the instances whose nodes are in different groups."""
     names = [f"  {cluster.instances[index].name}\n" for index in cluster.split()]
     if names:
         sys.stderr.write("Found instances belonging to multiple node groups:\n")
@@ -101,7 +101,7 @@ def _print_split(cluster: Cluster) -> None:
 
 
 def _group(cluster: Cluster, wanted: str | None) -> int:
-    """Choose the node group to balance."""
+    """Return the node group to balance."""
     if wanted is None:
         if len(cluster.groups) == 1:
             return 0
@@ -121,7 +121,7 @@ def _group(cluster: Cluster, wanted: str | None) -> int:
 
 
 def _report(now: node_state.ClusterState, parsed: ParsedOptions) -> None:
-    """Tell about nodes that fail N+1 and instances on nodes offline."""
+    """Print how many nodes and instances fail N+1 or violate a policy."""
     bad = table_output.n1_failures(now)
     if parsed.verbosity >= 1:
         print(
@@ -157,7 +157,7 @@ def _coefficients(
     now: node_state.ClusterState, parsed: ParsedOptions, when: str, value: float
 ) -> None:
     if parsed.verbosity > 2:
-        # Few runs ask for so much.
+        # Imported here because few runs are this verbose.
         from ganeti.htools.report import tables
 
         gap = " " if when == "Initial" else "   "
@@ -170,7 +170,7 @@ def _coefficients(
 def _plan(
     now: node_state.ClusterState, parsed: ParsedOptions, lowest: float, suffix: str
 ) -> list[greedy.BalanceStep]:
-    """Find the moves and print each."""
+    """Compute the moves and print each."""
     print("Trying to minimize the CV...")
     cluster = now.cluster
     node = _namer([node.name for node in cluster.nodes], suffix)
@@ -222,7 +222,7 @@ def _conclude(
 def _commands(
     part: Cluster, parsed: ParsedOptions, steps: list[greedy.BalanceStep], suffix: str
 ) -> None:
-    """Print or write the commands that do the moves."""
+    """Print or write the commands that execute the moves."""
     if parsed["C"] is None:
         return
     node = _namer([node.name for node in part.nodes], suffix)
@@ -250,7 +250,7 @@ def _commands(
 
 
 def _save_part(parsed: ParsedOptions, cluster: Cluster, part: Cluster) -> None:
-    """Save the nodes and instances of a group when asked to, with all groups."""
+    """Save the nodes and instances of a group, with all groups, for option -S."""
     place = cluster.groups.index(part.groups[0])
     nodes = tuple(msgspec.structs.replace(node, group=place) for node in part.nodes)
     whole = msgspec.structs.replace(part, groups=cluster.groups, nodes=nodes)
@@ -258,7 +258,7 @@ def _save_part(parsed: ParsedOptions, cluster: Cluster, part: Cluster) -> None:
 
 
 def _totals(title: str, now: node_state.ClusterState) -> None:
-    """Tell the free memory and disk of all nodes, also of those offline."""
+    """Print the free memory and disk of all nodes, including offline ones."""
     memory = formatting.fixed(float(now.unallocated.sum()), 0)
     disk = formatting.fixed(float(now.f_dsk.sum()), 0)
     print(f"{title} mem={memory} disk={disk}")

@@ -1,4 +1,4 @@
-"""``hcheck``: tell whether a cluster is healthy, and what balancing it would bring."""
+"""``hcheck``: check the health of a cluster, before and after a simulated balancing."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ _KEYS: Final = (
     "t ndm U nodyn E exi ext I nim L mr maxcpu l mindisk g mgl e ise nosim O q m sel"
     " nocap v"
 )
-_WORDS: Final = {
+_LABELS: Final = {
     "n1_fail": "Nodes not N+1 happy",
     "conflict_tags": "Nodes with conflicting instances",
     "offline_pri": "Instances having the primary node offline",
@@ -61,7 +61,7 @@ def _run(parsed: ParsedOptions) -> int:
 
 
 def _sum(groups: Sequence[GroupHealth]) -> ClusterHealth:
-    """Add up what the groups have; a cluster without groups is healthy."""
+    """Add up the numbers of the groups; a cluster without groups is healthy."""
     total = ClusterHealth(0, 0, 0, 0, 0)
     for group in groups:
         total += group.health
@@ -69,7 +69,7 @@ def _sum(groups: Sequence[GroupHealth]) -> ClusterHealth:
 
 
 def _balance(now: node_state.ClusterState, parsed: ParsedOptions) -> None:
-    """Balance a group as far as options let; the state changes."""
+    """Balance a group within the limits of the options; the state changes."""
     goal, lowest = loading.goal(parsed), components.ideal(now)
     if now.pri and components.value(now) - lowest >= goal.min_score:
         for _step in greedy.plan(now, goal, loading.moves(parsed), lowest):
@@ -86,18 +86,18 @@ def _print_key(key: str, value: str) -> None:
 
 
 def _counts(result: ClusterHealth) -> Iterable[tuple[str, int]]:
-    """Give the numbers that were looked for, in their order."""
-    for name in _WORDS:
+    """Yield the computed numbers, in their order."""
+    for name in _LABELS:
         value = getattr(result, name)
         if value is not None:
             yield name, value
 
 
 class _MachineOutput:
-    """Prints KEY=VALUE."""
+    """Output as KEY=VALUE."""
 
     def verdict(self, _is_bad: bool, *, simulate: bool) -> None:
-        """Say nothing: the values tell."""
+        """Print nothing: the values contain the verdict."""
 
     def block(
         self, key: str, _title: str, groups: Sequence[GroupHealth], bad: bool
@@ -115,7 +115,7 @@ class _MachineOutput:
 
 
 class _TextOutput:
-    """Prints for people; nothing when they want quiet."""
+    """Output as text; none in quiet mode."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -125,7 +125,7 @@ class _TextOutput:
             print(line)
 
     def verdict(self, is_bad: bool, *, simulate: bool) -> None:
-        """Say what comes."""
+        """Print the verdict."""
         if not simulate:
             self._out("Running in no-simulation mode.")
         elif is_bad:
@@ -147,7 +147,7 @@ class _TextOutput:
 
     def _numbers(self, result: ClusterHealth) -> None:
         for name, value in _counts(result):
-            self._out(f"    {_WORDS[name]}: {value}")
+            self._out(f"    {_LABELS[name]}: {value}")
 
 
 if __name__ == "__main__":

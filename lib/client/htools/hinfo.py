@@ -1,4 +1,4 @@
-"""``hinfo``: tell of a cluster's groups, its N+1 redundancy, and its score."""
+"""``hinfo``: print a cluster's groups, its N+1 redundancy and its score."""
 
 import sys
 from typing import Final
@@ -54,7 +54,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def _print_split(cluster: Cluster, parsed: ParsedOptions) -> None:
-    """Name the instances whose nodes are in different groups."""
+    """Print the instances whose nodes are in different groups."""
     split = cluster.split()
     if split:
         print("Found instances belonging to multiple node groups:", flush=True)
@@ -65,7 +65,7 @@ def _print_split(cluster: Cluster, parsed: ParsedOptions) -> None:
 
 
 def _groups(cluster: Cluster) -> list[str]:
-    """Give the table of node groups."""
+    """Return the table of node groups."""
     rows = [_GROUP_HEAD.split()]
     for number, group in enumerate(cluster.groups):
         part = cluster.only_group(number)

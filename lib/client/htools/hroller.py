@@ -1,4 +1,4 @@
-"""``hroller``: group the nodes that may be rebooted together."""
+"""``hroller``: compute the groups of nodes that may be rebooted together."""
 
 import sys
 from typing import Final
@@ -24,7 +24,7 @@ def _run(parsed: ParsedOptions) -> int:
     now = node_state.derive(cluster)
     loading.save(parsed, cluster, "original", "before hroller run")
     _check_master(cluster, parsed)
-    want = rolling_reboot.RebootOptions(
+    options = rolling_reboot.RebootOptions(
         group=_group(cluster, parsed["G"]),
         tags=parsed["nt"],
         offline=bool(parsed["offm"]),
@@ -32,14 +32,14 @@ def _run(parsed: ParsedOptions) -> int:
         ignore=bool(parsed["inr"]),
         full=bool(parsed["fe"]),
     )
-    nodes = rolling_reboot.chosen(now, want)
+    nodes = rolling_reboot.chosen(now, options)
     if not nodes:
         raise ProgramError("Cannot create node graph")
-    graph = rolling_reboot.graph(cluster, nodes, offline=want.offline)
+    graph = rolling_reboot.graph(cluster, nodes, offline=options.offline)
     colouring = graph_colouring.colour(graph)
     if parsed.verbosity > 2:
         print(f"Node Graph: {_shown(graph)}")
-    parts = rolling_reboot.parts(now, want, nodes, rolling_reboot.fewest(colouring))
+    parts = rolling_reboot.parts(now, options, nodes, rolling_reboot.fewest(colouring))
     if parsed.verbosity > 1:
         print(_compared(colouring))
     _print(cluster, parsed, parts)
@@ -76,7 +76,7 @@ def _shown(graph: graph_colouring.Graph) -> str:
 
 
 def _compared(colourings: dict[str, graph_colouring.Classes]) -> str:
-    """Tell how many groups each algorithm needs and their sizes, the best first."""
+    """Return the number and sizes of each algorithm's groups, the best one first."""
     names = list(reversed(colourings))
     rows = [
         (name, colourings[name])

@@ -1,4 +1,4 @@
-"""``hscan``: save clusters as text files, with one line about each."""
+"""``hscan``: save clusters as text files and print one line per cluster."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ from ganeti.htools.state import node_state
 
 NAME: Final = "hscan"
 _KEYS: Final = "p d L v nh skm"
-#: Name of the cluster of this node.
+#: Printed name of this node's own cluster.
 _LOCAL: Final = "LOCAL"
 _FAILED: Final = 2
 _GIB: Final = 1024
@@ -67,7 +67,7 @@ def _read(name: str, parsed: ParsedOptions, *, is_local: bool) -> Cluster:
 
 
 def _line(name: str, now: node_state.ClusterState) -> str:
-    """Describe a cluster: counts, sizes in MiB and GiB, score."""
+    """Return the line of a cluster: counts, sizes in MiB and GiB, score."""
     cluster = now.cluster
     bad = table_output.n1_failures(now)
     memory = formatting.fixed(sum(node.total_memory for node in cluster.nodes), 0)

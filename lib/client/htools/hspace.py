@@ -1,4 +1,4 @@
-"""``hspace``: how many more instances a cluster takes, and why not one more."""
+"""``hspace``: compute how many further instances a cluster takes, and the limit."""
 
 import sys
 from typing import Final
@@ -80,7 +80,7 @@ def _report(now: node_state.ClusterState, parsed: ParsedOptions) -> space_report
 def _sizes(
     cluster: Cluster, parsed: ParsedOptions
 ) -> tuple[tuple[InstanceSize, ...], InstanceSize]:
-    """Return where tiered allocation starts, and the fixed size."""
+    """Return the initial sizes of tiered allocation, and the fixed size."""
     tiered = capacity_search.sizes_of(cluster.policy)
     fixed = capacity_search.size_of(cluster.policy.std)
     if parsed["tier"] is not None:
@@ -98,7 +98,7 @@ def _size(given: tuple[int, int, int, int]) -> InstanceSize:
 def _keep(
     parsed: ParsedOptions, outcome: capacity_search.CapacityOutcome, word: str
 ) -> None:
-    """Print the places on stderr and save the state, when asked to."""
+    """Print the placements on stderr and save the state, if the options say so."""
     if parsed.verbosity > 1:
         lines = "".join(f"{line}\n" for line in space_report.placements(outcome))
         sys.stderr.write(f"{word} allocation map\n{lines}")
@@ -114,7 +114,7 @@ def _explain(
     search: capacity_search.CapacitySearch,
     outcome: capacity_search.CapacityOutcome,
 ) -> None:
-    """Tell why there is not one more, when asked to."""
+    """Report why no further instance fits, if the options say so."""
     if parsed["explain"] or parsed["json"]:
         report.explain(search, outcome)
 

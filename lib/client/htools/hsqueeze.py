@@ -1,4 +1,4 @@
-"""``hsqueeze``: find the nodes that may be switched off, or must be switched on."""
+"""``hsqueeze``: compute which nodes may be switched off, or must be switched on."""
 
 import sys
 from typing import Final
@@ -38,13 +38,14 @@ def _run(parsed: ParsedOptions) -> int:
     least = squeeze.size(cluster, parsed["minr"])
     wanted = squeeze.size(cluster, parsed["tgtr"])
     if parsed.verbosity > 1:
-        _candidates("Offline", cluster, squeeze.may_go(cluster))
-        _candidates("Online", cluster, squeeze.may_come(cluster))
+        _candidates("Offline", cluster, squeeze.removable(cluster))
+        _candidates("Online", cluster, squeeze.standby(cluster))
     plan = squeeze.plan(cluster, least, wanted)
     _print(cluster, parsed, plan)
     _commands(cluster, parsed, plan)
-    words = f"after hsqueeze {_SAVED[plan.action]}"
-    loading.save(parsed, plan.cluster, "squeezed", words)
+    loading.save(
+        parsed, plan.cluster, "squeezed", f"after hsqueeze {_SAVED[plan.action]}"
+    )
     if not parsed["X"]:
         return 0
     if parsed["L"] is None:
@@ -69,7 +70,7 @@ def _print(cluster: Cluster, parsed: ParsedOptions, plan: squeeze.SqueezePlan) -
 def _commands(
     cluster: Cluster, parsed: ParsedOptions, plan: squeeze.SqueezePlan
 ) -> None:
-    """Print or write the commands that do what is planned."""
+    """Print or write the commands of the plan."""
     path = parsed["C"]
     if path is None:
         return
@@ -83,7 +84,7 @@ def _commands(
 
 
 def script(cluster: Cluster, plan: squeeze.SqueezePlan) -> list[str]:
-    """Give the lines of a script that does what is planned."""
+    """Return the lines of a script that executes the plan."""
     suffix = cluster.common_suffix()
     names = [node.name.removesuffix(suffix) for node in cluster.nodes]
     sets = [

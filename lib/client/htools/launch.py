@@ -1,7 +1,7 @@
-"""How a placement program starts and ends quickly: the little that comes before NumPy.
+"""Fast start and end of a placement program: the code that runs before NumPy loads.
 
-Each launcher calls ``main`` with the module whose ``main`` does the work. Nothing here
-knows options or clusters.
+Each launcher calls ``main`` with the name of the program's module. Options and clusters
+are not handled here.
 """
 
 import gc
@@ -12,46 +12,46 @@ import sys
 from types import ModuleType
 from typing import Final
 
-#: The pool of threads that NumPy's algebra starts; the programs multiply no matrices of
-#: a size for which it would pay, and making it takes longer than a small cluster.
+#: Size of NumPy's thread pool. The matrices of the programs are too small to profit
+#: from threads, and creating them takes longer than a run on a small cluster.
 _THREADS: Final = "OPENBLAS_NUM_THREADS"
-#: New objects before a look for cycles; the programs make few and live shortly.
+#: New objects before a garbage collection; the programs create few and end soon.
 _GARBAGE: Final = 200_000
-#: What msgspec prefers to the same names of the standard library where it is there;
-#: reading it takes as long as all of msgspec.
+#: Module that msgspec imports if it is installed, although the standard library has the
+#: same names; importing it takes as long as all of msgspec.
 _BACKPORTS: Final = "typing_extensions"
 
 
 def main(module: str) -> int:
-    """Run the program of a module and leave; returns only if output fails.
+    """Run the program of a module and exit; return only if output fails.
 
-    An interrupt ends it there and then, as other commands that only look at things; a
-    program that carries out a plan takes it in its own way meanwhile.
+    SIGINT ends the program at once, as usual for commands that only read. A program
+    that executes a plan installs its own handler for that time.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.environ.setdefault(_THREADS, "1")
     gc.disable()
-    work = _imported(module)
+    program = _imported(module)
     gc.freeze()
     gc.set_threshold(_GARBAGE)
     gc.enable()
-    code: int = work.main()
+    code: int = program.main()
     try:
         sys.stdout.flush()
         sys.stderr.flush()
     except OSError:
-        # The interpreter's own end tells it.
+        # The interpreter reports the error at its normal exit.
         return code
-    # Freeing every object one by one takes a fifth of a short run.
+    # Freeing every object takes a fifth of a short run.
     os._exit(code)
 
 
 def _imported(module: str) -> ModuleType:
-    """Import a program.
+    """Import the module of a program.
 
-    Launchers know where packages were when they were made, which saves a look at all
-    that is installed; if they are there no more, it is looked for.
+    Launchers contain the paths of packages at build time, which saves the scan of all
+    site directories. The scan is done only if the packages are no longer there.
     """
     try:
         _import_msgspec()

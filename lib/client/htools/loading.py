@@ -1,7 +1,6 @@
-"""What all placement programs do: read options, load the cluster, save states.
+"""Common steps of placement programs: options, loading the cluster, saving states.
 
-Where clusters come from is in ``sources``; options that change what was loaded are
-applied here.
+``sources`` reads the cluster; options that change the loaded cluster are applied here.
 """
 
 import os
@@ -28,15 +27,15 @@ if TYPE_CHECKING:
     from ganeti.htools.balance import greedy
     from ganeti.htools.rules.move_constraints import MoveOptions
 
-#: Memory (MiB) that may be missing on a node before it is told.
+#: Memory (MiB) that may be missing on a node without a warning.
 _MISSING_MEMORY = 512
-#: The same for disk.
+#: Disk (MiB) that may be missing on a node without a warning.
 _MISSING_DISK = 1024
 _GIB = 1024
 
 
 class ProgramError(Exception):
-    """Something that ends a program with exit code 1."""
+    """Error that ends a program with exit code 1."""
 
 
 def main(
@@ -50,11 +49,11 @@ def main(
     """Run a program and return its exit code.
 
     Args:
-        program: its name.
-        keys: of its options in the table of options.
-        work: does what is asked; returns the exit code.
+        program: name of the program.
+        keys: keys of its options in the table of options.
+        work: the program's function; returns the exit code.
         words: the command line without the program.
-        arguments: what shells offer for arguments; empty when it takes none.
+        arguments: shell completion of arguments; empty if there are none.
     """
     known = option_table.options_of(keys)
     try:
@@ -72,9 +71,9 @@ def main(
         "version": lambda: options.version(program),
         "completion": lambda: options.completion(known, arguments),
     }
-    for asked, tell in shown.items():
-        if parsed[asked]:
-            print(tell())
+    for key, text in shown.items():
+        if parsed[key]:
+            print(text())
             return 0
     if parsed.arguments and not arguments:
         sys.stderr.write("Error: This program doesn't take any arguments.\n")
@@ -83,13 +82,13 @@ def main(
 
 
 def _guarded(work: Callable[[ParsedOptions], int], parsed: ParsedOptions) -> int:
-    """Do the work; turn errors into messages."""
+    """Run the program's function; print errors as messages."""
     try:
-        # A node that is offline has nothing, so that shares of it are not numbers.
+        # An offline node has no resources, so fractions of them are not numbers.
         with np.errstate(divide="ignore", invalid="ignore"):
             return work(parsed)
     except BrokenPipeError:
-        # Whoever read our output has seen enough; nothing may be flushed to it.
+        # The reader of the output has closed the pipe: avoid another flush to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ProgramError, DataError, OSError, errors.GenericError) as err:
@@ -99,11 +98,11 @@ def _guarded(work: Callable[[ParsedOptions], int], parsed: ParsedOptions) -> int
 
 
 def load(parsed: ParsedOptions, *, given: Cluster | None = None) -> Cluster:
-    """Load the cluster that options name and apply options to it.
+    """Load the cluster that the options select, and apply the options to it.
 
     Args:
-        parsed: which source, and what to change.
-        given: the cluster to change, instead of a source.
+        parsed: the options.
+        given: the cluster to change; replaces the source.
     """
     try:
         cluster = sources.read(parsed) if given is None else given
@@ -160,7 +159,7 @@ def _offline(cluster: Cluster, wanted: Iterable[str]) -> Cluster:
 
 
 def limits(parsed: ParsedOptions) -> CapacityLimits:
-    """Read the options that change what nodes accept."""
+    """Return the options that limit nodes."""
     return CapacityLimits(
         max_cpu=parsed.get("maxcpu"),
         min_disk=parsed.get("mindisk") or 0.0,
@@ -168,7 +167,7 @@ def limits(parsed: ParsedOptions) -> CapacityLimits:
 
 
 def goal(parsed: ParsedOptions) -> "greedy.BalanceGoal":
-    """Read the options that tell when a plan is good enough."""
+    """Return the options that end a plan."""
     from ganeti.htools.balance import greedy
 
     return greedy.BalanceGoal(
@@ -182,7 +181,7 @@ def goal(parsed: ParsedOptions) -> "greedy.BalanceGoal":
 
 
 def moves(parsed: ParsedOptions) -> "MoveOptions":
-    """Read the options that tell which moves a plan may have."""
+    """Return the options that limit the moves of a plan."""
     from ganeti.htools.rules.move_constraints import MoveOptions
 
     return MoveOptions(
@@ -195,7 +194,7 @@ def moves(parsed: ParsedOptions) -> "MoveOptions":
 
 
 def _warn_inconsistent(cluster: Cluster) -> None:
-    """Tell about memory and disk that no instance explains."""
+    """Warn about memory and disk in use that belong to no instance."""
     used = [0] * len(cluster.nodes)
     disks = [0] * len(cluster.nodes)
     for inst in cluster.instances:
@@ -219,7 +218,7 @@ def _warn_inconsistent(cluster: Cluster) -> None:
 
 
 def save(parsed: ParsedOptions, cluster: Cluster, suffix: str, what: str) -> None:
-    """Save a state when asked to."""
+    """Save a state if option -S is given."""
     if parsed["S"] is None:
         return
     from ganeti.htools.model.loaders import text

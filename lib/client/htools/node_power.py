@@ -1,4 +1,4 @@
-"""Carrying out a plan of ``hsqueeze``: moves, tags, and power of nodes."""
+"""Execution of a plan of ``hsqueeze``: moves, tags, and power of nodes."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,11 @@ from ganeti.htools.maintenance.squeeze import PowerAction
 from ganeti.htools.model.cluster import Cluster
 from ganeti.htools.model.loaders import query
 
-#: Seconds that a node may take from power on until it answers.
+#: Most seconds that a node may take from power on to its first answer.
 _BOOT_S: Final = 900
 #: Seconds between two attempts.
 _PAUSE_S: Final = 15
-#: On a node, what means that it has no out-of-band helper.
+#: Values of the parameter of nodes without an out-of-band helper.
 _NO_HELPER: Final = ("", "!", None)
 _FIELDS: Final = ("name", "powered", "ndp/oob_program")
 
@@ -27,10 +27,11 @@ Jobs = list[execute.Job]
 def run(
     program: str, parsed: ParsedOptions, cluster: Cluster, plan: squeeze.SqueezePlan
 ) -> int:
-    """Do what is planned; returns the exit code.
+    """Execute the plan; return the exit code.
 
     Raises:
-        ProgramError: a node cannot be switched, with nothing done; or a job failed.
+        ProgramError: a node cannot be switched (then nothing was done), or a job
+            failed.
         GenericError: the master daemon stopped answering.
     """
     names = [cluster.nodes[n].name for n in plan.nodes]
@@ -81,7 +82,7 @@ def _power(name: str, command: str) -> dict[str, Any]:
 
 def _flag(name: str, *, offline: bool) -> dict[str, Any]:
     op = {"OP_ID": "OP_NODE_SET_PARAMS", "node_name": name, "offline": offline}
-    # Another node becomes master candidate when one of them goes.
+    # Another node becomes master candidate if this one was.
     return op | ({"auto_promote": True} if offline else {})
 
 
@@ -92,7 +93,7 @@ def _off(name: str) -> execute.Job:
 def _switch_on(
     program: str, parsed: ParsedOptions, names: Sequence[str], comment: str
 ) -> int:
-    """Switch nodes on and wait until each can be used again."""
+    """Switch nodes on and wait until each is usable."""
     if not names:
         return 0
     sets = [[_node(name, _power(name, "power-on")) for name in names]]
@@ -111,7 +112,7 @@ def _switch_on(
     return code
 
 
-def _ask(parsed: ParsedOptions) -> dict[str, Mapping[str, Any]]:
+def _query_nodes(parsed: ParsedOptions) -> dict[str, Mapping[str, Any]]:
     with sources.connect(parsed["L"]) as client:
         answer = client.call("Query", ["node", list(_FIELDS), None])
         rows = query.objects(answer, _FIELDS, f"LUXI {client.path}")
@@ -121,20 +122,20 @@ def _ask(parsed: ParsedOptions) -> dict[str, Mapping[str, Any]]:
 def _require_helpers(parsed: ParsedOptions, names: Sequence[str]) -> None:
     if not names:
         return
-    reports = _ask(parsed)
+    reports = _query_nodes(parsed)
     lacking = [name for name in names if reports[name]["ndp/oob_program"] in _NO_HELPER]
     if lacking:
         raise ProgramError(
             f"Nodes without an out-of-band helper: {', '.join(lacking)}; they cannot be"
-            " switched on or off, nothing was done (set the node parameter oob_program)"
+            " switched on or off; nothing was done (set the node parameter oob_program)"
         )
 
 
 def _require_off(parsed: ParsedOptions, names: Sequence[str]) -> None:
-    reports = _ask(parsed)
+    reports = _query_nodes(parsed)
     still = [name for name in names if reports.get(name, {}).get("powered")]
     if still:
         raise ProgramError(
-            f"Nodes that are marked offline but could not be switched off:"
+            f"Nodes were marked offline but could not be switched off:"
             f" {', '.join(still)}"
         )

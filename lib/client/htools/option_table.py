@@ -1,4 +1,4 @@
-"""Every option of the placement programs, by the key of its value."""
+"""All options of the placement programs, by the key of their values."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -24,7 +24,7 @@ _SOURCES: Final = (
     Option(
         "sim",
         ("--simulate",),
-        "invent an empty cluster: policy,nodes,disk,memory,cpus[,spindles[,exclusive]]",
+        "simulate a cluster: policy,nodes,disk,memory,cpus[,spindles[,exclusive]]",
         str,
         "SPEC",
         many=True,
@@ -49,11 +49,11 @@ _SOURCES: Final = (
     ),
     _file("I", "-I --ialloc-src", "read the cluster from an allocator's request"),
     _file("U", "-U --dynu-file", "read the utilisation of instances from a FILE"),
-    _flag("nodyn", "--ignore-dynu", "take the utilisation of all instances as zero"),
+    _flag("nodyn", "--ignore-dynu", "treat the utilisation of all instances as zero"),
     Option(
         "mond",
         ("--mond",),
-        "ask the monitoring daemons for the utilisation",
+        "query the monitoring daemons for the utilisation",
         option_values.yes_no,
         "yes|no",
         optional=True,
@@ -61,18 +61,18 @@ _SOURCES: Final = (
         completion=_YES_NO,
     ),
     _file("mondd", "--mond-data", "read answers of monitoring daemons from a FILE"),
-    _flag("mondx", "--mond-xen", "use what Xen reports of each instance"),
+    _flag("mondx", "--mond-xen", "use the load that Xen reports per instance"),
     _flag("mondk", "--mond-kvm-rss", "use the resident memory of each KVM process"),
     Option(
         "mw",
         ("--mem-weight",),
-        "what an instance of average resident memory counts",
+        "weight of an instance of average resident memory",
         option_values.real("memory weight", least=0),
         "FACTOR",
         default=1.0,
         completion="float",
     ),
-    _flag("idle", "--idle-default", "what has no utilisation data counts as idle"),
+    _flag("idle", "--idle-default", "instances without utilisation data count as idle"),
     _flag(
         "monde",
         "--exit-on-missing-mond-data",
@@ -81,7 +81,7 @@ _SOURCES: Final = (
     Option(
         "skm",
         ("--static-kvm-node-memory",),
-        "MiB a KVM node takes for itself; 0 for what it reports",
+        "MiB that a KVM node needs itself; 0: the reported value",
         option_values.whole("static node memory", least=0),
         "N",
         default=STATIC_KVM_MIB,
@@ -90,7 +90,7 @@ _SOURCES: Final = (
     Option(
         "O",
         ("-O", "--offline"),
-        "take a node as offline",
+        "treat a node as offline",
         str,
         "NODE",
         many=True,
@@ -129,7 +129,7 @@ _OUTPUT: Final = (
         completion=_YES_NO,
     ),
     _flag("nh", "--no-headers", "print no header line"),
-    _flag("pm", "--print-moves", "print where instances go"),
+    _flag("pm", "--print-moves", "print the new nodes of instances"),
     Option(
         "d",
         ("-d", "--output-dir"),
@@ -165,7 +165,7 @@ _MOVES: Final = (
     Option(
         "maxcpu",
         ("--max-cpu",),
-        "virtual cpus a cpu may carry, for all nodes",
+        "most virtual CPUs per physical CPU, on all nodes",
         option_values.ratio,
         "RATIO",
         completion="float",
@@ -173,7 +173,7 @@ _MOVES: Final = (
     Option(
         "mindisk",
         ("--min-disk",),
-        "part of each node's disk to keep free",
+        "fraction of each node's disk to keep free",
         option_values.share("min free disk space"),
         "RATIO",
         default=0.0,
@@ -191,7 +191,7 @@ _MOVES: Final = (
     Option(
         "mgl",
         ("--min-gain-limit",),
-        "score from which on the least gain counts",
+        "score below which the least gain applies",
         option_values.real("min gain limit"),
         "SCORE",
         default=0.1,
@@ -201,7 +201,7 @@ _MOVES: Final = (
     Option(
         "adm",
         ("--avoid-disk-moves",),
-        "a move that copies disks must gain FACTOR times what others do",
+        "a move that copies disks must gain FACTOR times as much as others",
         option_values.real("disk moves avoiding factor", least=0),
         "FACTOR",
         completion="float",
@@ -235,7 +235,11 @@ _MOVES: Final = (
         default=(),
         completion="string",
     ),
-    _flag("ise", "--ignore-soft-errors", "go beyond what is only advised against"),
+    _flag(
+        "ise",
+        "--ignore-soft-errors",
+        "ignore soft errors: policies, N+1, exclusion tags",
+    ),
     _flag("nosim", "--no-simulation", "do not try to balance"),
 )
 _SUBMIT: Final = (
@@ -259,14 +263,14 @@ _SUBMIT: Final = (
         default=10.0,
         completion="float",
     ),
-    _flag("dry", "--dry-run", "only tell what would be done"),
+    _flag("dry", "--dry-run", "only print the actions"),
 )
 _CAPACITY: Final = (
     _flag("nocap", "--no-capacity-checks", "do not test for global N+1 redundancy"),
     Option(
         "rest",
         ("--restrict-allocation-to",),
-        "the only nodes for new instances",
+        "place new instances only on these nodes",
         option_values.names,
         "NODE,...",
         completion="manynodes",
@@ -287,8 +291,12 @@ _CAPACITY: Final = (
         "N",
         completion="float",
     ),
-    _flag("indep", "--independent-groups", "a bad group does not stop the others"),
-    _flag("acc", "--accept-existing-errors", "go on although nodes fail N+1"),
+    _flag(
+        "indep",
+        "--independent-groups",
+        "a group that fails N+1 does not stop the others",
+    ),
+    _flag("acc", "--accept-existing-errors", "continue although nodes fail N+1"),
     Option(
         "std",
         ("--standard-alloc",),
@@ -300,7 +308,7 @@ _CAPACITY: Final = (
     Option(
         "tier",
         ("--tiered-alloc",),
-        "size to begin with, made smaller step by step",
+        "initial size, made smaller step by step",
         option_values.size("tiered"),
         "DISK,RAM,CPU[,SPINDLES]",
         completion="string",
@@ -308,7 +316,7 @@ _CAPACITY: Final = (
     Option(
         "minr",
         ("--minimal-resources",),
-        "nodes are added when one has room for fewer than FACTOR instances",
+        "switch nodes on if one has room for fewer than FACTOR instances",
         option_values.real("minimal resources", least=0),
         "FACTOR",
         default=2.0,
@@ -317,7 +325,7 @@ _CAPACITY: Final = (
     Option(
         "tgtr",
         ("--target-resources",),
-        "room for FACTOR instances that each node keeps",
+        "keep room for FACTOR instances on each node",
         option_values.real("target resources", least=0),
         "FACTOR",
         default=2.0,
@@ -335,13 +343,17 @@ _MAINTENANCE: Final = (
         completion="string",
     ),
     _flag("fe", "--full-evacuation", "move secondary nodes off as well"),
-    _flag("snr", "--skip-non-redundant", "leave out nodes with lone instances"),
-    _flag("inr", "--ignore-non-redundant", "lone instances do not count"),
-    _flag("f", "-f --force", "do without knowing the master node"),
-    _flag("oso", "--one-step-only", "only the first group, one node a line"),
+    _flag(
+        "snr", "--skip-non-redundant", "leave out nodes with non-redundant instances"
+    ),
+    _flag("inr", "--ignore-non-redundant", "ignore non-redundant instances"),
+    _flag("f", "-f --force", "continue without a known master node"),
+    _flag("oso", "--one-step-only", "only the first group, one node per line"),
 )
 _EXPLAIN: Final = (
-    _flag("explain", "--explain", "tell why nodes were refused, on standard error"),
+    _flag(
+        "explain", "--explain", "print the reasons for refused nodes on standard error"
+    ),
     _flag("json", "--json", "explain as one JSON document"),
 )
 #: All options.
@@ -360,5 +372,5 @@ OPTIONS: Final = {
 
 
 def options_of(keys: Sequence[str]) -> list[Option]:
-    """Return the options that a program names."""
+    """Return the options with some keys."""
     return [OPTIONS[key] for key in keys]

@@ -1,6 +1,6 @@
-"""Values of the placement programs' options: text -> value.
+"""Parsers of the placement programs' option values.
 
-Each raises ValueProblem with the text that the programs print.
+Each raises OptionValueError with the text that the programs print.
 """
 
 import re
@@ -11,22 +11,22 @@ from ganeti.client.htools.options import OptionValueError
 from ganeti.htools.model.policy import TEMPLATES
 
 Parse = Callable[[str], Any]
-# Patterns are compiled when an option asks for it: few runs have such options.
+# Patterns are compiled at their use: few runs have such options.
 _WHOLE: Final = r"-?(\d+|0[xX][0-9a-fA-F]+|0[oO][0-7]+)\Z"
 _REAL: Final = r"-?\d+(\.\d+)?([eE][+-]?\d+)?\Z"
-#: Digits a number may have; longer ones are no sizes.
+#: Most digits of a number; a longer one cannot be a size.
 _MOST_DIGITS: Final = 30
-#: Larger numbers are no sizes, and sums of them no numbers.
+#: Largest number that is accepted, so that sums stay exact enough.
 _LARGEST: Final = 1e18
 
 
 def names(text: str) -> list[str]:
-    """Split at commas; nothing is no name."""
+    """Split at commas; an empty text is an empty list."""
     return text.split(",") if text else []
 
 
 def whole(what: str, *, least: int | None = None) -> Parse:
-    """Make a reader of whole numbers."""
+    """Return a parser of integers."""
 
     def parse(text: str) -> int:
         if not re.match(_WHOLE, text, re.ASCII) or len(text) > _MOST_DIGITS:
@@ -42,7 +42,7 @@ def whole(what: str, *, least: int | None = None) -> Parse:
 
 
 def real(what: str, *, least: float | None = None) -> Parse:
-    """Make a reader of numbers."""
+    """Return a parser of numbers."""
 
     def parse(text: str) -> float:
         if not re.match(_REAL, text, re.ASCII) or len(text) > _MOST_DIGITS:
@@ -59,7 +59,7 @@ def real(what: str, *, least: float | None = None) -> Parse:
 
 
 def ratio(text: str) -> float:
-    """Read the limit of virtual cpus per cpu."""
+    """Parse the limit of virtual per physical CPUs."""
     result: float = real("parsing max-cpu")(text)
     if result <= 0:
         raise OptionValueError("Invalid value of the max-cpu ratio, expected >0")
@@ -67,7 +67,7 @@ def ratio(text: str) -> float:
 
 
 def share(what: str) -> Parse:
-    """Make a reader of a part of the whole."""
+    """Return a parser of fractions from 0 to 1."""
 
     def parse(text: str) -> float:
         result: float = real(what)(text)
@@ -79,31 +79,31 @@ def share(what: str) -> Parse:
 
 
 def yes_no(text: str) -> bool:
-    """Read yes or no; nothing is yes."""
+    """Parse yes or no; an empty text is yes."""
     if text not in {"", "yes", "no"}:
         raise OptionValueError(f"Invalid choice '{text}', pass one of 'yes' or 'no'")
     return text != "no"
 
 
 def priority(text: str) -> str:
-    """Read the name of a job priority."""
+    """Parse the name of a job priority."""
     if text not in {"low", "normal", "high"}:
         raise OptionValueError(f"Unknown priority '{text}'")
     return text
 
 
 def template(text: str) -> str:
-    """Read the name of a disk template."""
+    """Parse the name of a disk template."""
     if text not in TEMPLATES:
         raise OptionValueError(f'Invalid string value for type DiskTemplate: "{text}"')
     return text
 
 
 def size(what: str) -> Parse:
-    """Make a reader of DISK,RAM,CPU[,SPINDLES]: (MiB, MiB, number, number)."""
+    """Return a parser of DISK,RAM,CPU[,SPINDLES]: (MiB, MiB, number, number)."""
 
     def amount(field: str, text: str) -> int:
-        # Few runs are given sizes.
+        # Imported here because few runs have sizes.
         from ganeti.htools.model.loaders import simulate
 
         try:

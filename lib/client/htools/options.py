@@ -1,7 +1,7 @@
 """Command lines of the placement programs: GNU style, from a table of options.
 
-An optional argument must be glued on; long names may be shortened. The table itself is
-in ``option_table``.
+An optional argument must be attached to its option; long names may be abbreviated. The
+table of options is in ``option_table``.
 """
 
 import platform
@@ -15,27 +15,27 @@ from ganeti.constants import versions
 
 
 class UsageError(Exception):
-    """Option unknown or argument missing."""
+    """Unknown option or missing argument."""
 
 
 class OptionValueError(Exception):
-    """An option's value does not parse."""
+    """Invalid value of an option."""
 
 
 class Option(msgspec.Struct, frozen=True):
     """One option.
 
     Attributes:
-        key: of its value in `ParsedOptions`.
-        names: short form first, if there is one.
+        key: key of the value in `ParsedOptions`.
+        names: short form first, if one exists.
         text: one line of help.
-        parse: text -> value, raises ValueProblem; None for a flag.
-        metavar: names the value in the help.
-        optional: the value may be left out, then the empty text is parsed.
-        many: may be given again; the value is a list.
-        counted: a flag whose value is how often it was given.
-        default: the value of an option that was not given.
-        completion: what shells offer as values.
+        parse: text -> value, raises OptionValueError; None for a flag.
+        metavar: name of the value in the help.
+        optional: the value may be left out; then the empty text is parsed.
+        many: the option may be repeated; the value is a list.
+        counted: a flag whose value is the number of its uses.
+        default: the value if the option is not given.
+        completion: kind of values that shells offer.
     """
 
     key: str
@@ -51,11 +51,11 @@ class Option(msgspec.Struct, frozen=True):
 
     @property
     def initial(self) -> Any:
-        """Value before the first use."""
+        """The value before the first use."""
         return [] if self.many else 0 if self.counted else self.default
 
 
-#: What every program knows.
+#: Options of every program.
 ALWAYS: Final = (
     Option("version", ("-V", "--version"), "show the version of the program"),
     Option("help", ("-h", "--help"), "show help"),
@@ -73,17 +73,17 @@ class ParsedOptions(msgspec.Struct, frozen=True):
         return self.values[key]
 
     def get(self, key: str) -> Any:
-        """Return a value, None when the program has no such option."""
+        """Return a value, None if the program has no such option."""
         return self.values.get(key)
 
     @property
     def verbosity(self) -> int:
-        """1, plus one for each -v, minus one for each -q."""
+        """1, plus the number of -v, minus the number of -q."""
         return int(1 + self.values.get("v", 0) - self.values.get("q", 0))
 
 
 def usage(program: str, options: Sequence[Option]) -> str:
-    """Describe a program's options."""
+    """Return the help text of a program."""
     rows = []
     for option in (*options, *ALWAYS):
         short = option.names[0] if len(option.names[0]) == 2 else ""
@@ -105,7 +105,7 @@ def usage(program: str, options: Sequence[Option]) -> str:
 
 
 def completion(options: Sequence[Option], arguments: str) -> str:
-    """Return one line an option, for shells, and one for arguments, if any."""
+    """Return one line per option, and one for arguments if any, for shells."""
     lines = [
         f"{','.join(option.names)} {option.completion}"
         for option in (*options, *ALWAYS)
@@ -119,7 +119,7 @@ def version_line(program: str) -> str:
 
 
 def version(program: str) -> str:
-    """Tell the version, the interpreter and the platform, one a line."""
+    """Return version, interpreter and platform, one per line."""
     return (
         f"{version_line(program)}\n"
         f"compiled with {platform.python_implementation()}"
@@ -131,16 +131,16 @@ def version(program: str) -> str:
 def parse(words: Sequence[str], options: Sequence[Option]) -> ParsedOptions:
     """Parse a command line; ``options`` are those of the program.
 
-    ``help``, ``version`` and ``completion`` are True in the values when asked for.
+    ``help``, ``version`` and ``completion`` are True in the values if given.
 
     Raises:
-        UsageError, OptionValueError: with what was wrong.
+        UsageError, OptionValueError: the text names the problem.
     """
     return _OptionReader([*options, *ALWAYS]).read(words)
 
 
 class _OptionReader:
-    """Takes a command line apart."""
+    """Parser of one command line."""
 
     def __init__(self, options: Sequence[Option]) -> None:
         self._options = options
@@ -175,7 +175,7 @@ class _OptionReader:
             self._store(option, glued if equals else self._next(option, name))
 
     def _find(self, name: str) -> Option:
-        """Find an option by its long name or the beginning of one."""
+        """Return an option by its long name or an unambiguous prefix."""
         if name in self._known:
             return self._known[name]
         matches = {full: o for full, o in self._known.items() if full.startswith(name)}
@@ -201,7 +201,7 @@ class _OptionReader:
             return
 
     def _next(self, option: Option, name: str) -> str:
-        """Return the value that stands in the next word, if the option needs one."""
+        """Return the next word as value, or an empty text if the value is optional."""
         if option.optional:
             return ""
         if not self._rest:

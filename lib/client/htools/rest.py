@@ -1,4 +1,4 @@
-"""Clusters over REST: from a master's port, or from files of the same content."""
+"""Clusters over REST: from a master, or from files with the same content."""
 
 import os
 import re
@@ -13,14 +13,14 @@ from ganeti.htools.model.cluster import DataError
 from ganeti.htools.model.loaders import query
 
 PORT: Final = 5080
-#: Seconds for the connection, and for a whole answer.
+#: Timeouts in seconds of the connection, and of a whole answer.
 CONNECT_S: Final = 15
 ANSWER_S: Final = 60
-#: Bytes of one answer.
+#: Most bytes of one answer.
 MOST_BYTES: Final = 1 << 30
 _FILES: Final = "file://"
 _OK: Final = 200
-#: What to ask, and the file of the same content.
+#: Name of the file -> resource with the same content.
 _RESOURCES: Final = {
     "groups": "/2/groups?bulk=1",
     "nodes": "/2/nodes?bulk=1",
@@ -31,20 +31,20 @@ _ADDRESS_6: Final = re.compile(r"[0-9a-fA-F:.]*:[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\Z"
 
 
 def base_url(master: str) -> str:
-    """Return where a master answers: what has a colon is an address already."""
+    """Return the URL of a master; an argument with a colon is already one."""
     if _ADDRESS_6.match(master):
         return f"https://[{master}]:{PORT}"
     return master.rstrip("/") if ":" in master else f"https://{master}:{PORT}"
 
 
 def read(master: str) -> query.QueryAnswers:
-    """Ask a master, or read its answers from ``file://DIRECTORY``.
+    """Query a master, or read its answers from ``file://DIRECTORY``.
 
     Raises:
-        DataError: it is not there, refuses, or answers something else; OSError: a file
-            cannot be read.
+        DataError: the master cannot be reached, refuses, or its answer has a wrong
+            form. OSError: a file cannot be read.
     """
-    result: dict[str, Any] = {}
+    answers: dict[str, Any] = {}
     for name, path in _RESOURCES.items():
         source, data = _get(master, name, path)
         value = json_reader.decode(data, source)
@@ -52,18 +52,18 @@ def read(master: str) -> query.QueryAnswers:
         if not (isinstance(value, dict) if name == "info" else is_list):
             kind = "an object" if name == "info" else "a list of objects"
             raise DataError(f"{source}: wanted {kind}, found {value!r:.80}")
-        result[name] = value
+        answers[name] = value
     return query.from_rest(
         f"REST {master}",
-        result["groups"],
-        result["nodes"],
-        result["instances"],
-        info=result["info"],
+        answers["groups"],
+        answers["nodes"],
+        answers["instances"],
+        info=answers["info"],
     )
 
 
 def _get(master: str, name: str, path: str) -> tuple[str, bytes]:
-    """Return whose answer it is, and the answer."""
+    """Return the source and its answer."""
     if master.startswith(_FILES):
         file = os.path.join(master.removeprefix(_FILES), f"{name}.json")
         with open(file, "rb") as stream:
@@ -75,10 +75,10 @@ def _get(master: str, name: str, path: str) -> tuple[str, bytes]:
 def fetch(
     url: str, *, connect_s: float = CONNECT_S, answer_s: float = ANSWER_S
 ) -> bytes:
-    """Get what an address answers; its certificate is not checked.
+    """Return the body of a URL; the server's certificate is not checked.
 
     Raises:
-        DataError: no answer in time, or not a good one.
+        DataError: no answer in time, or a status other than 200.
     """
     parts: list[bytes] = []
     size = 0

@@ -1,7 +1,7 @@
-"""Where a placement program reads its cluster: files, invented nodes, and daemons.
+"""Sources of a placement program's cluster: files, simulated nodes and daemons.
 
-Each source gives a cluster as it was found; options that change it are ``loading``'s.
-What reads a source is imported when it is asked for.
+Each source returns the cluster unchanged; ``loading`` applies the options that change
+it. The reader of a source is imported when it is needed.
 """
 
 import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: Seconds to wait for a master daemon to listen, and for each of its answers.
 LUXI_CONNECT_S: Final = 10.0
 LUXI_ANSWER_S: Final = 60.0
-#: Bytes that a file of cluster data may have; a thousand nodes have a few million.
+#: Most bytes of a file of cluster data; a thousand nodes need a few million.
 MOST_BYTES: Final = 1 << 30
 
 
@@ -26,7 +26,7 @@ def read(parsed: ParsedOptions) -> Cluster:
     """Read the cluster from the source that the options name.
 
     Raises:
-        DataError, OSError, GenericError: it cannot be read or understood.
+        DataError, OSError, GenericError: the source cannot be read or is malformed.
     """
     if sum(parsed.get(key) is not None for key in ("m", "L", "t")) > 1:
         raise SeveralSourcesError
@@ -60,14 +60,14 @@ def read(parsed: ParsedOptions) -> Cluster:
 
 
 class SeveralSourcesError(Exception):
-    """Sources were named that exclude each other."""
+    """Several exclusive sources were given."""
 
     def __str__(self) -> str:
         return "Only one of the rapi, luxi, and data files options should be given."
 
 
 def read_bytes(path: str) -> bytes:
-    """Return a file's content; a device without end is refused."""
+    """Return a file's content; a file above the limit, such as a device, is refused."""
     with open(path, "rb") as stream:
         try:
             data = stream.read(MOST_BYTES + 1)
@@ -90,7 +90,7 @@ def decoded(data: bytes, path: str) -> str:
     """Return the text of a file.
 
     Raises:
-        DataError: it has none; names file and line.
+        DataError: the file is not text; names file and line.
     """
     try:
         return data.decode()
@@ -102,10 +102,10 @@ def decoded(data: bytes, path: str) -> str:
 
 
 def read_json(path: str) -> Any:
-    """Read a file of JSON.
+    """Read a JSON file.
 
     Raises:
-        DataError, OSError: it is no JSON, or cannot be read.
+        DataError, OSError: the file is not JSON, or cannot be read.
     """
     from ganeti.htools.model import json_reader
 
@@ -113,11 +113,11 @@ def read_json(path: str) -> Any:
 
 
 def connect(path: str, *, retries: int = 0) -> "luxi.Client":
-    """Prepare a connection to the master daemon.
+    """Return a client of the master daemon; it connects at the first call.
 
     Args:
-        path: of its socket; empty for the usual one.
-        retries: how often a question is repeated after a broken connection.
+        path: the daemon's socket; empty for the default.
+        retries: how often a call is repeated after a broken connection.
     """
     from ganeti import luxi, pathutils
     from ganeti.constants import misc
@@ -132,11 +132,11 @@ def connect(path: str, *, retries: int = 0) -> "luxi.Client":
 
 
 def read_luxi(path: str) -> "query.QueryAnswers":
-    """Ask a master daemon all about its cluster.
+    """Query all data of a cluster from its master daemon.
 
     Raises:
-        GenericError: it is not there, or stopped answering.
-        DataError: it answered something else.
+        GenericError: the daemon cannot be reached, or stopped answering.
+        DataError: the answer has a wrong form.
     """
     from ganeti.htools.model.loaders import query
 
@@ -157,13 +157,13 @@ def _query(client: "luxi.Client", kind: str, fields: tuple[str, ...]) -> Any:
 
 
 def reason(err: Exception) -> str:
-    """Put an error of reading into words."""
+    """Return the message of an error of reading."""
     if isinstance(err, OSError):
-        told = err.strerror or str(err)
-        return told if err.filename is None else f"{err.filename}: {told}"
+        text = err.strerror or str(err)
+        return text if err.filename is None else f"{err.filename}: {text}"
     if isinstance(err, errors.NoMasterError):
         return f"Cannot reach the master daemon at {err}"
     if isinstance(err, errors.GenericError) and err.args:
-        # Others are the kind of the error, or what programs make of it.
+        # Further arguments are the error code, for programs.
         return str(err.args[0])
     return str(err)

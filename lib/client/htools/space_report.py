@@ -1,4 +1,4 @@
-"""What ``hspace`` prints: lines for people, ``HTS_KEY=VALUE`` or JSON for programs."""
+"""Output of ``hspace``: text, ``HTS_KEY=VALUE`` lines, or JSON."""
 
 import abc
 import itertools
@@ -25,7 +25,7 @@ _PREFIX: Final = "HTS"
 
 
 def eight(value: float) -> str:
-    """Print a score or part."""
+    """Return a score or fraction with eight decimals."""
     return formatting.fixed(value, 8)
 
 
@@ -38,7 +38,7 @@ def _part(amount: float, whole: float) -> float:
 
 
 def placements(outcome: CapacityOutcome) -> Iterator[str]:
-    """Give a line for each new instance: name, nodes, memory, disk, vcpus."""
+    """Yield one line per new instance: name, nodes, memory, disk, vcpus."""
     nodes = outcome.after.cluster.nodes
     rows = []
     for number, placed in enumerate(outcome.placed):
@@ -56,28 +56,28 @@ def placements(outcome: CapacityOutcome) -> Iterator[str]:
 
 
 class Report(abc.ABC):
-    """Prints about one cluster as results come in."""
+    """Report about one cluster, printed step by step."""
 
     def __init__(self, now: ClusterState, how: CapacityOptions) -> None:
-        """Prepare for a cluster and what is asked of it."""
+        """Compute the initial totals of a cluster."""
         self.state, self.how = now, how
         self.initial = totals.totals(now)
         self.has_spindles = bool(now.exclusive.any())
 
     @abc.abstractmethod
     def begin(self) -> None:
-        """Tell of the cluster."""
+        """Print the numbers of the cluster."""
 
     @abc.abstractmethod
     def tiered(self, outcome: CapacityOutcome, size: InstanceSize) -> None:
-        """Tell what tiered allocation found."""
+        """Print the result of tiered allocation."""
 
     @abc.abstractmethod
     def standard(self, outcome: CapacityOutcome, size: InstanceSize) -> None:
-        """Tell what allocation of one size found."""
+        """Print the result of standard allocation, with one size."""
 
     def explain(self, search: CapacitySearch, outcome: CapacityOutcome) -> None:
-        """Tell why the last run found no more, beside what programs read."""
+        """Print on stderr why no further instance fitted in the last run."""
         from ganeti.htools.capacity import stop_reasons
 
         for line in stop_reasons.stop(search, outcome).lines():
@@ -85,14 +85,14 @@ class Report(abc.ABC):
 
     @abc.abstractmethod
     def end(self) -> None:
-        """Tell that this is all."""
+        """Print the end of the report."""
 
 
 class TextReport(Report):
-    """Lines for people."""
+    """Report as text."""
 
     def begin(self) -> None:
-        """Tell of the cluster."""
+        """Print the numbers of the cluster."""
         initial = self.initial
         spindles = f", SPN {_whole(initial.spindles)}" if self.has_spindles else ""
         count = initial.instances or "no"
@@ -114,7 +114,7 @@ class TextReport(Report):
         print(f"  {self._size(size)}, using disk template '{template}'.")
 
     def tiered(self, outcome: CapacityOutcome, size: InstanceSize) -> None:
-        """Tell what tiered allocation found."""
+        """Print the result of tiered allocation."""
         self._head("Tiered (initial size)", size)
         print("Tiered allocation results:")
         for one, number in runs(outcome):
@@ -124,7 +124,7 @@ class TextReport(Report):
         self._rest(outcome)
 
     def standard(self, outcome: CapacityOutcome, size: InstanceSize) -> None:
-        """Tell what allocation of one size found."""
+        """Print the result of standard allocation, with one size."""
         self._head("Standard (fixed-size)", size)
         print("Normal (fixed-size) allocation results:")
         print(f"  - {len(outcome.placed):3d} instances allocated")
@@ -149,21 +149,21 @@ class TextReport(Report):
             print(f"  - {name:>{width}s} usage efficiency: {percent:>5s}%")
 
     def explain(self, search: CapacitySearch, outcome: CapacityOutcome) -> None:
-        """Tell why the last run found no more."""
+        """Print why no further instance fitted in the last run."""
         from ganeti.htools.capacity import stop_reasons
 
         for line in stop_reasons.stop(search, outcome).lines():
             print(line)
 
     def end(self) -> None:
-        """Tell nothing more."""
+        """Print nothing."""
 
 
 class KeyValueReport(Report):
-    """Keys and values for programs."""
+    """Report as keys and values."""
 
     def begin(self) -> None:
-        """Tell of the cluster."""
+        """Print the numbers of the cluster."""
         phase_totals = self.initial
         _print_value("CLUSTER_MEM", _whole(phase_totals.memory))
         _print_value("CLUSTER_DSK", _whole(phase_totals.disk))
@@ -209,7 +209,7 @@ class KeyValueReport(Report):
         _print_value(f"{prefix}_DISK_TEMPLATE", self.how.template)
 
     def tiered(self, outcome: CapacityOutcome, size: InstanceSize) -> None:
-        """Tell what tiered allocation found."""
+        """Print the result of tiered allocation."""
         self._size("TSPEC_INI", size)
         after = totals.totals(outcome.after)
         self._totals("TRL", after)
@@ -230,7 +230,7 @@ class KeyValueReport(Report):
             _print_value(f"KM_{kind}_{name}", text)
 
     def standard(self, outcome: CapacityOutcome, size: InstanceSize) -> None:
-        """Tell what allocation of one size found."""
+        """Print the result of standard allocation, with one size."""
         self._size("SPEC", size)
         after = totals.totals(outcome.after)
         self._totals("FIN", after)
@@ -247,7 +247,7 @@ class KeyValueReport(Report):
             _print_value(f"ALLOC_{name}_CNT", str(outcome.failures[kind - 1]))
 
     def end(self) -> None:
-        """Tell that this is all."""
+        """Print the end of the report."""
         _print_value("OK", "1")
 
 
@@ -255,7 +255,7 @@ class Document(Report):
     """One JSON document, printed at the end."""
 
     def begin(self) -> None:
-        """Begin with the cluster."""
+        """Add the numbers of the cluster."""
         self._data: dict[str, Any] = {
             "nodes": self.state.size,
             "disk_template": self.how.template,
@@ -263,7 +263,7 @@ class Document(Report):
         }
         self._run = ""
 
-    def _note(self, run: str, outcome: CapacityOutcome, size: InstanceSize) -> None:
+    def _add(self, run: str, outcome: CapacityOutcome, size: InstanceSize) -> None:
         self._run = run
         self._data[run] = {
             "start": msgspec.structs.asdict(size),
@@ -271,21 +271,21 @@ class Document(Report):
         }
 
     def tiered(self, outcome: CapacityOutcome, size: InstanceSize) -> None:
-        """Note what tiered allocation found."""
-        self._note("tiered", outcome, size)
+        """Add the result of tiered allocation."""
+        self._add("tiered", outcome, size)
 
     def standard(self, outcome: CapacityOutcome, size: InstanceSize) -> None:
-        """Note what allocation of one size found."""
-        self._note("standard", outcome, size)
+        """Add the result of standard allocation."""
+        self._add("standard", outcome, size)
 
     def explain(self, search: CapacitySearch, outcome: CapacityOutcome) -> None:
-        """Note the places and why the last run found no more."""
+        """Add the placements and the reason why no further instance fitted."""
         from ganeti.htools.capacity import stop_reasons
 
         self._data[self._run] |= stop_reasons.data(search, outcome)
 
     def end(self) -> None:
-        """Print it."""
+        """Print the document."""
         import json
 
         print(json.dumps(self._data, indent=2, sort_keys=True))
@@ -307,7 +307,7 @@ def _used(phase_totals: Totals) -> _Use:
 
 
 def runs(outcome: CapacityOutcome) -> Iterator[tuple[InstanceSize, int]]:
-    """Give sizes in order of allocation, and how many of each in a row."""
+    """Yield sizes in the order of allocation, with the number of each run."""
     for size, members in itertools.groupby(outcome.placed, lambda placed: placed.size):
         yield size, len(list(members))
 

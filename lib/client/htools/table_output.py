@@ -1,4 +1,4 @@
-"""Tables and facts about a state that several placement programs print."""
+"""Tables and numbers about a state that several placement programs print."""
 
 import sys
 
@@ -15,10 +15,10 @@ def tables_asked(
     """Print the tables that options ask for, on standard error.
 
     Args:
-        now: what to show.
+        now: the state to print.
         parsed: the options ``pi`` and ``p``.
         instances: title of the table of instances.
-        nodes: the same of nodes.
+        nodes: title of the table of nodes.
     """
     err = sys.stderr
     if parsed["pi"]:
@@ -41,14 +41,14 @@ def nodes_asked(
 
 
 class N1Failures(msgspec.Struct, frozen=True):
-    """Numbers of nodes online that fail N+1, and of instances there."""
+    """Number of online nodes that fail N+1, and of their instances."""
 
     nodes: int
     instances: int
 
 
 def n1_failures(now: node_state.ClusterState) -> N1Failures:
-    """Count nodes that fail N+1."""
+    """Count the online nodes that fail N+1, and their instances."""
     nodes = np.nonzero(now.online & now.fails_n1)[0]
     instances = {i for n in nodes for i in (*now.primaries[n], *now.secondaries[n])}
     return N1Failures(len(nodes), len(instances))

@@ -1,6 +1,6 @@
-"""What instances use of their nodes: from a file, from monitoring daemons, or nothing.
+"""Utilisation by instances: from a file, from monitoring daemons, or zero.
 
-The daemons of all nodes are asked at once.
+The daemons of all nodes are queried at the same time.
 """
 
 import sys
@@ -14,24 +14,24 @@ from ganeti.htools.model.cluster import Cluster, DataError
 
 #: Port of the monitoring daemon.
 PORT: Final = 1815
-#: Seconds for the connection to a monitoring daemon, and for its answer.
+#: Timeouts in seconds of the connection to a monitoring daemon, and of its answer.
 CONNECT_S: Final = 2.0
 ANSWER_S: Final = 10.0
-#: Daemons that are asked at the same time.
+#: Daemons that are queried at the same time.
 _AT_ONCE: Final = 32
 _IDLE: Final = (0.0, 0.0, 0.0, 0.0)
-#: What each line of a file has behind a name.
+#: Fields of a file's line after the name.
 _FIELDS: Final = ("cpu", "mem", "disk", "net")
 
 _Use = tuple[float, float, float, float]
 
 
 def apply(cluster: Cluster, parsed: ParsedOptions) -> Cluster:
-    """Set the utilisation of instances as the options say.
+    """Set the utilisation of instances according to the options.
 
     Raises:
-        DataError, OSError: a file cannot be understood or read, or data is missing that
-            was said to be needed.
+        DataError, OSError: a file is malformed or cannot be read, or required data is
+            missing.
     """
     if parsed.get("nodyn"):
         return _with_use(cluster, {inst.name: _IDLE for inst in cluster.instances})
@@ -56,7 +56,7 @@ def read_file(path: str) -> dict[str, _Use]:
     """Read lines ``NAME cpu mem disk net``.
 
     Raises:
-        DataError: naming file, line and what was found; OSError: it cannot be read.
+        DataError: names file, line and content; OSError: the file cannot be read.
     """
     use = {}
     lines = sources.decoded(sources.read_bytes(path), path).splitlines()
@@ -100,10 +100,10 @@ def _monitored(cluster: Cluster, parsed: ParsedOptions) -> Cluster:
 def _reports(
     cluster: Cluster, parsed: ParsedOptions, collector: str
 ) -> dict[str, Any] | None:
-    """Return a collector's data of all nodes; None, after a line, if some is missing.
+    """Return a collector's data of all nodes; print a warning if incomplete.
 
     Raises:
-        DataError: some is missing that was said to be needed.
+        DataError: required data is missing.
     """
     from ganeti.htools.model.loaders import mond
 
@@ -111,37 +111,37 @@ def _reports(
         data = sources.read_json(parsed["mondd"])
         reports = mond.from_file(data, collector, parsed["mondd"])
     else:
-        reports = ask(cluster, collector)
+        reports = query(cluster, collector)
     if mond.missing(cluster, reports, collector):
         sys.stderr.write(
             f"Didn't receive an answer by all MonDs, {collector}'s data will be"
             " ignored.\n"
         )
-        _may_be_missing(parsed)
+        _refuse_if_required(parsed)
         return None
-    untold = mond.unreported(cluster, reports) if collector == mond.XEN else []
-    if untold:
-        # One of which nothing is known cannot be compared with those measured.
-        names = ",".join(f'"{name}"' for name in untold)
+    unreported = mond.unreported(cluster, reports) if collector == mond.XEN else []
+    if unreported:
+        # An instance without data cannot be compared with the measured ones.
+        names = ",".join(f'"{name}"' for name in unreported)
         sys.stderr.write(f"No CPU information available for [{names}]\n")
-        _may_be_missing(parsed)
+        _refuse_if_required(parsed)
         return None
     return reports
 
 
-def _may_be_missing(parsed: ParsedOptions) -> None:
-    """Raise an error if options say that all data is needed."""
+def _refuse_if_required(parsed: ParsedOptions) -> None:
+    """Raise an error if the options require all data."""
     if parsed.get("monde"):
         raise DataError("Not all required data available")
 
 
-def ask(cluster: Cluster, collector: str) -> dict[str, Any]:
-    """Ask the monitoring daemons of all nodes that are not offline."""
+def query(cluster: Cluster, collector: str) -> dict[str, Any]:
+    """Query the monitoring daemons of all nodes that are not offline."""
     from concurrent import futures
 
     names = [node.name for node in cluster.nodes if not node.offline]
     with futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-        answers = pool.map(lambda name: _ask_node(name, collector), names)
+        answers = pool.map(lambda name: _query_node(name, collector), names)
         reports = dict(zip(names, answers, strict=True))
     for name, report in reports.items():
         if report is None:
@@ -151,8 +151,8 @@ def ask(cluster: Cluster, collector: str) -> dict[str, Any]:
     return reports
 
 
-def _ask_node(name: str, collector: str) -> Any:
-    """Return a node's data, None without an answer."""
+def _query_node(name: str, collector: str) -> Any:
+    """Return a node's data, None without a valid answer."""
     from ganeti.client.htools import rest
     from ganeti.htools.model import json_reader
 

@@ -113,9 +113,9 @@ def test_a_cluster_comes_over_https_whatever_the_certificate(certificate):
     [
         (lambda _path: (404, b"gone"), "HTTP status 404: b'gone'"),
         (lambda _path: (401, b""), "HTTP status 401"),
-        (lambda _path: (200, b"[{"), "is no JSON"),
+        (lambda _path: (200, b"[{"), "not valid JSON"),
         (lambda _path: (200, b"[" * 100_000), "nested too deeply"),
-        (lambda _path: (200, b"\xff\xfe"), "is no JSON"),
+        (lambda _path: (200, b"\xff\xfe"), "not valid JSON"),
         (lambda _path: (200, b"{}"), "wanted a list of objects, found {}"),
         (lambda _path: None, "/2/groups?bulk=1: "),
     ],
@@ -259,7 +259,7 @@ def test_monitoring_daemons_are_asked_by_name(monkeypatch, capfd):
             "s", master_answers.groups(KITE), nodes, [], info=master_answers.info(KITE)
         )
         cluster = query.read_cluster(answers, static_memory=0)
-        found = utilisation.ask(cluster, mond.CPU)
+        found = utilisation.query(cluster, mond.CPU)
     assert found == {"127.0.0.1": {"cpu_total": 2.5}, "localhost.invalid": None}
     assert capfd.readouterr().err == (
         "Failed to contact node's localhost.invalid MonD for DC cpu-avg-load\n"

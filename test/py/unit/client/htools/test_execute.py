@@ -79,7 +79,7 @@ def test_a_refused_job_is_told(master):
 
 def test_a_job_that_is_gone_is_told(master):
     master.gone.add(2)
-    with pytest.raises(ProgramError, match="b: job 2 is gone"):
+    with pytest.raises(ProgramError, match="b: job 2 does not exist"):
         run()
 
 

@@ -77,7 +77,7 @@ def test_states_are_saved_and_can_be_read(program, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"version": 2, "nod', "is no JSON"),
+        ('{"version": 2, "nod', "not valid JSON"),
         ("[]", "input: wanted an object"),
         ("{}", "wanted a value, found nothing"),
         (asked(memory=-1), "request.memory: wanted a number from 0, found -1"),
