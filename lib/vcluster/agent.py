@@ -1,9 +1,9 @@
-"""A process outside all nodes that switches their power.
+"""Power agent: a process outside all nodes that switches their power.
 
-It cycles nodes that ask for it, as a machine's reset does. And as the out-of-band
-helper of isolated nodes runs on the master, inside its namespaces, from where others
-cannot be seen, it asks this agent over a unix socket in the cluster's directory: one
-JSON object a line, ``{"action", "node"}`` to ``{"code", "stdout", "stderr"}``.
+The agent power cycles nodes that request a reset. It also serves the out-of-band helper
+of isolated nodes, which runs in the master's namespaces and cannot reach other nodes'
+processes. Protocol: a unix socket in the cluster's directory, one JSON object per line,
+``{"action", "node"}`` to ``{"code", "stdout", "stderr"}``.
 """
 
 import contextlib
@@ -27,17 +27,18 @@ from ganeti.vcluster.layout import Layout, Node
 _log = logging.getLogger(__name__)
 COMMAND: Final = "power-agent"
 _READY: Final = b"ready\n"
-#: In a simple node's root; `ganeti.backend.power` writes it, but is slow to load.
+#: File in a simple node's root. `ganeti.backend.power` writes it; that module is too
+#: slow to import here.
 RESET_REQUEST: Final = "power-cycle"
 #: A power cycle starts all daemons of a node again.
 _TIMEOUT_S: Final = 120.0
 
-#: Does an action for a node and returns what the helper prints.
+#: Executes an action for a node and returns the helper's output.
 Act = Callable[[str, str], str]
 
 
 def socket_path(layout: Layout) -> str:
-    """Return where the agent listens."""
+    """Return the path of the agent's socket."""
     return os.path.join(layout.directory, "state", "agent.sock")
 
 
@@ -46,10 +47,10 @@ def _pid_file(layout: Layout) -> str:
 
 
 def start(layout: Layout) -> None:
-    """Start the agent; it listens when this returns.
+    """Start the agent and wait until it listens.
 
     Raises:
-        OpExecError: it does not start.
+        OpExecError: the agent does not start.
     """
     program = os.path.join(layout.bindir, "vcluster")
     log = os.path.join(layout.directory, "state", "agent.log")
@@ -63,13 +64,13 @@ def start(layout: Layout) -> None:
             cwd="/",
         )
     if child.stdout is None or child.stdout.readline() != _READY:
-        raise errors.OpExecError(f"the power agent does not start, see {log}")
+        raise errors.OpExecError(f"the power agent does not start; see {log}")
     child.stdout.close()
     files.write_file(_pid_file(layout), f"{child.pid}\n", mode=0o644)
 
 
 def stop(layout: Layout) -> None:
-    """End the agent, if it runs."""
+    """Stop the agent if it runs."""
     with contextlib.suppress(OSError, ValueError):
         pid = int(files.read_file(_pid_file(layout)))
         words = files.read_file(f"/proc/{pid}/cmdline").split(b"\0")
@@ -78,10 +79,10 @@ def stop(layout: Layout) -> None:
 
 
 def ask(layout: Layout, action: str, node: str) -> dict[str, Any]:
-    """Let the agent do something; return its answer.
+    """Send a request to the agent; return its answer.
 
     Raises:
-        OpExecError: it does not answer.
+        OpExecError: the agent does not answer.
     """
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
@@ -96,7 +97,7 @@ def ask(layout: Layout, action: str, node: str) -> dict[str, Any]:
 
 
 def serve(layout: Layout, act: Act) -> int:
-    """Be the agent until killed."""
+    """Run as the agent until killed."""
 
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
@@ -114,9 +115,9 @@ def serve(layout: Layout, act: Act) -> int:
 
 
 def _watch(layout: Layout, act: Act) -> None:
-    """Cycle each node that asked to be reset."""
-    places = {os.path.dirname(_request(layout, node)) for node in layout.nodes}
-    for _path in filewatch.changes(sorted(places)):
+    """Power cycle each node that requests a reset."""
+    directories = {os.path.dirname(_request(layout, node)) for node in layout.nodes}
+    for _path in filewatch.changes(sorted(directories)):
         for node in layout.nodes:
             if not _wants_reset(layout, node):
                 continue
@@ -127,14 +128,14 @@ def _watch(layout: Layout, act: Act) -> None:
 
 
 def _request(layout: Layout, node: Node) -> str:
-    """Return the file that a node writes to be reset."""
+    """Return the file that a node writes to request a reset."""
     if layout.isolated:
         return isolation.reset_file(layout, node)
     return os.path.join(node.root, RESET_REQUEST)
 
 
 def _wants_reset(layout: Layout, node: Node) -> bool:
-    """Tell whether a node asked to be reset, and take the request."""
+    """Return whether a node requested a reset, and clear the request."""
     path = _request(layout, node)
     if not layout.isolated:
         return files.remove_file(path)

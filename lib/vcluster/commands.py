@@ -1,4 +1,4 @@
-"""The command line of ``vcluster``."""
+"""Command line of ``vcluster``."""
 
 import argparse
 import json
@@ -12,17 +12,17 @@ from ganeti import _buildconf, errors
 from ganeti.constants import versions
 from ganeti.process import SystemRunner
 from ganeti.vcluster import agent, isolation, lifecycle, serial, status
-from ganeti.vcluster import layout as lay
+from ganeti.vcluster import layout as layout_module
 from ganeti.vcluster.nodes import NodeControl
 
 _DESCRIPTION: Final = """
 Runs a virtual cluster: many nodes as real daemons on this machine.
-The directory is -C DIR, or VCLUSTER_DIR of the environment, or one of your own.
+The directory is -C DIR, or the environment variable VCLUSTER_DIR, or one per user.
 """
 
 
 def default_directory() -> str:
-    """Return the directory of a user's own virtual cluster; short, for sockets."""
+    """Return the default directory of this user; short, because of socket paths."""
     user = pwd.getpwuid(os.getuid()).pw_name
     return os.environ.get("VCLUSTER_DIR") or f"/tmp/vcluster-{user}"  # noqa: S108
 
@@ -37,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def add(name: str, text: str, work: Work) -> argparse.ArgumentParser:
-        # Those that vcluster calls itself are not listed for people.
+        # Commands that vcluster calls itself are not listed in the help.
         listed: dict[str, Any] = {} if text.startswith("internal: ") else {"help": text}
         child = commands.add_parser(name, description=text, **listed)
         child.set_defaults(work=work)
@@ -48,10 +48,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-#: Larger clusters leave SSH keys to the administrator, unless asked otherwise.
+#: Clusters with more nodes do not manage SSH keys by default.
 _SSH_SETUP_LIMIT: Final = 5
-_FOUND: Final = "found-cluster"
-#: Commands of out-of-band helpers and what they are here.
+_CREATE_CLUSTER: Final = "create-cluster"
+#: Command of out-of-band helpers -> power action.
 _OOB: Final = {
     "power-on": "on",
     "power-off": "off",
@@ -64,21 +64,23 @@ Add = Callable[[str, str, Work], argparse.ArgumentParser]
 
 
 def _add_life(add: Add) -> None:
-    up = add("up", "make machines, a cluster, and start everything", _up)
-    inside = add(_FOUND, "internal: make the cluster", _found_inside)
-    up.add_argument("-n", "--nodes", type=int, default=3, help="how many, default 3")
+    up = add("up", "create machines and a cluster, and start everything", _up)
+    inside = add(_CREATE_CLUSTER, "internal: create the cluster", _create_inside)
+    up.add_argument(
+        "-n", "--nodes", type=int, default=3, help="number of nodes, default 3"
+    )
     up.add_argument(
         "--isolated",
         action="store_true",
-        help="a network, mounts and processes of each node's own; needs root",
+        help="own network, mounts and processes per node; needs root",
     )
     up.add_argument("--nodes-prefix", default="node", help="names: PREFIX1, PREFIX2 …")
     up.add_argument(
         "--keep-failed",
         action="store_true",
-        help="when it fails, end what runs but keep the directories with the logs",
+        help="on failure end all processes but keep the directories with the logs",
     )
-    up.add_argument("--machines-only", action="store_true", help="make no cluster")
+    up.add_argument("--machines-only", action="store_true", help="create no cluster")
     for parser in (up, inside):
         parser.add_argument(
             "--hypervisors",
@@ -91,8 +93,10 @@ def _add_life(add: Add) -> None:
         )
     down = add("down", "end everything and remove the directories", _down)
     down.add_argument("--keep", action="store_true", help="keep the directories")
-    add("status", "show nodes and what runs there", _status).add_argument(
-        "--json", action="store_true", help="addresses, ports and files too"
+    add("status", "show nodes and their processes", _status).add_argument(
+        "--json",
+        action="store_true",
+        help="print JSON, with addresses, ports and files",
     )
 
 
@@ -105,7 +109,7 @@ def _add_nodes(add: Add) -> None:
     run = on_node("exec", "run a command on a node", _exec)
     run.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND")
     on_node("shell", "start a shell on a node", _shell)
-    kill = on_node("kill", "kill -9 all that runs on a node, or one daemon", _kill)
+    kill = on_node("kill", "kill -9 all processes of a node, or one daemon", _kill)
     kill.add_argument("daemon", nargs="?")
     start = on_node("start", "start all daemons of a node, or one", _start)
     start.add_argument("daemon", nargs="?")
@@ -113,9 +117,11 @@ def _add_nodes(add: Add) -> None:
     line.add_argument("instance")
     line.add_argument("--until", default="login: ?$", help="regular expression")
     line.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS")
-    on_node("pause", "stop all processes of a node where they are", _pause)
-    on_node("resume", "let a paused node go on", _resume)
-    power = add("power", "power of a node: on, off, cycle, status", _power)
+    on_node("pause", "suspend all processes of a node", _pause)
+    on_node("resume", "continue the processes of a paused node", _resume)
+    power = add(
+        "power", "switch or show a node's power: on, off, cycle, status", _power
+    )
     power.add_argument("action", choices=("on", "off", "cycle", "status"))
     power.add_argument("node")
     oob = add("oob", "out-of-band helper: COMMAND NODE, as a cluster calls it", _oob)
@@ -130,18 +136,18 @@ def _add_nodes(add: Add) -> None:
     )
     add(
         agent.COMMAND,
-        "internal: reset nodes, switch the power of isolated ones",
+        "internal: reset nodes and switch the power of isolated ones",
         _agent,
     )
-    on_node(isolation.HOLD_COMMAND, "internal: be a node's first process", _hold)
+    on_node(isolation.HOLD_COMMAND, "internal: run as a node's first process", _hold)
 
 
-def _load(args: argparse.Namespace) -> tuple[lay.Layout, NodeControl]:
-    layout = lay.Layout.load(args.directory)
+def _load(args: argparse.Namespace) -> tuple[layout_module.Layout, NodeControl]:
+    layout = layout_module.Layout.load(args.directory)
     return layout, NodeControl(layout, SystemRunner())
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(text, flush=True)
 
 
@@ -149,14 +155,14 @@ def _up(args: argparse.Namespace) -> int:
     if args.isolated and os.getuid() != 0:
         raise errors.OpPrereqError("--isolated: needs root", "environment_error")
     with lifecycle.exclusive(args.directory, "up"):
-        if lay.Layout.exists(args.directory):
+        if layout_module.Layout.exists(args.directory):
             raise errors.OpPrereqError(
-                f"{args.directory}: there is a virtual cluster already, see `vcluster"
-                " status`; `vcluster down` ends it",
+                f"{args.directory}: a virtual cluster exists already, see `vcluster"
+                " status`; `vcluster down` removes it",
                 "already_exists",
             )
         chosen = lifecycle.reserve_network(args.directory, isolated=args.isolated)
-        layout = lay.plan(
+        layout = layout_module.plan(
             args.directory,
             count=args.nodes,
             isolated=args.isolated,
@@ -164,36 +170,36 @@ def _up(args: argparse.Namespace) -> int:
             bindir=_buildconf.TOOLSDIR,
             prefix=args.nodes_prefix,
         )
-        watch = lifecycle.StepTimer(_say)
+        timer = lifecycle.StepTimer(_print)
         process = SystemRunner()
         try:
             ssh_setup = args.machines_only or _wants_ssh_setup(args)
             control = lifecycle.make_machines(
-                layout, process, watch, same_keys=not ssh_setup
+                layout, process, timer, same_keys=not ssh_setup
             )
             if not args.machines_only:
-                _found(args, layout, control, watch)
+                _create(args, layout, control, timer)
         except BaseException:
             lifecycle.down(layout, process, keep=args.keep_failed)
             raise
-        _say(f"up after {watch.total_s:.1f} s in {args.directory}")
+        _print(f"up after {timer.total_s:.1f} s in {args.directory}")
     return 0
 
 
 def _wants_ssh_setup(args: argparse.Namespace) -> bool:
-    """Tell whether to manage SSH keys; each candidate's key goes to each node."""
+    """Return whether to manage SSH keys: each candidate's key goes to each node."""
     if args.ssh_setup is None:
         return bool(args.nodes <= _SSH_SETUP_LIMIT)
     return bool(args.ssh_setup)
 
 
-def _found(
+def _create(
     args: argparse.Namespace,
-    layout: lay.Layout,
+    layout: layout_module.Layout,
     control: NodeControl,
-    watch: lifecycle.StepTimer,
+    timer: lifecycle.StepTimer,
 ) -> None:
-    # Only this command needs all of it, and it takes a while to load.
+    # Imported here because it is slow and only this command needs it.
     from ganeti.vcluster import create
 
     given = args.hypervisors
@@ -202,35 +208,37 @@ def _found(
         ssh_setup=_wants_ssh_setup(args),
     )
     if not layout.isolated:
-        create.create_cluster(layout, SystemRunner(), watch, settings)
+        create.create_cluster(layout, SystemRunner(), timer, settings)
         return
-    # The first node's daemons live in its namespaces: found the cluster in there.
-    words = ["--hypervisors", ",".join(settings.hypervisors)]
-    words += ["--ssh-setup" if settings.ssh_setup else "--no-ssh-setup"]
+    # The first node's daemons run in its namespaces: create the cluster there.
+    options = ["--hypervisors", ",".join(settings.hypervisors)]
+    options += ["--ssh-setup" if settings.ssh_setup else "--no-ssh-setup"]
     program = [os.path.join(layout.bindir, "vcluster"), "-C", layout.directory]
-    code = control.call(layout.master_node, [*program, _FOUND, *words], {})
+    code = control.call(layout.master_node, [*program, _CREATE_CLUSTER, *options], {})
     if code != 0:
-        raise errors.OpExecError("the cluster could not be made")
+        raise errors.OpExecError(
+            "the cluster could not be created; see the messages above"
+        )
 
 
-def _found_inside(args: argparse.Namespace) -> int:
-    """Make the cluster, in the first node's namespaces."""
+def _create_inside(args: argparse.Namespace) -> int:
+    """Create the cluster, in the first node's namespaces."""
     from ganeti.vcluster import create
 
-    layout = lay.Layout.load(args.directory)
+    layout = layout_module.Layout.load(args.directory)
     settings = create.Settings(tuple(args.hypervisors.split(",")), args.ssh_setup)
-    create.create_cluster(layout, SystemRunner(), lifecycle.StepTimer(_say), settings)
+    create.create_cluster(layout, SystemRunner(), lifecycle.StepTimer(_print), settings)
     return 0
 
 
 def _down(args: argparse.Namespace) -> int:
-    if not lay.Layout.exists(args.directory):
-        _say(f"{args.directory}: no virtual cluster, nothing to do")
+    if not layout_module.Layout.exists(args.directory):
+        _print(f"{args.directory}: no virtual cluster, nothing to do")
         return 0
     with lifecycle.exclusive(args.directory, "down"):
-        layout = lay.Layout.load(args.directory)
+        layout = layout_module.Layout.load(args.directory)
         count = lifecycle.down(layout, SystemRunner(), keep=args.keep)
-    _say(f"{args.directory}: down, {count} processes ended")
+    _print(f"{args.directory}: down, {count} processes ended")
     return 0
 
 
@@ -238,9 +246,9 @@ def _status(args: argparse.Namespace) -> int:
     layout, control = _load(args)
     report = status.collect(layout, control)
     if args.json:
-        _say(json.dumps(report, indent=1))
+        _print(json.dumps(report, indent=1))
     else:
-        _say(status.format_table(report))
+        _print(status.format_table(report))
     return 0
 
 
@@ -263,7 +271,7 @@ def _shell(args: argparse.Namespace) -> int:
 def _kill(args: argparse.Namespace) -> int:
     layout, control = _load(args)
     count = control.kill(layout.node(args.node), args.daemon)
-    _say(f"{args.node}: {count} processes killed")
+    _print(f"{args.node}: {count} processes killed")
     return 0
 
 
@@ -281,24 +289,24 @@ def _start(args: argparse.Namespace) -> int:
 
 def _serial(args: argparse.Namespace) -> int:
     serial.listen(
-        lay.Layout.load(args.directory),
+        layout_module.Layout.load(args.directory),
         args.instance,
         until=args.until,
         timeout_s=args.timeout,
-        say=_say,
+        say=_print,
     )
     return 0
 
 
 def _pause(args: argparse.Namespace) -> int:
     layout, control = _load(args)
-    _say(f"{args.node}: {control.pause(layout.node(args.node))} processes paused")
+    _print(f"{args.node}: {control.pause(layout.node(args.node))} processes paused")
     return 0
 
 
 def _resume(args: argparse.Namespace) -> int:
     layout, control = _load(args)
-    _say(f"{args.node}: {control.resume(layout.node(args.node))} processes go on")
+    _print(f"{args.node}: {control.resume(layout.node(args.node))} processes resumed")
     return 0
 
 
@@ -311,7 +319,7 @@ def _oob(args: argparse.Namespace) -> int:
 
 
 def _print_power(args: argparse.Namespace, action: str) -> int:
-    """Switch power or tell about it; prints what an out-of-band helper has to."""
+    """Switch or show power; print the output of an out-of-band helper."""
     layout, control = _load(args)
     layout.node(args.node)
     if layout.isolated:
@@ -324,7 +332,7 @@ def _print_power(args: argparse.Namespace, action: str) -> int:
 
 
 def _act_on_power(
-    layout: lay.Layout, control: NodeControl, action: str, name: str
+    layout: layout_module.Layout, control: NodeControl, action: str, name: str
 ) -> str:
     node = layout.node(name)
     if action == "status":
@@ -349,15 +357,15 @@ def _agent(args: argparse.Namespace) -> int:
 
 
 def _partition(args: argparse.Namespace) -> int:
-    # Loading netlink takes longer than most commands.
+    # Importing netlink takes longer than most commands.
     from ganeti.vcluster import network
 
     layout, _control = _load(args)
     _require_isolated(layout, "partition")
     left = [layout.node(name) for name in args.left.split(",")]
     right = [layout.node(name) for name in args.right.split(",")]
-    for some, others in ((left, right), (right, left)):
-        for node in some:
+    for side, others in ((left, right), (right, left)):
+        for node in side:
             pid = isolation.require_holder(layout, node)
             network.cut(pid, [other.address for other in others])
     return 0
@@ -376,11 +384,11 @@ def _heal(args: argparse.Namespace) -> int:
     return 0
 
 
-def _require_isolated(layout: lay.Layout, command: str) -> None:
+def _require_isolated(layout: layout_module.Layout, command: str) -> None:
     if not layout.isolated:
         raise errors.OpPrereqError(
-            f"{command}: nodes of this cluster share this machine's network; make it"
-            " with `vcluster up --isolated`",
+            f"{command}: the nodes of this cluster share the machine's network; create"
+            " the cluster with `vcluster up --isolated`",
             "wrong_state",
         )
 
@@ -394,12 +402,12 @@ def _logs(args: argparse.Namespace) -> int:
         if os.path.isfile(path) and os.path.getsize(path):
             with open(path, encoding="utf-8", errors="replace") as stream:
                 tail = stream.readlines()[-args.lines :]
-            _say(f"==> {path} <==\n{''.join(tail)}")
+            _print(f"==> {path} <==\n{''.join(tail)}")
     return 0
 
 
 def _hold(args: argparse.Namespace) -> int:
-    layout = lay.Layout.load(args.directory)
+    layout = layout_module.Layout.load(args.directory)
     return isolation.hold(layout, layout.node(args.node))
 
 

@@ -1,4 +1,4 @@
-"""Making a Ganeti cluster of the machines of a virtual cluster.
+"""Creation of a Ganeti cluster on the machines of a virtual cluster.
 
 The same code as ``gnt-cluster init`` and ``gnt-node add``, for many nodes at once.
 """
@@ -13,20 +13,20 @@ from ganeti.bootstrap import initialise, jobs, node_add, options
 from ganeti.clock import SystemClock
 from ganeti.process import Runner
 from ganeti.tools import node_daemon_setup
-from ganeti.vcluster import layout as lay
+from ganeti.vcluster import layout as layout_module
 from ganeti.vcluster.lifecycle import StepTimer, in_parallel
 
 QEMU: Final = "/usr/bin/qemu-system-x86_64"
-#: Instance sizes that fit a test machine beside many others.
+#: Instance sizes that leave room for many instances on a test machine.
 _BEPARAMS: Final = {"maxmem": 128, "minmem": 128, "vcpus": 1}
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What the caller decides about the cluster.
+    """Settings of the cluster.
 
     Attributes:
-        hypervisors: to enable, the default first.
+        hypervisors: enabled hypervisors, the default first.
         ssh_setup: whether the cluster manages SSH keys.
     """
 
@@ -35,14 +35,16 @@ class Settings:
 
 
 def hypervisors() -> tuple[str, ...]:
-    """Return what this machine can run, the default first."""
+    """Return the hypervisors that this machine can run, the default first."""
     return ("kvm", "fake") if os.access(QEMU, os.X_OK) else ("fake",)
 
 
-def init_options(layout: lay.Layout, settings: Settings) -> options.InitOptions:
+def init_options(
+    layout: layout_module.Layout, settings: Settings
+) -> options.InitOptions:
     """Return the settings of the new cluster."""
     return options.InitOptions(
-        cluster_name=lay.CLUSTER_HOST,
+        cluster_name=layout_module.CLUSTER_HOST,
         enabled_hypervisors=settings.hypervisors,
         enabled_disk_templates=("diskless", "file", "sharedfile"),
         hvparams={"kvm": kvm_parameters(layout)}
@@ -69,10 +71,10 @@ def _small_policy() -> dict[str, Any]:
     }
 
 
-def kvm_parameters(layout: lay.Layout) -> dict[str, Any]:
-    """Return parameters for guests that anyone may start: no tap, no VNC port.
+def kvm_parameters(layout: layout_module.Layout) -> dict[str, Any]:
+    """Return parameters of guests that need no privileges: no tap, no VNC port.
 
-    Guests boot a kernel and RAM disk of ours, so that none needs a boot loader.
+    Guests boot a given kernel and RAM disk, so they need no boot loader.
     """
     return {
         "kvm_path": QEMU,
@@ -84,26 +86,28 @@ def kvm_parameters(layout: lay.Layout) -> dict[str, Any]:
     }
 
 
-def _boot_directory(layout: lay.Layout) -> str:
+def _boot_directory(layout: layout_module.Layout) -> str:
     return os.path.join(layout.directory, "boot")
 
 
-def make_boot_files(layout: lay.Layout, process: Runner) -> None:
+def make_boot_files(layout: layout_module.Layout, process: Runner) -> None:
     """Write kernel and RAM disk of tiny guests.
 
     Raises:
-        OpExecError: there is no kernel, or no busybox.
+        OpExecError: kernel or busybox is missing.
     """
     program = next(
         (
             path
-            for directory in lay.os_definitions()
+            for directory in layout_module.os_definitions()
             if os.access(path := os.path.join(directory, "make-boot"), os.X_OK)
         ),
         None,
     )
     if program is None:
-        raise errors.OpExecError("boot files of guests: OS definition tiny is missing")
+        raise errors.OpExecError(
+            "boot files of guests: the OS definition tiny is missing"
+        )
     result = process.run([program, _boot_directory(layout)], timeout_s=60)
     if result.failed:
         raise errors.OpExecError(
@@ -111,12 +115,12 @@ def make_boot_files(layout: lay.Layout, process: Runner) -> None:
         )
 
 
-def oob_program(layout: lay.Layout) -> str:
-    """Return the out-of-band helper, which really cuts a node's power."""
+def oob_program(layout: layout_module.Layout) -> str:
+    """Return the path of the out-of-band helper, which cuts a node's power."""
     return os.path.join(layout.directory, "power")
 
 
-def write_oob_program(layout: lay.Layout) -> None:
+def write_oob_program(layout: layout_module.Layout) -> None:
     """Write the out-of-band helper of the cluster."""
     program = os.path.join(layout.bindir, "vcluster")
     text = (
@@ -130,17 +134,17 @@ def write_oob_program(layout: lay.Layout) -> None:
 
 
 def create_cluster(
-    layout: lay.Layout, process: Runner, watch: StepTimer, settings: Settings
+    layout: layout_module.Layout, process: Runner, timer: StepTimer, settings: Settings
 ) -> None:
-    """Make the cluster on the first machine and add the others.
+    """Create the cluster on the first machine and add the others.
 
-    Runs where the first machine's daemons are: in its namespaces, if it has any.
+    Runs in the namespaces of the first machine, if it has any.
 
     Args:
         layout: the machines, which are up.
-        process: starts daemons on the first one.
-        watch: told the steps.
-        settings: see `Settings`.
+        process: starts daemons on the first machine.
+        timer: prints the steps.
+        settings: settings of the cluster.
 
     Raises:
         GenericError: a step failed.
@@ -156,24 +160,27 @@ def create_cluster(
         init_options(layout, settings),
         feedback=lambda _text: None,
     )
-    watch.step(f"cluster {lay.CLUSTER_HOST} on {layout.master}")
+    timer.step(f"cluster {layout_module.CLUSTER_HOST} on {layout.master}")
     others = layout.nodes[1:]
     if not others:
         return
     _add_nodes(layout, process, others, settings)
-    watch.step(f"{len(others)} more nodes")
+    timer.step(f"{len(others)} more nodes")
 
 
 def _add_nodes(
-    layout: lay.Layout, process: Runner, nodes: Sequence[lay.Node], settings: Settings
+    layout: layout_module.Layout,
+    process: Runner,
+    nodes: Sequence[layout_module.Node],
+    settings: Settings,
 ) -> None:
-    """Prepare nodes at the same time and add each as soon as it is ready.
+    """Prepare nodes in parallel and add each one as soon as it is ready.
 
-    The jobs themselves run one after another: each needs the whole cluster.
+    The jobs run one after another: each locks the whole cluster.
     """
     paths = layout.paths(layout.master_node)
 
-    def add(node: lay.Node) -> int:
+    def add(node: layout_module.Node) -> int:
         if settings.ssh_setup or layout.isolated:
             _join(layout, node)
         else:
@@ -188,7 +195,7 @@ def _add_nodes(
             jobs.wait(client, number, lambda _text: None)
 
 
-def _join(layout: lay.Layout, node: lay.Node) -> None:
+def _join(layout: layout_module.Layout, node: layout_module.Node) -> None:
     """Prepare a node over SSH, as ``gnt-node add`` does."""
     request = options.JoinRequest(
         name=node.name, ssh_key_check=False, ssh_port=layout.ssh_port
@@ -197,8 +204,10 @@ def _join(layout: lay.Layout, node: lay.Node) -> None:
     node_add.join(paths, request, feedback=lambda _text: None)
 
 
-def _set_up_daemon(layout: lay.Layout, process: Runner, node: lay.Node) -> None:
-    """Set up a node daemon without the way over SSH, which costs most."""
+def _set_up_daemon(
+    layout: layout_module.Layout, process: Runner, node: layout_module.Node
+) -> None:
+    """Set up a node daemon directly, without SSH, which takes most of the time."""
     paths = layout.paths(layout.master_node)
-    message = node_add.daemon_message(paths, lay.CLUSTER_HOST, node.name)
+    message = node_add.daemon_message(paths, layout_module.CLUSTER_HOST, node.name)
     node_daemon_setup.set_up(layout.paths(node), process, message, dry_run=False)

@@ -1,7 +1,7 @@
-"""Isolated nodes: namespaces held by one small process a node.
+"""Isolated nodes: namespaces held by one small process per node.
 
-The holder is the first process of the node's PID namespace; when it dies, the kernel
-ends everything else there, as a power cut does.
+The holder is the first process of the node's PID namespace. When it dies, the kernel
+kills all other processes there, as a power failure does.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ from ganeti.utils import files
 from ganeti.vcluster import processes
 from ganeti.vcluster.layout import Layout, Node
 
-#: What each node has of its own at the standard places; the rest it shares with
-#: this machine.
+#: Standard paths that each node has its own version of; it shares all others with this
+#: machine.
 BOUND: Final = (
     "/etc/default",
     "/etc/ganeti",
@@ -40,10 +40,10 @@ HOLD_COMMAND: Final = "hold-namespaces"
 
 
 def start(layout: Layout, node: Node) -> None:
-    """Make a node's namespaces unless they are there.
+    """Create a node's namespaces unless they exist.
 
     Raises:
-        OpExecError: the kernel or our rights do not allow it.
+        OpExecError: the kernel or missing privileges do not allow it.
     """
     from ganeti.vcluster import network
 
@@ -75,7 +75,7 @@ def start(layout: Layout, node: Node) -> None:
         child.wait()
         text = files.read_file(log).decode(errors="replace").strip().splitlines()
         raise errors.OpExecError(
-            f"node {node.short}: its namespaces cannot be made:"
+            f"node {node.short}: its namespaces cannot be created:"
             f" {text[-1] if text else 'see ' + log}"
         )
     pid = _only_child(child.pid)
@@ -93,7 +93,7 @@ def _only_child(pid: int) -> int:
     for process in processes.all_processes():
         if process.parent == pid:
             return process.pid
-    raise errors.OpExecError(f"process {pid}: has no child although it said so")
+    raise errors.OpExecError(f"process {pid}: has no child although it reported one")
 
 
 def _pid_file(layout: Layout, node: Node) -> str:
@@ -101,7 +101,7 @@ def _pid_file(layout: Layout, node: Node) -> str:
 
 
 def holder(layout: Layout, node: Node) -> int | None:
-    """Return the process that holds a node's namespaces, None when it is down."""
+    """Return the process that holds a node's namespaces, None if the node is down."""
     try:
         pid = int(files.read_file(_pid_file(layout, node)))
         with open(f"/proc/{pid}/cmdline", "rb") as stream:
@@ -125,19 +125,19 @@ def require_holder(layout: Layout, node: Node) -> int:
 
 
 def forget(layout: Layout, node: Node) -> None:
-    """Drop the record of a node whose namespaces are gone."""
+    """Remove the record of a node whose namespaces are gone."""
     files.remove_file(_pid_file(layout, node))
 
 
 def enter(layout: Layout, node: Node, command: Sequence[str]) -> list[str]:
-    """Return the arguments that run a command inside a node."""
+    """Return the command line that runs a command inside a node."""
     pid = require_holder(layout, node)
     enter_all = ("nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p")
     return [*enter_all, "--wd=/", "--", *command]
 
 
 def processes_of(layout: Layout, node: Node) -> list[processes.Process]:
-    """Return the processes inside a node, its holder among them."""
+    """Return the processes inside a node, including its holder."""
     pid = holder(layout, node)
     if pid is None:
         return []
@@ -145,9 +145,9 @@ def processes_of(layout: Layout, node: Node) -> list[processes.Process]:
 
 
 def hold(layout: Layout, node: Node) -> int:
-    """Be a node's first process: arrange its file system, then adopt orphans.
+    """Run as a node's first process: set up its mounts, then reap orphans.
 
-    Returns when it is told to end.
+    Returns on SIGTERM.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     for path in BOUND:
@@ -167,14 +167,14 @@ def hold(layout: Layout, node: Node) -> int:
 
 
 def reset_file(layout: Layout, node: Node) -> str:
-    """Return the file that a node writes to when it wants to be reset."""
+    """Return the file that a node writes to request a reset."""
     return os.path.join(layout.directory, "state", f"{node.name}.sysrq-trigger")
 
 
 def _disarm_reset(libc: ctypes.CDLL, layout: Layout, node: Node) -> None:
-    """Put plain files before the kernel's reset switch, which is the machine's own.
+    """Mount plain files over the kernel's reset switch, which the nodes share.
 
-    Else a node that is power cycled would reset this machine with all nodes on it.
+    Otherwise the power cycle of a node would reset this machine with all its nodes.
     """
     enable = os.path.join(layout.directory, "state", f"{node.name}.sysrq")
     for path, target in (
@@ -188,7 +188,7 @@ def _disarm_reset(libc: ctypes.CDLL, layout: Layout, node: Node) -> None:
 
 def _bind(libc: ctypes.CDLL, source: str, target: str) -> None:
     if not os.path.exists(source):
-        raise errors.OpExecError(f"{source}: missing, cannot be bound to {target}")
+        raise errors.OpExecError(f"{source}: missing, cannot be mounted on {target}")
     if libc.mount(source.encode(), target.encode(), None, _MS_BIND, None) != 0:
         number = ctypes.get_errno()
-        raise errors.OpExecError(f"{target}: {os.strerror(number)}")
+        raise errors.OpExecError(f"{target}: cannot be mounted: {os.strerror(number)}")

@@ -1,7 +1,7 @@
-"""Where the nodes of a virtual cluster are: names, addresses, ports, directories.
+"""Layout of a virtual cluster: names, addresses, ports and directories of nodes.
 
-The description is written once, to ``vcluster.json`` in the cluster's directory, and
-read by every later command.
+The layout is written once, to ``vcluster.json`` in the cluster's directory; every later
+command reads it.
 """
 
 import dataclasses
@@ -42,15 +42,15 @@ class Node:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """A virtual cluster.
+    """Layout of a virtual cluster.
 
     Attributes:
-        directory: of the cluster; the nodes' roots are below it.
-        isolated: whether nodes have namespaces of their own.
+        directory: directory of the cluster; the nodes' roots are below it.
+        isolated: whether nodes have their own namespaces.
         network: first two octets of all addresses, such as ``127.93``.
-        master: name of the node that the cluster was made on.
-        nodes: all of them.
-        bindir: where the helper programs are.
+        master: name of the node on which the cluster was created.
+        nodes: all nodes.
+        bindir: directory of the helper programs.
     """
 
     directory: str
@@ -77,32 +77,32 @@ class Layout:
 
     @property
     def master_node(self) -> Node:
-        """The node that the cluster was made on."""
+        """The node on which the cluster was created."""
         return self.node(self.master)
 
     def node(self, name: str) -> Node:
         """Return a node by its full or short name.
 
         Raises:
-            OpPrereqError: there is none.
+            OpPrereqError: no node has this name.
         """
         for node in self.nodes:
             if name in (node.name, node.short):
                 return node
         known = ", ".join(node.short for node in self.nodes)
         raise errors.OpPrereqError(
-            f"node {name}: not in the virtual cluster, known are {known}",
+            f"node {name}: not in the virtual cluster; its nodes are {known}",
             "unknown_entity",
         )
 
     def paths(self, node: Node) -> Paths:
-        """Return the places of a node as its own programs see them."""
+        """Return the paths of a node as its own programs use them."""
         if self.isolated:
             return Paths(hostname=node.name)
         return Paths(root=node.root, hostname=node.name)
 
     def host_path(self, node: Node, path: str) -> str:
-        """Return where an absolute path of a node is on this machine."""
+        """Return the path on this machine of an absolute path of a node."""
         return f"{node.root}{path}"
 
     def environment(self, node: Node) -> dict[str, str]:
@@ -115,27 +115,27 @@ class Layout:
         return env | {ROOTDIR_ENV: node.root, HOSTNAME_ENV: node.name}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the form that is stored."""
+        """Return the layout as stored."""
         return dataclasses.asdict(self)
 
     def save(self) -> None:
-        """Write the description."""
+        """Write the layout."""
         text = json.dumps(self.to_dict(), indent=1) + "\n"
         files.write_file(os.path.join(self.directory, STATE_FILE), text, mode=0o644)
 
     @classmethod
     def load(cls, directory: str) -> Self:
-        """Read the description of a cluster.
+        """Read the layout of a cluster.
 
         Raises:
-            OpPrereqError: there is no virtual cluster in that directory.
+            OpPrereqError: the directory has no virtual cluster.
         """
         path = os.path.join(directory, STATE_FILE)
         try:
             data = json.loads(files.read_file(path))
         except FileNotFoundError:
             raise errors.OpPrereqError(
-                f"{directory}: no virtual cluster here; `vcluster up` makes one",
+                f"{directory}: no virtual cluster here; `vcluster up` creates one",
                 "unknown_entity",
             ) from None
         data["nodes"] = tuple(Node(**node) for node in data["nodes"])
@@ -143,7 +143,7 @@ class Layout:
 
     @staticmethod
     def exists(directory: str) -> bool:
-        """Tell whether there is a virtual cluster in a directory."""
+        """Return whether a directory has a virtual cluster."""
         return os.path.exists(os.path.join(directory, STATE_FILE))
 
 
@@ -159,7 +159,7 @@ def plan(
     """Return the layout of a new cluster.
 
     Raises:
-        OpPrereqError: too many nodes, or none.
+        OpPrereqError: the number of nodes is out of range.
     """
     if not 1 <= count <= MAX_NODES:
         raise errors.OpPrereqError(
@@ -175,14 +175,14 @@ def plan(
 
 
 def candidate_networks(directory: str, *, isolated: bool) -> list[str]:
-    """Return networks to try in order; the first depends on the directory alone."""
+    """Return networks in the order of trying; the first is a hash of the directory."""
     start = int.from_bytes(hashlib.sha256(directory.encode()).digest()[:4], "big")
     first = "10" if isolated else "127"
     return [f"{first}.{1 + (start + step) % 254}" for step in range(254)]
 
 
 def os_definitions() -> list[str]:
-    """Return the directories of operating systems that the source or package has."""
+    """Return the directories of OS definitions in the source tree or the package."""
     places = (
         os.path.join(_buildconf.DATADIR, "tools/os"),
         os.path.join(_buildconf.DATADIR, "os"),
@@ -205,8 +205,8 @@ def hosts_text(layout: Layout) -> str:
 
 
 def defaults_text(node: Node) -> str:
-    """Return the settings of the daemons: all bind to the node's own address."""
-    # Locking the memory of many node daemons would starve one machine.
+    """Return the daemons' settings: all bind to the node's own address."""
+    # With many node daemons on one machine, locked memory would exhaust it.
     named = {
         "NODED": f"{node.address} --no-mlock",
         "CONFD": node.address,

@@ -1,4 +1,4 @@
-"""Taking a virtual cluster up and down."""
+"""Start and stop of a virtual cluster."""
 
 import concurrent.futures
 import contextlib
@@ -15,11 +15,11 @@ from ganeti.process import Runner
 from ganeti.ssh import keys
 from ganeti.utils import files
 from ganeti.vcluster import agent, node_directories
-from ganeti.vcluster import layout as lay
+from ganeti.vcluster import layout as layout_module
 from ganeti.vcluster.nodes import NodeControl
 
 T = TypeVar("T")
-#: Node trees and servers that are made at the same time; more only share the cores.
+#: Nodes that are set up in parallel; more would only compete for the cores.
 PARALLEL: Final = 8
 _REGISTRY: Final = "/tmp/.ganeti-vcluster-networks"  # noqa: S108 names only
 _NODED_PORT: Final = 1811
@@ -27,10 +27,10 @@ _NODED_PORT: Final = 1811
 
 @contextlib.contextmanager
 def exclusive(directory: str, command: str) -> Iterator[None]:
-    """Keep other vcluster commands that change a cluster out.
+    """Exclude other vcluster commands that change the cluster during a block.
 
     Raises:
-        OpPrereqError: another one is at work.
+        OpPrereqError: another such command is running.
     """
     os.makedirs(directory, mode=0o755, exist_ok=True)
     path = os.path.join(directory, ".lock")
@@ -41,8 +41,8 @@ def exclusive(directory: str, command: str) -> Iterator[None]:
         except BlockingIOError:
             holder = os.pread(fd, 200, 0).decode(errors="replace").strip()
             raise errors.OpPrereqError(
-                f"{directory}: another vcluster command is at work there"
-                f" ({holder or 'just started'}); wait for it",
+                f"{directory}: another vcluster command is running there"
+                f" ({holder or 'just started'}); wait until it ends",
                 "resource_not_unique",
             ) from None
         os.ftruncate(fd, 0)
@@ -52,49 +52,54 @@ def exclusive(directory: str, command: str) -> Iterator[None]:
         os.close(fd)
 
 
-def in_parallel(work: Callable[[lay.Node], T], nodes: Sequence[lay.Node]) -> list[T]:
-    """Do something for many nodes at once; the first error is raised at the end."""
+def in_parallel(
+    work: Callable[[layout_module.Node], T], nodes: Sequence[layout_module.Node]
+) -> list[T]:
+    """Call a function for many nodes in parallel; raise the first error at the end."""
     with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
         futures = [pool.submit(work, node) for node in nodes]
     return [future.result() for future in futures]
 
 
 class StepTimer:
-    """Prints steps with the time they took."""
+    """Output of steps with their durations."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._started = self._last = time.monotonic()
 
     def step(self, text: str) -> None:
-        """Say that a step is done."""
+        """Print a finished step."""
         now = time.monotonic()
         self._say(f"  {text} ({now - self._last:.1f} s)")
         self._last = now
 
     @property
     def total_s(self) -> float:
-        """Seconds since it was made."""
+        """Seconds since the creation of the timer."""
         return time.monotonic() - self._started
 
 
 def reserve_network(directory: str, *, isolated: bool) -> str:
-    """Choose two octets that no other virtual cluster of this machine uses.
+    """Reserve two octets that no other virtual cluster of this machine uses.
 
     Raises:
-        OpExecError: all are taken.
+        OpExecError: all are in use.
     """
     with contextlib.suppress(FileExistsError):
         os.mkdir(_REGISTRY)
         os.chmod(_REGISTRY, 0o1777)  # noqa: S103 like /tmp, sticky
-    for candidate in lay.candidate_networks(directory, isolated=isolated):
-        path = os.path.join(_REGISTRY, candidate)
-        if _claim(path, directory, candidate) and not _is_used(candidate, isolated):
-            return candidate
-    raise errors.OpExecError("all address blocks for virtual clusters are taken")
+    for network in layout_module.candidate_networks(directory, isolated=isolated):
+        path = os.path.join(_REGISTRY, network)
+        if _claim(path, directory, network) and not _is_used(network, isolated):
+            return network
+    raise errors.OpExecError(
+        "all address blocks for virtual clusters are in use; end one with"
+        " `vcluster down`"
+    )
 
 
-def _claim(path: str, directory: str, candidate: str) -> bool:
+def _claim(path: str, directory: str, network: str) -> bool:
     try:
         owner = os.readlink(path)
     except FileNotFoundError:
@@ -103,8 +108,8 @@ def _claim(path: str, directory: str, candidate: str) -> bool:
         return True
     if (
         owner
-        and lay.Layout.exists(owner)
-        and lay.Layout.load(owner).network == (candidate)
+        and layout_module.Layout.exists(owner)
+        and layout_module.Layout.load(owner).network == network
     ):
         return False
     try:
@@ -115,22 +120,22 @@ def _claim(path: str, directory: str, candidate: str) -> bool:
     return True
 
 
-def _is_used(candidate: str, isolated: bool) -> bool:
-    """Tell whether somebody listens where our first node would."""
+def _is_used(network: str, isolated: bool) -> bool:
+    """Return whether the node daemon's port of the first node is in use."""
     if isolated:
         return False
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            first = f"{candidate}.0.{lay.FIRST_NODE + 1}"
+            first = f"{network}.0.{layout_module.FIRST_NODE + 1}"
             sock.bind((first, _NODED_PORT))
         except OSError:
             return True
     return False
 
 
-def release_network(layout: lay.Layout) -> None:
-    """Give the cluster's addresses back."""
+def release_network(layout: layout_module.Layout) -> None:
+    """Release the cluster's addresses."""
     path = os.path.join(_REGISTRY, layout.network)
     with contextlib.suppress(OSError):
         if os.readlink(path) == layout.directory:
@@ -138,16 +143,16 @@ def release_network(layout: lay.Layout) -> None:
 
 
 def make_machines(
-    layout: lay.Layout, process: Runner, watch: StepTimer, *, same_keys: bool
+    layout: layout_module.Layout, process: Runner, timer: StepTimer, *, same_keys: bool
 ) -> NodeControl:
-    """Make and boot the nodes, as machines that are in no cluster yet.
+    """Create and boot the nodes, as machines outside of any cluster.
 
     Args:
-        layout: what to make.
+        layout: the virtual cluster.
         process: runs commands on nodes.
-        watch: told the step.
-        same_keys: all machines have the first one's host key and root key, for a
-            cluster that leaves SSH to its administrator.
+        timer: prints the step.
+        same_keys: all machines get the first one's host key and root key, for a cluster
+            that does not manage SSH keys.
     """
     layout.save()
     node_directories.make_cluster(layout)
@@ -155,7 +160,7 @@ def make_machines(
     control = NodeControl(layout, process)
     if layout.isolated:
         _network().up(layout)
-    _let_master_in(layout)
+    _authorize_master(layout)
     if same_keys:
         in_parallel(
             lambda node: node_directories.copy_keys(layout, node), layout.nodes[1:]
@@ -164,33 +169,33 @@ def make_machines(
         started = pool.submit(agent.start, layout)
         in_parallel(control.boot, layout.nodes)
     started.result()
-    watch.step(f"{len(layout.nodes)} machines with SSH servers")
+    timer.step(f"{len(layout.nodes)} machines with SSH servers")
     return control
 
 
 def _network() -> types.ModuleType:
-    """Load what isolated nodes alone need; it takes longer than most commands."""
+    """Import the module for isolated nodes, which takes longer than most commands."""
     from ganeti.vcluster import network
 
     return network
 
 
-def _let_master_in(layout: lay.Layout) -> None:
-    """Do what the administrator does: the first node's root may log in everywhere."""
+def _authorize_master(layout: layout_module.Layout) -> None:
+    """Let the first node's root log in to all nodes, as an administrator would."""
     ssh_dir = layout.host_path(layout.master_node, "/root/.ssh")
     path = keys.root_key_path(ssh_dir, "rsa")
     if not os.path.exists(path):
         keys.save(keys.generate("rsa", comment=f"root@{layout.master}"), path)
-    node_directories.let_in(layout, keys.load(path).public)
+    node_directories.authorize(layout, keys.load(path).public)
 
 
-def down(layout: lay.Layout, process: Runner, *, keep: bool = False) -> int:
-    """End everything that runs on the nodes; return how many processes there were.
+def down(layout: layout_module.Layout, process: Runner, *, keep: bool = False) -> int:
+    """Kill all processes of the nodes; return their number.
 
     Args:
         layout: the cluster.
-        process: for commands on nodes.
-        keep: leave the directories.
+        process: runs commands on nodes.
+        keep: keep the directories.
     """
     agent.stop(layout)
     control = NodeControl(layout, process)

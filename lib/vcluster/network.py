@@ -1,4 +1,4 @@
-"""The network of isolated nodes: a bridge here, one veth pair a node."""
+"""Network of isolated nodes: a bridge on this machine, one veth pair per node."""
 
 import contextlib
 from collections.abc import Iterator
@@ -10,24 +10,24 @@ from pyroute2.netlink.exceptions import NetlinkError
 from ganeti import errors
 from ganeti.vcluster.layout import Layout, Node
 
-#: The machine's own address on the bridge ends in this.
+#: Suffix of the machine's own address on the bridge.
 _HOST_SUFFIX: Final = "0.254"
 PREFIX: Final = 16
-#: Packets to this address reach nobody: how a partition swallows them.
+#: MAC address that no interface has: a partition sends packets to it.
 _NOBODY: Final = "02:00:00:00:00:ee"
 _EEXIST: Final = 17
 _ENOENT: Final = 2
 
 
 def host_interface(layout: Layout, node: Node) -> str:
-    """Return the name of this machine's end of a node's cable."""
+    """Return the name of this machine's end of a node's veth pair."""
     return f"{layout.bridge[:9]}n{layout.nodes.index(node) + 1}"
 
 
 def hardware_address(layout: Layout, node: Node) -> str:
     """Return a node's own MAC address.
 
-    It is the same after a power cycle: neighbours would send to the old one for long.
+    It stays the same after a power cycle, since neighbours cache the old one.
     """
     second = int(layout.network.split(".")[1])
     high, low = divmod(layout.nodes.index(node) + 1, 256)
@@ -43,14 +43,14 @@ def _route(pid: int | None = None) -> Iterator[Any]:
 
 
 def up(layout: Layout) -> None:
-    """Make the bridge with this machine's own address."""
+    """Create the bridge with this machine's own address."""
     with _route() as route:
         try:
             route.link("add", ifname=layout.bridge, kind="bridge")
         except NetlinkError as err:
             if err.code != _EEXIST:
                 raise errors.OpExecError(
-                    f"bridge {layout.bridge}: cannot be made: {err}"
+                    f"bridge {layout.bridge}: cannot be created: {err}"
                 ) from err
         index = route.link_lookup(ifname=layout.bridge)[0]
         route.link("set", index=index, state="up")
@@ -60,7 +60,7 @@ def up(layout: Layout) -> None:
 
 
 def down(layout: Layout) -> None:
-    """Remove the bridge; cables vanish with their nodes."""
+    """Remove the bridge; veth pairs vanish with their nodes."""
     with _route() as route:
         for index in route.link_lookup(ifname=layout.bridge):
             with contextlib.suppress(NetlinkError):
@@ -68,7 +68,7 @@ def down(layout: Layout) -> None:
 
 
 def plug_in(layout: Layout, node: Node, pid: int) -> None:
-    """Give the network namespace of a process its ``lo`` and ``eth0``."""
+    """Set up ``lo`` and ``eth0`` in the network namespace of a process."""
     name = host_interface(layout, node)
     with _route() as route:
         for index in route.link_lookup(ifname=name):
@@ -87,7 +87,7 @@ def plug_in(layout: Layout, node: Node, pid: int) -> None:
 
 
 def cut(pid: int, addresses: list[str]) -> None:
-    """Make packets of a namespace to some addresses vanish without a word."""
+    """Drop packets from a namespace to some addresses, without an error."""
     with _route(pid) as route:
         index = route.link_lookup(ifname="eth0")[0]
         for address in addresses:

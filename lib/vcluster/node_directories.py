@@ -1,4 +1,4 @@
-"""Making the directory tree of a node: what an administrator finds on a machine."""
+"""Directory tree of a node, as on a machine that an administrator prepared."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ from typing import Final
 from ganeti import _buildconf
 from ganeti.ssh import authorized_keys, keys
 from ganeti.utils import files
-from ganeti.vcluster import layout as lay
+from ganeti.vcluster import layout as layout_module
 
 #: Directories of a node with their modes.
 DIRECTORIES: Final = (
@@ -25,20 +25,20 @@ DIRECTORIES: Final = (
     ("/var/log/ganeti", 0o755),
     ("/var/run/ganeti", 0o755),
 )
-#: Who may log in besides those that the cluster lets in: a removed node lets no
-#: other one in any more, so without this nobody could add it again.
+#: Access rules: keys that may log in besides those of the cluster. A removed node
+#: refuses all other nodes, so without these keys it could not be added again.
 _ADMINISTRATORS: Final = "/etc/ssh/administrators"
 
 
-def make_cluster(layout: lay.Layout) -> None:
-    """Make what all nodes share: directory, shared storage, OS definitions."""
+def make_cluster(layout: layout_module.Layout) -> None:
+    """Create the directories that all nodes share."""
     os.makedirs(layout.directory, mode=0o755, exist_ok=True)
     for name in ("shared", "state"):
         os.makedirs(os.path.join(layout.directory, name), exist_ok=True)
 
 
-def make_node(layout: lay.Layout, node: lay.Node) -> None:
-    """Make a node's tree, as that of a machine that is in no cluster yet."""
+def make_node(layout: layout_module.Layout, node: layout_module.Node) -> None:
+    """Create a node's tree, as on a machine outside of any cluster."""
     for path, mode in DIRECTORIES:
         files.make_dir(layout.host_path(node, path), mode)
     shared = layout.host_path(node, "/srv/ganeti/shared-file-storage")
@@ -47,8 +47,8 @@ def make_node(layout: lay.Layout, node: lay.Node) -> None:
     elif not os.path.islink(shared):
         os.symlink(os.path.join(layout.directory, "shared"), shared)
     for path, text, mode in (
-        ("/etc/hosts", lay.hosts_text(layout), 0o644),
-        ("/etc/default/ganeti", lay.defaults_text(node), 0o644),
+        ("/etc/hosts", layout_module.hosts_text(layout), 0o644),
+        ("/etc/default/ganeti", layout_module.defaults_text(node), 0o644),
         ("/etc/ganeti/file-storage-paths", storage_paths(), 0o600),
         ("/etc/ssh/sshd_config", sshd_config(layout, node), 0o600),
     ):
@@ -59,15 +59,15 @@ def make_node(layout: lay.Layout, node: lay.Node) -> None:
         _write_wrapper(layout, node)
 
 
-def let_in(layout: lay.Layout, public_key: str) -> None:
-    """Authorise a key on all nodes, as the administrator does before adding them."""
+def authorize(layout: layout_module.Layout, public_key: str) -> None:
+    """Authorise a key on all nodes, as an administrator does before adding them."""
     for node in layout.nodes:
         for path in ("/root/.ssh/authorized_keys", _ADMINISTRATORS):
             authorized_keys.add(layout.host_path(node, path), [public_key])
 
 
-def copy_keys(layout: lay.Layout, node: lay.Node) -> None:
-    """Give a node the host key and the root key of the first one."""
+def copy_keys(layout: layout_module.Layout, node: layout_module.Node) -> None:
+    """Copy the first node's host key and root key to a node."""
     first = layout.master_node
     for place, directory in (
         (keys.host_key_path, "/etc/ssh"),
@@ -78,14 +78,14 @@ def copy_keys(layout: lay.Layout, node: lay.Node) -> None:
 
 
 def storage_paths() -> str:
-    """Return the directories below which file disks may be."""
+    """Return the directories below which file disks are allowed."""
     return (
         f"{_buildconf.FILE_STORAGE_DIR}\n{_buildconf.SHARED_FILE_STORAGE_DIR}\n"
         "/srv/ganeti/gluster\n"
     )
 
 
-def _make_host_keys(layout: lay.Layout, node: lay.Node) -> None:
+def _make_host_keys(layout: layout_module.Layout, node: layout_module.Node) -> None:
     directory = layout.host_path(node, "/etc/ssh")
     kinds = ("ed25519", "rsa") if node.name == layout.master else ("ed25519",)
     for kind in kinds:
@@ -94,20 +94,20 @@ def _make_host_keys(layout: lay.Layout, node: lay.Node) -> None:
             keys.save(keys.generate(kind, comment=f"root@{node.name}"), path)
 
 
-def _link_os(layout: lay.Layout, node: lay.Node) -> None:
-    """Offer the operating systems that come with the source or the package."""
-    for source in lay.os_definitions():
+def _link_os(layout: layout_module.Layout, node: layout_module.Node) -> None:
+    """Link the OS definitions of the source tree or the package."""
+    for source in layout_module.os_definitions():
         target = layout.host_path(node, f"/srv/ganeti/os/{os.path.basename(source)}")
         if not os.path.lexists(target):
             os.symlink(source, target)
 
 
-def sshd_config(layout: lay.Layout, node: lay.Node) -> str:
+def sshd_config(layout: layout_module.Layout, node: layout_module.Node) -> str:
     """Return the configuration of a node's SSH server."""
     root = "" if layout.isolated else node.root
     env = layout.environment(node)
     env.pop("HOME")
-    # Keeps bash from reading the start-up files of whoever runs the cluster.
+    # Keeps bash from reading the start-up files of the user who runs the cluster.
     env["SHLVL"] = "1"
     lines = [
         f"Port {layout.ssh_port}",
@@ -134,7 +134,7 @@ def sshd_config(layout: lay.Layout, node: lay.Node) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _write_wrapper(layout: lay.Layout, node: lay.Node) -> None:
+def _write_wrapper(layout: layout_module.Layout, node: layout_module.Node) -> None:
     exports = "".join(
         f"export {name}='{value}'\n" for name, value in layout.environment(node).items()
     )
@@ -142,11 +142,11 @@ def _write_wrapper(layout: lay.Layout, node: lay.Node) -> None:
     files.write_file(os.path.join(node.root, "cmd"), text, mode=0o755)
 
 
-def remove(layout: lay.Layout) -> None:
+def remove(layout: layout_module.Layout) -> None:
     """Remove everything that belongs to the cluster."""
     for node in layout.nodes:
         shutil.rmtree(node.root, ignore_errors=True)
     for name in ("shared", "state", "boot"):
         shutil.rmtree(os.path.join(layout.directory, name), ignore_errors=True)
     files.remove_file(os.path.join(layout.directory, "power"))
-    files.remove_file(os.path.join(layout.directory, lay.STATE_FILE))
+    files.remove_file(os.path.join(layout.directory, layout_module.STATE_FILE))

@@ -1,4 +1,4 @@
-"""What runs on one node: its SSH server, its daemons, its guests."""
+"""Control of the processes on a node: SSH server, daemons, guests."""
 
 import contextlib
 import os
@@ -15,16 +15,16 @@ from ganeti.process import Runner, RunResult
 from ganeti.vcluster import isolation, processes
 from ganeti.vcluster.layout import Layout, Node
 
-#: How long a server may take until it listens.
+#: Timeout in seconds until a server listens.
 START_TIMEOUT_S: Final = 20.0
 _POLL_S: Final = 0.01
 SSHD: Final = "/usr/sbin/sshd"
-#: sshd of root insists on this directory.
+#: Directory that sshd requires when it runs as root.
 _SSHD_PRIVSEP: Final = "/run/sshd"
 
 
 class NodeControl:
-    """Starts, looks at and ends what runs on nodes."""
+    """Start, inspection and end of processes on nodes."""
 
     def __init__(self, layout: Layout, process: Runner) -> None:
         self._layout = layout
@@ -32,7 +32,7 @@ class NodeControl:
 
     # Commands
     def argv(self, node: Node, command: Sequence[str]) -> list[str]:
-        """Return the arguments that run a command on a node from this machine."""
+        """Return the command line that runs a command on a node from this machine."""
         if self._layout.isolated:
             return isolation.enter(self._layout, node, command)
         return list(command)
@@ -68,7 +68,7 @@ class NodeControl:
         return processes.of_root(node.root)
 
     def is_powered(self, node: Node) -> bool:
-        """Tell whether a node is switched on."""
+        """Return whether a node is switched on."""
         return not os.path.exists(self._off_file(node))
 
     def _off_file(self, node: Node) -> str:
@@ -76,7 +76,7 @@ class NodeControl:
 
     # Life
     def boot(self, node: Node) -> None:
-        """Bring up a node as a machine does: namespaces, then the SSH server."""
+        """Boot a node like a machine: namespaces, then the SSH server."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._off_file(node))
         if self._layout.isolated:
@@ -84,14 +84,14 @@ class NodeControl:
         self.start_sshd(node)
 
     def power_on(self, node: Node) -> str:
-        """Boot a node and start what a machine's init would start.
+        """Boot a node and start its daemons, as a machine's init would.
 
         Returns:
-            what daemons said that did not start, empty if all did: a master that was
-            replaced while it was off, for example, is right not to start its daemons.
+            errors of daemons that did not start, empty if all did. A master that was
+            replaced while it was off, for example, must not start its daemons.
 
         Raises:
-            OpExecError: not even the node daemon runs.
+            OpExecError: the node daemon does not run either.
         """
         self.boot(node)
         if not os.path.exists(
@@ -109,10 +109,10 @@ class NodeControl:
         return ""
 
     def power_off(self, node: Node) -> int:
-        """Cut a node's power: everything is gone at once, /run is empty after it.
+        """Cut a node's power: all processes die at once, /run is empty afterwards.
 
         Returns:
-            how many processes died.
+            number of killed processes.
         """
         with open(self._off_file(node), "w", encoding="ascii"):
             pass
@@ -128,13 +128,13 @@ class NodeControl:
         return count
 
     def kill(self, node: Node, daemon: str | None = None) -> int:
-        """Kill all processes of a node or one daemon's; return how many.
+        """Kill all processes of a node, or those of one daemon; return their number.
 
-        They are gone when this returns, and with them their locks and sockets.
+        Their locks and sockets are released when this returns.
 
         Raises:
-            OpPrereqError: no such daemon runs there.
-            TimeoutError: one does not die.
+            OpPrereqError: the daemon does not run there.
+            TimeoutError: a process does not die.
         """
         if daemon is None:
             count = processes.kill_all(lambda: self.processes_on(node))
@@ -147,30 +147,30 @@ class NodeControl:
         if not chosen:
             names = sorted({process.name for process in self.processes_on(node)})
             raise errors.OpPrereqError(
-                f"node {node.short}: {daemon} does not run there, but"
-                f" {', '.join(names) or 'nothing'} does",
+                f"node {node.short}: {daemon} does not run there; running:"
+                f" {', '.join(names) or 'nothing'}",
                 "wrong_state",
             )
         processes.kill(chosen)
         return len(chosen)
 
     def pause(self, node: Node) -> int:
-        """Stop all processes of a node where they are."""
+        """Suspend all processes of a node; return their number."""
         on_node = self.processes_on(node)
         processes.send(on_node, signal.SIGSTOP)
         return len(on_node)
 
     def resume(self, node: Node) -> int:
-        """Let stopped processes go on."""
+        """Continue suspended processes; return their number."""
         on_node = self.processes_on(node)
         processes.send(on_node, signal.SIGCONT)
         return len(on_node)
 
     def start_daemons(self, node: Node) -> None:
-        """Start all daemons of a node; they serve when this returns.
+        """Start all daemons of a node and wait until they serve.
 
         Raises:
-            OpExecError: one does not start.
+            OpExecError: a daemon does not start.
         """
         self._daemon_util(node, "start-all")
 
@@ -208,13 +208,13 @@ class NodeControl:
             if time.monotonic() > deadline:
                 raise errors.OpExecError(
                     f"node {node.short}: sshd does not listen on {node.address} port"
-                    f" {self._layout.ssh_port}, see"
+                    f" {self._layout.ssh_port}; see"
                     f" {self._layout.host_path(node, '/var/log/ganeti/sshd.log')}"
                 )
             time.sleep(_POLL_S)
 
     def answers(self, node: Node) -> bool:
-        """Tell whether the SSH server of a node answers."""
+        """Return whether the SSH server of a node answers."""
         try:
             address = (node.address, self._layout.ssh_port)
             socket.create_connection(address, 1.0).close()

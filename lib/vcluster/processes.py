@@ -1,8 +1,8 @@
-"""Which processes belong to a node, and signals to all of them.
+"""Processes of a node, and signals to them.
 
-In simple mode a process belongs to a node when its environment or an argument names
-the node's root, or when its parent belongs to it; in isolated mode when it is in the
-node's PID namespace. Needs no records, so that nothing can be forgotten.
+In simple mode a process belongs to a node if its environment or an argument contains
+the node's root, or if its parent belongs to the node; in isolated mode if it is in the
+node's PID namespace. No records are kept, so no process can be missed.
 """
 
 import contextlib
@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 
 from ganeti.pathutils import ROOTDIR_ENV
 
-#: Pause between looks at processes that should be gone; a killed process needs a
-#: moment to be torn down.
+#: Pause in seconds between checks for killed processes; the kernel needs a moment to
+#: remove them.
 _POLL_S: Final = 0.01
-#: Where the number of threads is in /proc/PID/stat, counted from the state.
+#: Position of the number of threads in /proc/PID/stat, counted from the state.
 _THREADS: Final = 17
 
 
@@ -31,7 +31,7 @@ class Process(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its program, for daemons of ours the daemon's name."""
+        """Name of the program; for Ganeti's daemons the daemon's name."""
         for argument in self.arguments[:3]:
             base = os.path.basename(argument.split(" ", 1)[0].rstrip(":"))
             if base and not base.startswith(("python", "-")):
@@ -40,7 +40,7 @@ class Process(NamedTuple):
 
 
 def all_processes() -> Iterator[Process]:
-    """Yield the processes of this machine that we may look at."""
+    """Yield the processes of this machine that can be inspected."""
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
@@ -56,7 +56,7 @@ def all_processes() -> Iterator[Process]:
 
 
 def of_root(root: str) -> list[Process]:
-    """Return the processes of a simple node, without ourselves and our parents."""
+    """Return the processes of a simple node, without this process and its parents."""
     marker = f"{ROOTDIR_ENV}={root}".encode()
     return _select(lambda process: _names_root(process, root, marker))
 
@@ -79,7 +79,7 @@ def of_namespace(namespace: str) -> list[Process]:
 
 
 def pid_namespace(pid: int) -> str:
-    """Return the text that names a process's PID namespace, empty when it is gone."""
+    """Return the identifier of a process's PID namespace, empty if it is gone."""
     with contextlib.suppress(OSError):
         return os.readlink(f"/proc/{pid}/ns/pid")
     return ""
@@ -115,17 +115,17 @@ def _read(path: str) -> bytes:
 
 
 def send(processes: list[Process], number: signal.Signals) -> None:
-    """Send a signal to processes; those that are gone are passed over."""
+    """Send a signal to processes; skip those that are gone."""
     for process in processes:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, number)
 
 
 def kill(processes: list[Process], timeout_s: float = 20.0) -> None:
-    """Kill processes and wait until the kernel has taken back what they held.
+    """Kill processes and wait until the kernel has released their resources.
 
     Raises:
-        TimeoutError: one does not die.
+        TimeoutError: a process does not die.
     """
     with contextlib.ExitStack() as stack:
         handles = []
@@ -140,16 +140,19 @@ def kill(processes: list[Process], timeout_s: float = 20.0) -> None:
         for process, handle in handles:
             left = max(0.0, deadline - time.monotonic())
             if not select.select([handle], [], [], left)[0]:
-                raise TimeoutError(f"{process.name} ({process.pid}) does not die")
+                raise TimeoutError(
+                    f"process {process.pid} ({process.name}) was killed but does"
+                    " not end"
+                )
 
 
 def kill_all(find: Callable[[], list[Process]], timeout_s: float = 20.0) -> int:
-    """Kill processes until none is found; return how many there were.
+    """Kill processes until none is left; return their number.
 
-    Processes that are just being started are found in the next round.
+    Processes that start at the same time are killed in the next round.
 
     Raises:
-        TimeoutError: some do not die.
+        TimeoutError: some processes do not die.
     """
     deadline = time.monotonic() + timeout_s
     seen: set[int] = set()
@@ -161,6 +164,6 @@ def kill_all(find: Callable[[], list[Process]], timeout_s: float = 20.0) -> int:
             names = ", ".join(
                 f"{process.name} ({process.pid})" for process in processes
             )
-            raise TimeoutError(f"these processes do not die: {names}")
+            raise TimeoutError(f"these processes were killed but do not end: {names}")
         time.sleep(_POLL_S)
     return len(seen)

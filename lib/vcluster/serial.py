@@ -1,6 +1,6 @@
-"""Reading a guest's serial console, for scripts and demonstrations.
+"""Reader of a guest's serial console, for scripts and demonstrations.
 
-The console that one types into is that of ``gnt-instance console``.
+The interactive console is ``gnt-instance console``.
 """
 
 import glob
@@ -16,15 +16,15 @@ from ganeti.constants import ecodes
 from ganeti.vcluster.layout import Layout, Node
 
 _PATTERN: Final = "/var/run/ganeti/*-hypervisor/ctrl/{name}.serial"
-#: How often a guest's socket is looked for that is not there yet.
+#: Pause in seconds between checks for a guest's socket.
 _POLL_S: Final = 0.05
 
 
 def connect(layout: Layout, instance: str) -> tuple[Node, socket.socket]:
-    """Open the serial console of an instance, on whatever node it runs.
+    """Open the serial console of an instance; search all nodes for it.
 
     Raises:
-        OpPrereqError: it runs nowhere.
+        OpPrereqError: the instance runs on no node.
     """
     for node in layout.nodes:
         pattern = layout.host_path(node, _PATTERN.format(name=glob.escape(instance)))
@@ -33,7 +33,7 @@ def connect(layout: Layout, instance: str) -> tuple[Node, socket.socket]:
             try:
                 sock.connect(path)
             except OSError:
-                # Left behind by a guest that was killed.
+                # The socket of a guest that was killed.
                 sock.close()
                 continue
             return node, sock
@@ -50,19 +50,19 @@ def listen(
     timeout_s: float,
     say: Callable[[str], None],
 ) -> str:
-    """Pass on what a guest writes until a pattern appears; return what matched.
+    """Print a guest's output until a pattern appears; return the match.
 
-    A carriage return is sent first, so that a login prompt shows itself again.
+    A carriage return is sent first, so that a login prompt is repeated.
 
     Args:
         layout: the cluster.
         instance: full name.
         until: regular expression.
-        timeout_s: for all of it.
-        say: told the node, then each line, without newline.
+        timeout_s: for the whole call.
+        say: called with the node, then with each line, without newline.
 
     Raises:
-        OpPrereqError: it runs nowhere.
+        OpPrereqError: the instance runs on no node.
         OpExecError: the pattern did not appear in time.
     """
     deadline = time.monotonic() + timeout_s
@@ -104,7 +104,7 @@ def _connect_soon(
 
 
 def _say_lines(text: str, shown: str, say: Callable[[str], None]) -> str:
-    """Pass on whole lines that were not passed on yet; return what was."""
+    """Print complete lines that were not printed yet; return the printed text."""
     end = text.rfind(os.linesep) + 1
     for line in text[len(shown) : end].splitlines():
         if line.strip():

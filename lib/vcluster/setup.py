@@ -1,7 +1,7 @@
-"""``vcluster-setup``: directories and scripts for a virtual cluster made by hand.
+"""``vcluster-setup``: directories and scripts for a virtual cluster created by hand.
 
-Makes nodes in the documented places and leaves making the cluster to the caller; what
-does everything at once is ``vcluster up``.
+Creates nodes at the documented paths; the caller creates the cluster. ``vcluster up``
+does everything at once.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from ganeti.constants import ecodes, versions
 from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV
 from ganeti.tools import common
 from ganeti.utils import files, netutils
-from ganeti.vcluster import layout as lay
+from ganeti.vcluster import layout as layout_module
 from ganeti.vcluster import node_directories
 
 NAME: Final = "vcluster-setup"
@@ -35,11 +35,11 @@ def main() -> int:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog=NAME, description="Makes virtual nodes.")
+    parser = argparse.ArgumentParser(prog=NAME, description="Creates virtual nodes.")
     add = parser.add_argument
     version = f"{NAME} (ganeti) {versions.RELEASE_VERSION}"
     add("--version", action="version", version=version)
-    add("directory", help="of the cluster")
+    add("directory", help="directory of the cluster")
     add("-c", dest="nodes", type=int, default=5, help="number of nodes")
     add("-i", dest="instances", type=int, default=10, help="number of instance names")
     add("-p", dest="prefix", default="192.0.2", help="first three octets of addresses")
@@ -51,17 +51,17 @@ def _parse() -> argparse.Namespace:
 
 
 def set_up(options: argparse.Namespace) -> None:
-    """Make what the options ask for; what is there already stays.
+    """Create the nodes of the options; existing files are kept.
 
     Raises:
-        OpPrereqError: an option is wrong.
+        OpPrereqError: an option is invalid.
         GenericError: addresses or hosts cannot be set up.
     """
     _check(options)
     directory = os.path.abspath(options.directory)
     prefix = options.prefix
     nodes = [
-        lay.Node(
+        layout_module.Node(
             f"node{number}",
             f"{prefix}.{_FIRST_NODE + number - 1}",
             os.path.join(directory, f"node{number}"),
@@ -98,7 +98,7 @@ def _check(options: argparse.Namespace) -> None:
         )
 
 
-def _hosts_text(nodes: list[lay.Node], prefix: str, instances: int) -> str:
+def _hosts_text(nodes: list[layout_module.Node], prefix: str, instances: int) -> str:
     lines = [f"{prefix}.1 cluster"]
     lines += [f"{node.address} {node.name}" for node in nodes]
     lines += [
@@ -108,8 +108,8 @@ def _hosts_text(nodes: list[lay.Node], prefix: str, instances: int) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def make_node(node: lay.Node, hosts: str) -> None:
-    """Make a node's tree and its ``cmd`` wrapper."""
+def make_node(node: layout_module.Node, hosts: str) -> None:
+    """Create a node's tree and its ``cmd`` wrapper."""
     for path, mode in node_directories.DIRECTORIES:
         files.make_dir(f"{node.root}{path}", mode)
     wrapper = (
@@ -122,14 +122,14 @@ def make_node(node: lay.Node, hosts: str) -> None:
     for path, text, mode in (
         ("cmd", wrapper, 0o755),
         ("etc/hosts", hosts, 0o644),
-        ("etc/default/ganeti", lay.defaults_text(node), 0o644),
+        ("etc/default/ganeti", layout_module.defaults_text(node), 0o644),
         ("etc/ganeti/file-storage-paths", node_directories.storage_paths(), 0o600),
     ):
         files.write_file(os.path.join(node.root, path), text, mode=mode)
 
 
-def _write_scripts(directory: str, nodes: list[lay.Node], init: str) -> None:
-    def words(action: str) -> str:
+def _write_scripts(directory: str, nodes: list[layout_module.Node], init: str) -> None:
+    def command_of(action: str) -> str:
         return f"{shlex.quote(init)} {action}" if init else f"daemon-util {action}-all"
 
     status = (
@@ -139,9 +139,9 @@ def _write_scripts(directory: str, nodes: list[lay.Node], init: str) -> None:
         ' daemon-util check $d && echo "$d runs" || echo "$d is down"; done\''
     )
     for name, commands in (
-        ("start-all", [words("start")]),
-        ("stop-all", [words("stop")]),
-        ("restart-all", [words("stop"), words("start")]),
+        ("start-all", [command_of("start")]),
+        ("stop-all", [command_of("stop")]),
+        ("restart-all", [command_of("stop"), command_of("start")]),
         ("status-all", [status]),
         ("watcher-all", ["ganeti-watcher"]),
     ):
@@ -156,13 +156,16 @@ def _write_scripts(directory: str, nodes: list[lay.Node], init: str) -> None:
 
 
 def _add_addresses(device: str, addresses: list[str]) -> None:
-    """Put addresses on an interface, each with a label of its own."""
+    """Add addresses to an interface, each with its own label."""
     from ganeti.utils import netlink
 
     with netlink.route() as ip:
         links = ip.link_lookup(ifname=device)
         if not links:
-            raise errors.GenericError(f"network interface {device}: there is none")
+            raise errors.GenericError(
+                f"network interface {device}: not found on this machine; choose"
+                " one with -n"
+            )
     for number, address in enumerate(addresses):
         try:
             with netlink.route() as ip:
@@ -176,12 +179,12 @@ def _add_addresses(device: str, addresses: list[str]) -> None:
         except OSError as err:
             if err.errno != _EEXIST:
                 raise errors.GenericError(
-                    f"address {address}: cannot be put on {device}: {err.strerror}"
+                    f"address {address}: cannot be added to {device}: {err.strerror}"
                 ) from err
 
 
 def _add_hosts(path: str, directory: str, hosts: str) -> None:
-    """Add the hosts to the machine's hosts file, in place of an earlier run's."""
+    """Add the hosts to the machine's hosts file; replace those of an earlier run."""
     mark = f"{_MARK}{directory}"
     old = files.read_file(path).decode()
     before, _mark, rest = old.partition(f"{mark}\n")

@@ -1,15 +1,15 @@
-"""What ``vcluster status`` tells: nodes, what runs, where everything is."""
+"""Report of ``vcluster status``: nodes, processes and paths."""
 
 import os
 from typing import Any
 
 from ganeti.ssh import keys
 from ganeti.vcluster import isolation
-from ganeti.vcluster import layout as lay
+from ganeti.vcluster import layout as layout_module
 from ganeti.vcluster.nodes import NodeControl
 
 
-def collect(layout: lay.Layout, control: NodeControl) -> dict[str, Any]:
+def collect(layout: layout_module.Layout, control: NodeControl) -> dict[str, Any]:
     """Return the report that ``status --json`` prints.
 
     Keys: ``directory``, ``isolated``, ``cluster`` (name, address), ``master`` and
@@ -19,15 +19,18 @@ def collect(layout: lay.Layout, control: NodeControl) -> dict[str, Any]:
     return {
         "directory": layout.directory,
         "isolated": layout.isolated,
-        "cluster": {"name": lay.CLUSTER_HOST, "address": layout.cluster_address},
+        "cluster": {
+            "name": layout_module.CLUSTER_HOST,
+            "address": layout.cluster_address,
+        },
         "master": _current_master(layout),
         "bridge": layout.bridge if layout.isolated else None,
         "nodes": [_node(layout, control, node) for node in layout.nodes],
     }
 
 
-def _current_master(layout: lay.Layout) -> str | None:
-    """Return whom most nodes believe to be the master."""
+def _current_master(layout: layout_module.Layout) -> str | None:
+    """Return the master according to most nodes."""
     votes: dict[str, int] = {}
     for node in layout.nodes:
         path = layout.host_path(node, "/var/lib/ganeti/ssconf_master_node")
@@ -40,11 +43,13 @@ def _current_master(layout: lay.Layout) -> str | None:
     return max(votes, key=lambda name: votes[name]) if votes else None
 
 
-def _node(layout: lay.Layout, control: NodeControl, node: lay.Node) -> dict[str, Any]:
-    def place(path: str) -> str:
+def _node(
+    layout: layout_module.Layout, control: NodeControl, node: layout_module.Node
+) -> dict[str, Any]:
+    def on_host(path: str) -> str:
         return layout.host_path(node, path)
 
-    ssh_dir = place("/root/.ssh")
+    ssh_dir = on_host("/root/.ssh")
     root_keys = [keys.root_key_path(ssh_dir, kind) for kind in keys.DEFAULT_BITS]
     return {
         "name": node.name,
@@ -52,20 +57,20 @@ def _node(layout: lay.Layout, control: NodeControl, node: lay.Node) -> dict[str,
         "root": node.root,
         "powered": control.is_powered(node),
         "pid": isolation.holder(layout, node) if layout.isolated else None,
-        "ports": {"sshd": layout.ssh_port} | lay.PORTS,
+        "ports": {"sshd": layout.ssh_port} | layout_module.PORTS,
         "sockets": {
-            "query": place("/var/run/ganeti/socket/ganeti-query"),
-            "master": place("/var/run/ganeti/socket/ganeti-master"),
+            "query": on_host("/var/run/ganeti/socket/ganeti-query"),
+            "master": on_host("/var/run/ganeti/socket/ganeti-master"),
         },
         "files": {
-            "server_pem": place("/var/lib/ganeti/server.pem"),
-            "client_pem": place("/var/lib/ganeti/client.pem"),
-            "rapi_pem": place("/var/lib/ganeti/rapi.pem"),
-            "hmac_key": place("/var/lib/ganeti/hmac.key"),
-            "known_hosts": place("/var/lib/ganeti/known_hosts"),
-            "authorized_keys": place("/root/.ssh/authorized_keys"),
+            "server_pem": on_host("/var/lib/ganeti/server.pem"),
+            "client_pem": on_host("/var/lib/ganeti/client.pem"),
+            "rapi_pem": on_host("/var/lib/ganeti/rapi.pem"),
+            "hmac_key": on_host("/var/lib/ganeti/hmac.key"),
+            "known_hosts": on_host("/var/lib/ganeti/known_hosts"),
+            "authorized_keys": on_host("/root/.ssh/authorized_keys"),
             "root_keys": [path for path in root_keys if os.path.exists(path)],
-            "log_dir": place("/var/log/ganeti"),
+            "log_dir": on_host("/var/log/ganeti"),
         },
         "environment": layout.environment(node),
         "processes": [
@@ -76,7 +81,7 @@ def _node(layout: lay.Layout, control: NodeControl, node: lay.Node) -> dict[str,
 
 
 def format_table(report: dict[str, Any]) -> str:
-    """Return the report for people."""
+    """Return the report as text."""
     master = report["master"]
     mode = "isolated" if report["isolated"] else "simple"
     cluster = f"{report['cluster']['name']} ({report['cluster']['address']})"

@@ -36,7 +36,9 @@ def test_a_root_ends_in_the_host_name(tmp_path):
 def test_nodes_are_found_by_short_and_full_names(tmp_path):
     layout = plan(tmp_path, prefix="box")
     assert layout.node("box2") is layout.node("box2.vc.test")
-    with pytest.raises(errors.OpPrereqError, match=r"node9: .* known are box1, box2"):
+    with pytest.raises(
+        errors.OpPrereqError, match=r"node9: .* its nodes are box1, box2"
+    ):
         layout.node("node9")
 
 

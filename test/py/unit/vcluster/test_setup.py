@@ -81,7 +81,7 @@ def test_the_hosts_file_gets_the_hosts_once(tmp_path):
         ({"nodes": 91}, "number of nodes: wanted at most 90"),
         ({"instances": 156}, "instance names: wanted at most 155"),
         ({"prefix": "192.0"}, "three octets"),
-        ({"no_network": False, "device": "none9"}, "none9: there is none"),
+        ({"no_network": False, "device": "none9"}, "none9: not found"),
     ],
 )
 def test_what_cannot_be_is_refused(tmp_path, wrong, problem):
