@@ -1,5 +1,5 @@
-"""Helper programs: run on nodes over SSH, by administrators, or by developers.
+"""Helper programs, run on nodes over SSH, by administrators, or by developers.
 
-Each has its row in ``autotools/programs``. What daemons or commands import does not
+Each has a row in ``autotools/programs``. Code that daemons or commands import does not
 belong here.
 """

@@ -1,9 +1,9 @@
-"""``cfgupgrade``: take over a cluster of Ganeti 3.x, or give it back.
+"""``cfgupgrade``: import a cluster of Ganeti 3.x, or export it.
 
-Upgrading reads ``config.data`` and the last job id of the old queue and puts them
-into a new store; ``--export`` and ``--downgrade`` write ``config.data`` from the store
-in the form of 3.1 and of 3.0. What is replaced is kept in the backup directory. The
-daemons must be stopped. Jobs do not move.
+Upgrading reads ``config.data`` and the last job id of the old queue and writes them to
+a new store. ``--export`` and ``--downgrade`` write ``config.data`` from the store in
+the format of 3.1 and 3.0. Replaced files are kept in the backup directory. The daemons
+must be stopped. Jobs are not converted.
 """
 
 import argparse
@@ -32,12 +32,14 @@ OLDER_VERSION: Final = 3000000
 _CONFIG_MODE: Final = 0o640
 _WRITERS: Final = ("ganeti-masterd", "ganeti-wconfd", "ganeti-luxid")
 _QUESTION: Final = """\
-Please make sure that all Ganeti daemons are stopped on all nodes: what they change
-from now on would be lost. Go on? [y/N] """
+Please make sure that all Ganeti daemons are stopped on all nodes: their changes
+from now on would be lost. Continue? [y/N] """
 
 
 def _parse() -> argparse.Namespace:
-    parser = common.parser(NAME, "Moves a cluster's configuration here and back.")
+    parser = common.parser(
+        NAME, "Converts a cluster's configuration from and to Ganeti 3.x."
+    )
     parser.add_argument("--dry-run", action="store_true", help="change nothing")
     parser.add_argument("-f", "--force", action="store_true", help="do not ask")
     parser.add_argument(
@@ -61,7 +63,7 @@ def _parse() -> argparse.Namespace:
 
 @dataclasses.dataclass(frozen=True)
 class UpgradePaths:
-    """Files of one move."""
+    """Files of one conversion."""
 
     config_data: str
     job_serial: str
@@ -70,7 +72,7 @@ class UpgradePaths:
 
     @classmethod
     def of(cls, paths: pathutils.Paths, directory: str | None = None) -> "UpgradePaths":
-        """Return the places of a node, with ``config.data`` in a directory."""
+        """Return the paths of a node, with ``config.data`` in a directory."""
         old = directory or paths.data_dir
         return cls(
             config_data=os.path.join(old, "config.data"),
@@ -117,7 +119,7 @@ def _is_confirmed() -> bool:
 
 
 def check_master(paths: pathutils.Paths) -> None:
-    """Refuse to work elsewhere than on the master.
+    """Refuse to run on a node that is not the master.
 
     Raises:
         GenericError: this node is not the master.
@@ -126,18 +128,18 @@ def check_master(paths: pathutils.Paths) -> None:
     if master != paths.hostname:
         raise errors.GenericError(
             f"the master is {master}, this node is {paths.hostname};"
-            " --ignore-hostname does not look at this"
+            " run this on the master or skip the check with --ignore-hostname"
         )
 
 
 def take_config(
     places: UpgradePaths, clock: Clock, *, dry_run: bool, check: bool
 ) -> None:
-    """Put ``config.data`` into a new store.
+    """Import ``config.data`` into a new store.
 
     Raises:
         ConfigurationError: unreadable, of another version, or inconsistent.
-        StorageError: the store cannot be written; the old one is still there.
+        StorageError: the store cannot be written; the old one is unchanged.
     """
     data = _read_json(places.config_data)
     changes = config.import_config(data, accept=config.UPGRADABLE)
@@ -145,24 +147,24 @@ def take_config(
         _verify(Snapshot().apply(item for item in changes if isinstance(item, Update)))
     changes += _job_serial(places.job_serial)
     if dry_run:
-        _log.warning("%s can be taken over", places.config_data)
+        _log.warning("%s can be imported", places.config_data)
         return
     fresh = f"{places.store_db}.new"
     for suffix in ("", "-wal", "-shm"):
         files.remove_file(fresh + suffix)
-    made = store.open_master(
+    new_store = store.open_master(
         fresh, replicate=None, clock=clock, seen_term=_seen_term(places.store_db)
     )
     try:
-        made.commit(changes)
+        new_store.commit(changes)
     finally:
-        made.close()
-    _keep(places.store_db, places.backup_dir)
+        new_store.close()
+    _back_up(places.store_db, places.backup_dir)
     for suffix in ("-wal", "-shm"):
         files.remove_file(places.store_db + suffix)
     os.replace(fresh, places.store_db)
     files.sync_dir(os.path.dirname(places.store_db))
-    _keep(places.config_data, places.backup_dir)
+    _back_up(places.config_data, places.backup_dir)
 
 
 def write_config(
@@ -186,7 +188,7 @@ def write_config(
     if dry_run:
         _log.warning("%s can be written", places.config_data)
         return
-    _keep(places.config_data, places.backup_dir)
+    _back_up(places.config_data, places.backup_dir)
     text = simplejson.dumps(value, separators=(",", ":"))
     files.write_file(places.config_data, text.encode(), mode=_CONFIG_MODE)
 
@@ -195,9 +197,9 @@ def _read_json(path: str) -> object:
     try:
         return simplejson.loads(files.read_file(path))
     except FileNotFoundError as err:
-        raise errors.ConfigurationError(f"{path}: there is no such file") from err
+        raise errors.ConfigurationError(f"{path}: no such file") from err
     except ValueError as err:
-        raise errors.ConfigurationError(f"{path}: no JSON: {err}") from err
+        raise errors.ConfigurationError(f"{path}: not valid JSON: {err}") from err
 
 
 def _verify(snapshot: Snapshot) -> None:
@@ -206,12 +208,13 @@ def _verify(snapshot: Snapshot) -> None:
         _log.error("%s", problem)
     if problems:
         raise errors.ConfigurationError(
-            f"the configuration has {len(problems)} problems; --no-verify accepts them"
+            f"the configuration has {len(problems)} problems, listed above;"
+            " --no-verify accepts them"
         )
 
 
 def _job_serial(path: str) -> list[Change]:
-    """Return what makes new jobs go on after the old queue's last id."""
+    """Return the change that makes job ids continue after the old queue's last one."""
     try:
         text = files.read_file(path).decode().strip()
     except FileNotFoundError:
@@ -225,6 +228,6 @@ def _seen_term(path: str) -> int:
     return int(store.Replica(path).status()["term"])
 
 
-def _keep(path: str, directory: str) -> None:
+def _back_up(path: str, directory: str) -> None:
     if os.path.exists(path):
-        _log.info("%s: kept as %s", path, files.backup_file(path, directory))
+        _log.info("%s: copied to %s", path, files.backup_file(path, directory))

@@ -1,4 +1,4 @@
-"""What the tools that read a JSON message on standard input share.
+"""Common code of the tools that read a JSON message on standard input.
 
 Exit code 0 on success, 1 with a message on standard error otherwise.
 """
@@ -19,17 +19,18 @@ from ganeti.ssconf import SimpleStore
 from ganeti.utils import x509
 
 _log = logging.getLogger(__name__)
-#: A message carries all ssconf values and a few keys; nobody needs more.
+#: Largest message: it has all ssconf values and a few keys.
 MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
 
-#: Checks a value and raises ValueError with what was wanted.
+#: Checks a value; raises ValueError with the expected form.
 Check = Callable[[Any], None]
-#: What a tool does with its checked message on this node; true changes nothing.
+#: Applies a checked message to this node; with True as last argument nothing is
+#: changed.
 Act = Callable[[pathutils.Paths, Mapping[str, Any], bool], None]
 
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:
-    """Return a parser of the options that all these tools know."""
+    """Return a parser of the options of all these tools."""
     result = argparse.ArgumentParser(prog=name, description=description)
     result.add_argument("-d", "--debug", action="store_true", help="log everything")
     result.add_argument("-v", "--verbose", action="store_true", help="log each step")
@@ -41,13 +42,13 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
 def run_with_message(
     name: str, description: str, known: Mapping[str, Check], act: Act
 ) -> int:
-    """Be a tool that reads a message; return its exit code.
+    """Run a tool that reads a message; return its exit code.
 
     Args:
-        name: of the tool.
+        name: name of the tool.
         description: one line for ``--help``.
-        known: check by key of the message.
-        act: the tool's work.
+        known: key of the message -> check.
+        act: the tool's function.
     """
     taken = parser(name, description)
     taken.add_argument("--dry-run", action="store_true", help="change nothing")
@@ -67,7 +68,7 @@ def start_log(name: str, options: argparse.Namespace) -> None:
 
 
 def run(name: str, work: Callable[[], None]) -> int:
-    """Do a tool's work and return its exit code."""
+    """Run a tool's function and return its exit code."""
     try:
         work()
     except errors.GenericError as err:
@@ -81,7 +82,7 @@ def run(name: str, work: Callable[[], None]) -> int:
 
 
 def own_paths() -> pathutils.Paths:
-    """Return the places of this node, as the environment says."""
+    """Return the paths of this node according to the environment."""
     return pathutils.from_environ(os.environ)
 
 
@@ -89,10 +90,10 @@ def read_message(known: Mapping[str, Check]) -> dict[str, Any]:
     """Read the message on standard input.
 
     Args:
-        known: check by key; other keys are refused.
+        known: key -> check; other keys are refused.
 
     Raises:
-        ParseError: it is no JSON object, or a value is wrong.
+        ParseError: the message is not a JSON object, or a value is wrong.
     """
     raw = sys.stdin.buffer.read(MAX_MESSAGE_BYTES + 1)
     if len(raw) > MAX_MESSAGE_BYTES:
@@ -114,25 +115,25 @@ def read_message(known: Mapping[str, Check]) -> dict[str, Any]:
 
 
 def is_text(value: Any) -> None:
-    """Raise ValueError unless it is a text with content."""
+    """Raise ValueError unless the value is a non-empty string."""
     if not isinstance(value, str) or not value:
         raise ValueError("a text")
 
 
 def is_bool(value: Any) -> None:
-    """Raise ValueError unless it is true or false."""
+    """Raise ValueError unless the value is true or false."""
     if value is not True and value is not False:
         raise ValueError("true or false")
 
 
 def is_positive(value: Any) -> None:
-    """Raise ValueError unless it is a positive whole number."""
+    """Raise ValueError unless the value is a positive integer."""
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
         raise ValueError("a positive number")
 
 
 def is_text_map(value: Any) -> None:
-    """Raise ValueError unless it is an object of texts."""
+    """Raise ValueError unless the value is an object of strings."""
     if not isinstance(value, dict) or not all(
         isinstance(item, str) for item in value.values()
     ):
@@ -140,7 +141,7 @@ def is_text_map(value: Any) -> None:
 
 
 def is_key_lists(value: Any) -> None:
-    """Raise ValueError unless it is {uuid: [public key]}."""
+    """Raise ValueError unless the value is {uuid: [public key]}."""
     if not isinstance(value, dict) or not all(
         isinstance(lines, list) and all(isinstance(line, str) for line in lines)
         for lines in value.values()
@@ -149,7 +150,7 @@ def is_key_lists(value: Any) -> None:
 
 
 def is_key_triples(value: Any) -> None:
-    """Raise ValueError unless it is a list of [type, private key, public key]."""
+    """Raise ValueError unless the value is [[type, private key, public key], …]."""
     if not isinstance(value, list) or not all(
         isinstance(row, list)
         and len(row) == 3
@@ -160,10 +161,10 @@ def is_key_triples(value: Any) -> None:
 
 
 def check_cluster(paths: pathutils.Paths, message: Mapping[str, Any]) -> str:
-    """Refuse a node that is in another cluster than the message's; return its name.
+    """Refuse a node of another cluster than the message's; return the cluster's name.
 
     Raises:
-        OpPrereqError: the names or the certificates differ, or there is no name.
+        OpPrereqError: the names or the certificates differ, or the name is missing.
         X509CertError: a certificate is damaged.
     """
     name = _check_cluster_name(paths, message)

@@ -1,7 +1,6 @@
-"""ensure-dirs: makes the directories of a node and corrects owners and modes.
+"""``ensure-dirs``: create the directories of a node, correct owners and modes.
 
-Runs before daemons start. Missing files are skipped: which of them a node has depends
-on its role.
+Runs before daemons start. Missing files are skipped: a node's files depend on its role.
 """
 
 import argparse
@@ -18,7 +17,7 @@ from ganeti.utils import files
 
 
 class PathMode(NamedTuple):
-    """A path and its mode; everything belongs to the user of the daemons, root."""
+    """A path and its mode; the owner is the daemons' user, root."""
 
     path: str
     mode: int
@@ -65,7 +64,7 @@ def directories(paths: Paths) -> list[PathMode]:
 
 
 def known_files(paths: Paths) -> Iterator[PathMode]:
-    """Yield the files of a node whose modes are given."""
+    """Yield the files of a node with fixed modes."""
     for name, mode in _DATA_FILES:
         yield PathMode(paths.data(name), mode)
     for name in _names(paths.data_dir):
@@ -84,14 +83,14 @@ def _names(directory: str) -> list[str]:
 
 
 def run(paths: Paths) -> None:
-    """Make directories and correct modes; as root owners too.
+    """Create directories and correct modes; as root also owners.
 
     Raises:
-        GenericError: something else is where a directory or file must be.
-        OSError: not permitted.
+        GenericError: a path is neither a directory nor a regular file as required.
+        OSError: the operation is not permitted.
     """
     owner = 0 if os.geteuid() == 0 else -1
-    # The lock directory is the system's own on a real machine.
+    # On a real machine the lock directory belongs to the system.
     os.makedirs(paths.lock_dir, 0o755, exist_ok=True)
     for entry in directories(paths):
         files.make_dir(entry.path, entry.mode, uid=owner, gid=owner)
@@ -107,7 +106,9 @@ def _correct(entry: PathMode, owner: int) -> None:
     try:
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode):
-            raise errors.GenericError(f"{entry.path}: no regular file")
+            raise errors.GenericError(
+                f"{entry.path}: wanted a regular file, found something else"
+            )
         if stat.S_IMODE(info.st_mode) != entry.mode:
             os.fchmod(fd, entry.mode)
         if owner != -1 and (info.st_uid, info.st_gid) != (owner, owner):
@@ -119,8 +120,8 @@ def _correct(entry: PathMode, owner: int) -> None:
 def main() -> int:
     """Run the tool."""
     parser = argparse.ArgumentParser(prog="ensure-dirs")
-    parser.add_argument("-d", "--debug", action="store_true", help="say what is done")
-    parser.add_argument("-v", "--verbose", action="store_true", help="say more")
+    parser.add_argument("-d", "--debug", action="store_true", help="print the result")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print the result")
     parser.add_argument(
         "-f", "--full-run", action="store_true", help="correct archived jobs as well"
     )
@@ -133,5 +134,5 @@ def main() -> int:
         sys.stderr.write(f"ensure-dirs: {err}\n")
         return exitcodes.EXIT_FAILURE
     if options.debug or options.verbose:
-        sys.stdout.write("directories and files are as they should be\n")
+        sys.stdout.write("owners and modes of directories and files are correct\n")
     return exitcodes.EXIT_SUCCESS

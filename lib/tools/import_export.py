@@ -1,8 +1,8 @@
-"""``import-export``: moves one disk's content from or to another node.
+"""``import-export``: copy one disk's content from or to another node.
 
 ``export`` reads a file, a device or a script's output, compresses it and sends it;
-``import`` does the reverse. Started by the node daemon, once a disk and side, and
-watched by its status file; SIGTERM ends it.
+``import`` does the reverse. The node daemon starts one process per disk and side and
+reads its status file; SIGTERM ends the process.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import IO, Any, Final, NoReturn
 
-from ganeti.constants import export as words
+from ganeti.constants import export as export_constants
 from ganeti.tools import common, transfer_channel
 from ganeti.tools.transfer_channel import TransferError
 from ganeti.tools.transfer_status import TransferStatus
@@ -24,11 +24,11 @@ from ganeti.utils import pidfile
 
 NAME: Final = "import-export"
 _CHUNK: Final = 1 << 20
-#: Compressor by name, where it is not just the program of that name.
+#: Name -> command of compressors that are not a program of the same name.
 _COMPRESSORS: Final = {
-    words.IEC_GZIP: ("gzip",),
-    words.IEC_GZIP_FAST: ("gzip", "-1"),
-    words.IEC_GZIP_SLOW: ("gzip", "-9"),
+    export_constants.IEC_GZIP: ("gzip",),
+    export_constants.IEC_GZIP_FAST: ("gzip", "-1"),
+    export_constants.IEC_GZIP_SLOW: ("gzip", "-9"),
 }
 _TOOL: Final = re.compile(r"[A-Za-z0-9][-_.A-Za-z0-9]*")
 _SHELL: Final = ("/bin/sh", "-c")
@@ -36,51 +36,69 @@ _SHELL: Final = ("/bin/sh", "-c")
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the program's options."""
-    parser = common.parser(NAME, "Moves the content of a disk between nodes.")
+    parser = common.parser(NAME, "Copies the content of a disk between nodes.")
     parser.add_argument("status_file")
-    parser.add_argument("mode", choices=(words.IEM_IMPORT, words.IEM_EXPORT))
+    parser.add_argument(
+        "mode", choices=(export_constants.IEM_IMPORT, export_constants.IEM_EXPORT)
+    )
     for name in ("--key", "--cert", "--ca"):
         parser.add_argument(name, required=True, metavar="FILE")
-    parser.add_argument("--bind", metavar="ADDRESS", help="where an import listens")
+    parser.add_argument(
+        "--bind", metavar="ADDRESS", help="address on which an import listens"
+    )
     family = parser.add_mutually_exclusive_group()
     family.add_argument("--ipv4", action="store_true", help="the default")
     family.add_argument("--ipv6", action="store_true")
-    parser.add_argument("--host", metavar="ADDRESS", help="where an export connects")
+    parser.add_argument(
+        "--host", metavar="ADDRESS", help="address to which an export connects"
+    )
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--connect-retries", type=int, default=0)
     parser.add_argument("--connect-timeout", type=int, default=60, metavar="SECONDS")
-    parser.add_argument("--compress", default=words.IEC_GZIP, metavar="TOOL")
+    parser.add_argument("--compress", default=export_constants.IEC_GZIP, metavar="TOOL")
     parser.add_argument("--expected-size", type=int, metavar="MIB")
-    parser.add_argument("--magic", help="text that an import wants to see first")
-    parser.add_argument("--cmd-prefix", metavar="SHELL", help="makes an export's data")
-    parser.add_argument("--cmd-suffix", metavar="SHELL", help="eats an import's data")
+    parser.add_argument("--magic", help="text with which an import's data must begin")
+    parser.add_argument(
+        "--cmd-prefix", metavar="SHELL", help="command that writes an export's data"
+    )
+    parser.add_argument(
+        "--cmd-suffix", metavar="SHELL", help="command that reads an import's data"
+    )
     parser.add_argument("--file", help="file or device instead of a command")
     parser.add_argument(
-        "--pid-file", metavar="FILE", help="go into the background and write it"
+        "--pid-file",
+        metavar="FILE",
+        help="run in the background and write the process id to FILE",
     )
     return parser
 
 
 def check(options: argparse.Namespace) -> None:
-    """Refuse options that do not fit together.
+    """Refuse inconsistent options.
 
     Raises:
-        TransferError: says which.
+        TransferError: names the options.
     """
-    is_import = options.mode == words.IEM_IMPORT
+    is_import = options.mode == export_constants.IEM_IMPORT
     command = options.cmd_suffix if is_import else options.cmd_prefix
     if bool(command) == bool(options.file):
         raise TransferError("wanted either --file or a command")
     if not is_import and not (options.host and options.port):
         raise TransferError("an export needs --host and --port")
-    if options.magic is not None and not re.match(words.IE_MAGIC_RE, options.magic):
-        raise TransferError(f"--magic: not of the wanted form: {options.magic!r}")
+    if options.magic is not None and not re.match(
+        export_constants.IE_MAGIC_RE, options.magic
+    ):
+        raise TransferError(
+            f"--magic: wanted letters, digits, dashes and dots, found {options.magic!r}"
+        )
     if not _TOOL.fullmatch(options.compress):
-        raise TransferError(f"--compress: no tool name: {options.compress!r}")
+        raise TransferError(
+            f"--compress: wanted the name of a program, found {options.compress!r}"
+        )
 
 
 class Transfer:
-    """One run: the children, the connection and the threads between them."""
+    """One transfer: child processes, the connection, and threads between them."""
 
     def __init__(self, options: argparse.Namespace, status: TransferStatus) -> None:
         self._options = options
@@ -92,17 +110,17 @@ class Transfer:
         self._magic = f"{options.magic}\n".encode() if options.magic else b""
 
     def run(self) -> None:
-        """Move everything.
+        """Copy all data.
 
         Raises:
-            TransferError: it is not all there.
+            TransferError: the data was not copied completely.
         """
         options = self._options
-        made = transfer_channel.context(options.key, options.cert, options.ca)
-        channel = self._connect(made)
+        context = transfer_channel.context(options.key, options.cert, options.ca)
+        channel = self._connect(context)
         try:
             self._status.update(connected=True)
-            if options.mode == words.IEM_IMPORT:
+            if options.mode == export_constants.IEM_IMPORT:
                 self._import(channel)
             else:
                 self._export(channel)
@@ -110,13 +128,13 @@ class Transfer:
             channel.close()
             self._clear_up()
 
-    def _connect(self, made: Any) -> transfer_channel.Channel:
+    def _connect(self, context: Any) -> transfer_channel.Channel:
         options = self._options
         timeout_s = float(options.connect_timeout)
-        if options.mode == words.IEM_EXPORT:
+        if options.mode == export_constants.IEM_EXPORT:
             return transfer_channel.connect(
                 (options.host, options.port),
-                made,
+                context,
                 ipv6=options.ipv6,
                 retries=options.connect_retries,
                 timeout_s=timeout_s,
@@ -127,16 +145,16 @@ class Transfer:
         )
         try:
             self._status.update(listen_port=listener.getsockname()[1])
-            return transfer_channel.accept(listener, made, timeout_s)
+            return transfer_channel.accept(listener, context, timeout_s)
         finally:
             listener.close()
 
     # Export
     def _export(self, channel: transfer_channel.Channel) -> None:
         source, producer = self._source()
-        if self._options.compress == words.IEC_NONE:
+        if self._options.compress == export_constants.IEC_NONE:
             with source:
-                for data in self._counted(source, self._magic):
+                for data in self._count_bytes(source, self._magic):
                     channel.send(data)
         else:
             packer = self._child(self._compressor(), stdin=subprocess.PIPE)
@@ -164,10 +182,10 @@ class Transfer:
 
     def _feed(self, source: IO[bytes], sink: IO[bytes]) -> None:
         with source, sink:
-            for data in self._counted(source, self._magic):
+            for data in self._count_bytes(source, self._magic):
                 _write_all(sink, data)
 
-    def _counted(self, source: IO[bytes], first: bytes) -> Iterator[bytes]:
+    def _count_bytes(self, source: IO[bytes], first: bytes) -> Iterator[bytes]:
         if first:
             yield first
         for data in _pieces(source):
@@ -178,14 +196,14 @@ class Transfer:
     def _import(self, channel: transfer_channel.Channel) -> None:
         sink, consumer = self._sink()
         received = iter(lambda: channel.receive(_CHUNK), b"")
-        if self._options.compress == words.IEC_NONE:
+        if self._options.compress == export_constants.IEC_NONE:
             self._store(received, sink)
         else:
             unpacker = self._child((*self._compressor(), "-d"), stdin=subprocess.PIPE)
             out = _pipe(unpacker.stdout)
             writer = self._thread(lambda: self._unpack(out, sink))
             with _pipe(unpacker.stdin) as into:
-                self._unless_failed(received, into)
+                self._feed_received(received, into)
             writer.join()
             self._raise_failure()
             self._require(unpacker)
@@ -195,11 +213,11 @@ class Transfer:
         channel.finish(wait=False)
 
     def _unpack(self, out: IO[bytes], sink: IO[bytes]) -> None:
-        # Closed on failure too, so that the other end of the pipe notices.
+        # The pipe is closed on failure too, so that the child gets an error.
         with out:
             self._store(_pieces(out), sink)
 
-    def _unless_failed(self, received: Iterator[bytes], into: IO[bytes]) -> None:
+    def _feed_received(self, received: Iterator[bytes], into: IO[bytes]) -> None:
         try:
             for data in received:
                 _write_all(into, data)
@@ -215,7 +233,7 @@ class Transfer:
         return _pipe(child.stdin), child
 
     def _store(self, pieces: Iterator[bytes], sink: IO[bytes]) -> None:
-        """Check the magic, then write everything to its end, and to the disk."""
+        """Check the magic, then write all data and sync it to the disk."""
         with sink:
             for data in self._without_magic(pieces):
                 self._status.count(len(data))
@@ -231,7 +249,7 @@ class Transfer:
                 break
             head += data
         if not head.startswith(self._magic):
-            raise TransferError("the data do not begin with the magic that was agreed")
+            raise TransferError("the data does not begin with the text of --magic")
         if len(head) > len(self._magic):
             yield head[len(self._magic) :]
         yield from pieces
@@ -244,7 +262,9 @@ class Transfer:
     def _child(
         self, argv: tuple[str, ...], *, stdin: int = subprocess.DEVNULL
     ) -> "subprocess.Popen[bytes]":
-        is_last = argv[:2] == _SHELL and self._options.mode == words.IEM_IMPORT
+        is_last = (
+            argv[:2] == _SHELL and self._options.mode == export_constants.IEM_IMPORT
+        )
         try:
             child = subprocess.Popen(
                 argv,
@@ -285,7 +305,11 @@ class Transfer:
     def _require(self, child: "subprocess.Popen[bytes]") -> None:
         code = child.wait()
         if code:
-            how = f"exited with code {code}" if code > 0 else f"died of signal {-code}"
+            how = (
+                f"exited with code {code}"
+                if code > 0
+                else f"was killed by signal {-code}"
+            )
             raise TransferError(f"{child.args[0]!s} {how}")  # type: ignore[index]
 
     def _clear_up(self) -> None:
@@ -302,7 +326,7 @@ class Transfer:
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
     if stream is None:
-        raise TransferError("a child has no pipe")
+        raise TransferError("internal error: a child process has no pipe")
     return stream
 
 
@@ -317,7 +341,7 @@ def _write_all(sink: IO[bytes], data: bytes) -> None:
 
 
 def move(options: argparse.Namespace, status: TransferStatus) -> int:
-    """Run a transfer, note in the status how it ended, and return the exit code."""
+    """Run a transfer, write its result to the status file, return the exit code."""
 
     def terminate(_number: int, _frame: Any) -> NoReturn:
         raise TransferError("terminated by a signal")
@@ -336,7 +360,7 @@ def move(options: argparse.Namespace, status: TransferStatus) -> int:
 
 
 def _into_background() -> None:
-    """Go on as a child of nobody, without a terminal; the caller's process ends."""
+    """Continue as a daemon without a terminal; the calling process exits."""
     if os.fork():
         os._exit(0)
     os.setsid()

@@ -1,8 +1,8 @@
-"""ganeti-kvm-console: connects a terminal to a KVM guest's serial console.
+"""``ganeti-kvm-console``: connect a terminal to a KVM guest's serial console.
 
-Run on the node where the guest is, usually over SSH by ``gnt-instance console``. A
-guest that was started paused is let go after a moment, so that nobody misses its first
-words. Control-] leaves; the guest does not notice.
+Runs on the guest's node, usually over SSH by ``gnt-instance console``. A guest that was
+started paused is resumed after a moment, so that its first output is visible. Control-]
+leaves the console; the guest continues.
 """
 
 import argparse
@@ -24,10 +24,10 @@ from ganeti.hypervisor.kvm.qmp import Qmp
 
 #: Control-], as in telnet.
 _ESCAPE: Final = b"\x1d"
-#: Seconds before a paused guest goes on.
+#: Seconds before a paused guest is resumed.
 _UNPAUSE_AFTER_S: Final = 3.0
 _CHUNK: Final = 4096
-#: What the emulator calls a guest that waits for ``cont``.
+#: States of the emulator in which the guest waits for ``cont``.
 _PAUSED: Final = frozenset({"paused", "prelaunch"})
 
 
@@ -58,7 +58,7 @@ def connect(guest: Files) -> socket.socket:
     """Return a connection to a guest's serial line.
 
     Raises:
-        HypervisorError: it does not run or has no serial console.
+        HypervisorError: the guest does not run or has no serial console.
     """
     if guest.alive_pid() is None:
         raise errors.HypervisorError(f"instance {guest.name}: not running here")
@@ -75,7 +75,7 @@ def connect(guest: Files) -> socket.socket:
 
 @contextlib.contextmanager
 def _raw(fd: int) -> Iterator[None]:
-    """Let all keys through, and give the terminal back as it was."""
+    """Put the terminal in raw mode during a block, then restore it."""
     if not os.isatty(fd):
         yield
         return
@@ -118,7 +118,7 @@ def _say(out: BinaryIO, text: str) -> None:
 
 @contextlib.contextmanager
 def _unpausing(guest: Files, out: BinaryIO) -> Iterator[None]:
-    """Let a paused guest go on in the background, unless the user leaves before."""
+    """Resume a paused guest in the background, unless the user leaves before."""
     left = threading.Event()
 
     def work() -> None:
@@ -135,10 +135,10 @@ def _unpausing(guest: Files, out: BinaryIO) -> Iterator[None]:
 
 
 def unpause(guest: Files, say: Callable[[str], None], left: threading.Event) -> None:
-    """Let a paused guest go on after a moment.
+    """Resume a paused guest after a moment.
 
     Raises:
-        HypervisorError: its emulator does not answer.
+        HypervisorError: the emulator does not answer.
     """
     if not _is_paused(guest) or left.wait(_UNPAUSE_AFTER_S) or not _is_paused(guest):
         return

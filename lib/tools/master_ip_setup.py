@@ -1,8 +1,8 @@
-"""master-ip-setup: gives this machine the address of the cluster, or takes it.
+"""``master-ip-setup``: add the cluster's address to this machine, or remove it.
 
-Called by the node daemon with ``start`` or ``stop`` and four variables; administrators
-may put their own program in its place, so the interface is fixed. An address of the
-loopback network, as virtual clusters have, is on every machine anyway: nothing is done.
+The node daemon calls it with ``start`` or ``stop`` and four environment variables.
+Administrators may replace the program, so the interface is fixed. Loopback addresses,
+which virtual clusters use, need no setup and are ignored.
 """
 
 import logging
@@ -21,17 +21,17 @@ from ganeti.utils import netutils
 
 _log = logging.getLogger(__name__)
 
-#: Five echo requests, 200 ms each, decide whether another machine has the address.
+#: Five echo requests of 200 ms show whether another machine has the address.
 _PING: Final = ("fping", "-q", "-c", "5", "-p", "200", "-t", "200")
 _PING_TIMEOUT_S: Final = 10.0
-#: Announcements sent to the neighbours.
+#: Number of ARP announcements.
 _ANNOUNCEMENTS: Final = 3
 _ETHERTYPE_ARP: Final = 0x0806
 _ARP_REPLY: Final = 2
 
 
 class Address(NamedTuple):
-    """What the variables ask for."""
+    """The address that the variables describe."""
 
     device: str
     ip: str
@@ -43,7 +43,7 @@ def read_environment(environ: Mapping[str, str]) -> Address:
     """Return the address that the variables describe.
 
     Raises:
-        ParameterError: a variable is missing or wrong.
+        ParameterError: a variable is missing or invalid.
     """
     try:
         address = Address(
@@ -61,16 +61,16 @@ def read_environment(environ: Mapping[str, str]) -> Address:
     wanted = {4: socket.AF_INET, 6: socket.AF_INET6}.get(address.version)
     if wanted is None or netutils.family(address.ip) != wanted:
         raise errors.ParameterError(
-            f"{address.ip} is no address of IP version {address.version}"
+            f"{address.ip} is not an address of IP version {address.version}"
         )
     return address
 
 
 def start(address: Address, runner: Runner) -> None:
-    """Take the address, unless it is here already.
+    """Add the address, unless this machine has it already.
 
     Raises:
-        OpExecError: another machine answers.
+        OpExecError: another machine answers at the address.
         IPAddressError: the kernel refused.
     """
     if netutils.owns_address(address.ip):
@@ -84,10 +84,10 @@ def start(address: Address, runner: Runner) -> None:
 
 
 def stop(address: Address) -> None:
-    """Give the address up, unless it is not here.
+    """Remove the address, if this machine has it.
 
     Raises:
-        OpExecError: it is on another device.
+        OpExecError: the address is on another device.
         IPAddressError: the kernel refused.
     """
     if netutils.is_loopback(address.ip):
@@ -104,17 +104,17 @@ def stop(address: Address) -> None:
 
 
 def _answers(address: Address, runner: Runner) -> bool:
-    """Tell whether some machine answers echo requests at the address."""
+    """Return whether a machine answers echo requests at the address."""
     try:
         result = runner.run([*_PING, address.ip], timeout_s=_PING_TIMEOUT_S)
     except errors.CommandError as err:
-        _log.warning("cannot look for other machines: %s", err)
+        _log.warning("cannot check whether another machine has the address: %s", err)
         return False
     return result.code == 0
 
 
 def announce(address: Address) -> None:
-    """Tell the neighbours where the address is now; failures are logged only."""
+    """Announce the address to the neighbours by ARP; failures are only logged."""
     if address.version == 6:
         # The kernel announces IPv6 addresses itself when they are added.
         return
@@ -130,10 +130,10 @@ def announce(address: Address) -> None:
 
 
 def gratuitous_arp(mac: bytes, ip: str) -> bytes:
-    """Return an Ethernet frame that tells everybody whose an IPv4 address is."""
-    everybody = b"\xff" * 6
+    """Return the Ethernet frame of a gratuitous ARP reply for an IPv4 address."""
+    broadcast = b"\xff" * 6
     own = mac + socket.inet_aton(ip)
-    header = everybody + mac + struct.pack("!H", _ETHERTYPE_ARP)
+    header = broadcast + mac + struct.pack("!H", _ETHERTYPE_ARP)
     return header + struct.pack("!HHBBH", 1, 0x0800, 6, 4, _ARP_REPLY) + own + own
 
 

@@ -1,4 +1,4 @@
-"""``node-cleanup``: makes a node forget its cluster, when the master cannot ask it to.
+"""``node-cleanup``: remove a node's cluster files when the master cannot do it.
 
 Stops all daemons and removes certificates, secrets, configuration and ssconf.
 """
@@ -18,13 +18,13 @@ from ganeti.utils import files
 
 _log = logging.getLogger(__name__)
 NAME: Final = "node-cleanup"
-#: Where copies of removed files go, below the backup directory.
+#: Directory of copies of removed files, below the backup directory.
 BACKUP_DIR: Final = "ganeti-node-cleanup"
 
 
 def main() -> int:
     """Run the tool."""
-    parser = common.parser(NAME, "Makes this node forget its cluster.")
+    parser = common.parser(NAME, "Removes the files of the cluster from this node.")
     parser.add_argument(
         "--yes-do-it", "--ya-rly", action="store_true", help="really do it"
     )
@@ -33,7 +33,8 @@ def main() -> int:
     common.start_log(NAME, options)
     if not options.yes_do_it:
         sys.stderr.write(
-            f"{NAME}: removes all cluster files of this node; --yes-do-it confirms\n"
+            f"{NAME}: removes all cluster files of this node;"
+            " confirm with --yes-do-it\n"
         )
         return 1
 
@@ -55,5 +56,5 @@ def clean_up(paths: Paths, process: Runner, *, keep_copies: bool) -> None:
         if not os.path.isfile(path):
             raise errors.GenericError(f"{path}: wanted a file, found something else")
         if keep_copies:
-            _log.info("%s: kept as %s", path, files.backup_file(path, target))
+            _log.info("%s: copied to %s", path, files.backup_file(path, target))
         files.remove_file(path)

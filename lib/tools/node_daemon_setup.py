@@ -1,4 +1,4 @@
-"""``node-daemon-setup``: makes a machine's node daemon part of a cluster.
+"""``node-daemon-setup``: set up the node daemon of a machine that joins a cluster.
 
 Runs on the new node, over SSH, as the second step of ``gnt-node add``.
 """
@@ -12,7 +12,7 @@ from typing import Any, Final
 from ganeti import errors, ssconf
 from ganeti.bootstrap.services import Services
 from ganeti.constants import ecodes
-from ganeti.constants import ssh as words
+from ganeti.constants import ssh as ssh_constants
 from ganeti.pathutils import Paths
 from ganeti.process import Runner, SystemRunner
 from ganeti.tools import common
@@ -21,18 +21,18 @@ from ganeti.utils import files, x509
 _log = logging.getLogger(__name__)
 NAME: Final = "node-daemon-setup"
 _INPUT: Final[dict[str, common.Check]] = {
-    words.NDS_CLUSTER_NAME: common.is_text,
-    words.NDS_NODE_DAEMON_CERTIFICATE: common.is_text,
-    words.NDS_HMAC: common.is_text,
-    words.NDS_SSCONF: common.is_text_map,
-    words.NDS_START_NODE_DAEMON: common.is_bool,
-    words.NDS_NODE_NAME: common.is_text,
+    ssh_constants.NDS_CLUSTER_NAME: common.is_text,
+    ssh_constants.NDS_NODE_DAEMON_CERTIFICATE: common.is_text,
+    ssh_constants.NDS_HMAC: common.is_text,
+    ssh_constants.NDS_SSCONF: common.is_text_map,
+    ssh_constants.NDS_START_NODE_DAEMON: common.is_bool,
+    ssh_constants.NDS_NODE_NAME: common.is_text,
 }
 _REQUIRED: Final = (
-    words.NDS_NODE_DAEMON_CERTIFICATE,
-    words.NDS_HMAC,
-    words.NDS_SSCONF,
-    words.NDS_NODE_NAME,
+    ssh_constants.NDS_NODE_DAEMON_CERTIFICATE,
+    ssh_constants.NDS_HMAC,
+    ssh_constants.NDS_SSCONF,
+    ssh_constants.NDS_NODE_NAME,
 )
 
 
@@ -51,48 +51,48 @@ def main() -> int:
 def set_up(
     paths: Paths, process: Runner, message: Mapping[str, Any], *, dry_run: bool
 ) -> None:
-    """Write what a node of the cluster has, and start its daemons.
+    """Write the files of a cluster's node, and start its daemons.
 
     Raises:
-        OpPrereqError: this node is in another cluster, or the message is not whole.
+        OpPrereqError: this node is in another cluster, or the message is incomplete.
         X509CertError: the certificate cannot be used.
         OpExecError: a daemon does not start.
     """
-    _check_whole(message, common.check_cluster(paths, message))
-    pem = message[words.NDS_NODE_DAEMON_CERTIFICATE]
+    _check_complete(message, common.check_cluster(paths, message))
+    pem = message[ssh_constants.NDS_NODE_DAEMON_CERTIFICATE]
     pair = x509.parse(pem.encode(), "input: node_daemon_certificate")
-    values = message[words.NDS_SSCONF]
+    values = message[ssh_constants.NDS_SSCONF]
     ssconf.write(paths, values, dry_run=True)
     if dry_run:
-        _log.info("this is a dry run, nothing is written")
+        _log.info("dry run: nothing is written")
         return
     files.make_dir(paths.data_dir, 0o755)
     ssconf.write(paths, values)
-    files.write_file(paths.hmac_key, message[words.NDS_HMAC], mode=0o440)
+    files.write_file(paths.hmac_key, message[ssh_constants.NDS_HMAC], mode=0o440)
     files.write_file(paths.server_pem, pair.pem, mode=0o440)
     x509.write_client_certificate(
         paths.client_pem,
         server_pem=paths.server_pem,
-        name=message[words.NDS_NODE_NAME],
+        name=message[ssh_constants.NDS_NODE_NAME],
         serial=int(time.time()),
     )
     services = Services(paths, process)
     services.stop_all()
-    if message.get(words.NDS_START_NODE_DAEMON, False):
+    if message.get(ssh_constants.NDS_START_NODE_DAEMON, False):
         services.start("ganeti-noded")
         if os.path.exists(os.path.join(paths.daemons_dir, "ganeti-mond")):
             services.start("ganeti-mond")
 
 
-def _check_whole(message: Mapping[str, Any], name: str) -> None:
+def _check_complete(message: Mapping[str, Any], name: str) -> None:
     for key in _REQUIRED:
         if key not in message:
             raise errors.OpPrereqError(
                 f"input: key {key!r} is missing", ecodes.ECODE_INVAL
             )
-    cluster = message[words.NDS_SSCONF].get("cluster_name", "").strip()
+    cluster = message[ssh_constants.NDS_SSCONF].get("cluster_name", "").strip()
     if cluster != name:
         raise errors.OpPrereqError(
-            f"input: ssconf is of cluster {cluster!r}, wanted {name!r}",
+            f"input: ssconf: cluster_name: wanted {name!r}, found {cluster!r}",
             ecodes.ECODE_INVAL,
         )

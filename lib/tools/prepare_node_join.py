@@ -1,4 +1,4 @@
-"""``prepare-node-join``: gives a machine the SSH keys of a cluster it is to join.
+"""``prepare-node-join``: install a cluster's SSH keys on a machine that joins it.
 
 Runs on the new node, over SSH, as the first step of ``gnt-node add``.
 """
@@ -12,7 +12,7 @@ from ganeti import errors
 from ganeti.bootstrap import crypto
 from ganeti.bootstrap.services import Services
 from ganeti.constants import ecodes
-from ganeti.constants import ssh as words
+from ganeti.constants import ssh as ssh_constants
 from ganeti.pathutils import Paths
 from ganeti.process import Runner, SystemRunner
 from ganeti.ssh import authorized_keys, keys
@@ -22,13 +22,13 @@ from ganeti.utils import files
 _log = logging.getLogger(__name__)
 NAME: Final = "prepare-node-join"
 _INPUT: Final[dict[str, common.Check]] = {
-    words.SSHS_CLUSTER_NAME: common.is_text,
-    words.SSHS_NODE_DAEMON_CERTIFICATE: common.is_text,
-    words.SSHS_SSH_HOST_KEY: common.is_key_triples,
-    words.SSHS_SSH_ROOT_KEY: common.is_key_triples,
-    words.SSHS_SSH_AUTHORIZED_KEYS: common.is_key_lists,
-    words.SSHS_SSH_KEY_TYPE: common.is_text,
-    words.SSHS_SSH_KEY_BITS: common.is_positive,
+    ssh_constants.SSHS_CLUSTER_NAME: common.is_text,
+    ssh_constants.SSHS_NODE_DAEMON_CERTIFICATE: common.is_text,
+    ssh_constants.SSHS_SSH_HOST_KEY: common.is_key_triples,
+    ssh_constants.SSHS_SSH_ROOT_KEY: common.is_key_triples,
+    ssh_constants.SSHS_SSH_AUTHORIZED_KEYS: common.is_key_lists,
+    ssh_constants.SSHS_SSH_KEY_TYPE: common.is_text,
+    ssh_constants.SSHS_SSH_KEY_BITS: common.is_positive,
 }
 
 
@@ -50,24 +50,26 @@ def prepare(
     """Install host keys, root's key pair and the keys of the candidates.
 
     Raises:
-        OpPrereqError: this node is in another cluster, or a key is no key.
+        OpPrereqError: this node is in another cluster, or a key is malformed.
     """
     common.check_cluster(paths, message)
     if update_host_keys(
-        paths, message.get(words.SSHS_SSH_HOST_KEY, []), dry_run=dry_run
+        paths, message.get(ssh_constants.SSHS_SSH_HOST_KEY, []), dry_run=dry_run
     ):
         Services(paths, process).reload_sshd()
-    kind = message.get(words.SSHS_SSH_KEY_TYPE, words.SSH_DEFAULT_KEY_TYPE)
-    bits = keys.check_type(kind, message.get(words.SSHS_SSH_KEY_BITS))
+    kind = message.get(
+        ssh_constants.SSHS_SSH_KEY_TYPE, ssh_constants.SSH_DEFAULT_KEY_TYPE
+    )
+    bits = keys.check_type(kind, message.get(ssh_constants.SSHS_SSH_KEY_BITS))
     allowed = [
         line
-        for lines in message.get(words.SSHS_SSH_AUTHORIZED_KEYS, {}).values()
+        for lines in message.get(ssh_constants.SSHS_SSH_AUTHORIZED_KEYS, {}).values()
         for line in lines
     ]
     for line in allowed:
         keys.kind_of(line)
     if dry_run:
-        _log.info("this is a dry run, root's keys are left alone")
+        _log.info("dry run: root's keys are not changed")
         return
     crypto.ensure_root_key(paths, kind, bits)
     added = authorized_keys.add(crypto.authorized_keys_path(paths), allowed)
@@ -78,7 +80,7 @@ def update_host_keys(paths: Paths, triples: list[list[str]], *, dry_run: bool) -
     """Install host keys; return whether the SSH server must load them.
 
     Raises:
-        OpPrereqError: a key is of another type than it says.
+        OpPrereqError: a key's type differs from the stated one.
     """
     changed = False
     for kind, private, public in triples:

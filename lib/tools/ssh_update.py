@@ -1,4 +1,4 @@
-"""``ssh-update``: changes the SSH key lists of a node; run there by the master."""
+"""``ssh-update``: change the SSH key lists of a node; the master runs it there."""
 
 import logging
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.bootstrap import crypto
-from ganeti.constants import ssh as words
+from ganeti.constants import ssh as ssh_constants
 from ganeti.pathutils import Paths
 from ganeti.ssh import authorized_keys, keys, pubkeys
 from ganeti.tools import common
@@ -39,13 +39,13 @@ def _is_generate(value: Any) -> None:
 
 
 _INPUT: Final[dict[str, common.Check]] = {
-    words.SSHS_CLUSTER_NAME: common.is_text,
-    words.SSHS_NODE_DAEMON_CERTIFICATE: common.is_text,
-    words.SSHS_SSH_PUBLIC_KEYS: _is_change(*_PUBLIC_ACTIONS),
-    words.SSHS_SSH_AUTHORIZED_KEYS: _is_change(*_AUTHORIZED_ACTIONS),
-    words.SSHS_GENERATE: _is_generate,
-    words.SSHS_SSH_KEY_TYPE: common.is_text,
-    words.SSHS_SSH_KEY_BITS: common.is_positive,
+    ssh_constants.SSHS_CLUSTER_NAME: common.is_text,
+    ssh_constants.SSHS_NODE_DAEMON_CERTIFICATE: common.is_text,
+    ssh_constants.SSHS_SSH_PUBLIC_KEYS: _is_change(*_PUBLIC_ACTIONS),
+    ssh_constants.SSHS_SSH_AUTHORIZED_KEYS: _is_change(*_AUTHORIZED_ACTIONS),
+    ssh_constants.SSHS_GENERATE: _is_generate,
+    ssh_constants.SSHS_SSH_KEY_TYPE: common.is_text,
+    ssh_constants.SSHS_SSH_KEY_BITS: common.is_positive,
 }
 
 
@@ -60,23 +60,23 @@ def main() -> int:
 
 
 def update(paths: Paths, message: Mapping[str, Any], *, dry_run: bool) -> None:
-    """Change key files as the message says.
+    """Change the key files according to the message.
 
     Raises:
         OpPrereqError: this node is in another cluster.
     """
     common.check_cluster(paths, message)
     if dry_run:
-        _log.info("this is a dry run, nothing is written")
+        _log.info("dry run: nothing is written")
         return
-    if words.SSHS_SSH_AUTHORIZED_KEYS in message:
-        action, by_node = message[words.SSHS_SSH_AUTHORIZED_KEYS]
+    if ssh_constants.SSHS_SSH_AUTHORIZED_KEYS in message:
+        action, by_node = message[ssh_constants.SSHS_SSH_AUTHORIZED_KEYS]
         change_authorized(paths, action, by_node)
-    if words.SSHS_SSH_PUBLIC_KEYS in message:
-        action, by_node = message[words.SSHS_SSH_PUBLIC_KEYS]
+    if ssh_constants.SSHS_SSH_PUBLIC_KEYS in message:
+        action, by_node = message[ssh_constants.SSHS_SSH_PUBLIC_KEYS]
         pubkeys.update(paths.data(crypto.PUBLIC_KEYS), action, by_node)
-    if words.SSHS_GENERATE in message:
-        kind, bits, suffix = message[words.SSHS_GENERATE]
+    if ssh_constants.SSHS_GENERATE in message:
+        kind, bits, suffix = message[ssh_constants.SSHS_GENERATE]
         generate(paths, kind, bits, suffix)
 
 
@@ -84,7 +84,7 @@ def change_authorized(
     paths: Paths, action: str, by_node: Mapping[str, list[str]]
 ) -> None:
     """Add or remove keys of root's authorized_keys."""
-    lines = [line for some in by_node.values() for line in some]
+    lines = [line for of_node in by_node.values() for line in of_node]
     path = crypto.authorized_keys_path(paths)
     if action == "add":
         for line in lines:
@@ -93,11 +93,11 @@ def change_authorized(
     elif action == "remove":
         authorized_keys.remove(path, lines)
     else:
-        raise errors.SshUpdateError(f"authorized keys: no such action {action!r}")
+        raise errors.SshUpdateError(f"authorized keys: unknown action {action!r}")
 
 
 def generate(paths: Paths, kind: str, bits: int, suffix: str) -> None:
-    """Make a new key pair of root beside the present one."""
+    """Generate a new key pair of root next to the present one."""
     authorized_keys.ensure_directory(paths.root_ssh_dir)
     path = keys.root_key_path(paths.root_ssh_dir, kind) + suffix
     keys.save(keys.generate(kind, bits, f"root@{paths.hostname}"), path)

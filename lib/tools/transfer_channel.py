@@ -1,7 +1,7 @@
-"""The connection of two ``import-export`` programs: TLS with pinned certificates.
+"""Connection of two ``import-export`` programs: TLS with pinned certificates.
 
-Each side has a certificate of its own and knows the other's. The end of the data is
-an orderly goodbye of TLS, so that a broken connection is never taken for it.
+Each side has its own certificate and knows the other's. The data ends with TLS
+close_notify, so a broken connection is never mistaken for the end.
 """
 
 import contextlib
@@ -26,11 +26,11 @@ _RETRY_S: Final = 1.0
 
 
 class TransferError(Exception):
-    """The transfer failed; the text says why."""
+    """Failure of a transfer; the text has the reason."""
 
 
 def context(key: str, certificate: str, peer: str) -> SSL.Context:
-    """Return a context that knows one peer.
+    """Return a context that accepts one peer.
 
     Args:
         key: PEM file.
@@ -42,25 +42,25 @@ def context(key: str, certificate: str, peer: str) -> SSL.Context:
     """
     try:
         wanted = x509.digest(x509.load_certificate(peer))
-        made = SSL.Context(SSL.TLS_METHOD)
-        made.set_min_proto_version(SSL.TLS1_2_VERSION)
-        made.set_cipher_list(ssh.OPENSSL_CIPHERS.encode())
-        made.use_certificate_file(certificate)
-        made.use_privatekey_file(key)
-        made.check_privatekey()
-        made.load_verify_locations(peer)
+        new_context = SSL.Context(SSL.TLS_METHOD)
+        new_context.set_min_proto_version(SSL.TLS1_2_VERSION)
+        new_context.set_cipher_list(ssh.OPENSSL_CIPHERS.encode())
+        new_context.use_certificate_file(certificate)
+        new_context.use_privatekey_file(key)
+        new_context.check_privatekey()
+        new_context.load_verify_locations(peer)
     except Exception as err:
         raise TransferError(f"{certificate}, {peer}: not usable: {err}") from err
 
     def verify(_conn: Any, certificate: Any, _error: int, _depth: int, ok: int) -> bool:
         return bool(ok) and x509.digest(certificate.to_cryptography()) == wanted
 
-    made.set_verify(SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT, verify)
-    return made
+    new_context.set_verify(SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT, verify)
+    return new_context
 
 
 def bind(address: str, port: int, *, ipv6: bool) -> socket.socket:
-    """Return a socket that listens.
+    """Return a listening socket.
 
     Raises:
         TransferError: the address cannot be used.
@@ -77,35 +77,37 @@ def bind(address: str, port: int, *, ipv6: bool) -> socket.socket:
     return sock
 
 
-def accept(listener: socket.socket, made: SSL.Context, timeout_s: float) -> "Channel":
-    """Wait for the peer.
+def accept(listener: socket.socket, tls: SSL.Context, timeout_s: float) -> "Channel":
+    """Wait for the peer's connection.
 
     Raises:
-        TransferError: it did not come in time, or is somebody else.
+        TransferError: no connection in time, or another peer.
     """
     deadline = time.monotonic() + timeout_s
     listener.settimeout(timeout_s)
     try:
-        sock, _where = listener.accept()
+        sock, _address = listener.accept()
     except TimeoutError as err:
-        raise TransferError(f"nobody connected within {timeout_s:g} seconds") from err
-    connection = SSL.Connection(made, sock)
+        raise TransferError(
+            f"the other side did not connect within {timeout_s:g} seconds"
+        ) from err
+    connection = SSL.Connection(tls, sock)
     connection.set_accept_state()
     return _established(connection, sock, deadline)
 
 
 def connect(
-    where: tuple[str, int],
-    made: SSL.Context,
+    address: tuple[str, int],
+    tls: SSL.Context,
     *,
     ipv6: bool,
     retries: int,
     timeout_s: float,
 ) -> "Channel":
-    """Connect to the peer, with more tries when it does not answer.
+    """Connect to the peer; retry if it does not answer.
 
     Raises:
-        TransferError: it cannot be reached in time, or is somebody else.
+        TransferError: no connection in time, or another peer.
     """
     family = socket.AF_INET6 if ipv6 else socket.AF_INET
     for left in range(retries, -1, -1):
@@ -113,19 +115,19 @@ def connect(
         sock = socket.socket(family, socket.SOCK_STREAM)
         sock.settimeout(timeout_s)
         try:
-            sock.connect(where)
+            sock.connect(address)
         except OSError as err:
             sock.close()
             if left:
                 time.sleep(_RETRY_S)
                 continue
             raise TransferError(
-                f"cannot connect to {where[0]}:{where[1]}: {err}"
+                f"cannot connect to {address[0]}:{address[1]}: {err}"
             ) from err
-        connection = SSL.Connection(made, sock)
+        connection = SSL.Connection(tls, sock)
         connection.set_connect_state()
         return _established(connection, sock, deadline)
-    raise TransferError("no try was left")
+    raise TransferError("no connection attempt was made")
 
 
 def _established(
@@ -145,22 +147,22 @@ def _established(
 
 
 class Channel:
-    """One direction of data; the other carries the goodbye alone."""
+    """A connection with data in one direction and close_notify in both."""
 
     def __init__(self, connection: SSL.Connection, sock: socket.socket) -> None:
         self._connection = connection
         self._sock = sock
 
     def handshake(self, deadline: float) -> None:
-        """Agree with the peer, and look at its certificate.
+        """Do the TLS handshake, which checks the peer's certificate.
 
         Raises:
-            TransferError: that failed.
+            TransferError: the handshake failed.
         """
         self._repeat(self._connection.do_handshake, "TLS handshake", deadline)
 
     def receive(self, size: int) -> bytes:
-        """Return some data, empty at the orderly end.
+        """Return some data, empty at the end.
 
         Raises:
             TransferError: the connection broke.
@@ -174,7 +176,7 @@ class Channel:
         return data
 
     def send(self, data: bytes) -> None:
-        """Send all of some data.
+        """Send data completely.
 
         Raises:
             TransferError: the connection broke.
@@ -187,10 +189,10 @@ class Channel:
         return int(self._repeat(lambda: self._connection.send(part), "sending"))
 
     def finish(self, *, wait: bool) -> None:
-        """Say goodbye; with ``wait`` until the peer has done so too.
+        """Send close_notify; with ``wait`` until the peer has sent its own.
 
         Raises:
-            TransferError: the peer went without, so that it cannot have all.
+            TransferError: the peer closed without it, so it may lack data.
         """
         is_over = self._repeat(self._connection.shutdown, "the end of the transfer")
         if not wait or is_over:
@@ -226,5 +228,5 @@ class Channel:
             raise TransferError(f"{doing}: timed out")
 
 
-#: OpenSSL makes records of at most this size anyway.
+#: Most bytes passed to OpenSSL at once.
 _RECORD: Final = 1 << 20

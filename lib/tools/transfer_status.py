@@ -1,6 +1,6 @@
-"""What an ``import-export`` program tells about itself: its status file.
+"""Status file of an ``import-export`` program.
 
-A JSON object, replaced whole, for the node daemon to read.
+The node daemon reads it. It is a JSON object, and every update replaces the file.
 """
 
 import collections
@@ -11,11 +11,11 @@ import time
 from typing import Any, Final
 
 MIB: Final = 1024 * 1024
-#: Seconds between two writings while data flows.
+#: Seconds between two updates during the transfer.
 INTERVAL_S: Final = 0.5
-#: Throughput is that of about this long.
+#: Seconds over which the throughput is averaged.
 _WINDOW_S: Final = 30.0
-#: Lines of output that are kept.
+#: Most lines of output that are kept.
 _LINES: Final = 20
 
 
@@ -38,7 +38,7 @@ class TransferStatus:
         }
 
     def update(self, **fields: Any) -> None:
-        """Change fields and write."""
+        """Change fields and write the file."""
         with self._lock:
             self._fields |= fields
             self._write()
@@ -49,7 +49,7 @@ class TransferStatus:
             self._lines.append(line)
 
     def count(self, size: int) -> None:
-        """Add to the bytes transferred; writes now and then."""
+        """Add to the transferred bytes; write the file every `INTERVAL_S` seconds."""
         with self._lock:
             self._bytes += size
             if time.monotonic() - self._written_at >= INTERVAL_S:

@@ -1,7 +1,8 @@
-"""The boot files of tiny guests: a Debian kernel and an initial RAM disk.
+"""Boot files of tiny guests: a Debian kernel and an initial RAM disk.
 
 The RAM disk is a cpio archive of busybox, a few kernel modules and the scripts in
-``guest``. It is not compressed: emulated processors unpack slower than they load.
+``guest``. It is not compressed: unpacking it on an emulated processor takes longer than
+loading it.
 """
 
 import os
@@ -10,7 +11,7 @@ import stat
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUSYBOX = "/bin/busybox"
-#: In this order, after what they depend on.
+#: Kernel modules in this order, each after its dependencies.
 MODULES = (
     "virtio_pci",
     "virtio_blk",
@@ -32,14 +33,14 @@ _TEXT = stat.S_IFREG | 0o644
 def find_kernel(boot: str = "/boot", modules: str = "/lib/modules") -> tuple[str, str]:
     """Return the newest kernel that has modules: its path and its version."""
     prefix = "vmlinuz-"
-    found = sorted(
+    versions = sorted(
         name[len(prefix) :]
         for name in os.listdir(boot)
         if name.startswith(prefix) and os.path.isdir(f"{modules}/{name[len(prefix) :]}")
     )
-    if not found:
+    if not versions:
         raise SystemExit(f"no kernel in {boot} with its modules in {modules}")
-    return f"{boot}/{prefix}{found[-1]}", found[-1]
+    return f"{boot}/{prefix}{versions[-1]}", versions[-1]
 
 
 def module_files(version: str, root: str = "/lib/modules") -> list[pathlib.Path]:
@@ -69,7 +70,7 @@ def _module_name(path: str) -> str:
 
 
 def _entry(number: int, name: str, mode: int, data: bytes, rdev: int = 0) -> bytes:
-    """Return one member of a cpio archive of the kind that kernels read."""
+    """Return one member of a cpio archive in the format that kernels read."""
     raw = name.encode() + b"\0"
     fields = (number, mode, 0, 0, 1, 0, len(data), 0, 0)
     fields += (rdev >> 8, rdev & 255, len(raw), 0)

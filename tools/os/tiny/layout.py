@@ -1,4 +1,4 @@
-"""How a tiny disk is laid out: boot sector, boot files, one partition.
+"""Layout of a tiny disk: boot sector, boot files, one partition.
 
 Sector 0 has loader and partition table. From 1 MiB on there are the kernel, the
 initial RAM disk and the kernel's command line; partition 1 takes the rest. A disk too
@@ -24,15 +24,15 @@ LOADER = bytes.fromhex(
 _TABLE_AT = 0x180
 _PARTITIONS_AT = 446
 _LINUX = 0x83
-#: Where things go in memory: real-mode part, protected part, RAM disk, command line.
+#: Memory addresses: real-mode part, protected part, RAM disk, command line.
 _SETUP_AT, _KERNEL_AT, _INITRD_AT, _CMDLINE_AT = 0x90000, 0x100000, 0x6000000, 0x9E000
-#: What a partition needs beside boot files.
+#: Least size of the partition, besides boot files.
 _MIN_PARTITION = 8 * MIB
 
 
 @dataclasses.dataclass(frozen=True)
 class BootFiles:
-    """What the loader loads."""
+    """The files that the boot loader loads."""
 
     kernel: bytes
     initrd: bytes
@@ -40,20 +40,20 @@ class BootFiles:
 
     @property
     def area(self) -> int:
-        """Bytes that they take on the disk, in whole MiB."""
+        """Bytes that the files take on the disk, in whole MiB."""
         size = len(self.kernel) + len(self.initrd) + 16 * SECTOR
         return -(-size // MIB) * MIB
 
 
 def plan(disk_size: int, boot: BootFiles | None) -> tuple[int, bool]:
-    """Return where partition 1 begins, and whether boot files fit before it."""
+    """Return the offset of partition 1, and whether boot files fit before it."""
     if boot is not None and MIB + boot.area + _MIN_PARTITION <= disk_size:
         return MIB + boot.area, True
     return MIB, False
 
 
 def write(path: str, disk_size: int, boot: BootFiles | None) -> int:
-    """Write everything before partition 1; return where that begins."""
+    """Write everything before partition 1; return the partition's offset."""
     start, fits = plan(disk_size, boot)
     with open(path, "r+b") as disk:
         sector = bytearray(SECTOR)

@@ -1,4 +1,4 @@
-"""What the scripts of this OS definition share: their environment and their disks."""
+"""Common code of the scripts of this OS definition: environment and disks."""
 
 import os
 import pathlib
@@ -66,7 +66,7 @@ def boot_files() -> layout.BootFiles:
 
 
 def install(path: str, name: str) -> None:
-    """Make a root disk."""
+    """Create a root disk."""
     start = layout.write(path, size_of(path), boot_files())
     with tempfile.TemporaryDirectory(prefix="tiny-") as directory:
         etc = pathlib.Path(directory) / "etc"
@@ -80,7 +80,7 @@ def install(path: str, name: str) -> None:
 def make_filesystem(
     path: str, start: int, label: str, directory: str | None = None
 ) -> None:
-    """Make a file system from an offset to the end of a disk."""
+    """Create a file system from an offset to the end of a disk."""
     argv = ["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-L", label]
     argv += ["-E", f"offset={start},lazy_itable_init=1"]
     if directory:
@@ -89,7 +89,7 @@ def make_filesystem(
 
 
 def partition_start(path: str) -> int:
-    """Return where partition 1 of a disk begins."""
+    """Return the offset of partition 1 of a disk."""
     with open(path, "rb") as disk:
         sector = disk.read(layout.SECTOR)
     if sector[510:] != b"\x55\xaa":
@@ -98,7 +98,7 @@ def partition_start(path: str) -> int:
 
 
 def rewrite_settings(path: str, name: str) -> None:
-    """Put new settings on a root disk that nobody has mounted."""
+    """Write new settings to a root disk that is not mounted."""
     with tempfile.TemporaryDirectory(prefix="tiny-") as directory:
         file = pathlib.Path(directory) / "tiny.conf"
         file.write_text(settings(name))

@@ -131,5 +131,5 @@ def test_a_missing_or_strange_file_is_named(paths, tmp_path):
     with pytest.raises(errors.ConfigurationError, match="no such file"):
         cfgupgrade.take_config(places, clock.SystemClock(), dry_run=True, check=True)
     (tmp_path / "config.data").write_text("{")
-    with pytest.raises(errors.ConfigurationError, match="no JSON"):
+    with pytest.raises(errors.ConfigurationError, match="not valid JSON"):
         cfgupgrade.take_config(places, clock.SystemClock(), dry_run=True, check=True)

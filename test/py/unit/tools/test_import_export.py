@@ -167,7 +167,7 @@ def test_a_missing_tool_is_named(move, disks):
     [
         (("export", "--cmd-prefix=true"), "needs --host"),
         (("import",), "either --file or a command"),
-        (("import", "--file=x", "--compress=../x"), "no tool name"),
+        (("import", "--file=x", "--compress=../x"), "wanted the name of a program"),
         (("import", "--file=x", "--magic=a b"), "--magic"),
     ],
 )
