@@ -1,6 +1,6 @@
-"""Time of one allocation: the solver in-process, the program, and another one.
+"""Time of one allocation: the solver in-process, the program, and another program.
 
-Another allocator program that reads the same requests gets ten minutes for each.
+Another allocator program that reads the same requests gets ten minutes per request.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""Speed of commands as people feel it: listings, filters, jobs, help, verification.
+"""Speed of commands for users: listings, filters, jobs, help, verification.
 
     test/bench/run cli [--quick]
 
-Starts virtual clusters of its own in a scratch directory and ends them. Prints one line
-per figure: what, measured, the goal and the share of it that was taken. The line below
-says what CPU the command and the master daemon took together: on a machine that does
-other work too, the time on the clock says little.
+Starts its own virtual clusters in a scratch directory and ends them. Prints one line
+per figure: name, measured value, goal, and the measured share of the goal. The next
+line is the CPU time of command and master daemon together, which is meaningful also on
+a machine that does other work.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from ganeti import query
 
 
 def timed(cluster, what, goal, *argv, runs=5, unit="s"):
-    """Show what a command takes; return its time on the clock."""
+    """Print the time of a command; return its wall time."""
     spent, cpu = cluster.command(*argv, runs=runs)
     scale = 1000 if unit == "ms" else 1
     show(what, scale * spent, unit, goal)

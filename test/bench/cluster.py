@@ -2,9 +2,9 @@
 
     test/bench/run cluster [--quick]
 
-Starts virtual clusters of its own in a scratch directory and ends them. Prints one line
-per figure: what, measured, the goal. Figures beside "Ganeti 3.0.2" are of Debian's
-package on a machine with 2 cores.
+Starts its own virtual clusters in a scratch directory and ends them. Prints one line
+per figure: name, measured value, goal. Figures of "Ganeti 3.0.2" were measured with
+Debian's package on a machine with 2 cores.
 """
 
 import argparse
@@ -118,7 +118,7 @@ class Cluster:
         self._vcluster("start", self.master, "ganeti-masterd")
 
     def fill(self, count, nics=0):
-        """Record many instances, each with some NICs, without making them."""
+        """Add records of many instances, each with some NICs, without creating them."""
 
         def change():
             opened = store.open_master(
@@ -251,7 +251,7 @@ def jobs_and_commands(cluster, count):
 
 
 def best_tag_s(cluster):
-    """Return the best of some medians: others may be using the disk."""
+    """Return the best of several medians, since other processes may use the disk."""
     return min(tag_s(cluster, 50) for _run in range(4))
 
 

@@ -1,7 +1,7 @@
 """CPU time of one allocation inside the master daemon: configuration to node names.
 
-The nodes' reports are there at once; what their calls take is for bench ``rpc``. One
-instance changes between decisions, as in a cluster at work.
+The nodes' reports are available at once; benchmark ``rpc`` measures the calls. One
+instance changes between decisions, as in an active cluster.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def _instance(number, nodes, template, dice):
 
 
 def big_snapshot(count, instances, template):
-    """Return a cluster, and what its nodes report."""
+    """Return a cluster and the reports of its nodes."""
     dice = random.Random(1)
     share = instances // count
     nodes = [
@@ -92,7 +92,7 @@ def big_snapshot(count, instances, template):
 
 
 class Nodes:
-    """Calls to nodes whose answers are there already."""
+    """Calls to nodes with prepared answers."""
 
     def __init__(self, infos, running):
         self._answers = {
@@ -106,7 +106,7 @@ class Nodes:
 
 
 def decisions(snapshot, runner, request):
-    """Give seconds of each decision; the first one has nothing to build on."""
+    """Return the seconds of each decision; the first one has an empty cache."""
     known = iallocator.ClusterCache()
     uuids = sorted(snapshot.instances)
     for turn in range(REPEATS):

@@ -1,6 +1,6 @@
-"""What a job costs in the queue: no-op jobs over the real store, no candidates.
+"""Cost of a job in the queue: no-op jobs over the real store, without candidates.
 
-Prints one figure a line: name, value, unit.
+Prints one figure per line: name, value, unit.
 """
 
 import argparse
@@ -16,7 +16,7 @@ OP = opcodes.TestDelay(duration=0.0)
 
 
 class NoOp:
-    """An executor that starts and ends; notes when it started."""
+    """An executor that does nothing; it records the start time."""
 
     def __init__(self, durable):
         self.durable = durable
@@ -55,7 +55,7 @@ class Bench:
         self.queue.recover()
 
     def wait_all(self, ids):
-        """Wait for the ends as clients do, without a thread for each."""
+        """Wait for the ends as clients do, without one thread per job."""
         left = threading.Semaphore(0)
         for job_id in ids:
             self._watch(job_id, None, left)
@@ -63,7 +63,7 @@ class Bench:
             left.acquire()
 
     def _watch(self, job_id, previous, left):
-        def told(future):
+        def on_change(future):
             values = future.result()[0]
             if jqueue.Status(values[0]).is_final:
                 left.release()
@@ -72,7 +72,7 @@ class Bench:
 
         self.queue.wait_for_change(
             job_id, lambda job: [job.status], previous=previous, timeout_s=80
-        ).add_done_callback(told)
+        ).add_done_callback(on_change)
 
     def close(self):
         self.queue.stop()
@@ -105,7 +105,7 @@ def throughput(directory, count, *, durable, clients):
 
 
 def burst(directory, count):
-    """All submitted at once by an event loop, then run."""
+    """Measure jobs that an event loop submits all at once."""
     bench = Bench(directory, "burst")
     bench.queue.start()
     before, cpu = time.monotonic(), time.process_time()
@@ -121,7 +121,7 @@ def burst(directory, count):
 
 
 def latency(directory, queued, rounds=200):
-    """Time from asking for a job, its commit included, until the executor runs it."""
+    """Measure the time from submission, including the commit, to the start of a job."""
     bench = Bench(directory, f"latency{queued}")
     held = [("gnt:user", "rate-limit:1:held", 0)]
     before = rss_mib()
@@ -149,7 +149,7 @@ def latency(directory, queued, rounds=200):
     if queued:
         show(f"{queued} queued: memory per job", grown * 1024 / queued, "KiB")
         show(f"{queued} queued: threads", threading.active_count(), "")
-    # The held ones need not run to their ends.
+    # The held jobs need not end.
     for job in bench.queue.jobs(with_logs=False):
         if job.status == "queued":
             bench.queue.cancel_later(job.id)
@@ -158,7 +158,7 @@ def latency(directory, queued, rounds=200):
 
 
 def blocked(directory, count, rounds=100):
-    """Time to running while many jobs wait for a lock that nobody releases."""
+    """Measure the time to the start while many jobs wait for a lock."""
     bench = Bench(directory, "blocked")
     held = [("gnt:user", "held", 0)]
     run, over = bench.executor.execute, threading.Event()

@@ -1,10 +1,10 @@
-"""Placement programs on made-up clusters: time, memory and results, beside others.
+"""Placement programs on generated clusters: time, memory and results, compared.
 
-``hail`` places one instance, ``hbal`` makes a whole plan, ``hspace`` counts what fits;
-the same files go to another implementation's programs when they are installed. Prints a
-line for each case, tables of times, and whether each program's result is at least as
-good everywhere; exits with 1 if not. All figures are kept as JSON after each case:
-``--resume`` goes on from there, ``--minutes`` ends a piece, ``--report`` only prints.
+``hail`` places one instance, ``hbal`` computes a whole plan, ``hspace`` computes the
+capacity; another implementation's programs get the same files if they are installed.
+Prints one line per case, tables of times, and whether each result is at least as good
+as the other's; exits with 1 if not. All figures are saved as JSON after each case:
+``--resume`` continues from there, ``--minutes`` limits a run, ``--report`` only prints.
 """
 
 import argparse
@@ -29,7 +29,7 @@ Case = tuple[str, Shape, int]
 SIZES = (6, 20, 100, 500, 1000)
 OURS_LIMIT_S = 600.0
 QUICK_LIMIT_S = 4.0
-#: The others' time grows at least with this power of the number of nodes.
+#: The other programs' time grows at least with this power of the number of nodes.
 _LEAST_GROWTH = 2
 QUICK = (
     (Shape(6, per_node=4, tight=True), 1),
@@ -41,7 +41,7 @@ QUICK = (
 
 
 class Bench:
-    """Runs cases; the others are spared what would surely take them too long."""
+    """Runs cases; skips those that would certainly take the other programs too long."""
 
     def __init__(
         self,
@@ -52,14 +52,14 @@ class Bench:
         our_limit_s: float = OURS_LIMIT_S,
         is_bold: bool = False,
     ) -> None:
-        """Prepare.
+        """Keep the settings.
 
         Args:
             tools: names of programs.
-            limit_s: processor seconds for the others.
-            known: rows whose other runs are not made again.
-            our_limit_s: processor seconds for ours.
-            is_bold: try what only their growth speaks against.
+            limit_s: CPU seconds of the other programs.
+            known: rows whose results of the other programs are reused.
+            our_limit_s: CPU seconds of our programs.
+            is_bold: also run cases that are too long only by extrapolation.
         """
         self.tools = [tool for tool in tools if programs.ours(tool)]
         self.limit_s = limit_s
@@ -122,12 +122,12 @@ class Bench:
 
 
 def _kind(shape: Shape) -> Shape:
-    """Return what clusters that differ in size alone have in common."""
+    """Return the properties of a cluster other than its size."""
     return dataclasses.replace(shape, nodes=0, offline=0)
 
 
 def options() -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="test/bench/run placement",
         description=__doc__,
@@ -136,36 +136,45 @@ def options() -> argparse.Namespace:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--quick", action="store_true", help="a few cases, two minutes")
     which.add_argument(
-        "--growth", action="store_true", help="only what the growth table shows"
+        "--growth", action="store_true", help="only the cases of the growth table"
     )
     which.add_argument(
-        "--report", action="store_true", help="measure nothing, print what is known"
+        "--report", action="store_true", help="measure nothing, print the saved figures"
     )
-    parser.add_argument("--sizes", help="numbers of nodes, with commas")
-    parser.add_argument("--tools", default=",".join(cases.TOOLS), help="with commas")
+    parser.add_argument("--sizes", help="numbers of nodes, separated by commas")
     parser.add_argument(
-        "--limit", type=float, default=60.0, help="CPU seconds for the others"
+        "--tools", default=",".join(cases.TOOLS), help="separated by commas"
     )
     parser.add_argument(
-        "--our-limit", type=float, default=OURS_LIMIT_S, help="CPU seconds for ours"
+        "--limit", type=float, default=60.0, help="CPU seconds of the other programs"
+    )
+    parser.add_argument(
+        "--our-limit",
+        type=float,
+        default=OURS_LIMIT_S,
+        help="CPU seconds of our programs",
     )
     parser.add_argument(
         "--bold",
         action="store_true",
-        help="try the others where their growth speaks against it",
+        help="run the other programs also where extrapolation speaks against it",
     )
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE")
     again = parser.add_mutually_exclusive_group()
     again.add_argument(
-        "--resume", action="store_true", help="leave out what the JSON file has"
+        "--resume", action="store_true", help="skip the cases of the JSON file"
     )
     again.add_argument(
-        "--ours", action="store_true", help="take the other runs from the JSON file"
+        "--ours",
+        action="store_true",
+        help="take the other programs' results from the JSON file",
     )
     parser.add_argument(
-        "--minutes", type=float, default=1e9, help="begin no case after these"
+        "--minutes", type=float, default=1e9, help="start no case after this time"
     )
-    parser.add_argument("--plot", metavar="FILE", help="write the growth as SVG")
+    parser.add_argument(
+        "--plot", metavar="FILE", help="write a plot of the growth as SVG"
+    )
     parser.add_argument(
         "--install-other", action="store_true", help="install the other programs first"
     )
@@ -187,7 +196,7 @@ def options() -> argparse.Namespace:
 
 
 def listed(chosen: argparse.Namespace, known: Iterable[Row]) -> list[Case]:
-    """Return the cases that are asked for, small clusters first."""
+    """Return the selected cases, small clusters first."""
     if chosen.report:
         return []
     sizes = chosen.sizes or SIZES
@@ -202,15 +211,15 @@ def listed(chosen: argparse.Namespace, known: Iterable[Row]) -> list[Case]:
     return [case for case in wanted if case not in there]
 
 
-def tell_missing(tools: Sequence[str]) -> None:
-    """Say which programs there are not."""
+def print_missing(tools: Sequence[str]) -> None:
+    """Print the programs that are missing."""
     for tool in tools:
         if not programs.ours(tool):
-            print(f"{tool}: not built here, left out")
+            print(f"{tool}: not built here, skipped")
         elif not programs.theirs(tool):
             print(
-                f"{tool}: the other one is not installed (package {programs.PACKAGE},"
-                " --install-other), ours alone"
+                f"{tool}: the other program is not installed (package {programs.PACKAGE},"
+                " --install-other), only ours is measured"
             )
 
 
@@ -231,7 +240,7 @@ def main() -> int:
         print(f"{chosen.json}: no figures of this bench: {err!r}", file=sys.stderr)
         return 2
     if not chosen.report:
-        tell_missing(chosen.tools)
+        print_missing(chosen.tools)
     wanted, end = listed(chosen, rows.values()), time.monotonic() + 60 * chosen.minutes
     bench = Bench(
         chosen.tools,
@@ -248,11 +257,11 @@ def main() -> int:
         if time.monotonic() > end:
             print("time is up", file=sys.stderr)
             break
-    return tell(list(rows.values()), chosen)
+    return print_results(list(rows.values()), chosen)
 
 
-def tell(rows: list[Row], chosen: argparse.Namespace) -> int:
-    """Print what was found; return the exit code."""
+def print_results(rows: list[Row], chosen: argparse.Namespace) -> int:
+    """Print the results; return the exit code."""
     if not rows:
         print(f"no figures in {chosen.json}", file=sys.stderr)
         return 2

@@ -1,6 +1,6 @@
-"""Placement programs against another implementation on random small clusters.
+"""Comparison of the placement programs with other ones on random small clusters.
 
-Prints each difference with the seed that makes it, and how many there are of each kind.
+Prints each difference with its seed, and the number of differences of each kind.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import tempfile
 
 from fakes import comparison, made_cases, placement_programs, wide_cases
 
-#: Not worth a line each.
+#: Differences that are only counted.
 QUIET = (comparison.SAME, comparison.SLOW)
 
 
@@ -22,7 +22,7 @@ def keep(
     case: made_cases.Case,
     outputs: dict[str, comparison.Output],
 ) -> None:
-    """Save a case with what was said."""
+    """Save a case with both outputs."""
     target = place / f"{case.tool}-{case.seed}"
     target.mkdir(parents=True, exist_ok=True)
     for name, text in case.files.items():
@@ -60,10 +60,10 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--count", type=int, default=100, help="cases for each tool")
+    parser.add_argument("--count", type=int, default=100, help="cases per tool")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--tools", default=",".join(made_cases.TOOLS))
-    parser.add_argument("--limit", type=int, default=10, help="CPU seconds a run")
+    parser.add_argument("--limit", type=int, default=10, help="CPU seconds per run")
     parser.add_argument(
         "--keep",
         type=pathlib.Path,
@@ -71,7 +71,9 @@ def main() -> None:
         help="save the files and both outputs of real differences",
     )
     parser.add_argument(
-        "--wide", action="store_true", help="stranger clusters, sources and bad input"
+        "--wide",
+        action="store_true",
+        help="unusual clusters, sources and malformed input",
     )
     parser.add_argument("--json", type=pathlib.Path, help="write the counts")
     chosen = parser.parse_args()

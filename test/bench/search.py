@@ -1,7 +1,7 @@
-"""``hbal --search`` beside the greedy plan: how often it is better, and by how much.
+"""``hbal --search`` compared with the greedy plan: how often and how much better.
 
-Small made-up clusters of several kinds from seeds, the same for both; processor time is
-that of the plan alone.
+Both plan the same small clusters of several kinds, generated from seeds; the CPU time
+is that of the plan alone.
 """
 
 import argparse
@@ -30,7 +30,7 @@ SHAPES = (
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What came out of a plan."""
+    """Result of a plan."""
 
     length: int
     score: float
@@ -38,7 +38,7 @@ class Plan:
 
 
 def plan(cluster: Cluster, *, pairs: bool) -> Plan:
-    """Plan to the end."""
+    """Compute a complete plan."""
     now = node_state.derive(cluster)
     start = time.process_time()
     steps = list(greedy.plan(now, greedy.BalanceGoal(pairs=pairs), MoveOptions()))
@@ -46,7 +46,7 @@ def plan(cluster: Cluster, *, pairs: bool) -> Plan:
 
 
 def both(shape: Shape, count: int) -> Iterator[tuple[Plan, Plan]]:
-    """Plan some clusters of a shape without pairs and with them."""
+    """Plan clusters of one shape with and without pairs of moves."""
     for seed in range(1, count + 1):
         made = made_clusters.make(shape, seed).text()
         cluster = text.load(made, str(shape)).only_group(0)
@@ -54,7 +54,7 @@ def both(shape: Shape, count: int) -> Iterator[tuple[Plan, Plan]]:
 
 
 def line(shape: Shape, found: list[tuple[Plan, Plan]]) -> str:
-    """Sum up the plans of a shape."""
+    """Return the summary line of a shape's plans."""
     gains = [100 * (1 - two.score / one.score) for one, two in found]
     better = [gain for gain in gains if gain > 0]
     moves = [statistics.mean(pair[n].length for pair in found) for n in (0, 1)]
@@ -68,9 +68,9 @@ def line(shape: Shape, found: list[tuple[Plan, Plan]]) -> str:
 
 
 def main() -> None:
-    """Run the bench."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser("test/bench/run search", description=__doc__)
-    parser.add_argument("--count", type=int, default=10, help="clusters of each shape")
+    parser.add_argument("--count", type=int, default=10, help="clusters per shape")
     count = parser.parse_args().count
     print(
         f"{'clusters':40} {'better':>10} {'median':>10} {'most':>8}"

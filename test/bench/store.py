@@ -1,6 +1,7 @@
 """Measure the store: commits per second, CPU per commit, cost of one tag.
 
-Run from the top of the tree: ``PYTHONPATH=build/py:test/py python test/bench/store.py``.
+Run from the top of the tree: ``PYTHONPATH=build/py:test/py python
+test/bench/store.py``.
 """
 
 import argparse
@@ -42,7 +43,7 @@ def in_process(replicas, sent):
 
 @contextlib.contextmanager
 def daemons(folder, count):
-    """Give a store whose copies are kept by node daemons over TLS."""
+    """Yield a store whose copies are kept by node daemons over TLS."""
     nodes = {
         cluster.make_id("node", number): VirtualNode(
             folder, f"n{number}.tst", f"127.77.3.{number + 1}"
@@ -93,7 +94,7 @@ def open_store(folder, copies, sent):
 
 
 def bench_jobs(db, what, workers, seconds, document):
-    """Commit job documents from many threads, four commits a job."""
+    """Commit job documents from many threads, four commits per job."""
     counts = [0] * workers
     latencies = []
     until = time.monotonic() + seconds
@@ -126,7 +127,7 @@ def bench_jobs(db, what, workers, seconds, document):
 
 
 def bench_tag(folder, instances, rounds=200):
-    """Tag one instance again and again."""
+    """Tag one instance repeatedly."""
     sent = [0]
     db = open_store(folder, 1, sent)
     db.commit(cluster.big(20, instances, candidates=2))
@@ -152,7 +153,7 @@ def bench_tag(folder, instances, rounds=200):
 def main():
     parser = argparse.ArgumentParser("test/bench/run store", description=__doc__)
     parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--dir", default=None, help="where to put databases")
+    parser.add_argument("--dir", default=None, help="directory of the databases")
     options = parser.parse_args()
     sys.setswitchinterval(0.0005)  # as the master daemon does
     top = tempfile.mkdtemp(prefix="store-bench-", dir=options.dir)
