@@ -34,7 +34,7 @@ def test_an_unknown_bench_is_refused_with_usage(name) -> None:
     refused = run(name)
     assert refused.returncode == 2
     assert refused.stdout == ""
-    assert refused.stderr.startswith(f"test/bench/run: no bench is called '{name}'\n")
+    assert refused.stderr.startswith(f"test/bench/run: unknown benchmark '{name}'\n")
     assert "\nusage: test/bench/run" in refused.stderr
 
 
