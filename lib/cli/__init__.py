@@ -1,8 +1,8 @@
-"""What all command line programs share: tables of commands, parsing, output, waiting.
+"""Shared parts of all command line programs: command tables, parsing, output, waiting.
 
-One module a topic: `model` (what a command is), `options` (options several commands
-have), `parser`, `values`, `usage` (help), `app` (from argv to exit code), `table`,
-`tree`, `listing` (queries), `jobs` and `executor` (waiting), `questions`, `failures`
-(error texts). What a single command does is in `ganeti.client`. Modules are imported
-when a command needs them: start-up time is what users feel first.
+One module per topic: `model` (rows of the command tables), `options` (shared options),
+`parser`, `values`, `usage` (help), `app` (from argv to exit code), `table`,
+`info_tree`, `listing` (queries), `jobs` and `executor` (waiting), `prompts`,
+`error_text`. Single commands belong to `ganeti.client`. Modules are imported when a
+command needs them, because users notice start-up time first.
 """

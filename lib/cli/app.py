@@ -18,7 +18,7 @@ _PLAIN: Final = "\033[0m"
 
 
 class CliError(Exception):
-    """The command refuses or failed: text for stderr (may be empty), exit code."""
+    """A refused or failed command: text for stderr (may be empty), exit code."""
 
     def __init__(self, text: str, code: int = exitcodes.EXIT_FAILURE) -> None:
         super().__init__(text)
@@ -36,8 +36,8 @@ def main(
 
     Args:
         program: the table of its commands.
-        argv: words after the program's name, by default those of this process.
-        effects: ways to the world, by default those of this process.
+        argv: arguments after the program's name, by default those of this process.
+        effects: the client's effects, by default those of this process.
     """
     words = sys.argv[1:] if argv is None else argv
     effects = real_effects() if effects is None else effects
@@ -49,7 +49,7 @@ def main(
         return exitcodes.EXIT_FAILURE
     except KeyboardInterrupt:
         effects.stderr.write(
-            "\nAborted. Jobs that were already submitted may go on running in the"
+            "\nAborted. Jobs that were already submitted may continue in the"
             " background; see 'gnt-job list'.\n"
         )
         return exitcodes.EXIT_FAILURE
@@ -57,7 +57,7 @@ def main(
 
 
 def _silence(effects: ClientEffects) -> None:
-    """Keep the interpreter from complaining about the lost reader at its end."""
+    """Prevent the interpreter's message about a closed stdout at exit."""
     if effects.stdout is sys.stdout:
         null = os.open(os.devnull, os.O_WRONLY)
         for stream in (sys.stdout, sys.stderr):
@@ -197,6 +197,6 @@ def log(ctx: CommandContext, text: str, *, level: str = "INFO") -> None:
         path = f"{ctx.paths.log_dir}/commands.log"
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     except (OSError, errors.ConfigurationError):
-        return  # not installed here, or not allowed: the command works all the same
+        return  # not installed, or not permitted: the command works without the log
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(f"{line}\n")

@@ -1,7 +1,7 @@
-"""What a running command holds: its options, its node's paths, output, the master.
+"""Context of a running command: its options, the node's paths, output, the master.
 
-`app.main` makes one `CommandContext` per run and passes it to the command. Nothing
-here knows what commands do.
+`app.main` makes one `CommandContext` per run and passes it to the command. Nothing here
+depends on a particular command.
 """
 
 import functools
@@ -18,7 +18,7 @@ from ganeti.cli.model import Command, Program
 from ganeti.cli.parser import Values
 from ganeti.constants.misc import LUXI_OVERRIDE
 
-#: Lines that are printed with one call.
+#: Lines per write.
 _LINES_AT_ONCE: Final = 64
 
 
@@ -30,7 +30,7 @@ class Master(Protocol):
 
 
 class ClientEffects(NamedTuple):
-    """Ways from a command to the world; tests put their own in."""
+    """Effects of a command; tests pass their own."""
 
     environ: Mapping[str, str]
     connect: Callable[[pathutils.Paths], Master]
@@ -42,7 +42,7 @@ class ClientEffects(NamedTuple):
 
 
 def connect(paths: pathutils.Paths, *, override: str = "") -> Master:
-    """Return a connection to this node's master daemon; made at the first call.
+    """Return a client of this node's master daemon, which connects at the first call.
 
     Args:
         paths: of this node.
@@ -62,7 +62,7 @@ def connect(paths: pathutils.Paths, *, override: str = "") -> Master:
 
 
 def open_terminal() -> TextIO | None:
-    """Return the controlling terminal for questions, None without one."""
+    """Return the controlling terminal for questions, or None."""
     try:
         raw = io.FileIO(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY), "r+")
     except OSError:
@@ -94,9 +94,9 @@ class CommandContext:
         word: the command as typed, perhaps an alias.
         opts: option values by name.
         args: positional arguments.
-        effects: ways to the world.
-        progress_text: what is shown on the terminal's last line just now.
-        hints_shown: hints that the user has seen.
+        effects: the client's effects.
+        progress_text: the present text on the terminal's last line.
+        hints_shown: hints that were printed already.
     """
 
     def __init__(
@@ -114,14 +114,14 @@ class CommandContext:
 
     @functools.cached_property
     def paths(self) -> pathutils.Paths:
-        """Places on this node."""
+        """The paths on this node."""
         return pathutils.from_environ(self.effects.environ)
 
     def call(self, method: str, *args: Any) -> Any:
         """Return the result of a LUXI method.
 
         Raises:
-            GenericError: whatever the master answered, or that it is not there.
+            GenericError: the master's error, or the master cannot be reached.
         """
         if self._master is None:
             self._master = self.effects.connect(self.paths)
@@ -130,15 +130,15 @@ class CommandContext:
     def out(self, text: str = "") -> None:
         """Print lines on stdout."""
         self.progress("")
-        # A listing can be large: not copied for the sake of its end.
+        # A listing can be large: do not copy it only to append the newline.
         self.effects.stdout.write(text)
         self.effects.stdout.write("\n")
         self.effects.stdout.flush()
 
     def out_lines(self, lines: Iterable[str]) -> None:
-        """Print lines on stdout, if there is anything in them.
+        """Print lines on stdout unless all of them are empty.
 
-        A few at a time: a listing of a large cluster has tens of megabytes.
+        Lines are written in groups: a listing of a large cluster has tens of megabytes.
         """
         left = iter(lines)
         is_first = True
@@ -155,7 +155,7 @@ class CommandContext:
         self.effects.stderr.flush()
 
     def progress(self, text: str) -> None:
-        """Show what is going on in the terminal's last line; empty takes it away."""
+        """Show progress on the terminal's last line; an empty text clears it."""
         if text == self.progress_text:
             return
         blank = " " * len(self.progress_text)
@@ -165,9 +165,9 @@ class CommandContext:
 
     @property
     def shows_progress(self) -> bool:
-        """Tell whether somebody watches stderr."""
+        """Whether stderr is a terminal."""
         return self.effects.stderr.isatty()
 
     def option(self, name: str, default: Any = None) -> Any:
-        """Return an option that not every command has."""
+        """Return the value of an option that not every command has."""
         return vars(self.opts).get(name, default)

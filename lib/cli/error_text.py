@@ -1,4 +1,4 @@
-"""From an error to what the user reads and the exit code; texts are documented."""
+"""From an error to its message and exit code; the texts are documented."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -89,7 +89,7 @@ _TEXTS: Final[tuple[tuple[type[errors.GenericError], _Describe], ...]] = (
             f"{_plain(err)}"
         ),
     ),
-    # Says itself what was not understood, and shows the place.
+    # The text names the problem and shows the position.
     (errors.QueryFilterParseError, lambda err: "\n".join(map(str, err.args))),
     (errors.JobLost, lambda err: f"Error checking job status: {err}"),
 )
@@ -102,7 +102,7 @@ def _plain(err: errors.GenericError) -> str:
 def describe(err: errors.GenericError) -> tuple[str, int]:
     """Return the text for stderr and the exit code.
 
-    What scripts and nodes said may be in the text: it does nothing to a terminal.
+    The text may contain output of scripts and nodes, so control characters are escaped.
     """
     for cls, text_of in _TEXTS:
         if isinstance(err, cls):
@@ -116,9 +116,9 @@ def _safe_lines(text: str) -> str:
 
 
 def describe_unreachable(err: errors.NoMasterError, paths: Paths) -> tuple[str, int]:
-    """Return text and exit code when nobody listens on the socket.
+    """Return text and exit code when no process listens on the socket.
 
-    Somewhere else than on the master this is a wrong place, not a dead daemon.
+    On another node than the master, the text names the master instead.
     """
     try:
         local.check_is_master(paths)
@@ -126,14 +126,14 @@ def describe_unreachable(err: errors.NoMasterError, paths: Paths) -> tuple[str, 
         return describe(wrong_place)
     path = err.args[0] if err.args else paths.query_socket
     if path == paths.query_socket:
-        whom = "the config daemon"
+        target = "the config daemon"
     elif path == paths.master_socket:
-        whom = "the master daemon"
+        target = "the master daemon"
     else:
-        whom = f"socket '{path}'"
+        target = f"socket '{path}'"
     return (
         (
-            f"Cannot communicate with {whom}.\n"
+            f"Cannot communicate with {target}.\n"
             "Is the process running and listening for connections?"
         ),
         exitcodes.EXIT_FAILURE,

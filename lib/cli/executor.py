@@ -1,4 +1,4 @@
-"""Several jobs: submit them together, wait for all, print what they say."""
+"""Several jobs: submit them together, wait for all, print their messages."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -8,19 +8,19 @@ from ganeti.cli import error_text, hints, jobs, submission
 from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes
 
-#: Of so many jobs the next one to watch is chosen.
+#: The next job to follow is chosen among this many.
 _WINDOW: Final = 25
 _NOT_STARTED: Final = ("queued", "waiting", "canceling")
 
 
 class JobOutcome(NamedTuple):
-    """What became of one job.
+    """The outcome of one job.
 
     Attributes:
-        label: what it worked on, may be empty.
-        success: it ended well.
+        label: the object that the job worked on, may be empty.
+        success: the job succeeded.
         result: results of its opcodes, or the error's text.
-        job_id: None if it could not be submitted.
+        job_id: None if the job was not submitted.
     """
 
     label: str
@@ -34,7 +34,7 @@ class JobExecutor:
 
     Args:
         ctx: the command.
-        generic: give the opcodes reason trail, priority and so on.
+        generic: add reason trail, priority and so on to the opcodes.
     """
 
     def __init__(self, ctx: CommandContext, *, generic: bool = True) -> None:
@@ -60,7 +60,7 @@ class JobExecutor:
         return submission.planned(self._ctx, [ops for _, ops in self._queue])
 
     def submit(self, *, each: bool = False) -> None:
-        """Submit what was added.
+        """Submit the jobs that were added.
 
         Args:
             each: one call per job instead of one for all.
@@ -94,7 +94,7 @@ class JobExecutor:
             )
 
     def finish(self, *, quiet: bool = False) -> list[JobOutcome]:
-        """Submit what is left and wait for all jobs; return what became of them.
+        """Submit the remaining jobs and wait for all; return their outcomes.
 
         Args:
             quiet: leave out the line with the ids.
@@ -116,7 +116,7 @@ class JobExecutor:
         return outcomes
 
     def _choose(self, pending: list[tuple[str, int]]) -> int:
-        """Return the place of a job that already runs, else the first."""
+        """Return the index of a job that already runs, else of the first one."""
         ids = [job_id for _, job_id in pending[:_WINDOW]]
         if len(ids) == 1:
             return 0
@@ -176,7 +176,7 @@ def run_with_jobs(
     """Run an opcode whose result lists further jobs; wait for them too.
 
     Returns:
-        How far the opcode's own job was taken, and the outcomes of the others.
+        The submission of the opcode's own job, and the outcomes of the other jobs.
     """
     job = submission.submit_or_run(ctx, operation)
     return job, wait_for_jobs(ctx, job.result) if job.is_done else []
@@ -205,8 +205,8 @@ def report(
     Args:
         ctx: the command.
         outcomes: of the jobs.
-        good: line when all went well; with ``--dry-run`` another one.
-        bad: line otherwise, with ``{}`` for the number of failures.
+        good: line when all jobs succeeded; replaced with ``--dry-run``.
+        bad: line otherwise; ``{}`` stands for the number of failures.
     """
     failed = sum(not outcome.success for outcome in outcomes)
     if failed:

@@ -1,7 +1,7 @@
-"""``--explain``: where an allocator puts instances, and why not on other nodes.
+"""``--explain``: the nodes that an allocator chooses, and why not others.
 
-The job is only tried (``--dry-run``): it asks its allocators as it would, and its log
-has their reasons as data. Here they are printed, for people or as one JSON document.
+The job is only checked (``--dry-run``). It calls its allocators as usual, and its log
+has their reasons as data. This module prints them, as text or as one JSON document.
 """
 
 import json
@@ -16,19 +16,19 @@ from ganeti.htools.rules import reasons
 from ganeti.utils.control_chars import escape
 
 Data = Mapping[str, Any]
-_NOBODY: Final = "No allocator was asked."
+_NO_ALLOCATOR: Final = "No allocator was used."
 
 
 def run(ctx: CommandContext, operation: jobs.Op, name: str | None = None) -> int:
-    """Have a job checked; print where its instances go, and the reasons.
+    """Have a job checked; print the chosen nodes of its instances, and the reasons.
 
-    They are printed too when it cannot be done; the error follows. Returns the exit
-    code; with ``--plan`` the plan is printed instead.
+    Both are printed even if the check fails; the error follows. With ``--plan``, the
+    plan is printed instead. Returns the exit code.
 
     Args:
         ctx: the command.
         operation: the opcode.
-        name: of the instance, of an opcode that is about a single one.
+        name: the instance's name, for an opcode on a single instance.
 
     Raises:
         OpPrereqError: without ``--dry-run``, or with ``--submit``.
@@ -36,7 +36,7 @@ def run(ctx: CommandContext, operation: jobs.Op, name: str | None = None) -> int
     """
     if not ctx.option("dry_run") or ctx.option("submit_only"):
         raise errors.OpPrereqError(
-            "--explain goes with --dry-run only, without --submit", ecodes.ECODE_INVAL
+            "--explain needs --dry-run and excludes --submit", ecodes.ECODE_INVAL
         )
     placements: list[Data] = []
     show = jobs.print_log(ctx)
@@ -61,7 +61,7 @@ def run(ctx: CommandContext, operation: jobs.Op, name: str | None = None) -> int
             nodes = result if isinstance(result, list) else _chosen(placements)
             _print(ctx, name, nodes, placements)
     if name is not None and not (nodes or placements or ctx.option("json")):
-        ctx.out(_NOBODY)
+        ctx.out(_NO_ALLOCATOR)
     return exitcodes.EXIT_SUCCESS
 
 
@@ -96,7 +96,7 @@ def _print_all(ctx: CommandContext, placements: Sequence[Data]) -> None:
         ctx.out(json.dumps({"allocators": list(placements)}, indent=1))
         return
     if not placements:
-        ctx.out(_NOBODY)
+        ctx.out(_NO_ALLOCATOR)
     for one in placements:
         ctx.out(f"Allocator {one['allocator']}: {escape(one['info'])}")
         for item in one["instances"]:

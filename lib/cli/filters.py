@@ -1,4 +1,4 @@
-"""Which objects a list command shows: names, globs, or a filter as people write it.
+"""Objects that a list command shows: by names, globs or a filter in text form.
 
 `ganeti.qlang` parses the text form; the master evaluates the list form.
 """
@@ -13,12 +13,12 @@ Filter = list[Any]
 
 
 def looks_like_filter(text: str) -> bool:
-    """Tell whether a single argument can only be a filter."""
+    """Return whether a single argument can only be a filter."""
     return any(char in text for char in q.QLANG_FILTER_DETECTION_CHARS)
 
 
 def is_glob(text: str) -> bool:
-    """Tell whether an argument is a name pattern."""
+    """Return whether an argument is a name pattern."""
     return any(char in text for char in q.QLANG_GLOB_DETECTION_CHARS)
 
 
@@ -29,17 +29,17 @@ def from_names(
 
     Args:
         names: arguments.
-        force_filter: the single argument is a filter (``-F``).
-        field: what names are compared with.
+        force_filter: treat the single argument as a filter (``-F``).
+        field: the field that names are compared with.
         numeric: names are numbers.
 
     Raises:
-        OpPrereqError: not one argument with ``-F``, or a name that is no number.
-        QueryFilterParseError: the filter cannot be read.
+        OpPrereqError: not exactly one argument with ``-F``, or a name is not a number.
+        QueryFilterParseError: the filter is malformed.
     """
     if force_filter and len(names) != 1:
         raise errors.OpPrereqError(
-            f"-F wants exactly one filter, found {len(names)} arguments",
+            f"-F needs exactly one filter, found {len(names)} arguments",
             ecodes.ECODE_INVAL,
         )
     if not names:

@@ -1,7 +1,7 @@
-"""Who can put an error right, and the next command to try: one line after its text.
+"""Hints after errors: one line that names who can correct it and the next command.
 
-People read hints, programs do not: they are shown on a terminal only, and never change
-an exit code. Commands stand in single quotes; tests parse each of them.
+Hints are for people, not for programs: they are shown on a terminal only, and never
+change an exit code. Commands are in single quotes; tests parse each of them.
 """
 
 import re
@@ -15,12 +15,13 @@ ROOT: Final = "root on the node"
 
 
 class Hint(NamedTuple):
-    """What helps against one kind of error.
+    """The hint for one kind of error.
 
     Attributes:
-        pattern: found in the error's text, documented words and code included.
-        who: who can put it right.
-        text: what to do; named groups of the pattern are filled in.
+        pattern: regular expression, searched in the error's complete text with its
+            code.
+        who: who can correct the error.
+        text: the advice; named groups of the pattern are filled in.
     """
 
     pattern: str
@@ -28,39 +29,39 @@ class Hint(NamedTuple):
     text: str
 
 
-#: The first that fits wins, so that special cases stand before general ones.
+#: The first match wins, so special cases stand before general ones.
 HINTS: Final = (
     Hint(
         r"Cannot communicate with the (master|config) daemon",
         ROOT,
-        "start it with 'daemon-util start ganeti-masterd'; if it does not stay up, see"
+        "start it with 'daemon-util start ganeti-masterd'; if it ends again, see"
         " master-daemon.log",
     ),
     Hint(
         r"connect to '(?P<node>[^']+)' and run the command",
         YOU,
-        "'ssh {node}'; should {node} be dead, 'gnt-cluster master-failover' here",
+        "run 'ssh {node}'; if {node} is dead, run 'gnt-cluster master-failover' here",
     ),
     Hint(
         r"cluster not initialized",
         ROOT,
-        "make a cluster with 'gnt-cluster init NAME', or add this machine to one with"
-        " 'gnt-node add NAME' on its master",
+        "create a cluster with 'gnt-cluster init NAME', or add this machine to a"
+        " cluster with 'gnt-node add NAME' on its master",
     ),
     Hint(
         r"don't have permissions to connect",
         YOU,
-        "become root: 'sudo -i'",
+        "become root with 'sudo -i'",
     ),
     Hint(
         r"queue is marked for drain",
         ADMIN,
-        "let jobs in again with 'gnt-cluster queue undrain'",
+        "allow new jobs again with 'gnt-cluster queue undrain'",
     ),
     Hint(
         r"job queue is full",
         YOU,
-        "'gnt-job autoarchive 1d' archives the jobs that ended a day ago or earlier",
+        "archive all jobs that ended more than a day ago with 'gnt-job autoarchive 1d'",
     ),
     Hint(r"Instance '.*' not known", YOU, "'gnt-instance list' shows the names"),
     Hint(r"Node '.*' not known", YOU, "'gnt-node list' shows the names"),
@@ -69,7 +70,7 @@ HINTS: Final = (
     Hint(
         r"Error checking job status: [Jj]ob (with id )?(?P<job>\d+)",
         YOU,
-        "should it be archived, 'gnt-job info {job}' shows its messages and outcome",
+        "if the job is archived, 'gnt-job info {job}' shows its messages and result",
     ),
     Hint(
         r"Error checking job status",
@@ -79,96 +80,100 @@ HINTS: Final = (
     Hint(
         r"(no valid OS|OS .*(not found|not known|unknown|invalid)|variant)",
         YOU,
-        "'gnt-os list' shows what can be installed, 'gnt-os diagnose' what is wrong",
+        "'gnt-os list' shows the installable systems, 'gnt-os diagnose' the problems of"
+        " others",
     ),
     Hint(
         r"name a node or an allocator",
         YOU,
-        "name a node with -n; the administrator can set a default allocator:"
+        "name a node with -n, or set a default allocator with"
         " 'gnt-cluster modify -I hail'",
     ),
     Hint(
         r"no solution found by allocator",
         YOU,
-        "look for room with 'gnt-node list -o name,mfree,dfree', then name a node"
-        " with -n",
+        "'gnt-node list -o name,mfree,dfree' shows free memory and disk space; name a"
+        " node with -n",
     ),
     Hint(
         r"needs \d+ MiB on node (?P<node>\S+),",
         YOU,
-        "look for room with 'gnt-node list -o name,mfree', or ask for less memory",
+        "'gnt-node list -o name,mfree' shows free memory; choose another node or less"
+        " memory",
     ),
     Hint(
         r"insufficient_resources",
         YOU,
-        "look for room with 'gnt-node list -o name,mfree,dfree'",
+        "'gnt-node list -o name,mfree,dfree' shows free memory and disk space",
     ),
     Hint(
         r"node (?P<node>[\w.-]*\w): Error \d+: \S+ does not answer: connection refused",
         ROOT,
-        "a node that has just started needs a moment; else on {node}:"
+        "wait if {node} has just booted; otherwise run on {node}:"
         " 'daemon-util start ganeti-noded'",
     ),
     Hint(
         r"node (?P<node>[\w.-]*\w): Error \d+: .*does not answer",
         ADMIN,
-        "look after {node}; should it be lost, 'gnt-node modify -O yes {node}' and"
-        " 'gnt-node failover {node}' start its mirrored instances elsewhere",
+        "check {node}; if it is lost, mark it with 'gnt-node modify -O yes {node}',"
+        " then start its mirrored instances elsewhere with 'gnt-node failover {node}'",
     ),
     Hint(
         r"[Nn]ode (?P<node>[\w.-]*\w) is (marked )?offline",
         ADMIN,
-        "once {node} is repaired: 'gnt-node modify -O no {node}'; until then"
+        "when {node} is repaired, run 'gnt-node modify -O no {node}'; until then"
         " 'gnt-node failover {node}' starts its mirrored instances elsewhere",
     ),
     Hint(
         r"[Nn]ode (?P<node>[\w.-]*\w) is (marked )?drained",
         ADMIN,
-        "name another node, or 'gnt-node modify -D no {node}'",
+        "name another node, or allow new instances with 'gnt-node modify -D no {node}'",
     ),
     Hint(
         r"[Nn]ode (?P<node>[\w.-]*\w) is not vm_capable",
         ADMIN,
-        "name another node, or 'gnt-node modify --vm-capable yes {node}'",
+        "name another node, or allow instances with"
+        " 'gnt-node modify --vm-capable yes {node}'",
     ),
     Hint(
         r"instance (?P<name>[\w.-]*\w): is marked \w+, must be up\b",
         YOU,
-        "'gnt-instance startup {name}' first",
+        "first run 'gnt-instance startup {name}'",
     ),
     Hint(
         r"instance (?P<name>[\w.-]*\w): is marked \w+, must be ([\w ]* )?down\b",
         YOU,
-        "'gnt-instance shutdown {name}' first; one that is marked offline:"
+        "first run 'gnt-instance shutdown {name}'; if it is marked offline, run"
         " 'gnt-instance modify --online {name}'",
     ),
     Hint(
         r"instance (?P<name>[\w.-]*\w): is running, (stop it|only)",
         YOU,
-        "'gnt-instance shutdown {name}' first",
+        "first run 'gnt-instance shutdown {name}'",
     ),
     Hint(
         r"instance (?P<name>[\w.-]*\w): only lost disks are recreated",
         YOU,
-        "to write the operating system anew onto disks that exist:"
+        "to reinstall the operating system on existing disks, run"
         " 'gnt-instance reinstall {name}'",
     ),
     Hint(
         r"instance (?P<name>[\w.-]*\w): is not running, only failover",
         YOU,
-        "'gnt-instance failover {name}', or start it first:"
+        "run 'gnt-instance failover {name}', or start it with"
         " 'gnt-instance startup {name}'",
     ),
     Hint(
         r"instance (?P<name>[\w.-]*\w):? is not running",
         YOU,
-        "'gnt-instance startup {name}' first",
+        "first run 'gnt-instance startup {name}'",
     ),
     Hint(
         r"node (?P<node>[\w.-]*\w): is the (primary|secondary) node of",
         YOU,
-        "'gnt-node migrate {node}' moves running instances away, 'gnt-node evacuate"
-        " -p {node}' all, 'gnt-node evacuate -s {node}' mirrors",
+        "'gnt-node migrate {node}' moves its running instances away,"
+        " 'gnt-node evacuate -p {node}' all its instances,"
+        " 'gnt-node evacuate -s {node}' the mirrors on it",
     ),
     Hint(
         r"node group (?P<group>[\w.-]*\w): not empty",
@@ -176,9 +181,9 @@ HINTS: Final = (
         "'gnt-group assign-nodes OTHER NODE' moves nodes to another group",
     ),
     Hint(
-        r"-F wants exactly one filter",
+        r"-F needs exactly one filter",
         YOU,
-        "put the whole filter into quotes",
+        "quote the whole filter for the shell",
     ),
     Hint(
         r"violates the policy of node group (?P<group>[\w.-]*\w)",
@@ -188,57 +193,57 @@ HINTS: Final = (
     Hint(
         r"disk template \S+ is not enabled",
         ADMIN,
-        "choose another with -t, or add it to"
+        "choose another one with -t, or enable it with"
         " 'gnt-cluster modify --enabled-disk-templates NAMES'",
     ),
     Hint(
         r"hypervisor \S+ is not enabled",
         ADMIN,
-        "choose another with -H, or add it to"
+        "choose another one with -H, or enable it with"
         " 'gnt-cluster modify --enabled-hypervisors NAMES'",
     ),
     Hint(
         r"mode routed needs an ip address",
         YOU,
-        "give one with --net 0:ip=ADDRESS, or --no-nics for none",
+        "set one with --net 0:ip=ADDRESS, or use --no-nics",
     ),
     Hint(
         r"can't resolve hostname '(?P<name>[^']+)'",
         ROOT,
-        "put {name} into DNS, or into /etc/hosts of all nodes",
+        "add {name} to DNS, or to /etc/hosts on all nodes",
     ),
     Hint(
         r"(does not resolve|resolver_error)",
         ROOT,
-        "put the name into DNS, or into /etc/hosts of all nodes",
+        "add the name to DNS, or to /etc/hosts on all nodes",
     ),
     Hint(
         r"filter: unknown field",
         YOU,
-        "list-fields of the same program shows all fields",
+        "the command list-fields of the same program shows all fields",
     ),
     Hint(
-        r"(removed meanwhile|temp_insufficient_resources)",
+        r"(unknown_entity[\s\S]*\bremoved\b|temp_insufficient_resources)",
         YOU,
-        "another job was faster: see 'gnt-job list', then try again",
+        "another job interfered: see 'gnt-job list', then try again",
     ),
     Hint(
         r"hooks execution failed",
         ADMIN,
-        "a hook on the named node refused it; it lies in /etc/ganeti/hooks there",
+        "a hook refused the operation; see /etc/ganeti/hooks on the named node",
     ),
     Hint(
         r"Corrupt configuration file",
         ADMIN,
-        "'gnt-cluster verify' names what is wrong; another candidate has a copy",
+        "'gnt-cluster verify' shows the errors; other master candidates have copies",
     ),
 )
-#: While a job waits for locks.
-WAITING: Final = Hint("", YOU, "'gnt-debug locks' shows who has them")
+#: Shown while a job waits for locks.
+WAITING: Final = Hint("", YOU, "'gnt-debug locks' shows which jobs hold them")
 
 
 def find(text: str) -> Hint | None:
-    """Return what helps against an error that is described by this text."""
+    """Return the hint for an error with this text, or None."""
     for row in HINTS:
         match = re.search(row.pattern, text)
         if match:
@@ -247,12 +252,12 @@ def find(text: str) -> Hint | None:
 
 
 def render(hint: Hint) -> str:
-    """Return the line."""
+    """Return the hint as one line."""
     return f"Hint for {hint.who}: {hint.text}"
 
 
 def show(ctx: CommandContext, hint: Hint | None) -> None:
-    """Print a hint for people, each one once per run."""
+    """Print a hint on a terminal, at most once per run."""
     if hint is None or not ctx.effects.stderr.isatty():
         return
     line = render(hint)

@@ -1,4 +1,4 @@
-"""Info trees: nested keys and values as text that YAML can read.
+"""Info trees: nested keys and values as text that YAML parsers accept.
 
 Mappings are printed with their keys sorted. `Pairs` keep their order; a pair may name
 an alignment group, whose values start in one column. Tuples of plain values are
@@ -70,5 +70,5 @@ def _json_key(key: Any) -> str:
 
 
 def with_defaults(filled: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters, those inherited from the level above as ``default (X)``."""
+    """Return the parameters; inherited values are shown as ``default (X)``."""
     return {name: own.get(name, f"default ({value})") for name, value in filled.items()}

@@ -1,4 +1,4 @@
-"""Instance policies as options, as an info tree, and as a command line again."""
+"""Instance policies: from options, as an info tree, and back to a command line."""
 
 import shlex
 from collections.abc import Mapping
@@ -56,14 +56,14 @@ def _bounds(alternatives: list[dict[str, dict[str, str]]]) -> list[dict[str, Any
 
 
 def from_options(ctx: CommandContext, *, group: bool = False) -> dict[str, Any]:
-    """Return the policy that options ask for, empty without any.
+    """Return the policy that the options define, empty without any.
 
     Args:
         ctx: the command.
-        group: the word ``default`` gives up the group's own value.
+        group: ``default`` removes the group's own value.
 
     Raises:
-        OpPrereqError: options that do not go together, or a wrong value.
+        OpPrereqError: options exclude each other, or a value is wrong.
     """
     bounds, std = ctx.opts.ipolicy_bounds_specs, ctx.option("ipolicy_std_specs")
     split = {
@@ -115,7 +115,7 @@ def to_tree(
 
     Args:
         policy: the policy in force.
-        own: for a group what it does not inherit; the rest is marked as default.
+        own: the group's own values; all others are marked as default.
     """
     pairs = info_tree.Pairs()
     inherits = own is not None and ipolicy.ISPECS_MINMAX not in own
@@ -151,7 +151,7 @@ def _marked(specs: Mapping[str, Any], *, inherits: bool) -> dict[str, Any]:
 
 
 def to_options(policy: Mapping[str, Any]) -> list[str]:
-    """Return options that ask for the specs of this policy again."""
+    """Return the options that define the specs of this policy."""
     words = []
     std = policy.get(ipolicy.ISPECS_STD)
     if std:
@@ -171,14 +171,14 @@ def _join(specs: Mapping[str, Any]) -> str:
 
 
 def show_cluster(ctx: CommandContext) -> None:
-    """Print an ``init`` command with the cluster's specs."""
+    """Print an ``init`` command line with the cluster's specs."""
     info = ctx.call("QueryClusterInfo")
     words = ["gnt-cluster", "init", *to_options(info["ipolicy"]), info["name"]]
     ctx.out(shlex.join(words))
 
 
 def show_groups(ctx: CommandContext) -> None:
-    """Print an ``add`` command with the specs of each group."""
+    """Print an ``add`` command line with the specs of each group."""
     field = "ipolicy" if ctx.opts.include_defaults else "custom_ipolicy"
     for group in listing.named(ctx, "group", ["name", field], ctx.args):
         # A group has no standard specs of its own.

@@ -1,7 +1,7 @@
-"""One job: submit it, wait for it, print what it says.
+"""One job: submit it, wait for it, print its messages.
 
-Opcodes are built as their wire form, so that a command need not load all opcode
-classes; what the master finds malformed is explained by `ganeti.opcodes`.
+Commands build opcodes in wire form, so they need not load all opcode classes. If the
+master finds an opcode malformed, `ganeti.opcodes` explains the error.
 """
 
 import time
@@ -20,15 +20,15 @@ Op = dict[str, Any]
 OnLog = Callable[[list[Any]], None]
 
 _FINAL: Final = frozenset(("canceled", "success", "error"))
-#: After this long without change the user is told what the job waits for, in seconds.
+#: Seconds without a change until a note states why the job waits.
 _NOTE_AFTER_S: Final = 60
-#: With a terminal: how often the last line says how long it takes, in seconds.
+#: On a terminal: seconds between updates of the elapsed time on the last line.
 _TICK_S: Final = 2
-#: Kind of log entries that say how far a step has come; see ``constants.jobqueue``.
+#: Kind of log entries with the progress of a step; see ``constants.jobqueue``.
 _PROGRESS: Final = "progress"
-#: Kind of log entries that tell data about chosen nodes; see ``constants.jobqueue``.
+#: Kind of log entries with data about chosen nodes; see ``constants.jobqueue``.
 PLACEMENT: Final = "placement"
-#: What commands ask before they know what they are to do; done in spite of ``--plan``.
+#: Queries that a command needs to decide on its jobs; executed even with ``--plan``.
 _QUESTIONS: Final = frozenset(("OP_CLUSTER_VERIFY_DISKS", "OP_OS_DIAGNOSE"))
 _NOTES: Final = {
     "queued": "Job {} is waiting in queue",
@@ -91,19 +91,19 @@ def is_planned(ctx: CommandContext, job_list: list[list[Op]]) -> bool:
 def explained(
     ctx: CommandContext, method: str, argument: list[Any], jobs: list[list[Op]]
 ) -> Any:
-    """Return the result of a submitting call; say which opcode is malformed."""
+    """Return the result of a submitting call; the error names a malformed opcode."""
     if is_planned(ctx, jobs):
         raise errors.ProgrammerError(f"{ctx.word} --plan would submit a job")
     is_plain = not (ctx.option("plan") or ctx.option("explain"))
     if ctx.option("json") and is_plain and PLAN_JSON in ctx.command.options:
-        raise CliError("--json goes with --plan only")
+        raise CliError("--json needs --plan")
     return explained_call(ctx, method, argument, jobs)
 
 
 def explained_call(
     ctx: CommandContext, method: str, argument: list[Any], jobs: list[list[Op]]
 ) -> Any:
-    """Return the result of a call with opcodes; say which one is malformed."""
+    """Return the result of a call with opcodes; the error names a malformed one."""
     try:
         return ctx.call(method, argument)
     except errors.RequestError:
@@ -116,7 +116,7 @@ def explained_call(
 
 
 def print_log(ctx: CommandContext) -> OnLog:
-    """Return what prints a job's messages on stdout, or beside a JSON document."""
+    """Return a printer of job messages: on stdout, or on stderr beside JSON output."""
     write = ctx.err if ctx.option("json") else ctx.out
 
     def show(entry: list[Any]) -> None:
@@ -134,11 +134,11 @@ def wait(ctx: CommandContext, job_id: int, on_log: OnLog | None) -> list[Any]:
     Args:
         ctx: the command.
         job_id: the job.
-        on_log: takes its messages, None to drop them.
+        on_log: called with each message; None drops them.
 
     Raises:
-        JobLost: the job is gone.
-        JobCanceled: it was canceled.
+        JobLost: the job no longer exists.
+        JobCanceled: the job was canceled.
         GenericError: the error of its first failed opcode.
     """
     status = _follow(ctx, job_id, on_log)
@@ -171,7 +171,7 @@ def _failure(op_status: list[str], op_result: list[Any]) -> errors.GenericError:
 
 
 def _follow(ctx: CommandContext, job_id: int, on_log: OnLog | None) -> str:
-    """Return the final status of a job once it has one."""
+    """Wait for the end of a job; return its final status."""
     previous: list[Any] | None = None
     serial: int | None = None
     waiter = _Waiter(ctx, job_id)
@@ -204,7 +204,7 @@ def _follow(ctx: CommandContext, job_id: int, on_log: OnLog | None) -> str:
 
 
 class _Waiter:
-    """Tells the user why nothing happens."""
+    """Notes to the user while a job does not advance."""
 
     def __init__(self, ctx: CommandContext, job_id: int) -> None:
         self.ctx = ctx
@@ -212,17 +212,17 @@ class _Waiter:
         self.timeout_s = _TICK_S if ctx.shows_progress else _NOTE_AFTER_S
         self.started = ctx.effects.now()
         self.changed_at = self.started
-        #: How far the present step has come, as the job says.
+        #: Progress of the present step, as the job reports it.
         self.note = ""
         self._noted: set[str] = set()
 
     def changed(self, status: str) -> None:
-        """Take note that something happened."""
+        """Record a change of the job."""
         self.changed_at = self.ctx.effects.now()
         self._show(status)
 
     def unchanged(self, status: str) -> None:
-        """Say what the job waits for, once per state."""
+        """Print why the job waits, once per state."""
         if not self.ctx.shows_progress:
             quiet = True
         else:

@@ -1,8 +1,8 @@
-"""List commands: ask the master for fields of objects and print them.
+"""List commands: query the master for fields of objects and print them.
 
-The JSON form is a list with one object per row, field to value. A value that is not
-there is null, and the object's ``_status`` says why: unknown, nodata, unavail or
-offline by field.
+The JSON form is a list with one object per row, field to value. A missing value is
+null, and the object's ``_status`` has the reason per field: unknown, nodata, unavail or
+offline.
 """
 
 import re
@@ -34,18 +34,18 @@ _KIND_WORDS: Final = {
 }
 
 
-#: What may be such a number, also inside a text; and its end, which is found faster.
+#: Possible number of this form, also inside a text; and its end, a faster search.
 _EXPONENT: Final = rb"(?:^|[:,\[])-?[0-9.]+e[+-]?[0-9]+(?:$|[,\]}])"
 _EXPONENT_END: Final = rb"e[+-]?[0-9]+(?:$|[,\]}])"
 
 
 class Listing(NamedTuple):
-    """What a list command asks for.
+    """The query of a list command.
 
     Attributes:
         resource: of queries, such as ``instance``.
-        formats: texts of values that are not those of their kind, by field.
-        name_field: what arguments are compared with.
+        formats: formatters by field that replace those of the field's kind.
+        name_field: the field that arguments are compared with.
         numeric: arguments are numbers.
     """
 
@@ -61,7 +61,7 @@ def joined(value: Any) -> str:
 
 
 def selected_fields(output: str | None, default: tuple[str, ...]) -> list[str]:
-    """Return the fields that ``-o`` asks for; ``+`` adds to the default ones."""
+    """Return the fields that ``-o`` selects; ``+`` adds to the default ones."""
     if output is None:
         return list(default)
     if output.startswith("+"):
@@ -72,12 +72,12 @@ def selected_fields(output: str | None, default: tuple[str, ...]) -> list[str]:
 def list_objects(
     ctx: CommandContext, listing: Listing, *, also: list[Any] | None = None
 ) -> int:
-    """Carry out a list command; return the exit code.
+    """Run a list command; return the exit code.
 
     Args:
         ctx: the command.
-        listing: what to ask for.
-        also: filter that must hold too.
+        listing: the query.
+        also: a further filter that must match.
     """
     wanted = filters.from_names(
         ctx.args,
@@ -137,7 +137,7 @@ def _cells(
         for status, texts in q.RSS_DESCRIPTION.items()
     }
     shows = [_text_of(status_text, table.format_of(column, unit)) for column in columns]
-    # Large answers come as rows that can tell their distinct cells.
+    # Large answers come as rows that know their distinct cells.
     by_column = None if isinstance(data, list) else data.columns(len(columns))
     if by_column is None:
         pairs = list(zip(*data, strict=True)) or [()] * len(columns)
@@ -163,7 +163,7 @@ def _texts(
     text_of: Callable[[Any], str],
     rows: int,
 ) -> table.Texts:
-    """Return the texts of a column, working out each distinct one once."""
+    """Return the texts of a column; each distinct value is formatted once."""
     texts = {key: text_of(cell) for key, cell in cells.items()}
     if keys is None:
         return table.Same(next(iter(texts.values())), rows)
@@ -195,9 +195,9 @@ def print_json(ctx: CommandContext, value: Any) -> None:
 
 
 def _pretty(value: Any) -> str:
-    """Return indented JSON; fast where the faster codec is loaded, for large answers.
+    """Return indented JSON; use the faster codec if it is loaded, as for large answers.
 
-    The two write the same, except for numbers with an exponent.
+    Both codecs write the same text, except for numbers with an exponent.
     """
     if "msgspec" in sys.modules:
         import msgspec
@@ -211,7 +211,7 @@ def _pretty(value: Any) -> str:
 
 
 def list_fields(ctx: CommandContext, resource: str) -> int:
-    """Carry out ``list-fields``; return the exit code."""
+    """Run ``list-fields``; return the exit code."""
     answer = ctx.call("QueryFields", resource, ctx.args or None)
     fields = answer["fields"]
     code = _warn_unknown(ctx, fields)
@@ -243,7 +243,7 @@ def query_objects(
     fields: list[str],
     wanted: list[Any] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return objects as field to value, None where there is no value."""
+    """Return objects as mappings of field to value; a missing value is None."""
     answer = ctx.call("Query", resource, fields, wanted)
     return [
         {
@@ -257,9 +257,9 @@ def query_objects(
 def named(
     ctx: CommandContext, resource: str, fields: list[str], names: list[str]
 ) -> list[dict[str, Any]]:
-    """Return the named objects in that order, all without names.
+    """Return the named objects in the order of the names, or all objects without names.
 
-    A name may be short, as long as no other name begins like it, or a uuid.
+    A name may be a uuid, or an unambiguous first part of a name.
 
     Raises:
         OpPrereqError: a name is unknown.

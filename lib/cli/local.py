@@ -1,4 +1,4 @@
-"""What a command can learn without the master daemon: the node's ssconf files."""
+"""Cluster data without the master daemon: the node's ssconf files."""
 
 from ganeti import errors
 from ganeti.constants import ecodes
@@ -9,7 +9,7 @@ def read_ssconf(paths: Paths, key: str) -> str:
     """Return the text of one ssconf value without the final newline.
 
     Raises:
-        OpPrereqError: this node belongs to no cluster.
+        OpPrereqError: this node is not part of a cluster.
     """
     try:
         with open(paths.data(f"ssconf_{key}"), encoding="utf-8") as stream:
@@ -27,19 +27,19 @@ def read_ssconf(paths: Paths, key: str) -> str:
 
 
 def master_node(paths: Paths) -> str:
-    """Return the master's name as this node knows it.
+    """Return the master's name from this node's ssconf files.
 
     Raises:
-        OpPrereqError: this node belongs to no cluster.
+        OpPrereqError: this node is not part of a cluster.
     """
     return read_ssconf(paths, "master_node")
 
 
 def check_is_master(paths: Paths) -> None:
-    """Refuse to go on anywhere but on the master.
+    """Refuse to run on any node but the master.
 
     Raises:
-        OpPrereqError: not in a cluster, or another node is the master.
+        OpPrereqError: this node is not part of a cluster, or not its master.
     """
     master = master_node(paths)
     if master != paths.hostname and master.split(".")[0] != paths.hostname:

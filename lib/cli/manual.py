@@ -1,4 +1,4 @@
-"""Manual pages and shell completion, made from the command tables.
+"""Manual pages and shell completion, generated from the command tables.
 
 The prose stands in ``man/PROGRAM.rst``: the sections of the page in their order. Its
 section COMMANDS has one subsection per command, named as the command. Synopsis,
@@ -15,8 +15,8 @@ from ganeti.cli.manual_parameters import escape
 from ganeti.cli.model import COMMON_OPTIONS, Command, Program
 
 _COMMON: Final = (
-    "Options precede arguments. Long options may be shortened as long as they are"
-    " unique. The options *-h*, *-d* and *--reason*, which every command accepts, are"
+    "Options precede arguments. Long options may be abbreviated if the abbreviation"
+    " is unique. The options *-h*, *-d* and *--reason*, which every command accepts, are"
     " described in ganeti(7)."
 )
 _HEADING: Final = r"^(\S.*)\n{}{{3,}}\n"
@@ -155,7 +155,7 @@ def bash_completion(programs: Sequence[Program]) -> str:
     zsh has neither ``mapfile`` nor a free variable ``options``.
     """
     lines = [
-        "# Completion of the gnt-* commands; made from their tables.",
+        "# Completion of the gnt-* commands; generated from their tables.",
         "# In zsh: autoload -U +X bashcompinit && bashcompinit, then source this file.",
     ]
     for program in programs:

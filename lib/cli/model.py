@@ -1,7 +1,7 @@
-"""What a program, a command, an option and an argument are: rows of the tables.
+"""Rows of the command tables: programs, commands, options and arguments.
 
-Parsing, help, completion, manual pages and the conformance tests read these rows;
-no behaviour belongs here.
+Parsing, help, completion, manual pages and the conformance tests read these rows.
+Behaviour does not belong here.
 """
 
 from typing import Any, Final, NamedTuple
@@ -16,10 +16,10 @@ class Option(NamedTuple):
     Attributes:
         names: spellings, such as ``("-f", "--force")``.
         help: one line of text.
-        dest: attribute that holds the value; empty when none does.
+        dest: attribute that holds the value; empty for none.
         kind: ``flag``, ``const`` or ``count`` (no value), else a type of `cli.values`.
-        sets: what a flag or const stores.
-        default: value when not given; lists and mappings are copied.
+        sets: the value that a flag or const stores.
+        default: value of an absent option; lists and mappings are copied.
         choices: allowed values of kind ``choice``.
         repeat: may be repeated; the values are collected in a list.
         warns: text to print on stderr when the option is used.
@@ -37,7 +37,7 @@ class Option(NamedTuple):
 
     @property
     def takes_value(self) -> bool:
-        """Tell whether a value follows."""
+        """Return whether the option takes a value."""
         return self.kind not in ("flag", "const", "count")
 
 
@@ -45,10 +45,10 @@ class Argument(NamedTuple):
     """Positional arguments of one kind.
 
     Attributes:
-        kind: host, node, instance, …; says how to complete and how help names it.
-        minimum: how many at least.
-        maximum: how many at most, None for any number.
-        choices: words that the command takes, or suggestions.
+        kind: host, node, instance, …; decides on completion and on the name in help.
+        minimum: smallest number.
+        maximum: largest number, None for any.
+        choices: the values that the command accepts, or suggestions.
     """
 
     kind: str
@@ -58,11 +58,11 @@ class Argument(NamedTuple):
 
 
 class Example(NamedTuple):
-    """One call to copy; see the ``examples`` module of each program.
+    """One example call; see the ``examples`` module of each program.
 
     Attributes:
         line: as typed into a shell.
-        text: what it is for.
+        text: the purpose of the call.
     """
 
     line: str
@@ -76,14 +76,14 @@ class Command(NamedTuple):
         name: as typed.
         summary: one line.
         arguments: positional arguments in order.
-        options: beyond those that all commands have.
+        options: all but the common ones.
         run: ``module:function`` below the package ``ganeti``; the function takes a
             `context.Context` and returns an exit code or None.
-        opcodes: jobs it submits; offered only when the master can carry them out.
+        opcodes: jobs that it submits; all must be implemented by the master.
         aliases: further names.
         fields: columns that a listing shows without ``-o``.
-        exits: exit codes with a meaning of their own, and that meaning.
-        offered: False while the master cannot carry out one of the opcodes.
+        exits: exit codes of special meaning, with the meaning.
+        offered: False if the master does not implement one of the opcodes.
     """
 
     name: str
@@ -105,7 +105,7 @@ class Program(NamedTuple):
         name: such as ``gnt-instance``.
         summary: one line.
         commands: all commands, offered or not.
-        tag_kind: what its tag commands work on, None if it has none.
+        tag_kind: kind of object of its tag commands, None if it has none.
         list_defaults: environment variable with default options of ``list``.
     """
 
@@ -116,7 +116,7 @@ class Program(NamedTuple):
     list_defaults: str = ""
 
     def offered(self) -> tuple[Command, ...]:
-        """Return the commands that work."""
+        """Return the offered commands."""
         return tuple(command for command in self.commands if command.offered)
 
     def find(self, word: str) -> Command | None:
@@ -127,19 +127,19 @@ class Program(NamedTuple):
         return None
 
 
-#: What every command understands.
+#: Options of every command.
 COMMON_OPTIONS: Final = (
     Option(("-h", "--help"), "show this help and exit", "help"),
     Option(
         ("-d", "--debug"),
-        "raise the debug level; the log of this command also goes to stderr",
+        "raise the debug level; also write the command's log to stderr",
         "debug",
         "count",
         default=0,
     ),
     Option(
         ("--reason",),
-        "why this is done; kept in the reason trail of the jobs",
+        "reason for the change, stored in the reason trail of the jobs",
         "reason",
         "string",
     ),

@@ -1,4 +1,4 @@
-"""Which nodes a command reaches."""
+"""Selection of the nodes that a command contacts."""
 
 from typing import Any
 
@@ -15,13 +15,13 @@ def online_nodes(
     group: str | None = None,
     fields: tuple[str, ...] = (),
 ) -> list[dict[str, Any]]:
-    """Return the online ones of these nodes; tell the user about the others.
+    """Return the online ones of these nodes; print a note about the others.
 
     Args:
         ctx: the command.
-        names: nodes, none for all.
-        group: only nodes of this group, by name or uuid.
-        fields: further fields beside ``name``.
+        names: nodes; empty for all.
+        group: restrict to this group, by name or uuid.
+        fields: fields to query beside ``name``.
 
     Raises:
         OpPrereqError: a name is unknown.
@@ -32,7 +32,7 @@ def online_nodes(
         nodes = [n for n in nodes if group in (n["group"], n["group.uuid"])]
         if not nodes:
             raise errors.OpPrereqError(
-                f"no such nodes in group {group!r}", ecodes.ECODE_NOENT
+                f"none of these nodes is in group {group!r}", ecodes.ECODE_NOENT
             )
     offline = [node["name"] for node in nodes if node["offline"]]
     if offline:

@@ -1,40 +1,38 @@
-"""Options that several commands share, once each.
+"""Options that several commands share, each defined once.
 
-An option of a single command stands in that command's row.
+An option of a single command is defined in that command's row.
 """
 
 from typing import Final
 
 from ganeti.cli.model import Option
 
-#: Every listing and info command has it; see `ganeti.cli.listing`.
-JSON: Final = Option(
-    ("--json",), "print one JSON document instead of text", dest="json"
-)
+#: Option of every listing and info command; see `ganeti.cli.listing`.
+JSON: Final = Option(("--json",), "print a JSON document instead of text", dest="json")
 ACTION: Final = Option(
     ("--action",),
-    "what the rule does: ACCEPT, PAUSE, REJECT, CONTINUE or 'RATE_LIMIT n'",
+    "action of the rule: ACCEPT, PAUSE, REJECT, CONTINUE or 'RATE_LIMIT n'",
     dest="action",
     kind="filteraction",
     default="CONTINUE",
 )
 ALLOC_POLICY: Final = Option(
     ("--alloc-policy",),
-    "group allocation policy: preferred, last_resort or unallocable",
+    "allocation policy of the group: preferred, last_resort or unallocable",
     dest="alloc_policy",
     kind="string",
 )
 ALL_INSTANCES: Final = Option(
     ("--all",),
-    "act on every instance of the cluster (no positional names allowed)",
+    "select every instance of the cluster; excludes instance names",
     dest="multi_mode",
     kind="const",
     sets="cluster",
 )
 AUTO_PROMOTE: Final = Option(
     ("--auto-promote",),
-    "lock all nodes and promote other nodes to master candidate"
-    " if the pool would become too small",
+    "lock all nodes, and promote other nodes to master candidate if the pool became"
+    " too small",
     dest="auto_promote",
 )
 BACKEND_PARAMETERS: Final = Option(
@@ -46,7 +44,7 @@ BACKEND_PARAMETERS: Final = Option(
 )
 BY_TAGS: Final = Option(
     ("--tags",),
-    "select by instance tags",
+    "select instances by their tags",
     dest="multi_mode",
     kind="const",
     sets="instances-by-tags",
@@ -77,40 +75,41 @@ COMMUNICATION: Final = Option(
 )
 COMPRESSION_TOOLS: Final = Option(
     ("--compression-tools",),
-    "comma list of allowed compression tools; empty string restores the default list",
+    "comma-separated list of allowed compression tools; empty restores the default"
+    " list",
     dest="compression_tools",
     kind="string",
 )
 DEFAULT_IALLOCATOR: Final = Option(
     ("-I", "--default-iallocator"),
-    "cluster default iallocator; '.' not special here; empty string clears it",
+    "default allocator of the cluster; empty removes it",
     dest="default_iallocator",
     kind="string",
 )
 DEFAULT_IALLOCATOR_PARAMS: Final = Option(
     ("--default-iallocator-params",),
-    "extra parameters handed to the default iallocator",
+    "additional parameters for the default allocator",
     dest="default_iallocator_params",
     kind="keyval",
 )
 DISK: Final = Option(
     ("--disk",),
-    "disk definition INDEX:key=value,... ; repeatable; for "
-    "modify also INDEX|add|attach|remove|detach forms",
+    "disk as INDEX:key=value,...; modify also accepts INDEX or one of add, attach,"
+    " remove and detach before the colon",
     dest="disks",
     kind="identkeyval",
     repeat=True,
 )
 DISK_PARAMETERS: Final = Option(
     ("-D", "--disk-parameters"),
-    "TEMPLATE:key=value,... disk parameters, repeatable",
+    "disk parameters as TEMPLATE:key=value,...",
     dest="diskparams",
     kind="identkeyval",
     repeat=True,
 )
 DISK_STATE: Final = Option(
     ("--disk-state",),
-    "STORAGETYPE/IDENT:key=value,...; stored but unused",
+    "disk state as STORAGETYPE/IDENT:key=value,...; stored but not used",
     dest="disk_state",
     kind="identkeyval",
     repeat=True,
@@ -134,50 +133,50 @@ DISK_TEMPLATE: Final = Option(
 )
 DRBD_USERMODE_HELPER: Final = Option(
     ("--drbd-usermode-helper",),
-    "path of the DRBD usermode helper; empty string unsets it",
+    "path of the DRBD usermode helper; empty removes it",
     dest="drbd_helper",
     kind="string",
 )
 DRY_RUN: Final = Option(
     ("--dry-run",),
-    "run only the checks; the opcode stops before executing",
+    "only run the checks; the job ends before it changes anything",
     dest="dry_run",
 )
 EARLY_RELEASE: Final = Option(
     ("--early-release",),
-    "drop the locks of the nodes as soon as possible",
+    "release the node locks as early as possible",
     dest="early_release",
 )
 ENABLED_DISK_TEMPLATES: Final = Option(
     ("--enabled-disk-templates",),
-    "comma list of disk templates allowed in the cluster",
+    "comma-separated list of the disk templates allowed in the cluster",
     dest="enabled_disk_templates",
     kind="string",
 )
 ENABLED_HYPERVISORS: Final = Option(
     ("--enabled-hypervisors",),
-    "comma list of hypervisors; first one is the default",
+    "comma-separated list of hypervisors; the first one is the default",
     dest="enabled_hypervisors",
     kind="string",
 )
 FILE_DRIVER: Final = Option(
     ("--file-driver",),
-    "driver for file based disks",
+    "driver for file-based disks",
     dest="file_driver",
     kind="choice",
     choices=("blktap", "blktap2", "loop"),
 )
 FILTER: Final = Option(
     ("-F", "--filter"),
-    "treat the single positional argument as a filter expression",
+    "treat the only argument as a filter expression",
     dest="force_filter",
 )
 FORCE: Final = Option(
-    ("-f", "--force"), "do not ask / override soft checks", dest="force"
+    ("-f", "--force"), "do not ask, and override soft checks", dest="force"
 )
 FORCE_MULTIPLE: Final = Option(
     ("--force-multiple",),
-    "do not ask when more than one instance is selected",
+    "do not ask even if several instances are selected",
     dest="force_multi",
 )
 FORCE_VARIANT: Final = Option(
@@ -187,101 +186,103 @@ FORCE_VARIANT: Final = Option(
 )
 FROM: Final = Option(
     ("--from",),
-    "read further tags from this file, one per line; '-' is stdin",
+    "read further tags from this file, one per line; '-' is standard input",
     dest="tags_source",
     kind="string",
 )
 HYPERVISOR_PARAMETERS: Final = Option(
     ("-H", "--hypervisor-parameters"),
-    "HYPERVISOR:key=value,..., repeatable",
+    "hypervisor parameters as HYPERVISOR:key=value,...",
     dest="hvparams",
     kind="identkeyval",
     repeat=True,
 )
 HYPERVISOR_STATE: Final = Option(
     ("--hypervisor-state",),
-    "HYPERVISOR:key=value,...; stored but unused",
+    "hypervisor state as HYPERVISOR:key=value,...; stored but not used",
     dest="hv_state",
     kind="identkeyval",
     repeat=True,
 )
 IALLOCATOR: Final = Option(
     ("-I", "--iallocator"),
-    "iallocator script name; '.' selects the cluster default",
+    "name of the allocator that chooses nodes; '.' is the cluster's default",
     dest="iallocator",
     kind="string",
 )
 IGNORE_CONSISTENCY: Final = Option(
     ("--ignore-consistency",),
-    "go on although the disks on the other node are degraded",
+    "continue even if the disks on the other node are degraded",
     dest="ignore_consistency",
 )
 IGNORE_IPOLICY: Final = Option(
-    ("--ignore-ipolicy",), "do not enforce the instance policy", dest="ignore_ipolicy"
+    ("--ignore-ipolicy",),
+    "allow values outside of the instance policy",
+    dest="ignore_ipolicy",
 )
 IGNORE_OFFLINE: Final = Option(
     ("--ignore-offline",),
-    "accept offline primary nodes and only record the new state",
+    "accept an offline primary node, and only record the new state",
     dest="ignore_offline",
 )
 INSTALL_IMAGE: Final = Option(
     ("--install-image",),
-    "disk image used by the helper VM for safe OS scripts",
+    "disk image of the helper VM that runs OS scripts safely",
     dest="install_image",
     kind="string",
 )
 INSTANCE: Final = Option(
     ("--instance",),
-    "select by instance name (this is the default mode)",
+    "select instances by name (default)",
     dest="multi_mode",
     kind="const",
     sets="instances",
 )
 INSTANCE_FILE_STORAGE_DIR: Final = Option(
     ("--file-storage-dir",),
-    "sub-directory of the file storage area for this instance's disks",
+    "subdirectory of the file storage directory for the instance's disks",
     dest="file_storage_dir",
     kind="string",
 )
 IPOLICY_BOUNDS_SPECS: Final = Option(
     ("--ipolicy-bounds-specs",),
-    "min:k=v,.../max:k=v,... pairs, several pairs joined by //;"
-    " all six keys are required in each part",
+    "min:key=value,.../max:key=value,... pairs joined by //; each part needs all six"
+    " keys",
     dest="ipolicy_bounds_specs",
     kind="multilistidentkeyval",
 )
 IPOLICY_DISK_TEMPLATES: Final = Option(
     ("--ipolicy-disk-templates",),
-    "comma list of allowed templates, or 'default' at group level",
+    "comma-separated list of allowed disk templates; in a group also 'default'",
     dest="ipolicy_disk_templates",
     kind="list",
 )
 IPOLICY_SPINDLE_RATIO: Final = Option(
     ("--ipolicy-spindle-ratio",),
-    "max ratio of instance spindles to node spindles, or 'default' at group level",
+    "largest ratio of instance spindles to node spindles; in a group also 'default'",
     dest="ipolicy_spindle_ratio",
     kind="maybefloat",
 )
 IPOLICY_STD_SPECS: Final = Option(
     ("--ipolicy-std-specs",),
-    "standard spec k=v,... (cluster level only)",
+    "standard instance size as key=value,... (cluster only)",
     dest="ipolicy_std_specs",
     kind="keyval",
 )
 IPOLICY_VCPU_RATIO: Final = Option(
     ("--ipolicy-vcpu-ratio",),
-    "max ratio of virtual to physical CPUs, or 'default' at group level",
+    "largest ratio of virtual to physical CPUs; in a group also 'default'",
     dest="ipolicy_vcpu_ratio",
     kind="maybefloat",
 )
 IP_CHECK: Final = Option(
     ("--ip-check",),
-    "ping the instance IP first and refuse if it answers",
+    "ping the instance's IP address first, and refuse if it answers",
     dest="ip_check",
 )
 MAC_PREFIX: Final = Option(
     ("-m", "--mac-prefix"),
-    "first three octets of generated MAC addresses",
+    "first three bytes of generated MAC addresses",
     dest="mac_prefix",
     kind="string",
 )
@@ -293,37 +294,37 @@ MAINTAIN_NODE_HEALTH: Final = Option(
 )
 MASTER_CAPABLE: Final = Option(
     ("--master-capable",),
-    "may the node become a master candidate",
+    "whether the node may become a master candidate",
     dest="master_capable",
     kind="bool",
 )
 MASTER_NETDEV: Final = Option(
     ("--master-netdev",),
-    "interface that carries the master IP",
+    "network interface for the master IP address",
     dest="master_netdev",
     kind="string",
 )
 MASTER_NETMASK: Final = Option(
     ("--master-netmask",),
-    "CIDR length of the master IP",
+    "prefix length of the master IP address",
     dest="master_netmask",
     kind="string",
 )
 MIGRATION_MODE: Final = Option(
     ("--migration-mode",),
-    "override the migration mode; excludes --non-live",
+    "migration mode instead of the hypervisor's default; excludes --non-live",
     dest="migration_mode",
     kind="choice",
     choices=("live", "non-live"),
 )
 NAME_CHECK: Final = Option(
     ("--name-check",),
-    "resolve the instance name and use the resolved FQDN",
+    "resolve the instance name, and use the full name from DNS",
     dest="name_check",
 )
 NET: Final = Option(
     ("--net",),
-    "NIC definition INDEX:key=value,...; repeatable; modify also add/remove forms",
+    "NIC as INDEX:key=value,...; modify also accepts add or remove before the colon",
     dest="nics",
     kind="identkeyval",
     repeat=True,
@@ -340,7 +341,7 @@ NIC_PARAMETERS: Final = Option(
 )
 NODE: Final = Option(
     ("--node",),
-    "select instances by node, primary or secondary",
+    "select instances by node (primary or secondary)",
     dest="multi_mode",
     kind="const",
     sets="nodes",
@@ -356,55 +357,55 @@ NODE_PARAMETERS: Final = Option(
 )
 NODE_TAGS: Final = Option(
     ("--node-tags",),
-    "select by tags of the node (primary or secondary)",
+    "select instances by tags of the node (primary or secondary)",
     dest="multi_mode",
     kind="const",
     sets="nodes-by-tags",
 )
 NON_LIVE: Final = Option(
     ("--non-live",),
-    "suspend-and-copy migration instead of live",
+    "suspend the instance during the migration",
     dest="live",
     sets=False,
     default=True,
 )
 NO_CONFLICTS_CHECK: Final = Option(
     ("--no-conflicts-check",),
-    "skip the IP conflict check against networks",
+    "skip the check whether the IP address belongs to a network",
     dest="conflicts_check",
     sets=False,
     default=True,
 )
-NO_HEADERS: Final = Option(
-    ("--no-headers",), "leave out the header line", dest="no_headers"
-)
+NO_HEADERS: Final = Option(("--no-headers",), "omit the header line", dest="no_headers")
 NO_REMEMBER: Final = Option(
-    ("--no-remember",), "do not store the new admin state", dest="no_remember"
+    ("--no-remember",),
+    "do not record the new state in the configuration",
+    dest="no_remember",
 )
 NO_RUNTIME_CHANGES: Final = Option(
     ("--no-runtime-changes",),
-    "forbid changing runtime memory (ballooning) during migration",
+    "do not change the instance's memory (ballooning) during migration",
     dest="allow_runtime_chgs",
     sets=False,
     default=True,
 )
 NO_WAIT_FOR_SYNC: Final = Option(
     ("--no-wait-for-sync",),
-    "return before the mirror is in sync",
+    "do not wait until the mirror is in sync",
     dest="wait_for_sync",
     sets=False,
     default=True,
 )
 ONLY_NODES: Final = Option(
     ("-n", "--node"),
-    "only this node, repeatable",
+    "only this node",
     dest="nodes",
     kind="string",
     repeat=True,
 )
 OOB_TIMEOUT: Final = Option(
     ("--oob-timeout",),
-    "seconds the out-of-band helper may take",
+    "time limit of the out-of-band helper in seconds",
     dest="oob_timeout",
     kind="int",
     default=60,
@@ -418,56 +419,58 @@ OS_PARAMETERS: Final = Option(
 )
 OS_PARAMETERS_PRIVATE: Final = Option(
     ("--os-parameters-private",),
-    "OS parameters that are stored but never logged; @FILE or @- reads lines of"
-    " key=value",
+    "OS parameters that are stored but never logged; @FILE or @- reads key=value lines",
     dest="osparams_private",
     kind="keyprivateval",
     default={},
 )
 OS_PARAMETERS_SECRET: Final = Option(
     ("--os-parameters-secret",),
-    "OS parameters that are neither logged nor stored; @FILE or @- reads lines of"
-    " key=value",
+    "OS parameters that are neither logged nor stored; @FILE or @- reads key=value"
+    " lines",
     dest="osparams_secret",
     kind="keyprivateval",
     default={},
 )
 OS_TYPE: Final = Option(
-    ("-o", "--os-type"), "OS name, optionally with +variant", dest="os", kind="string"
+    ("-o", "--os-type"),
+    "operating system, optionally with +VARIANT",
+    dest="os",
+    kind="string",
 )
 OTHER_NODE: Final = Option(("-n", "--node"), "target node", dest="node", kind="string")
 OUTPUT: Final = Option(
     ("-o", "--output"),
-    "comma list of fields; with leading + they are appended to the defaults",
+    "comma-separated list of fields; a leading + adds them to the default fields",
     dest="output",
     kind="string",
 )
 PENDING: Final = Option(
     ("--pending",),
-    "jobs in queued, waiting or canceling state",
+    "only jobs in state queued, waiting or canceling",
     dest="status_filter",
     kind="const",
     sets=("canceling", "queued", "waiting"),
 )
 PLAIN_HYPERVISOR_PARAMETERS: Final = Option(
     ("-H", "--hypervisor-parameters"),
-    "hypervisor parameters key=value,... (no hypervisor prefix)",
+    "hypervisor parameters key=value,... (without the hypervisor's name)",
     dest="hvparams",
     kind="keyval",
     default={},
 )
 EXPLAIN: Final = Option(
     ("--explain",),
-    "with --dry-run: tell which nodes an allocator chooses and why not others",
+    "with --dry-run: print the nodes that an allocator chooses, and why not others",
     dest="explain",
 )
 PLAN: Final = Option(
     ("--plan",),
-    "show locks, steps and changes of the configuration, and do nothing",
+    "only show the locks, steps and configuration changes of the jobs",
     dest="plan",
 )
 PLAN_JSON: Final = Option(
-    ("--json",), "with --plan or --explain: print one JSON document", dest="json"
+    ("--json",), "with --plan or --explain: print a JSON document", dest="json"
 )
 PREALLOC_WIPE_DISKS: Final = Option(
     ("--prealloc-wipe-disks",),
@@ -477,14 +480,14 @@ PREALLOC_WIPE_DISKS: Final = Option(
 )
 PREDICATES: Final = Option(
     ("--predicates",),
-    "rule predicates as JSON text",
+    "predicates of the rule as JSON",
     dest="predicates",
     kind="json",
     default=[],
 )
 PRIMARY: Final = Option(
     ("--primary",),
-    "select by primary node",
+    "select instances by primary node",
     dest="multi_mode",
     kind="const",
     sets="nodes-pri",
@@ -494,7 +497,7 @@ PRIMARY_AND_SECONDARY: Final = Option(
 )
 PRINT_JOBID: Final = Option(
     ("--print-jobid",),
-    "print the numeric job id as first stdout line",
+    "print the job id as the first line",
     dest="print_jobid",
 )
 PRIORITY: Final = Option(
@@ -506,7 +509,7 @@ PRIORITY: Final = Option(
 )
 PRI_NODE_TAGS: Final = Option(
     ("--pri-node-tags",),
-    "select by tags of the primary node",
+    "select instances by tags of the primary node",
     dest="multi_mode",
     kind="const",
     sets="nodes-pri-by-tags",
@@ -520,39 +523,39 @@ QUEUED: Final = Option(
 )
 ROMAN: Final = Option(
     ("--roman",),
-    "print integers as roman numerals where possible",
+    "print integers as Roman numerals where possible",
     dest="roman_integers",
 )
 RULE_PRIORITY: Final = Option(
     ("--priority",),
-    "integer rule priority, smaller is evaluated first",
+    "priority of the rule; smaller numbers are evaluated first",
     dest="priority",
     kind="int",
     default=0,
 )
 SECONDARY: Final = Option(
     ("--secondary",),
-    "select by secondary node",
+    "select instances by secondary node",
     dest="multi_mode",
     kind="const",
     sets="nodes-sec",
 )
 SECONDARY_IP: Final = Option(
     ("-s", "--secondary-ip"),
-    "replication network address of the node",
+    "address of the node in the replication network",
     dest="secondary_ip",
     kind="string",
 )
 SEC_NODE_TAGS: Final = Option(
     ("--sec-node-tags",),
-    "select by tags of the secondary node",
+    "select instances by tags of the secondary node",
     dest="multi_mode",
     kind="const",
     sets="nodes-sec-by-tags",
 )
 SEPARATOR: Final = Option(
     ("--separator",),
-    "string between columns; switches alignment off",
+    "separator between columns; the columns are not aligned",
     dest="separator",
     kind="string",
 )
@@ -564,7 +567,7 @@ SHARED_FILE_STORAGE_DIR: Final = Option(
 )
 SHOW_MACHINE_NAMES: Final = Option(
     ("-M", "--show-machine-names"),
-    "prefix every output line with the node name",
+    "begin each output line with the node's name",
     dest="show_machine_names",
 )
 SHUTDOWN_TIMEOUT: Final = Option(
@@ -575,49 +578,54 @@ SHUTDOWN_TIMEOUT: Final = Option(
     default=120,
 )
 SUBMIT: Final = Option(
-    ("--submit",), "submit the job, print its id and do not wait", dest="submit_only"
+    ("--submit",), "submit the job, print its id, and do not wait", dest="submit_only"
 )
-TAGS: Final = Option(("--tags",), "comma list of tags", dest="tags", kind="string")
+TAGS: Final = Option(
+    ("--tags",), "comma-separated list of tags", dest="tags", kind="string"
+)
 TARGET_NODE: Final = Option(
     ("-n", "--target-node"), "target node", dest="dst_node", kind="string"
 )
 TO: Final = Option(
-    ("--to",), "destination group, repeatable", dest="to", kind="string", repeat=True
+    ("--to",), "destination group", dest="to", kind="string", repeat=True
 )
 UID_POOL: Final = Option(
     ("--uid-pool",),
-    "comma list of uids or LOW-HIGH ranges",
+    "comma-separated list of uids or LOW-HIGH ranges",
     dest="uid_pool",
     kind="string",
 )
 UNITS: Final = Option(
     ("--units",),
-    "unit of size columns: h scaled, m MiB, g GiB, t TiB",
+    "unit of sizes: h (scaled), m (MiB), g (GiB) or t (TiB)",
     dest="units",
     kind="choice",
     choices=("g", "h", "m", "t"),
 )
 USER_SHUTDOWN: Final = Option(
     ("--user-shutdown",),
-    "detect shutdowns made inside the instance",
+    "detect shutdowns from inside the instance",
     dest="enabled_user_shutdown",
     kind="bool",
 )
 USE_EXTERNAL_MIP_SCRIPT: Final = Option(
     ("--use-external-mip-script",),
-    "use the admin supplied master IP script",
+    "use the administrator's script to set up the master IP address",
     dest="use_external_mip_script",
     kind="bool",
 )
-VERBOSE: Final = Option(("-v", "--verbose"), "more output", dest="verbose")
+VERBOSE: Final = Option(("-v", "--verbose"), "print more details", dest="verbose")
 VG_NAME: Final = Option(
     ("--vg-name",),
-    "volume group; empty string disables LVM",
+    "LVM volume group; empty disables LVM",
     dest="vg_name",
     kind="string",
 )
 VM_CAPABLE: Final = Option(
-    ("--vm-capable",), "may the node host instances", dest="vm_capable", kind="bool"
+    ("--vm-capable",),
+    "whether the node may host instances",
+    dest="vm_capable",
+    kind="bool",
 )
 WAITING: Final = Option(
     ("--waiting",),
@@ -629,7 +637,7 @@ WAITING: Final = Option(
 YES: Final = Option(("--yes",), "do not ask", dest="confirm")
 YES_DO_IT: Final = Option(
     ("--yes-do-it", "--ya-rly"),
-    "confirm the dangerous variant without asking",
+    "confirm the dangerous operation without a question",
     dest="yes_do_it",
 )
 ZEROING_IMAGE: Final = Option(
@@ -640,7 +648,7 @@ ZEROING_IMAGE: Final = Option(
 )
 
 # Groups that come together
-#: For commands that change something by jobs and by nothing else.
+#: For commands that change something only through jobs.
 PLANNED: Final = (PLAN, PLAN_JSON)
 JOB: Final = (SUBMIT, PRINT_JOBID, PRIORITY, *PLANNED)
 TABLE: Final = (NO_HEADERS, SEPARATOR)

@@ -1,4 +1,4 @@
-"""Options of several commands that fill parameters of opcodes."""
+"""Options of several commands that set opcode parameters."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from ganeti.constants import ecodes
 
 
 def disk_state(given: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return type -> ident -> parameters of ``STORAGETYPE/IDENT:key=value,...``.
+    """Parse ``STORAGETYPE/IDENT:key=value,...`` into type -> ident -> parameters.
 
     Raises:
-        OpPrereqError: no slash.
+        OpPrereqError: the slash is missing.
     """
     state: dict[str, Any] = {}
     for path, parameters in given:
@@ -26,10 +26,10 @@ def disk_state(given: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def by_ident(given: list[tuple[str, Any]], what: str) -> dict[str, Any]:
-    """Return identifier -> parameters of repeated ``IDENT:key=value,...``.
+    """Parse repeated ``IDENT:key=value,...`` into identifier -> parameters.
 
     Raises:
-        OpPrereqError: the form that removes something.
+        OpPrereqError: the form that removes an identifier.
     """
     for ident, parameters in given:
         if not isinstance(parameters, dict):
@@ -48,17 +48,17 @@ def state_parameters(opts: Any) -> dict[str, Any]:
 
 
 def split_words(text: str | None) -> list[str] | None:
-    """Return the parts of a comma list, none for empty text, None for None."""
+    """Return the parts of a comma-separated list; None for None."""
     if text is None:
         return None
     return text.split(",") if text else []
 
 
 def uid_ranges(text: str | None) -> list[list[int]] | None:
-    """Return ``[low, high]`` pairs of a comma list of uids and ranges.
+    """Parse a comma-separated list of uids and ranges into ``[low, high]`` pairs.
 
     Raises:
-        OpPrereqError: not a uid or LOW-HIGH.
+        OpPrereqError: a part is neither a uid nor LOW-HIGH.
     """
     if text is None:
         return None
@@ -76,7 +76,7 @@ def uid_ranges(text: str | None) -> list[list[int]] | None:
 
 
 def report_changes(ctx: Any, what: str, changes: list[Any], *, width: int = 0) -> None:
-    """Print what an opcode changed."""
+    """Print the changes that an opcode made."""
     if not changes:
         return
     ctx.out(f"Modified {what}")
@@ -85,10 +85,10 @@ def report_changes(ctx: Any, what: str, changes: list[Any], *, width: int = 0) -
 
 
 def migration_mode(ctx: CommandContext) -> str | None:
-    """Return the migration mode that was asked for, None for the hypervisor's own.
+    """Return the requested migration mode, None for the hypervisor's default.
 
     Raises:
-        OpPrereqError: both options that choose it.
+        OpPrereqError: both options that choose the mode are given.
     """
     if ctx.opts.live:
         mode: str | None = ctx.opts.migration_mode

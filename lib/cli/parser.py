@@ -1,8 +1,8 @@
-"""Arguments of one command: options first, then positional arguments.
+"""Parser of one command's options and positional arguments, in this order.
 
 Parsing stops at the first positional argument or after ``--``. Long options may be
-abbreviated, values follow after ``=`` or as the next word, short options may be glued
-together and to their value.
+abbreviated. A value follows after ``=`` or as the next word. Short options may be
+joined with each other and with their value.
 """
 
 import itertools
@@ -21,7 +21,7 @@ _NAMES: Final = frozenset(
 
 
 class UsageError(Exception):
-    """The options are wrong; the user is shown how to call the command."""
+    """A usage error; the command's usage is printed too."""
 
 
 class Values(types.SimpleNamespace):
@@ -34,15 +34,15 @@ class Values(types.SimpleNamespace):
 class _Scanner:
     def __init__(self, options: tuple[Option, ...]) -> None:
         self.by_name: Final = {name: o for o in options for name in o.names}
-        self.found = Values()
+        self.values = Values()
         self.warnings: list[str] = []
         for option in options:
             if option.dest:
-                setattr(self.found, option.dest, _default(option))
+                setattr(self.values, option.dest, _default(option))
         self._repeated: set[str] = set()
 
     def scan(self, words: list[str]) -> list[str]:
-        """Take the options off the front; return the positional arguments."""
+        """Parse the leading options; return the positional arguments."""
         position = 0
         while position < len(words):
             word = words[position]
@@ -109,15 +109,15 @@ class _Scanner:
             return
         if text is None:
             if option.kind == "count":
-                setattr(self.found, option.dest, getattr(self.found, option.dest) + 1)
+                setattr(self.values, option.dest, getattr(self.values, option.dest) + 1)
             else:
-                setattr(self.found, option.dest, option.sets)
+                setattr(self.values, option.dest, option.sets)
             return
         value = _parse(option, name, text)
         if option.repeat:
-            getattr(self.found, option.dest).append(value)
+            getattr(self.values, option.dest).append(value)
         else:
-            setattr(self.found, option.dest, value)
+            setattr(self.values, option.dest, value)
 
 
 def _default(option: Option) -> Any:
@@ -144,19 +144,19 @@ def _parse(option: Option, name: str, text: str) -> Any:
 
 
 def parse(command: Command, words: list[str]) -> tuple[Values, list[str], list[str]]:
-    """Return option values, positional arguments and warnings for the user.
+    """Return option values, positional arguments and warnings.
 
     Raises:
-        UsageError: the options are wrong.
-        ParameterError: a value of an option is malformed.
+        UsageError: an option is unknown or misused.
+        ParameterError: an option's value is malformed.
     """
     scanner = _Scanner(COMMON_OPTIONS + command.options)
     positional = scanner.scan(words)
-    return scanner.found, positional, scanner.warnings
+    return scanner.values, positional, scanner.warnings
 
 
 def check_count(command: Command, arguments: list[str]) -> None:
-    """Refuse a wrong number of positional arguments, and options among them.
+    """Refuse a wrong number of positional arguments, or options among them.
 
     Raises:
         GenericError: with the documented text.
@@ -185,7 +185,7 @@ def _looks_like_option(word: str) -> bool:
 
 
 def _kinds(rows: tuple[Argument, ...]) -> Iterator[str]:
-    """Yield the kind of each argument that may be given; the last kind may go on."""
+    """Yield the kind of each possible argument; the last kind may repeat."""
     for row in rows:
         times = itertools.repeat(row.kind)
         yield from (

@@ -1,7 +1,7 @@
-"""``--plan``: what a command's jobs would do, as the master tells it.
+"""``--plan``: print the master's plans of a command's jobs.
 
-The master plans (LUXI ``PlanJob``), nothing is submitted; here plans are only printed:
-for people, with colours on a terminal, or as one JSON document with ``--json``.
+The master plans (LUXI ``PlanJob``) and nothing is submitted. This module only prints
+plans: as text, with colours on a terminal, or as one JSON document with ``--json``.
 """
 
 import json
@@ -15,7 +15,7 @@ from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes
 from ganeti.utils.control_chars import escape
 
-#: ANSI sequences of a terminal by role.
+#: ANSI terminal sequences by role.
 _COLOURS: Final = {
     "title": "\033[1m",
     "add": "\033[32m",
@@ -25,7 +25,7 @@ _COLOURS: Final = {
 }
 _PLAIN: Final = "\033[0m"
 _SIGNS: Final = {"add": "+", "change": "~", "remove": "-"}
-#: Names of tables as people know them.
+#: Display names of tables.
 _KINDS: Final = {
     "cluster": "cluster",
     "disks": "disk",
@@ -35,19 +35,19 @@ _KINDS: Final = {
     "nodegroups": "group",
     "nodes": "node",
 }
-#: Parameters that every opcode has; they say nothing about what a job does.
+#: Parameters of every opcode, left out because they do not describe the operation.
 _GENERIC: Final = frozenset(
     ("OP_ID", "comment", "debug_level", "depends", "dry_run", "priority", "reason")
 )
 
-#: Values that a new record need not mention.
+#: Values left out of new records.
 _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 
 Plan = Mapping[str, Any]
 
 
 def wanted(ctx: CommandContext) -> bool:
-    """Tell whether a command that also acts outside of jobs shall only plan.
+    """Return whether to only plan, for a command that also acts outside of jobs.
 
     Raises:
         CommandError: ``--json`` without ``--plan``.
@@ -55,7 +55,7 @@ def wanted(ctx: CommandContext) -> bool:
     if ctx.option("plan"):
         return True
     if ctx.option("json"):
-        raise CliError("--json goes with --plan only")
+        raise CliError("--json needs --plan")
     return False
 
 
@@ -66,13 +66,13 @@ def show(
     before: Sequence[str] = (),
     after: Sequence[str] = (),
 ) -> int:
-    """Have jobs planned, each on its own, and print the plans; return the exit code.
+    """Have jobs planned one by one, and print the plans; return the exit code.
 
     Args:
         ctx: the command.
         job_list: opcodes of each job.
-        before: what the command itself does before the jobs.
-        after: what it does after them.
+        before: actions of the command itself before the jobs.
+        after: actions of the command itself after the jobs.
 
     Raises:
         OpPrereqError: an opcode is malformed.
@@ -92,9 +92,9 @@ def show(
     else:
         paint = Painter(is_coloured=_is_coloured(ctx))
         parts = [
-            _outside("This command does first", before, paint),
+            _outside("Steps of this command before the jobs", before, paint),
             *(lines(plan, paint) for plan in plans),
-            _outside("This command does then", after, paint),
+            _outside("Steps of this command after the jobs", after, paint),
         ]
         shown = [body for part in parts if (body := list(part))]
         for number, body in enumerate(shown):
@@ -118,7 +118,7 @@ def _is_coloured(ctx: CommandContext) -> bool:
 
 
 class Painter:
-    """Puts colours around texts, or does not."""
+    """Optional colouring of texts."""
 
     def __init__(self, *, is_coloured: bool) -> None:
         self._is_coloured = is_coloured
@@ -129,12 +129,12 @@ class Painter:
 
 
 def job(operation: jobs.Op) -> str:
-    """Return a step in words: a job that nobody can plan before it is submitted."""
+    """Describe the submission of a job that cannot be planned in advance."""
     return f"submit {_call(operation)}"
 
 
 def lines(plan: Plan, paint: Painter) -> Iterator[str]:
-    """Yield the lines of one job's plan, and of the jobs that it would submit."""
+    """Yield the lines of a job's plan and of the jobs that it would submit."""
     for number, op in enumerate(plan["opcodes"]):
         if number:
             yield ""
@@ -147,7 +147,7 @@ def lines(plan: Plan, paint: Painter) -> Iterator[str]:
             yield paint("title", f"Then job {number}: {escape(op['summary'])}")
             yield from _op_lines(op, paint)
     if plan["left_out"]:
-        yield f"{plan['left_out']} more jobs would follow."
+        yield f"{plan['left_out']} more jobs would be submitted."
 
 
 def _op_lines(op: Plan, paint: Painter) -> Iterator[str]:
@@ -162,10 +162,10 @@ def _op_lines(op: Plan, paint: Painter) -> Iterator[str]:
             yield paint("title", name)
             yield from (f"  {line}" for line in body or ["none"])
     if op["generated"]:
-        yield "The run makes up values of its own instead of these:"
+        yield "Generated values; a real run generates different ones:"
         yield from (f"  {value}" for value in op["generated"])
     if op["error"] is not None:
-        yield paint("error", f"It would fail: {_error(op['error'])}")
+        yield paint("error", f"The operation would fail: {_error(op['error'])}")
 
 
 def _error(value: Any) -> str:
@@ -191,7 +191,7 @@ def _steps(op: Plan) -> Iterator[str]:
 
 def _step(step: Plan) -> str:
     if step["kind"] == "log":
-        return f"say: {step['text']}"
+        return f"log: {step['text']}"
     if step["kind"] == "file":
         return f"write file {step['text']}"
     if step["kind"] == "pause":
@@ -217,7 +217,7 @@ def _changes(op: Plan, paint: Painter) -> Iterator[str]:
 
 
 def _value(value: Any, names: Mapping[str, str]) -> str:
-    """Return a value on one line, with names for uuids that are values themselves."""
+    """Return a value on one line; a uuid is replaced by the object's name."""
     if value is None:
         return "-"
     if isinstance(value, str):

@@ -1,8 +1,8 @@
-"""Private parameters from a file or standard input, as other users see command lines.
+"""Private parameters from a file or standard input: others can read command lines.
 
-``@FILE`` or ``@-`` in the place of ``key=value,...``: one ``key=value`` a line, values
-as they stand, empty lines and those that begin with ``#`` left out. Errors name lines,
-never what is in them.
+``@FILE`` or ``@-`` replaces ``key=value,...``. The file has one ``key=value`` per line,
+without any quoting; empty lines and lines that begin with ``#`` are ignored. Errors
+have line numbers, never the content of a line.
 """
 
 from collections.abc import Iterable
@@ -17,10 +17,10 @@ _STDIN: Final = "-"
 
 
 def resolve(ctx: CommandContext) -> None:
-    """Put what the named files hold in the place of their names.
+    """Replace the names of files by the parameters in these files.
 
     Raises:
-        OpPrereqError: a file cannot be read, or a line is no ``key=value``.
+        OpPrereqError: a file cannot be read, or a line is not ``key=value``.
     """
     for option in ctx.command.options:
         value = getattr(ctx.opts, option.dest, None)
@@ -35,7 +35,7 @@ def _read(ctx: CommandContext, option: str, path: str) -> dict[str, Any]:
         with open(path, encoding="utf-8") as stream:
             return _parse(stream, f"{option}: {path}")
     except (OSError, UnicodeDecodeError) as err:
-        reason = getattr(err, "strerror", None) or "is no text"
+        reason = getattr(err, "strerror", None) or "is not text"
         raise _refusal(f"{option}: cannot read {path}: {reason}") from err
 
 

@@ -1,4 +1,4 @@
-"""Questions on the controlling terminal; without one the answer is no."""
+"""Questions on the controlling terminal; without a terminal the answer is no."""
 
 import textwrap
 from typing import Final
@@ -6,24 +6,27 @@ from typing import Final
 from ganeti.cli.context import CommandContext
 
 _WIDTH: Final = 70
-#: Up to this many items are shown without asking.
+#: Longer lists are shown only on request.
 _SHOWN_ITEMS: Final = 20
 
-YES: Final = ("y", "Yes, go on")
-NO: Final = ("n", "No, leave everything as it is")
+YES: Final = ("y", "Yes, continue")
+NO: Final = ("n", "No, change nothing")
 VIEW: Final = ("v", "View the list first")
 
 
 def ask(ctx: CommandContext, text: str, choices: tuple[tuple[str, str], ...]) -> str:
     """Return the letter of the chosen answer; the last one is the safe one.
 
-    Only the first two characters of an answer count; anything else but a choice asks
-    again.
+    Only the first two characters of an answer are read. The question is repeated until
+    the answer is one of the choices.
     """
     fallback = choices[-1][0]
     terminal = ctx.effects.open_terminal()
     if terminal is None:
-        ctx.err(f"Not confirmed, as there is no terminal to ask on: {_question(text)}")
+        ctx.err(
+            f"Not confirmed, because there is no terminal for the question:"
+            f" {_question(text)}"
+        )
         return fallback
     letters = "/".join(letter for letter, _ in choices[:-1])
     prompt = f"{letters}/[{fallback}]/?: "
@@ -45,12 +48,12 @@ def ask(ctx: CommandContext, text: str, choices: tuple[tuple[str, str], ...]) ->
 
 
 def _question(text: str) -> str:
-    """Return a question as one line, without the list that may follow it."""
+    """Return a question as one line, without a list that follows it."""
     return " ".join(text.split("\n\n", maxsplit=1)[0].split())
 
 
 def confirm(ctx: CommandContext, text: str) -> bool:
-    """Ask whether to go on; a plan does no harm and goes on."""
+    """Ask whether to continue; a plan changes nothing and needs no answer."""
     if ctx.option("plan"):
         return True
     return ask(ctx, text, (YES, NO)) == "y"
@@ -59,7 +62,7 @@ def confirm(ctx: CommandContext, text: str) -> bool:
 def confirm_operation(
     ctx: CommandContext, items: list[str], *, kind: str, operation: str, extra: str = ""
 ) -> bool:
-    """Ask whether an operation on these items is meant.
+    """Ask for confirmation of an operation on these items.
 
     Args:
         ctx: the command.

@@ -1,4 +1,4 @@
-"""Whole numbers of info trees as roman numerals (``--roman``)."""
+"""Integers of info trees as Roman numerals (``--roman``)."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -25,7 +25,7 @@ _LARGEST: Final = 3999
 
 
 def numeral(number: int) -> str:
-    """Return the numeral of a number, its digits where there is none."""
+    """Return the numeral of a number, or its digits if there is no numeral."""
     if not 0 < number <= _LARGEST:
         return str(number)
     text = ""
@@ -36,7 +36,7 @@ def numeral(number: int) -> str:
 
 
 def convert(value: Any) -> Any:
-    """Return a tree with numerals in place of whole numbers."""
+    """Return a tree with numerals instead of integers."""
     if isinstance(value, info_tree.Pairs):
         return info_tree.Pairs((pair[0], convert(pair[1]), *pair[2:]) for pair in value)
     if isinstance(value, Mapping):

@@ -1,8 +1,8 @@
-"""The job of a command: planned (``--plan``), left running (``--submit``) or run.
+"""The job of a command: planned (``--plan``), submitted (``--submit``) or awaited.
 
-A command that can end before its job does gets a `Submission` and returns its exit
-code; nothing here ends a command by an exception. What a job's messages look like
-belongs to `ganeti.cli.jobs`.
+A command that can end before its job gets a `Submission` and returns its exit code;
+nothing here ends a command by an exception. The format of job messages belongs to
+`ganeti.cli.jobs`.
 """
 
 from typing import Any, NamedTuple
@@ -13,12 +13,12 @@ from ganeti.constants import exitcodes
 
 
 class Submission(NamedTuple):
-    """How far a command took its job.
+    """The result of handing over a job.
 
     Attributes:
-        code: exit code of a command that has nothing to add.
-        is_done: the command waited for the job. Otherwise the plan or the job's id was
-            printed and nothing is left to do.
+        code: exit code of a command without further steps.
+        is_done: the command waited for the job. Otherwise the plan or the job id was
+            printed, and nothing is left to do.
         result: result of the job's last opcode, None unless ``is_done``.
     """
 
@@ -57,7 +57,7 @@ def run(ctx: CommandContext, operation: jobs.Op, *, generic: bool = True) -> Sub
     Args:
         ctx: the command.
         operation: the opcode.
-        generic: give the opcode reason trail, priority and so on.
+        generic: add reason trail, priority and so on to the opcode.
     """
     return run_job(ctx, [jobs.with_generic(ctx, operation) if generic else operation])
 

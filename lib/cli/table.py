@@ -1,7 +1,7 @@
 """Tables: columns with a kind, rows of cells, as text.
 
-`render` makes both the tables of queries and those of results that commands list
-themselves; the two differ in how the header ends.
+`render` makes both the tables of queries and the tables that commands build themselves.
+Only the end of the header differs.
 """
 
 import itertools
@@ -10,13 +10,13 @@ from typing import Any, Final, NamedTuple
 
 from ganeti.cli.text import timestamp
 
-#: A cell's text from its value.
+#: Returns the text of a cell's value.
 Format = Callable[[Any], str]
 _RIGHT: Final = frozenset(("number", "float", "unit"))
 
 
 class Same(NamedTuple):
-    """The texts of a column that has the same one in every row."""
+    """The texts of a column with the same text in every row."""
 
     text: str
     rows: int
@@ -32,7 +32,7 @@ class Column(NamedTuple):
     Attributes:
         title: header.
         kind: of query fields: text, bool, number, float, unit, timestamp, other.
-        format: text of a value; by default that of the kind.
+        format: formatter of a value; by default that of the kind.
     """
 
     title: str
@@ -46,7 +46,7 @@ def format_bool(value: Any) -> str:
 
 
 def unit_format(unit: str) -> Format:
-    """Return how sizes in MiB are shown: ``m``, ``g``, ``t`` bare, ``h`` scaled."""
+    """Return the formatter of sizes in MiB: ``m``, ``g``, ``t`` bare, ``h`` scaled."""
     from ganeti.utils import units
 
     def show(value: Any) -> str:
@@ -58,7 +58,7 @@ def unit_format(unit: str) -> Format:
 
 
 def format_of(column: Column, unit: str) -> Format:
-    """Return how the values of a column are shown."""
+    """Return the formatter of a column."""
     if column.format is not None:
         return column.format
     if column.kind == "bool":
@@ -71,7 +71,7 @@ def format_of(column: Column, unit: str) -> Format:
 
 
 def default_unit(units: str | None, separator: str | None) -> str:
-    """Return the unit of sizes when ``--units`` is not given."""
+    """Return the unit of sizes without ``--units``."""
     return units or ("h" if separator is None else "m")
 
 
@@ -83,7 +83,7 @@ def render(
     headers: bool,
     pad_header: bool = False,
 ) -> str:
-    """Return a table as one text, empty when there are no lines; see `lines`."""
+    """Return a table as one text, empty if it has no lines; see `lines`."""
     rendered = lines(
         columns, cells, separator=separator, headers=headers, pad_header=pad_header
     )
@@ -102,10 +102,10 @@ def lines(
 
     Args:
         columns: titles and kinds.
-        cells: texts by column, not by row; all columns are of one length.
-        separator: between cells, which are then not aligned.
+        cells: texts by column, not by row; all columns have the same length.
+        separator: text between cells, which are not aligned then.
         headers: begin with the titles.
-        pad_header: fill the last title up to the width of its column.
+        pad_header: pad the last title to the width of its column.
     """
     titles = tuple(column.title for column in columns)
     if separator is not None:
@@ -137,13 +137,13 @@ def _padded(
 ) -> Texts:
     if isinstance(texts, Same):
         return Same(pad(texts.text, width), texts.rows)
-    # Most columns repeat a few values: each is padded once.
+    # Most columns repeat a few values, so each value is padded once.
     by_text = {text: pad(text, width) for text in distinct}
     return list(map(by_text.__getitem__, texts))
 
 
 def _lines(columns: Iterable[Texts], separator: str) -> Iterator[str]:
-    """Yield the texts of each row, joined; what all rows share is joined once."""
+    """Yield the joined texts of each row; columns with one text are joined once."""
     merged: list[Texts] = []
     for texts in columns:
         if merged and isinstance(texts, Same) and isinstance(merged[-1], Same):

@@ -17,7 +17,7 @@ def _target(ctx: CommandContext) -> tuple[str, str | None, list[str]]:
 
 
 def list_tags(ctx: CommandContext) -> None:
-    """Print the tags of an object, one a line."""
+    """Print the tags of an object, one per line."""
     kind, name, _ = _target(ctx)
     tags = sorted(ctx.call("QueryTags", kind, name or ""))
     if ctx.opts.json:
@@ -42,7 +42,7 @@ def _given_tags(ctx: CommandContext, tags: list[str]) -> list[str]:
             ) from err
     given = [tag for tag in given if tag]
     if not given:
-        raise errors.OpPrereqError("no tags to be changed", ecodes.ECODE_INVAL)
+        raise errors.OpPrereqError("no tags given", ecodes.ECODE_INVAL)
     return given
 
 

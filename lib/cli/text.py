@@ -5,10 +5,10 @@ from typing import Any
 
 
 def timestamp(value: Any, *, micro: bool = False) -> str:
-    """Return local time of seconds or ``[seconds, microseconds]``, ``N/A`` for others.
+    """Return seconds or ``[seconds, microseconds]`` as local time, others as ``N/A``.
 
     Args:
-        value: as found on the wire.
+        value: a time in wire form.
         micro: show microseconds.
     """
     if isinstance(value, (list, tuple)) and len(value) == 2:

@@ -1,4 +1,4 @@
-"""Help texts: the list of commands of a program, and everything about one command."""
+"""Help texts: the command list of a program, and the full help of one command."""
 
 import importlib
 import textwrap
@@ -15,7 +15,7 @@ from ganeti.cli.model import (
 from ganeti.constants import versions
 
 _WIDTH: Final = 79
-#: Names longer than this do not widen the column of all others.
+#: Longer names do not widen the column.
 _NAME_WIDTH: Final = 60
 _OPTION_WIDTH: Final = 26
 _METAVARS: Final = {
@@ -36,7 +36,7 @@ _METAVARS: Final = {
 
 
 def command_list(program: Program) -> str:
-    """Return the list of commands that a program shows without one."""
+    """Return the command list that a program prints without a command."""
     lines = [
         f"Usage: {program.name} {{command}} [options...] [argument...]",
         f"{program.name} <command> --help to see details, or man {program.name}",
@@ -57,14 +57,14 @@ def command_list(program: Program) -> str:
 
 
 def synopsis(program: Program, command: Command) -> str:
-    """Return the one-line form of a call."""
+    """Return the synopsis of a command on one line."""
     words = [program.name, command.name, "[options]"]
     words += [word for row in command.arguments for word in _argument(row)]
     return " ".join(words)
 
 
 def examples(program: Program, command: Command) -> tuple[Example, ...]:
-    """Return the examples of a command, which stand in a module of their own."""
+    """Return the examples of a command, from the program's ``examples`` module."""
     name = program.name.removeprefix("gnt-")
     try:
         module = importlib.import_module(f"ganeti.client.{name}.examples")
@@ -75,7 +75,7 @@ def examples(program: Program, command: Command) -> tuple[Example, ...]:
 
 
 def more_help(program: Program, command: Command) -> str:
-    """Return where a user who called a command wrongly reads on."""
+    """Return the line after a usage error that refers to the help."""
     return f"'{program.name} {command.name} --help' shows all options"
 
 
@@ -104,7 +104,7 @@ def option_names(option: Option) -> str:
 
 
 def option_help(option: Option) -> str:
-    """Return what an option does, with choices and default where they help."""
+    """Return the help of an option, with choices and default where useful."""
     text = option.help
     if option.choices and "|" not in option_names(option):
         text += f" (one of {', '.join(option.choices)})"
@@ -131,7 +131,7 @@ def command_help(program: Program, command: Command) -> str:
     if command.fields:
         lines += _heading("Fields")
         lines += textwrap.wrap(
-            f"{', '.join(command.fields)} unless -o says otherwise;"
+            f"{', '.join(command.fields)} unless -o selects others;"
             f" '{program.name} list-fields' shows all"
             if any(row.name == "list-fields" for row in program.commands)
             else ", ".join(command.fields),

@@ -1,8 +1,8 @@
-"""Option values: from text to what the opcode wants.
+"""Option values: from text to the opcode's types.
 
-Texts that are no value of their type at all raise `BadValueError`, a usage error; wrong
-parameter lists raise ParameterError, as documented. What a parameter means is checked
-by the master.
+A text that is not a value of its type raises `BadValueError`, a usage error. A
+malformed parameter list raises ParameterError, as documented. The master checks the
+parameters themselves.
 """
 
 import math
@@ -20,11 +20,11 @@ _WORD_DEFAULT: Final = "default"
 
 
 class BadValueError(Exception):
-    """The text is no value of the wanted type."""
+    """The text is not a value of the expected type."""
 
 
 def split_commas(text: str) -> list[str]:
-    r"""Return the parts of a comma list; ``\,`` is a comma and ``\\`` a backslash."""
+    r"""Split text at commas; ``\,`` is a comma and ``\\`` a backslash."""
     if not text:
         return []
     parts: list[str] = []
@@ -45,7 +45,7 @@ def split_commas(text: str) -> list[str]:
 
 
 def parse_bool(text: str) -> bool:
-    """Return the truth of yes, no, true or false.
+    """Parse yes, no, true or false.
 
     Raises:
         TypeEnforcementError: any other text.
@@ -78,16 +78,16 @@ def parse_keyval(text: str, *, prefixes: bool = True) -> dict[str, Any]:
 
 
 class PrivateFile(NamedTuple):
-    """Names a file with private parameters; ``-`` is standard input."""
+    """The name of a file with private parameters; ``-`` is standard input."""
 
     path: str
 
 
 def parse_private(text: str) -> dict[str, Any] | PrivateFile:
-    """Return private parameters ``k=v,...``, or the file that ``@FILE`` names.
+    """Parse private parameters ``k=v,...``, or the file name of ``@FILE``.
 
     Raises:
-        ParameterError: as of `parse_keyval`; does not show the text.
+        ParameterError: as for `parse_keyval`; the error does not show the text.
     """
     if text.startswith("@"):
         return PrivateFile(text[1:])
@@ -111,13 +111,13 @@ def _key_and_value(part: str, *, prefixes: bool) -> tuple[str, Any]:
 
 
 def parse_ident_keyval(text: str) -> tuple[str, Any]:
-    """Return identifier and mapping of ``IDENT[:k=v,...]``.
+    """Parse ``IDENT[:k=v,...]`` into identifier and mapping.
 
-    ``no_IDENT`` gives False and ``-IDENT`` None instead of a mapping, but a sign
-    before a digit is a number.
+    ``no_IDENT`` gives False and ``-IDENT`` None instead of a mapping, except that a
+    minus sign before a digit begins a number.
 
     Raises:
-        ParameterError: parameters after such a form.
+        ParameterError: parameters after ``no_IDENT`` or ``-IDENT``.
     """
     ident, colon, rest = text.partition(":")
     for prefix, value in (("no_", False), ("-", None)):
@@ -132,7 +132,7 @@ def parse_ident_keyval(text: str) -> tuple[str, Any]:
 
 
 def parse_multi_specs(text: str) -> list[dict[str, dict[str, str]]]:
-    """Return alternatives joined by ``//`` of sections ``IDENT:k=v,...`` joined by /.
+    """Parse alternatives joined by ``//``, of sections ``IDENT:k=v,...`` joined by /.
 
     Raises:
         ParameterError: an empty section, a repeated identifier, a key without value.
@@ -173,7 +173,7 @@ def _parse_float(text: str) -> float:
         number = float(text)
     except ValueError as err:
         raise BadValueError(f"invalid floating-point value: {text!r}") from err
-    # JSON has no others, so that no master could be told.
+    # JSON has no infinity or NaN, so these could not be sent to the master.
     if not math.isfinite(number):
         raise BadValueError(f"wanted a finite number, found {text!r}")
     return number
@@ -210,8 +210,7 @@ PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "unit": parse_size,
     "list": split_commas,
     "keyval": parse_keyval,
-    # The master hides private values; here they are plain text for as long as a
-    # command lives.
+    # The master hides private values; a command holds them as plain text.
     "keyprivateval": parse_private,
     "identkeyval": parse_ident_keyval,
     "multilistidentkeyval": parse_multi_specs,
@@ -222,10 +221,10 @@ PARSERS: Final[dict[str, Callable[[str], Any]]] = {
 
 
 def parse_duration(text: str) -> int:
-    """Return the seconds of 90, 90s, 15m, 4h, 1d or 1w.
+    """Parse a duration such as 90, 90s, 15m, 4h, 1d or 1w into seconds.
 
     Raises:
-        OpPrereqError: not a number with a known suffix.
+        OpPrereqError: the text is not a number with a known suffix.
     """
     factors = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
     factor = factors.get(text[-1:])

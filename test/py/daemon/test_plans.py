@@ -150,7 +150,7 @@ def test_errors_are_those_of_a_run(vcluster, instance):
     planned = vcluster.run("gnt-instance", "migrate", "--plan", *words[2:])
     assert (run.code, planned.code) == (1, 1)
     assert "is not running" in run.output
-    assert "It would fail: " in planned.stdout
+    assert "The operation would fail: " in planned.stdout
     assert "is not running" in planned.stdout
 
 

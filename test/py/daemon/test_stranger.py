@@ -75,7 +75,7 @@ SCRIPT = f"""
 0 | "role": "M"                      | gnt-node list --json -o role
 2 | invalid choice: 'x'              | gnt-node list --units=x
 1 | cannot parse filter              | gnt-node list -F 'role =='
-1 | -F wants exactly one filter      | gnt-node list -F
+1 | -F needs exactly one filter      | gnt-node list -F
 0 | node1.vc.test                    | gnt-node list 'role == "M"'
 0 | node3.vc.test                    | gnt-node list 'node*'
 0 | Storage size                     | gnt-node list-fields

@@ -30,7 +30,7 @@ def told(*nodes):
     return {
         "allocator": "hail",
         "success": bool(nodes),
-        "info": "words of it",
+        "info": "its own text",
         "instances": [{"instance": "a.tst", "nodes": list(nodes), "reasons": rows}],
     }
 
@@ -49,7 +49,7 @@ def test_nodes_and_reasons_are_printed(master):
     assert done.out.splitlines() == [
         "Tue Nov 14 22:13:21 2023 a message",
         "Instance a.tst: n1.tst",
-        "Allocator hail: words of it",
+        "Allocator hail: its own text",
         "  n2.tst, n3.tst: free memory: wanted more than 4096 MiB, found 1024 MiB",
         "  n4.tst: free memory: wanted more than 4096 MiB, found 7 MiB",
     ]
@@ -71,7 +71,7 @@ def test_reasons_of_a_failure_come_before_its_error(master):
     master.results[CREATE] = errors.OpPrereqError("all full", "insufficient_resources")
     done = commands.run(f"{ADD} --explain a.tst", master)
     assert done.code == 1
-    assert done.out.startswith("Instance a.tst: no place\nAllocator hail: words of it")
+    assert done.out.startswith("Instance a.tst: no place\nAllocator hail: its own text")
     assert "all full" in done.err
 
 
@@ -90,7 +90,7 @@ def test_without_explain_the_data_is_not_printed(master):
 def test_it_goes_with_a_dry_run_that_is_waited_for(master, line):
     done = commands.run(line, master)
     assert done.code == 1
-    assert "--explain goes with --dry-run only" in done.err
+    assert "--explain needs --dry-run" in done.err
     assert master.jobs == {}
 
 
@@ -103,14 +103,14 @@ MOVERS = [
 
 
 @pytest.mark.parametrize(("line", "op_id"), MOVERS)
-def test_commands_for_one_instance_tell_its_nodes(master, line, op_id):
+def test_commands_for_one_instance_print_its_nodes(master, line, op_id):
     master.messages[op_id] = [("placement", told("n1.tst"))]
     master.results[op_id] = None
     done = commands.run(line.format("--dry-run --explain"), master)
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines() == [
         "Instance a.tst: n1.tst",
-        "Allocator hail: words of it",
+        "Allocator hail: its own text",
         "  n2.tst, n3.tst: free memory: wanted more than 4096 MiB, found 1024 MiB",
         "  n4.tst: free memory: wanted more than 4096 MiB, found 7 MiB",
     ]
@@ -118,7 +118,7 @@ def test_commands_for_one_instance_tell_its_nodes(master, line, op_id):
     assert (operation.op_id(), operation.dry_run) == (op_id, True)
     plain = commands.run(line.format("--explain"), master)
     assert plain.code == 1
-    assert "--explain goes with --dry-run only" in plain.err
+    assert "--explain needs --dry-run" in plain.err
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_commands_for_many_tell_each(master, line, op_id):
     done = commands.run(line.format("--dry-run --explain"), master)
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines()[:3] == [
-        "Allocator hail: words of it",
+        "Allocator hail: its own text",
         "  Instance a.tst: n9.tst",
         "    n2.tst, n3.tst: free memory: wanted more than 4096 MiB, found 1024 MiB",
     ]

@@ -90,6 +90,11 @@ PREREQ = [
         "wrong_state",
         "'gnt-instance startup a.tst'",
     ),
+    (
+        "instance a.tst: was removed by another job",
+        "unknown_entity",
+        "'gnt-job list'",
+    ),
 ]
 
 

@@ -72,7 +72,7 @@ Locks
   instance   web1 (new: web1)
   node       all
 Steps
-  1. say: Migrating\\x1b[2J
+  1. log: Migrating\\x1b[2J
   2. call instance_migrate(instance=web1, live=yes) on node1
   3. wait 2.5 s
   4. write file /var/lib/ganeti/known_hosts
@@ -85,7 +85,7 @@ Configuration
   - disk uuid-of-disk
 Jobs
   1. OP_GROUP_ADD(group_name=rack)
-The run makes up values of its own instead of these:
+Generated values; a real run generates different ones:
   aa:00:00:00:00:01
 """
 
@@ -132,7 +132,7 @@ def test_json_without_plan_is_refused():
     master = PlanningMaster()
     result = commands.run("gnt-group add --json rack", master)
     assert result.code == 1
-    assert "--json goes with --plan" in result.err
+    assert "--json needs --plan" in result.err
     assert master.jobs == {}
 
 
@@ -148,7 +148,7 @@ def test_an_error_of_the_plan_is_that_of_the_command():
     master = PlanningMaster(["OpPrereqError", ["no such instance", "unknown_entity"]])
     result = commands.run("gnt-instance migrate --plan -f web1", master)
     assert result.code == 1
-    assert "It would fail: " in result.out
+    assert "The operation would fail: " in result.out
     assert "no such instance" in result.out
 
 
@@ -234,7 +234,7 @@ def test_submitted_jobs_are_shown_after_the_one_that_submits_them():
     text = list(plans.lines(whole([PLAN], [[follower]], 3), _painter(False)))
     assert "Then job 1: GROUP_ADD(rack)" in text
     assert text.index("Then job 1: GROUP_ADD(rack)") > text.index("Jobs")
-    assert text[-1] == "3 more jobs would follow."
+    assert text[-1] == "3 more jobs would be submitted."
 
 
 def _painter(is_coloured):
@@ -331,7 +331,7 @@ def test_what_a_command_does_beside_its_jobs_is_shown(tmp_path):
     result = commands.run("gnt-cluster destroy --plan", master)
     assert result.code == 0
     assert [op.op_id() for (op,) in master.planned] == ["OP_CLUSTER_DESTROY"]
-    first, _, last = result.out.partition("\nThis command does then\n")
+    first, _, last = result.out.partition("\nSteps of this command after the jobs\n")
     assert first.startswith("Plan of ")
     assert "1. stop the master daemons\n" in last
     assert master.jobs == {}
@@ -351,5 +351,5 @@ def test_json_without_plan_is_refused_before_anything_is_done(line):
     master = PlanningMaster()
     result = commands.run(line, master)
     assert (result.code, result.out) == (1, "")
-    assert "--json goes with --plan" in result.err
+    assert "--json needs --plan" in result.err
     assert master.jobs == {}

@@ -59,7 +59,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
     assert f"cannot read {tmp_path}/none: No such file" in done.err
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     done = commands.run([*LINE.split(), f"@{tmp_path}/binary"], FakeMaster())
-    assert "binary: is no text" in done.err
+    assert "binary: is not text" in done.err
 
 
 def test_wrong_words_are_not_shown():

@@ -46,7 +46,9 @@ def test_without_a_terminal_the_answer_is_no(master, line, code):
     master.objects["job"] = [{"id": 7, "status": "queued", "summary": ["X"]}]
     done = commands.run(line, master)
     assert done.code == code
-    assert done.err.startswith("Not confirmed, as there is no terminal to ask on: ")
+    assert done.err.startswith(
+        "Not confirmed, because there is no terminal for the question: "
+    )
     assert done.err.count("\n") == 1
     assert not master.jobs
 

@@ -249,4 +249,4 @@ def test_the_command_prints_nodes_and_reasons(monkeypatch):
 def test_without_an_allocator_there_are_no_reasons_to_print():
     words = f"gnt-instance replace-disks -n node3 --dry-run --explain {NAME}"
     found = run(words, FakeMaster())
-    assert (found.code, found.out) == (0, "No allocator was asked.\n")
+    assert (found.code, found.out) == (0, "No allocator was used.\n")
