@@ -1,5 +1,5 @@
-"""The gnt-* commands: one package a program, one module a subcommand.
+"""The gnt-* commands: one package per program, one module per subcommand.
 
-What several commands share belongs to ``ganeti.cli``; what a command asks for is done
-by the master daemon.
+Code that several commands share belongs to ``ganeti.cli``. The operations themselves
+belong to the master daemon.
 """

@@ -1,4 +1,4 @@
-"""``balance``: plan the moves that balance the cluster, and make them."""
+"""``balance``: plan the moves that balance the cluster, and apply them."""
 
 import json
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ _Group = dict[str, Any]
 
 
 def run(ctx: CommandContext) -> int:
-    """Show the plan; with ``--apply`` submit its jobs and wait for them."""
+    """Print the plan; with ``--apply``, submit its jobs and wait for them."""
     opts = ctx.opts
     if opts.apply and (opts.plan or opts.json):
         raise errors.OpPrereqError(
-            "--apply does not go with --plan or --json", ecodes.ECODE_INVAL
+            "--apply excludes --plan and --json", ecodes.ECODE_INVAL
         )
     plan = ctx.call("PlanBalance", _wanted(ctx))
     if opts.json:
@@ -50,7 +50,7 @@ def _wanted(ctx: CommandContext) -> dict[str, Any]:
 
 
 def lines(groups: list[_Group], *, explain: bool) -> Iterator[str]:
-    """Give the lines that show a plan to people."""
+    """Yield the lines of a plan in text form."""
     for group in groups:
         name, moves = escape(group["name"]), group["moves"]
         before, after = group["score_before"], group["score_after"]
@@ -83,7 +83,7 @@ def _move_lines(number: int, move: dict[str, Any]) -> Iterator[str]:
 
 
 def _apply(ctx: CommandContext, plan: dict[str, Any]) -> int:
-    """Submit the moves, each after those that touch its nodes."""
+    """Submit the moves, each after the earlier moves that use its nodes."""
     moves = [move for group in plan["groups"] for move in group["moves"]]
     if not moves:
         return exitcodes.EXIT_SUCCESS

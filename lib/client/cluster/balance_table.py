@@ -1,4 +1,4 @@
-"""The row of ``gnt-cluster balance``."""
+"""The command table row of ``gnt-cluster balance``."""
 
 from typing import Final
 
@@ -7,51 +7,52 @@ from ganeti.cli.model import Command, Option
 
 BALANCE: Final = Command(
     "balance",
-    "plan the moves that balance the cluster, and make them",
+    "plan the moves that balance the cluster, and apply them",
     options=(
         Option(
             ("--plan",),
-            "show the moves and do nothing (the default)",
+            "only show the moves (default)",
             dest="plan",
         ),
-        Option(("--apply",), "make the moves", dest="apply"),
+        Option(("--apply",), "apply the moves", dest="apply"),
         o.JSON,
         Option(
             ("--explain",),
-            "tell what each move improves, why there are no more, what may not move",
+            "print the gain of each move, why there are no more moves, and which"
+            " instances cannot move",
             dest="explain",
         ),
         o.NODE_GROUP,
         o.IALLOCATOR,
         Option(
             ("--max-moves",),
-            "at most so many moves, below 0 for any number",
+            "largest number of moves; a negative number means no limit",
             dest="max_moves",
             kind="int",
             default=100,
         ),
         Option(
             ("--min-gain",),
-            "gain that a move must bring once the score is low",
+            "smallest gain per move when the score is low; see --min-gain-limit",
             dest="min_gain",
             kind="float",
             default=0.01,
         ),
         Option(
             ("--min-gain-limit",),
-            "score below which --min-gain counts",
+            "score below which --min-gain applies",
             dest="min_gain_limit",
             kind="float",
             default=0.1,
         ),
         Option(
             ("--evac-mode",),
-            "only move instances off nodes that are offline or drained",
+            "only move instances away from offline or drained nodes",
             dest="evac_mode",
         ),
         Option(
             ("--no-disk-moves",),
-            "only failover and migrate, copy no disks",
+            "only fail over and migrate; copy no disks",
             dest="no_disk_moves",
         ),
         Option(
@@ -61,17 +62,17 @@ BALANCE: Final = Command(
         ),
         Option(
             ("--restricted-migration",),
-            "migrate nothing off a node that stays online",
+            "migrate no instances away from nodes that stay online",
             dest="restricted_migration",
         ),
         Option(
             ("--ignore-soft-errors",),
-            "go beyond what policies advise against",
+            "allow moves that only soft limits of policies forbid",
             dest="ignore_soft_errors",
         ),
         Option(
             ("--search",),
-            "where no single move helps, look for pairs of moves that do",
+            "search for pairs of moves when no single move improves the score",
             dest="search",
         ),
         o.YES,
@@ -85,5 +86,5 @@ BALANCE: Final = Command(
         "OP_INSTANCE_MIGRATE",
         "OP_INSTANCE_REPLACE_DISKS",
     ),
-    exits=((1, "a job failed or was refused"), (13, "declined")),
+    exits=((1, "a job failed, or the master refused it"), (13, "declined")),
 )

@@ -1,4 +1,4 @@
-"""``capacity``: how many more instances fit, as the master tells it."""
+"""``capacity``: how many more instances fit, as counted by the master."""
 
 import itertools
 import json
@@ -8,7 +8,7 @@ from typing import Any, Final
 from ganeti.cli.context import CommandContext
 from ganeti.utils.control_chars import escape
 
-#: Kind of refusal -> what it means.
+#: Kind of refusal -> description.
 _KINDS: Final = {
     "FailMem": "memory",
     "FailDisk": "disk space",
@@ -21,14 +21,14 @@ _KINDS: Final = {
     "FailInternal": "an error of the allocator",
 }
 _WHY: Final = {
-    "full": "One more is refused for",
-    "limit": "The limit is reached; one more is refused for",
-    "unsafe": "Nodes lack room for failovers already, so nothing is placed:",
+    "full": "The next instance is refused for",
+    "limit": "The limit is reached; the next instance is refused for",
+    "unsafe": "Nodes already lack capacity for failovers, so no instance is placed:",
 }
 
 
 def run(ctx: CommandContext) -> None:
-    """Ask the master and print."""
+    """Print the master's answer."""
     opts = ctx.opts
     request = {
         "disk_template": opts.disk_template,
@@ -51,7 +51,7 @@ def run(ctx: CommandContext) -> None:
 
 
 def lines(answer: Mapping[str, Any], *, with_all: bool) -> Iterator[str]:
-    """Put an answer into words; ``with_all`` lists places and reasons."""
+    """Yield the lines of an answer; ``with_all`` adds the placements and reasons."""
     template = answer["disk_template"]
     where = f" in {', '.join(answer['groups'])}" if answer["groups"] else ""
     count = answer["count"]

@@ -7,7 +7,7 @@ from ganeti.constants import exitcodes
 
 
 def run(ctx: CommandContext) -> int:
-    """Destroy the cluster and leave this node without one."""
+    """Destroy the cluster and remove its configuration from this node."""
     from ganeti import process
     from ganeti.bootstrap import destroy
 

@@ -12,7 +12,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
                 "gnt-cluster init --enabled-hypervisors=kvm "
                 "--enabled-disk-templates=file,diskless cluster1.example.com"
             ),
-            "a cluster for KVM with disks in files, no LVM needed",
+            "a cluster for KVM with disks in files, without LVM",
         ),
         Example(
             (
@@ -21,47 +21,48 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
                 "cluster1.example.com"
             ),
             (
-                "disks on a shared file system, name and address of the cluster on "
-                "eth0, places for instances chosen by hail"
+                "disks on a shared file system, master IP address on eth0, nodes"
+                " chosen by hail"
             ),
         ),
     ),
     "balance": (
-        Example("gnt-cluster balance", "show the moves that balance the cluster"),
+        Example("gnt-cluster balance", "only show the moves that balance the cluster"),
         Example(
             "gnt-cluster balance --explain -g default",
-            "the same for one group, with what each move improves and why no more",
+            "the same for one group, with the gain of each move and why there are no"
+            " more",
         ),
         Example(
             "gnt-cluster balance --apply --max-moves=5 --no-disk-moves --yes",
-            "make up to five moves that copy no disks",
+            "apply up to five moves that copy no disks",
         ),
         Example(
             "gnt-cluster balance --apply --evac-mode",
-            "empty the nodes that are offline or drained",
+            "empty all offline and drained nodes",
         ),
     ),
     "info": (
         Example("gnt-cluster info", "all settings"),
-        Example("gnt-cluster info --json", "the same for programs"),
+        Example("gnt-cluster info --json", "all settings as JSON"),
     ),
     "verify": (
         Example("gnt-cluster verify", "check everything"),
-        Example("gnt-cluster verify --error-codes", "one finding a line, for programs"),
+        Example("gnt-cluster verify --error-codes", "one error per line, for programs"),
         Example("gnt-cluster verify -g default", "one node group only"),
     ),
     "modify": (
         Example(
             "gnt-cluster modify -I hail",
-            "choose nodes for new instances by hail from now on",
+            "let hail choose the nodes of new instances by default",
         ),
         Example(
             "gnt-cluster modify -B maxmem=1g,minmem=512m",
-            "memory of instances that do not say",
+            "default memory of instances",
         ),
         Example(
             "gnt-cluster modify -H kvm:kernel_path=,serial_console=true",
-            "boot guests by their own boot loader",
+            "boot guests with their own boot loader",
         ),
         Example(
             "gnt-cluster modify --enabled-disk-templates file,sharedfile",
@@ -71,12 +72,12 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "queue": (
         Example("gnt-cluster queue drain", "take no new jobs"),
         Example("gnt-cluster queue undrain", "take jobs again"),
-        Example("gnt-cluster queue info", "say which of the two it is"),
+        Example("gnt-cluster queue info", "show whether the queue is drained"),
     ),
     "watcher": (
         Example(
             "gnt-cluster watcher pause 2h",
-            "keep the watcher quiet during work on the cluster",
+            "pause the watcher during maintenance",
         ),
         Example("gnt-cluster watcher continue", "end the pause now"),
     ),
@@ -90,14 +91,17 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "copyfile": (
         Example(
             "gnt-cluster copyfile -n node2 /etc/hosts",
-            "copy to the same place on node2",
+            "copy a file to the same path on node2",
         ),
     ),
     "master-failover": (
-        Example("gnt-cluster master-failover", "on a candidate, after the master died"),
+        Example(
+            "gnt-cluster master-failover",
+            "on a master candidate, after the failure of the master",
+        ),
         Example(
             "gnt-cluster master-failover --no-voting",
-            "when most other nodes are dead too",
+            "if most other nodes are dead too",
         ),
         Example(
             "gnt-cluster master-failover --accept-loss",
@@ -111,33 +115,37 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("gnt-cluster master-ping", "exit code 0 means that the master answers"),
     ),
     "rename": (
-        Example("gnt-cluster rename cluster2.example.com", "a new name and address"),
+        Example(
+            "gnt-cluster rename cluster2.example.com",
+            "change name and address of the cluster",
+        ),
     ),
     "search-tags": (
         Example(
-            "gnt-cluster search-tags ^env:", "everything with a tag that begins so"
+            "gnt-cluster search-tags ^env:",
+            "find all objects with a tag that begins with env:",
         ),
     ),
     "add-tags": (Example("gnt-cluster add-tags env:test", "tag the cluster"),),
     "redist-conf": (
-        Example("gnt-cluster redist-conf", "after files on nodes were lost"),
+        Example("gnt-cluster redist-conf", "after the loss of files on nodes"),
     ),
     "verify-disks": (
         Example(
             "gnt-cluster verify-disks",
-            "activate what a reboot of a node has left inactive",
+            "activate disks that are inactive after a node's reboot",
         ),
     ),
     "renew-crypto": (
         Example(
             "gnt-cluster renew-crypto --new-node-certificates",
-            "fresh certificates for all node daemons",
+            "new certificates for all node daemons",
         ),
     ),
     "destroy": (
         Example(
             "gnt-cluster destroy --yes-do-it",
-            "the end of a cluster that has only its master left",
+            "remove a cluster that consists of its master only",
         ),
     ),
 }

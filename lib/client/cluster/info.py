@@ -8,7 +8,7 @@ from ganeti.cli.context import CommandContext
 from ganeti.cli.text import timestamp
 from ganeti.utils import nicesort
 
-#: Title and key of the block of cluster parameters, in the order shown.
+#: Title and key of each cluster parameter, in the order of the output.
 _PARAMETERS: Final = (
     ("candidate pool size", "candidate_pool_size"),
     ("maximal number of jobs running simultaneously", "max_running_jobs"),

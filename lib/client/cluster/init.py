@@ -1,4 +1,4 @@
-"""``init``: make a cluster with this machine as its master."""
+"""``init``: create a cluster with this machine as its master."""
 
 from typing import Any, Final
 
@@ -7,7 +7,7 @@ from ganeti.cli import ipolicy, param_options, plans
 from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes, exitcodes
 
-#: Options whose value, if given, goes into the field of the same name.
+#: Options whose value is stored in the field of the same name.
 _SAME: Final = (
     "beparams",
     "candidate_pool_size",
@@ -51,7 +51,7 @@ def run(ctx: CommandContext) -> int:
 
 
 def _fields(ctx: CommandContext) -> dict[str, Any]:
-    """Return what was asked for; what is missing has a built-in default."""
+    """Return the fields that the options set; all others have built-in defaults."""
     opts = ctx.opts
     fields = {name: getattr(opts, name) for name in _SAME}
     fields |= param_options.state_parameters(opts)

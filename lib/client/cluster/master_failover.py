@@ -12,7 +12,7 @@ _QUESTION = (
 
 
 def run(ctx: CommandContext) -> int:
-    """Move the master role here."""
+    """Make this node the master."""
     opts = ctx.opts
     from ganeti import clock
     from ganeti.bootstrap import failover

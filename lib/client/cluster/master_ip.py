@@ -6,13 +6,13 @@ from ganeti.constants import exitcodes
 
 
 def activate(ctx: CommandContext) -> int:
-    """Bring the master address up."""
+    """Set up the master IP address."""
     operation = jobs.op("OP_CLUSTER_ACTIVATE_MASTER_IP")
     return submission.run(ctx, operation, generic=False).code
 
 
 def deactivate(ctx: CommandContext) -> int:
-    """Take the master address down."""
+    """Remove the master IP address."""
     question = (
         "This will take down the master IP. It ends all connections to it, such as"
         " those of remote API clients. Continue?"

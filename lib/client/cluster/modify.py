@@ -7,7 +7,7 @@ from ganeti.cli import executor, ipolicy, jobs, param_options, submission
 from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes, exitcodes, export, mond
 
-#: Options whose value goes into the parameter of the same name.
+#: Options whose value is used for the parameter of the same name.
 _SAME: Final = (
     "commit_policy",
     "candidate_pool_size",
@@ -31,7 +31,7 @@ _SAME: Final = (
     "shared_file_storage_dir",
     "zeroing_image",
 )
-#: Options whose empty value means that they were not given.
+#: Options whose empty value means "not given".
 _UNLESS_EMPTY: Final = ("beparams", "nicparams", "data_collector_interval")
 _MICROSECONDS: Final = 1_000_000
 
@@ -114,7 +114,7 @@ def _collectors(ctx: CommandContext) -> dict[str, bool] | None:
 
 
 def _intervals(given: dict[str, Any]) -> dict[str, int]:
-    """Return microseconds of collector=seconds."""
+    """Convert collector=seconds to microseconds."""
     try:
         return {
             name: round(float(value) * _MICROSECONDS) for name, value in given.items()

@@ -6,7 +6,7 @@ from ganeti.constants import ecodes
 
 
 def run(ctx: CommandContext) -> None:
-    """Change or show whether the queue takes new jobs."""
+    """Set, clear or show the drain flag of the job queue."""
     verb = ctx.args[0]
     if verb in ("drain", "undrain"):
         ctx.call("SetDrainFlag", verb == "drain")

@@ -1,4 +1,4 @@
-"""``command`` and ``copyfile``: over SSH to some nodes or all."""
+"""``command`` and ``copyfile``: over SSH to some or all nodes."""
 
 import os
 import shlex
@@ -17,7 +17,7 @@ _MODE_BITS: Final = 0o777
 
 
 def _nodes(ctx: CommandContext) -> tuple[list[dict[str, Any]], str, str]:
-    """Return the chosen nodes, the cluster's name and the master's."""
+    """Return the selected nodes, and the names of cluster and master."""
     cluster, master = ctx.call("QueryConfigValues", ["cluster_name", "master_node"])
     nodes = online_nodes(ctx, ctx.opts.nodes, group=ctx.opts.nodegroup, fields=_FIELDS)
     return nodes, cluster, master
@@ -38,7 +38,7 @@ def _connect(
 
 
 def run_command(ctx: CommandContext) -> None:
-    """Run a shell command on nodes, on the master last; print what it says."""
+    """Run a shell command on nodes, on the master last; print its output."""
     nodes, cluster, master = _nodes(ctx)
     command = " ".join(ctx.args)
     for node in sorted(nodes, key=lambda item: item["name"] == master):
@@ -62,13 +62,13 @@ def _run_on(
         with _connect(ctx, node, cluster, node["pip"]) as shell:
             result = shell.run(["sh", "-c", command])
     except errors.GenericError as err:
-        return 255, f"{err}\n"  # as ssh itself exits when it cannot connect
+        return 255, f"{err}\n"  # the exit code of ssh when it cannot connect
     code = result.code if result.code is not None else f"signal {result.signal}"
     return code, result.stdout + result.stderr
 
 
 def run_copyfile(ctx: CommandContext) -> int:
-    """Copy a file of the master to the same place on other nodes."""
+    """Copy a file of the master to the same path on other nodes."""
     path = os.path.abspath(ctx.args[0])
     try:
         with open(path, "rb") as stream:

@@ -1,4 +1,4 @@
-"""``rename``: another name and address for the cluster."""
+"""``rename``: change the cluster's name and address."""
 
 from ganeti.cli import jobs, prompts, submission
 from ganeti.cli.context import CommandContext

@@ -15,10 +15,10 @@ _QUESTION: Final = (
     " Continue?"
 )
 _NOTICE: Final = (
-    "Updating certificates and keys. The daemons of all nodes are stopped meanwhile; if"
-    " this is interrupted, run the same command again."
+    "Updating certificates and keys. The daemons of all nodes are stopped until the"
+    " end; after an interruption, run the same command again."
 )
-#: Options that make something new, and those that bring it, which exclude each other.
+#: Options that generate new content and options that supply it exclude each other.
 _EITHER: Final = (
     (
         "RAPI certificate",
@@ -42,7 +42,7 @@ _EITHER: Final = (
 
 
 def run(ctx: CommandContext) -> int:
-    """Replace what was asked for: files first, then by a job the rest."""
+    """Replace the requested items: first files, then by a job all others."""
     opts = ctx.opts
     local.check_is_master(ctx.paths)
     _check(opts)
@@ -133,7 +133,7 @@ def _check(opts: Any) -> None:
 
 
 def _contents(opts: Any) -> dict[str, bytes]:
-    """Return the new content by name of a file in the state directory."""
+    """Return file name in the state directory -> new content."""
     from ganeti.bootstrap import crypto, renew_crypto
     from ganeti.utils import x509
 

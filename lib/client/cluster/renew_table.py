@@ -1,4 +1,4 @@
-"""The row of ``gnt-cluster renew-crypto``, which has many options of its own."""
+"""The command table row of ``gnt-cluster renew-crypto``."""
 
 from typing import Final
 
@@ -25,7 +25,7 @@ RENEW_CRYPTO: Final = Command(
             "create a new self-signed RAPI certificate",
             dest="new_rapi_cert",
         ),
-        _file("--rapi-certificate", "rapi_cert", "PEM file (key and certificate)"),
+        _file("--rapi-certificate", "rapi_cert", "PEM file with key and certificate"),
         Option(
             ("--new-confd-hmac-key",),
             "create a new confd HMAC key",
@@ -42,18 +42,20 @@ RENEW_CRYPTO: Final = Command(
         _file(
             "--cluster-domain-secret",
             "cluster_domain_secret",
-            "file holding a new cluster domain secret",
+            "file with the new cluster domain secret",
         ),
         Option(
             ("--new-spice-certificate",),
             "create a new self-signed SPICE certificate and CA",
             dest="new_spice_cert",
         ),
-        _file("--spice-certificate", "spice_cert", "PEM file of the SPICE certificate"),
+        _file(
+            "--spice-certificate", "spice_cert", "PEM file with the SPICE certificate"
+        ),
         _file(
             "--spice-ca-certificate",
             "spice_cacert",
-            "PEM file of the CA that signed the SPICE certificate",
+            "PEM file with the CA certificate that signed the SPICE certificate",
         ),
         Option(
             ("--new-node-certificates",),
@@ -69,7 +71,7 @@ RENEW_CRYPTO: Final = Command(
         ),
         Option(
             ("--no-ssh-key-check",),
-            "do not verify SSH host keys while connecting to nodes",
+            "do not verify the SSH host keys of nodes",
             dest="ssh_key_check",
             sets=False,
             default=True,

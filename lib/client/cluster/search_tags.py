@@ -6,7 +6,7 @@ from ganeti.constants import exitcodes
 
 
 def run(ctx: CommandContext) -> int:
-    """Print path and tag of every match of a regular expression."""
+    """Print path and tag for every tag that matches a regular expression."""
     tags = jobs.run(ctx, jobs.op("OP_TAGS_SEARCH", pattern=ctx.args[0]))
     tags = sorted([path, tag] for path, tag in tags)
     if ctx.opts.json:

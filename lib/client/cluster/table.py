@@ -1,4 +1,4 @@
-"""Commands of ``gnt-cluster`` and where each is carried out."""
+"""Command table of ``gnt-cluster``."""
 
 from typing import Final
 
@@ -28,55 +28,55 @@ COMMANDS: Final = (
     BALANCE,
     Command(
         "capacity",
-        "tell how many more instances fit, where, and why there is no more",
+        "count how many more instances fit, and show where and why no more",
         options=(
             o.DISK_TEMPLATE,
             Option(
                 ("--memory",),
-                "memory of each instance; default from the instance policy",
+                "memory per instance; default from the instance policy",
                 dest="memory",
                 kind="unit",
             ),
             Option(
                 ("--disk",),
-                "size of its disk; default from the instance policy",
+                "disk size per instance; default from the instance policy",
                 dest="disk",
                 kind="unit",
             ),
             Option(
                 ("--vcpus",),
-                "its virtual CPUs; default from the instance policy",
+                "virtual CPUs per instance; default from the instance policy",
                 dest="vcpus",
                 kind="int",
             ),
             Option(
                 ("--tiered",),
-                "start with the largest size and shrink it when no more fit",
+                "begin with the largest size, and shrink it when no more instances fit",
                 dest="tiered",
             ),
             Option(
                 ("-g", "--node-group"),
-                "only in this node group; may be repeated",
+                "only in this node group",
                 dest="groups",
                 kind="string",
                 repeat=True,
             ),
             Option(
                 ("-l", "--limit"),
-                "stop after this many instances",
+                "largest number of instances",
                 dest="limit",
                 kind="int",
             ),
             o.IALLOCATOR,
             Option(
                 ("--explain",),
-                "list the places, and what speaks against each node for one more",
+                "print the placements, and why each node refuses the next instance",
                 dest="explain",
             ),
             o.JSON,
         ),
         run="client.cluster.capacity:run",
-        exits=((0, "also when nothing fits"), (1, "the master cannot tell")),
+        exits=((0, "ok, even if no instance fits"), (1, "the master cannot count")),
     ),
     Command(
         "command",
@@ -88,12 +88,12 @@ COMMANDS: Final = (
             o.SHOW_MACHINE_NAMES,
             Option(
                 ("--failure-only",),
-                "print only nodes whose command returned non-zero",
+                "only print nodes on which the command failed",
                 dest="failure_only",
             ),
         ),
         run="client.cluster.remote:run_command",
-        exits=((0, "always, remote codes are only printed"),),
+        exits=((0, "always; exit codes of nodes are only printed"),),
     ),
     Command(
         "copyfile",
@@ -103,14 +103,14 @@ COMMANDS: Final = (
             o.ONLY_NODES,
             Option(
                 ("--use-replication-network",),
-                "contact nodes on their secondary address",
+                "connect to the secondary address of nodes",
                 dest="use_replication_network",
             ),
             o.NODE_GROUP,
         ),
         run="client.cluster.remote:run_copyfile",
         exits=(
-            (0, "always when the file exists, even if copies failed"),
+            (0, "the file exists, even if copies failed"),
             (1, "file missing"),
         ),
     ),
@@ -134,7 +134,7 @@ COMMANDS: Final = (
         "getmaster",
         "print the master node name",
         run="client.cluster.getmaster:run",
-        exits=((1, "not part of a cluster"),),
+        exits=((1, "this node is not part of a cluster"),),
     ),
     Command(
         "info",
@@ -159,15 +159,14 @@ COMMANDS: Final = (
             o.NIC_PARAMETERS,
             Option(
                 ("--no-etc-hosts",),
-                "do not touch /etc/hosts",
+                "do not modify /etc/hosts",
                 dest="modify_etc_hosts",
                 sets=False,
                 default=True,
             ),
             Option(
                 ("--no-ssh-init",),
-                "do not create or distribute SSH keys; stored as "
-                "modify_ssh_setup=false",
+                "do not create or distribute SSH keys, now or later",
                 dest="modify_ssh_setup",
                 sets=False,
                 default=True,
@@ -195,7 +194,7 @@ COMMANDS: Final = (
             o.IPOLICY_STD_SPECS,
             Option(
                 ("--gluster-storage-dir",),
-                "cluster-wide mount directory for gluster volumes",
+                "cluster-wide mount directory of Gluster volumes",
                 dest="gluster_storage_dir",
                 kind="string",
                 default="/var/run/ganeti/gluster",
@@ -219,35 +218,35 @@ COMMANDS: Final = (
             ),
             Option(
                 ("--specs-cpu-count",),
-                "min=,max=,std= of vcpus",
+                "number of virtual CPUs as min=N,max=N,std=N",
                 dest="ispecs_cpu_count",
                 kind="keyval",
                 default={},
             ),
             Option(
                 ("--specs-disk-count",),
-                "min=,max=,std= of disk count",
+                "number of disks as min=N,max=N,std=N",
                 dest="ispecs_disk_count",
                 kind="keyval",
                 default={},
             ),
             Option(
                 ("--specs-disk-size",),
-                "min=,max=,std= of disk size (units allowed)",
+                "disk size as min=SIZE,max=SIZE,std=SIZE",
                 dest="ispecs_disk_size",
                 kind="keyval",
                 default={},
             ),
             Option(
                 ("--specs-mem-size",),
-                "min=,max=,std= of memory (units allowed)",
+                "memory size as min=SIZE,max=SIZE,std=SIZE",
                 dest="ispecs_mem_size",
                 kind="keyval",
                 default={},
             ),
             Option(
                 ("--specs-nic-count",),
-                "min=,max=,std= of NIC count",
+                "number of NICs as min=N,max=N,std=N",
                 dest="ispecs_nic_count",
                 kind="keyval",
                 default={},
@@ -258,7 +257,9 @@ COMMANDS: Final = (
         ),
         run="client.cluster.init:run",
         opcodes=("OP_CLUSTER_POST_INIT",),
-        exits=((1, "bad value, already a cluster, or job failed"),),
+        exits=(
+            (1, "wrong value, machine is already part of a cluster, or job failed"),
+        ),
     ),
     Command(
         "list-tags",
@@ -278,18 +279,17 @@ COMMANDS: Final = (
         options=(
             Option(
                 ("--no-voting",),
-                "skip asking the other nodes who is master",
+                "do not collect votes of the other nodes",
                 dest="no_voting",
             ),
             Option(
                 ("--yes-do-it",),
-                "confirm the dangerous variant without asking",
+                "confirm the dangerous operation without a question",
                 dest="yes_do_it",
             ),
             Option(
                 ("--ignore-offline-nodes",),
-                "leave offline nodes out of the health vote; any non-empty value"
-                " means yes",
+                "do not count offline nodes in the vote; any non-empty value means yes",
                 dest="ignore_offline_nodes",
                 kind="string",
                 default=True,
@@ -321,13 +321,13 @@ COMMANDS: Final = (
             o.CANDIDATE_POOL_SIZE,
             Option(
                 ("--max-running-jobs",),
-                "limit of jobs in waiting+running state",
+                "largest number of jobs that run at the same time",
                 dest="max_running_jobs",
                 kind="int",
             ),
             Option(
                 ("--max-tracked-jobs",),
-                "limit of jobs tracked by file notification",
+                "largest number of jobs that the scheduler tracks",
                 dest="max_tracked_jobs",
                 kind="int",
             ),
@@ -342,8 +342,7 @@ COMMANDS: Final = (
             ),
             Option(
                 ("--instance-communication-network",),
-                "network used by the instance communication mechanism; "
-                "empty string unsets it",
+                "network for communication with instances; empty removes it",
                 dest="instance_communication_network",
                 kind="string",
             ),
@@ -358,13 +357,13 @@ COMMANDS: Final = (
             o.UID_POOL,
             Option(
                 ("--add-uids",),
-                "uids or uid ranges to add to the pool",
+                "uids or uid ranges to add to the uid pool",
                 dest="add_uids",
                 kind="string",
             ),
             Option(
                 ("--remove-uids",),
-                "uids or uid ranges to drop from the pool",
+                "uids or uid ranges to remove from the uid pool",
                 dest="remove_uids",
                 kind="string",
             ),
@@ -373,8 +372,8 @@ COMMANDS: Final = (
             o.DEFAULT_IALLOCATOR_PARAMS,
             Option(
                 ("--reserved-lvs",),
-                "comma list of regular expressions of LV names that verify "
-                "must ignore; empty clears",
+                "comma-separated list of regular expressions for logical volumes that"
+                " verify ignores; empty removes all",
                 dest="reserved_lvs",
                 kind="string",
             ),
@@ -387,7 +386,7 @@ COMMANDS: Final = (
             o.IPOLICY_STD_SPECS,
             Option(
                 ("--modify-etc-hosts",),
-                "let the cluster keep /etc/hosts in sync",
+                "whether the cluster maintains /etc/hosts on nodes",
                 dest="modify_etc_hosts",
                 kind="bool",
             ),
@@ -398,15 +397,15 @@ COMMANDS: Final = (
             o.COMPRESSION_TOOLS,
             Option(
                 ("--enabled-data-collectors",),
-                "collector=bool pairs; any value starting with t/T means "
-                "enabled, everything else disabled",
+                "collector=yes/no pairs as collector=VALUE; values that begin with t"
+                " or T enable, others disable",
                 dest="enabled_data_collectors",
                 kind="keyval",
                 default={},
             ),
             Option(
                 ("--data-collector-interval",),
-                "collector=seconds pairs (float seconds, sent as microseconds)",
+                "interval of data collectors as collector=SECONDS, with fractions",
                 dest="data_collector_interval",
                 kind="keyval",
                 default={},
@@ -417,14 +416,14 @@ COMMANDS: Final = (
         ),
         run="client.cluster.modify:run",
         opcodes=("OP_CLUSTER_SET_PARAMS",),
-        exits=((1, "nothing to change, bad value or failure"),),
+        exits=((1, "nothing to change, wrong value or failure"),),
     ),
     Command(
         "queue",
         "drain, undrain or show the job queue drain flag",
         arguments=(Argument("choice", choices=("drain", "undrain", "info")),),
         run="client.cluster.queue:run",
-        exits=((1, "unknown verb"),),
+        exits=((1, "unknown action"),),
     ),
     Command(
         "redist-conf",
@@ -433,7 +432,7 @@ COMMANDS: Final = (
             o.DRY_RUN,
             Option(
                 ("--yes-do-it",),
-                "submit even if the queue is drained, and wait",
+                "submit the job even if the queue is drained, and wait",
                 dest="yes_do_it",
             ),
             *o.JOB,
@@ -489,22 +488,22 @@ COMMANDS: Final = (
             o.VERBOSE,
             Option(
                 ("--debug-simulate-errors",),
-                "make every check report a failure (testing aid)",
+                "let every check fail, for tests",
                 dest="simulate_errors",
             ),
             Option(
                 ("--error-codes",),
-                "print findings in the colon-separated parseable form",
+                "print errors in the colon-separated form for programs",
                 dest="error_codes",
             ),
             Option(
                 ("--no-nplus1-mem",),
-                "skip the N+1 memory check",
+                "skip the check of memory for failovers (N+1)",
                 dest="skip_nplusone_mem",
             ),
             Option(
                 ("--no-hv-param-assessment",),
-                "skip the advisory check of cluster hypervisor parameters",
+                "skip the check of the cluster's hypervisor parameters",
                 dest="skip_hvparam_assessment",
             ),
             o.DRY_RUN,
@@ -512,7 +511,7 @@ COMMANDS: Final = (
             o.NODE_GROUP,
             Option(
                 ("-I", "--ignore-errors"),
-                "demote this error code to a warning, repeatable",
+                "report this error code as a warning",
                 dest="ignore_errors",
                 kind="choice",
                 repeat=True,
@@ -562,7 +561,7 @@ COMMANDS: Final = (
             ),
             Option(
                 ("--verify-ssh-clutter",),
-                "also look for duplicate key entries in authorized_keys",
+                "also report duplicate keys in authorized_keys files",
                 dest="verify_clutter",
             ),
         ),
@@ -570,7 +569,7 @@ COMMANDS: Final = (
         opcodes=("OP_CLUSTER_VERIFY",),
         exits=(
             (0, "every job succeeded and returned true"),
-            (1, "some job failed or reported an ERROR"),
+            (1, "a job failed, or reported an ERROR"),
         ),
     ),
     Command(
@@ -581,7 +580,7 @@ COMMANDS: Final = (
             o.NODE_GROUP,
             Option(
                 ("--no-strict",),
-                "verify only what can be locked at once (best effort)",
+                "only verify objects whose locks are free",
                 dest="no_strict",
             ),
             *o.PLANNED,
@@ -589,12 +588,12 @@ COMMANDS: Final = (
         run="client.cluster.verify_disks:run",
         opcodes=("OP_CLUSTER_VERIFY_DISKS", "OP_INSTANCE_ACTIVATE_DISKS"),
         exits=(
-            (0, "nothing wrong or all activated"),
+            (0, "all disks are active, or were activated"),
             (
                 1,
                 (
-                    "unreachable node, missing volumes or failed activation "
-                    "(bitwise or of the codes)"
+                    "a node is unreachable, volumes are missing, or an activation"
+                    " failed (bits combined)"
                 ),
             ),
         ),
@@ -610,7 +609,7 @@ COMMANDS: Final = (
             Argument("suggest", minimum=0, choices=("30m", "1h", "4h")),
         ),
         run="client.cluster.watcher:run",
-        exits=((1, "unknown verb or missing/bad duration"),),
+        exits=((1, "unknown action, or missing or malformed duration"),),
     ),
 )
 

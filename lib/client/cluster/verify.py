@@ -6,7 +6,7 @@ from ganeti.constants import exitcodes
 
 
 def run(ctx: CommandContext) -> int:
-    """Check the cluster; fail if anything is wrong."""
+    """Verify the cluster; fail if a check reports an error."""
     opts = ctx.opts
     skipped = {
         "nplusone_mem": opts.skip_nplusone_mem,

@@ -1,4 +1,4 @@
-"""``verify-disks``: find disks that should be active and activate them."""
+"""``verify-disks``: activate disks that should be active."""
 
 from typing import Any, Final
 
@@ -8,12 +8,12 @@ from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes
 from ganeti.utils import nicesort
 
-#: Error texts of nodes can be long; the end is what matters.
+#: Error texts of nodes can be long; the end is the most useful part.
 _ERROR_TAIL: Final = 400
 
 
 def run(ctx: CommandContext) -> int:
-    """Check the disks of all groups; activate what is not active."""
+    """Check the disks of all groups; activate the inactive ones."""
     _, outcomes = executor.run_with_jobs(
         ctx,
         jobs.op(
@@ -39,7 +39,7 @@ def run(ctx: CommandContext) -> int:
 
 
 def _plan(ctx: CommandContext, outcomes: list[executor.JobOutcome]) -> int:
-    """Print what would be activated; finding that out changes nothing."""
+    """Print the disks that would be activated; this changes nothing."""
     names = [
         name
         for outcome in outcomes

@@ -16,7 +16,7 @@ _LINES: Final = (
 
 
 def run(ctx: CommandContext) -> None:
-    """Print the versions that the master runs."""
+    """Print the versions of the master."""
     info = ctx.call("QueryClusterInfo")
     if ctx.opts.json:
         listing.print_json(ctx, {key: info[key] for _, key in _LINES})

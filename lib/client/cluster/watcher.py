@@ -10,12 +10,13 @@ from ganeti.constants import ecodes
 
 
 def run(ctx: CommandContext) -> None:
-    """Pause the watcher, let it go on, or say whether it rests."""
+    """Pause the watcher, end the pause, or show it."""
     verb, *rest = ctx.args
     if verb == "pause":
         if not rest:
             raise errors.OpPrereqError(
-                "watcher pause: for how long is missing", ecodes.ECODE_INVAL
+                "watcher pause: the duration is missing, such as 30m or 2h",
+                ecodes.ECODE_INVAL,
             )
         _set(ctx, math.floor(ctx.effects.now()) + parse_duration(rest[0]))
     elif verb == "continue":

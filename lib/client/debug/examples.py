@@ -7,14 +7,15 @@ from ganeti.cli.model import Example
 #: By name of the command.
 EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "locks": (
-        Example("gnt-debug locks", "who holds and who waits"),
+        Example("gnt-debug locks", "holders of locks, and jobs that wait"),
         Example(
-            "gnt-debug locks -o name,mode,owner --interval 2", "again every two seconds"
+            "gnt-debug locks -o name,mode,owner --interval 2",
+            "repeat every two seconds",
         ),
     ),
     "delay": (
         Example("gnt-debug delay 5", "a job that sleeps"),
-        Example("gnt-debug delay -n node2 --no-master 5", "on node2 only"),
+        Example("gnt-debug delay -n node2 --no-master 5", "sleep on node2 only"),
     ),
     "submit-job": (
         Example("gnt-debug submit-job ops.json", "a list of opcodes as one job"),
@@ -25,7 +26,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
                 "gnt-debug iallocator --disks 1g --mode allocate --dir in -o tiny "
                 "--memory 128m new1"
             ),
-            "what an allocator would be asked",
+            "print the request to an allocator",
         ),
     ),
 }

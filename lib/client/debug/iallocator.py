@@ -1,4 +1,4 @@
-"""``iallocator``: what an allocator is asked, or what it answers."""
+"""``iallocator``: print the request to an allocator, or its answer."""
 
 from typing import Any, Final
 
@@ -7,7 +7,7 @@ from ganeti.cli import jobs, values
 from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes
 
-#: Modes about the whole cluster; the argument is the only node group.
+#: Modes for the whole cluster; the argument restricts them to a node group.
 _OF_CLUSTER: Final = ("balance", "capacity")
 _ALL_GROUPS: Final = "."
 

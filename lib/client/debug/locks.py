@@ -1,4 +1,4 @@
-"""``locks``: who holds which lock and who waits for it."""
+"""``locks``: holders and waiters of locks."""
 
 import threading
 from typing import Any
@@ -28,7 +28,7 @@ _LISTING = listing.Listing(
 
 
 def run(ctx: CommandContext) -> int:
-    """List locks, once or again and again."""
+    """List locks, once or periodically."""
     fields = listing.selected_fields(ctx.opts.output, ctx.command.fields)
     never, clock = threading.Event(), SystemClock()
     while True:

@@ -1,4 +1,4 @@
-"""Commands of ``gnt-debug`` and where each is carried out."""
+"""Command table of ``gnt-debug``."""
 
 from typing import Final
 
@@ -20,21 +20,21 @@ COMMANDS: Final = (
             ),
             Option(
                 ("-n",),
-                "also sleep on this node, repeatable",
+                "also sleep on this node",
                 dest="on_nodes",
                 kind="string",
                 repeat=True,
             ),
             Option(
                 ("-r", "--repeat"),
-                "repeat count of the sleep",
+                "number of repetitions",
                 dest="repeat",
                 kind="int",
                 default=0,
             ),
             Option(
                 ("-i", "--interruptible"),
-                "delay can be ended through a socket",
+                "allow to end the delay through a socket",
                 dest="interruptible",
             ),
             Option(("-l", "--no-locks"), "take no locks", dest="no_locks"),
@@ -51,8 +51,7 @@ COMMANDS: Final = (
         options=(
             Option(
                 ("--dir",),
-                "in: print the generated request; out: run the allocator "
-                "and print its answer",
+                "in: print the request; out: run the allocator and print its answer",
                 dest="direction",
                 kind="choice",
                 default="in",
@@ -61,7 +60,7 @@ COMMANDS: Final = (
             o.IALLOCATOR,
             Option(
                 ("-m", "--mode"),
-                "type of the test request",
+                "type of the request",
                 dest="mode",
                 kind="choice",
                 default="relocate",
@@ -78,14 +77,14 @@ COMMANDS: Final = (
             ),
             Option(
                 ("--memory",),
-                "memory of the fake instance",
+                "memory of the test instance",
                 dest="memory",
                 kind="unit",
                 default=128,
             ),
             Option(
                 ("--disks",),
-                "comma list of disk sizes of the fake instance",
+                "comma-separated list of the test instance's disk sizes",
                 dest="disks",
                 kind="string",
                 default="4096,4096",
@@ -93,7 +92,7 @@ COMMANDS: Final = (
             o.DISK_TEMPLATE,
             Option(
                 ("--nics",),
-                "comma list of mac/ip/bridge triples of the fake instance",
+                "comma-separated list of the test instance's NICs as MAC/IP/BRIDGE",
                 dest="nics",
                 kind="string",
                 default="00:11:22:33:44:55",
@@ -101,7 +100,7 @@ COMMANDS: Final = (
             o.OS_TYPE,
             Option(
                 ("-p", "--vcpus"),
-                "vcpus of the fake instance",
+                "virtual CPUs of the test instance",
                 dest="vcpus",
                 kind="int",
                 default=1,
@@ -109,7 +108,7 @@ COMMANDS: Final = (
             o.TAGS,
             Option(
                 ("--evac-mode",),
-                "node evacuation mode of the test request",
+                "mode of a node-evacuate request",
                 dest="evac_mode",
                 kind="choice",
                 default="all",
@@ -117,22 +116,22 @@ COMMANDS: Final = (
             ),
             Option(
                 ("--target-groups",),
-                "target group of a change-group test request, repeatable",
+                "target group of a change-group request",
                 dest="target_groups",
                 kind="string",
                 repeat=True,
             ),
             Option(
                 ("--spindle-use",),
-                "spindle_use of the fake instance",
+                "spindle use of the test instance",
                 dest="spindle_use",
                 kind="int",
                 default=1,
             ),
             Option(
                 ("--count",),
-                "number of instances in a multi-allocate test request; most moves of"
-                " balance, most instances of capacity",
+                "number of instances of a multi-allocate request; limit of moves"
+                " (balance) or instances (capacity)",
                 dest="count",
                 kind="int",
                 default=2,
@@ -143,7 +142,7 @@ COMMANDS: Final = (
         run="client.debug.iallocator:run",
         opcodes=("OP_TEST_ALLOCATOR",),
         aliases=("allocator",),
-        exits=((1, "bad --disks"),),
+        exits=((1, "malformed --disks"),),
     ),
     Command(
         "locks",
@@ -151,7 +150,7 @@ COMMANDS: Final = (
         options=(
             Option(
                 ("--interval",),
-                "repeat every N seconds, with an empty line between the tables",
+                "repeat every N seconds; an empty line separates the tables",
                 dest="interval",
                 kind="int",
             ),
@@ -171,14 +170,14 @@ COMMANDS: Final = (
             o.VERBOSE,
             Option(
                 ("--op-repeat",),
-                "repeat the opcode list this many times inside each job",
+                "number of repetitions of the opcodes in each job",
                 dest="rep_op",
                 kind="int",
                 default=1,
             ),
             Option(
                 ("--job-repeat",),
-                "build every job this many times",
+                "number of copies of each job",
                 dest="rep_job",
                 kind="int",
                 default=1,
@@ -188,14 +187,14 @@ COMMANDS: Final = (
             ),
             Option(
                 ("--each",),
-                "submit the jobs one by one instead of in one request",
+                "submit each job with a request of its own",
                 dest="each",
             ),
             o.DRY_RUN,
             o.PRIORITY,
         ),
         run="client.debug.submit_job:run",
-        exits=((0, "always after running"),),
+        exits=((0, "jobs were run, even if they failed"),),
     ),
     Command(
         "test-jobqueue",

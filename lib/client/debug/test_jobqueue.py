@@ -1,7 +1,7 @@
-"""``test-jobqueue``: does the queue lock, run, log, fail and cancel as it should?
+"""``test-jobqueue``: test locks, execution, logs, failure and cancelation of jobs.
 
-The test opcode stops at certain points and says so in the job's log, with the path of
-a socket; a byte sent there lets it go on.
+The test opcode stops at certain points and logs the path of a socket. It continues when
+it receives a byte there.
 """
 
 import socket
@@ -12,9 +12,9 @@ from ganeti.cli import jobs
 from ganeti.cli.context import CommandContext
 from ganeti.constants import exitcodes, jobqueue
 
-#: Seconds that the waiting end has to take our byte.
+#: Seconds until the waiting opcode must accept the byte.
 _TIMEOUT_S: Final = 20
-#: What a job's status must be at each point where its opcode stops.
+#: Point at which the opcode stops -> expected status of the job.
 _STATUS_AT: Final = {
     "expandnames": "waiting",
     "exec": "running",
@@ -25,7 +25,7 @@ _MESSAGES: Final = ("first message", "second message", "a third, with\ttab")
 
 
 class _Watcher:
-    """Takes a test job's log: checks its status at each stop, lets it go on."""
+    """Log reader: checks a test job's status at each stop and lets the job continue."""
 
     def __init__(self, ctx: CommandContext, job_id: int) -> None:
         self._ctx = ctx
@@ -55,7 +55,7 @@ def _let_go_on(path: str) -> None:
             client.sendall(b"\n")
         except OSError as err:
             raise errors.OpExecError(
-                f"test job: nobody waits at {path}: {err}"
+                f"test job: no process listens at {path}: {err}"
             ) from err
 
 
@@ -89,7 +89,7 @@ def _failure_in_the_middle(ctx: CommandContext) -> None:
     except errors.OpExecError:
         pass
     else:
-        raise errors.OpExecError(f"job {job_id} was to fail, and succeeded")
+        raise errors.OpExecError(f"job {job_id} should have failed, but succeeded")
     ((status, op_status),) = ctx.call("QueryJobs", [job_id], ["status", "opstatus"])
     _expect("status", status, "error")
     _expect("opcodes", op_status, ["success", "error", "error"])
@@ -110,7 +110,7 @@ def _cancel_before_it_runs(ctx: CommandContext) -> None:
     except errors.JobCanceled:
         pass
     else:
-        raise errors.OpExecError(f"job {waiting_id} was canceled, and ran")
+        raise errors.OpExecError(f"job {waiting_id} was canceled, but was executed")
     jobs.wait(ctx, job_id, _Watcher(ctx, job_id))
 
 

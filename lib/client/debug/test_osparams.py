@@ -1,4 +1,4 @@
-"""``test-osparams``: a job with secret parameters, which must not be stored."""
+"""``test-osparams``: submit a job with secret parameters, which must not be stored."""
 
 from ganeti.cli import jobs, submission
 from ganeti.cli.context import CommandContext

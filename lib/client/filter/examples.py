@@ -16,27 +16,27 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
                 'gnt-filter add --action REJECT --predicates \'[["opcode", ["=", '
                 '"OP_ID", "OP_INSTANCE_CREATE"]]]\''
             ),
-            "no new instances",
+            "refuse jobs that create instances",
         ),
         Example(
             (
                 "gnt-filter add --action 'RATE_LIMIT 2' --predicates '[[\"opcode\", "
                 '["=", "OP_ID", "OP_INSTANCE_MIGRATE"]]]\''
             ),
-            "two migrations at a time",
+            "run at most two migrations at a time",
         ),
     ),
     "list": (
         Example("gnt-filter list", "all rules"),
         Example(
             "gnt-filter list --json -o predicates,action",
-            "conditions as the command add takes them",
+            "predicates in the form that the command add accepts",
         ),
     ),
-    "info": (Example("gnt-filter info", "all rules, one value a line"),),
+    "info": (Example("gnt-filter info", "all rules, one value per line"),),
     "delete": (
         Example(
-            "gnt-filter delete 8b53f7de-f8e2-4470-99bd-1efe746e434f", "take a rule away"
+            "gnt-filter delete 8b53f7de-f8e2-4470-99bd-1efe746e434f", "delete a rule"
         ),
     ),
     "replace": (
@@ -45,7 +45,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
                 "gnt-filter replace --priority 5 --action ACCEPT "
                 "8b53f7de-f8e2-4470-99bd-1efe746e434f"
             ),
-            "another rule under the same UUID",
+            "replace a rule under the same UUID",
         ),
     ),
 }

@@ -10,7 +10,7 @@ def list_objects(ctx: CommandContext) -> int:
     words = ctx.args
     is_filter = len(words) == 1 and filters.looks_like_filter(words[0])
     if not is_filter:
-        # Queries know names as something that exists, but take uuids for any value.
+        # A query refuses an unknown name, but compares a uuid with any value.
         rules.require(ctx, [word for word in words if not filters.is_glob(word)])
     return listing.list_objects(ctx, listing.Listing("filter", name_field="uuid"))
 

@@ -1,4 +1,4 @@
-"""All commands on job filter rules but the lists."""
+"""Commands on job filter rules, except the lists."""
 
 from typing import Any, Final
 from uuid import UUID
@@ -26,7 +26,7 @@ def _refusal(text: str, code: str = ecodes.ECODE_INVAL) -> errors.OpPrereqError:
 def _put(ctx: CommandContext, uuid: str | None) -> None:
     opts = ctx.opts
     if uuid is not None:
-        # What it would make of other texts is a protocol error.
+        # The master answers other texts with a protocol error.
         try:
             UUID(uuid)
         except ValueError as err:
@@ -59,7 +59,7 @@ def require(ctx: CommandContext, uuids: list[str]) -> None:
     """Refuse uuids of rules that do not exist.
 
     Raises:
-        OpPrereqError: names the first one.
+        OpPrereqError: a rule does not exist; the text names the first one.
     """
     if uuids:
         _check_found(uuids, ctx.call("QueryFilters", uuids, ["uuid"]))

@@ -1,4 +1,4 @@
-"""Commands of ``gnt-filter`` and where each is carried out."""
+"""Command table of ``gnt-filter``."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""``rename``: give a node group another name."""
+"""``rename``: change the name of a node group."""
 
 from ganeti.cli import jobs, submission
 from ganeti.cli.context import CommandContext

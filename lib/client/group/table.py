@@ -1,4 +1,4 @@
-"""Commands of ``gnt-group`` and where each is carried out."""
+"""Command table of ``gnt-group``."""
 
 from typing import Final
 
@@ -49,7 +49,7 @@ COMMANDS: Final = (
             o.EARLY_RELEASE,
             Option(
                 ("--sequential",),
-                "run the resulting jobs one after the other",
+                "run the jobs one after another",
                 dest="sequential",
             ),
             Option(
@@ -65,7 +65,7 @@ COMMANDS: Final = (
         ),
         run="client.group.evacuate:run",
         opcodes=("OP_GROUP_EVACUATE",),
-        exits=((1, "some job failed"),),
+        exits=((1, "a job failed"),),
     ),
     Command(
         "info",
@@ -146,7 +146,7 @@ COMMANDS: Final = (
         options=(
             Option(
                 ("--include-defaults",),
-                "print also inherited values",
+                "also print inherited values",
                 dest="include_defaults",
             ),
         ),

@@ -5,7 +5,7 @@ from ganeti.cli.context import CommandContext
 
 
 def activate(ctx: CommandContext) -> int:
-    """Assemble the disks of an instance; print where they are."""
+    """Assemble the disks of an instance; print their paths."""
     operation = jobs.op(
         "OP_INSTANCE_ACTIVATE_DISKS",
         instance_name=ctx.args[0],
@@ -19,7 +19,7 @@ def activate(ctx: CommandContext) -> int:
 
 
 def deactivate(ctx: CommandContext) -> int:
-    """Take the disks of a stopped instance apart."""
+    """Disassemble the disks of a stopped instance."""
     operation = jobs.op(
         "OP_INSTANCE_DEACTIVATE_DISKS",
         instance_name=ctx.args[0],

@@ -50,7 +50,7 @@ def run(ctx: CommandContext) -> int:
         return job.code
     outcomes = executor.wait_for_jobs(ctx, job.result)
     for name in job.result["failed"]:
-        text = "no place was found"
+        text = "the allocator found no nodes"
         ctx.err(f"Instance {name}: {text}")
         outcomes.append(
             executor.JobOutcome(name, success=False, result=text, job_id=None)

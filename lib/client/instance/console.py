@@ -17,7 +17,7 @@ _AF_INET6: Final = "10"
 
 
 def run(ctx: CommandContext) -> int:
-    """Connect to a console, or show how."""
+    """Connect to a console, or print the command or address."""
     name = ctx.args[0]
     (cluster_name,) = ctx.call("QueryConfigValues", ["cluster_name"])
     (row,) = listing.named(ctx, "instance", _FIELDS, [name])
@@ -61,8 +61,8 @@ def _ssh(ctx: CommandContext, console: dict[str, Any], cluster_name: str) -> int
         return exitcodes.EXIT_SUCCESS
     program = shutil.which(argv[0])
     if program is None:
-        raise errors.OpExecError("console: program ssh not found")
-    # The terminal must be ssh's own: it takes the place of this process.
+        raise errors.OpExecError("console: cannot find the program ssh")
+    # ssh needs the terminal for itself, so it replaces this process.
     os.execv(program, argv)  # noqa: S606
     return exitcodes.EXIT_FAILURE
 
@@ -70,7 +70,7 @@ def _ssh(ctx: CommandContext, console: dict[str, Any], cluster_name: str) -> int
 def ssh_command(
     ctx: CommandContext, console: dict[str, Any], cluster_name: str
 ) -> list[str]:
-    """Return the command line that reaches an SSH console."""
+    """Return the ssh command line of a console."""
     options = {
         "EscapeChar": "none",
         "HashKnownHosts": "no",
@@ -84,7 +84,7 @@ def ssh_command(
         "StrictHostKeyChecking": "yes",
     }
     if ctx.paths.is_virtual:
-        # ssh looks below the home directory, a virtual node's keys are elsewhere.
+        # ssh reads keys from the home directory; a virtual node has them elsewhere.
         options["IdentityFile"] = _own_key(ctx)
     argv = ["ssh", *(f"-o{key}={value}" for key, value in options.items())]
     command = console["command"]
@@ -104,7 +104,7 @@ def _is_ipv6(ctx: CommandContext) -> bool:
     try:
         return local.read_ssconf(ctx.paths, "primary_ip_family") == _AF_INET6
     except errors.OpPrereqError:
-        return False  # an old cluster without the file has IPv4
+        return False  # without the file, it is an old cluster with IPv4
 
 
 _SHOW: Final = {"msg": _message, "vnc": _vnc, "spice": _spice, "ssh": _ssh}

@@ -1,4 +1,4 @@
-"""Disk and NIC options: from ``INDEX:key=value,...`` to what opcodes take."""
+"""Disk and NIC options: from ``INDEX:key=value,...`` to opcode parameters."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ Given = list[tuple[str, Any]]
 
 
 def refusal(text: str) -> errors.OpPrereqError:
-    """Return the error for options that do not go together."""
+    """Return the error for options that exclude each other."""
     return errors.OpPrereqError(text, ecodes.ECODE_INVAL)
 
 
@@ -39,14 +39,14 @@ def parse_size(text: Any, what: str) -> int:
 
 
 def _by_index(given: Given, what: str) -> list[dict[str, Any]]:
-    """Return parameters by index; those not mentioned are empty."""
+    """Return parameters by index; indices without an option are empty."""
     by_index: dict[int, dict[str, Any]] = {}
     for ident, parameters in given:
         index = parse_index(ident, what)
         if index < 0:
-            raise refusal(f"{what} {index}: an index cannot be negative here")
+            raise refusal(f"{what} {index}: wanted an index of 0 or more")
         if not isinstance(parameters, dict):
-            raise refusal(f"{what} {index}: only parameters can be given here")
+            raise refusal(f"{what} {index}: wanted key=value parameters")
         by_index[index] = parameters
     return [by_index.get(index, {}) for index in range(max(by_index, default=-1) + 1)]
 
@@ -70,7 +70,7 @@ def new_disks(
     """Return the disks of a new instance.
 
     Raises:
-        OpPrereqError: options that do not fit, a disk without size.
+        OpPrereqError: options exclude each other, or a disk has no size.
     """
     if template == "diskless":
         if given or size_mib is not None:

@@ -38,7 +38,7 @@ def disk_tree(title: str, disk: Mapping[str, Any]) -> info_tree.Pairs:
 
 
 def _place(kind: str, disk: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return where the data is."""
+    """Return the location of a disk's data."""
     info = disk.get("drbd_info")
     if kind == "drbd" and info:
         return [

@@ -19,7 +19,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
                 "gnt-instance add -t sharedfile -s 2g -o tiny+default -I hail "
                 "--dry-run --explain web3.example.com"
             ),
-            "which node hail would choose, and why not the others",
+            "show which node hail would choose, and why not others",
         ),
         Example(
             (
@@ -34,7 +34,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
                 "gnt-instance add -t diskless -o tiny+default --no-nics "
                 "--no-install --no-start -n node1 test1.example.com"
             ),
-            "neither disks nor network, not started",
+            "no disks, no network, not started",
         ),
     ),
     "list": (
@@ -50,82 +50,95 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         ),
     ),
     "info": (
-        Example("gnt-instance info web1", "recorded and live facts"),
+        Example("gnt-instance info web1", "configuration and present state"),
         Example(
-            "gnt-instance info -s --all", "recorded facts of all, no node is asked"
+            "gnt-instance info -s --all",
+            "configuration of all instances; no node is called",
         ),
     ),
     "startup": (
-        Example("gnt-instance startup web1 web2", "start two"),
+        Example("gnt-instance startup web1 web2", "start two instances"),
         Example(
             "gnt-instance startup --force-multiple --node node2",
-            "all that have node2 as primary or secondary",
+            "start all instances with primary or secondary node node2",
         ),
         Example(
             "gnt-instance startup -H kernel_args=single web1",
-            "with another setting this time only",
+            "start with a kernel argument for this start only",
         ),
     ),
     "shutdown": (
         Example(
             "gnt-instance shutdown web1",
-            "as with the power button, the hard way after two minutes",
+            "shut down the guest, and stop it after two minutes at the latest",
         ),
-        Example("gnt-instance shutdown --timeout 0 web1", "the hard way now"),
+        Example("gnt-instance shutdown --timeout 0 web1", "stop it immediately"),
         Example("gnt-instance shutdown --all --force-multiple", "everything"),
     ),
     "reboot": (
-        Example("gnt-instance reboot web1", "ask the guest"),
+        Example("gnt-instance reboot web1", "reboot from inside the guest"),
         Example(
-            "gnt-instance reboot -t full web1", "stop and start, to use new settings"
+            "gnt-instance reboot -t full web1", "stop and start, to apply new settings"
         ),
     ),
     "console": (
         Example("gnt-instance console web1", "leave a KVM console with Ctrl-]"),
-        Example("gnt-instance console --show-cmd web1", "print the command only"),
+        Example("gnt-instance console --show-cmd web1", "only print the command"),
     ),
     "modify": (
-        Example("gnt-instance modify -B maxmem=2g web1", "used from the next start on"),
         Example(
-            "gnt-instance modify --disk add:size=5g,name=logs web1", "one more disk"
+            "gnt-instance modify -B maxmem=2g web1",
+            "change the memory from the next start on",
         ),
+        Example("gnt-instance modify --disk add:size=5g,name=logs web1", "add a disk"),
         Example(
-            "gnt-instance modify --net 0:ip=192.0.2.7 web1", "change the first NIC"
+            "gnt-instance modify --net 0:ip=192.0.2.7 web1",
+            "change the address of the first NIC",
         ),
         Example(
             "gnt-instance modify --offline web1",
-            "not meant to run; --online takes it back",
+            "mark as not intended to run; --online removes the mark",
         ),
     ),
     "migrate": (
         Example(
             "gnt-instance migrate -f web1",
-            "to its other node, or one that the default allocator chooses",
+            "to its secondary node, or to one that the default allocator chooses",
         ),
         Example(
-            "gnt-instance migrate -f -n node3 web1", "to node3, with shared storage"
+            "gnt-instance migrate -f -n node3 web1", "to node3, for shared storage"
         ),
         Example(
-            "gnt-instance migrate --cleanup web1", "after a migration that was cut off"
+            "gnt-instance migrate --cleanup web1",
+            "clean up after an interrupted migration",
         ),
     ),
     "failover": (
         Example("gnt-instance failover -f -n node3 web1", "stop, then start on node3"),
         Example(
-            "gnt-instance failover -f --ignore-consistency web1", "its node is dead"
+            "gnt-instance failover -f --ignore-consistency web1",
+            "after the failure of its primary node",
         ),
     ),
     "move": (Example("gnt-instance move -f -n node3 web1", "copy its disks to node3"),),
     "remove": (
         Example("gnt-instance remove web1", "asks first"),
-        Example("gnt-instance remove -f --shutdown-timeout=0 web1", "at once"),
+        Example(
+            "gnt-instance remove -f --shutdown-timeout=0 web1",
+            "without a question or a wait for the guest",
+        ),
     ),
     "reinstall": (
-        Example("gnt-instance reinstall -o tiny+quiet web1", "all data on it is lost"),
-        Example("gnt-instance reinstall --select-os web1", "ask which"),
+        Example(
+            "gnt-instance reinstall -o tiny+quiet web1",
+            "install another system; all data on the first disk is lost",
+        ),
+        Example(
+            "gnt-instance reinstall --select-os web1", "choose the system from a list"
+        ),
         Example(
             "gnt-instance reinstall --os-parameters-secret @/root/web1.secrets web1",
-            "key=value lines that no command line shows",
+            "with secret parameters from a file, one key=value per line",
         ),
     ),
     "rename": (
@@ -133,33 +146,32 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     ),
     "grow-disk": (
         Example("gnt-instance grow-disk web1 0 1g", "add 1 GiB to its first disk"),
-        Example("gnt-instance grow-disk --absolute web1 0 8g", "up to 8 GiB"),
+        Example("gnt-instance grow-disk --absolute web1 0 8g", "enlarge it to 8 GiB"),
     ),
     "recreate-disks": (
+        Example("gnt-instance recreate-disks web1", "replace lost disks by empty ones"),
         Example(
-            "gnt-instance recreate-disks web1", "its disks are lost: make empty ones"
-        ),
-        Example(
-            "gnt-instance recreate-disks --disk 1 web1", "only its second disk is lost"
+            "gnt-instance recreate-disks --disk 1 web1",
+            "replace only the lost second disk",
         ),
     ),
     "activate-disks": (
         Example(
             "gnt-instance activate-disks web1",
-            "to look at the disks of a stopped instance",
+            "assemble the disks of a stopped instance for inspection",
         ),
     ),
     "deactivate-disks": (Example("gnt-instance deactivate-disks web1", "afterwards"),),
     "replace-disks": (
         Example(
             "gnt-instance replace-disks -n node4 web1",
-            "a new secondary for a mirrored instance",
+            "choose a new secondary node for a mirrored instance",
         ),
     ),
     "batch-create": (
         Example(
             "gnt-instance batch-create instances.json",
-            "a list of dictionaries with the parameters of OP_INSTANCE_CREATE",
+            "the file has a JSON list of objects with OP_INSTANCE_CREATE parameters",
         ),
     ),
     "change-group": (
@@ -167,5 +179,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
             "gnt-instance change-group --to rack2 web1", "move it to another node group"
         ),
     ),
-    "add-tags": (Example("gnt-instance add-tags web1 env:test owner:ada", "two tags"),),
+    "add-tags": (
+        Example("gnt-instance add-tags web1 env:test owner:ada", "add two tags"),
+    ),
 }

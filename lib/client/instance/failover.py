@@ -1,4 +1,4 @@
-"""``failover``: stop an instance, switch its node, start it."""
+"""``failover``: stop an instance, and start it on another node."""
 
 from ganeti.cli import explain, jobs, prompts, submission
 from ganeti.cli.context import CommandContext

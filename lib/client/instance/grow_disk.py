@@ -6,7 +6,7 @@ from ganeti.client.instance import devices
 
 
 def run(ctx: CommandContext) -> int:
-    """Grow a disk by an amount, or to a size."""
+    """Enlarge a disk by an amount, or to a size."""
     name, disk, amount = ctx.args
     operation = jobs.op(
         "OP_INSTANCE_GROW_DISK",

@@ -1,4 +1,4 @@
-"""``info``: everything about instances."""
+"""``info``: details of instances."""
 
 from collections.abc import Mapping
 from typing import Any, Final

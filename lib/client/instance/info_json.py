@@ -1,4 +1,4 @@
-"""The JSON form of ``info``: rows of the wire get names for their columns."""
+"""The JSON form of ``info``: rows in wire form become objects with named fields."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -16,7 +16,7 @@ _STATUS: Final = (
 
 
 def instance(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return everything about one instance."""
+    """Return the details of one instance."""
     return {
         **data,
         "nics": [dict(zip(_NIC, nic, strict=False)) for nic in data["nics"]],

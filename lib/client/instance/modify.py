@@ -8,7 +8,7 @@ from ganeti.client.instance import devices
 from ganeti.constants import exitcodes
 
 _ACTIONS: Final = ("add", "attach", "remove", "detach")
-#: Actions whose ident is the word itself: at the end, with index -1.
+#: Actions given in place of the index: they mean the end, index -1.
 _LAST: Final = -1
 _REMINDER: Final = (
     "Please don't forget that most parameters take effect only at the next (re)start"
@@ -20,7 +20,7 @@ _HV_REMINDER: Final = (
     " to a crash while performing a live migration. This will be addressed in future"
     " versions."
 )
-#: Options whose value goes into the parameter of the same name.
+#: Options whose value is used for the parameter of the same name.
 _SAME: Final = (
     "beparams",
     "hvparams",
@@ -44,7 +44,7 @@ def modifications(given: devices.Given, what: str) -> list[list[Any]]:
     """Return ``[action, index or name, parameters]`` of device options.
 
     Raises:
-        OpPrereqError: actions that do not fit, or parameters where none belong.
+        OpPrereqError: actions exclude each other, or an action takes no parameters.
     """
     changes: list[list[Any]] = []
     for ident, parameters in given:
@@ -123,7 +123,7 @@ def run(ctx: CommandContext) -> int:
 
 
 def _changes(ctx: CommandContext) -> dict[str, Any]:
-    """Return what is to be changed; all None or empty when nothing is."""
+    """Return the opcode parameters to change; all are None or empty for no change."""
     opts = ctx.opts
     disks = modifications(opts.disks, "disk")
     return {
@@ -154,9 +154,9 @@ def _check(opts: Any) -> None:
     if opts.node and opts.iallocator:
         raise devices.refusal("--node and --iallocator exclude each other")
     if bool(opts.ext_params) != (opts.disk_template == "ext"):
-        raise devices.refusal("--ext-params is needed exactly with --disk-template=ext")
+        raise devices.refusal("--ext-params and --disk-template=ext need each other")
     if opts.disk_template and opts.disk_template != "drbd" and opts.node:
-        raise devices.refusal("--node is for a change of the disk template to drbd")
+        raise devices.refusal("--node needs --disk-template=drbd")
 
 
 def _touches_nics(nics: list[list[Any]]) -> bool:

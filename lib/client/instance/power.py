@@ -1,4 +1,4 @@
-"""``startup``, ``shutdown`` and ``reboot``: one job for each chosen instance."""
+"""``startup``, ``shutdown`` and ``reboot``: one job per selected instance."""
 
 from ganeti.cli import jobs
 from ganeti.cli.context import CommandContext

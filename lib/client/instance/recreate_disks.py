@@ -1,4 +1,4 @@
-"""``recreate-disks``: make lost disks anew, without their data."""
+"""``recreate-disks``: create lost disks again, without their data."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ def _disks(given: devices.Given) -> list[list[Any]]:
     for ident, parameters in given:
         index = devices.parse_index(ident, "disk")
         if not isinstance(parameters, dict):
-            raise devices.refusal(f"disk {index}: only parameters can be given here")
+            raise devices.refusal(f"disk {index}: wanted key=value parameters")
         disk = dict(parameters)
         if "size" in disk:
             disk["size"] = devices.parse_size(disk["size"], f"disk {index}: size")

@@ -1,4 +1,4 @@
-"""``rename``: give a stopped instance another name."""
+"""``rename``: change the name of a stopped instance."""
 
 from ganeti.cli import jobs, submission
 from ganeti.cli.context import CommandContext

@@ -1,4 +1,4 @@
-"""``replace-disks``: rebuild mirrored disks, or move their second copy."""
+"""``replace-disks``: rebuild mirrored disks, or move the mirror to another node."""
 
 from ganeti.cli import explain, jobs, submission
 from ganeti.cli.context import CommandContext

@@ -1,4 +1,4 @@
-"""Which instances a command is for: by name, node, tags, or all of them."""
+"""Selection of a command's instances: by name, node, tags, or all instances."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -12,7 +12,7 @@ from ganeti.constants import ecodes, exitcodes
 _BY_NAME: Final = "instances"
 _EVERYTHING: Final = "cluster"
 _BY_INSTANCE_TAGS: Final = "instances-by-tags"
-#: Mode of node selection: lists of instances to take.
+#: Node selection mode -> fields with the instances to select.
 _NODE_LISTS: Final = {
     "nodes": ("pinst_list", "sinst_list"),
     "nodes-pri": ("pinst_list",),
@@ -27,10 +27,10 @@ def _require(names: list[str], kind: str) -> None:
 
 
 def expand(ctx: CommandContext, mode: str | None) -> list[str]:
-    """Return the names of the chosen instances, each once.
+    """Return the names of the selected instances, each once.
 
     Raises:
-        OpPrereqError: arguments do not fit the mode, or a name is unknown.
+        OpPrereqError: the arguments do not fit the mode, or a name is unknown.
     """
     names = ctx.args
     if mode in (None, _BY_NAME):
@@ -53,7 +53,7 @@ def check_known(ctx: CommandContext, name: str) -> None:
     """Refuse an instance that does not exist.
 
     Raises:
-        OpPrereqError: names it.
+        OpPrereqError: an instance does not exist; the text names it.
     """
     listing.named(ctx, "instance", ["name"], [name])
 
@@ -81,12 +81,12 @@ def _names(rows: Iterable[dict[str, Any]]) -> list[str]:
 def for_each(
     ctx: CommandContext, operation: str, build: Callable[[str], dict[str, Any]]
 ) -> int:
-    """Submit one job for each chosen instance after a question; return the exit code.
+    """Ask for confirmation and submit one job per instance; return the exit code.
 
     Args:
         ctx: the command.
-        operation: verb for texts, such as ``shutdown``.
-        build: returns the parameters beside the instance's name, with ``OP_ID``.
+        operation: verb for messages, such as ``shutdown``.
+        build: returns ``OP_ID`` and the parameters other than the instance's name.
     """
     mode = ctx.opts.multi_mode
     names = expand(ctx, mode)

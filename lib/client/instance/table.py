@@ -1,4 +1,4 @@
-"""Commands of ``gnt-instance`` and where each is carried out."""
+"""Command table of ``gnt-instance``."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ COMMANDS: Final = (
         options=(
             Option(
                 ("--ignore-size",),
-                "ignore the recorded disk size while activating",
+                "ignore the recorded disk size",
                 dest="ignore_size",
             ),
             Option(
@@ -49,13 +49,13 @@ COMMANDS: Final = (
             o.IP_CHECK,
             Option(
                 ("--no-ip-check",),
-                "deprecated, no effect; only prints a warning on stderr",
+                "no effect any more; prints a warning",
                 warns="checks are off by default; this option has no effect",
             ),
             o.NAME_CHECK,
             Option(
                 ("--no-name-check",),
-                "deprecated, no effect; only prints a warning on stderr",
+                "no effect any more; prints a warning",
                 warns="checks are off by default; this option has no effect",
             ),
             o.NO_CONFLICTS_CHECK,
@@ -66,13 +66,13 @@ COMMANDS: Final = (
             o.OS_PARAMETERS_SECRET,
             Option(
                 ("-s", "--os-size"),
-                "single disk of this size",
+                "size of a single disk",
                 dest="sd_size",
                 kind="unit",
             ),
             Option(
                 ("--opportunistic-locking",),
-                "take only the node locks that are free (needs an iallocator)",
+                "only lock nodes that are free; needs an allocator",
                 dest="opportunistic_locking",
             ),
             o.TAGS,
@@ -80,17 +80,17 @@ COMMANDS: Final = (
             o.EXPLAIN,
             Option(
                 ("--forthcoming",),
-                "only reserve the resources; the instance stays in state forthcoming",
+                "only reserve the resources of a forthcoming instance",
                 dest="forthcoming",
             ),
             Option(
                 ("--commit",),
-                "turn a previously reserved (forthcoming) instance into a real one",
+                "create a forthcoming instance whose resources are reserved",
                 dest="commit",
             ),
             Option(
                 ("--no-start",),
-                "leave the instance stopped after creation",
+                "do not start the instance after creation",
                 dest="start",
                 sets=False,
                 default=True,
@@ -99,20 +99,20 @@ COMMANDS: Final = (
             o.FORCE_VARIANT,
             Option(
                 ("--no-install",),
-                "do not run the OS create scripts (implies not starting)",
+                "neither run the OS create scripts nor start the instance",
                 dest="no_install",
             ),
             o.IGNORE_IPOLICY,
             o.COMMUNICATION,
             Option(
                 ("--helper-startup-timeout",),
-                "seconds to wait for the helper VM to start",
+                "time limit for the start of the helper VM in seconds",
                 dest="helper_startup_timeout",
                 kind="int",
             ),
             Option(
                 ("--helper-shutdown-timeout",),
-                "seconds to wait for the helper VM to stop",
+                "time limit for the stop of the helper VM in seconds",
                 dest="helper_shutdown_timeout",
                 kind="int",
             ),
@@ -120,7 +120,7 @@ COMMANDS: Final = (
         ),
         run="client.instance.add:run",
         opcodes=("OP_INSTANCE_CREATE",),
-        exits=((1, "bad disk/NIC options or failure"),),
+        exits=((1, "wrong disk or NIC options, or failure"),),
     ),
     Command(
         "add-tags",
@@ -138,7 +138,7 @@ COMMANDS: Final = (
         options=(o.DRY_RUN, o.EXPLAIN, o.IALLOCATOR, *o.JOB),
         run="client.instance.batch_create:run",
         opcodes=("OP_INSTANCE_MULTI_ALLOC",),
-        exits=((1, "unreadable file, wrong type, unknown fields or failed job"),),
+        exits=((1, "unreadable or malformed file, unknown fields, or a failed job"),),
     ),
     Command(
         "change-group",
@@ -154,7 +154,7 @@ COMMANDS: Final = (
         ),
         run="client.instance.change_group:run",
         opcodes=("OP_INSTANCE_CHANGE_GROUP",),
-        exits=((1, "some job failed"),),
+        exits=((1, "a job failed"),),
     ),
     Command(
         "console",
@@ -163,13 +163,15 @@ COMMANDS: Final = (
         options=(
             Option(
                 ("--show-cmd",),
-                "print the command instead of running it",
+                "print the command, and do not run it",
                 dest="show_command",
             ),
             o.PRIORITY,
         ),
         run="client.instance.console:run",
-        exits=((1, "not running, unavailable or connection failed"),),
+        exits=(
+            (1, "instance not running, console not available, or connection failed"),
+        ),
     ),
     Command(
         "deactivate-disks",
@@ -208,7 +210,7 @@ COMMANDS: Final = (
             o.DRY_RUN,
             Option(
                 ("--absolute",),
-                "treat the given amount as the final disk size, not as an increment",
+                "treat the amount as the final size of the disk, not as an increment",
                 dest="absolute",
             ),
             o.IGNORE_IPOLICY,
@@ -216,7 +218,7 @@ COMMANDS: Final = (
         ),
         run="client.instance.grow_disk:run",
         opcodes=("OP_INSTANCE_GROW_DISK",),
-        exits=((1, "bad index or size"),),
+        exits=((1, "wrong index or size"),),
     ),
     Command(
         "info",
@@ -225,12 +227,10 @@ COMMANDS: Final = (
         options=(
             Option(
                 ("-s", "--static"),
-                "configuration data only, no node is asked",
+                "only show the configuration; call no node",
                 dest="static",
             ),
-            Option(
-                ("--all",), "cover everything instead of naming items", dest="show_all"
-            ),
+            Option(("--all",), "show all instances", dest="show_all"),
             o.ROMAN,
             o.PRIORITY,
             o.JSON,
@@ -238,9 +238,7 @@ COMMANDS: Final = (
         run="client.instance.info:run",
         opcodes=("OP_INSTANCE_QUERY_DATA",),
         aliases=("show",),
-        exits=(
-            (1, "no instance named without --all, both given, or no instance found"),
-        ),
+        exits=((1, "neither instances nor --all given, both given, or no instances"),),
     ),
     Command(
         "list",
@@ -281,13 +279,13 @@ COMMANDS: Final = (
             o.IALLOCATOR,
             Option(
                 ("--allow-failover",),
-                "fall back to failover when migrating is not possible",
+                "fail over if a migration is not possible",
                 dest="allow_failover",
             ),
             o.IGNORE_IPOLICY,
             Option(
                 ("--ignore-hvversions",),
-                "do not refuse differing hypervisor versions",
+                "allow different hypervisor versions on the nodes",
                 dest="ignore_hvversions",
             ),
             o.NO_RUNTIME_CHANGES,
@@ -318,31 +316,31 @@ COMMANDS: Final = (
             o.NO_WAIT_FOR_SYNC,
             Option(
                 ("--offline",),
-                "mark the (stopped) instance as offline",
+                "mark a stopped instance as offline",
                 dest="offline_inst",
             ),
             Option(
                 ("--online",),
-                "clear the offline mark; the instance becomes 'down'",
+                "remove the offline mark; the instance is then 'down'",
                 dest="online_inst",
             ),
             o.IGNORE_IPOLICY,
             Option(
                 ("-m", "--runtime-memory"),
-                "balloon the running instance to this size",
+                "set the memory of the running instance by ballooning",
                 dest="runtime_mem",
                 kind="unit",
             ),
             o.NO_CONFLICTS_CHECK,
             Option(
                 ("--new-primary",),
-                "record another primary node without moving data",
+                "record another primary node; no data is moved",
                 dest="new_primary_node",
                 kind="string",
             ),
             Option(
                 ("--no-hotplug",),
-                "do not hotplug NIC/disk changes into the running instance",
+                "do not apply NIC and disk changes to the running instance (hotplug)",
                 dest="hotplug",
                 sets=False,
                 default=True,
@@ -350,7 +348,8 @@ COMMANDS: Final = (
             o.COMMUNICATION,
             Option(
                 ("-e", "--ext-params"),
-                "parameters for converting to the ext template; provider= is required",
+                "parameters for a conversion to the disk template ext; provider= is"
+                " required",
                 dest="ext_params",
                 kind="keyval",
                 default={},
@@ -361,7 +360,7 @@ COMMANDS: Final = (
         ),
         run="client.instance.modify:run",
         opcodes=("OP_INSTANCE_SET_PARAMS",),
-        exits=((1, "nothing to change, bad option mix, declined or failure"),),
+        exits=((1, "nothing to change, conflicting options, declined or failure"),),
     ),
     Command(
         "move",
@@ -372,7 +371,7 @@ COMMANDS: Final = (
             o.OTHER_NODE,
             Option(
                 ("--compress",),
-                "compression tool name for the data transfer",
+                "compression tool for the data transfer",
                 dest="compress",
                 kind="string",
                 default="none",
@@ -395,7 +394,7 @@ COMMANDS: Final = (
             o.FORCE_MULTIPLE,
             Option(
                 ("-t", "--type"),
-                "soft, hard or full",
+                "type of reboot: soft, hard or full",
                 dest="reboot_type",
                 kind="choice",
                 default="hard",
@@ -403,7 +402,7 @@ COMMANDS: Final = (
             ),
             Option(
                 ("--ignore-secondaries",),
-                "do not fail on secondary node problems (full reboot only)",
+                "ignore errors on the secondary node (full reboot only)",
                 dest="ignore_secondaries",
             ),
             o.SHUTDOWN_TIMEOUT,
@@ -413,7 +412,7 @@ COMMANDS: Final = (
         ),
         run="client.instance.power:reboot",
         opcodes=("OP_INSTANCE_REBOOT",),
-        exits=((0, "all ok"), (1, "declined or any failure")),
+        exits=((0, "ok"), (1, "declined, or an operation failed")),
     ),
     Command(
         "recreate-disks",
@@ -429,7 +428,7 @@ COMMANDS: Final = (
         ),
         run="client.instance.recreate_disks:run",
         opcodes=("OP_INSTANCE_RECREATE_DISKS",),
-        exits=((1, "-n with -I, bad disk index or failure"),),
+        exits=((1, "both -n and -I given, wrong disk index, or failure"),),
     ),
     Command(
         "reinstall",
@@ -440,7 +439,7 @@ COMMANDS: Final = (
             o.OS_TYPE,
             o.FORCE_VARIANT,
             o.FORCE_MULTIPLE,
-            Option(("--select-os",), "ask interactively for the OS", dest="select_os"),
+            Option(("--select-os",), "choose the OS from a list", dest="select_os"),
             o.DRY_RUN,
             o.OS_PARAMETERS,
             o.OS_PARAMETERS_PRIVATE,
@@ -450,7 +449,7 @@ COMMANDS: Final = (
         ),
         run="client.instance.reinstall:run",
         opcodes=("OP_INSTANCE_REINSTALL", "OP_OS_DIAGNOSE"),
-        exits=((0, "all ok"), (1, "declined, aborted or any failure")),
+        exits=((0, "ok"), (1, "declined, aborted, or an operation failed")),
     ),
     Command(
         "remove",
@@ -461,8 +460,8 @@ COMMANDS: Final = (
             o.SHUTDOWN_TIMEOUT,
             Option(
                 ("--ignore-failures",),
-                "drop the instance from the configuration even if removing "
-                "disks etc. fails",
+                "remove the instance from the configuration even if its disks cannot"
+                " be removed",
                 dest="ignore_failures",
             ),
             o.DRY_RUN,
@@ -494,10 +493,10 @@ COMMANDS: Final = (
         "replace mirrored disks",
         arguments=(Argument("instance"),),
         options=(
-            Option(("-a", "--auto"), "replace whatever disks are faulty", dest="auto"),
+            Option(("-a", "--auto"), "replace all faulty disks", dest="auto"),
             Option(
                 ("--disks",),
-                "comma list of disk indices (default: all disks)",
+                "comma-separated list of disk indices (default: all disks)",
                 dest="disks",
                 kind="string",
             ),
@@ -521,7 +520,7 @@ COMMANDS: Final = (
         ),
         run="client.instance.replace_disks:run",
         opcodes=("OP_INSTANCE_REPLACE_DISKS",),
-        exits=((1, "not exactly one of -p -s -a -n -I, or failure"),),
+        exits=((1, "not exactly one of -p, -s, -a, -n and -I given, or failure"),),
     ),
     Command(
         "shutdown",
@@ -532,7 +531,7 @@ COMMANDS: Final = (
             o.FORCE_MULTIPLE,
             Option(
                 ("--timeout",),
-                "seconds to wait before the instance is killed",
+                "seconds until an instance that does not stop is killed",
                 dest="timeout",
                 kind="int",
                 default=120,
@@ -546,7 +545,7 @@ COMMANDS: Final = (
         run="client.instance.power:shutdown",
         opcodes=("OP_INSTANCE_SHUTDOWN",),
         aliases=("stop",),
-        exits=((0, "all ok"), (1, "declined or any failure")),
+        exits=((0, "ok"), (1, "declined, or an operation failed")),
     ),
     Command(
         "startup",
@@ -571,7 +570,7 @@ COMMANDS: Final = (
         run="client.instance.power:startup",
         opcodes=("OP_INSTANCE_STARTUP",),
         aliases=("start",),
-        exits=((0, "all ok"), (1, "declined or any failure")),
+        exits=((0, "ok"), (1, "declined, or an operation failed")),
     ),
 )
 

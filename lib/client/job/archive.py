@@ -7,7 +7,7 @@ from ganeti.cli.values import parse_duration
 from ganeti.client.job.ids import parse_id
 from ganeti.constants import exitcodes
 
-#: What the master may spend, in seconds: half of a client's patience.
+#: Time limit for the master in seconds: half of a client's time limit.
 _TIMEOUT_S: Final = 89
 _ALL: Final = -1
 

@@ -1,4 +1,4 @@
-"""``info``: everything about jobs."""
+"""``info``: details of jobs."""
 
 from typing import Any, Final
 
@@ -52,7 +52,7 @@ def _query(ctx: CommandContext, ids: list[int]) -> list[dict[str, Any]]:
 
 
 def _lasting(log: list[list[Any]]) -> list[list[Any]]:
-    """Leave out what was for whoever waited: progress, and why nodes were refused."""
+    """Omit entries for waiting clients: progress, and reasons of allocators."""
     passing = (jobqueue.ELOG_PROGRESS, jobqueue.ELOG_PLACEMENT)
     return [entry for entry in log if entry[2] not in passing]
 

@@ -19,10 +19,10 @@ def _refusal(text: str) -> errors.OpPrereqError:
 
 
 def _for_each(ctx: CommandContext, question: str, action: Action) -> int:
-    """Do something with each chosen job; print what the master says."""
+    """Apply an action to each selected job; print the master's answers."""
     states = ctx.opts.status_filter
     if bool(states) == bool(ctx.args):
-        raise _refusal("either job ids or one of the status options is needed")
+        raise _refusal("give either job ids or one status option")
     if not states:
         ids = [parse_id(word) for word in ctx.args]
     else:
@@ -30,7 +30,7 @@ def _for_each(ctx: CommandContext, question: str, action: Action) -> int:
         rows = listing.query_objects(ctx, "job", ["id"], wanted)
         ids = [item["id"] for item in rows]
         if not ids:
-            ctx.out("No jobs with the wanted status")
+            ctx.out("No jobs have this status")
             return exitcodes.EXIT_SUCCESS
         if not ctx.opts.force and not _agreed(ctx, question, wanted):
             return exitcodes.EXIT_CONFIRMATION
@@ -53,8 +53,8 @@ def cancel(ctx: CommandContext) -> int:
     """Cancel jobs, or kill them."""
     if ctx.opts.kill and not ctx.opts.yes_do_it:
         raise _refusal(
-            "--kill ends jobs where they stand and may leave resources behind;"
-            " add --yes-do-it to really do it"
+            "--kill ends running jobs at any point and may leave resources behind; add"
+            " --yes-do-it to confirm"
         )
     kill = ctx.opts.kill
 

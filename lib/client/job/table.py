@@ -1,4 +1,4 @@
-"""Commands of ``gnt-job`` and where each is carried out."""
+"""Command table of ``gnt-job``."""
 
 from typing import Final
 
@@ -11,14 +11,14 @@ COMMANDS: Final = (
         "archive finished jobs",
         arguments=(Argument("jobid", minimum=1, maximum=None),),
         run="client.job.archive:archive",
-        exits=((0, "all ok"), (1, "some not archived")),
+        exits=((0, "ok"), (1, "a job was not archived")),
     ),
     Command(
         "autoarchive",
         "archive jobs older than an age",
         arguments=(Argument("suggest", choices=("1d", "1w", "4w", "all")),),
         run="client.job.archive:autoarchive",
-        exits=((1, "bad age"),),
+        exits=((1, "malformed age"),),
     ),
     Command(
         "cancel",
@@ -38,8 +38,8 @@ COMMANDS: Final = (
         ),
         run="client.job.pending:cancel",
         exits=(
-            (0, "all ok"),
-            (1, "some failed, or ids and filter both/none"),
+            (0, "ok"),
+            (1, "a job failed, or not exactly one of ids and status option given"),
             (13, "declined"),
         ),
     ),
@@ -49,7 +49,7 @@ COMMANDS: Final = (
         arguments=(Argument("jobid", minimum=0, maximum=None),),
         options=(o.PRIORITY, o.FORCE, o.PENDING, o.QUEUED, o.WAITING),
         run="client.job.pending:change_priority",
-        exits=((0, "all ok"), (1, "no --priority or failure"), (13, "declined")),
+        exits=((0, "ok"), (1, "--priority missing, or failure"), (13, "declined")),
     ),
     Command(
         "info",
@@ -58,7 +58,7 @@ COMMANDS: Final = (
         options=(o.JSON,),
         run="client.job.info:run",
         aliases=("show",),
-        exits=((0, "ok, also when an id is unknown"),),
+        exits=((0, "ok, even if an id is unknown"),),
     ),
     Command(
         "list",
@@ -90,8 +90,7 @@ COMMANDS: Final = (
             ),
             Option(
                 ("--archived",),
-                "also show archived jobs; appends the field 'archived' to "
-                "the output (slow)",
+                "also show archived jobs, and add the field 'archived' (slow)",
                 dest="archived",
             ),
             *o.TABLE,
@@ -115,14 +114,14 @@ COMMANDS: Final = (
         "wait for a job without output",
         arguments=(Argument("jobid"),),
         run="client.job.watch:wait",
-        exits=((0, "success"), (1, "job failed, canceled or lost")),
+        exits=((0, "success"), (1, "the job failed, was canceled or is lost")),
     ),
     Command(
         "watch",
         "follow a job and print its messages",
         arguments=(Argument("jobid"),),
         run="client.job.watch:watch",
-        exits=((0, "success"), (1, "job failed, canceled or lost")),
+        exits=((0, "success"), (1, "the job failed, was canceled or is lost")),
     ),
 )
 

@@ -28,11 +28,11 @@ def watch(ctx: CommandContext) -> int:
     ctx.out("-" * len(headline))
     code = _follow(ctx, job_id, jobs.print_log(ctx))
     if code == exitcodes.EXIT_SUCCESS and ctx.shows_progress:
-        # A job may have said nothing: its end is worth a word to people.
+        # A job may have no messages, so print its end on a terminal.
         ctx.err(f"Job {job_id} was successful")
     return code
 
 
 def wait(ctx: CommandContext) -> int:
-    """Wait for a job without its messages."""
+    """Wait for a job; print no messages."""
     return _follow(ctx, parse_id(ctx.args[0]), None)

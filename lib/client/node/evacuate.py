@@ -10,7 +10,7 @@ def _mode(ctx: CommandContext) -> str:
     opts = ctx.opts
     if opts.primary_only and (opts.secondary_only or opts.dst_node):
         raise errors.OpPrereqError(
-            "--primary-only does not go with --secondary-only or --new-secondary",
+            "--primary-only excludes --secondary-only and --new-secondary",
             ecodes.ECODE_INVAL,
         )
     if opts.dst_node and not opts.secondary_only:

@@ -8,28 +8,36 @@ from ganeti.cli.model import Example
 EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "add": (
         Example(
-            "gnt-node add node2.example.com", "take a machine in; asks for its host key"
+            "gnt-node add node2.example.com",
+            "add a machine; asks to confirm its host key",
         ),
-        Example("gnt-node add --readd node2", "set it up again after a repair"),
+        Example("gnt-node add --readd node2", "add it again after a repair"),
         Example(
             "gnt-node add -s 192.0.2.12 -g rack2 node4.example.com",
-            "with an address for replication, in another group",
+            "with an address for replication, in another node group",
         ),
     ),
     "list": (
         Example("gnt-node list", "names, disk, memory, instances"),
-        Example("gnt-node list -o name,mfree,dfree,role", "where is room"),
-        Example("gnt-node list --no-headers --separator=: -o +group", "for scripts"),
-        Example("gnt-node list -F 'not offline and mfree > 1024'", "only some nodes"),
+        Example("gnt-node list -o name,mfree,dfree,role", "free memory and disk space"),
+        Example(
+            "gnt-node list --no-headers --separator=: -o +group", "output for scripts"
+        ),
+        Example(
+            "gnt-node list -F 'not offline and mfree > 1024'",
+            "only nodes that match a filter",
+        ),
     ),
-    "info": (Example("gnt-node info node2", "facts and parameters of a node"),),
+    "info": (Example("gnt-node info node2", "state and parameters of a node"),),
     "modify": (
-        Example("gnt-node modify -O yes node2", "node2 is dead: do not contact it"),
-        Example("gnt-node modify -O no node2", "it is repaired"),
-        Example("gnt-node modify -D yes node2", "no new instances on it"),
+        Example(
+            "gnt-node modify -O yes node2", "node2 is dead: do not contact it any more"
+        ),
+        Example("gnt-node modify -O no node2", "node2 is repaired"),
+        Example("gnt-node modify -D yes node2", "place no new instances on it"),
         Example(
             "gnt-node modify --node-parameters spindle_count=4 node2",
-            "change a parameter",
+            "change a node parameter",
         ),
     ),
     "evacuate": (
@@ -37,29 +45,43 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
             "gnt-node evacuate -f -p node2",
             "primary instances move to nodes that the default allocator chooses",
         ),
-        Example("gnt-node evacuate -f -s -n node3 node2", "secondaries move to node3"),
+        Example("gnt-node evacuate -f -s -n node3 node2", "mirrors move to node3"),
     ),
     "failover": (
         Example(
             "gnt-node failover -f node2",
-            "after its death: start its instances elsewhere",
+            "start the instances of a dead node elsewhere",
         ),
     ),
     "migrate": (
-        Example("gnt-node migrate -f node2", "empty it while its instances run on"),
+        Example(
+            "gnt-node migrate -f node2",
+            "move running instances away without interruption",
+        ),
     ),
-    "remove": (Example("gnt-node remove node4", "once it has no instances"),),
+    "remove": (Example("gnt-node remove node4", "remove a node without instances"),),
     "power": (
-        Example("gnt-node power status", "all nodes that have an out-of-band helper"),
+        Example(
+            "gnt-node power status",
+            "power state of all nodes with an out-of-band helper",
+        ),
         Example("gnt-node power -f off node2", "mark it offline and switch it off"),
     ),
-    "powercycle": (Example("gnt-node powercycle -f node2", "the reset button"),),
-    "health": (Example("gnt-node health node2", "what its hardware says"),),
+    "powercycle": (
+        Example("gnt-node powercycle -f node2", "reset a node that does not respond"),
+    ),
+    "health": (Example("gnt-node health node2", "health of its hardware"),),
     "list-storage": (
-        Example("gnt-node list-storage -t file", "file directories with their room"),
+        Example(
+            "gnt-node list-storage -t file",
+            "file storage directories with their free space",
+        ),
     ),
     "volumes": (
-        Example("gnt-node volumes node2", "logical volumes, and whose disks they are"),
+        Example(
+            "gnt-node volumes node2",
+            "logical volumes, with the instances that use them",
+        ),
     ),
     "restricted-command": (
         Example(

@@ -1,4 +1,4 @@
-"""``info``: facts and parameters of nodes."""
+"""``info``: state and parameters of nodes."""
 
 from typing import Any, Final
 

@@ -18,7 +18,7 @@ _NEED_NODES: Final = ("off", "cycle")
 
 
 def power(ctx: CommandContext) -> int:
-    """Switch nodes on or off, or show their power."""
+    """Switch the power of nodes, or show its state."""
     opts = ctx.opts
     verb, *nodes = ctx.args
     if verb not in _COMMANDS:
@@ -62,7 +62,7 @@ def power(ctx: CommandContext) -> int:
 
 
 def health(ctx: CommandContext) -> int:
-    """Show what the nodes' hardware says of itself."""
+    """Show the health reports of the nodes' hardware."""
     operation = jobs.op(
         "OP_OOB_COMMAND",
         node_names=ctx.args,
@@ -85,14 +85,14 @@ def _health_lines(data: Any) -> list[str]:
 
 
 def _status_json(data: Any, status: int) -> Any:
-    """Return the JSON form: ``powered`` yes or no, or state by part of the machine."""
+    """Return the JSON form: ``powered`` as a boolean, or the state per component."""
     if status != q.RS_NORMAL:
         return None
     return dict(data) if isinstance(data, list) else data
 
 
 def _show(ctx: CommandContext, result: list[Any], lines_of: Any) -> int:
-    """Print a table of nodes and lines; fail if a node failed."""
+    """Print a table of nodes and their output; fail if a node failed."""
     names, texts, objects = [], [], []
     failed = False
     for (_, node), (status, data) in result:

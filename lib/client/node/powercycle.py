@@ -12,7 +12,9 @@ def run(ctx: CommandContext) -> int:
     """Reset a node."""
     node = ctx.args[0]
     if not ctx.opts.confirm:
-        listing.named(ctx, "node", ["name"], [node])  # nobody confirms a wrong name
+        listing.named(
+            ctx, "node", ["name"], [node]
+        )  # refuse a wrong name before the question
         question = f"Are you sure you want to hard powercycle node {node}?"
         if not prompts.confirm(ctx, question):
             return _EXIT_DECLINED

@@ -1,4 +1,4 @@
-"""``remove``: take a node out of the cluster."""
+"""``remove``: remove a node from the cluster."""
 
 from ganeti.cli import jobs, submission
 from ganeti.cli.context import CommandContext

@@ -12,16 +12,19 @@ _RULER: Final = "-" * 48
 
 
 def run(ctx: CommandContext) -> int:
-    """Run an approved command on nodes; fail if it failed anywhere."""
+    """Run an approved command on nodes; fail if it failed on any node."""
     opts = ctx.opts
     command, *names = ctx.args
     if not names and not opts.nodegroup:
         raise errors.OpPrereqError(
-            "please name nodes or a node group", ecodes.ECODE_INVAL
+            "restricted-command: nodes or a node group (-g) are missing",
+            ecodes.ECODE_INVAL,
         )
     nodes = [node["name"] for node in online_nodes(ctx, names, group=opts.nodegroup)]
     if not nodes:
-        raise errors.OpPrereqError("no node is online", ecodes.ECODE_STATE)
+        raise errors.OpPrereqError(
+            "restricted-command: all selected nodes are offline", ecodes.ECODE_STATE
+        )
     operation = jobs.op(
         "OP_RESTRICTED_COMMAND",
         command=command,

@@ -63,7 +63,7 @@ def volumes(ctx: CommandContext) -> None:
     fields = listing.selected_fields(ctx.opts.output, ctx.command.fields)
     operation = jobs.op("OP_NODE_QUERYVOLS", nodes=ctx.args, output_fields=fields)
     rows = jobs.run(ctx, operation)
-    # The job's values are all texts.
+    # All values in the job's result are texts.
     shown = [
         [
             int(value) if field == "size" else value

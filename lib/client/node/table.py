@@ -1,4 +1,4 @@
-"""Commands of ``gnt-node`` and where each is carried out."""
+"""Command table of ``gnt-node``."""
 
 from typing import Final
 
@@ -14,24 +14,24 @@ COMMANDS: Final = (
             o.SECONDARY_IP,
             Option(
                 ("--readd",),
-                "add back a node that is still in the configuration",
+                "add a node again that is still in the configuration",
                 dest="readd",
             ),
             Option(
                 ("--no-ssh-key-check",),
-                "do not verify SSH host keys while connecting to the new node",
+                "do not verify the SSH host key of the new node",
                 dest="ssh_key_check",
                 sets=False,
                 default=True,
             ),
             Option(
                 ("--force-join",),
-                "ignored; prints a notice that it is not supported any more",
+                "no effect any more; prints a notice",
                 dest="force_join",
             ),
             Option(
                 ("--no-node-setup",),
-                "no effect any more; prints a notice that modify_ssh_setup decides",
+                "no effect any more; prints a notice that refers to modify_ssh_setup",
                 dest="node_setup",
                 sets=False,
                 default=True,
@@ -47,7 +47,12 @@ COMMANDS: Final = (
         ),
         run="client.node.add:run",
         opcodes=("OP_NODE_ADD",),
-        exits=((1, "already/not in the cluster, is master, or failure"),),
+        exits=(
+            (
+                1,
+                "node is already or not in the cluster, node is the master, or failure",
+            ),
+        ),
     ),
     Command(
         "add-tags",
@@ -67,19 +72,19 @@ COMMANDS: Final = (
             o.IALLOCATOR,
             Option(
                 ("--ignore-soft-errors",),
-                "tell the allocator to ignore soft violations such as N+1",
+                "allow moves that only soft limits such as N+1 forbid",
                 dest="ignore_soft_errors",
             ),
             o.NEW_SECONDARY,
             o.EARLY_RELEASE,
             Option(
                 ("-p", "--primary-only"),
-                "only instances that are primary there",
+                "only move primary instances",
                 dest="primary_only",
             ),
             Option(
                 ("-s", "--secondary-only"),
-                "only instances that are secondary there",
+                "only move secondary instances",
                 dest="secondary_only",
             ),
             o.DRY_RUN,
@@ -88,7 +93,7 @@ COMMANDS: Final = (
         ),
         run="client.node.evacuate:run",
         opcodes=("OP_NODE_EVACUATE",),
-        exits=((0, "ok or nothing to do"), (1, "some job failed"), (13, "declined")),
+        exits=((0, "ok or nothing to do"), (1, "a job failed"), (13, "declined")),
     ),
     Command(
         "failover",
@@ -103,7 +108,7 @@ COMMANDS: Final = (
         ),
         run="client.node.failover:run",
         opcodes=("OP_INSTANCE_FAILOVER",),
-        exits=((0, "always after running, even with failed jobs"), (2, "declined")),
+        exits=((0, "jobs were run, even if some of them failed"), (2, "declined")),
     ),
     Command(
         "health",
@@ -112,7 +117,7 @@ COMMANDS: Final = (
         options=(o.PRIORITY, o.OOB_TIMEOUT, *o.TABLE, o.JSON),
         run="client.node.oob:health",
         opcodes=("OP_OOB_COMMAND",),
-        exits=((1, "any node failed"),),
+        exits=((1, "a node failed"),),
     ),
     Command(
         "info",
@@ -138,7 +143,7 @@ COMMANDS: Final = (
             "pinst_cnt",
             "sinst_cnt",
         ),
-        exits=((14, "unknown field asked for"),),
+        exits=((14, "unknown field"),),
     ),
     Command(
         "list-fields",
@@ -193,7 +198,7 @@ COMMANDS: Final = (
         ),
         run="client.node.migrate:run",
         opcodes=("OP_NODE_MIGRATE",),
-        exits=((0, "ok or nothing to do"), (1, "some job failed"), (13, "declined")),
+        exits=((0, "ok or nothing to do"), (1, "a job failed"), (13, "declined")),
     ),
     Command(
         "modify",
@@ -221,7 +226,7 @@ COMMANDS: Final = (
             o.NODE_PARAMETERS,
             Option(
                 ("--node-powered",),
-                "record the powered state of the node",
+                "record whether the node is powered",
                 dest="node_powered",
                 kind="bool",
             ),
@@ -266,7 +271,7 @@ COMMANDS: Final = (
             o.AUTO_PROMOTE,
             Option(
                 ("--ignore-status",),
-                "do not require/alter the offline state of the node",
+                "neither require nor change the offline flag of the node",
                 dest="ignore_status",
             ),
             o.FORCE,
@@ -287,7 +292,12 @@ COMMANDS: Final = (
         ),
         run="client.node.oob:power",
         opcodes=("OP_NODE_SET_PARAMS", "OP_OOB_COMMAND"),
-        exits=((1, "bad verb, no node for off/cycle, declined, or any node failed"),),
+        exits=(
+            (
+                1,
+                "unknown action, no node for off or cycle, declined, or a node failed",
+            ),
+        ),
     ),
     Command(
         "powercycle",
@@ -333,7 +343,9 @@ COMMANDS: Final = (
         "run an approved command on nodes",
         arguments=(Argument("unknown"), Argument("node", minimum=0, maximum=None)),
         options=(
-            Option(("--sync",), "take node locks while running", dest="do_locking"),
+            Option(
+                ("--sync",), "hold the node locks during the command", dest="do_locking"
+            ),
             o.SHOW_MACHINE_NAMES,
             o.NODE_GROUP,
             *o.JOB,
@@ -341,8 +353,8 @@ COMMANDS: Final = (
         run="client.node.restricted_command:run",
         opcodes=("OP_RESTRICTED_COMMAND",),
         exits=(
-            (0, "all ok"),
-            (1, "some node failed, or neither nodes nor group given"),
+            (0, "ok on all nodes"),
+            (1, "a node failed, or neither nodes nor group given"),
         ),
     ),
     Command(

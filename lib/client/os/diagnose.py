@@ -1,4 +1,4 @@
-"""``diagnose``: how each node sees the operating systems."""
+"""``diagnose``: state of the operating systems on each node."""
 
 from typing import Any, Final
 
@@ -37,7 +37,7 @@ def run(ctx: CommandContext) -> int:
 
 
 def _json(os: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    """Return the JSON form: copies by node name, best first, with named columns."""
+    """Return the JSON form: copies by node name, best first, with named fields."""
     nodes = {
         names.get(uuid, uuid): [_copy_json(copy) for copy in copies]
         for uuid, copies in os["node_status"].items()

@@ -1,4 +1,4 @@
-"""``info``: what is known of operating systems."""
+"""``info``: details of operating systems."""
 
 from typing import Any, Final
 
@@ -58,7 +58,7 @@ def _items(ctx: CommandContext, title: str, items: list[Any] | None) -> None:
 
 
 def _show_cluster_only(ctx: CommandContext, name: str, systems: dict[str, Any]) -> None:
-    """Show what the cluster holds for a name that no node knows."""
+    """Show the cluster's settings for a name that no node knows."""
     hvparams = _first(systems, "os_hvp", name)
     parameters = _first(systems, "osparams", name)
     if not hvparams and not parameters:

@@ -13,7 +13,7 @@ def _listed(name: str, *, wanted: bool | None) -> list[list[Any]] | None:
 
 
 def run(ctx: CommandContext) -> int:
-    """Change what the cluster keeps about an operating system."""
+    """Change the cluster's settings of an operating system."""
     opts, name = ctx.opts, ctx.args[0]
     hvparams = param_options.by_ident(opts.hvparams, "hypervisor")
     changes = {

@@ -9,12 +9,12 @@ from ganeti.cli.context import CommandContext
 def diagnose(
     ctx: CommandContext, fields: list[str], *, generic: bool
 ) -> list[dict[str, Any]]:
-    """Return what nodes say of their OS definitions, as field -> value.
+    """Return the OS definitions of nodes as field -> value.
 
     Args:
         ctx: the command.
         fields: of the resource ``os``.
-        generic: give the job the generic options.
+        generic: apply the generic options to the job.
     """
     operation = jobs.op("OP_OS_DIAGNOSE", output_fields=fields, names=[])
     rows = jobs.run(ctx, operation, generic=generic)
@@ -22,7 +22,7 @@ def diagnose(
 
 
 def with_variants(name: str, variants: list[str] | None) -> list[str]:
-    """Return the names that instances can have, such as ``deb+min``."""
+    """Return the names with variants that instances use, such as ``deb+min``."""
     return [f"{name}+{variant}" for variant in variants] if variants else [name]
 
 

@@ -1,4 +1,4 @@
-"""Commands of ``gnt-os`` and where each is carried out."""
+"""Command table of ``gnt-os``."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ COMMANDS: Final = (
         options=(o.PRIORITY, o.JSON),
         run="client.os.diagnose:run",
         opcodes=("OP_OS_DIAGNOSE",),
-        exits=((0, "all valid"), (1, "some OS invalid or partially valid")),
+        exits=((0, "all valid"), (1, "an OS is invalid or partially valid")),
     ),
     Command(
         "info",

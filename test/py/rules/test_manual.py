@@ -154,8 +154,9 @@ def test_programs_of_few_commands_have_an_example_for_each(name):
 
 def test_help_and_page_show_examples():
     command = program("gnt-job").find("watch")
-    assert "  gnt-job watch 12\n      follow it" in usage.command_help(
-        program("gnt-job"), command
+    assert (
+        "  gnt-job watch 12\n      print its messages until it ends"
+        in usage.command_help(program("gnt-job"), command)
     )
     assert "\n    gnt-job watch 12\n" in manual.page(program("gnt-job"), "", "0")
 

@@ -126,5 +126,5 @@ def test_only_numbers_that_can_be_told_are_taken(master, number):
 def test_doing_and_only_showing_exclude_each_other(master, other):
     found = run(f"gnt-cluster balance --apply {other}", master)
     assert found.code == 1
-    assert "--apply does not go with --plan or --json" in found.err
+    assert "--apply excludes --plan and --json" in found.err
     assert master.jobs == {}

@@ -37,13 +37,13 @@ SHORT = """\
 3 more instances fit in rack, with disk template drbd:
      2 of 512 MiB memory, 1024 MiB disk, 1 vcpus
      1 of 256 MiB memory, 1024 MiB disk, 1 vcpus
-One more is refused for memory (2), room for failovers (1)
+The next instance is refused for memory (2), room for failovers (1)
 """
 LONG = """\
 new-0: a, b
 new-1: b, a
 new-2: b, a
-One more is refused for memory (2), room for failovers (1)
+The next instance is refused for memory (2), room for failovers (1)
   a, b: free memory: wanted more than 512 MiB, found 200 MiB
 """
 
@@ -91,7 +91,9 @@ def test_nothing_fits() -> None:
     first, second, why = found.out.splitlines()
     assert first == "0 more instances fit, with disk template drbd:"
     assert second == "     0 of 512 MiB memory, 1024 MiB disk, 1 vcpus"
-    assert why.startswith("Nodes lack room for failovers already, so nothing is placed")
+    assert why.startswith(
+        "Nodes already lack capacity for failovers, so no instance is placed"
+    )
 
 
 def test_a_document_has_reasons_when_asked_for() -> None:

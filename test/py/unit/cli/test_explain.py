@@ -153,5 +153,5 @@ def test_instances_without_a_place_are_errors_of_a_batch(master, tmp_path):
     master.results["OP_INSTANCE_MULTI_ALLOC"] = result
     done = commands.run(f"gnt-instance batch-create {source}", master)
     assert done.code == 1
-    assert "Instance big.tst: no place was found" in done.err
+    assert "Instance big.tst: the allocator found no nodes" in done.err
     assert "There were 1 errors" in done.out
