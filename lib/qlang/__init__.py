@@ -1,8 +1,9 @@
 """The filter language of queries.
 
-A filter is a list that begins with its operator; `parse` makes one from the text form
-that users write, `compile_` turns one into a function of a row. Which fields exist
-belongs to `ganeti.query`, how a list command uses its arguments to `ganeti.cli`.
+A filter is a list that begins with its operator. `parse` converts the text form that
+users write into a filter; `compile_` converts a filter into a function of a row. The
+set of fields belongs to `ganeti.query`; the arguments of list commands belong to
+`ganeti.cli`.
 """
 
 from ganeti.qlang.evaluate import Leaf, Predicate, compile_, requested_names

@@ -1,8 +1,8 @@
 """Filters as functions of a row.
 
-A filter is compiled once per query. Truth has three values: None means "not known
-yet" and arises only when a leaf is told to be skipped; a row is dropped only when its
-filter is known to be false.
+A filter is compiled once per query. Its result is true, false or None. None means "not
+known yet", and only a skipped leaf returns it. A row is dropped only if its filter is
+known to be false.
 """
 
 import operator
@@ -14,23 +14,22 @@ from ganeti import errors
 from ganeti.constants import query as c
 from ganeti.qlang import structure
 
-#: Returns whether a row fits; None if that is not known yet.
+#: Returns whether a row matches; None if this is not known yet.
 Predicate = Callable[[Any], bool | None]
 Getter = Callable[[Any], tuple[int, Any]]
 Resolve = Callable[[str], "Leaf"]
 
 
 class Leaf(NamedTuple):
-    """What a filter needs to know of a field.
+    """The access of a filter to a field.
 
     Attributes:
-        name: for messages.
+        name: the field's name, for messages.
         kind: one of the documented field kinds.
         get: returns status and value for a row.
-        match: ``hostname`` compares names also by their leading components,
-            ``seconds`` looks at the first part of a time stamp, ``jobid`` takes
-            numbers written as text.
-        skip: the value is not there yet, so that the leaf is neither true nor false.
+        match: ``hostname`` also matches leading components of names, ``seconds``
+            compares the first part of a time stamp, ``jobid`` accepts numbers as text.
+        skip: the value is not available yet, so the leaf is neither true nor false.
     """
 
     name: str
@@ -58,12 +57,12 @@ def compile_(qfilter: Any, resolve: Resolve) -> Predicate:
     """Return the function of a checked filter.
 
     Args:
-        qfilter: None lets every row pass.
+        qfilter: None matches every row.
         resolve: returns the leaf for a field name; raises for unknown ones.
 
     Raises:
-        ParameterError: a value does not fit the kind of its field; the returned
-            function raises it for fields whose kind says nothing.
+        ParameterError: a value does not fit the kind of its field. For fields whose
+            kind does not define a type, the returned function raises it.
     """
     if qfilter is None:
         return lambda _row: True
@@ -116,7 +115,7 @@ def _any_of(parts: list[Predicate]) -> Predicate:
 
 
 def _leaf(leaf: Leaf, test: Callable[[Any], bool]) -> Predicate:
-    """Apply a test to normal values; anything else counts as true."""
+    """Apply a test to normal values; all others count as true."""
     if leaf.skip:
         return lambda _row: None
     get = leaf.get
@@ -201,7 +200,7 @@ def _comparison(leaf: Leaf, name: str, wanted: Any) -> Callable[[Any], bool]:
         return lambda value: value is not None and bool(compare(value[0], wanted))
     if leaf.kind == c.QFT_OTHER:
         return _loose_comparison(leaf, compare, wanted)
-    # Some fields of a fixed kind may be null: an absent value fits nothing.
+    # Some fields of a fixed kind may be null: a null value matches nothing.
     return lambda value: value is not None and bool(compare(value, wanted))
 
 
@@ -221,10 +220,10 @@ def _loose_comparison(
 
 
 def requested_names(qfilter: Any, name_field: str) -> list[Any] | None:
-    """Return the names that a filter asks for, in order and each once.
+    """Return the names that a filter requests, in order and each once.
 
-    None if it is not made of ``|`` and ``==`` on the name field alone; every row is
-    to be looked at then.
+    Return None unless the filter consists of ``|`` and ``==`` on the name field only.
+    Without names, the filter must be applied to every row.
     """
     if qfilter is None:
         return None

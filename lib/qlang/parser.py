@@ -45,7 +45,7 @@ _REGEX: Final = re.compile(
 def glob_regex(glob: str) -> str:
     """Return the pattern for a glob over dotted names.
 
-    ``*`` and ``?`` stop at dots; the glob matches a whole name or its leading
+    ``*`` and ``?`` do not match dots. The glob matches a whole name or its leading
     components.
     """
     parts = {"*": "[^.]*", "?": "[^.]"}
@@ -161,7 +161,7 @@ class _Parser:
         body = f"(?{flags}){match['body']}" if flags else match["body"]
         self._token = _Token("", "", match.start("body"), match.end())
         if not set(flags) <= {"i", "s"}:
-            self._fail("no flags but i and s")
+            self._fail("only the flags i and s")
         try:
             re.compile(body)
         except (re.error, OverflowError, RecursionError) as err:
@@ -178,7 +178,7 @@ class _Parser:
 
     def _advance(self) -> None:
         match = _TOKEN.match(self._text, self._token.end)
-        if match is None or match.lastgroup is None:  # the last alternative always fits
+        if match is None or match.lastgroup is None:  # the last alternative matches
             raise errors.ProgrammerError(f"no token at {self._token.end}")
         kind = match.lastgroup
         self._token = _Token(kind, match[kind], match.start(kind), match.end())
@@ -198,7 +198,7 @@ def parse(text: str) -> list[Any]:
     """Return the filter for its text form.
 
     Raises:
-        QueryFilterParseError: its second argument shows the place: the line, a caret
-            below it, what was wanted there.
+        QueryFilterParseError: its second argument shows the position: the line, a caret
+            below it, and the expected token.
     """
     return _Parser(text).parse()

@@ -1,4 +1,4 @@
-"""The form of filters: which lists are filters at all."""
+"""The structure of filters."""
 
 import re
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.constants import query as c
 
-#: Operators over filters, over one field, over a field and a value.
+#: Operators on filters, on one field, and on a field and a value.
 LOGIC: Final = frozenset({c.QLANG_OP_OR, c.QLANG_OP_AND})
 COMPARISONS: Final = frozenset(
     {
@@ -19,15 +19,15 @@ COMPARISONS: Final = frozenset(
         c.QLANG_OP_GE,
     }
 )
-#: Deeper nesting is refused; people need a handful of levels.
+#: Deeper nesting is refused; filters written by people have a few levels.
 MAX_DEPTH: Final = 100
 
 
 def check(qfilter: Any, *, max_depth: int = MAX_DEPTH) -> None:
-    """Check that a value is a filter; None is one, too.
+    """Check that a value is a filter; None is a filter.
 
     Raises:
-        ParseError: it is not; the text says what is wrong where.
+        ParseError: the value is not a filter; the text names the wrong part.
     """
     if qfilter is not None:
         _check(qfilter, max_depth)
@@ -58,7 +58,7 @@ def _check(node: Any, depth: int) -> None:
         _check_field(operator, operands[0])
         _check_value(operator, operands[1])
     else:
-        raise errors.ParseError(f"filter: {operator!r} is no operator")
+        raise errors.ParseError(f"filter: {operator!r} is not an operator")
 
 
 def _want(operator: str, operands: Any, count: int) -> None:
@@ -71,7 +71,7 @@ def _want(operator: str, operands: Any, count: int) -> None:
 def _check_field(operator: str, field: Any) -> None:
     if not isinstance(field, str):
         raise errors.ParseError(
-            f"filter: {operator!r} wants a field name, found {field!r}"
+            f"filter: {operator!r} needs a field name, found {field!r}"
         )
 
 
@@ -85,12 +85,12 @@ def _check_value(operator: str, value: Any) -> None:
             raise errors.ParseError(f"filter: pattern {value!r}: {err}") from err
     elif isinstance(value, bool) or not isinstance(value, (str, int)):
         raise errors.ParseError(
-            f"filter: {operator!r} wants a string or a whole number, found {value!r}"
+            f"filter: {operator!r} needs a string or an integer, found {value!r}"
         )
 
 
 def fields_of(qfilter: Any) -> frozenset[str]:
-    """Return the names of all fields that a checked filter looks at."""
+    """Return the names of all fields in a checked filter."""
     if qfilter is None:
         return frozenset()
     if qfilter[0] in LOGIC or qfilter[0] == c.QLANG_OP_NOT:
