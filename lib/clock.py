@@ -1,4 +1,4 @@
-"""The clock: all time comes from an object that a daemon's ``main`` makes."""
+"""The clock interface: a daemon's ``main`` creates the only source of time."""
 
 import threading
 import time
@@ -12,14 +12,14 @@ class Clock(Protocol):
         """Return seconds since 1970."""
 
     def monotonic(self) -> float:
-        """Return seconds since an arbitrary moment; never goes back."""
+        """Return seconds since an arbitrary moment; the value never decreases."""
 
     def wait(self, event: threading.Event, timeout_s: float | None) -> bool:
         """Block until the event is set; return false if the time ran out first."""
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The machine's clock."""
 
     def time(self) -> float:
         """Return seconds since 1970."""

@@ -1,4 +1,4 @@
-"""Starts child processes with argument lists, clean environments, time limits."""
+"""Child processes with argument lists, clean environments and time limits."""
 
 import contextlib
 import dataclasses
@@ -20,16 +20,16 @@ _READ_BYTES = 1 << 18
 
 @dataclasses.dataclass(frozen=True)
 class RunResult:
-    """How a child ended.
+    """The result of a child process.
 
     Attributes:
         argv: the command.
         code: exit code; None when a signal ended it.
-        signal: number of the signal, None otherwise.
+        signal: number of the signal that ended it, or None.
         stdout: its output, decoded.
         stderr: its error output, decoded; empty when merged into stdout.
-        timed_out: whether it was killed because its time ran out.
-        too_long: whether it was killed because it printed too much.
+        timed_out: it was killed at its time limit.
+        too_long: it was killed because it printed too much.
     """
 
     argv: tuple[str, ...]
@@ -42,12 +42,12 @@ class RunResult:
 
     @property
     def failed(self) -> bool:
-        """Return whether it did anything but exit with 0."""
+        """Return whether it ended other than with exit code 0."""
         return self.code != 0
 
     @property
     def reason(self) -> str:
-        """Return how it ended, for messages."""
+        """Return the kind of its end, for messages."""
         if self.timed_out:
             return "did not end in time and was killed"
         if self.too_long:
@@ -58,12 +58,12 @@ class RunResult:
 
     @property
     def output(self) -> str:
-        """Return output and error output together."""
+        """Return output and error output, concatenated."""
         return self.stdout + self.stderr
 
 
 class Runner(Protocol):
-    """Starts children on this machine."""
+    """The interface to run children on this machine."""
 
     def run(
         self,
@@ -85,7 +85,7 @@ class Runner(Protocol):
 
 
 class SystemRunner:
-    """Runs real children, each in its own session so that its children die too."""
+    """Runner of real children, each in its own session to kill all descendants."""
 
     def run(
         self,
@@ -104,10 +104,10 @@ class SystemRunner:
             argv: program and arguments; no shell is involved.
             env: the whole environment; None means only a safe ``PATH`` and ``LC_ALL``.
             cwd: working directory, ``/`` if None.
-            stdin: text for its standard input, else it gets /dev/null.
+            stdin: text for its standard input; without it, /dev/null.
             timeout_s: after this its whole session is killed.
             output_file: append both outputs there instead of returning them.
-            pass_fds: open files that the child gets under their numbers.
+            pass_fds: open file descriptors that the child inherits.
 
         Raises:
             CommandError: the program cannot be started.
@@ -141,8 +141,8 @@ class SystemRunner:
         Args:
             argv: program and arguments.
             timeout_s: after this its whole session is killed.
-            max_output: bytes; it is killed too when it prints more. What it leaves
-                running is killed when it ends.
+            max_output: bytes; a child that prints more is killed. Its remaining
+                descendants are killed when it ends.
 
         Raises:
             CommandError: the program cannot be started.
@@ -181,7 +181,7 @@ def _collect(
 
 @dataclasses.dataclass(frozen=True)
 class _Ended:
-    """Why we ended a child."""
+    """The reason for killing a child."""
 
     timed_out: bool = False
     too_long: bool = False
@@ -207,7 +207,7 @@ def _collect_bounded(
     timeout_s: float,
     max_output: int,
 ) -> RunResult:
-    """Read what a child prints until it ends, whoever else holds its outputs open."""
+    """Read output until the child ends, even if others hold the outputs open."""
     deadline = time.monotonic() + timeout_s
     outputs = [stream for stream in (child.stdout, child.stderr) if stream]
     printed = {stream: bytearray() for stream in outputs}
@@ -221,7 +221,7 @@ def _collect_bounded(
             ended = _read(ready, done, printed, deadline, max_output)
     finally:
         os.close(done)
-        # The group is the child's own; its members may have ended by now.
+        # The process group is the child's own; its members may have ended already.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         code = child.wait()
@@ -238,7 +238,7 @@ def _read(
     deadline: float,
     max_output: int,
 ) -> _Ended:
-    """Read until the child ended, its time is over, or it printed too much."""
+    """Read until the child ended, its time limit passed, or it printed too much."""
     while True:
         left = deadline - time.monotonic()
         if left <= 0:
@@ -249,7 +249,7 @@ def _read(
                 _take(ready, key, printed, max_output)
         if any(len(text) > max_output for text in printed.values()):
             return _Ended(too_long=True)
-        # What was written before the end is read before the end is believed.
+        # Read all output that was written before the end, then report the end.
         if len(events) == 1 and events[0][0].fd == done:
             return _Ended()
 

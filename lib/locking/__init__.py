@@ -1,8 +1,8 @@
-"""Shared and exclusive locks, by level: who waits for whom in the master daemon.
+"""Shared and exclusive locks by level, for the threads of the master daemon.
 
-`rules` decides, `SharedLock` puts threads to sleep, `LockSet` takes many locks of a
-level at once, `LockManager` keeps the order between levels. What an operation needs
-does not belong here. Source: design 2.1, "Locking improvements".
+`rules` decides, `SharedLock` blocks threads, `LockSet` takes many locks of a level at
+once, `LockManager` enforces the order of levels. The locks of a particular operation do
+not belong here. Source: design 2.1, "Locking improvements".
 """
 
 from ganeti.locking.lockset import LockSet

@@ -1,9 +1,10 @@
 """Named locks of one level, taken together under one time limit.
 
-Beside its members a set has one lock of its own, shown as ``<level>/[lockset]``:
-who takes *all* members takes it first, and new members need it exclusively, so that
-"all" means the present and the future ones. Order between levels does not belong
-here, see `ganeti.locking.manager`. Source: design 2.1, "Retry acquiring locks".
+Beside its members, a set has one lock of its own, shown as ``<level>/[lockset]``. A
+request for *all* members takes this lock first, and adding members needs it
+exclusively. So "all" means the present and the future members. The order of levels does
+not belong here, see `ganeti.locking.manager`. Source: design 2.1, "Retry acquiring
+locks".
 """
 
 import threading
@@ -15,7 +16,7 @@ from ganeti.locking.sharedlock import LockInfo, SharedLock
 
 
 class _Deadline:
-    """The rest of a time limit that spans several waits."""
+    """A time limit that spans several waits."""
 
     def __init__(self, clk: clock.Clock, timeout: float | None) -> None:
         self._clock = clk
@@ -29,7 +30,7 @@ class _Deadline:
 
 
 class _Request(NamedTuple):
-    """How to take locks: the mode, the urgency, and whether what is free is enough."""
+    """How to take locks: mode, priority, and whether to take only free locks."""
 
     shared: bool
     priority: int | None
@@ -37,13 +38,13 @@ class _Request(NamedTuple):
 
 
 class LockSet:
-    """The locks of one level. Thread-safe; a thread owns what it acquired.
+    """The locks of one level. Thread-safe; the acquiring thread owns a lock.
 
     Args:
-        name: of the level.
-        members: names at first.
-        clk: time.
-        interrupted: threads that shall not wait any more, see `interrupt`.
+        name: the level's name.
+        members: names of the first members.
+        clk: the clock.
+        interrupted: threads that must not wait any more, see `interrupt`.
     """
 
     def __init__(
@@ -58,11 +59,11 @@ class LockSet:
         self._clock = clk
         self._interrupted = interrupted
         self._set_lock = self._make("[lockset]")
-        #: Guards the two maps; taken for moments only, never while waiting.
+        #: Guards the two maps; held only briefly, never during a wait.
         self._mutex = threading.Lock()
         self._members = {member: self._make(member) for member in members}
         self._owned: dict[threading.Thread, set[str]] = {}
-        #: The lock that a thread waits for, or is about to wait for.
+        #: Thread -> the lock that it waits for or is about to wait for.
         self._waiting: dict[threading.Thread, SharedLock] = {}
 
     # Taking
@@ -76,31 +77,34 @@ class LockSet:
         opportunistic: bool = False,
         adding: Collection[str] = (),
     ) -> set[str] | None:
-        """Take several locks; all of them or, if the time runs out, none.
+        """Take several locks: all of them or, after the time limit, none.
 
         Args:
-            names: members to take; None for all, and those still to come.
-            timeout: seconds for everything; None waits without limit. With
-                ``opportunistic`` it is for the set's own lock.
-            shared: take them shared.
+            names: members to take; None for all, including future ones.
+            timeout: time limit of the whole request in seconds; None waits without
+                limit. With ``opportunistic``, it limits the wait for the set's own
+                lock.
+            shared: take shared locks.
             priority: smaller is more urgent; None is 0.
-            opportunistic: take what is free, even nothing.
-            adding: new members to create; they are held exclusively then.
+            opportunistic: take only free locks, possibly none.
+            adding: new members to create, held exclusively.
 
         Returns:
-            The names taken, maybe none; None if the time ran out.
+            The names of the locks taken, possibly none; None after the time limit.
 
         Raises:
-            LockError: no such member, or a new one exists already.
-            ProgrammerError: the thread owns something here already.
+            LockError: a member does not exist, or a new one exists already.
+            ProgrammerError: the thread owns locks of this set already.
         """
         if self.is_owned():
             raise errors.ProgrammerError(
-                f"level {self.name}: asked twice while holding {sorted(self.owned())}"
+                f"level {self.name}: second request while holding"
+                f" {sorted(self.owned())}"
             )
         if opportunistic and names is not None and timeout is not None:
             raise errors.ProgrammerError(
-                f"level {self.name}: opportunistic locks by name take no timeout"
+                f"level {self.name}: an opportunistic request by name cannot have a"
+                f" timeout"
             )
         deadline = _Deadline(self._clock, timeout)
         done = False
@@ -126,16 +130,17 @@ class LockSet:
                 self.release()
 
     def release(self, names: Collection[str] | None = None) -> None:
-        """Give back some members, or all; the set's own lock goes first.
+        """Release some members, or all; the set's own lock is released first.
 
         Raises:
-            ProgrammerError: the thread does not own one of them.
+            ProgrammerError: the thread does not own all of them.
         """
         owned = self.owned()
         missing = set(names or ()) - owned
         if missing:
             raise errors.ProgrammerError(
-                f"level {self.name}: released without owning: {sorted(missing)}"
+                f"level {self.name}: release of locks that are not owned:"
+                f" {sorted(missing)}"
             )
         if self._set_lock.is_owned():
             self._set_lock.release()
@@ -144,16 +149,16 @@ class LockSet:
             self._forget(name)
 
     def downgrade(self, names: Collection[str] | None = None) -> None:
-        """Make exclusive holds shared; the set's own too once no member is exclusive.
+        """Downgrade to shared; also the set's own lock if no member remains exclusive.
 
         Raises:
-            ProgrammerError: the thread does not own one of them.
+            ProgrammerError: the thread does not own all of them.
         """
         owned = self.owned()
         downgraded = owned if names is None else set(names)
         if downgraded - owned:
             raise errors.ProgrammerError(
-                f"level {self.name}: downgraded without owning: "
+                f"level {self.name}: downgrade of locks that are not owned: "
                 f"{sorted(downgraded - owned)}"
             )
         for name in sorted(downgraded):
@@ -164,7 +169,7 @@ class LockSet:
             self._set_lock.downgrade()
 
     def interrupt(self, thread: threading.Thread) -> None:
-        """End a thread's waiting; it has to be among the interrupted ones before."""
+        """End a thread's wait; the thread must be among the interrupted ones before."""
         lock = self._waiting.get(thread)
         if lock is not None:
             lock.interrupt(thread)
@@ -178,29 +183,30 @@ class LockSet:
         shared: int = 0,
         timeout: float | None = None,
     ) -> bool:
-        """Create members, taking the set's own lock exclusively for a moment.
+        """Create members; this takes the set's own lock exclusively for a moment.
 
         Args:
             names: new members.
-            acquired: leave the thread owning them.
-            shared: own them shared.
+            acquired: the thread owns them afterwards.
+            shared: the thread owns them shared.
             timeout: seconds to wait for the set's own lock.
 
         Returns:
-            Whether it was done in time.
+            Whether the members were created in time.
 
         Raises:
-            LockError: one exists already; none was added.
+            LockError: a member exists already; none was added.
             ProgrammerError: the thread owns members, or the set's own lock shared.
         """
         borrowed = not self._set_lock.is_owned()
         if borrowed and self.owned():
             raise errors.ProgrammerError(
-                f"level {self.name}: members added while holding {sorted(self.owned())}"
+                f"level {self.name}: adding members while holding"
+                f" {sorted(self.owned())}"
             )
         if self._set_lock.is_owned(shared=1):
             raise errors.ProgrammerError(
-                f"level {self.name}: members added while holding the set shared"
+                f"level {self.name}: adding members while holding the set shared"
             )
         if borrowed and not self._set_lock.acquire(timeout=timeout):
             return False
@@ -212,16 +218,16 @@ class LockSet:
         return True
 
     def remove(self, names: Collection[str]) -> set[str]:
-        """Delete members; who waits for one of them gets a LockError.
+        """Delete members; threads that wait for one of them get a LockError.
 
-        The thread holds all of them exclusively, or nothing here; then they are
-        waited for. Of several removers one wins.
+        The thread must own all of them exclusively, or nothing of this set; then this
+        call waits for them. Of several concurrent removals, one succeeds.
 
         Returns:
             The names that this call removed.
 
         Raises:
-            ProgrammerError: the thread owns some, but not all of them exclusively.
+            ProgrammerError: the thread owns members, but not all of these exclusively.
         """
         owned = self.owned()
         if owned and not self.owns(names, shared=0):
@@ -236,7 +242,7 @@ class LockSet:
                 if lock is None or not lock.delete():
                     continue
             except errors.LockError:
-                continue  # another remover was first
+                continue  # another thread removed it first
             with self._mutex:
                 del self._members[name]
             self._forget(name)
@@ -254,7 +260,7 @@ class LockSet:
         return frozenset(self._owned.get(threading.current_thread(), ()))
 
     def is_owned(self) -> bool:
-        """Return whether this thread owns anything here."""
+        """Return whether this thread owns a lock of this set."""
         return bool(self.owned()) or self._set_lock.is_owned()
 
     def owns_all(self) -> bool:
@@ -262,7 +268,7 @@ class LockSet:
         return self._set_lock.is_owned()
 
     def owns(self, names: Iterable[str], shared: int = -1) -> bool:
-        """Return whether this thread owns all of them: 1 shared, 0 exclusively, -1."""
+        """Return whether this thread owns them all: 1 shared, 0 exclusively, -1 any."""
         owned = self.owned()
         return all(
             name in owned and self._members[name].is_owned(shared=shared)
@@ -288,7 +294,7 @@ class LockSet:
                 taken = self._take(name, left, request)
             except errors.LockError:
                 if names is None:
-                    continue  # deleted since we looked
+                    continue  # deleted since the lookup
                 raise
             if not taken and not request.opportunistic:
                 return False
@@ -327,7 +333,7 @@ class LockSet:
             known = sorted(set(names) & set(self._members))
             if known:
                 raise errors.LockError(
-                    f"level {self.name}: locks exist already: {', '.join(known)}"
+                    f"level {self.name}: these locks exist already: {', '.join(known)}"
                 )
             self._members.update(new)
         if acquired and new:

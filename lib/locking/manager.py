@@ -1,9 +1,8 @@
-"""All locks of the cluster: levels in their order, and the rules against deadlock.
+"""All locks of the cluster, with the order of levels that prevents deadlock.
 
-An owner takes locks level by level, upwards, all of a level at once, and the big lock
-before anything else; a breach is a ProgrammerError, not a hang. Which locks an
-operation needs, and how often it tries, does not belong here: that is the logical
-unit's and the job queue's business.
+An owner takes the big lock first, then locks level by level upwards, all of a level at
+once. A violation raises a ProgrammerError instead of a deadlock. The logical unit
+defines which locks an operation needs; the job queue defines how often it tries.
 """
 
 import dataclasses
@@ -18,7 +17,7 @@ from ganeti.locking.sharedlock import LockInfo
 
 
 class Level(enum.IntEnum):
-    """A lock level; locks of a lower one are taken first."""
+    """A lock level; locks of lower levels are taken first."""
 
     CLUSTER = 0
     INSTANCE = 1
@@ -29,32 +28,32 @@ class Level(enum.IntEnum):
 
     @property
     def label(self) -> str:
-        """Return the name shown in lock lists, such as ``node-res``."""
+        """Return the name in lock lists, such as ``node-res``."""
         return self.name.lower().replace("_", "-")
 
 
-#: The one lock of level CLUSTER: taken shared by nearly every opcode.
+#: The only lock of level CLUSTER; nearly every opcode takes it shared.
 BGL: Final = "BGL"
-#: Seconds between tries for enough opportunistic locks.
+#: Seconds between attempts to get enough opportunistic locks.
 _OPPORTUNISTIC_PAUSE_S: Final = 2.0
-#: Levels that have the same members as another one.
+#: Levels with the same members as another level.
 _TWINS: Final = {Level.NODE: Level.NODE_RES}
-#: Levels whose members come and go.
+#: Levels whose members can be added and removed.
 _CHANGING: Final = frozenset(Level) - {Level.CLUSTER}
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What to take at one level.
+    """A request for locks of one level.
 
     Attributes:
-        level: where.
-        names: members; None for all, and those still to come.
-        shared: take them shared.
+        level: the level.
+        names: members; None for all, including future ones.
+        shared: take shared locks.
         priority: smaller is more urgent.
-        opportunistic: what is free is enough.
-        count: with ``opportunistic``, the fewest locks to be content with.
-        adding: members to create, held exclusively then.
+        opportunistic: take only free locks.
+        count: with ``opportunistic``, the smallest sufficient number of locks.
+        adding: members to create, held exclusively.
     """
 
     level: Level
@@ -70,7 +69,7 @@ class LockManager:
     """The locks of the master daemon, owned by threads.
 
     Args:
-        clk: time, for limits that span several locks.
+        clk: the clock of time limits that span several locks.
         members: names by level; those of NODE are members of NODE_RES too.
     """
 
@@ -97,19 +96,20 @@ class LockManager:
     def acquire(
         self, request: Request, timeout_s: float | None = None
     ) -> frozenset[str] | None:
-        """Take locks of one level; all of them or none.
+        """Take locks of one level: all of them or none.
 
         Args:
-            request: what to take.
-            timeout_s: for everything; None waits without limit, and an opportunistic
-                request is then an ordinary one, as nothing else would end the waiting.
+            request: the locks to take.
+            timeout_s: time limit of the whole request. None waits without limit; an
+                opportunistic request is then treated as an ordinary one, because its
+                attempts would never end.
 
         Returns:
-            The names taken; None if the time ran out.
+            The names of the locks taken; None after the time limit.
 
         Raises:
-            LockError: no such lock, or one to be added exists.
-            ProgrammerError: out of order.
+            LockError: a lock does not exist, or one to add exists.
+            ProgrammerError: the order of levels is violated.
         """
         self._check_order(request.level)
         if request.opportunistic and timeout_s is not None:
@@ -124,47 +124,48 @@ class LockManager:
         return None if got is None else frozenset(got)
 
     def release(self, level: Level, names: Collection[str] | None = None) -> None:
-        """Give back some locks of a level, or all; the big lock only as the last.
+        """Release some or all locks of a level; the big lock must be the last.
 
         Raises:
-            ProgrammerError: not owned, or the big lock before the others.
+            ProgrammerError: a lock is not owned, or the big lock is not the last.
         """
         if level is Level.CLUSTER and self._owned_levels() - {Level.CLUSTER}:
-            raise errors.ProgrammerError("the big lock is released as the last one")
+            raise errors.ProgrammerError("the big lock must be released last")
         self._sets[level].release(names)
 
     def release_all(self) -> None:
-        """Give back everything that this thread owns, highest level first."""
+        """Release all locks of this thread, highest level first."""
         for level in sorted(self._owned_levels(), reverse=True):
             self._sets[level].release()
 
     def interrupt(self, thread: threading.Thread) -> None:
-        """Make a thread's waiting for locks end, now and until `resume`.
+        """End a thread's waits for locks, now and until `resume`.
 
-        What it asks for comes back as not had in time, unless it is free. Creating
-        and deleting locks is not concerned.
+        The thread's requests time out at once unless the locks are free. Creating and
+        deleting locks is not affected.
         """
         self._interrupted.add(thread)
         for locks in self._sets.values():
             locks.interrupt(thread)
 
     def resume(self) -> None:
-        """Let this thread wait again after an interruption."""
+        """Allow this thread to wait again after an interruption."""
         self._interrupted.discard(threading.current_thread())
 
     def downgrade(self, level: Level, names: Collection[str] | None = None) -> None:
-        """Make exclusive holds of a level shared ones."""
+        """Downgrade exclusive locks of a level to shared ones."""
         self._sets[level].downgrade(names)
 
     # Members
     def add(
         self, level: Level, names: Collection[str], *, acquired: bool = False
     ) -> None:
-        """Create members of a level; nodes get their resource lock too, not held.
+        """Create members of a level; nodes also get their resource lock, not held.
 
         Raises:
-            LockError: one exists already; none was added.
-            ProgrammerError: out of order, or the level's members never change.
+            LockError: a member exists already; none was added.
+            ProgrammerError: the order of levels is violated, or the level's members are
+                fixed.
         """
         self._check_changing(level)
         if not self._sets[level].owns_all():
@@ -174,7 +175,7 @@ class LockManager:
             self._sets[_TWINS[level]].add(names)
 
     def remove(self, level: Level, names: Collection[str]) -> set[str]:
-        """Delete members held exclusively, or waited for if nothing is held there.
+        """Delete members that this thread owns exclusively, or wait for them first.
 
         Returns:
             The names that this call removed.
@@ -195,22 +196,22 @@ class LockManager:
         return self._sets[level].owned()
 
     def is_owned(self, level: Level) -> bool:
-        """Return whether this thread owns anything at a level."""
+        """Return whether this thread owns a lock of a level."""
         return self._sets[level].is_owned()
 
     def owns(self, level: Level, names: Collection[str], shared: int = -1) -> bool:
-        """Return whether this thread owns them: 1 shared, 0 exclusively, -1 anyhow."""
+        """Return whether this thread owns them: 1 shared, 0 exclusively, -1 any."""
         return self._sets[level].owns(names, shared)
 
     def owns_all(self, level: Level) -> bool:
-        """Return whether this thread owns a whole level, present and future."""
+        """Return whether this thread owns a whole level, including future members."""
         return self._sets[level].owns_all()
 
     def lock_info(self, *, used_only: bool = True) -> list[LockInfo]:
-        """Return locks for lists, sorted by name.
+        """Return the state of locks, sorted by name.
 
         Args:
-            used_only: leave out those that nobody holds or waits for.
+            used_only: omit locks without holders and waiters.
         """
         rows = [row for group in self._sets.values() for row in group.info()]
         return sorted(row for row in rows if not used_only or row.mode or row.pending)
@@ -223,17 +224,19 @@ class LockManager:
         owned = self._owned_levels()
         if level is not Level.CLUSTER and Level.CLUSTER not in owned:
             raise errors.ProgrammerError(
-                f"level {level.label}: asked for without the big lock"
+                f"level {level.label}: requested without the big lock"
             )
         higher = [held.label for held in sorted(owned) if held >= level]
         if higher:
             raise errors.ProgrammerError(
-                f"level {level.label}: asked for while holding {', '.join(higher)}"
+                f"level {level.label}: requested while holding {', '.join(higher)}"
             )
 
     def _check_changing(self, level: Level) -> None:
         if level not in _CHANGING:
-            raise errors.ProgrammerError(f"level {level.label}: its locks never change")
+            raise errors.ProgrammerError(
+                f"level {level.label}: its locks cannot be added or removed"
+            )
 
     def _acquire_opportunistic(
         self, request: Request, timeout_s: float

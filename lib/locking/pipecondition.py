@@ -1,8 +1,8 @@
-"""A condition variable whose waiters sleep in poll(2) on a pipe.
+"""A condition variable whose waiters block in poll(2) on a pipe.
 
-Notification closes the write end, which wakes every waiter at once; a timeout is the
-kernel's own, without periodic wake-ups. What one waits *for* does not belong here.
-Source: design 2.1, "Condition".
+Notification closes the write end, which wakes all waiters at once. The kernel
+implements timeouts, without periodic wake-ups. The conditions themselves do not belong
+here. Source: design 2.1, "Condition".
 """
 
 import math
@@ -14,13 +14,13 @@ from typing import Protocol
 
 
 class Mutex(Protocol):
-    """What a condition is built on: ``threading.Lock`` or ``RLock``."""
+    """The mutex of a condition: ``threading.Lock`` or ``RLock``."""
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take it."""
+        """Acquire the mutex."""
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the mutex."""
 
     def __enter__(self) -> bool: ...
 
@@ -33,7 +33,7 @@ class Mutex(Protocol):
 
 
 class _OneShot:
-    """One notification: a pipe, and those who wait for its write end to close.
+    """One notification: a pipe, and the threads that wait for its write end to close.
 
     All methods but `sleep` need the mutex of the condition.
     """
@@ -50,7 +50,8 @@ class _OneShot:
 
     def sleep(self, timeout: float | None) -> None:
         poller = select.poll()
-        # POLLHUP is always reported; an interrupted call goes on with the rest.
+        # POLLHUP is always reported; an interrupted call continues with the remaining
+        # time.
         poller.register(self._read_fd, 0)
         poller.poll(None if timeout is None else math.ceil(max(0.0, timeout) * 1000))
 
@@ -69,8 +70,8 @@ class _OneShot:
 class PipeCondition:
     """A condition on a given mutex; ``with condition:`` takes the mutex.
 
-    A condition that nobody waits on has no descriptors. Threads that begin to wait
-    after a notification are not woken by it.
+    A condition without waiters has no descriptors. A notification does not wake threads
+    that begin to wait after it.
     """
 
     __slots__ = ("_current", "_lock")
@@ -94,7 +95,7 @@ class PipeCondition:
         """Sleep until notified; the mutex is released during the sleep.
 
         Args:
-            timeout: seconds; None waits without limit, 0 or less only looks.
+            timeout: seconds; None waits without limit, 0 or less does not wait.
 
         Returns:
             False if the time ran out first.
@@ -120,7 +121,7 @@ class PipeCondition:
         return notified
 
     def notify_all(self) -> None:
-        """Wake all who wait now.
+        """Wake all present waiters.
 
         Raises:
             RuntimeError: the mutex is not held.
@@ -131,7 +132,7 @@ class PipeCondition:
             self._current = None
 
     def has_waiting(self) -> bool:
-        """Return whether somebody waits for the next notification."""
+        """Return whether a thread waits for the next notification."""
         return self._current is not None
 
     def get_waiting(self) -> tuple[threading.Thread, ...]:

@@ -1,4 +1,4 @@
-"""Who may hold one lock now, and who is next: decisions without threads or time.
+"""Decisions on the holders and the queue of one lock, without threads or time.
 
 A `LockState` knows its holders and a queue of *conditions* (`Pending`): one FIFO per
 priority, the smallest number first. An exclusive request is a condition of its own;
@@ -7,16 +7,17 @@ requests queued after it. Only the first condition of the most urgent FIFO can b
 granted; it then leaves the queue at once, so that shared requests arriving from then
 on queue behind the waiting exclusive ones.
 
-A lock is *handed over*: whoever ends a hold makes the next ones holders in the same
-step, and gets back whom to wake. A waiter never competes for a free lock, so no wake-up
-can be lost and nobody can slip in between. The invariants, checked in the tests:
+A lock is *handed over*: the step that ends a hold makes the next waiters holders and
+returns the conditions to wake. A waiter never competes for a free lock, so no wake-up
+is lost and no other request can take the lock in between. The invariants, checked in
+the tests:
 
-1. one exclusive holder and nobody else, or any number of shared ones;
-2. the first condition can never be granted as the lock stands: else it would have
-   been handed over by the step that made it so;
-3. per priority at most one shared condition is queued.
+1. there is one exclusive holder and no other, or any number of shared ones;
+2. the first condition can never be granted in the present state, because an earlier
+   step would have handed the lock over already;
+3. at most one shared condition is queued per priority.
 
-Waiting, waking and clocks do not belong here, see `ganeti.locking.sharedlock`.
+Waiting, waking and time do not belong here, see `ganeti.locking.sharedlock`.
 Source: design 2.1, "SharedLock redesign".
 """
 
@@ -25,7 +26,7 @@ from typing import Any
 
 from ganeti import errors
 
-#: Whoever can hold a lock; a thread in the daemon, anything in tests.
+#: The owner of a lock: a thread in the daemon, any value in tests.
 Owner = Hashable
 DEFAULT_PRIORITY = 0
 
@@ -35,9 +36,9 @@ class Pending:
 
     Attributes:
         shared: whether it waits for shared mode.
-        priority: of the FIFO it stands in; smaller is more urgent.
-        waiters: owners waiting on it, in order of arrival.
-        signal: free for the caller, such as what its waiters sleep on.
+        priority: priority of its FIFO; smaller is more urgent.
+        waiters: owners that wait, in order of arrival.
+        signal: for use by the caller, such as the condition variable of the waiters.
     """
 
     __slots__ = ("priority", "shared", "signal", "waiters")
@@ -63,7 +64,7 @@ class LockState:
     # Questions
     @property
     def is_deleted(self) -> bool:
-        """Whether the lock is gone for good."""
+        """Whether the lock was deleted."""
         return self._deleted
 
     @property
@@ -77,7 +78,7 @@ class LockState:
 
     @property
     def holders(self) -> tuple[Owner, ...]:
-        """The holders in the order in which they got the lock."""
+        """The holders, in the order of acquisition."""
         return tuple(self._holders)
 
     @property
@@ -86,7 +87,7 @@ class LockState:
         return tuple(self._in_order())
 
     def is_held_by(self, owner: Owner, *, shared: bool | None = None) -> bool:
-        """Return whether an owner holds it, in any mode if ``shared`` is None."""
+        """Return whether an owner holds the lock, in any mode if ``shared`` is None."""
         if owner not in self._holders:
             return False
         return shared is None or shared != self._exclusive
@@ -95,57 +96,61 @@ class LockState:
     def request(
         self, owner: Owner, *, shared: bool, priority: int = DEFAULT_PRIORITY
     ) -> Pending | None:
-        """Ask for the lock; return None if the owner has it, else what it waits on.
+        """Request the lock; return None if granted, else the condition to wait on.
 
         Raises:
             LockError: the lock was deleted.
-            ProgrammerError: the owner holds it already.
+            ProgrammerError: the owner holds the lock already.
         """
         if self._deleted:
             raise errors.LockError("the lock was deleted")
         if owner in self._holders:
             raise errors.ProgrammerError(
-                f"{owner} asks for a lock that it holds already"
+                f"{owner} requests a lock that it holds already"
             )
         if not self._fifos and self._fits(shared):
             self._hold(owner, shared)
             return None
         pending = self._join(shared, priority)
         pending.waiters[owner] = None
-        # Only a request more urgent than all queued ones can pass here.
+        # Only a request that is more urgent than all queued ones is granted here.
         self._hand_over()
         return None if owner in self._holders else pending
 
     def withdraw(self, owner: Owner, pending: Pending) -> list[Pending]:
-        """Stop waiting; return the conditions that were granted by this."""
+        """Stop waiting; return the conditions that this grants."""
         pending.waiters.pop(owner, None)
         if not pending.waiters:
             self._dequeue(pending)
         return self._hand_over()
 
     def release(self, owner: Owner) -> list[Pending]:
-        """End a hold, whatever its mode; return the conditions granted by this.
+        """End a hold of any mode; return the conditions that this grants.
 
         Raises:
             ProgrammerError: the owner does not hold the lock.
         """
         if owner not in self._holders:
-            raise errors.ProgrammerError(f"{owner} releases a lock it does not hold")
+            raise errors.ProgrammerError(
+                f"{owner} releases a lock that it does not hold"
+            )
         del self._holders[owner]
         self._exclusive = False
         return self._hand_over()
 
     def downgrade(self, owner: Owner) -> list[Pending]:
-        """Make an exclusive hold a shared one; return the conditions granted.
+        """Downgrade an exclusive hold to a shared one; return the conditions granted.
 
-        The shared condition of the most urgent priority passes the exclusive ones
-        of its FIFO. Does nothing if the hold is shared already.
+        The shared condition of the most urgent priority overtakes the exclusive ones of
+        its FIFO. Does nothing if the hold is shared already.
 
         Raises:
             ProgrammerError: the owner does not hold the lock.
         """
         if owner not in self._holders:
-            raise errors.ProgrammerError(f"{owner} downgrades a lock it does not hold")
+            raise errors.ProgrammerError(
+                f"{owner} downgrades a lock that it does not hold"
+            )
         if not self._exclusive:
             return []
         self._exclusive = False
@@ -155,7 +160,7 @@ class LockState:
         return self._hand_over()
 
     def delete(self, owner: Owner) -> list[Pending]:
-        """Delete the lock, which the owner holds exclusively.
+        """Delete the lock, which the owner must hold exclusively.
 
         Returns:
             All waiting conditions; none of them was granted.

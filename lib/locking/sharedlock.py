@@ -1,8 +1,8 @@
 """One lock that threads hold shared or exclusively, with priorities and timeouts.
 
-The decisions are in `ganeti.locking.rules`; this puts threads to sleep and wakes
-them. Owners are threads and show up by their name, which a worker sets to what it is
-doing, such as ``Jq3/Job812/I_STARTUP``.
+`ganeti.locking.rules` decides; this module blocks and wakes threads. Owners are
+threads, listed by name; a worker's name contains its present job, such as
+``Jq3/Job812/I_STARTUP``.
 """
 
 import threading
@@ -15,13 +15,13 @@ from ganeti.locking.pipecondition import PipeCondition
 
 
 class LockInfo(NamedTuple):
-    """One lock as lists show it.
+    """One row of a lock list.
 
     Attributes:
         name: ``<level>/<name>``.
         mode: ``exclusive``, ``shared``, ``deleted`` or None.
         owners: names of the holders, sorted.
-        pending: (mode, names of those who wait) per condition, next one first.
+        pending: (mode, names of the waiters) per condition, next one first.
     """
 
     name: str
@@ -35,7 +35,7 @@ class SharedLock:
 
     Args:
         name: ``<level>/<name>``.
-        clk: time.
+        clk: the clock.
     """
 
     def __init__(self, name: str, *, clk: clock.Clock | None = None) -> None:
@@ -54,17 +54,17 @@ class SharedLock:
         priority: int | None = None,
         interrupted: Container[threading.Thread] = (),
     ) -> bool:
-        """Take the lock; return whether it was had in time.
+        """Take the lock; return whether it was acquired in time.
 
         Args:
-            shared: take it shared with others instead of alone.
-            timeout: seconds; None waits without limit, 0 or less tries once.
+            shared: take it shared instead of exclusively.
+            timeout: seconds; None waits without limit, 0 or less does not wait.
             priority: smaller is more urgent; None is 0.
-            interrupted: threads that shall not wait any more, see `interrupt`.
+            interrupted: threads that must not wait any more, see `interrupt`.
 
         Raises:
-            LockError: the lock was deleted, maybe while waiting for it.
-            ProgrammerError: the thread holds it already.
+            LockError: the lock was deleted, possibly during the wait.
+            ProgrammerError: the thread holds the lock already.
         """
         with self._mutex:
             if threading.current_thread() in interrupted:
@@ -72,35 +72,35 @@ class SharedLock:
             return self._acquire_locked(bool(shared), timeout, priority or 0)
 
     def release(self) -> None:
-        """Give the lock back, whatever its mode.
+        """Release the lock from any mode.
 
         Raises:
-            ProgrammerError: the thread does not hold it.
+            ProgrammerError: the thread does not hold the lock.
         """
         with self._mutex:
             self._wake(self._state.release(threading.current_thread()))
 
     def downgrade(self) -> bool:
-        """Turn an exclusive hold into a shared one; true always.
+        """Downgrade an exclusive hold to a shared one; return true.
 
         Raises:
-            ProgrammerError: the thread does not hold it.
+            ProgrammerError: the thread does not hold the lock.
         """
         with self._mutex:
             self._wake(self._state.downgrade(threading.current_thread()))
             return True
 
     def delete(self, timeout: float | None = None, priority: int | None = None) -> bool:
-        """Delete the lock, taking it exclusively first unless it is so held.
+        """Delete the lock; take it exclusively first unless it is held exclusively.
 
-        Everyone waiting for it, and everyone who asks later, gets a LockError.
+        All present waiters and all later requests get a LockError.
 
         Returns:
-            False if the lock could not be had in time; it then lives on.
+            False if the lock was not acquired in time; then it is not deleted.
 
         Raises:
-            LockError: somebody else has deleted it.
-            ProgrammerError: the thread holds it shared.
+            LockError: another thread has deleted the lock.
+            ProgrammerError: the thread holds the lock shared.
         """
         me = threading.current_thread()
         with self._mutex:
@@ -116,10 +116,11 @@ class SharedLock:
             return True
 
     def interrupt(self, thread: threading.Thread) -> None:
-        """End a thread's waiting as if its time were over.
+        """End a thread's wait as if its time limit had passed.
 
-        The caller puts the thread into the container given to `acquire` first: then it
-        does not matter whether the thread waits already or is just about to.
+        The caller must first add the thread to the container given to `acquire`. Then
+        the call works for a thread that waits already and for one that is about to
+        wait.
         """
         with self._mutex:
             for pending in self._state.queue:
@@ -127,7 +128,7 @@ class SharedLock:
                     self._wake((*self._state.withdraw(thread, pending), pending))
 
     def is_owned(self, shared: int = -1) -> bool:
-        """Return whether this thread holds it: 1 shared, 0 exclusively, -1 anyhow."""
+        """Return whether this thread holds it: 1 shared, 0 exclusively, -1 any."""
         mode = None if shared < 0 else bool(shared)
         with self._mutex:
             return self._state.is_held_by(threading.current_thread(), shared=mode)
@@ -138,7 +139,7 @@ class SharedLock:
         return self._state.is_deleted
 
     def info(self) -> LockInfo:
-        """Return mode, holders and waiters by name."""
+        """Return mode, and the names of holders and waiters."""
         with self._mutex:
             return LockInfo(
                 self.name,
@@ -166,8 +167,10 @@ class SharedLock:
             self._give_up(me, pending)
             raise
         if self._state.is_deleted:
-            raise errors.LockError(f"lock {self.name}: deleted while waiting for it")
-        # Handed over, maybe just after the time ran out: then it is ours anyway.
+            raise errors.LockError(
+                f"lock {self.name}: was deleted while waiting for it"
+            )
+        # A lock handed over just after the time limit is held all the same.
         if self._state.is_held_by(me):
             return True
         self._wake(self._state.withdraw(me, pending))
@@ -176,7 +179,7 @@ class SharedLock:
     def _wait(
         self, me: threading.Thread, pending: rules.Pending, timeout: float | None
     ) -> None:
-        """Sleep until there is an answer, or the time is over."""
+        """Block until the lock is granted or deleted, or the time limit has passed."""
         end = None if timeout is None else self._clock.monotonic() + timeout
         left = timeout
         while left is None or left > 0:
@@ -187,7 +190,7 @@ class SharedLock:
             is_answered = self._state.is_deleted or self._state.is_held_by(me)
             if is_answered or me not in pending.waiters:
                 return
-            # Somebody else on the same condition was interrupted.
+            # Another thread on the same condition was interrupted.
             left = None if end is None else end - self._clock.monotonic()
 
     def _give_up(self, me: threading.Thread, pending: rules.Pending) -> None:

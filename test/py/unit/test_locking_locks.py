@@ -303,7 +303,7 @@ def test_asking_twice_is_a_programming_error(people):
     [a] = people("a")
     locks = make_set("n1", "n2")
     a.do(lambda: locks.acquire(["n1"]))
-    with pytest.raises(errors.ProgrammerError, match="twice"):
+    with pytest.raises(errors.ProgrammerError, match="second request"):
         a.do(lambda: locks.acquire(["n2"]))
 
 
