@@ -1,7 +1,7 @@
-"""The engine: takes one opcode through locks, checks, hooks and execution.
+"""The engine: runs one opcode through locks, checks, hooks and execution.
 
-It knows phases, not opcodes: a logical unit of ``ganeti.cmdlib`` defines the needs and
-the effects of an opcode; ``ganeti.jqueue`` decides when a job runs.
+The engine knows phases, not opcodes: a logical unit of ``ganeti.cmdlib`` defines the
+locks and the effects of an opcode. ``ganeti.jqueue`` decides when a job runs.
 """
 
 from ganeti.mcpu.locks import members

@@ -20,9 +20,9 @@ from ganeti.opcodes import Opcode
 from ganeti.rpc import PROCEDURES, Procedure, Result, Runner, Target, wire
 from ganeti.rpc.result import OFFLINE_TEXT
 
-#: Longest text of an argument in a step.
+#: Longest text of an argument in a step, in characters.
 _TEXT_CHARS: Final = 60
-#: Shorter pauses are not worth a step, in seconds.
+#: Shorter pauses, in seconds, are not recorded as steps.
 _PAUSE_S: Final = 1.0
 
 
@@ -31,9 +31,9 @@ class Lock(msgspec.Struct, frozen=True):
 
     Attributes:
         level: such as ``node``.
-        names: of objects where they have one; None for all of the level.
-        shared: others may share them.
-        created: of the names, those that come into being with their objects.
+        names: names of objects if they have names; None for the whole level.
+        shared: the locks are shared.
+        created: those names whose objects are created together with their locks.
     """
 
     level: str
@@ -73,20 +73,20 @@ class Recorder:
 
 
 class Callbacks:
-    """The queue's side of an opcode that is only planned."""
+    """The queue's callbacks for an opcode that is only planned."""
 
     def __init__(self, owner: str, recorder: Recorder) -> None:
         self.owner = owner
         self._recorder = recorder
 
     def check_canceled(self) -> None:
-        """Go on: nobody can cancel a plan."""
+        """Do nothing: a plan cannot be canceled."""
 
     def started(self, *, durable: bool = True) -> None:
-        """Go on."""
+        """Do nothing."""
 
     def on_interrupt(self, call: Callable[[], None]) -> None:
-        """Do nothing: no lock of a plan is waited for."""
+        """Do nothing: a plan never waits for a lock."""
 
     def log(self, kind: str, payload: Any) -> None:
         """Record a line of the job's log."""
@@ -96,14 +96,14 @@ class Callbacks:
     def submit_jobs(
         self, jobs: Sequence[Sequence[Opcode]]
     ) -> list[tuple[bool, int | str]]:
-        """Record jobs; their ids count from 1 and mean nothing."""
+        """Record jobs; their ids count from 1 and are placeholders."""
         first = len(self._recorder.jobs) + 1
         self._recorder.jobs.extend(jobs)
         return [(True, first + index) for index in range(len(jobs))]
 
 
 class VirtualClock:
-    """The real time plus the pauses of the plan, none of which is waited for."""
+    """The real time plus the pauses of the plan, which take no time."""
 
     def __init__(self, real: clock.Clock) -> None:
         self._real = real
@@ -119,10 +119,10 @@ class VirtualClock:
         return self._real.monotonic() + self._ahead_s
 
     def wait(self, event: threading.Event, timeout_s: float | None) -> bool:
-        """Let the time pass at once.
+        """Advance the clock without waiting.
 
         Raises:
-            OpExecError: there is no limit, and nothing in a plan would set the event.
+            OpExecError: the wait has no limit, and nothing in a plan sets the event.
         """
         if event.is_set():
             return True
@@ -135,14 +135,14 @@ class VirtualClock:
 
 
 class RecordedLocks(LockManager):
-    """Free locks of the plan's own, which record what is asked for.
+    """Locks private to a plan, which are always free and record all requests.
 
-    A lock is made when it is first asked for, so that a plan on a large cluster costs
-    no more than on a small one.
+    A lock is created at its first request, so the cost of a plan does not depend on the
+    size of the cluster.
 
     Attributes:
-        recorder: gets the requests.
-        snapshot: has the objects that there are locks for.
+        recorder: records the requests.
+        snapshot: its objects have locks.
     """
 
     def __init__(self, clk: clock.Clock, snapshot: objects.Snapshot) -> None:
@@ -171,7 +171,7 @@ class RecordedLocks(LockManager):
         return super().acquire(request, timeout_s)
 
     def _make(self, request: Request) -> None:
-        """Make the locks of existing objects that a request needs."""
+        """Create the locks that a request needs, for existing objects."""
         level, named = request.level, {*(request.names or ()), *request.adding}
         existing: Mapping[str, Any] = {
             Level.INSTANCE: self.snapshot.names("instances"),
@@ -198,17 +198,17 @@ class RecordedLocks(LockManager):
 
 
 class DryRunRunner:
-    """A runner that sends calls that only read, and records those that act.
+    """A runner that sends reading calls, and records acting calls.
 
     Args:
-        real: reaches the nodes as they are configured now.
+        real: calls the nodes of the present configuration.
         configured: the configuration that ``real`` knows.
         snapshot: returns the configuration of the plan.
-        rpc_at: reaches nodes that the plan has added or moved.
-        nodes: their state after the acts so far.
+        rpc_at: calls nodes that the plan has added or whose address it changed.
+        nodes: the simulated state after the acts so far.
 
     Attributes:
-        recorder: gets the acts.
+        recorder: records the acts.
         acts: every act as (procedure, node uuid, arguments), in order.
     """
 
@@ -231,7 +231,7 @@ class DryRunRunner:
         self.acts: list[tuple[str, str, tuple[Any, ...]]] = []
 
     def at(self, targets: Sequence[Target]) -> Runner:
-        """Return this runner, which can then reach the targets too."""
+        """Return this runner, after adding the targets to those it can call."""
         self._added |= {target.uuid: target for target in targets}
         return self
 
@@ -295,7 +295,7 @@ class DryRunRunner:
         return results
 
     def _moved(self, uuid: str) -> Target | None:
-        """Return where a node is if the real runner has another address for it."""
+        """Return a node's target if the real runner has another address for it."""
         old = self._configured.nodes.get(uuid)
         new = self._snapshot().nodes.get(uuid)
         if new is None:
@@ -327,7 +327,7 @@ class DryRunRunner:
         if is_offline and not row.accept_offline:
             return Result(row.name, name, fail_msg=OFFLINE_TEXT, offline=True)
         shown = describe(row.name, args)
-        # Nodes that get the same arguments share a step.
+        # Nodes with the same arguments share a step.
         known = steps.get(str(shown))
         names = [name] if known is None else [*known.nodes, name]
         steps[str(shown)] = Step(
@@ -352,7 +352,7 @@ def describe(procedure: str, args: Args) -> dict[str, str]:
 
 
 def _short(value: Any) -> str:
-    """Return a value in a few words, empty if there are none."""
+    """Return a short text for a value, or an empty text."""
     if isinstance(value, Mapping):
         if "dev_type" in value:
             address = list(value.get("logical_id") or ())
@@ -360,8 +360,8 @@ def _short(value: Any) -> str:
         return str(value.get("name") or value.get("mac") or "")
     if isinstance(value, (list, tuple)):
         parts = [_short(item) for item in value]
-        # The first part of a list is its subject: an instance with its parameters, a
-        # disk with its owner.
+        # The first item of a list is its subject: an instance before its parameters, a
+        # disk before its owner.
         text = ", ".join(part for part in parts if part)
     elif isinstance(value, bool):
         text = "yes" if value else "no"

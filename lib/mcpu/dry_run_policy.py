@@ -1,9 +1,9 @@
 """Answers to node calls of a dry run, where they depend on the arguments.
 
-`ganeti.rpc.table` has one row per procedure. Its row states whether a call only reads:
-then a dry run asks the nodes, so that checks see the cluster as it is. A call that acts
-is never sent: it gets the answer of a node where all went well. Where a row names a
-function for either, the function is here.
+`ganeti.rpc.table` has one row per procedure. The row states whether a call only reads.
+A dry run sends reading calls to the nodes, so checks see the real cluster. It never
+sends an acting call, but returns the answer of a successful one. The functions that
+rows name for these purposes are here.
 """
 
 import copy
@@ -14,7 +14,7 @@ from ganeti.rpc.table import Procedure
 
 Args = Sequence[Any]
 
-#: Out-of-band commands that only ask the helper.
+#: Out-of-band commands that only read.
 _OOB_QUESTIONS: Final = frozenset(("health", "power-status"))
 
 
@@ -24,14 +24,14 @@ def only_reads(row: Procedure, args: Args) -> bool:
 
 
 def answer(row: Procedure, args: Args) -> Any:
-    """Return the payload of a call that acts, from a node where all went well."""
+    """Return the payload of a successful acting call."""
     if row.answer_from:
         return ANSWERS[row.answer_from](args)
     return copy.deepcopy(row.answer)
 
 
 def device_path(disk: Mapping[str, Any]) -> str:
-    """Return the most likely path of a disk once it is assembled."""
+    """Return the most likely path of a disk after its assembly."""
     kind, address = disk.get("dev_type"), disk.get("logical_id") or ("", "")
     if kind == "plain":
         return f"/dev/{address[0]}/{address[1]}"
@@ -54,7 +54,7 @@ def _snapshot_volume(args: Args) -> list[Any]:
 
 
 def _new_tokens(args: Args) -> list[Any]:
-    """Return placeholders: a new token cannot be known before it is made."""
+    """Return placeholders: the new token is not known in advance."""
     return [[row[0], "planned-token"] for row in args[0]]
 
 
@@ -64,7 +64,7 @@ READS_IF: Final[Mapping[str, Callable[[Args], bool]]] = {
     "gets_all_tokens": lambda args: all(row[1] == "get" for row in args[0]),
     "is_oob_question": lambda args: args[1] in _OOB_QUESTIONS,
 }
-#: Functions of the arguments that return the payload of a call that acts.
+#: Functions of the arguments that return the payload of an acting call.
 ANSWERS: Final[Mapping[str, Callable[[Args], Any]]] = {
     "assembled_device": _assembled_device,
     "snapshot_volume": _snapshot_volume,

@@ -7,7 +7,7 @@ from ganeti.jqueue.executor import Callbacks
 
 
 class JobLog:
-    """Formats lines the documented way and hands them to the queue."""
+    """A job's log with the documented line formats."""
 
     def __init__(self, callbacks: Callbacks) -> None:
         self._callbacks = callbacks
@@ -21,7 +21,7 @@ class JobLog:
         self._callbacks.log(jobqueue.ELOG_MESSAGE, f" - INFO: {text}")
 
     def warn(self, text: str, hint: str | None = None) -> None:
-        """Log a warning, and what to do about it."""
+        """Log a warning with advice."""
         self._callbacks.log(jobqueue.ELOG_MESSAGE, f" - WARNING: {text}")
         if hint:
             self._callbacks.log(jobqueue.ELOG_MESSAGE, f"      Hint: {hint}")

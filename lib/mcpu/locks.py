@@ -1,4 +1,4 @@
-"""The locks of one running opcode: taken level by level, given back in reverse."""
+"""The locks of one running opcode: taken level by level, released in reverse order."""
 
 from collections.abc import Collection, Sequence
 
@@ -14,9 +14,9 @@ class HeldLocks:
 
     Args:
         manager: all locks.
-        clock_: for the deadline.
-        timeout_s: for all requests together; None waits without limit.
-        priority: of the requests.
+        clock_: clock of the deadline.
+        timeout_s: time limit of all requests together; None waits without limit.
+        priority: priority of all requests.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class HeldLocks:
         return self._manager.owned(level) if level in self._levels else frozenset()
 
     def release(self, level: Level, *, keep: Sequence[str] = ()) -> None:
-        """Give back locks of a level early, all but some."""
+        """Release locks of a level early, except some."""
         if level not in self._levels:
             return
         drop = sorted(self._manager.owned(level) - set(keep))
@@ -49,20 +49,20 @@ class HeldLocks:
             self._exclusive.get(level, set()).difference_update(drop)
 
     def downgrade(self, level: Level, names: Sequence[str]) -> None:
-        """Turn exclusive locks into shared ones."""
+        """Convert exclusive locks to shared ones."""
         self._manager.downgrade(level, names)
         self._exclusive.get(level, set()).difference_update(names)
 
     # For the processor
     @property
     def timeout_s(self) -> float | None:
-        """The time that is left for locks, None without limit."""
+        """Seconds left for lock requests, None without limit."""
         if self._deadline is None:
             return None
         return max(0.0, self._deadline - self._clock.monotonic())
 
     def take_big_lock(self, *, exclusive: bool) -> None:
-        """Take the lock that every opcode takes first. Raises LockTimeout."""
+        """Take the big lock, which every opcode takes first. Raises LockTimeout."""
         self._acquire(
             Request(
                 Level.CLUSTER,
@@ -76,8 +76,8 @@ class HeldLocks:
         """Take the locks declared for a level.
 
         Raises:
-            LockTimeout: not had in time.
-            OpPrereqError: a lock to be created exists, or one to be taken is gone.
+            LockTimeout: the locks were not acquired in time.
+            OpPrereqError: a lock to create exists, or a lock to take does not.
         """
         names, added = request.names.get(level, ()), request.add.get(level, ())
         self._acquire(
@@ -112,21 +112,21 @@ class HeldLocks:
         known = self._manager.names(request.level)
         if clash := sorted(known.intersection(request.adding)):
             return errors.OpPrereqError(
-                f"{request.level.label} {', '.join(clash)}: exists, or another job is"
-                " just creating it",
+                f"{request.level.label} {', '.join(clash)}: exists already, or another"
+                f" job is creating it",
                 ecodes.ECODE_NOTUNIQUE,
             )
         return errors.OpPrereqError(
-            f"{err}; the object was removed or renamed meanwhile", ecodes.ECODE_NOENT
+            f"{err}; another job has removed or renamed the object", ecodes.ECODE_NOENT
         )
 
     def finish(self, snapshot: objects.Snapshot, *, members_changed: bool) -> None:
-        """Give everything back, highest level first; drop locks of no object.
+        """Release all locks, highest level first; delete locks without an object.
 
         Args:
             snapshot: the newest configuration.
-            members_changed: objects may have come and gone under the exclusive big
-                lock, without locks of their own.
+            members_changed: objects may have been added or removed under the exclusive
+                big lock, without locks of their own.
         """
         if members_changed and self._exclusive.get(Level.CLUSTER):
             self._renew_members(snapshot)
@@ -143,7 +143,7 @@ class HeldLocks:
                 self._manager.release(level)
 
     def _renew_members(self, snapshot: objects.Snapshot) -> None:
-        # Level NODE_RES follows NODE by itself.
+        # The lock manager keeps NODE_RES equal to NODE.
         for level, present in (
             (Level.NODEGROUP, set(snapshot.nodegroups)),
             (Level.NODE, set(snapshot.nodes)),
@@ -166,7 +166,7 @@ def members(snapshot: objects.Snapshot) -> dict[Level, list[str]]:
 
 
 def exists(snapshot: objects.Snapshot, level: Level, name: str) -> bool:
-    """Return whether the object that a lock stands for is in the configuration."""
+    """Return whether the configuration has the object of a lock."""
     if level is Level.INSTANCE:
         return (
             snapshot.uuid_of("instances", name) is not None

@@ -1,11 +1,10 @@
-"""Plans: the engine runs over effects that record calls and do nothing.
+"""Plans: the engine runs with effects that record calls and change nothing.
 
-The same `Processor` and the same logical units as for a job run on a fork of the
-configuration. Calls that only read go to the nodes, so that checks see the cluster as
-it is; calls that act are recorded and answered as if all went well. Nothing is left
-behind: no job, no lock of the cluster, no reservation, no change. An opcode generates
-uuids, MAC addresses and secrets while it runs; the real run generates others. A plan
-lists them.
+The same `Processor` and logical units as for a job run on a fork of the configuration.
+Reading calls go to the nodes, so checks see the real cluster. Acting calls are recorded
+and answered as if they succeeded. A plan leaves no job, no lock of the cluster, no
+reservation and no change. An opcode generates uuids, MAC addresses and secrets while it
+runs. A plan lists these, because the real run generates different ones.
 """
 
 import collections
@@ -33,18 +32,18 @@ from ganeti.mcpu.dry_run import (
 from ganeti.mcpu.processor import EngineDeps, Processor
 from ganeti.mcpu.simulated_nodes import SimulatedNodes
 
-#: Fields that change with every change and are no news.
+#: Fields that every change modifies, so a plan does not show them.
 _BOOKKEEPING: Final = frozenset(("ctime", "mtime", "serial_no"))
-#: Jobs that are planned because others would submit them; a node has fewer instances.
+#: Largest number of planned follow-up jobs; more than a node has instances.
 _MOST_FOLLOWERS: Final = 200
-#: Fields whose values are secret.
+#: Fields with secret values.
 _PRIVATE: Final = frozenset(("osparams_private", "osparams_private_cluster"))
 
 
 class Field(msgspec.Struct, frozen=True):
     """One changed field; ``name`` is dotted inside of objects, ``a.b``.
 
-    A value that was not or is no longer there is null.
+    A value that is missing before or after the change is null.
     """
 
     name: str
@@ -63,18 +62,19 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class OpPlan(msgspec.Struct, frozen=True):
-    """What one opcode would do.
+    """The plan of one opcode.
 
     Attributes:
         op_id: such as ``OP_INSTANCE_MIGRATE``.
         summary: such as ``INSTANCE_MIGRATE(web1)``.
-        locks: in the order in which they would be taken.
+        locks: in the order of the requests.
         steps: in order.
-        changes: of the configuration, together.
-        jobs: wire forms of the opcodes of jobs that it would submit, without secrets.
-        names: uuid -> name of the objects that the changes mention.
-        generated: values generated for this plan; the run generates others.
-        error: ``[class, arguments]`` of the error that would end it, or null.
+        changes: the combined changes of the configuration.
+        jobs: jobs that the opcode would submit, as wire forms of opcodes without
+            secrets.
+        names: uuid -> name of objects in the changes.
+        generated: values generated for this plan; a real run generates different ones.
+        error: ``[class, arguments]`` of the error that would end the opcode, or null.
     """
 
     op_id: str
@@ -89,15 +89,15 @@ class OpPlan(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a job would do; opcodes after one that fails are not in it.
+    """The plan of a job, up to the first opcode that fails.
 
     Attributes:
-        revision: of the configuration that it is about. A run from the same one does
-            what is planned, if the nodes are as they were, too.
+        revision: revision of the configuration. A run from the same revision does the
+            planned steps, provided that the nodes have not changed.
         opcodes: one plan per opcode.
-        followers: the same for the jobs that opcodes would submit, as if each began
-            when those before it had ended.
-        left_out: how many such jobs were not planned, as there are too many.
+        followers: plans of the opcodes in jobs that opcodes would submit, as if each of
+            these jobs began after the end of those before it.
+        left_out: number of such jobs beyond the limit, which were not planned.
     """
 
     revision: int
@@ -128,10 +128,10 @@ class _RecordingConfig:
 
 
 class Planner:
-    """Makes plans; thread-safe, one for the whole master.
+    """Maker of plans; thread-safe, one for the whole master.
 
     Args:
-        deps: those of the engine that would do the work.
+        deps: the dependencies of the engine.
         units: opcode id -> logical unit.
     """
 
@@ -143,9 +143,9 @@ class Planner:
         self._serial = itertools.count(1)
 
     def plan(self, ops: Sequence[opcodes.Opcode]) -> Plan:
-        """Return what a job of these opcodes would do; one sees the changes of another.
+        """Plan a job of these opcodes; later ones see the changes of earlier ones.
 
-        Blocks while nodes answer questions.
+        Blocks while nodes answer reading calls.
         """
         fork = DryRun(self._deps, self._units, f"plan-{next(self._serial)}")
         plans = fork.plan_job(ops)
@@ -158,16 +158,16 @@ class Planner:
 
 
 class DryRun:
-    """One plan being made: a fork of the cluster that opcodes change in turn.
+    """One dry run: a fork of the configuration that opcodes change in turn.
 
     Args:
-        deps: those of the engine that would do the work.
+        deps: the dependencies of the engine.
         units: opcode id -> logical unit.
-        name: begins the owner of reservations and locks.
+        name: prefix for the owner of reservations and locks.
 
     Attributes:
-        configured: the configuration that the fork began with.
-        runner: has recorded all acts.
+        configured: the configuration at the start of the fork.
+        runner: holds all recorded acts.
         submitted: jobs that opcodes would have submitted so far, in order.
     """
 
@@ -224,7 +224,7 @@ class DryRun:
         return self._store.snapshot()
 
     def plan_job(self, ops: Sequence[opcodes.Opcode]) -> list[OpPlan]:
-        """Return what the opcodes of a job would do, up to one that fails."""
+        """Plan the opcodes of a job, up to the first one that fails."""
         plans: list[OpPlan] = []
         for op in ops:
             plans.append(self.plan(op))
@@ -233,7 +233,7 @@ class DryRun:
         return plans
 
     def plan(self, op: opcodes.Opcode) -> OpPlan:
-        """Return what an opcode would do after those before it."""
+        """Plan an opcode after the effects of those before it."""
         before, recorder = self.snapshot, Recorder()
         self._recorder = recorder
         self._clock.recorder = self._locks.recorder = self.runner.recorder = recorder
@@ -272,8 +272,8 @@ class DryRun:
         unit = self._units.get(op.op_id())
         if unit is not None and not unit.can_plan(op):
             raise errors.OpPrereqError(
-                f"{op.summary()}: cannot be planned, as not all that it does are node"
-                " calls and changes of the configuration",
+                f"{op.summary()}: cannot be planned, because it has effects other than"
+                f" node calls and configuration changes",
                 ecodes.ECODE_INVAL,
             )
 
@@ -283,7 +283,7 @@ def differences(
     after: objects.Snapshot,
     changed: Iterator[store.ChangeSet],
 ) -> list[Change]:
-    """Return what became of the records that change-sets name; costs what changed."""
+    """Return the changes of the records in change sets; costs only what changed."""
     keys = dict.fromkeys(
         (item.table, item.key)
         for change_set in changed
@@ -302,7 +302,7 @@ def differences(
 def mentioned(
     changes: Sequence[Change], *snapshots: objects.Snapshot
 ) -> dict[str, str]:
-    """Return uuid -> name of the named objects whose uuid is a value of a change."""
+    """Return uuid -> name of the objects whose uuid is a value in a change."""
     names: dict[str, str] = {}
     for value in _texts([[row.before, row.after] for c in changes for row in c.fields]):
         for snapshot in snapshots:
@@ -369,7 +369,7 @@ def _hidden(value: Any) -> Any:
 
 
 def _shown(key: str, value: Any, record: Mapping[str, Any]) -> Any:
-    """Return a value without the secret in the address of a mirrored disk."""
+    """Return a value without the secret of a mirrored disk."""
     if key == "logical_id" and record.get("dev_type") == "drbd" and value:
         return [*value[:-1], REDACTED]
     if key == "children" and value:

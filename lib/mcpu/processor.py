@@ -1,9 +1,9 @@
-"""Takes one opcode through its phases.
+"""The phases of one opcode.
 
 Order: arguments, big lock, names, locks level by level under one time limit,
-prerequisites, pre hooks, execution, result check, post hooks, config-update hook, and
-giving everything back. What an opcode does is in `ganeti.cmdlib`; when it runs is up
-to `ganeti.jqueue`.
+prerequisites, pre hooks, execution, result check, post hooks, config-update hook,
+release of locks and reservations. The operations are in `ganeti.cmdlib`;
+`ganeti.jqueue` decides when they run.
 """
 
 import contextlib
@@ -32,20 +32,20 @@ from ganeti.mcpu.locks import HeldLocks
 from ganeti.ssh import known_hosts
 
 _log: Final = logging.getLogger(__name__)
-#: Levels a logical unit may declare, in the order in which they are taken.
+#: Levels that a logical unit may declare, in the order of acquisition.
 _LEVELS: Final = tuple(level for level in Level if level is not Level.CLUSTER)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EngineDeps(base.UnitDeps):
-    """The dependencies of the engine: those of logical units, and all locks."""
+    """The dependencies of the engine: those of logical units, and the locks."""
 
     locks: LockManager
     write_known_hosts: Callable[[str, str, Sequence[str]], None] = known_hosts.write
 
 
 class _WatchedConfig:
-    """Remembers whether an operation wrote the configuration."""
+    """A configuration that records whether an operation changed it."""
 
     def __init__(self, inner: config.Config) -> None:
         self._inner = inner
@@ -68,7 +68,7 @@ class Processor:
     """Executes opcodes; thread-safe, one for the whole master.
 
     Args:
-        deps: the dependencies of operations.
+        deps: the dependencies of the engine.
         units: opcode id -> logical unit.
     """
 
@@ -86,10 +86,10 @@ class Processor:
         timeout_s: float | None,
         priority: int,
     ) -> Any:
-        """Carry out one opcode; see `ganeti.jqueue.executor.Executor`."""
+        """Execute one opcode; see `ganeti.jqueue.executor.Executor`."""
         unit_class = self._units.get(op.op_id())
         if unit_class is None:
-            raise errors.OpCodeUnknown(f"{op.op_id()} is not offered by this release")
+            raise errors.OpCodeUnknown(f"{op.op_id()} is not supported by this release")
         held = HeldLocks(
             self._deps.locks,
             self._deps.clock,
@@ -114,7 +114,7 @@ class Processor:
 
 
 class _Run:
-    """One opcode on its way."""
+    """The run of one opcode."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class _Run:
         self._operation = hooksmaster.Operation(
             op.op_id(), unit_class.HOOKS_PATH or "", unit_class.HOOKS_TYPE
         )
-        #: Prefixed variables as they were before execution.
+        #: Prefixed hook variables from before the execution.
         self._pre_env: dict[str, str] = {}
 
     @property
@@ -173,8 +173,8 @@ class _Run:
 
     def _with_locks(self) -> Any:
         unit = self._unit
-        # With opportunistic locks the checks may ask for another try with more of
-        # them, which only an opcode that is still waiting can have.
+        # With opportunistic locks, the checks may request another attempt with more
+        # locks. Only an opcode that is still in state waiting can have one.
         may_retry = bool(unit.locks.opportunistic) and self._held.timeout_s is not None
         if not may_retry:
             self._callbacks.started(durable=not unit.READS_ONLY)
@@ -226,7 +226,7 @@ class _Run:
             msgspec.convert(plain, shape)
         except msgspec.ValidationError as err:
             raise errors.OpResultError(
-                f"{self._op.op_id()}: result of the wrong shape: {err}"
+                f"{self._op.op_id()}: the result has the wrong type: {err}"
             ) from err
         return plain
 
@@ -277,9 +277,9 @@ class _Run:
         hooksmaster.run(self._deps.rpc, hook, phase, nodes, env)
 
     def _is_idle(self, hook: str, phase: str, nodes: Sequence[str]) -> bool:
-        """Return whether scripts could run on the master alone and it has none.
+        """Return whether hooks could run on the master only, and it has no scripts.
 
-        The scripts of other nodes are unknown here, so those nodes are always asked.
+        The scripts of other nodes are unknown, so these nodes are always called.
         """
         if not nodes:
             return True

@@ -1,9 +1,9 @@
-"""The state of nodes during a dry run: which guests run, which disks are usable.
+"""The state of nodes during a dry run: running guests and usable disks.
 
 Acts of a plan are not sent to nodes. `SimulatedNodes` keeps their effects and applies
-them to the answers of later reads, so that the later checks of a plan agree with its
-earlier acts. Memory and space that the acts would take are unknown: checks of a later
-opcode see the present amounts.
+them to the answers of later reads, so later checks of a plan agree with its earlier
+acts. The memory and disk space that acts would take is unknown: checks of later opcodes
+see the present amounts.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,9 +17,10 @@ class SimulatedNodes:
     """The state of nodes after the acts of a plan, for its later reads."""
 
     def __init__(self) -> None:
-        #: (node uuid, instance name) -> its wire form if it would run there, else None
+        #: (node uuid, instance name) -> wire form of an instance that would run there,
+        #: or None
         self._guests: dict[tuple[str, str], Mapping[str, Any] | None] = {}
-        #: (node uuid, disk) -> whether it would be usable there
+        #: (node uuid, disk) -> whether the disk would be usable there
         self._disks: dict[tuple[str, str], bool] = {}
 
     # Acts
@@ -34,7 +35,7 @@ class SimulatedNodes:
 
     # Reads
     def adjust(self, node: str, args: Args, answer: Result) -> Result:
-        """Return the answer of a read as it would be after the acts so far."""
+        """Return the answer of a read, adjusted to the acts so far."""
         adjust = _ADJUST.get(answer.call)
         payload = _SAME if adjust is None else adjust(self, node, args, answer)
         if payload is _SAME:
@@ -72,7 +73,7 @@ class SimulatedNodes:
         }
 
     def _allowed(self, node: str, args: Args, _answer: Result) -> Any:
-        """Return null for a guest that would run there."""
+        """Return null for a guest that would run on the node."""
         return None if self._guests.get((node, args[0]["name"])) else _SAME
 
     def _status(self, node: str, args: Args, _answer: Result) -> Any:
