@@ -1,9 +1,9 @@
 """The job queue: states, scheduling, workers, waiting, archive.
 
-A job handed out as an id survives any crash. `state`, `transitions`, `attempts`,
-`depends` and `filters` decide; `JobQueue` keeps jobs in the store, gives them to
-worker threads when they may run, and answers who waits for them. How an opcode is
-carried out does not belong here, see `Executor`.
+A job whose id was returned survives any crash. `state`, `transitions`, `attempts`,
+`depends` and `filters` decide; `JobQueue` keeps jobs in the store, passes them to
+worker threads when they may run, and notifies waiting clients. The execution of opcodes
+does not belong here, see `Executor`.
 """
 
 from ganeti.jqueue.core import Settings

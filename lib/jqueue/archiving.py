@@ -1,7 +1,7 @@
 """Archiving of ended jobs: they stay readable until they are purged.
 
-Only the job record moves; the log entries keep their place. Commits follow each
-other without a thread of their own: the end of one starts the next.
+Only the job record moves; the log entries keep their keys. Commits follow each other
+without a thread of their own: the end of one commit starts the next.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from ganeti.jqueue.core import Core
 from ganeti.jqueue.documents import ARCHIVE, JOBS, LOGS, Document
 from ganeti.jqueue.submitting import settle
 
-#: Jobs that one commit moves: large enough to be quick, small enough for others.
+#: Jobs per commit: enough for good throughput, few enough not to delay others.
 _BATCH: Final = 50
 
 
@@ -53,7 +53,7 @@ class _Purge:
         self._count = len(keys)
 
     def step(self, error: BaseException | None) -> None:
-        """Ask for the next commit."""
+        """Request the next commit."""
         if error is not None or not self._todo:
             settle(self.future, self._count, error)
             return
@@ -67,7 +67,7 @@ class _Purge:
 
 
 def _is_older(data: bytes, oldest: float) -> bool:
-    """Return whether a job ended before a time; an unreadable one did."""
+    """Return whether a job ended before a time; true for an unreadable one."""
     try:
         job = records.decode_job(data)
     except errors.JobFileCorrupted:
@@ -94,7 +94,7 @@ class _Sweep:
         self._archived = 0
 
     def step(self, moved: int) -> None:
-        """Note what the last commit moved, and ask for the next one."""
+        """Count the jobs moved by the last commit, and request the next one."""
         self._archived += moved
         is_over = self._core.clock.monotonic() > self._deadline
         if is_over or not self._todo:

@@ -1,8 +1,8 @@
-"""How long an opcode tries to get its locks, and how it becomes more urgent.
+"""Time limits and priorities of an opcode's attempts to get its locks.
 
-Each attempt has a limit for all locks together; limits grow along a table. When the
-table is used up, the opcode becomes one step more urgent and the table starts again;
-at the highest priority it waits without limit. Pure; see the locking document.
+Each attempt has one time limit for all locks; the limits grow along a table. After the
+end of the table, the priority becomes one step more urgent and the table starts again.
+At the highest priority the opcode waits without limit. Pure; see the locking document.
 """
 
 import functools
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from ganeti.constants import jobqueue, locks
 
-#: Each limit varies by this part, so that rivals do not meet again and again.
+#: Each limit varies by this fraction, so competing jobs do not collide repeatedly.
 VARIATION: Final = 0.05
 
 
@@ -20,7 +20,7 @@ def table(
     maximum: float = locks.LOCK_ATTEMPTS_MAXWAIT,
     total: float = locks.LOCK_ATTEMPTS_TIMEOUT,
 ) -> tuple[float, ...]:
-    """Return the limits in seconds; they add up to ``total`` at least."""
+    """Return the limits in seconds; their sum is at least ``total``."""
     limits = [minimum]
     while sum(limits) < total:
         limits.append(min(maximum, max(minimum, (limits[-1] * 1.05) ** 1.25)))
@@ -28,7 +28,7 @@ def table(
 
 
 class Attempt(NamedTuple):
-    """The next attempt: its place in the table (None: no limit), and priority."""
+    """The next attempt: its index in the table (None: no limit), and its priority."""
 
     place: int | None
     priority: int
@@ -45,7 +45,7 @@ class Attempt(NamedTuple):
 
 
 def after(attempt: Attempt) -> Attempt:
-    """Return what follows an attempt that failed."""
+    """Return the attempt that follows a failed one."""
     if attempt.place is None:
         return attempt
     if attempt.place + 1 < len(table()):

@@ -1,6 +1,6 @@
-"""What clients may do to jobs and to the queue: cancel, change priority, drain.
+"""Requests of clients to jobs and to the queue: cancel, change priority, drain.
 
-Every answer is given when its effect is durable.
+Every answer is sent when its effect is durable.
 """
 
 from concurrent.futures import Future
@@ -14,7 +14,7 @@ from ganeti.jqueue.entry import Entry, Place
 from ganeti.jqueue.state import Status
 from ganeti.jqueue.submitting import settle
 
-#: Whether it was done, and a text for the user.
+#: Whether the request succeeded, and a text for the user.
 Answer = tuple[bool, str]
 
 
@@ -49,7 +49,7 @@ def _kill_locked(entry: Entry, *, kill: bool) -> Answer:
     if not kill:
         return False, f"Job {entry.job.id} is running, it cannot be canceled"
     entry.must_die = True
-    return True, f"Job {entry.job.id} is running and will end as soon as it can"
+    return True, f"Job {entry.job.id} is running and will end as soon as possible"
 
 
 def change_priority(core: Core, job_id: int, priority: int) -> Future[Answer]:

@@ -1,14 +1,15 @@
-"""The state that all parts of the queue share, and the steps they are made of.
+"""The shared state of all parts of the queue, and their common steps.
 
-One lock guards everything and is held for moments: every change is a
-`Core.transaction`. At its end free workers get jobs; after the lock is released,
-waiting clients get their answers. Nothing here waits for the disk: commits are handed
-to the store in the order of the changes and report back from the store's thread.
+One lock guards everything and is held only briefly: every change is a
+`Core.transaction`. At the end of a transaction, free workers get jobs; after the
+release of the lock, waiting clients get their answers. Nothing here waits for the disk:
+commits are passed to the store in the order of the changes, and the store's thread
+reports their end.
 
-The lock is never held while calling the store: who edits the configuration holds the
-store's lock and may log a line, which needs this one.
+The lock is never held during a call of the store: a thread that edits the configuration
+holds the store's lock and may log a line, which needs this lock.
 
-Invariant: what is *shown* as final, or was answered to a client, is durable.
+Invariant: a final state that is *shown*, and any answer to a client, is durable.
 """
 
 import collections
@@ -33,25 +34,25 @@ from ganeti.objects.snapshot import CLUSTER_KEY
 _log = logging.getLogger(__name__)
 
 _Done = Callable[[int, BaseException | None], None]
-#: Called when a commit ended: with nothing, or with the error.
+#: Called when a commit has ended: with None, or with the error.
 OnDone = Callable[[BaseException | None], None]
 
-#: Seconds that an attempt to get locks has at least, also when others want to start.
+#: Shortest attempt to get locks in seconds, even if other jobs could start.
 _CHANCE_S = 0.1
-#: Seconds until a final state that could not be stored is tried again.
+#: Seconds until a final state that could not be stored is stored again.
 _RETRY_S = 5.0
-#: Ended jobs kept in memory: clients ask for the result just after the end.
+#: Ended jobs kept in memory, because clients read the result just after the end.
 _RECENT = 1000
-#: Jobs with longer logs are read from the store when somebody asks.
+#: Ended jobs with longer logs are not kept in memory but read from the store.
 _RECENT_LINES = 1000
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Bounds of a queue.
+    """Limits of a queue.
 
     Attributes:
-        workers: jobs that run at once while there is no cluster record.
+        workers: jobs that run at once if there is no cluster record.
         hard_limit: unfinished jobs beyond which submissions are refused.
         archive_age_s: archived jobs that ended longer ago are deleted, once a day;
             None keeps them.
@@ -76,18 +77,18 @@ class Core:
         self.timers = Timers(clk)
         self.schedule = Schedule()
         #: Called when a watched job has changed, with the job and whether only its log
-        #: has; see `ganeti.jqueue.watching`.
+        #: has changed; see `ganeti.jqueue.watching`.
         self.notify_locked: Callable[[Entry, bool], None] = _ignore_change
         self.pool: WorkerPool[Entry] | None = None
         self.live: dict[int, Entry] = {}
         #: Live jobs that have ended: state and time of the end.
         self.ended: dict[int, tuple[Status, Timestamp]] = {}
-        #: Ended jobs on their way to the archive.
+        #: Ended jobs that are being archived.
         self.archiving: set[int] = set()
         self.recent: collections.OrderedDict[int, Job] = collections.OrderedDict()
         self.dependents: dict[int, set[int]] = {}
         self.serial = 0
-        #: Jobs whose first commit is under way.
+        #: Jobs whose first commit has not ended.
         self.arriving = 0
         self.running = 0
         #: Jobs whose worker may be waiting for locks, by id.
@@ -97,20 +98,20 @@ class Core:
         self.is_started = False
         self.is_stopping = False
         self._outbox: list[Callable[[], None]] = []
-        #: Commits to be handed to the store by whoever holds `_sending`.
+        #: Commits that the holder of `_sending` passes to the store.
         self._commits: collections.deque[tuple[Sequence[Document], _Done]] = (
             collections.deque()
         )
         self._sending = threading.Lock()
 
     def now(self) -> Timestamp:
-        """Return the time as job records have it."""
+        """Return the time in the form of job records."""
         return clock.split_time(self.clock.time())
 
     # Transactions
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Hold the lock for a change; then start jobs, and call who waits."""
+        """Hold the lock during a change; then start jobs, and call the callbacks."""
         outbox: list[Callable[[], None]] = []
         try:
             with self.lock:
@@ -121,13 +122,13 @@ class Core:
                         self._dispatch_locked()
                     outbox, self._outbox = self._outbox, outbox
         finally:
-            # Also after a refusal: others may have been served by the dispatch.
+            # Also after an error: the dispatch may have changed other jobs.
             self._send()
             for call in outbox:
                 _call_safely(call)
 
     def later_locked(self, call: Callable[[], None]) -> None:
-        """Have something called when the lock is free again."""
+        """Register a callback for the time after the release of the lock."""
         self._outbox.append(call)
 
     def _dispatch_locked(self) -> None:
@@ -148,11 +149,11 @@ class Core:
         self._make_room_locked(limit)
 
     def _make_room_locked(self, limit: int) -> None:
-        """Let jobs that wait for locks make room for fresh ones that may not have to.
+        """Interrupt waits for locks in favour of fresh jobs that may not wait.
 
-        All workers are busy. Half of them may go on waiting for locks, those with
-        the oldest jobs; the others give up early, not counted as an attempt: at once
-        for a more urgent job, after their first moments for an equal one.
+        All workers are busy. Half of them, those with the oldest jobs, may continue to
+        wait for locks. The others give up early, which does not count as an attempt: at
+        once for a more urgent job, after a minimum time for an equally urgent one.
         """
         priority = self.schedule.fresh_priority()
         surplus = len(self.lock_waiters) - limit // 2
@@ -187,7 +188,7 @@ class Core:
 
     # Storing
     def commit_locked(self, documents: Sequence[Document], on_done: OnDone) -> None:
-        """Ask for a commit; ``on_done`` is called without the lock."""
+        """Request a commit; ``on_done`` is called without the lock."""
 
         def done(_revision: int, error: BaseException | None) -> None:
             if error is not None:
@@ -197,7 +198,7 @@ class Core:
         self._commits.append((documents, done))
 
     def _send(self) -> None:
-        """Hand commits to the store in their order, unless another thread does."""
+        """Pass commits to the store in order, unless another thread is doing so."""
         while self._commits and self._sending.acquire(blocking=False):
             try:
                 while self._commits:
@@ -210,7 +211,7 @@ class Core:
                 self._sending.release()
 
     def failed(self, error: BaseException) -> None:
-        """Report a commit that failed."""
+        """Report a failed commit."""
         _log.error("job queue: commit failed: %s", error)
         if self.settings.on_failure is not None:
             self.settings.on_failure(error)
@@ -241,7 +242,7 @@ class Core:
 
     # Steps in the life of a job
     def admit_locked(self, entry: Entry) -> None:
-        """Take in a job that is durable."""
+        """Add a durable job to the queue."""
         self.live[entry.job.id] = entry
         targets = depends.targets(entry.job.id, entry.ops)
         entry.waits_for = {dep for dep in targets if dep in self.live}
@@ -253,24 +254,24 @@ class Core:
             self.schedule.push(entry)
 
     def changed_locked(self, entry: Entry, *, only_log: bool = False) -> None:
-        """Count a change of a job, and notify who watches it."""
+        """Count a change of a job, and notify its watchers."""
         entry.version += 1
         if entry.watches:
             self.notify_locked(entry, only_log)
 
     def show_locked(self, entry: Entry, job: Job) -> None:
-        """Replace a job's record by an unfinished one, and answer who waits."""
+        """Replace a job's record by an unfinished one, and notify its watchers."""
         _log.debug("job %d: %s -> %s", job.id, entry.job.status, job.status)
         entry.job = entry.shown = job
         self.changed_locked(entry)
 
     def end_locked(self, entry: Entry, job: Job, on_done: OnDone | None = None) -> None:
-        """Replace a job's record by a final one; it is shown once it is durable.
+        """Replace a job's record by a final one, which is shown once it is durable.
 
         Args:
             entry: the job.
             job: its final record.
-            on_done: called when it is durable, or at first is not.
+            on_done: called when the record is durable, or when the first commit failed.
         """
         _log.debug("job %d: %s -> %s", job.id, entry.job.status, job.status)
         entry.job = job
@@ -310,7 +311,7 @@ class Core:
                 self._freed_locked(waiting, job_id)
 
     def note_ended_locked(self, job: Job) -> None:
-        """Remember that a live job has ended."""
+        """Record that a live job has ended."""
         when = job.end_timestamp or job.start_timestamp or job.received_timestamp
         self.ended[job.id] = (job.status, when or (0, 0))
 
@@ -323,7 +324,7 @@ class Core:
             self.schedule.push(entry)
 
     def cancel_locked(self, entry: Entry, on_done: OnDone | None = None) -> None:
-        """Cancel a queued or waiting job; what a worker has, it gives up later."""
+        """Cancel a queued or waiting job; a worker gives up its job later."""
         job = transitions.cancel(entry.job, self.now())
         if not job.is_final and entry.place is not Place.WORKING:
             # Between two attempts to get its locks.
@@ -339,7 +340,7 @@ class Core:
         self.save_locked(entry, on_done)
 
     def interrupt_locked(self, entry: Entry) -> None:
-        """End the waiting for locks of the worker that has a job."""
+        """End a wait for locks of the worker that has a job."""
         self.lock_waiters.pop(entry.job.id, None)
         if entry.interrupt is not None:
             self.later_locked(entry.interrupt)
@@ -377,7 +378,7 @@ class Core:
         return attach_logs(job, self.read_logs(job_id))
 
     def read_logs(self, job_id: int) -> list[tuple[int, LogEntry]]:
-        """Return index of the opcode and log entry, in order."""
+        """Return (index of the opcode, log entry) pairs, in order."""
         return [
             records.decode_log(data)
             for _key, data in self.store.scan(LOGS, f"{job_id}/")
@@ -407,7 +408,7 @@ class Core:
 
 
 def _ignore_change(_entry: Entry, _only_log: bool) -> None:
-    """A change of a job that nobody watches."""
+    """Ignore a change of a job without watchers."""
 
 
 def _seniority(entry: Entry) -> tuple[Timestamp, int]:
@@ -415,7 +416,7 @@ def _seniority(entry: Entry) -> tuple[Timestamp, int]:
 
 
 def _call_safely(call: Callable[[], None]) -> None:
-    """Call something whose failure must not keep the others from being called."""
+    """Call a callback; its failure must not prevent the calls of others."""
     try:
         call()
     except Exception:  # noqa: BLE001 - whatever it is
@@ -423,4 +424,4 @@ def _call_safely(call: Callable[[], None]) -> None:
 
 
 def _ignore(_error: BaseException | None) -> None:
-    """A commit that nobody waits for; `Core.failed` has reported errors."""
+    """Ignore the end of a commit; `Core.failed` has reported errors."""

@@ -1,6 +1,6 @@
-"""Jobs that wait for other jobs: pure checks of ``depends``.
+"""Dependencies between jobs: pure checks of ``depends``.
 
-A job can wait only for jobs submitted before it, so that no two wait for each other.
+A job can wait only for jobs submitted before it, so there are no cycles.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,12 +17,12 @@ Lookup = Callable[[int], Status | None]
 
 
 class Verdict(NamedTuple):
-    """What the dependencies of an opcode mean for it now.
+    """The present state of an opcode's dependencies.
 
     Attributes:
         waits_for: jobs that must end first.
-        is_canceled: a job was canceled, so this one is too.
-        error: why the opcode fails.
+        is_canceled: a dependency was canceled, so this job is canceled too.
+        error: the error of the opcode if a dependency failed.
     """
 
     waits_for: tuple[int, ...] = ()
@@ -33,7 +33,7 @@ class Verdict(NamedTuple):
 def resolve(job_id: int, ops: Sequence[opcodes.Opcode]) -> list[opcodes.Opcode]:
     """Return the opcodes with dependencies as absolute job ids.
 
-    Relative ids count back from the job's own id: -1 is the job just before.
+    Relative ids count back from the job's own id: -1 is the previous job.
 
     Raises:
         OpPrereqError: a relative id points before the first job.
@@ -64,7 +64,7 @@ def targets(job_id: int, ops: Sequence[opcodes.Opcode]) -> set[int]:
 
 
 def check(job_id: int, op: opcodes.Opcode, lookup: Lookup) -> Verdict:
-    """Return whether an opcode that is about to start may go on."""
+    """Return whether the dependencies of an opcode allow its start."""
     waits: list[int] = []
     for target, allowed in op.depends or ():
         dep = int(target)

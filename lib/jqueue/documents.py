@@ -1,4 +1,4 @@
-"""What the queue needs of a store, and which documents it keeps there.
+"""The documents of the queue, and its interface to the store.
 
 ====================  ============================================================
 ``jobs/<id>``         a live job, see `ganeti.jqueue.records`
@@ -41,7 +41,7 @@ class Documents(Protocol):
         changes: Sequence[Document],
         done: Callable[[int, BaseException | None], None] | None = None,
     ) -> None:
-        """Ask for a commit; ``done`` is called from another thread."""
+        """Request a commit; ``done`` is called from another thread."""
 
     def read(self, table: str, key: str) -> bytes | None:
         """Return one document."""

@@ -1,6 +1,6 @@
-"""A live job in memory: the newest record and what belongs to it for the moment.
+"""A live job in memory: the newest record, and its transient state.
 
-Guarded by the queue's lock; only `JobQueue` and its parts see entries.
+Entries are guarded by the queue's lock and private to `JobQueue` and its parts.
 """
 
 import enum
@@ -17,31 +17,31 @@ from ganeti.jqueue.timers import Timer
 
 
 class Place(enum.Enum):
-    """Where a live job is."""
+    """The place of a live job in the queue."""
 
     #: May start as soon as a worker is free.
     READY = "ready"
-    #: A filter rule or a rate limit holds it.
+    #: Held by a filter rule or a rate limit.
     PARKED = "parked"
     #: Waits for other jobs to end.
     DEPENDENT = "dependent"
     #: Waits for the time of its next attempt to get locks.
     RESTING = "resting"
-    #: A worker has it.
+    #: Assigned to a worker.
     WORKING = "working"
-    #: Final, but not durably so yet.
+    #: Final, but not durable yet.
     ENDED = "ended"
 
 
 class Watch:
-    """Somebody waits for a change of a job.
+    """A wait for a change of a job.
 
     Attributes:
-        fields: values to compare, from the record.
-        previous: the values that the waiting side knows, in JSON form.
-        serial: newest log entry that it knows.
-        future: gets the values and the newer log entries.
-        timer: for the time limit.
+        fields: returns the values to compare, from the record.
+        previous: the values known to the waiting side, in JSON form.
+        serial: newest log entry known to the waiting side.
+        future: receives the values and the newer log entries.
+        timer: timer of the time limit.
     """
 
     __slots__ = ("fields", "future", "job_id", "previous", "serial", "timer")
@@ -66,24 +66,24 @@ class Entry:
 
     Attributes:
         job: the newest record, without log entries.
-        shown: what others see: a final state only once it is durable.
+        shown: the visible record; a final state is shown once it is durable.
         ops: the opcodes with their secrets.
         logs: (index of the opcode, log entry), in order.
-        unsaved: how many of the last ``logs`` are not on their way to disk.
-        place: where it is.
+        unsaved: number of the last ``logs`` that no commit contains yet.
+        place: the place in the queue.
         arrival: order among jobs of the same priority.
-        attempt: place in the table of lock timeouts; None is without limit.
-        waits_for: unfinished jobs that it depends on.
-        slots: what it takes while it runs, from its reasons and the rules.
-        is_admitted: whether it holds its slots.
-        released_by: key of the slot that woke it from being parked.
-        must_cancel: somebody asked to cancel it while a worker had it.
-        was_tried: the present opcode has tried to get its locks in vain.
+        attempt: index in the table of lock timeouts; None is without limit.
+        waits_for: unfinished jobs that the job depends on.
+        slots: slots that the job takes while it runs, from its reasons and the rules.
+        is_admitted: whether the job holds its slots.
+        released_by: key of the slot whose release ended the parking.
+        must_cancel: a client asked to cancel the job while a worker had it.
+        was_tried: the present opcode has failed to get its locks at least once.
         began: monotonic time at which the present attempt began.
-        must_hurry: the next attempt to get its locks shall come at once.
-        interrupt: ends the waiting for locks of the worker that has it.
-        must_die: somebody asked to kill it while it ran.
-        version: counts changes, for those who watch.
+        must_hurry: the next attempt to get the locks must begin at once.
+        interrupt: ends a wait for locks of the worker that has the job.
+        must_die: a client asked to kill the job while it ran.
+        version: number of changes, for watchers.
     """
 
     __slots__ = (
@@ -137,7 +137,7 @@ class Entry:
         self.rest_timer: Timer | None = None
 
     def facts(self) -> filters.JobFacts:
-        """Return what filter rules look at."""
+        """Return the data that filter rules use."""
         return filters.JobFacts(
             self.job.id,
             [opcodes.encode(op) for op in self.ops],
@@ -145,7 +145,7 @@ class Entry:
         )
 
     def view(self) -> Job:
-        """Return what others see, with the log entries."""
+        """Return the visible record, with the log entries."""
         return attach_logs(self.shown, self.logs)
 
     @property
@@ -165,5 +165,5 @@ def attach_logs(job: Job, logs: Sequence[tuple[int, LogEntry]]) -> Job:
 
 
 def to_json_form(value: Any) -> Any:
-    """Return a value as a client would get it, for comparisons."""
+    """Return a value in a client's form, for comparisons."""
     return msgspec.json.decode(msgspec.json.encode(value))

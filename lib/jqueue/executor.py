@@ -1,8 +1,8 @@
-"""Between the queue and what carries opcodes out: who promises what.
+"""The interface between the queue and the executor of opcodes.
 
 The queue calls an `Executor` in a worker thread; the executor reports back through
-`Callbacks`. `ganeti.mcpu` implements the executor; tests use small fakes. Nothing
-here does anything.
+`Callbacks`. `ganeti.mcpu` implements the executor; tests use small fakes. This module
+has no behaviour.
 """
 
 import dataclasses
@@ -13,9 +13,9 @@ from ganeti.opcodes import Opcode
 
 
 class LockTimeout(Exception):
-    """The locks were not had in time; nothing was done and none are held.
+    """The locks were not acquired in time; nothing was done and none are held.
 
-    Also for other resources that are missing for the moment: try again later.
+    Also raised for other temporarily missing resources: try again later.
     """
 
 
@@ -29,7 +29,7 @@ class SubmitJobs:
 
     Attributes:
         jobs: one list of opcodes per job; ``depends`` may count backwards.
-        other: further members of the result object.
+        other: additional members of the result object.
     """
 
     jobs: Sequence[Sequence[Opcode]]
@@ -37,61 +37,62 @@ class SubmitJobs:
 
 
 class Callbacks(Protocol):
-    """The queue's side of one opcode, called by the executor.
+    """The callbacks of one opcode, called by the executor.
 
     Attributes:
-        owner: names the attempt in lock lists and reservations, such as ``812/0``
+        owner: name of the attempt in lock lists and reservations, such as ``812/0``
             (job id, opcode index).
     """
 
     owner: str
 
     def check_canceled(self) -> None:
-        """Raise `Canceled` if the job was canceled; asked between phases.
+        """Raise `Canceled` if the job was canceled; called between phases.
 
-        Also while the opcode runs, if the job is to be killed; what raises then
-        ends as an error.
+        Also raises during the execution of an opcode if the job must be killed; the
+        opcode then ends as an error.
         """
 
     def started(self, *, durable: bool = True) -> None:
-        """All locks are held: the opcode runs from now on. Raises `Canceled`.
+        """Mark the opcode as running, with all locks held. Raises `Canceled`.
 
         Args:
-            durable: return only when that is on disk, so that no crash can make the
-                opcode run twice. Units without outside effects may pass false.
+            durable: return only when this is on disk, so an opcode never runs twice
+                after a crash. Units without outside effects may pass false.
         """
 
     def on_interrupt(self, call: Callable[[], None]) -> None:
-        """Have something called when waiting for locks is to end early.
+        """Register a callback that ends a wait for locks early.
 
-        That is when the job is canceled, gets another priority, or the queue stops;
-        at once if it already was. The executor then raises `LockTimeout` or
-        `Canceled`. The call comes from another thread and must not block.
+        The queue calls it when the job is canceled, gets another priority, or the queue
+        stops; at once if this has already happened. The executor then raises
+        `LockTimeout` or `Canceled`. The call comes from another thread and must not
+        block.
         """
 
     def log(self, kind: str, payload: Any) -> None:
         """Add an entry to the job's log; ``kind`` is one of the ELOG_* words.
 
-        Raises `Canceled` once if the job is to be killed: lines are where an opcode
-        that knows nothing of this can be ended; what it does then may log again.
+        Raises `Canceled` once if the job must be killed: log lines are points where any
+        opcode can be ended. Its cleanup may log again.
         """
 
     def submit_jobs(
         self, jobs: Sequence[Sequence[Opcode]]
     ) -> list[tuple[bool, int | str]]:
-        """Queue jobs that the opcode asks for.
+        """Queue jobs on behalf of the opcode.
 
         Args:
             jobs: complete opcodes (priority, reasons, comment are filled in);
                 ``depends`` may count backwards within this list.
 
         Returns:
-            per job: true and its id, or false and why not.
+            per job: true and its id, or false and the reason.
         """
 
 
 class Executor(Protocol):
-    """Carries out opcodes; thread-safe."""
+    """The executor of opcodes; thread-safe."""
 
     def execute(
         self,
@@ -101,13 +102,13 @@ class Executor(Protocol):
         timeout_s: float | None,
         priority: int,
     ) -> Any:
-        """Carry out one opcode and return its result in wire form.
+        """Execute one opcode and return its result in wire form.
 
         Args:
-            op: with secrets, which stay in memory.
-            callbacks: the job's side.
-            timeout_s: for all locks together; None waits without limit.
-            priority: of lock requests, smaller is more urgent.
+            op: the opcode with its secrets, which stay in memory.
+            callbacks: the callbacks of the job.
+            timeout_s: time limit of all locks together; None waits without limit.
+            priority: priority of lock requests, smaller is more urgent.
 
         Raises:
             LockTimeout: try again later, with a longer timeout.

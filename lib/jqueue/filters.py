@@ -1,8 +1,8 @@
-"""Which jobs may not start now: filter rules and rate limits from reasons.
+"""Filter rules, and rate limits from reasons: decisions on the start of jobs.
 
-Pure: facts about a job in, a decision out; how many jobs hold a slot is the caller's
-knowledge. Rules stand in the order of priority, watermark and uuid; the first one
-that matches and is not CONTINUE decides. Without one the job is accepted.
+Pure: the data of a job in, a decision out; the caller counts the jobs per slot. Rules
+are ordered by priority, watermark and uuid. The first matching rule that is not
+CONTINUE decides. Without such a rule, the job is accepted.
 """
 
 import re
@@ -13,9 +13,9 @@ from ganeti import errors, qlang
 from ganeti.constants import query
 from ganeti.objects import FilterRule
 
-#: Parameters that all opcodes have; rules cannot see them.
+#: Parameters of all opcodes, hidden from rules.
 _COMMON: Final = ("comment", "debug_level", "depends", "dry_run", "priority", "reason")
-#: Rules about job ids and reasons know no others.
+#: The only fields of rules on job ids and reasons.
 _SIMPLE: Final = frozenset({"|", "&", "!", "==", "=", "!=", "<", "<=", ">", ">="})
 _BUCKET: Final = re.compile(r"rate-limit:(0*[1-9][0-9]*):(.*)", re.DOTALL)
 
@@ -23,14 +23,14 @@ Reason = tuple[str, str, int]
 
 
 class Slot(NamedTuple):
-    """A place that a running job takes; at most ``limit`` of a key are taken."""
+    """A slot of a running job; at most ``limit`` slots of a key are taken."""
 
     key: str
     limit: int
 
 
 class JobFacts(NamedTuple):
-    """What rules look at: wire forms and reason entries of all opcodes of a job."""
+    """The data of a job for rules: wire forms and reason entries of all opcodes."""
 
     job_id: int
     inputs: Sequence[Mapping[str, Any]]
@@ -38,7 +38,7 @@ class JobFacts(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The decision of a rule; ``slot`` for a rate limit."""
+    """The decision of a rule; ``slot`` is set for a rate limit."""
 
     action: str = "ACCEPT"
     rule: str | None = None
@@ -56,9 +56,9 @@ def buckets(reasons: Iterable[Reason]) -> tuple[Slot, ...]:
 
 
 class Rules:
-    """The filter rules of the cluster, ready for use.
+    """The compiled filter rules of the cluster.
 
-    A predicate that cannot be understood never matches.
+    A malformed predicate never matches.
     """
 
     def __init__(self, rules: Iterable[FilterRule]) -> None:
@@ -102,11 +102,11 @@ def _holds(test: qlang.Predicate, row: Any) -> bool:
     try:
         return bool(test(row))
     except errors.ParameterError:
-        return False  # compared with something of another type
+        return False  # a comparison of different types
 
 
 def _watermarked(node: Any, rule: FilterRule) -> Any:
-    """Put the watermark in the place of its name."""
+    """Replace the name of the watermark by its value."""
     if isinstance(node, (list, tuple)):
         if len(node) == 3 and tuple(node[1:]) == ("id", "watermark"):
             return [node[0], "id", rule.watermark]

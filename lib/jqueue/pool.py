@@ -1,7 +1,7 @@
-"""Worker threads, made when they are first needed and kept.
+"""Worker threads, created when first needed and then kept.
 
-Who gets work, and how much at once, is decided elsewhere: `WorkerPool.put` must be
-called only while fewer jobs run than may run.
+The caller decides on the tasks and their number: `WorkerPool.put` must be called only
+while fewer jobs run than the limit allows.
 """
 
 import itertools
@@ -26,15 +26,15 @@ class WorkerPool(Generic[T]):
 
     @property
     def size(self) -> int:
-        """How many threads there are."""
+        """The number of threads."""
         return len(self._threads)
 
     def put(self, task: T, busy: int) -> None:
-        """Give a task to a free thread.
+        """Pass a task to a free thread.
 
         Args:
-            task: what to do.
-            busy: tasks under way, this one included; a thread is added if needed.
+            task: the argument of the function.
+            busy: number of unfinished tasks with this one; a thread is added if needed.
         """
         self._inbox.put(task)
         if busy > len(self._threads):
@@ -46,7 +46,7 @@ class WorkerPool(Generic[T]):
             thread.start()
 
     def stop(self, timeout_s: float | None = None) -> bool:
-        """End the threads after their present task; return whether all ended."""
+        """End the threads after their present tasks; return whether all have ended."""
         for _ in self._threads:
             self._inbox.put(None)
         for thread in self._threads:

@@ -1,8 +1,9 @@
 """The interface of the queue for the master daemon.
 
-Methods whose name ends in ``_later`` return a future at once and never block, for
-event loops; the plain ones wait for it. Neither may be called from a commit's
-callback in the store. Futures are settled in the store's thread: keep callbacks short.
+Methods whose name ends in ``_later`` return a future at once and never block, for event
+loops; the plain ones wait for the future. Neither may be called from a commit's
+callback in the store. Futures are resolved in the store's thread, so their callbacks
+must be short.
 """
 
 import random
@@ -25,13 +26,13 @@ from ganeti.jqueue.running import Runner
 from ganeti.jqueue.submitting import Answers, Ops, Submitter
 from ganeti.jqueue.watching import Watching
 
-#: Seconds: an hour after the start, when the rush is over, then daily.
+#: Seconds: an hour after the start, then daily.
 _FIRST_PURGE_S: Final = 3600.0
 _PURGE_EVERY_S: Final = 86400.0
 
 
 class Statistics(NamedTuple):
-    """Numbers of one moment: jobs not ended, ended and live, running; threads."""
+    """Present numbers of jobs (not ended, ended but live, running) and of threads."""
 
     unfinished: int
     ended: int
@@ -43,11 +44,11 @@ class JobQueue:
     """The job queue of the master daemon; thread-safe.
 
     Args:
-        store: where jobs live; the queue is the only writer of its documents.
-        executor: carries out opcodes in worker threads.
-        clk: time.
-        settings: bounds, see `Settings`.
-        chance: random numbers from 0 to 1, for waiting times.
+        store: the store of jobs; the queue is the only writer of its documents.
+        executor: executes opcodes in worker threads.
+        clk: the clock.
+        settings: limits, see `Settings`.
+        chance: returns random numbers from 0 to 1, for waiting times.
 
     Call `recover` before anything else, then `start`.
     """
@@ -69,11 +70,11 @@ class JobQueue:
 
     # Life
     def recover(self) -> None:
-        """Load what an earlier daemon left; blocks. Raises StorageError."""
+        """Load the jobs of an earlier daemon; blocks. Raises StorageError."""
         recovery.recover(self._core)
 
     def start(self) -> None:
-        """Begin to run jobs."""
+        """Start to run jobs."""
         core = self._core
         core.timers.start()
         if core.settings.archive_age_s is not None:
@@ -82,7 +83,7 @@ class JobQueue:
             core.is_started = True
 
     def stop(self, timeout_s: float | None = None) -> bool:
-        """Refuse jobs, let running opcodes end, give waiting ones back to the queue.
+        """Refuse jobs, wait for running opcodes, and return waiting ones to the queue.
 
         Args:
             timeout_s: seconds for each worker; None waits without limit.
@@ -106,21 +107,21 @@ class JobQueue:
             archiving.purge(core, core.settings.archive_age_s)
 
     def poke(self) -> None:
-        """Look again who may start: filter rules or ``max_running_jobs`` changed."""
+        """Check again which jobs may start, after changes of the rules or limits."""
         with self._core.transaction():
             pass
 
     # Submitting
     def submit_later(self, ops: Ops, *, to_drained: bool = False) -> Future[int]:
-        """Queue a job; the future has its id once it is durable.
+        """Queue a job; the future has its id once the job is durable.
 
         Args:
             ops: its opcodes, with their secrets.
-            to_drained: also while the queue is drained.
+            to_drained: accept the job even if the queue is drained.
 
         Raises:
             JobQueueDrainError, JobQueueFull, JobQueueError: refused.
-            OpPrereqError: no opcodes, or a priority or dependency that cannot be.
+            OpPrereqError: no opcodes, or an invalid priority or dependency.
         """
         return self._submitter.submit(ops, to_drained=to_drained)
 
@@ -133,11 +134,11 @@ class JobQueue:
     ) -> Future[Answers]:
         """Queue jobs with consecutive ids; one bad job does not stop the others.
 
-        The future has (true, id) or (false, why not) per job, in order.
+        The future has (true, id) or (false, reason) per job, in order.
 
         Raises:
             JobQueueDrainError, JobQueueError: all refused.
-            OpPrereqError: all refused, one has a priority that cannot be submitted.
+            OpPrereqError: all refused, because of an invalid priority.
         """
         return self._submitter.submit_many(jobs, to_drained=to_drained)
 
@@ -146,22 +147,21 @@ class JobQueue:
         return self.submit_many_later(jobs, to_drained=to_drained).result()
 
     def _submit_inside(self, jobs: Sequence[Ops]) -> Answers:
-        """Queue jobs that a running job asks for; a drain does not stop it."""
+        """Queue jobs on behalf of a running job, even if the queue is drained."""
         return self.submit_many(jobs, to_drained=True)
 
     # Changing
     def cancel_later(self, job_id: int, *, kill: bool = False) -> Future[Answer]:
         """Ask to cancel a job.
 
-        A queued job, or one between two attempts to get its locks, is canceled at
-        once; one whose worker waits for locks gives up. A running
-        job goes on, unless it is to be killed: then its opcode ends as a failure if
-        it logs a line or looks at `Callbacks.check_canceled`, and no later opcode
-        begins. A thread cannot be ended from outside at any other point without
-        leaving locks behind.
+        A queued job, or one between two attempts to get its locks, is canceled at once;
+        a job that waits for locks gives up. A running job continues, unless it must be
+        killed: then its opcode fails when it logs a line or calls
+        `Callbacks.check_canceled`, and no later opcode begins. A thread cannot be ended
+        at any other point without leaving locks behind.
 
         Returns:
-            Whether it will be canceled, and a text for the user.
+            Whether the job will be canceled, and a text for the user.
         """
         return control.cancel(self._core, job_id, kill=kill)
 
@@ -172,10 +172,10 @@ class JobQueue:
     def change_priority_later(self, job_id: int, priority: int) -> Future[Answer]:
         """Change the priority of a job's queued and waiting opcodes.
 
-        An attempt to get locks that is under way begins again with the new one.
+        A present attempt to get locks begins again with the new priority.
 
         Returns:
-            Whether it was done, and a text for the user.
+            Whether the priority was changed, and a text for the user.
 
         Raises:
             OpPrereqError: the priority is not from -20 to 19.
@@ -200,11 +200,11 @@ class JobQueue:
         """Archive ended jobs.
 
         Args:
-            age_s: those that ended longer ago; negative for all.
-            timeout_s: begin nothing after that many seconds.
+            age_s: archive jobs that ended longer ago; negative for all.
+            timeout_s: begin no further commit after this many seconds.
 
         Returns:
-            How many were archived, and how many not looked at.
+            The number of archived jobs, and of jobs not checked yet.
         """
         return archiving.auto_archive(self._core, age_s, timeout_s)
 
@@ -215,19 +215,19 @@ class JobQueue:
     def purge_archive(self, age_s: float) -> int:
         """Delete archived jobs that ended longer ago, and their logs; blocks.
 
-        Unreadable ones are deleted too. Their ids are never given out again.
+        Unreadable ones are deleted too. Their ids are never used again.
 
         Returns:
-            How many jobs were deleted.
+            The number of deleted jobs.
         """
         return archiving.purge(self._core, age_s).result()
 
     def set_drain_later(self, flag: bool) -> Future[bool]:
-        """Refuse submissions, or take them again; the future has the flag."""
+        """Refuse submissions, or accept them again; the future has the flag."""
         return control.set_drain(self._core, flag)
 
     def set_drain(self, flag: bool) -> bool:
-        """Refuse submissions, or take them again."""
+        """Refuse submissions, or accept them again."""
         return self.set_drain_later(flag).result()
 
     # Asking
@@ -238,7 +238,7 @@ class JobQueue:
 
     @property
     def last_id(self) -> int:
-        """The last job id that was given out, 0 at first."""
+        """The last job id in use, 0 at first."""
         return self._core.serial
 
     def statistics(self) -> Statistics:
@@ -262,8 +262,7 @@ class JobQueue:
         """Return all live jobs, by id.
 
         Args:
-            with_logs: add the log entries; for ended jobs they cost a look into the
-                store.
+            with_logs: add the log entries; those of ended jobs are read from the store.
         """
         core = self._core
         with core.lock:
@@ -304,15 +303,17 @@ class JobQueue:
 
         Args:
             job_id: a live job.
-            fields: gives the values of interest for a record; runs in any thread.
-            previous: the values known so far, in JSON form; None answers at once.
-            serial: the newest log entry known so far.
-            timeout_s: after this the present values are the answer; at most 89.
+            fields: returns the values of interest of a record; runs in any thread.
+            previous: the last known values, in JSON form; None answers at once.
+            serial: the newest known log entry.
+            timeout_s: time limit in seconds, at most 89; then the answer has the
+                present values.
 
         Returns:
             A future with values and newer log entries: at once if the job has ended.
-            It fails with JobLost if the job is not in the live queue; if it vanishes
-            later, the values are None. Cancel it when nobody waits any more.
+                The future fails with JobLost if the job is not in the live queue. If
+                the job leaves the live queue later, the values are None. Cancel the
+                future when it is not needed any more.
         """
         return self._watching.wait(
             job_id, fields, previous=previous, serial=serial, timeout_s=timeout_s

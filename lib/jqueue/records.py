@@ -1,8 +1,8 @@
-"""Jobs as values: immutable records, and their stored form.
+"""Immutable records of jobs, and their stored form.
 
-The stored form is the documented job object without the log entries, which are
-documents of their own: a line costs a line. Opcodes are kept as encoded, redacted
-JSON; so a record never holds a secret and writing it costs no encoding.
+The stored form is the documented job object without the log entries. These are separate
+documents, so a new line does not rewrite the job. Opcodes are kept as encoded, redacted
+JSON, so a record never holds a secret and writing it needs no encoding.
 """
 
 from typing import Any, Final
@@ -36,14 +36,14 @@ class JobOp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     result: msgspec.Raw = _NULL
     priority: int = 0
     log: tuple[LogEntry, ...] = ()
-    #: First left the queue.
+    #: Time when it first left the queue.
     start_timestamp: Timestamp | None = None
-    #: Had its locks.
+    #: Time when it got its locks.
     exec_timestamp: Timestamp | None = None
     end_timestamp: Timestamp | None = None
 
     def decoded_input(self) -> dict[str, Any]:
-        """Return the stored wire form; it may hold values that nobody is shown."""
+        """Return the stored wire form, which may hold hidden values."""
         value: dict[str, Any] = msgspec.json.decode(self.input)
         return value
 
@@ -71,7 +71,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     received_timestamp: Timestamp | None = None
     start_timestamp: Timestamp | None = None
     end_timestamp: Timestamp | None = None
-    #: Not stored: set in what queries get.
+    #: Not stored, but set for queries.
     is_archived: bool = False
 
     @property
@@ -86,7 +86,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing will change any more."""
+        """Whether the state is final."""
         return self.status.is_final
 
     def log_after(self, serial: int | None) -> tuple[LogEntry, ...]:
@@ -115,7 +115,7 @@ def decode_job(data: bytes) -> Job:
     """Return the job of a stored form.
 
     Raises:
-        JobFileCorrupted: it is none.
+        JobFileCorrupted: the data is not the stored form of a job.
     """
     try:
         return _JOB_DECODER.decode(data)
@@ -136,7 +136,7 @@ def encode_value(value: Any) -> msgspec.Raw:
     """Return the JSON of a result.
 
     Raises:
-        OpResultError: it has no JSON form.
+        OpResultError: the result has no JSON form.
     """
     try:
         return msgspec.Raw(_ENCODER.encode(value))
@@ -150,10 +150,10 @@ def encode_log(index: int, entry: LogEntry) -> bytes:
 
 
 def decode_log(data: bytes) -> tuple[int, LogEntry]:
-    """Return index of the opcode and log entry of a stored form."""
+    """Return the index of the opcode and the log entry of a stored form."""
     return msgspec.json.decode(data, type=tuple[int, LogEntry])
 
 
 def log_key(job_id: int, serial: int) -> str:
-    """Return the document key of a log entry; sorts by serial within a job."""
+    """Return the document key of a log entry; keys of a job sort by serial."""
     return f"{job_id}/{serial:010d}"

@@ -1,7 +1,7 @@
-"""Taking over what an earlier daemon left, once, before anything runs.
+"""Recovery of an earlier daemon's jobs, once, before any job runs.
 
-Queued jobs go on waiting, in the order of their ids; `transitions.recover` decides
-about jobs in other states. A record that cannot be read moves to the archive.
+Queued jobs continue to wait, in the order of their ids; `transitions.recover` decides
+on jobs in other states. An unreadable record moves to the archive.
 """
 
 import logging
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 def recover(core: Core) -> None:
-    """Load jobs, serial and drain flag; blocks until what changed is durable.
+    """Load jobs, serial and drain flag; block until all changes are durable.
 
     Raises:
         JobQueueError: the serial is not a number.
@@ -47,11 +47,11 @@ def recover(core: Core) -> None:
     with core.transaction():
         for entry in entries:
             core.admit_locked(entry)
-    _log.info("job queue: %d jobs to do, last id %d", len(entries), core.serial)
+    _log.info("job queue: %d unfinished jobs, last id %d", len(entries), core.serial)
 
 
 def _take_over(core: Core, stored: Job) -> tuple[Job, Entry | None]:
-    """Return what becomes of a job, and its entry if it is unfinished."""
+    """Return the recovered job, and its entry if the job is unfinished."""
     now = core.now()
     job = transitions.recover(stored, now)
     if job.is_final:

@@ -1,4 +1,4 @@
-"""What a worker does with a job: one opcode after another, through the executor."""
+"""Execution of a job by a worker: one opcode after another, through the executor."""
 
 import dataclasses
 import logging
@@ -20,15 +20,15 @@ SubmitMany = Callable[
     [Sequence[Sequence[opcodes.Opcode]]], list[tuple[bool, int | str]]
 ]
 
-#: Log entries that may wait for the next change of state to be stored.
+#: Number of log entries that may wait for the next change of state to be stored.
 _UNSAVED_MAX: Final = 100
-#: Seconds between attempts that have no limit of their own.
+#: Seconds between attempts without a time limit.
 _REST_S: Final = 1.0
 _KILLED_TEXT: Final = "killed on request"
 
 
 class OpCallbacks:
-    """The running opcode's side of the queue, see `executor.Callbacks`."""
+    """The queue's callbacks for a running opcode, see `executor.Callbacks`."""
 
     def __init__(
         self, core: Core, submit_many: SubmitMany, entry: Entry, index: int
@@ -42,16 +42,16 @@ class OpCallbacks:
         self._was_killed = False
 
     def check_canceled(self) -> None:
-        """Raise Canceled if the opcode should end now."""
+        """Raise Canceled if the opcode must end now."""
         entry = self._entry
         if self._is_started:
             if entry.must_die:
                 raise Canceled(f"job {self.owner}: {_KILLED_TEXT}")
         elif entry.must_cancel or self._core.is_stopping:
-            raise Canceled(f"job {self.owner}: gave up before execution")
+            raise Canceled(f"job {self.owner}: canceled before execution")
 
     def started(self, *, durable: bool = True) -> None:
-        """All locks are held: the opcode runs from now on."""
+        """Mark the opcode as running, with all locks held."""
         core, entry = self._core, self._entry
         if self._is_started:
             return
@@ -70,7 +70,7 @@ class OpCallbacks:
             stored.wait()
 
     def on_interrupt(self, call: Callable[[], None]) -> None:
-        """Have something called when waiting for locks is to end early."""
+        """Register a callback that ends a wait for locks early."""
         core, entry = self._core, self._entry
         with core.transaction():
             entry.interrupt = call
@@ -82,13 +82,13 @@ class OpCallbacks:
         """Add an entry to the job's log; the first one after a kill raises instead."""
         core, entry = self._core, self._entry
         if entry.must_die and not self._was_killed:
-            # Only once: what cleans up may log.
+            # Only once: the opcode's cleanup may log.
             self._was_killed = True
             self.check_canceled()
         if not isinstance(payload, str):
             payload = to_json_form(payload)
-        # Not a transaction: the caller may hold the lock of the store, which
-        # transactions need.
+        # Not a transaction: the caller may hold the store's lock, which a transaction
+        # needs.
         with core.lock:
             line = LogEntry(entry.log_serial + 1, core.now(), kind, payload)
             entry.logs.append((self._index, line))
@@ -105,12 +105,12 @@ class OpCallbacks:
     def submit_jobs(
         self, jobs: Sequence[Sequence[opcodes.Opcode]]
     ) -> list[tuple[bool, int | str]]:
-        """Queue jobs that the opcode asks for."""
+        """Queue jobs on behalf of the opcode."""
         return self._submit_many(jobs)
 
 
 class _CommitWait:
-    """Waits for one commit."""
+    """A wait for one commit."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -123,7 +123,9 @@ class _CommitWait:
     def wait(self) -> None:
         self._event.wait()
         if self._error is not None:
-            raise errors.JobQueueError(f"state of the job not stored: {self._error}")
+            raise errors.JobQueueError(
+                f"the state of the job cannot be stored: {self._error}"
+            )
 
 
 @dataclasses.dataclass
@@ -137,7 +139,7 @@ class _OpAttempt:
 
 
 class Runner:
-    """Takes jobs through their opcodes, in worker threads."""
+    """The function of worker threads: runs jobs opcode by opcode."""
 
     def __init__(
         self,
@@ -152,7 +154,7 @@ class Runner:
         self._chance = chance
 
     def run(self, entry: Entry) -> None:
-        """Run a job until it ends or has to wait without a worker."""
+        """Run a job until it ends or must wait without a worker."""
         try:
             while (attempt := self._begin(entry)) is not None:
                 if not self._carry_out(attempt):
@@ -177,7 +179,7 @@ class Runner:
             op = entry.ops[index]
             verdict = depends.check(entry.job.id, op, core.status_of)
         with core.transaction():
-            # It may have been canceled since it was handed to this worker.
+            # The job may have been canceled since it was assigned to this worker.
             if index is None or entry.place is Place.ENDED:
                 core.running -= 1
                 return None
@@ -201,7 +203,7 @@ class Runner:
         return _OpAttempt(entry, index, limit_s, priority)
 
     def _carry_out(self, attempt: _OpAttempt) -> bool:
-        """Carry out an opcode; return whether the worker goes on with the job."""
+        """Execute an opcode; return whether the worker continues with the job."""
         entry, index = attempt.entry, attempt.index
         op = entry.ops[index]
         me = threading.current_thread()
@@ -217,7 +219,7 @@ class Runner:
             return self._timed_out(attempt)
         except Canceled:
             return self._gave_up(attempt)
-        except Exception as err:  # noqa: BLE001 - whatever it is, the job failed
+        except Exception as err:  # noqa: BLE001 - any error fails the job
             if not isinstance(err, errors.GenericError):
                 _log.exception("job %s: unexpected error", callbacks.owner)
             return self._failed(attempt, err)
@@ -298,7 +300,7 @@ class Runner:
         return False
 
     def _rest_locked(self, attempt: _OpAttempt) -> None:
-        """Queue the next attempt, not before this one's time is over."""
+        """Queue the next attempt for the end of this attempt's time limit."""
         core, entry = self._core, attempt.entry
         elapsed = core.clock.monotonic() - entry.began
         rest_s = (_REST_S if attempt.limit_s is None else attempt.limit_s) - elapsed
@@ -318,7 +320,7 @@ class Runner:
         self._core.end_locked(entry, job)
 
     def _put_back_locked(self, entry: Entry, index: int) -> None:
-        """Give a job back to the queue, for the daemon's next life."""
+        """Return a job to the queue, for the next start of the daemon."""
         core = self._core
         core.running -= 1
         entry.place = Place.READY

@@ -1,10 +1,10 @@
-"""Which job starts next. Knows no threads; guarded by the queue's lock.
+"""The order in which jobs start. No threads; guarded by the queue's lock.
 
-Jobs that may start stand in two heaps by priority and arrival: fresh ones, and those
-that have tried to get their locks in vain. Fresh ones go first among equals, because
-they mostly can run, but every fourth time a tried one does. A job that a rule or a
-full slot holds is parked under that slot's key, and costs nothing until the slot is
-given back or the rules change. A started job keeps its slots until it ends.
+Jobs that may start are in two heaps, sorted by priority and arrival: fresh jobs, and
+jobs that have failed to get their locks. At equal priority, fresh jobs go first,
+because most of them can run, but every fourth start is of a tried job. A job held by a
+rule or a full slot is parked under that slot's key, and costs nothing until the slot is
+released or the rules change. A started job keeps its slots until it ends.
 """
 
 import heapq
@@ -16,13 +16,13 @@ from ganeti.jqueue import filters
 from ganeti.jqueue.entry import Entry, Place
 from ganeti.objects import FilterRule
 
-#: Among jobs of one priority, one in so many that start is one that has tried before.
+#: At equal priority, one of this many starts is of a job that has tried before.
 _TRIED_SHARE: Final = 4
-#: Where jobs are parked that a rule pauses.
+#: Key under which jobs are parked that a rule pauses.
 _PAUSED: Final = "paused"
 
 
-#: Priority, arrival, and a number against comparing entries.
+#: Priority, arrival, and a unique number so that entries are never compared.
 _Item = tuple[int, int, int, Entry]
 
 
@@ -41,11 +41,11 @@ class Schedule:
         self._rules = filters.Rules(())
 
     def push(self, entry: Entry, *, arrived: bool = True) -> None:
-        """Let a job start when its turn comes.
+        """Add a job to those that may start.
 
         Args:
             entry: the job.
-            arrived: it goes behind the others of its priority.
+            arrived: the job goes behind the others of its priority.
         """
         if arrived:
             entry.arrival = next(self._arrivals)
@@ -54,17 +54,17 @@ class Schedule:
         heapq.heappush(heap, self._item(entry))
 
     def changed_priority(self, entry: Entry) -> None:
-        """Put a job at the place of its new priority; a parked one may try again."""
+        """Move a job to its new priority's position; a parked one may try again."""
         if entry.place in (Place.READY, Place.PARKED):
             self._pass_on(entry)
             self.push(entry, arrived=False)
 
     def use_rules(self, rules: Iterable[FilterRule], token: object) -> bool:
-        """Take the present rules; return whether they are new.
+        """Use the present rules; return whether they are new.
 
         Args:
-            rules: read only if the token is another object than the last one.
-            token: stands for the state of the rules.
+            rules: read only if the token is a different object than before.
+            token: identifies the state of the rules.
         """
         if token is self._filters:
             return False
@@ -75,7 +75,7 @@ class Schedule:
         return True
 
     def decide(self, entry: Entry) -> filters.Decision:
-        """Return what the rules say about a job."""
+        """Return the decision of the rules on a job."""
         return self._rules.decide(entry.facts()) if self._rules else filters.Decision()
 
     def pop(self, reject: Callable[[Entry], None]) -> Entry | None:
@@ -101,7 +101,7 @@ class Schedule:
         return None
 
     def leave(self, entry: Entry) -> None:
-        """Give back the slots of a job that has ended."""
+        """Release the slots of an ended job."""
         if not entry.is_admitted:
             return
         entry.is_admitted = False
@@ -117,7 +117,7 @@ class Schedule:
         return self._fresh[0][0] if self._fresh else None
 
     def _choose(self) -> list[_Item] | None:
-        """Return the heap that the next job comes from."""
+        """Return the heap of the next job."""
         self._drop_stale(self._fresh)
         self._drop_stale(self._tried)
         if not self._fresh or not self._tried:
@@ -135,7 +135,7 @@ class Schedule:
                 return
             heapq.heappop(heap)
             if not is_ready:
-                self._pass_on(entry)  # was canceled, for instance
+                self._pass_on(entry)  # for example, it was canceled
 
     def _held_by(self, entry: Entry, decision: filters.Decision) -> str | None:
         if decision.action == "PAUSE":
@@ -162,7 +162,7 @@ class Schedule:
         entry.released_by = None
 
     def _pass_on(self, entry: Entry) -> None:
-        """Let another job try the slot that woke this one, which does not use it."""
+        """Pass on a released slot that the job woken by it does not use."""
         key, entry.released_by = entry.released_by, None
         if key is not None:
             self._unpark(key)

@@ -1,7 +1,7 @@
-"""States of opcodes and jobs, and the only ways between them.
+"""States of opcodes and jobs, and all transitions between them.
 
-Pure: `advance` is the one function that changes an opcode's state. What a change
-brings along (time stamps, results of later opcodes) is in `ganeti.jqueue.transitions`.
+Pure: only `advance` changes an opcode's state. The effects of a change (time stamps,
+results of later opcodes) are in `ganeti.jqueue.transitions`.
 """
 
 import enum
@@ -18,7 +18,7 @@ class Status(enum.StrEnum):
     QUEUED = jobqueue.JOB_STATUS_QUEUED
     #: Started, waiting for locks.
     WAITING = jobqueue.JOB_STATUS_WAITING
-    #: Waiting for locks, but asked to give up.
+    #: Waiting for locks, and asked to give up.
     CANCELING = jobqueue.JOB_STATUS_CANCELING
     RUNNING = jobqueue.JOB_STATUS_RUNNING
     CANCELED = jobqueue.JOB_STATUS_CANCELED
@@ -32,28 +32,28 @@ class Status(enum.StrEnum):
 
 
 FINAL: Final = frozenset({Status.CANCELED, Status.SUCCESS, Status.ERROR})
-#: These decide about a job at once, whatever the later opcodes are.
+#: These decide on the state of a job, regardless of later opcodes.
 _DECISIVE: Final = frozenset({Status.ERROR, Status.CANCELING, Status.CANCELED})
 
 
 class Event(enum.Enum):
-    """What can happen to an opcode."""
+    """An event of an opcode."""
 
-    #: A worker begins to get its locks.
+    #: A worker begins to request its locks.
     START = "start"
-    #: The locks were not had in time.
+    #: The locks were not acquired in time.
     RETRY = "retry"
-    #: The queue stops, or has been restarted, before it was executed.
+    #: The queue stops, or was restarted, before the execution.
     REQUEUE = "requeue"
-    #: It has its locks.
+    #: All locks are held.
     EXECUTE = "execute"
     SUCCEED = "succeed"
     FAIL = "fail"
-    #: Somebody asked to cancel it, or an earlier opcode was canceled.
+    #: A client asked to cancel it, or an earlier opcode was canceled.
     CANCEL = "cancel"
     #: The worker noticed the request to cancel.
     CONFIRM = "confirm"
-    #: It cannot go on for an outside reason: earlier failure, death of the daemon.
+    #: It cannot continue for an outside reason: earlier failure, end of the daemon.
     ABORT = "abort"
 
 
@@ -80,7 +80,7 @@ def advance(status: Status, event: Event) -> Status:
     """Return the state after an event.
 
     Raises:
-        ProgrammerError: the event cannot happen in that state.
+        ProgrammerError: the event is not possible in this state.
     """
     following = TABLE.get((status, event))
     if following is None:
@@ -91,8 +91,8 @@ def advance(status: Status, event: Event) -> Status:
 def job_status(statuses: Iterable[Status]) -> Status:
     """Return the state of a job with opcodes in these states, in order.
 
-    The first error, canceling or canceled decides; else the last that waits or runs;
-    all success is success; anything else is queued.
+    The first opcode in error, canceling or canceled decides, else the last one that
+    waits or runs. If all opcodes succeeded, the job did. Otherwise it is queued.
     """
     result = Status.QUEUED
     all_success = True
@@ -107,7 +107,7 @@ def job_status(statuses: Iterable[Status]) -> Status:
 
 
 def job_priority(opcodes: Iterable[tuple[Status, int]]) -> int:
-    """Return the most urgent priority of unfinished opcodes, the default if none."""
+    """Return the most urgent priority of unfinished opcodes, or the default."""
     return min(
         (priority for status, priority in opcodes if status not in FINAL),
         default=jobqueue.OP_PRIO_DEFAULT,

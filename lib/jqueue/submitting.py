@@ -1,9 +1,9 @@
-"""Taking in new jobs: ids, reasons, dependencies, the first commit.
+"""Submission of jobs: ids, reasons, dependencies, the first commit.
 
-An id is given to the client when the job and the serial are durable; many clients'
-submissions share a commit. A job in a list that cannot be taken, for its dependencies
-or for want of room, consumes an id, and the others go on; a priority that clients may
-not ask for makes the whole request malformed.
+A client gets an id when the job and the serial are durable; submissions of many clients
+share a commit. If a job in a list is refused because of its dependencies or a full
+queue, it uses up an id and the other jobs are accepted. An invalid priority makes the
+whole request malformed.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from ganeti.jqueue.entry import Entry
 from ganeti.jqueue.records import Timestamp
 
 Ops = Sequence[opcodes.Opcode]
-#: Per job: true and its id, or false and why not.
+#: Per job: true and its id, or false and the reason.
 Answers = list[tuple[bool, int | str]]
 
 T = TypeVar("T")
@@ -29,17 +29,17 @@ _NANO: Final = 1_000_000_000
 
 
 class Submitter:
-    """Makes jobs of opcodes."""
+    """Maker of jobs from opcodes."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
 
     def submit(self, ops: Ops, *, to_drained: bool) -> Future[int]:
-        """Take in one job; the future has its id.
+        """Accept one job; the future has its id.
 
         Raises:
             JobQueueDrainError, JobQueueFull, JobQueueError: refused.
-            OpPrereqError: no opcodes, or a priority or dependency that cannot be.
+            OpPrereqError: no opcodes, or an invalid priority or dependency.
         """
         core = self._core
         future: Future[int] = Future()
@@ -56,11 +56,11 @@ class Submitter:
         return future
 
     def submit_many(self, jobs: Sequence[Ops], *, to_drained: bool) -> Future[Answers]:
-        """Take in several jobs with consecutive ids; the future has the answers.
+        """Accept several jobs with consecutive ids; the future has the answers.
 
         Raises:
             JobQueueDrainError, JobQueueError: all refused.
-            OpPrereqError: all refused, one has a priority that cannot be.
+            OpPrereqError: all refused, because of an invalid priority.
         """
         core = self._core
         future: Future[Answers] = Future()
@@ -95,7 +95,9 @@ class Submitter:
 
     def _make(self, job_id: int, ops: Ops, now: Timestamp) -> Entry:
         if not ops:
-            raise errors.OpPrereqError("a job needs opcodes", ecodes.ECODE_INVAL)
+            raise errors.OpPrereqError(
+                "a job needs at least one opcode", ecodes.ECODE_INVAL
+            )
         when = now[0] * _NANO + now[1] * 1000
         complete = [
             _with_reason(op, job_id, index, when)
@@ -130,8 +132,8 @@ def _check_priorities(ops: Ops) -> None:
         if op.priority not in jobqueue.OP_PRIO_SUBMIT_VALID:
             allowed = ", ".join(str(p) for p in jobqueue.OP_PRIO_SUBMIT_VALID)
             raise errors.OpPrereqError(
-                f"{op.summary()}: priority {op.priority} cannot be submitted,"
-                f" only {allowed}",
+                f"{op.summary()}: priority {op.priority} cannot be submitted, wanted"
+                f" one of {allowed}",
                 ecodes.ECODE_INVAL,
             )
 
@@ -146,7 +148,7 @@ def _with_reason(
 
 
 def settle(future: Future[T], value: T, error: BaseException | None) -> None:
-    """Give a future its value, or the error, unless nobody waits any more."""
+    """Resolve a future with its value or the error, unless it was canceled."""
     if not future.set_running_or_notify_cancel():
         return
     if error is not None:

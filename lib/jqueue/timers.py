@@ -1,4 +1,4 @@
-"""Things to do later, run by one thread; the time comes from `ganeti.clock`."""
+"""Timers, run by one thread; the time comes from `ganeti.clock`."""
 
 import heapq
 import itertools
@@ -12,7 +12,7 @@ _log = logging.getLogger(__name__)
 
 
 class Timer:
-    """One thing to do at a time; `cancel` forgets it."""
+    """An action at a time; `cancel` removes it."""
 
     __slots__ = ("_owner", "action", "when")
 
@@ -24,14 +24,14 @@ class Timer:
         self.action: Callable[[], None] | None = action
 
     def cancel(self) -> None:
-        """Do not do it, unless it is being done just now."""
+        """Cancel the action, unless it is running already."""
         if self.action is not None:
             self.action = None
             self._owner.note_canceled()
 
 
 class Timers:
-    """Runs actions when their time has come, in one thread named ``jq-timers``."""
+    """Runner of timed actions, in one thread named ``jq-timers``."""
 
     def __init__(self, clk: clock.Clock) -> None:
         self._clock = clk
@@ -51,14 +51,14 @@ class Timers:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; what is still to do is forgotten."""
+        """End the thread; remaining actions are dropped."""
         self._stopping = True
         self._wake.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
     def after(self, seconds: float, action: Callable[[], None]) -> Timer:
-        """Do something after some seconds, in the timer thread."""
+        """Run an action after some seconds, in the timer thread."""
         timer = Timer(self, self._clock.monotonic() + seconds, action)
         with self._lock:
             entry = (timer.when, next(self._count), timer)
@@ -69,7 +69,7 @@ class Timers:
         return timer
 
     def note_canceled(self) -> None:
-        """Count a canceled timer, and drop them all when they are the majority."""
+        """Count a canceled timer; drop all canceled ones when they are the majority."""
         with self._lock:
             self._canceled += 1
             if self._canceled > 64 and self._canceled > len(self._heap) // 2:
@@ -78,7 +78,7 @@ class Timers:
                 self._canceled = 0
 
     def run_due(self) -> float | None:
-        """Do what is due; return the seconds until the next, None if there is none."""
+        """Run due actions; return the seconds until the next one, or None."""
         while True:
             with self._lock:
                 if not self._heap:

@@ -1,7 +1,7 @@
-"""What happens to a whole job when something happens to one of its opcodes.
+"""Transitions of a whole job for events of its opcodes.
 
-Pure: job in, job out; *now* is an argument. The job's end is set with its last
-opcode, and an opcode that fails or is canceled takes all later ones along.
+Pure: job in, job out; *now* is an argument. The end time of a job is set with its last
+opcode. An opcode that fails or is canceled also ends all later ones.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ EARLIER_TEXT: Final = "Preceding opcode failed"
 
 
 def new_job(job_id: int, ops: Sequence[opcodes.Opcode], now: Timestamp) -> Job:
-    """Return a queued job; hidden values that may not be stored are blanked."""
+    """Return a queued job; hidden values that must not be stored are removed."""
     return Job(
         id=job_id,
         ops=tuple(
@@ -46,30 +46,30 @@ def next_index(job: Job) -> int | None:
 
 # One opcode goes on
 def start(job: Job, index: int, now: Timestamp) -> Job:
-    """An opcode leaves the queue and begins to get its locks."""
+    """Let an opcode leave the queue and begin to request its locks."""
     op = job.ops[index]
     op = _step(op, Event.START, start_timestamp=op.start_timestamp or now)
     return _put(job, index, op, start_timestamp=job.start_timestamp or now)
 
 
 def retry(job: Job, index: int, priority: int) -> Job:
-    """An opcode did not get its locks in time and tries again."""
+    """Let an opcode that did not get its locks in time try again."""
     return _put(job, index, _step(job.ops[index], Event.RETRY, priority=priority))
 
 
 def execute(job: Job, index: int, now: Timestamp) -> Job:
-    """An opcode has its locks."""
+    """Mark an opcode as running, with its locks held."""
     return _put(job, index, _step(job.ops[index], Event.EXECUTE, exec_timestamp=now))
 
 
 def requeue(job: Job, index: int) -> Job:
-    """An opcode that waits for locks goes back to the queue: the queue stops."""
+    """Return an opcode that waits for locks to the queue, because the queue stops."""
     return _put(job, index, _step(job.ops[index], Event.REQUEUE))
 
 
 # One opcode ends
 def succeed(job: Job, index: int, result: msgspec.Raw, now: Timestamp) -> Job:
-    """An opcode has done its work."""
+    """Mark an opcode as successful."""
     op = _step(job.ops[index], Event.SUCCEED, result=result, end_timestamp=now)
     if index + 1 == len(job.ops):
         return _put(job, index, op, end_timestamp=now)
@@ -77,23 +77,23 @@ def succeed(job: Job, index: int, result: msgspec.Raw, now: Timestamp) -> Job:
 
 
 def fail(job: Job, index: int, error: BaseException, now: Timestamp) -> Job:
-    """An opcode failed, and all later ones with it."""
+    """Mark an opcode and all later ones as failed."""
     result = encode_error(error)
     op = _step(job.ops[index], Event.FAIL, result=result, end_timestamp=now)
     return abort(_put(job, index, op), errors.OpExecError(EARLIER_TEXT), now)
 
 
 def abort(job: Job, reason: errors.GenericError | str, now: Timestamp) -> Job:
-    """Every unfinished opcode ends as an error for an outside reason."""
+    """End every unfinished opcode with an error, for an outside reason."""
     if isinstance(reason, str):
         return _end_rest(job, Event.ABORT, encode_value(reason), now)
     return _end_rest(job, Event.ABORT, encode_error(reason), now)
 
 
 def cancel(job: Job, now: Timestamp) -> Job:
-    """Somebody asked to cancel a queued or waiting job.
+    """Cancel a queued or waiting job on request.
 
-    A queued one is final at once; a waiting one only when its worker noticed.
+    A queued job is final at once; a waiting one when its worker notices the request.
     """
     index = next_index(job)
     if index is not None and job.ops[index].status is Status.WAITING:
@@ -102,7 +102,7 @@ def cancel(job: Job, now: Timestamp) -> Job:
 
 
 def cancel_rest(job: Job, now: Timestamp) -> Job:
-    """The opcodes that have not been executed are canceled; no one is running."""
+    """Cancel the opcodes that have not been executed; none is running."""
     index = next_index(job)
     if index is not None and job.ops[index].status is Status.WAITING:
         job = requeue(job, index)
@@ -110,7 +110,7 @@ def cancel_rest(job: Job, now: Timestamp) -> Job:
 
 
 def confirm_cancel(job: Job, index: int, now: Timestamp) -> Job:
-    """The worker gave up an opcode on request; the later ones are canceled too."""
+    """Cancel an opcode that its worker gave up on request, and all later ones."""
     result = encode_value(CANCELED_TEXT)
     op = _step(job.ops[index], Event.CONFIRM, result=result, end_timestamp=now)
     return _end_rest(_put(job, index, op), Event.CANCEL, result, now)
@@ -130,10 +130,10 @@ def with_priority(job: Job, priority: int) -> Job:
 
 
 def recover(job: Job, now: Timestamp) -> Job:
-    """Return what becomes of a job that a dead daemon left behind.
+    """Return the recovered form of a job that a dead daemon left behind.
 
-    Queued jobs stay; opcodes that waited are queued again; what ran has failed.
-    A queued job with a parameter that was never stored cannot run any more.
+    Queued jobs stay queued; opcodes that waited are queued again; opcodes that ran have
+    failed. A queued job with a parameter that was never stored fails.
     """
     if job.status in state.FINAL:
         return job
@@ -148,8 +148,8 @@ def recover(job: Job, now: Timestamp) -> Job:
         if op.status is Status.QUEUED
     ):
         text = (
-            "secret parameters are not stored and were lost when the master daemon"
-            " ended; submit the job again"
+            "secret parameters are never stored, so they were lost when the master"
+            " daemon ended; submit the job again"
         )
         return abort(job, errors.OpExecError(text), now)
     return job

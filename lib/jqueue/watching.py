@@ -1,8 +1,8 @@
-"""Waiting for job changes without a thread per waiter.
+"""Waits for job changes, without a thread per waiter.
 
 Values are computed from records outside of the queue's lock, by the thread that made
-the change. Waiters learn of a burst of log lines at most every tenth of a second, of a
-change of state at once.
+the change. Waiters are notified of log lines at most every tenth of a second, and of
+changes of state at once.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Change = tuple[Any, tuple[LogEntry, ...]]
 
 
 class Watching:
-    """Those who wait for changes of jobs."""
+    """The waits for changes of jobs."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -66,7 +66,7 @@ class Watching:
             self._core.later_locked(lambda watch=watch: self._examine(watch))  # type: ignore[misc]
 
     def _examine(self, watch: Watch, *, is_over: bool = False) -> None:
-        """Answer if there is news, else keep watching."""
+        """Answer if the values have changed, else continue to wait."""
         while not watch.future.done():
             with self._core.lock:
                 entry = self._core.live.get(watch.job_id)
@@ -79,7 +79,7 @@ class Watching:
                 return
             try:
                 change = (watch.fields(job), job.log_after(watch.serial))
-            except Exception as err:  # noqa: BLE001 - the waiting side's own function
+            except Exception as err:  # noqa: BLE001 - a function of the waiting side
                 _settle(watch.future, error=err)
                 return
             if is_over or job.is_final or _is_news(watch, change):
@@ -89,7 +89,7 @@ class Watching:
                 return
 
     def _keep(self, watch: Watch, version: int) -> bool:
-        """Watch on, unless the job has changed since it was looked at."""
+        """Continue to wait, unless the job has changed since the comparison."""
         with self._core.lock:
             entry = self._core.live.get(watch.job_id)
             if entry is None or entry.version != version:
@@ -125,7 +125,7 @@ def _is_news(watch: Watch, change: Change) -> bool:
 def _settle(
     future: Future[Change], change: Change | None = None, error: Exception | None = None
 ) -> None:
-    """Answer, unless somebody else was first or nobody waits any more."""
+    """Answer, unless the wait was answered or canceled already."""
     try:
         if error is not None:
             future.set_exception(error)

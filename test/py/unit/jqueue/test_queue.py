@@ -79,7 +79,7 @@ def test_an_unexpected_error_and_a_result_without_json_form_fail_the_opcode(live
 
 
 def test_submit_refuses_what_cannot_be(live):
-    with pytest.raises(errors.OpPrereqError, match="needs opcodes"):
+    with pytest.raises(errors.OpPrereqError, match="needs at least one opcode"):
         live.queue.submit([])
     with pytest.raises(errors.OpPrereqError, match="priority 7"):
         live.queue.submit([dummy(priority=7)])
@@ -90,7 +90,7 @@ def test_submit_many_answers_in_order_and_a_bad_job_consumes_an_id(live):
     answers = live.queue.submit_many([[dummy()], [], [dummy()]])
     assert answers[0] == (True, 1)
     assert answers[1][0] is False
-    assert answers[1][1] == "a job needs opcodes"
+    assert answers[1][1] == "a job needs at least one opcode"
     assert answers[2] == (True, 3)
     assert live.final(3).status == "success"
 
