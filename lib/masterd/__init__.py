@@ -1,7 +1,7 @@
 """The master daemon and its parts: store, queue, engine, queries, LUXI.
 
-`build` makes a `Service` from `MasterDeps`, so that a simulation gets the same one.
-`calls` has every LUXI method; `startup` decides whether this node may be master.
+`build` creates a `Service` from `MasterDeps`, so a simulation runs the same code.
+`calls` registers the LUXI methods; `startup` decides whether this node may be master.
 Reading the environment, forking and signals belong to `ganeti.server`.
 """
 

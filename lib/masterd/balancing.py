@@ -1,7 +1,7 @@
-"""The LUXI method that plans balancing; not in Ganeti.
+"""The LUXI method that plans balancing; an addition to Ganeti.
 
-The cluster is the one that a query sees, as ``hbal -L`` would; nothing is locked or
-changed. Moves are jobs that the client submits if it wants them.
+The cluster state is that of a query, as for ``hbal -L``; nothing is locked or changed.
+Moves are jobs, which the client may submit.
 """
 
 from typing import Any
@@ -18,24 +18,24 @@ from ganeti.query import cluster_info
 
 
 class BalanceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The argument of ``PlanBalance``; every member may be left out.
+    """The argument of ``PlanBalance``; every member is optional.
 
     Attributes:
-        group: name or uuid of the only group to balance.
-        max_moves: at most so many, below 0 for any number.
-        min_gain: that a move must bring while the score is below ``min_gain_limit``.
+        group: name or uuid of the group to balance; all groups by default.
+        max_moves: largest number of moves; negative for no limit.
+        min_gain: smallest gain per move while the score is below ``min_gain_limit``.
         min_gain_limit: see ``min_gain``.
-        evacuate: only move what has a node offline or drained.
-        disk_moves: disks may be copied.
-        instance_moves: instances may change their primary node.
-        restricted: nothing migrates off a node that stays online.
-        ignore_soft_errors: go beyond what policies advise against.
-        search: where no single move helps, look for pairs of moves that do.
-        static_memory: MiB that a KVM node takes for itself; 0 for what it reports.
-        explain: add the reasons.
-        allocator: asked in place of the plan made here; ``.`` for the cluster's
-            defaults in order. Its request has the group, the number of moves, and
-            whether to evacuate, to move disks and to search.
+        evacuate: only move instances that use an offline or drained node.
+        disk_moves: allow moves that copy disks.
+        instance_moves: allow moves that change the primary node.
+        restricted: migrate no instances away from nodes that stay online.
+        ignore_soft_errors: allow moves that only soft limits of policies forbid.
+        search: search for pairs of moves when no single move improves the score.
+        static_memory: MiB that a KVM node uses itself; 0 for the reported amount.
+        explain: add reasons to the answer.
+        allocator: allocator that plans instead; ``.`` for the cluster's defaults in
+            order. Its request contains the group, the number of moves, and whether to
+            evacuate, to move disks and to search.
     """
 
     group: str | None = None
@@ -58,7 +58,7 @@ def plan_balance(deps: MasterDeps, request: BalanceRequest | None = None) -> Lat
     """Plan the moves that balance the cluster; see `BalanceRequest` for the argument.
 
     Raises:
-        OpPrereqError: there is no such group, or none can plan.
+        OpPrereqError: the group does not exist, or no allocator can plan.
     """
     request = request or BalanceRequest()
     if request.group is not None:
@@ -70,14 +70,14 @@ def plan_balance(deps: MasterDeps, request: BalanceRequest | None = None) -> Lat
 
 
 def _ask(deps: MasterDeps, request: BalanceRequest) -> dict[str, Any]:
-    """Have an allocator plan; it gives no scores, and its jobs run one by one."""
+    """Have an allocator plan; its plan has no scores, and its jobs run one by one."""
     snapshot = deps.config.snapshot()
     setting = snapshot.cluster.default_iallocator
     names = defaults.chosen(request.allocator or "", setting)
     if not all(names) or not names or request.max_moves < 0:
         raise errors.OpPrereqError(
-            "balancing by an allocator: wanted its name and a number of moves from 0,"
-            f" found {', '.join(names)!r} and {request.max_moves}",
+            "balancing by an allocator: wanted its name and a number of moves of 0 or"
+            " more, found {', '.join(names)!r} and {request.max_moves}",
             ecodes.ECODE_INVAL,
         )
     allocator_request = iallocator.Balance(
@@ -109,7 +109,7 @@ def _move(
     ops: list[dict[str, Any]],
     targets: dict[str, list[list[str]]],
 ) -> dict[str, Any]:
-    """Describe a job of an allocator."""
+    """Return a job of an allocator as a move."""
     name = str(ops[0].get("instance_name"))
     uuid = snapshot.uuid_of("instances", name)
     item = snapshot.instances[uuid] if uuid else None
@@ -129,7 +129,7 @@ def _move(
 
 
 def _plan(deps: MasterDeps, request: BalanceRequest) -> dict[str, Any]:
-    # Imported here: numbers take a while to load, and most masters never plan this.
+    # Imported here, because numpy takes a while to load and most masters never need it.
     import numpy as np
 
     from ganeti.htools.balance import greedy, plan

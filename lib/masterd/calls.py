@@ -1,8 +1,8 @@
-"""From a LUXI request to a typed function and back.
+"""Dispatch of LUXI requests to typed functions.
 
 A method is a function of the `MasterDeps` and of its typed arguments in documented
-order, registered under its wire name. It returns its result, or a `Later` for a result
-that is not known yet. It runs in the event loop's thread and must not block.
+order, registered under its wire name. It returns its result, or a `Later` for a future
+result. It runs in the event loop's thread and must not block.
 """
 
 import dataclasses
@@ -23,22 +23,22 @@ _log = logging.getLogger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Clients of all ages send job ids as numbers or as texts.
+#: Clients send job ids as numbers or as texts, depending on their version.
 JobId = int | str
 
 
 class Malformed(Exception):
-    """The request cannot be understood: a text, and the connection is closed."""
+    """A malformed request: the client gets a text, and the connection is closed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Later:
-    """A result to come.
+    """A future result.
 
     Attributes:
-        future: has it.
-        convert: gives the wire form.
-        can_cancel: nobody minds if it is canceled when the client goes away.
+        future: holds the result.
+        convert: returns the wire form.
+        can_cancel: cancel the future when the client disconnects.
     """
 
     future: "Future[Any]"
@@ -67,7 +67,7 @@ def method(name: str) -> Callable[[F], F]:
 
 
 def _arguments_of(name: str, function: Callable[..., Any]) -> type[msgspec.Struct]:
-    """Return a record that decodes the list of arguments by the annotations."""
+    """Return a record class that decodes the argument list by the annotations."""
     hints = typing.get_type_hints(function)
     fields: list[Any] = []
     for item in list(inspect.signature(function).parameters.values())[1:]:
@@ -81,10 +81,10 @@ def _arguments_of(name: str, function: Callable[..., Any]) -> type[msgspec.Struc
 
 
 def answer(deps: MasterDeps, call: Call) -> None:
-    """Carry out a request; answers the call now or later."""
+    """Execute a request; answer the call now or later."""
     known = METHODS.get(call.method)
     if known is None:
-        call.reject(f"Failed to parse request: there is no method {call.method!r}")
+        call.reject(f"Failed to parse request: unknown method {call.method!r}")
         return
     try:
         arguments = msgspec.convert(call.args, known.arguments)
@@ -102,8 +102,8 @@ def answer(deps: MasterDeps, call: Call) -> None:
 
 
 def _answer_later(call: Call, later: Later) -> None:
-    # An answer can be large: the objects that hold it must not refer to each other in a
-    # circle, or the answer would stay until the next garbage collection.
+    # An answer can be large. Its holders must not form a reference cycle, or it would
+    # stay in memory until the next garbage collection.
     convert = later.convert
     if later.can_cancel:
         call.on_close = later.future.cancel  # type: ignore[assignment]

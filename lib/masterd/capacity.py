@@ -1,6 +1,6 @@
-"""LUXI method that counts how many more instances fit; not in Ganeti.
+"""The LUXI method that counts how many more instances fit; an addition to Ganeti.
 
-The nodes are asked what they have now; nothing is locked and nothing changes.
+The nodes are queried for their free resources; nothing is locked or changed.
 """
 
 from collections.abc import Sequence
@@ -17,17 +17,17 @@ from ganeti.objects import lookup, params
 
 
 class CapacityRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The argument of ``QueryCapacity``; sizes left out come from the instance policy.
+    """The argument of ``QueryCapacity``; default sizes come from the instance policy.
 
     Attributes:
         disk_template: None for the first enabled one.
         memory, disk: in MiB.
         vcpus: of each instance.
-        tiered: sizes shrink when no more fit; they start with the largest allowed.
-        groups: names or uuids of the only node groups, none for all.
-        limit: most instances.
-        allocator: asked for the answer; ``.`` for the cluster's defaults in order, the
-            built-in one when left out.
+        tiered: begin with the largest allowed size, and shrink it when no more fit.
+        groups: names or uuids of the node groups to use; empty for all.
+        limit: largest number of instances.
+        allocator: allocator that answers; ``.`` for the cluster's defaults in order,
+            the built-in one by default.
     """
 
     disk_template: str | None = None
@@ -42,7 +42,7 @@ class CapacityRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @method("QueryCapacity")
 def query_capacity(deps: MasterDeps, request: CapacityRequest) -> Later:
-    """Count the instances that still fit: each place in order, and why no more fit."""
+    """Count the instances that still fit; return placements, and why no more fit."""
     snapshot = deps.config.snapshot()
     question = build_request(snapshot, request)
     setting = snapshot.cluster.default_iallocator
@@ -70,16 +70,18 @@ def _ask(
 def build_request(
     snapshot: objects.Snapshot, request: CapacityRequest
 ) -> iallocator.Capacity:
-    """Return the allocator's request, with sizes of the policy where none is given.
+    """Return the allocator's request, with default sizes from the policy.
 
     Raises:
-        OpPrereqError: a template is not enabled, a group unknown, a size negative.
+        OpPrereqError: a template is not enabled, a group unknown, or a size negative.
     """
     cluster = snapshot.cluster
     template = request.disk_template or cluster.enabled_disk_templates[0]
     if template not in cluster.enabled_disk_templates:
         enabled = ", ".join(cluster.enabled_disk_templates)
-        raise _invalid(f"disk template {template}: wanted an enabled one of {enabled}")
+        raise _invalid(
+            f"disk template {template}: wanted one of the enabled templates {enabled}"
+        )
     for name in ("memory", "disk", "vcpus", "limit"):
         value = getattr(request, name)
         least = 1 if name in ("memory", "vcpus") else 0

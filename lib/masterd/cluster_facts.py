@@ -1,4 +1,4 @@
-"""Facts about the cluster besides its record, for queries: jobs, locks, settings."""
+"""Cluster data outside of the configuration, for queries: jobs, locks, settings."""
 
 import contextlib
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ def pause_path(paths: Paths) -> str:
 
 
 def watcher_pause(paths: Paths, clock: Clock) -> float | None:
-    """Return the time until which watchers pause, None if they do not."""
+    """Return the time until which watchers pause, or None."""
     with contextlib.suppress(OSError, ValueError):
         until = float(files.read_file(pause_path(paths)).decode().strip())
         return until if until > clock.time() else None
@@ -38,7 +38,7 @@ def write_watcher_pause(paths: Paths, until: float | None) -> None:
 
 
 class QueueJobs:
-    """The job queue and its archive, as queries read them."""
+    """The job queue and its archive as a source of queries."""
 
     def __init__(self, queue: jqueue.JobQueue) -> None:
         self._queue = queue
@@ -60,7 +60,7 @@ class QueueJobs:
 
 
 def read(queue: jqueue.JobQueue, paths: Paths, clock: Clock) -> query.ClusterFacts:
-    """Return the facts about the cluster besides its record."""
+    """Return the cluster data outside of the configuration."""
     bits, machine = cluster_info.architecture()
     return query.ClusterFacts(
         drain_flag=queue.is_drained,

@@ -1,4 +1,4 @@
-"""The dependencies of the master daemon: one object, made when the daemon starts.
+"""The dependencies of the master daemon: one object, created when the daemon starts.
 
 LUXI methods get all of it. The engine sees it as `ganeti.mcpu.EngineDeps`, a logical
 unit as `ganeti.cmdlib.base.Context`.
@@ -18,31 +18,31 @@ from ganeti.masterd import cluster_facts
 from ganeti.masterd.deposed import WatchedRunner
 from ganeti.store import Store
 
-#: Threads for queries of the configuration: they take milliseconds, and more of them
-#: would only take turns.
+#: Threads for queries of the configuration. These take milliseconds of processor time,
+#: so more threads would not help.
 _QUICK_THREADS: Final = 2
 #: Threads for queries that wait for nodes.
 _SLOW_THREADS: Final = 16
-#: Plans made at the same time; each is as much work as the job would be to the master.
+#: Concurrent plans; a plan costs the master as much work as the job.
 _PLANNING_THREADS: Final = 2
 #: Unfinished jobs beyond which submissions are refused. The documented limit of 5,000
-#: was for job files; here a queued job is a row and 2 KiB of memory.
+#: was for job files; here a queued job costs a row and 2 KiB of memory.
 MAX_UNFINISHED_JOBS: Final = 50_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MasterDeps(mcpu.EngineDeps):
-    """The dependencies of the master daemon; see the base classes for more of them.
+    """The dependencies of the master daemon; the base classes have further ones.
 
-    The caller gives the effects. The configuration, the locks, the runner that notices
-    a newer master and the sources of queries are made from these.
+    The caller passes the effects. The configuration, the locks, the runner that notices
+    a newer master, and the sources of queries are built from them.
 
     Attributes:
         store: the configuration and the jobs, opened for writing.
         on_deposed: called when another master has taken over.
         quick: threads for work that takes milliseconds.
         slow: threads for work that waits for nodes.
-        planning: threads for making plans.
+        planning: threads for plans.
     """
 
     store: Store
@@ -74,9 +74,9 @@ class MasterDeps(mcpu.EngineDeps):
 
     @functools.cached_property
     def queue(self) -> jqueue.JobQueue:
-        """The job queue; it must recover its jobs before anything else."""
+        """The job queue, which must recover its jobs before any other use."""
         return jqueue.JobQueue(
-            # The queue's documents are the store's, known to it by their own name.
+            # The queue's document type is structurally that of the store.
             cast("Documents", self.store),
             mcpu.Processor(self, UNITS),
             self.clock,
@@ -87,7 +87,7 @@ class MasterDeps(mcpu.EngineDeps):
 
     @functools.cached_property
     def planner(self) -> mcpu.Planner:
-        """Makes plans: what opcodes would do."""
+        """The maker of plans."""
         return mcpu.Planner(self, UNITS)
 
     def _on_failure(self, err: BaseException) -> None:
@@ -96,7 +96,7 @@ class MasterDeps(mcpu.EngineDeps):
 
 
 def _query_sources(deps: MasterDeps) -> query.Sources:
-    """Return the sources of queries, as they are now."""
+    """Return the present sources of queries."""
     return query.Sources(
         deps.config.snapshot(),
         rpc=deps.rpc,

@@ -1,9 +1,9 @@
-"""Gives every node its ssconf files when the configuration changed.
+"""Distribution of ssconf files to all nodes after changes of the configuration.
 
-One thread follows the store and selects the changes that matter; another one writes to
-the nodes, so that a slow node delays neither commits nor the first thread. Changes that
-come in quick succession go out together, and nodes that failed are tried again. When
-there is nothing to write, candidates are pinged every `RETRY_S`, so a suspended master
+One thread follows the store and selects the relevant changes; another one writes to the
+nodes, so a slow node delays neither commits nor the first thread. Changes in quick
+succession are sent together, and failed nodes are tried again. When there is nothing to
+write, master candidates are pinged every `RETRY_S` seconds, so a suspended master
 notices that it was replaced.
 """
 
@@ -19,23 +19,23 @@ from ganeti.store import Change, Store
 
 _log = logging.getLogger(__name__)
 
-#: Seconds between pings, and at most until nodes that failed are tried again.
+#: Seconds between pings, and longest time until failed nodes are tried again.
 RETRY_S: Final = 30.0
-#: Seconds until the first such try, in case a daemon was just restarted; then twice
-#: as long each time.
+#: Seconds until the first retry, in case a daemon was just restarted; doubled each
+#: time.
 FIRST_RETRY_S: Final = 1.0
 _PROCEDURE: Final = "write_ssconf_files"
-#: Any call will do, as every one carries the term; this one asks for nothing.
+#: Every call carries the term; this one does nothing else.
 _PING: Final = "version"
 _PING_TIMEOUT_S: Final = 10.0
-#: Tables whose changes may change ssconf files; of instances only the names do.
+#: Tables whose changes may affect ssconf files; of instances, only the names.
 _TABLES: Final = frozenset({"cluster", "nodes", "nodegroups", "networks"})
 
 Values = dict[str, str]
 
 
 def matters(before: Snapshot, changes: Iterable[Change]) -> bool:
-    """Return whether changes may alter ssconf files; costs what was changed."""
+    """Return whether changes may affect ssconf files; costs only what changed."""
     for change in changes:
         if not isinstance(change, Update):
             continue
@@ -51,7 +51,7 @@ def matters(before: Snapshot, changes: Iterable[Change]) -> bool:
 
 
 def wakes_queue(before: Snapshot, changes: Iterable[Change]) -> bool:
-    """Return whether changes may let other jobs start."""
+    """Return whether changes may allow other jobs to start."""
     for change in changes:
         if not isinstance(change, Update):
             continue
@@ -68,7 +68,7 @@ def wakes_queue(before: Snapshot, changes: Iterable[Change]) -> bool:
 
 
 class Distributor:
-    """Follows the store; see the module."""
+    """The follower of the store; see the module."""
 
     def __init__(
         self,
@@ -79,14 +79,14 @@ class Distributor:
         wake_queue: Callable[[], None],
         retry_s: float = RETRY_S,
     ) -> None:
-        """Prepare; `start` begins.
+        """Prepare; `start` starts the threads.
 
         Args:
-            store: what to follow; closing it ends the following.
-            runner: reaches the nodes.
-            values: gives file contents by name.
-            wake_queue: called when other jobs may start now.
-            retry_s: longest time until nodes that failed are tried again.
+            store: the store to follow; closing the store ends the first thread.
+            runner: calls the nodes.
+            values: returns file contents by name.
+            wake_queue: called when other jobs may be able to start.
+            retry_s: longest time until failed nodes are tried again.
         """
         self._store = store
         self._rpc = runner
@@ -104,13 +104,13 @@ class Distributor:
         ]
 
     def start(self) -> None:
-        """Begin: every online node gets its files once."""
+        """Start the threads; every online node gets its files once."""
         self._news.put(self._store.snapshot())
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """End once the store is closed and what is being written is written."""
+        """Wait for the threads to end; the store must be closed."""
         self._news.put(None)
         for thread in self._threads:
             thread.join()
@@ -126,8 +126,10 @@ class Distributor:
                     ]
                     before = before.apply(updates, revision=change_set.revision)
             except errors.StorageError:
-                # Too much happened to be kept: look at everything.
-                _log.info("too many changes to follow one by one")
+                # The store keeps only recent changes, so consider everything changed.
+                _log.info(
+                    "ssconf: missed changes of the configuration, writing all files"
+                )
                 before = self._store.snapshot()
                 self._news.put(before)
                 self._wake_queue()
@@ -156,13 +158,13 @@ class Distributor:
                 if not failed:
                     self._ping(self._store.snapshot())
                     continue
-                _log.info("ssconf: %d nodes are tried again", len(failed))
+                _log.info("ssconf: trying %d nodes again", len(failed))
             if snapshot is not None:
                 before, failed = failed, self._push(snapshot)
                 wait_s = self._next_wait(wait_s, before, failed)
 
     def _next_wait(self, last_s: float, before: set[str], failed: set[str]) -> float:
-        """Return how long to wait for news before failed nodes are tried again."""
+        """Return the seconds until failed nodes are tried again."""
         if not failed:
             return self._retry_s
         if failed - before:
@@ -170,7 +172,7 @@ class Distributor:
         return min(2 * last_s, self._retry_s)
 
     def _ping(self, snapshot: Snapshot) -> None:
-        """Send our term to the other candidates; the answers do not matter here."""
+        """Send the master's term to the other master candidates; ignore the answers."""
         master = snapshot.cluster.master_node
         others = [
             node.uuid
@@ -181,10 +183,10 @@ class Distributor:
             if others:
                 self._rpc.call(_PING, others, timeout_s=_PING_TIMEOUT_S)
         except Exception:  # noqa: BLE001 - logged
-            _log.exception("candidates cannot be pinged")
+            _log.exception("master candidates cannot be pinged")
 
     def _push(self, snapshot: Snapshot) -> set[str]:
-        """Write to the online nodes that lack the present values; return failures."""
+        """Write to online nodes without the present values; return the failed ones."""
         try:
             values = self._values(snapshot)
             online = [node for node in snapshot.nodes.values() if not node.offline]
@@ -193,7 +195,7 @@ class Distributor:
                 return set()
             answers = self._rpc.call(_PROCEDURE, wanting, [values])
         except Exception:  # noqa: BLE001 - logged
-            _log.exception("ssconf: nothing was written")
+            _log.exception("ssconf: writing to nodes failed")
             return {"all"}
         failed = set()
         for uuid, answer in answers.items():
@@ -203,7 +205,7 @@ class Distributor:
                 failed.add(uuid)
             else:
                 self._sent[uuid] = values
-        # A node that is offline or gone gets its files again when it comes back.
+        # An offline or removed node gets its files when it is online again.
         known = {node.uuid for node in online}
         self._sent = {uuid: sent for uuid, sent in self._sent.items() if uuid in known}
         return failed

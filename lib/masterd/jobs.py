@@ -10,7 +10,7 @@ from ganeti.masterd.calls import JobId, Later, Malformed, method
 from ganeti.masterd.deps import MasterDeps
 from ganeti.opcodes import Opcode
 
-#: Decoding that many jobs takes long enough to be done elsewhere than in the loop.
+#: Decoding this many jobs takes too long for the event loop's thread.
 _MANY: Final = 50
 
 
@@ -30,7 +30,7 @@ def _decode(ops: list[Any]) -> list[Opcode]:
 
 @method("SubmitJob")
 def submit_job(deps: MasterDeps, ops: list[Any]) -> Later:
-    """Queue a job; the answer comes when it is durable."""
+    """Queue a job; the answer is sent when the job is durable."""
     return Later(deps.queue.submit_later(_decode(ops)))
 
 
@@ -54,7 +54,7 @@ def submit_many_jobs(deps: MasterDeps, jobs: list[list[Any]]) -> Later:
 
 @method("PlanJob")
 def plan_job(deps: MasterDeps, ops: list[Any]) -> Later:
-    """Return what a job of these opcodes would do, without doing it; not in Ganeti."""
+    """Return the plan of a job of these opcodes; an addition to Ganeti."""
     decoded = _decode(ops)
     return Later(
         deps.planning.submit(deps.planner.plan, decoded),
@@ -65,9 +65,12 @@ def plan_job(deps: MasterDeps, ops: list[Any]) -> Later:
 
 @method("PickupJob")
 def pickup_job(deps: MasterDeps, job_id: JobId) -> None:
-    """Refuse: jobs are never handed over."""
+    """Refuse: this daemon never hands jobs over."""
     del deps
-    raise errors.GenericError(f"job {_job_id(job_id)}: jobs cannot be picked up")
+    raise errors.GenericError(
+        f"job {_job_id(job_id)}: this daemon runs its jobs"
+        f" itself, they cannot be picked up"
+    )
 
 
 @method("ArchiveJob")
@@ -78,7 +81,7 @@ def archive_job(deps: MasterDeps, job_id: JobId) -> Later:
 
 @method("AutoArchiveJobs")
 def auto_archive_jobs(deps: MasterDeps, age_s: float, timeout_s: float) -> Later:
-    """Archive ended jobs of some age; a negative age means all."""
+    """Archive jobs that ended longer ago than an age; a negative age means all."""
     return Later(deps.queue.autoarchive_later(age_s, timeout_s))
 
 
@@ -90,13 +93,13 @@ def cancel_job(deps: MasterDeps, job_id: JobId, kill: bool = False) -> Later:
 
 @method("ChangeJobPriority")
 def change_job_priority(deps: MasterDeps, job_id: JobId, priority: int) -> Later:
-    """Change the priority of what a job has not done yet."""
+    """Change the priority of a job's unfinished opcodes."""
     return Later(deps.queue.change_priority_later(_job_id(job_id), priority))
 
 
 @method("SetDrainFlag")
 def set_drain_flag(deps: MasterDeps, flag: bool) -> Later:
-    """Stop or resume taking jobs."""
+    """Stop or resume accepting jobs."""
     return Later(deps.queue.set_drain_later(flag), lambda _none: True)
 
 

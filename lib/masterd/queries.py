@@ -22,7 +22,7 @@ def _ask(executor: Executor, function: Callable[..., Any], *args: Any) -> Later:
 def query_(
     deps: MasterDeps, what: str, fields: list[str], qfilter: Any = None
 ) -> Later:
-    """Answer a query of any resource that is served here."""
+    """Answer a query of a resource that the master daemon serves."""
     _check_resource(what)
     if what not in c.QR_VIA_LUXI:
         raise errors.GenericError(f"Resource '{what}' is queried by an opcode")
@@ -39,14 +39,14 @@ def query_(
 
 def _check_resource(what: str) -> None:
     if what not in query.RESOURCES:
-        raise Malformed(f"{what!r} is no resource")
+        raise Malformed(f"{what!r} is not a resource")
 
 
 @method("QueryFields")
 def query_fields(
     deps: MasterDeps, what: str, fields: list[str] | None = None
 ) -> dict[str, Any]:
-    """Describe fields."""
+    """Return the definitions of fields."""
     del deps
     _check_resource(what)
     return {"fields": query.describe(what, fields)}
@@ -72,7 +72,7 @@ def _is_slow(what: str, fields: list[str]) -> bool:
 def query_nodes(
     deps: MasterDeps, names: list[str], fields: list[str], lock: bool = False
 ) -> Later:
-    """List nodes the older way."""
+    """List nodes by the older method."""
     return _legacy(deps, c.QR_NODE, names, fields, lock=lock)
 
 
@@ -80,7 +80,7 @@ def query_nodes(
 def query_instances(
     deps: MasterDeps, names: list[str], fields: list[str], lock: bool = False
 ) -> Later:
-    """List instances the older way."""
+    """List instances by the older method."""
     return _legacy(deps, c.QR_INSTANCE, names, fields, lock=lock)
 
 
@@ -88,7 +88,7 @@ def query_instances(
 def query_groups(
     deps: MasterDeps, names: list[str], fields: list[str], lock: bool = False
 ) -> Later:
-    """List node groups the older way."""
+    """List node groups by the older method."""
     return _legacy(deps, c.QR_GROUP, names, fields, lock=lock)
 
 
@@ -96,7 +96,7 @@ def query_groups(
 def query_networks(
     deps: MasterDeps, names: list[str], fields: list[str], lock: bool = False
 ) -> Later:
-    """List networks the older way."""
+    """List networks by the older method."""
     return _legacy(deps, c.QR_NETWORK, names, fields, lock=lock)
 
 
@@ -110,13 +110,13 @@ def query_filters(
 
 @method("QueryExports")
 def query_exports(deps: MasterDeps, nodes: list[str], lock: bool = False) -> Later:
-    """List exports the older way."""
+    """List exports by the older method."""
     return _legacy(deps, c.QR_EXPORT, nodes, ["node", "export"], lock=lock)
 
 
 @method("QueryJobs")
 def query_jobs(deps: MasterDeps, ids: list[JobId] | None, fields: list[str]) -> Later:
-    """List jobs: all live ones, or some, in the order of their ids."""
+    """List all live jobs, or the given ones, in the order of their ids."""
     return _legacy(deps, c.QR_JOB, list(ids or ()), fields, lock=False)
 
 
@@ -149,7 +149,7 @@ def _no_value(_deps: MasterDeps) -> None:
 
 @method("QueryConfigValues")
 def query_config_values(deps: MasterDeps, fields: list[str]) -> list[Any]:
-    """Return a few values; null for those that are unknown."""
+    """Return some configuration values; null for unknown ones."""
     return [_CONFIG_VALUES.get(name, _no_value)(deps) for name in fields]
 
 
@@ -174,5 +174,5 @@ def query_tags(deps: MasterDeps, kind: str, name: str = "") -> list[str]:
     """Return the tags of an object, sorted."""
     find = _TAGGED.get(kind)
     if find is None:
-        raise Malformed(f"{kind!r} is no kind of tagged object")
+        raise Malformed(f"{kind!r} is not a kind of object with tags")
     return sorted(find(deps.config.snapshot(), name).tags)

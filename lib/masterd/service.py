@@ -1,4 +1,4 @@
-"""The master daemon put together from its dependencies."""
+"""The master daemon, built from its dependencies."""
 
 import threading
 from typing import Final
@@ -14,7 +14,7 @@ METHOD_MODULES: Final = (balancing, capacity, copies, jobs, queries, settings)
 
 
 class Service:
-    """A running master: made by `build`, ended by `stop`."""
+    """A running master, created by `build` and ended by `stop`."""
 
     def __init__(self, deps: MasterDeps, distributor: Distributor) -> None:
         self.deps = deps
@@ -28,13 +28,13 @@ class Service:
         self._is_stopped = threading.Event()
 
     def start(self) -> None:
-        """Begin to run jobs and to serve clients."""
+        """Start to run jobs and to serve clients."""
         self.deps.queue.start()
         self._distributor.start()
         self._server.start()
 
     def stop(self) -> None:
-        """Take no new clients; let running opcodes end and waiting jobs stay queued."""
+        """Refuse new clients, wait for running opcodes, leave waiting jobs queued."""
         if self._is_stopped.is_set():
             return
         self._is_stopped.set()
@@ -49,7 +49,7 @@ class Service:
 
 
 def build(deps: MasterDeps) -> Service:
-    """Put the service together and bind its sockets; `Service.start` begins.
+    """Build the service and bind its sockets; `Service.start` starts it.
 
     Raises:
         StorageError: jobs cannot be read.

@@ -11,7 +11,7 @@ from ganeti.masterd.deps import MasterDeps
 
 _ACTIONS: Final = ("ACCEPT", "PAUSE", "REJECT", "CONTINUE")
 _RATE_LIMIT: Final = "RATE_LIMIT"
-#: Fields that predicates may look at; any field of the opcode for the third kind.
+#: Fields that predicates may use; the third kind may use any field of the opcode.
 _PREDICATES: Final = {
     "jobid": frozenset({"id"}),
     "reason": frozenset({"source", "reason", "timestamp"}),
@@ -49,7 +49,7 @@ def _check_predicate(predicate: Any) -> None:
         raise _wrong(f"predicate: wanted [kind, filter], found {predicate!r}")
     kind, qfilter = predicate
     if not isinstance(kind, str) or kind not in _PREDICATES:
-        raise _wrong(f"predicate: {kind!r} is no kind of predicate")
+        raise _wrong(f"predicate: {kind!r} is not a kind of predicate")
     if qfilter is None:
         raise _wrong(f"predicate {kind}: wanted a filter, found null")
     try:
@@ -66,7 +66,7 @@ def _check_uuid(text: str) -> None:
     try:
         uuid.UUID(text)
     except ValueError as err:
-        raise Malformed(f"{text!r} is no UUID") from err
+        raise Malformed(f"{text!r} is not a UUID") from err
 
 
 @method("ReplaceFilter")
@@ -79,7 +79,7 @@ def replace_filter(
     action: Any,
     reason: list[tuple[str, str, int]],
 ) -> Later:
-    """Add a job filter, or replace one; answers its UUID."""
+    """Add or replace a job filter; return its UUID."""
     if key is not None:
         _check_uuid(key)
     if priority < 0:
@@ -122,7 +122,7 @@ def _delete(deps: MasterDeps, key: str) -> None:
 
 @method("SetWatcherPause")
 def set_watcher_pause(deps: MasterDeps, until: float | None) -> Later:
-    """Pause the watcher until some time; null ends the pause."""
+    """Pause the watcher until a time; null ends the pause."""
     return Later(deps.slow.submit(_pause, deps, until))
 
 
@@ -141,7 +141,7 @@ def _pause(deps: MasterDeps, until: float | None) -> float | None:
         and not node.offline
         and node.uuid != snapshot.cluster.master_node
     ]
-    # Failures matter little: the master's own file is what counts.
+    # Failures on other nodes are ignored: the master's own file is decisive.
     if others:
         deps.rpc.call("set_watcher_pause", others, [until])
     return until

@@ -39,7 +39,7 @@ def test_groups_are_named_once() -> None:
 @pytest.mark.parametrize(
     ("wanted", "text"),
     [
-        ({"disk_template": "ext"}, "disk template ext: wanted an enabled one"),
+        ({"disk_template": "ext"}, "disk template ext: wanted one of the enabled"),
         ({"memory": 0}, "memory: wanted 1 or more, found 0"),
         ({"limit": -1}, "limit: wanted 0 or more, found -1"),
         ({"groups": ["moon"]}, "Node group 'moon' not known"),
