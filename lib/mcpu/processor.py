@@ -89,7 +89,7 @@ class Processor:
         """Execute one opcode; see `ganeti.jqueue.executor.Executor`."""
         unit_class = self._units.get(op.op_id())
         if unit_class is None:
-            raise errors.OpCodeUnknown(f"{op.op_id()} is not supported by this release")
+            raise errors.OpCodeUnknown(f"{op.op_id()} is not offered by this release")
         held = HeldLocks(
             self._deps.locks,
             self._deps.clock,

@@ -106,7 +106,7 @@ def test_locks_that_are_busy_end_the_attempt_with_nothing_held():
 
 
 def test_unknown_opcodes_are_named():
-    with pytest.raises(errors.OpCodeUnknown, match="OP_TEST_DELAY is not supported"):
+    with pytest.raises(errors.OpCodeUnknown, match="OP_TEST_DELAY is not offered"):
         Engine(units={}).run(DELAY)
 
 
