@@ -1,8 +1,8 @@
 """LUXI, the local protocol between clients and the master daemon.
 
-JSON messages on a unix socket, each ended by one byte. `Client` is the calling end;
-`ganeti.luxi.server` is the serving end and is imported by the master daemon alone,
-because commands must start quickly. What the methods do belongs to `ganeti.masterd`.
+JSON messages on a Unix socket, each ended by one byte. `Client` is the client side.
+`ganeti.luxi.server` is the server side; only the master daemon imports it, because
+commands must start quickly. The methods belong to `ganeti.masterd`.
 """
 
 from ganeti.luxi.client import Client

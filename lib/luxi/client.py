@@ -1,7 +1,7 @@
-"""The calling end of LUXI.
+"""The client side of LUXI.
 
-Commands import this first thing, so it imports little; the codec is chosen when the
-first answer arrives.
+Every command imports this module, so it imports little itself; the codec is chosen when
+the first answer arrives.
 """
 
 import contextlib
@@ -17,18 +17,18 @@ from ganeti.constants import timeouts, versions
 from ganeti.luxi import framing
 from ganeti.pathutils import Paths
 
-#: Times that a request is repeated after a broken connection.
+#: Number of retries of a request after a broken connection.
 RETRIES: Final = 15
-#: The n-th repetition comes n times this many seconds later.
+#: The n-th retry begins after n times this many seconds.
 RETRY_STEP_S: Final = 5.0
 #: Seconds between attempts to connect.
 CONNECT_STEP_S: Final = 1.0
 _CHUNK: Final = 1 << 18
 #: The method whose answers are tables.
 _QUERY: Final = "Query"
-#: From this size on, an answer is worth the import of the faster codec.
+#: Answers of at least this size, in bytes, justify the import of the faster codec.
 _LARGE: Final = 1 << 18
-#: Repeating one of these after it was sent could do the work twice.
+#: Methods that must not be repeated once sent, because they could be executed twice.
 _NOT_REPEATABLE: Final = frozenset(
     {"SubmitJob", "SubmitManyJobs", "SubmitJobToDrainedQueue"}
 )
@@ -38,7 +38,7 @@ _RETRY_CONNECT: Final = frozenset(
 
 
 class Timer(Protocol):
-    """The part of time that a client needs; module ``time`` has it."""
+    """The time functions of a client; the module ``time`` implements them."""
 
     def monotonic(self) -> float:
         """Return seconds since an arbitrary moment."""
@@ -50,7 +50,7 @@ class Timer(Protocol):
 class Client:
     """One connection to the master daemon; not for use by two threads at once.
 
-    The connection is made by the first call, and made again when it broke.
+    The first call connects; a call after a broken connection connects again.
     """
 
     def __init__(
@@ -68,13 +68,13 @@ class Client:
 
         Args:
             path: socket of the master daemon.
-            connect_timeout_s: how long to try while nobody listens there.
-            timeout_s: longest silence while an answer is awaited.
-            retries: how often a request is repeated after a broken connection.
-            is_elsewhere: returns whether the master is known to be another node; asked
-                when the socket is missing, to save the wait.
+            connect_timeout_s: how long to try to connect while no process listens.
+            timeout_s: longest silence during the wait for an answer.
+            retries: number of retries of a request after a broken connection.
+            is_elsewhere: returns whether another node is known to be the master; called
+                when the socket is missing, to avoid the wait.
             on_warning: called with the warning that an answer carries.
-            timer: time and sleep.
+            timer: the time functions.
         """
         self._on_warning = on_warning
         self.path = path
@@ -92,7 +92,7 @@ class Client:
         Args:
             paths: of the node.
             override: another socket: ``master``, ``query`` or a path.
-            options: as for the class.
+            options: further arguments of the class.
         """
 
         def is_elsewhere() -> bool:
@@ -122,12 +122,12 @@ class Client:
             timeout_s: longest silence, the client's by default.
 
         Raises:
-            GenericError: or the subclass that the daemon answered with.
+            GenericError: the daemon's error, also as a subclass.
             RequestError: the daemon did not understand the request.
-            NoMasterError: nobody listens on the socket.
-            LuxiPermissionError: the caller may not use the socket.
+            NoMasterError: no process listens on the socket.
+            LuxiPermissionError: the caller has no access to the socket.
             LuxiTimeoutError: no answer in time.
-            ConnectionClosedError: the connection broke, also when repeated.
+            ConnectionClosedError: the connection broke, also in all retries.
         """
         request = _encode(
             {
@@ -162,13 +162,13 @@ class Client:
             except errors.ProtocolError as err:
                 if type(err) is not errors.ProtocolError:
                     raise
-                # What comes next there cannot be known.
+                # The next bytes of this connection are undefined.
                 self.close()
                 raise errors.ProtocolError(f"{method} at {self.path}: {err}") from err
         raise errors.ProgrammerError("unreachable")
 
     def close(self) -> None:
-        """Close the connection; the next call makes a new one."""
+        """Close the connection; the next call connects again."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -198,7 +198,7 @@ class Client:
             return sock
 
     def _judge(self, err: OSError, deadline: float) -> None:
-        """Raise unless it is worth another attempt to connect."""
+        """Raise unless another attempt to connect makes sense."""
         if err.errno in {errno.EPERM, errno.EACCES}:
             raise errors.LuxiPermissionError(self.path) from err
         waits = isinstance(err, TimeoutError) or err.errno in _RETRY_CONNECT
@@ -207,7 +207,7 @@ class Client:
             raise errors.NoMasterError(self.path) from err
 
     def _receive(self, sock: socket.socket) -> bytearray:
-        # Answers can be large: not copied more often than needed.
+        # Answers can be large, so avoid copies.
         received = bytearray()
         chunk = memoryview(bytearray(_CHUNK))
         while True:

@@ -1,14 +1,15 @@
-"""How LUXI messages look on the wire; shared by both ends."""
+"""The framing of LUXI messages, shared by both sides."""
 
 import contextlib
 import os
 from collections.abc import Iterator
 from typing import Final
 
-#: Ends every message and never occurs inside one.
+#: The last byte of every message, which never occurs inside a message.
 END: Final = b"\x03"
-#: Longest request that a server takes: 10,000 jobs at once are about 8 MB. Decoded
-#: JSON takes up to twenty times the room of its text, so this bounds memory too.
+#: Longest request that a server accepts, in bytes: 10,000 jobs at once are about 8 MB.
+#: Decoded JSON takes up to twenty times the memory of its text, so this limits memory
+#: too.
 MAX_MESSAGE_BYTES: Final = 32 << 20
 KEY_METHOD: Final = "method"
 KEY_ARGS: Final = "args"
@@ -18,15 +19,15 @@ KEY_VERSION: Final = "version"
 #: Only in answers to submissions, while too few copies hold the newest changes;
 #: not in Ganeti.
 KEY_WARNING: Final = "warning"
-#: Longest path that fits a socket address, with the final zero byte left out.
+#: Longest path in a socket address, without the final zero byte.
 _MAX_PATH: Final = 107
 
 
 @contextlib.contextmanager
 def reachable(path: str) -> Iterator[str]:
-    """Give the path of a socket a form that is short enough for the kernel.
+    """Return a form of a socket's path that is short enough for the kernel.
 
-    Directories of virtual nodes can lie deep.
+    Directories of virtual nodes can have long paths.
     """
     if len(os.fsencode(path)) <= _MAX_PATH:
         yield path

@@ -1,10 +1,10 @@
-"""The serving end of LUXI: one event loop for all clients.
+"""The server side of LUXI: one event loop for all clients.
 
-The loop reads requests, hands each to the handler as a `Call` and writes the answers,
+The loop reads requests, passes each to the handler as a `Call`, and writes the answers,
 in order per connection. The handler runs in the loop's thread and must not block; a
-`Call` may be answered at once or later from any thread. Clients cannot harm the loop:
-messages are bounded, idle and stuck connections end, and a connection is not read
-while its request is being worked on. What methods do does not belong here.
+`Call` may be answered at once, or later from any thread. Clients cannot harm the loop:
+messages have a size limit, idle and stuck connections are closed, and a connection is
+not read while its request is being processed. The methods do not belong here.
 """
 
 import collections
@@ -29,16 +29,16 @@ from ganeti.luxi import framing
 
 _log = logging.getLogger(__name__)
 
-#: Old clients do not try again when the backlog is full.
+#: Length of the backlog; old clients do not retry when it is full.
 _BACKLOG: Final = 1024
-#: Connections served at once; later ones wait in the backlog.
+#: Largest number of connections; later ones wait in the backlog.
 MAX_CONNECTIONS: Final = 1000
-#: Bytes of unfinished requests of all clients together.
+#: Total bytes of incomplete requests of all clients.
 MAX_BUFFERED_BYTES: Final = 8 * framing.MAX_MESSAGE_BYTES
-#: Connections taken per round, so that a crowd does not hold up the others.
+#: Connections accepted per round, so that many new clients do not delay the others.
 _ACCEPT_AT_ONCE: Final = 32
 _CHUNK: Final = 1 << 18
-#: Seconds between looks for idle connections.
+#: Seconds between checks for idle connections.
 _SWEEP_S: Final = 5.0
 _SOCKET_MODE: Final = 0o660
 _READ: Final = select.EPOLLIN
@@ -48,7 +48,7 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 class Request(msgspec.Struct):
-    """The keys of a request that count; others are ignored."""
+    """The relevant keys of a request; others are ignored."""
 
     method: str
     args: list[Any]
@@ -58,7 +58,7 @@ _decoder: Final = msgspec.json.Decoder(Request)
 
 
 def _encode(success: bool, result: Any, warning: str = "") -> bytearray:
-    """Return a whole answer; large ones are not copied."""
+    """Return an encoded answer; large ones are not copied."""
     data = bytearray()
     answer = {"success": success, "result": result}
     if warning:
@@ -69,7 +69,7 @@ def _encode(success: bool, result: Any, warning: str = "") -> bytearray:
 
 
 class Call:
-    """One request under way. Answer it exactly once, from any thread."""
+    """One request in progress. Answer it exactly once, from any thread."""
 
     __slots__ = ("_server", "args", "connection", "method", "on_close")
 
@@ -80,11 +80,11 @@ class Call:
         self.connection = connection
         self.method = request.method
         self.args = request.args
-        #: Called in the loop's thread if the client goes away before the answer.
+        #: Called in the loop's thread if the client disconnects before the answer.
         self.on_close: Callable[[], None] | None = None
 
     def succeed(self, result: Any) -> None:
-        """Answer with a result; encoding happens in the caller's thread."""
+        """Answer with a result, which is encoded in the caller's thread."""
         try:
             data = _encode(True, result, self._server.warning_for(self.method))
         except (TypeError, ValueError, OverflowError) as err:
@@ -115,7 +115,7 @@ _SUBMITTING: Final = "Submit"
 
 
 class Connection:
-    """State of one client's connection; touched by the loop's thread alone."""
+    """The state of one client's connection, private to the loop's thread."""
 
     __slots__ = (
         "call",
@@ -148,12 +148,12 @@ class Timer:
         self.function: Callable[[], None] | None = function
 
     def cancel(self) -> None:
-        """Forget it; harmless when it ran already."""
+        """Cancel the timer; has no effect when it has run already."""
         self.function = None
 
 
 class Server:
-    """Serves LUXI on some sockets from one thread of its own."""
+    """A LUXI server on some sockets, with one thread of its own."""
 
     def __init__(
         self,
@@ -171,11 +171,12 @@ class Server:
         Args:
             handler: called with each request in the loop's thread; must not block.
             paths: sockets to listen on, made with mode 0660.
-            clock: for deadlines.
-            idle_timeout_s: for a client's next request and for reading an answer.
-            max_message_bytes: longest request.
-            max_buffered_bytes: unfinished requests of all clients together.
-            max_connections: clients served at once.
+            clock: the clock of deadlines.
+            idle_timeout_s: time limit of a client to send the next request, and to read
+                an answer.
+            max_message_bytes: size limit of a request.
+            max_buffered_bytes: total size limit of all incomplete requests.
+            max_connections: largest number of connected clients.
         """
         #: Returns a text for clients that submit jobs, mostly empty.
         self.warning: Callable[[], str] = str
@@ -207,15 +208,15 @@ class Server:
         return self.warning() if method.startswith(_SUBMITTING) else ""
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Start to serve clients."""
         self._thread.start()
 
     def stop_accepting(self) -> None:
-        """Take no new connections; those that exist are served on."""
+        """Accept no new connections; continue to serve existing ones."""
         self.run_soon(self._close_listeners)
 
     def stop(self, linger_s: float = 2.0) -> None:
-        """Send the answers that exist, for at most some seconds; then end."""
+        """Send the pending answers, for at most some seconds; then end."""
         deadline = self._clock.monotonic() + linger_s
         self.run_soon(lambda: self._begin_stop(deadline))
         if self._thread.is_alive():
@@ -230,7 +231,7 @@ class Server:
             os.eventfd_write(self._wake_fd, 1)
 
     def answer(self, call: Call, data: bytearray, *, close: bool = False) -> None:
-        """Send an encoded answer with its end; thread-safe."""
+        """Send an encoded answer and its last byte; thread-safe."""
         if threading.current_thread() is self._thread:
             self._answer(call, data, close=close)
         else:
@@ -245,7 +246,7 @@ class Server:
 
     @property
     def connection_count(self) -> int:
-        """How many clients are connected."""
+        """The number of connected clients."""
         return len(self._connections)
 
     # The loop
@@ -260,7 +261,7 @@ class Server:
         self._close_everything()
 
     def _guard(self, function: Callable[[], None]) -> None:
-        """Run a step; the loop must survive whatever it does."""
+        """Run a step of the loop, which must survive any error."""
         try:
             function()
         except Exception:  # noqa: BLE001 - logged
@@ -308,7 +309,8 @@ class Server:
             except BlockingIOError:
                 return
             except OSError as err:
-                # Out of descriptors: the client waits in the backlog until the sweep.
+                # No descriptor is free: the client waits in the backlog until the next
+                # sweep.
                 _log.warning("luxi: cannot accept: %s", err)
                 self._pause_accepting()
                 return
@@ -318,7 +320,7 @@ class Server:
             self._epoll.register(connection.fd, _READ)
             if len(self._connections) >= self._max_connections:
                 _log.warning(
-                    "luxi: %d clients, more have to wait", len(self._connections)
+                    "luxi: limit of %d clients, others wait", len(self._connections)
                 )
                 self._pause_accepting()
                 return
@@ -357,7 +359,7 @@ class Server:
             self._close(connection)
             return
         if not connection.received:
-            # A message must arrive within one period, however slowly it trickles.
+            # A whole message must arrive within one period, even if parts of it arrive.
             connection.deadline = self._new_deadline()
         searched = len(connection.received)
         connection.received += data
@@ -365,14 +367,19 @@ class Server:
         self._take_request(connection, searched)
         is_over = self._buffered > self._max_buffered_bytes
         if is_over and connection.received and connection.call is None:
-            self._refuse(connection, "too much is being sent by all clients")
+            self._refuse(
+                connection,
+                "the requests of all clients together are too large, try again later",
+            )
 
     def _take_request(self, connection: Connection, searched: int = 0) -> None:
-        """Begin to work on the next request, if one is complete."""
+        """Start to process the next request, if one is complete."""
         received = connection.received
         end = received.find(framing.END, searched)
         if max(end, len(received) if end < 0 else 0) > self._max_message_bytes:
-            self._refuse(connection, f"longer than {self._max_message_bytes} bytes")
+            self._refuse(
+                connection, f"it is longer than {self._max_message_bytes} bytes"
+            )
             return
         if end < 0:
             return
@@ -401,7 +408,7 @@ class Server:
         call.reject(f"Failed to parse request: {why}")
 
     def _answer(self, call: Call, data: bytearray, *, close: bool) -> None:
-        """Send an answer, unless the client is gone or was answered already."""
+        """Send an answer, unless the client has gone or was answered already."""
         connection = call.connection
         if connection.call is not call:
             return
@@ -428,7 +435,8 @@ class Server:
         elif connection.closing:
             self._close(connection)
         elif connection.received:
-            # The next request came early; not from here, or a deep stack would grow.
+            # The next request is here already; process it later, to limit the stack's
+            # depth.
             self._watch(connection)
             self.run_soon(lambda: self._take_early(connection))
         else:
@@ -440,7 +448,7 @@ class Server:
             self._take_request(connection)
 
     def _watch(self, connection: Connection) -> None:
-        """Wait for what can be done next: nothing while a call is worked on."""
+        """Wait for the next possible event; for none during a call."""
         events = 0
         if connection.unsent:
             events = _WRITE
@@ -458,7 +466,7 @@ class Server:
         self._buffered -= len(connection.received)
         connection.received.clear()
         call, connection.call = connection.call, None
-        # The thread that answers may take it away at any moment.
+        # The answering thread may clear it at any moment.
         on_close = None if call is None else call.on_close
         if on_close is not None:
             self._guard(on_close)
@@ -493,7 +501,7 @@ class Server:
 
 
 def _listen(path: str) -> socket.socket:
-    """Return a listening socket; it appears under its name when it is ready."""
+    """Return a listening socket, which gets its name when it is ready."""
     new = f"{path}.new"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(new)

@@ -1,9 +1,9 @@
-"""Large answers of queries: rows of pairs, taken apart column by column.
+"""Large answers of queries: rows of pairs, decoded by column.
 
-A listing of a large cluster has more than a million cells, most of which are like
-those above them. Making an object of each takes longer than all the rest, so rows stay
-text until somebody wants them, and a column is represented by its distinct cells. The
-client imports this module only when a large answer arrives.
+A listing of a large cluster has more than a million cells, most of which equal the cell
+above. Decoding each cell takes longer than everything else, so rows stay text until
+they are used, and a column is represented by its distinct cells. The client imports
+this module only when a large answer arrives.
 """
 
 import gc
@@ -20,11 +20,11 @@ from ganeti.luxi import framing
 Cell = tuple[int, Any]
 Row = list[Cell]
 
-#: Between two cells of a row. Inside a text it looks the same; see `Rows.columns`.
+#: Separator of two cells in a row. A text may contain it too; see `Rows.columns`.
 _BETWEEN: Final = b"],["
-#: Rows looked at to guess which columns are the same in all rows.
+#: Number of rows used to guess which columns are equal in all rows.
 _SAMPLES: Final = 16
-#: Wrong guesses after which nothing is guessed any more.
+#: Number of wrong guesses after which guessing ends.
 _GUESSES: Final = 5
 
 
@@ -48,8 +48,8 @@ class Column(NamedTuple):
     """One column of a table.
 
     Attributes:
-        cells: the distinct ones, by the key that stands for them.
-        keys: one for each row; None if all rows have the only cell.
+        cells: the distinct cells by key.
+        keys: the key per row; None if all rows have the same cell.
     """
 
     cells: dict[bytes, Cell]
@@ -57,10 +57,10 @@ class Column(NamedTuple):
 
 
 class Rows(Sequence[Row]):
-    """The rows of a table; decoded when they are looked at."""
+    """The rows of a table, decoded when they are used."""
 
     def __init__(self, encoded: Sequence[msgspec.Raw]) -> None:
-        """Keep rows as they arrived."""
+        """Store encoded rows."""
         self._encoded = encoded
 
     def __len__(self) -> int:
@@ -74,7 +74,7 @@ class Rows(Sequence[Row]):
     def __getitem__(self, index: slice) -> "Rows": ...
 
     def __getitem__(self, index: int | slice) -> "Row | Rows":
-        """Return a row, or some."""
+        """Return a row or a slice."""
         if isinstance(index, slice):
             return Rows(self._encoded[index])
         return _decode_row(self._encoded[index])
@@ -86,15 +86,15 @@ class Rows(Sequence[Row]):
     def columns(self, width: int) -> list[Column] | None:
         """Return the table by column.
 
-        Rows are cut where cells seem to end. Each piece must then be the text of one
-        cell, and there must be as many as columns: that is possible in one way only,
-        so a cut inside a text does not go unnoticed.
+        Rows are cut at possible ends of cells. Each piece must then be the text of one
+        cell, and the number of pieces must equal that of the columns. Only one way to
+        cut satisfies this, so a wrong cut inside a text is always detected.
 
         Args:
             width: number of columns.
 
         Returns:
-            None if the rows are not written compactly or cannot be cut: look at them
+            None if the rows are not in compact form or cannot be cut; then decode them
             one by one.
         """
         if not self._encoded or not width:
@@ -109,11 +109,11 @@ def _decode_row(row: msgspec.Raw) -> Row:
     try:
         return _row_decoder.decode(row)
     except msgspec.DecodeError as err:
-        raise errors.ProtocolError(f"a row of the answer is odd: {err}") from err
+        raise errors.ProtocolError(f"a row of the answer is malformed: {err}") from err
 
 
 class _CannotCutError(Exception):
-    """A row does not have as many pieces as there are columns."""
+    """The number of a row's pieces differs from that of the columns."""
 
 
 def _column(keys: Sequence[bytes]) -> Column:
@@ -123,7 +123,7 @@ def _column(keys: Sequence[bytes]) -> Column:
 
 
 def _inside(row: msgspec.Raw) -> bytes:
-    """Return a row without the brackets around it, its first and its last cell."""
+    """Return a row without its outer brackets and those of its first and last cell."""
     return bytes(row)[2:-2] + _BETWEEN
 
 
@@ -135,18 +135,18 @@ def _split(row: bytes, width: int) -> list[bytes]:
 
 
 class _Pattern:
-    """Cuts rows in which the cells of some columns are always the same."""
+    """A cutter of rows in which some columns have the same cell in every row."""
 
     def __init__(self, first: list[bytes], same: list[bool]) -> None:
         """Prepare.
 
         Args:
             first: pieces of one row.
-            same: by column, whether all rows have the same piece.
+            same: per column, whether all rows have the same piece.
         """
         self._first = first
         self.same = same
-        #: Number of unknown cells, and the text after these, empty at the end.
+        #: Number of unknown cells, and the text after them, which is empty at the end.
         self._steps: list[tuple[int, bytes]] = []
         count, place = 0, 0
         for is_same, group in itertools.groupby(same):
@@ -160,7 +160,7 @@ class _Pattern:
             self._steps.append((count, b""))
 
     def cut(self, row: bytes) -> list[bytes] | None:
-        """Return the pieces in columns that are not the same; None if it misfits."""
+        """Return the pieces of the variable columns; None if the row does not match."""
         varying: list[bytes] = []
         at = 0
         for count, known in self._steps:
@@ -173,7 +173,7 @@ class _Pattern:
         return varying if at == len(row) else None
 
     def cut_misfit(self, row: bytes) -> list[bytes] | None:
-        """Do the same slowly; None if the row differs where it should not."""
+        """Do the same by a slow method; None if a constant column differs."""
         pieces = _split(row, len(self.same))
         varying = []
         for piece, known, is_same in zip(pieces, self._first, self.same, strict=True):
@@ -184,7 +184,7 @@ class _Pattern:
         return varying
 
     def corrected(self, row: bytes) -> "_Pattern":
-        """Return the pattern that knows that a row differs."""
+        """Return a pattern that also matches the given row."""
         pieces = _split(row, len(self.same))
         same = [
             is_same and piece == known
@@ -195,7 +195,7 @@ class _Pattern:
         return _Pattern(self._first, same)
 
     def columns(self, pieces: list[list[bytes]]) -> Iterator[Sequence[bytes]]:
-        """Yield the pieces by column, only one where all are the same."""
+        """Yield the pieces by column; a constant column has only one."""
         varying = iter(zip(*pieces, strict=True))
         for known, is_same in zip(self._first, self.same, strict=True):
             yield (known,) if is_same else next(varying)
@@ -224,15 +224,15 @@ def _cut_all(rows: Sequence[msgspec.Raw], width: int) -> Iterator[Sequence[bytes
 
 
 def decode(data: bytes | bytearray) -> dict[str, Any] | None:
-    """Return an answer as its generic form has it, None if it is no table.
+    """Return an answer in the generic form; None if it is not a table.
 
-    Its data are `Rows`.
+    The data of the answer are `Rows`.
     """
     try:
         answer = _decoder.decode(data)
     except msgspec.DecodeError:
         return None
-    # All of it lives until the program ends; looking for garbage in it costs time.
+    # The data lives until the program ends, so garbage collection only costs time.
     gc.freeze()
     return {
         framing.KEY_SUCCESS: answer.success,

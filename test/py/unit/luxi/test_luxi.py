@@ -279,7 +279,7 @@ def test_unfinished_requests_of_all_clients_are_bounded(tmp_path, clock):
                 # When this is answered, the first part has been read.
                 assert client.call("Echo", [1]) == [1]
             second.sendall(b"x" * 60_000)
-            assert b"too much" in receive(second)
+            assert b"too large" in receive(second)
             first.sendall(b"\x03")
             assert json.loads(receive(first)[:-1])["success"] is False
             with raw(path) as third:

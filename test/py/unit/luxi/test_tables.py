@@ -56,7 +56,7 @@ def test_what_is_no_table_is_left_to_others(result):
 
 
 def test_a_row_that_is_none_is_an_error():
-    with pytest.raises(errors.ProtocolError, match="odd"):
+    with pytest.raises(errors.ProtocolError, match="malformed"):
         list(rows_of([{"a": 1}]))
     assert rows_of([{"a": 1}]).columns(1) is None
     assert rows_of([[["x", 1]]]).columns(1) is None
