@@ -1,15 +1,15 @@
 """An HTTP client for many requests at once over kept-alive connections.
 
-All transfers of a `Client` are driven by one thread with one pycurl multi handle; a
-call to 200 nodes is one loop, not 200 threads.
+One thread with one pycurl multi handle drives all transfers of a `Client`: a call of
+200 nodes needs one loop, not 200 threads.
 
-A server that is silent for long is asked for a sign of life, see
-`ganeti.http.liveness`; requests that change nothing are given up if there is none.
-Others wait on: their answer may still come. But they are not sent over a connection
-that was silent for long, so that a frozen server gets none of them.
+A server that is silent for long is probed, see `ganeti.http.liveness`. If the probe
+fails, requests that change nothing are given up. Other requests continue to wait,
+because their answers may still arrive. They are never sent over a connection that was
+silent for long, so a frozen server does not receive them.
 
-A request is never sent twice unless the server said that it did not execute it: the
-body can be read only once, so that the library's own repetition fails instead.
+A request is never sent twice unless the server reported that it was not executed: the
+body can be read only once, so a repetition by the library fails.
 """
 
 import contextlib
@@ -33,12 +33,12 @@ __all__ = ["Client", "Credentials", "Request", "Response"]
 
 _log = logging.getLogger(__name__)
 
-#: Idle connections kept; more than nodes of any cluster.
+#: Number of idle connections kept; more than any cluster has nodes.
 _MAX_CONNECTIONS: Final = 2000
-#: How the library words that a connection broke while it was sending.
+#: Text of the library for a connection that broke during sending.
 _SEND_FAILURE: Final = "Send failure:"
 _FORBIDDEN: Final = 403
-#: For a handshake of a server that made none before; nothing was sent to it yet.
+#: Seconds for the handshake of a server that failed its last one; no request was sent.
 _SILENT_CONNECT_S: Final = 2.0
 _EVENTS: Final = {
     pycurl.POLL_IN: selectors.EVENT_READ,
@@ -48,9 +48,9 @@ _EVENTS: Final = {
 
 
 class Client:
-    """Sends requests; thread-safe. Its thread starts with the first request.
+    """A sender of requests; thread-safe. Its thread starts with the first request.
 
-    After a fork the child starts with none and leaves the parent's connections alone.
+    After a fork, the child has no thread and does not use the parent's connections.
     """
 
     def __init__(self) -> None:
@@ -66,8 +66,8 @@ class Client:
         with self._lock:
             transfer = Transfer(request, done)
             if self._loop is None or not self._loop.submit(transfer):
-                # Freeing an inherited loop would say goodbye on connections that are
-                # still the parent's.
+                # Freeing an inherited loop would close TLS sessions that the parent
+                # still uses.
                 self._inherited.append(self._loop)
                 self._loop = _Loop()
                 self._loop.submit(transfer)
@@ -88,7 +88,7 @@ class Client:
         return [answer for answer in answers if answer is not None]
 
     def close(self) -> None:
-        """Break off what is under way and end the thread."""
+        """Abort all transfers and end the thread."""
         with self._lock:
             loop, self._loop = self._loop, None
         if loop is not None:
@@ -109,7 +109,7 @@ class _Loop:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._wakee, selectors.EVENT_READ)
         self._running: dict[Any, Transfer] = {}
-        self._questions: dict[Any, Host] = {}
+        self._probes: dict[Any, Host] = {}
         self._liveness: Liveness[Transfer] = Liveness()
         self._spare: list[Any] = []
         self._multi = pycurl.CurlMulti()
@@ -119,7 +119,7 @@ class _Loop:
         self._thread.start()
 
     def submit(self, transfer: Transfer | None) -> bool:
-        """Hand a transfer to the thread; None ends it. Return false if it is gone."""
+        """Pass a transfer to the thread; None ends it. Return false if it has ended."""
         if self._pid != os.getpid():
             return False
         with self._lock:
@@ -153,8 +153,8 @@ class _Loop:
         try:
             while self._take_new():
                 self._step()
-        except Exception as err:  # noqa: BLE001 - whoever waits must be answered
-            _log.critical("the thread of the HTTP client broke", exc_info=err)
+        except Exception as err:  # noqa: BLE001 - waiting callers must be answered
+            _log.critical("the thread of the HTTP client failed", exc_info=err)
         finally:
             self._release()
 
@@ -169,7 +169,7 @@ class _Loop:
         return True
 
     def _may_be_frozen(self, request: Request) -> bool:
-        if request.ask_after_s is not None:
+        if request.probe_after_s is not None:
             return self._liveness.is_silent(request.host)
         return self._liveness.is_stale(request.host, time.monotonic())
 
@@ -187,12 +187,12 @@ class _Loop:
             return
         transfer.curl = curl
         self._running[curl] = transfer
-        if request.ask_after_s is not None and request.credentials is not None:
-            due = time.monotonic() + request.ask_after_s
+        if request.probe_after_s is not None and request.credentials is not None:
+            due = time.monotonic() + request.probe_after_s
             self._liveness.watch(transfer, request.host, due)
 
     def _step(self) -> None:
-        """Wait for sockets, time and new work; let the library act; collect."""
+        """Wait for sockets, timers and transfers; run the library; collect results."""
         timeout_ms = self._multi.timeout()
         times = [None if timeout_ms < 0 else timeout_ms / 1000]
         times.append(self._liveness.wait_s(time.monotonic()))
@@ -204,41 +204,41 @@ class _Loop:
                 self._multi.socket_action(key.fd, _to_curl(mask))
         self._collect()
         for host, transfer in self._liveness.due(time.monotonic()):
-            self._ask(host, transfer.request)
+            self._start_probe(host, transfer.request)
 
     def _collect(self) -> None:
         left = 1
         while left:
             left, good, bad = self._multi.info_read()
             for curl in good:
-                if curl in self._questions:
-                    self._hear(curl, is_alive=True)
+                if curl in self._probes:
+                    self._end_probe(curl, is_alive=True)
                 else:
                     self._finish(curl, None)
             for curl, number, text in bad:
-                if curl in self._questions:
-                    # Whoever refuses us is alive.
-                    self._hear(curl, is_alive=number != pycurl.E_OPERATION_TIMEDOUT)
+                if curl in self._probes:
+                    # A server that refuses the connection is alive.
+                    self._end_probe(
+                        curl, is_alive=number != pycurl.E_OPERATION_TIMEDOUT
+                    )
                 else:
                     self._finish(curl, f"Error {number}: {text}")
 
-    # Signs of life
-    def _ask(self, host: Host, request: Request) -> None:
-        """Begin to find out whether a server makes handshakes."""
+    # Probes
+    def _start_probe(self, host: Host, request: Request) -> None:
+        """Start a probe: does the server make a handshake?"""
         try:
-            curl = transfers.question(request)
+            curl = transfers.probe(request)
             self._multi.add_handle(curl)
         except pycurl.error as err:
-            _log.warning(
-                "%s port %d cannot be asked for a sign of life: %s", *host, err
-            )
+            _log.warning("%s port %d: cannot start a liveness probe: %s", *host, err)
             self._liveness.alive(host, time.monotonic())
             return
-        self._questions[curl] = host
+        self._probes[curl] = host
 
-    def _hear(self, curl: Any, *, is_alive: bool) -> None:
-        """Take the outcome of a question."""
-        host = self._questions.pop(curl)
+    def _end_probe(self, curl: Any, *, is_alive: bool) -> None:
+        """Process the outcome of a probe."""
+        host = self._probes.pop(curl)
         self._multi.remove_handle(curl)
         curl.close()
         if is_alive:
@@ -247,8 +247,10 @@ class _Loop:
             self._note_silence(host)
 
     def _note_silence(self, host: Host) -> None:
-        """Give up requests to a server that made no handshake."""
-        _log.warning("%s port %d gives no sign of life", *host)
+        """Give up requests to a server that failed a probe."""
+        _log.warning(
+            "%s port %d: no handshake on a new connection, giving up requests", *host
+        )
         for transfer in self._liveness.silent(host):
             self._give_up(transfer)
 
@@ -265,16 +267,17 @@ class _Loop:
         self._liveness.forget(transfer)
         host = transfer.request.host
         if error is None:
-            self._liveness.heard(host, time.monotonic())
+            self._liveness.answered(host, time.monotonic())
         elif transfers.is_unanswered(curl, error):
             self._note_silence(host)
         response = transfer.result(curl, error)
         reused = curl.getinfo(pycurl.NUM_CONNECTS) == 0
         self._multi.remove_handle(curl)
         self._spare.append(curl)
-        # A kept connection was made with a certificate that is no longer listed; or it
-        # broke before all was sent, as the server was restarted. What was cut off
-        # was not carried out, but a request that was sent must never be sent again.
+        # The certificate of a kept connection is no longer listed; or the connection
+        # broke before the whole request was sent, because the server was restarted. An
+        # incomplete request was not executed, but a complete one must never be
+        # repeated.
         is_cut = error is not None and _SEND_FAILURE in error
         if reused and (response.status == _FORBIDDEN or is_cut):
             self._add(Transfer(transfer.request, transfer.done), fresh=True)
@@ -282,22 +285,24 @@ class _Loop:
         transfer.done(response)
 
     def _release(self) -> None:
-        """Answer everything that is left and free the library's objects."""
+        """Answer all remaining transfers and free the library's objects."""
         with self._lock:
             self._is_over = True
         for curl, transfer in self._running.items():
             self._multi.remove_handle(curl)
             curl.close()
-            transfer.done(Response(0, b"", "the client was closed", transfer.sent > 0))
+            transfer.done(
+                Response(0, b"", "the HTTP client was closed", transfer.sent > 0)
+            )
         self._running.clear()
-        for curl in self._questions:
+        for curl in self._probes:
             self._multi.remove_handle(curl)
             curl.close()
-        self._questions.clear()
+        self._probes.clear()
         while not self._queue.empty():
             waiting = self._queue.get()
             if waiting is not None:
-                waiting.done(Response(0, b"", "the client was closed"))
+                waiting.done(Response(0, b"", "the HTTP client was closed"))
         for curl in self._spare:
             curl.close()
         self._multi.close()

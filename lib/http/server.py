@@ -1,9 +1,9 @@
 """An HTTP server for WSGI applications: cheroot with our TLS rules and limits.
 
-Requests are served by a pool of threads, not by forked children: a thread keeps the
-memory lock that the node daemon relies on, and calls cost no process. A connection
-takes a thread only while it has a request; handshakes are made by the one thread that
-watches all sockets, so that strangers cost no worker.
+A pool of threads serves requests, not forked children: threads keep the memory lock
+that the node daemon needs, and calls do not cost a process. A connection uses a thread
+only during a request. The thread that watches all sockets makes the handshakes, so
+unauthenticated peers use no worker.
 """
 
 import contextlib
@@ -27,16 +27,16 @@ WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 #: Length of the kernel's queue of connections to accept.
 BACKLOG: Final = 1024
 MAX_HEADERS: Final = 64 * 1024
-#: Connections at once, idle ones included.
+#: Largest number of connections, including idle ones.
 MAX_CONNECTIONS: Final = 1000
-#: How long the own socket may take to accept a connection.
+#: Seconds until the server's own socket must accept a connection.
 _WAKE_S: Final = 1.0
-#: Locked memory is dear, and no call of ours goes deep.
+#: Locked memory is scarce, and calls need no deep stacks.
 _STACK_SIZE: Final = 1024 * 1024
 
 
 class _Connections(connections.ConnectionManager):
-    """Keeps idle connections longer than half-open ones."""
+    """Connections; idle ones are kept longer than half-open ones."""
 
     _selector: Any
     _num_connections: int
@@ -51,30 +51,30 @@ class _Connections(connections.ConnectionManager):
                 conn.close()
 
     def stop(self) -> None:
-        """End `run` at once, not at the end of its interval."""
+        """End `run` at once instead of at the end of its interval."""
         self._stop_requested = True
         with contextlib.suppress(OSError):
-            # The loop wakes for a connection; it is closed with the others.
+            # A connection wakes the loop, and is closed with the others.
             socket.create_connection(self.server.bind_addr, _WAKE_S).close()
         super().stop()
 
     def count(self) -> int:
-        """Return the number of connections that wait."""
+        """Return the number of waiting connections."""
         return int(self._num_connections)
 
 
 def _is_established(conn: Any) -> bool:
-    """Return whether a connection has done its handshake or served a request."""
+    """Return whether a connection has completed its handshake or served a request."""
     if isinstance(conn.socket, tls.TlsSocket):
         return conn.socket.is_established
     return bool(conn.requests_seen)
 
 
 class Server(wsgi.Server):
-    """Serves an application on one address.
+    """A server of an application on one address.
 
-    Attributes of cheroot's servers are set by the constructor; use `start_serving`
-    and `stop`.
+    The constructor sets the attributes of cheroot's servers; use `start_serving` and
+    `stop`.
     """
 
     max_request_header_size = MAX_HEADERS
@@ -95,10 +95,11 @@ class Server(wsgi.Server):
 
         Args:
             address: host address and port to bind to; port 0 for any.
-            app: called by many threads at once.
+            app: the application, called by many threads at once.
             context: see `tls.server_context`; None for plain HTTP.
-            threads: requests served at once; more wait.
-            max_body: of a request, in bytes; larger ones get 413.
+            threads: requests served at once; further ones wait.
+            max_body: size limit of a request's body, in bytes; larger ones get status
+                413.
         """
         super().__init__(
             address,
@@ -134,13 +135,13 @@ class Server(wsgi.Server):
         def live() -> None:
             try:
                 self.prepare()
-            except BaseException as err:  # noqa: BLE001 - raised where it is awaited
+            except BaseException as err:  # noqa: BLE001 - raised in the waiting thread
                 started.put(err)
                 return
             started.put(None)
             self.serve()
 
-        # Workers are daemon threads because this one is: a call that never ends must
+        # Workers inherit the daemon flag of this thread: a call that never ends must
         # not keep the process alive.
         threading.Thread(target=live, name="http", daemon=True).start()
         trouble = started.get()
@@ -159,7 +160,7 @@ class Server(wsgi.Server):
         return socket_
 
     def process_conn(self, conn: Any) -> None:
-        """Give a connection with a request to a worker; let others wait."""
+        """Pass a connection with a request to a worker; let others wait."""
         sock = conn.socket
         if isinstance(sock, tls.TlsSocket):
             if not sock.is_established:
@@ -183,12 +184,12 @@ class Server(wsgi.Server):
             _log.info("connection from %s: %s", conn.remote_addr, err)
             self._refuse(conn, sock)
         except OSError as err:
-            # Whoever only asks whether somebody listens does this all the time.
+            # Port checks close their connections at once, so this is frequent.
             _log.debug("connection from %s: %s", conn.remote_addr, err)
             _close(conn)
 
     def _refuse(self, conn: Any, sock: tls.TlsSocket) -> None:
-        """Let the peer read why; drop the connection soon."""
+        """Let the peer read the reason, and drop the connection soon."""
         try:
             sock.refuse()
             self._watch(conn)
@@ -199,19 +200,21 @@ class Server(wsgi.Server):
 
     def _watch(self, conn: Any) -> None:
         if conn.last_used is None and self._connections.count() >= MAX_CONNECTIONS:
-            _log.warning("too many connections, dropped %s", conn.remote_addr)
+            _log.warning(
+                "too many connections, dropped the one from %s", conn.remote_addr
+            )
             _close(conn)
             return
         started = conn.last_used
         self._connections.put(conn)
-        # A handshake must be over within one step, however many pieces it comes in.
+        # A handshake must end within one step limit, whatever the number of its pieces.
         if started is not None and not _is_established(conn):
             conn.last_used = started
 
     def error_log(
         self, msg: str = "", level: int = logging.INFO, traceback: bool = False
     ) -> None:
-        """Log what cheroot has to say."""
+        """Log a message of cheroot."""
         _log.log(level, "%s", msg, exc_info=traceback)
 
 
@@ -223,7 +226,7 @@ def _close(conn: Any) -> None:
 
 
 def wait_until_stopped(server: Server, timeout_s: float) -> bool:
-    """Stop a server; return false if requests were still running after a time."""
+    """Stop a server; return false if requests still run after the time limit."""
     worker = threading.Thread(target=server.stop, name="stop", daemon=True)
     worker.start()
     deadline = time.monotonic() + timeout_s

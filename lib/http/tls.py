@@ -1,9 +1,9 @@
-"""TLS for servers: who may connect, and sockets that cheroot can use.
+"""TLS for servers: access rules, and sockets for cheroot.
 
-`PeerGuard` is the rule of the node daemon: a caller is known by the digest of its
-certificate. `Adapter` gives cheroot sockets that wait with poll(2) instead of sleeping
-and whose handshake can be done step by step, so that a connection takes no worker
-before its peer is known.
+`PeerGuard` is the access rule of the node daemon: a caller is identified by the digest
+of its certificate. `Adapter` provides cheroot with sockets that wait with poll(2)
+instead of sleeping, and whose handshake runs step by step, so a connection uses no
+worker before its peer is known.
 """
 
 import errno
@@ -26,29 +26,29 @@ from ganeti.utils import x509 as certificates
 
 _log = logging.getLogger(__name__)
 
-#: WSGI key with the digest of the peer's certificate; missing without TLS.
+#: WSGI key of the digest of the peer's certificate; missing without TLS.
 PEER_KEY: Final = "ganeti.peer_digest"
-#: A refused peer may send this much before the connection is reset, in bytes.
+#: Bytes that a refused peer may send before the connection is reset.
 _DISCARD_SIZE: Final = 65536
 
 
 class PeerGuard:
-    """Knows which certificate digests may call this node.
+    """The access rule: certificate digests that may call this node.
 
-    The list of the master candidates counts; where it is missing or empty, as on a
-    node that is just being set up, the cluster certificate itself. The last list that
-    could be read is kept: a node with a broken disk must still obey.
+    The list of the master candidates decides. If it is missing or empty, as on a node
+    during its setup, only the cluster certificate itself is allowed. The last readable
+    list is kept, because a node with a broken disk must still obey the master.
     """
 
     def __init__(
         self, server_digest: str, list_path: str, read: Callable[[], Mapping[str, str]]
     ) -> None:
-        """Watch a list.
+        """Prepare the rule.
 
         Args:
-            server_digest: of the cluster certificate.
-            list_path: file that the list comes from, to see when it changes.
-            read: returns node uuid -> digest, {} when there is no list.
+            server_digest: digest of the cluster certificate.
+            list_path: file of the list, watched for changes.
+            read: returns node uuid -> digest, empty without a list.
         """
         self._server_digest = server_digest
         self._list_path = list_path
@@ -66,7 +66,7 @@ class PeerGuard:
         return self._listed().get(digest, "")
 
     def allows_issuer(self, digest: str) -> bool:
-        """Return whether a certificate may stand above a caller's."""
+        """Return whether a certificate may be the issuer of a caller's."""
         return digest == self._server_digest
 
     def _listed(self) -> dict[str, str]:
@@ -81,20 +81,23 @@ class PeerGuard:
             except FileNotFoundError:
                 self._digests, self._seen = {}, None
             except (OSError, errors.GenericError) as err:
-                _log.warning("keeping the last list of callers: %s", err)
+                _log.warning(
+                    "cannot read the list of allowed callers, keeping the last one: %s",
+                    err,
+                )
             return self._digests
 
 
 def server_context(
     certificate: str, key: str, *, guard: PeerGuard | None = None
 ) -> SSL.Context:
-    """Return the context of a server.
+    """Return the TLS context of a server.
 
     Args:
         certificate: PEM file.
         key: PEM file.
-        guard: ask for a certificate and for this opinion about it; None for servers
-            that know their callers by other means.
+        guard: the access rule for client certificates; None for servers that
+            authenticate callers in another way.
 
     Raises:
         X509CertError: the files cannot be used.
@@ -102,7 +105,7 @@ def server_context(
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
     context.set_min_proto_version(SSL.TLS1_2_VERSION)
     context.set_cipher_list(ssh.OPENSSL_CIPHERS.encode())
-    # A resumed session would skip the look at the peer's certificate.
+    # A resumed session would skip the check of the peer's certificate.
     context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
     context.set_options(SSL.OP_NO_TICKET)
     context.set_session_id(b"ganeti")
@@ -135,7 +138,7 @@ def _verifier(guard: PeerGuard) -> Callable[..., bool]:
             "refused certificate %s at depth %d: %s",
             digest,
             depth,
-            f"error {error}" if not ok else "not the certificate of a candidate",
+            f"error {error}" if not ok else "not the certificate of a master candidate",
         )
         return False
 
@@ -143,7 +146,7 @@ def _verifier(guard: PeerGuard) -> Callable[..., bool]:
 
 
 class TlsSocket:
-    """A server's end of a TLS connection, as cheroot's file objects want a socket.
+    """The server side of a TLS connection, with cheroot's socket interface.
 
     The descriptor never blocks; reading and writing wait with poll(2).
     """
@@ -159,11 +162,11 @@ class TlsSocket:
         self._discarded = 0
 
     def handshake(self) -> bool:
-        """Go on with the handshake; return whether it is complete. Never waits.
+        """Continue the handshake; return whether it is complete. Never waits.
 
         Raises:
-            ConnectionAbortedError: the peer was refused or speaks no TLS.
-            ConnectionResetError: the peer hung up.
+            ConnectionAbortedError: the peer was refused or does not use TLS.
+            ConnectionResetError: the peer closed the connection.
         """
         try:
             self._connection.do_handshake()
@@ -171,7 +174,7 @@ class TlsSocket:
             return False
         except (SSL.SysCallError, SSL.ZeroReturnError) as err:
             raise ConnectionResetError(
-                errno.ECONNRESET, "the peer hung up in the handshake"
+                errno.ECONNRESET, "the peer closed the connection during the handshake"
             ) from err
         except SSL.Error as err:
             raise ConnectionAbortedError(
@@ -181,16 +184,16 @@ class TlsSocket:
         return True
 
     def refuse(self) -> None:
-        """Stop writing; what the peer still sends is read by `discard`.
+        """Stop writing; `discard` reads further data from the peer.
 
-        Closing at once would reset the connection, and the peer might never see the
+        Closing at once would reset the connection, and the peer might not receive the
         TLS alert with the reason.
         """
         self.is_refused = True
         self._sock.shutdown(socket.SHUT_WR)
 
     def discard(self) -> bool:
-        """Throw away what came after a refusal; return whether there may be more."""
+        """Discard data received after a refusal; return whether there may be more."""
         try:
             count = len(self._sock.recv(_DISCARD_SIZE))
         except BlockingIOError:
@@ -207,7 +210,7 @@ class TlsSocket:
         """Read at least one byte; 0 at the end.
 
         Raises:
-            TimeoutError: nothing came.
+            TimeoutError: no data arrived.
             ConnectionResetError: the connection broke.
         """
         try:
@@ -216,7 +219,7 @@ class TlsSocket:
             return 0
 
     def send(self, data: Any) -> int:
-        """Write at least one byte; errors as `recv_into`."""
+        """Write at least one byte; raises the same errors as `recv_into`."""
         return int(self._wait_and_call(self._connection.send, data))
 
     def _wait_and_call(self, call: Callable[[Any], int], argument: Any) -> int:
@@ -252,15 +255,15 @@ class TlsSocket:
         return self._sock.fileno()
 
     def getsockname(self) -> Any:
-        """Return the own address."""
+        """Return the local address."""
         return self._sock.getsockname()
 
     def shutdown(self, how: int = socket.SHUT_RDWR) -> None:
-        """Say goodbye on both levels."""
+        """Shut down the TLS session and the socket."""
         try:
             self._connection.shutdown()
         except SSL.Error:
-            _log.debug("peer left without a TLS goodbye")
+            _log.debug("the peer did not shut down the TLS session")
         self._sock.shutdown(how)
 
     def close(self) -> None:
@@ -272,22 +275,22 @@ class TlsSocket:
 
 
 class Adapter(pyOpenSSLAdapter):
-    """cheroot's pyOpenSSL adapter with our context and sockets."""
+    """The pyOpenSSL adapter of cheroot with our context and sockets."""
 
     def __init__(self, context: SSL.Context) -> None:
         super().__init__(None, None)
         self.context = context
 
     def bind(self, sock: socket.socket) -> socket.socket:
-        """Leave the listening socket alone; connections are wrapped one by one."""
+        """Return the listening socket unchanged; connections are wrapped one by one."""
         return sock
 
     def wrap(self, sock: socket.socket) -> tuple[TlsSocket, dict[str, Any]]:
-        """Wrap an accepted connection; its handshake comes later."""
+        """Wrap an accepted connection; its handshake follows later."""
         return TlsSocket(self.context, sock), self.get_environ()
 
     def get_environ(self) -> dict[str, Any]:
-        """Return what each request's environment gets."""
+        """Return the TLS entries of each request's environment."""
         return {"wsgi.url_scheme": "https", "HTTPS": "on"}
 
     def makefile(self, sock: TlsSocket, mode: str = "r", bufsize: int = -1) -> Any:

@@ -1,6 +1,6 @@
 """One request to an HTTP server and the pycurl handle that carries it.
 
-What many requests do together is in `ganeti.http.client`.
+The handling of many requests is in `ganeti.http.client`.
 """
 
 import dataclasses
@@ -17,24 +17,24 @@ from ganeti.constants import ssh, timeouts
 from ganeti.http import limits
 from ganeti.http.liveness import Host
 
-#: A dead peer is noticed after about a minute, however long the call may take.
+#: A dead peer is detected after about a minute, independent of the call's time limit.
 _KEEPALIVE_IDLE_S: Final = 30
 _KEEPALIVE_INTERVAL_S: Final = 10
-#: Milliseconds that sent data may stay unacknowledged before a connection is given up.
+#: Milliseconds without acknowledgement of sent data until a connection is given up.
 _UNACKNOWLEDGED_MS: Final = 10_000
-#: How texts of errors begin that the library's time limits make.
+#: First part of the library's error texts for time limits.
 TIMED_OUT: Final = f"Error {pycurl.E_OPERATION_TIMEDOUT}: "
 _NO_CONNECTION: Final = f"Error {pycurl.E_COULDNT_CONNECT}: "
-#: Error text for a server whose kernel takes connections but which does not answer.
+#: Error text if the kernel accepts connections but the server does not answer.
 FROZEN: Final = (
-    "it takes connections but does not answer them: the daemon or its machine is"
-    " frozen or overloaded"
+    "it accepts connections but does not answer: the daemon or its machine is frozen"
+    " or overloaded"
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class Credentials:
-    """Files for TLS: own certificate with key, and the certificate to trust."""
+    """Files for TLS: client certificate with key, and the trusted certificate."""
 
     certificate: str
     authority: str
@@ -45,18 +45,17 @@ class Request:
     """One POST request.
 
     Attributes:
-        address: of the server, without brackets.
-        port: of the server.
-        path: with its slash.
+        address: address of the server, without brackets.
+        port: port of the server.
+        path: path of the request, with its first slash.
         body: JSON text.
-        headers: more headers, as ``Name: value``.
+        headers: further headers, as ``Name: value``.
         credentials: None for plain HTTP.
-        timeout_s: for the whole answer.
-        connect_timeout_s: for connection and handshake.
-        ask_after_s: after this much silence the server is asked for a sign of life
-            with a new connection, and the request given up if there is none; None
-            for requests that must not be given up.
-        server: what the program at the other end is called in texts of errors.
+        timeout_s: time limit of the whole answer.
+        connect_timeout_s: time limit of connection and handshake.
+        probe_after_s: seconds of silence until the server is probed; if the probe
+            fails, the request is given up. None for requests that must not be given up.
+        server: name of the server program in error texts.
     """
 
     address: str
@@ -67,7 +66,7 @@ class Request:
     credentials: Credentials | None
     timeout_s: float
     connect_timeout_s: float = timeouts.RPC_CONNECT_TIMEOUT
-    ask_after_s: float | None = None
+    probe_after_s: float | None = None
     server: str = "the server"
 
     @property
@@ -82,10 +81,10 @@ class Request:
 
 
 class Response(NamedTuple):
-    """An answer, or why there is none.
+    """An answer, or an error.
 
-    ``error`` is None or a text; ``is_lost`` means that the server may have
-    received the request all the same.
+    ``error`` is None or a text; ``is_lost`` means that the server may have received the
+    request despite the error.
     """
 
     status: int
@@ -98,7 +97,7 @@ Done = Callable[[Response], None]
 
 
 class Transfer:
-    """One request under way."""
+    """One request in progress."""
 
     def __init__(self, request: Request, done: Done) -> None:
         self.request = request
@@ -110,19 +109,19 @@ class Transfer:
         self._body = io.BytesIO(request.body)
 
     def read(self, size: int) -> bytes:
-        """Hand out the body, once."""
+        """Return the body, once."""
         data = self._body.read(size)
         self.sent += len(data)
         return data
 
     def seek(self, offset: int, _origin: int) -> int:
-        """Refuse to send again what was sent."""
+        """Refuse to send the body again."""
         if offset or self.sent:
             return int(pycurl.SEEKFUNC_FAIL)
         return int(pycurl.SEEKFUNC_OK)
 
     def write(self, data: bytes) -> int:
-        """Take a piece of the answer; a short count breaks the transfer off."""
+        """Receive a piece of the answer; a short count aborts the transfer."""
         if self.answer.tell() + len(data) > limits.MAX_ANSWER:
             return 0
         return self.answer.write(data)
@@ -132,8 +131,8 @@ class Transfer:
 
         Args:
             curl: the handle.
-            fresh: make a new connection.
-            connect_s: for connection and handshake.
+            fresh: use a new connection.
+            connect_s: time limit of connection and handshake.
         """
         request = self.request
         self._connect_s = connect_s
@@ -154,21 +153,21 @@ class Transfer:
             curl.setopt(option, value)
 
     def result(self, curl: Any, error: str | None) -> Response:
-        """Return what came of it."""
+        """Return the outcome."""
         if error is None:
             return Response(curl.getinfo(pycurl.RESPONSE_CODE), self.answer.getvalue())
-        # In TLS 1.3 a refusal of our certificate comes after we began to send.
+        # In TLS 1.3, the refusal of our certificate arrives after sending has begun.
         refused = "alert" in error and curl.getinfo(pycurl.NUM_CONNECTS) > 0
-        text = self._worded(curl, error)
+        text = self._describe_error(curl, error)
         return Response(0, b"", text, is_lost=self.sent > 0 and not refused)
 
     def given_up(self) -> Response:
-        """Return what came of it when the server gave no sign of life."""
+        """Return the outcome after a failed probe of the server."""
         text = f"{TIMED_OUT}{self.request.where}: {FROZEN}"
         return Response(0, b"", text, is_lost=self.sent > 0)
 
-    def _worded(self, curl: Any, error: str) -> str:
-        """Return the library's text with the server's address, and what to look at."""
+    def _describe_error(self, curl: Any, error: str) -> str:
+        """Return the library's text with the server's address and advice."""
         number, _, reason = error.partition(": ")
         where, server = self.request.where, self.request.server
         if is_unanswered(curl, error):
@@ -191,7 +190,7 @@ def _bracketed(address: str) -> str:
 
 
 def _configure(curl: Any, request: Request, connect_s: float) -> None:
-    """Set what a handle needs to reach a request's server."""
+    """Set the options of a handle that reach a request's server."""
     scheme = "http" if request.credentials is None else "https"
     curl.reset()
     for option, value in (
@@ -204,8 +203,8 @@ def _configure(curl: Any, request: Request, connect_s: float) -> None:
         _set_credentials(curl, request.credentials)
 
 
-def question(request: Request) -> Any:
-    """Return a handle that only makes a new connection to a request's server."""
+def probe(request: Request) -> Any:
+    """Return a handle of a probe: only a new connection to a request's server."""
     curl = pycurl.Curl()
     _configure(curl, request, request.connect_timeout_s)
     for option in (pycurl.CONNECT_ONLY, pycurl.FRESH_CONNECT, pycurl.FORBID_REUSE):
@@ -214,7 +213,7 @@ def question(request: Request) -> Any:
 
 
 def is_unanswered(curl: Any, error: str) -> bool:
-    """Return whether the other side's kernel took a connection that nobody answered."""
+    """Return whether the kernel accepted a connection that was never answered."""
     return bool(
         error.startswith(TIMED_OUT)
         and curl.getinfo(pycurl.CONNECT_TIME) > 0
@@ -224,10 +223,10 @@ def is_unanswered(curl: Any, error: str) -> bool:
 
 
 def _limit_silence(fd: int, _purpose: int) -> int:
-    """Let the kernel give up a connection whose other end acknowledges nothing.
+    """Let the kernel give up a connection if its peer acknowledges nothing.
 
-    Without this a kept-alive connection to a node that lost power or network looks
-    like a slow node until the time limit of the whole call.
+    Without this, a kept connection to a node without power or network looks like a slow
+    node until the time limit of the call.
     """
     with socket.socket(fileno=os.dup(fd)) as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
@@ -256,5 +255,5 @@ def _set_credentials(curl: Any, credentials: Credentials) -> None:
     curl.setopt(pycurl.SSLKEY, credentials.certificate)
     curl.setopt(pycurl.CAINFO, credentials.authority)
     curl.setopt(pycurl.SSL_VERIFYPEER, 1)
-    # The cluster has one certificate for all nodes; names would say nothing.
+    # All nodes of a cluster have the same certificate, so its name proves nothing.
     curl.setopt(pycurl.SSL_VERIFYHOST, 0)

@@ -1,8 +1,8 @@
 """Calls from the master to node daemons.
 
-`table` lists the procedures; callers get a `base.Runner`; `runner` has the two real
-ones; `encode` makes the forms of instances and disks; `wire` those of files.
-Transport is `ganeti.http`, the other end `ganeti.backend`.
+`table` lists the procedures. Callers use a `base.Runner`; `runner` has the two real
+ones. `encode` converts instances and disks, `wire` converts files. The transport is
+`ganeti.http`, the server side `ganeti.backend`.
 """
 
 from ganeti.rpc import encode

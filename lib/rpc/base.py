@@ -7,7 +7,7 @@ from ganeti.rpc.result import Result
 
 
 class Target(NamedTuple):
-    """Where a node daemon is."""
+    """Name and address of a node daemon."""
 
     uuid: str
     name: str
@@ -17,7 +17,7 @@ class Target(NamedTuple):
 
 
 class Runner(Protocol):
-    """Calls procedures of `ganeti.rpc.table` on nodes."""
+    """A caller of procedures in `ganeti.rpc.table` on nodes."""
 
     def call(
         self,
@@ -27,16 +27,17 @@ class Runner(Protocol):
         *,
         timeout_s: float | None = None,
     ) -> Mapping[str, Result]:
-        """Ask many nodes in parallel.
+        """Call many nodes in parallel.
 
         Args:
-            procedure: name in the table.
+            procedure: its name in the table.
             nodes: node uuids, resolved with the newest snapshot.
             args: positional arguments, or a function of the node's uuid.
-            timeout_s: for the whole answer; by default the procedure's class.
+            timeout_s: time limit of the whole answer; by default that of the
+                procedure's class.
 
         Returns:
-            node uuid -> answer; failures are answers, nothing is raised for them.
+            node uuid -> result; a failure is a result, too, and is not raised.
         """
 
     def call_one(
@@ -46,4 +47,4 @@ class Runner(Protocol):
         *args: Any,
         timeout_s: float | None = None,
     ) -> Result:
-        """Ask one node."""
+        """Call one node."""

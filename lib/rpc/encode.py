@@ -1,7 +1,7 @@
-"""Objects as nodes get them: the filled forms of `ganeti.objects.filled`, as JSON.
+"""Objects in the form for nodes: filled as by `ganeti.objects.filled`, as JSON.
 
-Pure functions of a snapshot. Overrides hold for one call, such as the parameters of
-one start, and are laid over what is filled in.
+Pure functions of a snapshot. Overrides, such as the parameters of one start, apply to
+one call and replace filled parameters.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ def instance(
 ) -> Wire:
     """Return an instance with parameters, disks and networks filled in.
 
-    Disks that are not in the snapshot yet are left out of ``disks_info``.
+    Disks that are not in the snapshot yet are omitted from ``disks_info``.
     """
     records = (snapshot.disks.get(uuid) for uuid in instance.disks)
     disks = [disk for disk in records if disk is not None]
@@ -79,9 +79,9 @@ def disk(
     """Return a disk with the parameters of its owner's group filled in.
 
     Args:
-        snapshot: for the parameters.
+        snapshot: the source of the parameters.
         item: a disk, which need not be in the snapshot.
-        instance: its owner; without one the cluster's parameters are taken.
+        instance: its owner; without an owner, the cluster's parameters are used.
     """
     wire = objects.to_dict(item)
     wire["params"] = _disk_params(snapshot, item, instance)
@@ -92,7 +92,7 @@ def disk(
 
 
 def _complete_drbd(snapshot: objects.Snapshot, item: objects.Disk, wire: Wire) -> None:
-    """Add what each of the two nodes must know; give volumes the mirror's stripes."""
+    """Add the data of both nodes; use the mirror's stripes for its volumes."""
     volumes = ("data-stripes", "meta-stripes")
     for child, name in zip(wire["children"], volumes, strict=False):
         if name in wire["params"]:

@@ -1,6 +1,6 @@
-"""A way to nodes for a store, which must be opened before its runner can be made.
+"""A late-bound runner for a store, which must be opened before the runner exists.
 
-The runner carries the term, and the store gives the term when it is opened.
+The runner sends the term, and the term is known when the store has been opened.
 """
 
 import threading
@@ -12,7 +12,7 @@ from ganeti.rpc.result import Result
 
 
 class LateRunner:
-    """The ``replicate`` of a store: calls wait until there is a runner."""
+    """The ``replicate`` function of a store: calls wait until a runner is set."""
 
     _runner: Runner
 
@@ -20,13 +20,13 @@ class LateRunner:
         self._is_there = threading.Event()
 
     def set(self, runner: Runner) -> None:
-        """Let calls go on."""
+        """Set the runner, which lets calls continue."""
         self._runner = runner
         self._is_there.set()
 
     def __call__(
         self, nodes: Sequence[str], procedure: str, args: Sequence[Any]
     ) -> Mapping[str, Result]:
-        """Ask nodes, see `Runner.call`."""
+        """Call nodes, see `Runner.call`."""
         self._is_there.wait()
         return self._runner.call(procedure, nodes, args)

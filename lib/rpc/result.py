@@ -1,4 +1,4 @@
-"""The answer of one node to one call."""
+"""The result of one call of one node."""
 
 import dataclasses
 from typing import Any, NoReturn
@@ -10,17 +10,17 @@ OFFLINE_TEXT = "Node is marked offline"
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """The answer of a node to one call.
+    """The result of one call of one node.
 
     Attributes:
         call: procedure name.
         node: node name, for messages.
         payload: the answer, None on failure.
-        fail_msg: why it failed, None on success.
-        offline: the node is marked offline and was not asked.
-        is_lost: the connection broke or timed out after the request was sent, so that
-            the node may have done the work.
-        deposed: the node refused because it has seen a later master term.
+        fail_msg: the reason of a failure, None on success.
+        offline: the node is marked offline and was not called.
+        is_lost: the connection broke or timed out after the request was sent, so the
+            node may have executed it.
+        deposed: the node refused the call because it has seen a higher master term.
     """
 
     call: str
@@ -33,7 +33,7 @@ class Result:
 
     @property
     def failed(self) -> bool:
-        """Return whether there is no payload."""
+        """Return whether the call failed."""
         return self.fail_msg is not None
 
     def unwrap(self, what: str) -> Any:
@@ -50,7 +50,7 @@ class Result:
         return self.payload
 
     def require(self, what: str, ecode: str) -> Any:
-        """Return the payload, for checks before anything is changed.
+        """Return the payload, in checks before any change.
 
         Raises:
             OpPrereqError: the call failed.
@@ -60,7 +60,7 @@ class Result:
         return self.payload
 
     def describe(self, what: str) -> str:
-        """Return the message of a failure."""
+        """Return the message for a failure."""
         return f"{what}: node {self.node}: {self.fail_msg}"
 
 

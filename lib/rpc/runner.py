@@ -1,7 +1,7 @@
 """Runners that reach nodes over the network.
 
-A call to many nodes is one batch of requests on one HTTP client. Nothing is repeated
-and nothing is raised for a node's failure: callers decide about it.
+A call of many nodes is one batch of requests on one HTTP client. Calls are not
+repeated, and failures of nodes are not raised: the caller decides.
 """
 
 import abc
@@ -24,24 +24,24 @@ from ganeti.utils import netutils
 
 _NODED: Final = "ganeti-noded"
 _HTTP_OK: Final = 200
-#: Seconds until a node that is only asked something must give a sign of life: most
-#: answers take milliseconds, and asking costs one handshake.
-_ASK_AFTER_S: Final = 1.0
+#: Seconds of silence until a node is probed during a reading call: most answers take
+#: milliseconds, and a probe costs one handshake.
+_PROBE_AFTER_S: Final = 1.0
 Arguments = Sequence[Any] | Callable[[str], Sequence[Any]]
 
 
 def node_port() -> int:
-    """Return the port of node daemons: the services file's, else the usual one."""
+    """Return the port of node daemons: from the services file, else the default."""
     default = daemons.DAEMONS[_NODED].port
     if default is None:
-        raise errors.ProgrammerError(f"{_NODED} has no port in the table")
+        raise errors.ProgrammerError(f"{_NODED} has no default port")
     return netutils.service_port(_NODED, default)
 
 
 def by_name(
     names: Iterable[str], paths: Paths, port: int | None = None
 ) -> list[Target]:
-    """Return targets for host names, each known by its name, for `StaticRunner`.
+    """Return targets by host name, for `StaticRunner`.
 
     Raises:
         ResolverError: a name has no address.
@@ -51,7 +51,7 @@ def by_name(
 
 
 class _Runner(abc.ABC):
-    """The common part of both runners: from targets to answers."""
+    """The common part of both runners: from targets to results."""
 
     def __init__(
         self,
@@ -69,12 +69,12 @@ class _Runner(abc.ABC):
         self._is_shared = shared is not None
 
     def close(self) -> None:
-        """Break off calls and close the connections, unless they are shared."""
+        """Abort calls and close the connections, unless they are shared."""
         if not self._is_shared:
             self._client.close()
 
     def at(self, targets: Iterable[Target]) -> "StaticRunner":
-        """Return a runner for other nodes that shares connections and term."""
+        """Return a runner for other nodes with the same connections and term."""
         return StaticRunner(
             targets,
             self._paths,
@@ -85,7 +85,7 @@ class _Runner(abc.ABC):
 
     @abc.abstractmethod
     def _target(self, node: str) -> Target | None:
-        """Return where a node is, None if it is unknown."""
+        """Return the target of a node, None for an unknown node."""
 
     def call(
         self,
@@ -95,7 +95,7 @@ class _Runner(abc.ABC):
         *,
         timeout_s: float | None = None,
     ) -> Mapping[str, Result]:
-        """Ask many nodes in parallel, see `Runner`."""
+        """Call many nodes in parallel, see `Runner`."""
         row = table.PROCEDURES.get(procedure)
         if row is None:
             raise errors.ProgrammerError(f"RPC has no procedure {procedure!r}")
@@ -123,7 +123,7 @@ class _Runner(abc.ABC):
                 headers=self._headers,
                 credentials=credentials,
                 timeout_s=timeout_s or _time_limit(row, args),
-                ask_after_s=_ASK_AFTER_S if row.reads else None,
+                probe_after_s=_PROBE_AFTER_S if row.reads else None,
                 server=_NODED,
             )
             for (_, target), body in zip(targets, bodies, strict=True)
@@ -141,7 +141,7 @@ class _Runner(abc.ABC):
         *args: Any,
         timeout_s: float | None = None,
     ) -> Result:
-        """Ask one node, see `Runner`."""
+        """Call one node, see `Runner`."""
         return self.call(procedure, [node], args, timeout_s=timeout_s)[node]
 
     def _credentials(self) -> client.Credentials | None:
@@ -154,7 +154,7 @@ class _Runner(abc.ABC):
 
 
 class NetworkRunner(_Runner):
-    """Calls nodes of the configuration: the master's runner."""
+    """The master's runner, for nodes of the configuration."""
 
     def __init__(
         self,
@@ -168,10 +168,10 @@ class NetworkRunner(_Runner):
         """Prepare a runner.
 
         Args:
-            snapshot_source: returns the newest snapshot; asked at every call.
-            paths: of this node, for its certificates.
-            term: of this master; sent with each call.
-            port: of all node daemons, by default the services file's.
+            snapshot_source: returns the newest snapshot; used by every call.
+            paths: paths on this node, for its certificates.
+            term: the term of this master, sent with each call.
+            port: port of all node daemons, by default that of the services file.
             use_tls: false only in tests without certificates.
         """
         super().__init__(paths, term, use_tls=use_tls)
@@ -186,7 +186,7 @@ class NetworkRunner(_Runner):
 
 
 class StaticRunner(_Runner):
-    """Calls nodes by given addresses: for bootstrap tools, which act for no term."""
+    """A runner for given addresses, without a term, for bootstrap tools."""
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ class StaticRunner(_Runner):
         use_tls: bool = True,
         shared: client.Client | None = None,
     ) -> None:
-        """Prepare a runner for targets, which are called by their uuid or name."""
+        """Prepare a runner for targets, by uuid or name."""
         super().__init__(paths, term, use_tls=use_tls, shared=shared)
         self._targets: dict[str, Target] = {}
         for target in targets:
@@ -216,7 +216,7 @@ def _time_limit(row: table.Procedure, args: Arguments) -> float:
 
 
 def _bodies(args: Arguments, nodes: Sequence[str]) -> list[bytes]:
-    """Return one body per node; the same object where all get the same."""
+    """Return one body per node; nodes with the same arguments share one object."""
     if callable(args):
         return [_encode(wire.resolve(args(node), node)) for node in nodes]
     if wire.differs_by_node(args):
@@ -230,7 +230,7 @@ def _encode(args: Sequence[Any]) -> bytes:
 
 
 def read_answer(procedure: str, node: str, response: client.Response) -> Result:
-    """Return the result that a response stands for."""
+    """Return the result of a response."""
     if response.error is not None:
         return Result(
             procedure, node, fail_msg=response.error, is_lost=response.is_lost
@@ -249,11 +249,13 @@ def read_answer(procedure: str, node: str, response: client.Response) -> Result:
         return Result(procedure, node, fail_msg=text, is_lost=True)
     if is_good:
         return Result(procedure, node, payload=payload)
-    return Result(procedure, node, fail_msg=str(payload) or "failed without a reason")
+    return Result(
+        procedure, node, fail_msg=str(payload) or "the call failed without a reason"
+    )
 
 
 def _http_error(response: client.Response) -> str:
-    """Return the text of an answer that is no result."""
+    """Return the error text of an HTTP answer without a result."""
     try:
         text = msgspec.json.decode(response.body)["message"]
     except (msgspec.DecodeError, TypeError, KeyError):

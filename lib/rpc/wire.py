@@ -1,4 +1,4 @@
-"""Forms of arguments that several calls share: packed texts, files, per-node values."""
+"""Wire forms of shared arguments: packed texts, files, per-node values."""
 
 import base64
 import binascii
@@ -16,24 +16,24 @@ from ganeti.utils import files
 
 #: Header with the term of the caller's master: ``<number>:<owner's uuid>``.
 TERM_HEADER: Final = "X-Ganeti-Term"
-#: HTTP status of a call made under a term that is over.
+#: HTTP status of a call under an old term.
 STATUS_DEPOSED: Final = 409
-#: Texts of fewer bytes are not worth compressing.
+#: Shorter texts, in bytes, are not compressed.
 _COMPRESS_FROM: Final = 512
 _LEVEL: Final = 3
-#: A packed text may not grow beyond this when unpacked, in bytes.
+#: Size limit of an unpacked text, in bytes.
 MAX_UNPACKED: Final = 256 * 1024 * 1024
 
 
 class PerNode(dict[str, Any]):
-    """A value that differs by called node: node uuid -> value.
+    """A value that differs by node: node uuid -> value.
 
-    The runner puts the called node's value in its place, null if it has none.
+    The runner replaces it by the called node's value, or null.
     """
 
 
 def resolve(value: Any, node_uuid: str) -> Any:
-    """Return an argument as it is sent to one node."""
+    """Return an argument in the form for one node."""
     if isinstance(value, PerNode):
         return value.get(node_uuid)
     if isinstance(value, dict):
@@ -55,9 +55,9 @@ def differs_by_node(value: Any) -> bool:
 
 
 def pack(data: bytes | str) -> list[Any]:
-    """Return ``[encoding, text]``: plain when short, else zlib and base64.
+    """Return ``[encoding, text]``: plain text if short, else zlib and base64.
 
-    Data that is no UTF-8 text is never sent plain.
+    Data that is not UTF-8 text is never sent plain.
     """
     raw = data.encode() if isinstance(data, str) else data
     if len(raw) < _COMPRESS_FROM:
@@ -70,10 +70,10 @@ def pack(data: bytes | str) -> list[Any]:
 
 
 def unpack(packed: Any) -> bytes:
-    """Return what `pack` was given.
+    """Return the text that was packed with `pack`.
 
     Raises:
-        ParseError: wrong form, or larger than `MAX_UNPACKED`.
+        ParseError: the form is wrong, or the text larger than `MAX_UNPACKED`.
     """
     if not (isinstance(packed, (list, tuple)) and len(packed) == 2):
         raise errors.ParseError("packed text: wanted [encoding, text]")
@@ -90,7 +90,7 @@ def unpack(packed: Any) -> bytes:
     except (binascii.Error, zlib.error) as err:
         raise errors.ParseError(f"packed text: {err}") from err
     if inflater.unconsumed_tail or not inflater.eof:
-        raise errors.ParseError("packed text: cut off or too large")
+        raise errors.ParseError("packed text: incomplete or too large")
     return data
 
 
@@ -116,9 +116,9 @@ def _name(find: Any, number: int) -> str:
     try:
         return str(find(number)[0])
     except KeyError as err:
-        raise errors.OpExecError(f"no user or group has the number {number}") from err
+        raise errors.OpExecError(f"no user or group has the id {number}") from err
 
 
 def error_text(error: BaseException) -> str:
-    """Return the text that a caller gets about a failed procedure."""
+    """Return the text for the caller about a failed procedure."""
     return ", ".join(str(item) for item in error.args) or type(error).__name__

@@ -1,8 +1,7 @@
 """All node calls: arguments, result, time limit, offline policy, dry runs, urgency.
 
-One row per procedure. Client calls, server dispatch, simulated nodes and dry runs are
-made from it. ``spec/rpc`` in ``test/data`` is the contract that the tests compare the
-rows with.
+One row per procedure. Client calls, server dispatch, simulated nodes and dry runs use
+it. ``spec/rpc`` in ``test/data`` is the contract that the tests compare the rows with.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""The form of a row in the table of node calls."""
+"""The rows of the table of node calls."""
 
 from typing import Any, Final, NamedTuple
 
@@ -22,18 +22,18 @@ class Procedure(NamedTuple):
         args: names of the arguments, in wire order.
         result: a description of the payload.
         timeout: a key of `TIMEOUTS`.
-        multi: many nodes may be asked at once.
-        accept_offline: a node that is marked offline is asked all the same.
-        urgent: the node serves the call at once, however many calls it works on. All
-            calls of the time limit ``urgent`` are, too; see `is_urgent`.
+        multi: many nodes may be called at once.
+        accept_offline: nodes that are marked offline are called, too.
+        urgent: the node serves the call at once, independent of its other calls. This
+            also holds for all calls of the time limit ``urgent``; see `is_urgent`.
         reads: the call never changes anything on a node, so a dry run sends it.
-        reads_if: name of the function in `ganeti.mcpu.dry_run_policy` that decides
-            this by the arguments.
-        answer: in a dry run, the payload of a call that acts: that of a node where
-            all went well.
-        answer_from: name of the function in `ganeti.mcpu.dry_run_policy` that makes
+        reads_if: name of the function in `ganeti.mcpu.dry_run_policy` that decides this
+            from the arguments.
+        answer: the payload of an acting call in a dry run, as after a success.
+        answer_from: name of the function in `ganeti.mcpu.dry_run_policy` that computes
             this payload from the arguments.
-        shown: arguments that a plan shows. All others may hold secrets or whole files.
+        shown: arguments that a plan shows. All others may contain secrets or whole
+            files.
     """
 
     name: str

@@ -270,7 +270,7 @@ def test_a_paused_node_fails_the_job_in_time(cluster, guest):
     finally:
         cluster.command("resume", "node2")
     # Its silence was noticed: a call that waited to its own end would not say so.
-    fine(found, "node2", "takes connections but does not answer")
+    fine(found, "node2", "accepts connections but does not answer")
     assert field(cluster, "status") != []
 
 

@@ -109,7 +109,7 @@ def test_a_frozen_node_holds_up_nobody_for_long(cluster):
     assert second_s < 55
     assert act.code == 1
     # What a call that waited to its own end would not say.
-    assert "takes connections but does not answer" in act.output
+    assert "accepts connections but does not answer" in act.output
     assert "?" not in cluster.check(*volumes)
 
 

@@ -79,8 +79,8 @@ PREREQ = [
     (
         (
             "cannot get the state: node n2.tst: Error 28: 127.9.0.12:1811: Connection"
-            " timed out after 5000 milliseconds: it takes connections but does not"
-            " answer them: the daemon or its machine is frozen or overloaded"
+            " timed out after 5000 milliseconds: it accepts connections but does not"
+            " answer: the daemon or its machine is frozen or overloaded"
         ),
         "environment_error",
         "'gnt-node modify -O yes n2.tst'",

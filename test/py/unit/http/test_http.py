@@ -411,8 +411,8 @@ def frozen(pem, caller):
 
 
 def test_a_question_to_a_frozen_server_is_given_up(frozen, caller, pem):
-    asking = {"ask_after_s": 0.01, "connect_timeout_s": 0.1, "pem": pem}
-    answers = caller.perform([request(frozen.port, **asking)] * 2)
+    probing = {"probe_after_s": 0.01, "connect_timeout_s": 0.1, "pem": pem}
+    answers = caller.perform([request(frozen.port, **probing)] * 2)
     for answer in answers:
         assert "does not answer" in answer.error
         assert f": 127.0.0.1:{frozen.port}" in answer.error
@@ -427,9 +427,9 @@ def test_a_request_that_acts_is_not_given_up(frozen, caller, pem):
     answers = queue.SimpleQueue()
     caller.start(request(frozen.port, pem=pem), answers.put)
     frozen.read_request()
-    asking = {"ask_after_s": 0.01, "connect_timeout_s": 0.1, "pem": pem}
+    probing = {"probe_after_s": 0.01, "connect_timeout_s": 0.1, "pem": pem}
     assert (
-        "does not answer" in caller.perform([request(frozen.port, **asking)])[0].error
+        "does not answer" in caller.perform([request(frozen.port, **probing)])[0].error
     )
     assert answers.empty()
     frozen.answer()
@@ -446,22 +446,22 @@ def test_a_server_that_was_silent_for_long_is_not_trusted(
 
 
 def test_a_busy_server_is_waited_for(secure, app, caller, pem, monkeypatch):
-    monkeypatch.setattr(liveness, "ASK_EVERY_S", 0.01)
-    heard = threading.Semaphore(0)
+    monkeypatch.setattr(liveness, "PROBE_EVERY_S", 0.01)
+    answered = threading.Semaphore(0)
     alive = liveness.Liveness.alive
 
     def noting(self, host, now):
         alive(self, host, now)
-        heard.release()
+        answered.release()
 
     monkeypatch.setattr(liveness.Liveness, "alive", noting)
     done = queue.SimpleQueue()
     # As many as the server has workers: none is left to look at the questions.
     for _worker in range(3):
-        caller.start(request(secure, "/wait", pem=pem, ask_after_s=0.01), done.put)
+        caller.start(request(secure, "/wait", pem=pem, probe_after_s=0.01), done.put)
         app.entered.get(timeout=60)
     for _question in range(5):
-        assert heard.acquire(timeout=60)
+        assert answered.acquire(timeout=60)
     assert done.empty()
     app.gate.set()
     assert [done.get(timeout=60).status for _worker in range(3)] == [200] * 3

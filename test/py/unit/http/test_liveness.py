@@ -1,8 +1,8 @@
-"""When silent servers are asked for a sign of life, and who is given up."""
+"""Probes of silent servers, and the requests given up."""
 
 import pytest
 
-from ganeti.http.liveness import ASK_EVERY_S, STALE_S, Liveness
+from ganeti.http.liveness import PROBE_EVERY_S, STALE_S, Liveness
 
 A, B = ("a", 1), ("b", 1)
 
@@ -47,8 +47,8 @@ def test_who_lives_is_asked_again_later(state):
     state.watch("x", A, 1.0)
     assert state.due(1.0) == [(A, "x")]
     state.alive(A, 2.0)
-    assert state.wait_s(2.0) == ASK_EVERY_S
-    assert state.due(2.0 + ASK_EVERY_S) == [(A, "x")]
+    assert state.wait_s(2.0) == PROBE_EVERY_S
+    assert state.due(2.0 + PROBE_EVERY_S) == [(A, "x")]
 
 
 def test_silence_ends_with_a_word(state):
@@ -56,7 +56,7 @@ def test_silence_ends_with_a_word(state):
     state.silent(A)
     assert state.is_silent(A)
     assert state.is_stale(A, 0.0)
-    state.heard(A, 1.0)
+    state.answered(A, 1.0)
     assert not state.is_silent(A)
     assert not state.is_stale(A, 1.0 + STALE_S)
     assert state.is_stale(A, 1.1 + STALE_S)
