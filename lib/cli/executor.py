@@ -136,7 +136,7 @@ class JobExecutor:
             return JobOutcome(label, success=False, result="job lost", job_id=job_id)
         except errors.GenericError as err:
             if isinstance(err, errors.LuxiError):
-                raise  # the connection is gone, not the job
+                raise  # the connection broke, but the job may still run
             text, _ = error_text.describe(err)
             ctx.err(f"Job {job_id}{_for(label)} has failed: {text}")
             hints.show(ctx, hints.find(text))

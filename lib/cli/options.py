@@ -647,7 +647,7 @@ ZEROING_IMAGE: Final = Option(
     kind="string",
 )
 
-# Groups that come together
+# Groups of options
 #: For commands that change something only through jobs.
 PLANNED: Final = (PLAN, PLAN_JSON)
 JOB: Final = (SUBMIT, PRINT_JOBID, PRIORITY, *PLANNED)

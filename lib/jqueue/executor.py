@@ -71,7 +71,7 @@ class Callbacks(Protocol):
         """
 
     def log(self, kind: str, payload: Any) -> None:
-        """Add an entry to the job's log; ``kind`` is one of the ELOG_* words.
+        """Add an entry to the job's log; ``kind`` is one of the ELOG_* constants.
 
         Raises `Canceled` once if the job must be killed: log lines are points where any
         opcode can be ended. Its cleanup may log again.

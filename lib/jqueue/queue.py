@@ -230,7 +230,7 @@ class JobQueue:
         """Refuse submissions, or accept them again."""
         return self.set_drain_later(flag).result()
 
-    # Asking
+    # Queries
     @property
     def is_drained(self) -> bool:
         """Whether submissions are refused."""
@@ -311,9 +311,9 @@ class JobQueue:
 
         Returns:
             A future with values and newer log entries: at once if the job has ended.
-                The future fails with JobLost if the job is not in the live queue. If
-                the job leaves the live queue later, the values are None. Cancel the
-                future when it is not needed any more.
+            The future fails with JobLost if the job is not in the live queue. If the
+            job leaves the live queue later, the values are None. Cancel the future
+            when it is not needed any more.
         """
         return self._watching.wait(
             job_id, fields, previous=previous, serial=serial, timeout_s=timeout_s

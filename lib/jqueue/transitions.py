@@ -44,7 +44,7 @@ def next_index(job: Job) -> int | None:
     return None
 
 
-# One opcode goes on
+# One opcode advances
 def start(job: Job, index: int, now: Timestamp) -> Job:
     """Let an opcode leave the queue and begin to request its locks."""
     op = job.ops[index]

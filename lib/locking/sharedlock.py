@@ -135,7 +135,7 @@ class SharedLock:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether the lock is gone for good."""
+        """Whether the lock was deleted."""
         return self._state.is_deleted
 
     def info(self) -> LockInfo:

@@ -141,7 +141,7 @@ def _pause(deps: MasterDeps, until: float | None) -> float | None:
         and not node.offline
         and node.uuid != snapshot.cluster.master_node
     ]
-    # Failures on other nodes are ignored: the master's own file is decisive.
+    # Failures on other nodes are ignored: only the master's own file is decisive.
     if others:
         deps.rpc.call("set_watcher_pause", others, [until])
     return until

@@ -70,8 +70,8 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         ),
     ),
     "queue": (
-        Example("gnt-cluster queue drain", "take no new jobs"),
-        Example("gnt-cluster queue undrain", "take jobs again"),
+        Example("gnt-cluster queue drain", "refuse new jobs"),
+        Example("gnt-cluster queue undrain", "accept new jobs again"),
         Example("gnt-cluster queue info", "show whether the queue is drained"),
     ),
     "watcher": (

@@ -44,10 +44,10 @@ class _Watcher:
         try:
             _expect(f"status at {point}", status, _STATUS_AT[point])
         finally:
-            _let_go_on(path)
+            _resume(path)
 
 
-def _let_go_on(path: str) -> None:
+def _resume(path: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(_TIMEOUT_S)
         try:

@@ -13,7 +13,7 @@ from ganeti.locking import BGL, Level, LockManager, LockSet, Request, SharedLock
 
 
 class Person:
-    """A thread that does what it is told, one thing after another."""
+    """A thread that runs given functions one after another."""
 
     def __init__(self, name):
         self._todo = threading.Semaphore(0)
@@ -395,15 +395,15 @@ def test_a_count_of_opportunistic_locks_is_tried_for_until_the_time_is_over(peop
         person.do(lambda: take(manager, Level.CLUSTER, [BGL], shared=True))
     a.do(lambda: take(manager, Level.NODE, ["n1"]))
     start = clk.now
-    wish = {"opportunistic": True, "count": 2}
-    assert b.do(lambda: take(manager, Level.NODE, None, 5, **wish)) is None
+    request = {"opportunistic": True, "count": 2}
+    assert b.do(lambda: take(manager, Level.NODE, None, 5, **request)) is None
     assert clk.now - start == 5
     assert b.do(lambda: manager.owned(Level.NODE)) == frozenset()
-    wish["count"] = 1
-    assert b.do(lambda: take(manager, Level.NODE, None, 5, **wish)) == {"n2"}
+    request["count"] = 1
+    assert b.do(lambda: take(manager, Level.NODE, None, 5, **request)) == {"n2"}
     b.do(lambda: manager.release(Level.NODE))
-    # Without a limit the wish is ignored: it waits for all.
-    every = b.begin(lambda: take(manager, Level.NODE, None, None, **wish))
+    # Without a limit the count is ignored: it waits for all.
+    every = b.begin(lambda: take(manager, Level.NODE, None, None, **request))
     until(lambda: any(row.pending for row in manager.lock_info()))
     a.do(lambda: manager.release(Level.NODE))
     until(lambda: every)

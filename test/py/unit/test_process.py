@@ -1,4 +1,4 @@
-"""The process door: programs that are not trusted to end well."""
+"""The process interface: programs that are not trusted to end well."""
 
 import itertools
 

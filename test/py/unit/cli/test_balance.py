@@ -115,7 +115,7 @@ def test_without_consent_nothing_is_done(master):
 
 
 @pytest.mark.parametrize("number", ["nan", "inf", "1e999"])
-def test_only_numbers_that_can_be_told_are_taken(master, number):
+def test_only_numbers_that_json_has_are_accepted(master, number):
     found = run(f"gnt-cluster balance --min-gain={number}", master)
     assert found.code == 2
     assert f"--min-gain: wanted a finite number, found '{number}'" in found.err

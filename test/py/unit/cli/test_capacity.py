@@ -61,7 +61,7 @@ class Master(FakeMaster):
         return self.answer
 
 
-def test_counts_are_told() -> None:
+def test_counts_are_printed() -> None:
     master = Master()
     line = "gnt-cluster capacity -t drbd --memory 1g --vcpus 2 --tiered -g rack -l 7"
     found = commands.run(line, master)

@@ -25,7 +25,7 @@ def reason(node, found, role="primary"):
     }
 
 
-def told(*nodes):
+def placement(*nodes):
     rows = [reason("n2.tst", 1024), reason("n3.tst", 1024), reason("n4.tst", 7)]
     return {
         "allocator": "hail",
@@ -38,7 +38,7 @@ def told(*nodes):
 @pytest.fixture
 def master():
     fake = FakeMaster()
-    fake.messages[CREATE] = ["a message", ("placement", told("n1.tst"))]
+    fake.messages[CREATE] = ["a message", ("placement", placement("n1.tst"))]
     fake.results[CREATE] = ["n1.tst"]
     return fake
 
@@ -61,13 +61,13 @@ def test_json_is_one_document(master):
     assert json.loads(done.out) == {
         "instance": "a.tst",
         "nodes": ["n1.tst"],
-        "allocators": [told("n1.tst")],
+        "allocators": [placement("n1.tst")],
     }
     assert "a message" in done.err
 
 
 def test_reasons_of_a_failure_come_before_its_error(master):
-    master.messages[CREATE] = [("placement", told())]
+    master.messages[CREATE] = [("placement", placement())]
     master.results[CREATE] = errors.OpPrereqError("all full", "insufficient_resources")
     done = commands.run(f"{ADD} --explain a.tst", master)
     assert done.code == 1
@@ -104,7 +104,7 @@ MOVERS = [
 
 @pytest.mark.parametrize(("line", "op_id"), MOVERS)
 def test_commands_for_one_instance_print_its_nodes(master, line, op_id):
-    master.messages[op_id] = [("placement", told("n1.tst"))]
+    master.messages[op_id] = [("placement", placement("n1.tst"))]
     master.results[op_id] = None
     done = commands.run(line.format("--dry-run --explain"), master)
     assert (done.code, done.err) == (0, "")
@@ -128,10 +128,10 @@ def test_commands_for_one_instance_print_its_nodes(master, line, op_id):
         ("gnt-group evacuate {} default", "OP_GROUP_EVACUATE"),
     ],
 )
-def test_commands_for_many_tell_each(master, line, op_id):
+def test_commands_for_many_print_each(master, line, op_id):
     node = {"name": "n1.tst", "pinst_list": ["a.tst"], "sinst_list": []}
     master.objects["node"] = [node]
-    master.messages[op_id] = [("placement", told("n9.tst"))]
+    master.messages[op_id] = [("placement", placement("n9.tst"))]
     master.results[op_id] = {"jobs": []}
     done = commands.run(line.format("--dry-run --explain"), master)
     assert (done.code, done.err) == (0, "")
@@ -141,7 +141,7 @@ def test_commands_for_many_tell_each(master, line, op_id):
         "    n2.tst, n3.tst: free memory: wanted more than 4096 MiB, found 1024 MiB",
     ]
     found = commands.run(line.format("--dry-run --explain --json"), master)
-    assert json.loads(found.out) == {"allocators": [told("n9.tst")]}
+    assert json.loads(found.out) == {"allocators": [placement("n9.tst")]}
     plain = commands.run(line.format("--dry-run"), master)
     assert plain.out.splitlines()[-1] == "Nothing was done."
 

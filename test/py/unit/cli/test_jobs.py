@@ -1,4 +1,4 @@
-"""Submitting, waiting, and what a user reads meanwhile."""
+"""Submitting, waiting, and the messages during a wait."""
 
 import itertools
 

@@ -256,7 +256,7 @@ WITHOUT = {
         "gnt-job cancel",
         "gnt-job change-priority",
     },
-    "does on nodes what it is told": {"gnt-cluster command", "gnt-cluster copyfile"},
+    "runs any command on nodes": {"gnt-cluster command", "gnt-cluster copyfile"},
     "changes nothing": {
         "gnt-cluster capacity",
         "gnt-cluster getmaster",

@@ -189,7 +189,7 @@ def full_listener():
         yield made.getsockname()[1]
 
 
-def test_a_machine_that_is_not_there_is_told_from_a_daemon(full_listener, caller):
+def test_a_missing_machine_is_distinguished_from_a_daemon(full_listener, caller):
     (answer,) = caller.perform([request(full_listener, connect_timeout_s=0.2)])
     assert answer.error == (
         f"Error 28: 127.0.0.1:{full_listener} does not answer: no connection within"
@@ -325,7 +325,7 @@ def test_closing_answers_what_is_under_way(plain, app):
     assert answers.get(timeout=60).is_lost
 
 
-def test_an_ended_client_starts_anew(plain, caller):
+def test_an_ended_client_starts_again(plain, caller):
     caller.perform([request(plain)])
     caller.close()
     assert caller.perform([request(plain)])[0].status == 200

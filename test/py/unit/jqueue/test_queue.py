@@ -537,7 +537,7 @@ def test_an_attempt_that_fails_at_once_is_not_repeated_before_its_time():
         live.executor.script["nores"] = run
         live.queue.submit([dummy("nores")])
         until(lambda: live.executor.runs and not live.queue.statistics().running)
-        # The worker is free for others meanwhile.
+        # During the wait, the worker is free for others.
         assert live.final(live.queue.submit([dummy()])).status == "success"
         assert live.status(1) == "waiting"
         clk.now = 5.0
@@ -599,7 +599,7 @@ def test_less_urgent_jobs_do_not_make_the_waiting_ones_give_up():
 
 
 # Waiting for changes
-def test_waiting_answers_at_once_when_there_is_something_to_tell(live):
+def test_waiting_answers_at_once_when_there_is_a_change(live):
     live.queue.submit([dummy(messages=["a", "b"])])
     live.final(1)
     wait = live.queue.wait_for_change

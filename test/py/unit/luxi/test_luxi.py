@@ -329,7 +329,7 @@ def test_hundreds_of_waiting_clients_cost_no_threads(server, paths, handler):
         sock.sendall(b'{"method": "Never", "args": []}\x03')
     for _ in socks:
         assert handler.arrived.acquire(timeout=60)
-    # Threads of earlier tests may end meanwhile.
+    # Threads of earlier tests may end during this test.
     assert threading.active_count() <= before
     for call in handler.kept:
         call.succeed(1)

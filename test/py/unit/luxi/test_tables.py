@@ -24,7 +24,7 @@ def rows_of(rows):
 
 
 def table_of(columns, count):
-    """Return the rows that columns tell of."""
+    """Return the rows of these columns."""
     cells = [
         [column.cells[key] for key in column.keys or [*column.cells] * count]
         for column in columns

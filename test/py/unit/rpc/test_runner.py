@@ -12,7 +12,7 @@ from ganeti.rpc import runner, wire
 
 
 class Recorder:
-    """Stands for the HTTP client; answers with what it is told."""
+    """A substitute for the HTTP client with prepared answers."""
 
     def __init__(self, answer):
         self.answer = answer
