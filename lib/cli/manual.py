@@ -1,9 +1,9 @@
 """Manual pages and shell completion, generated from the command tables.
 
-The prose stands in ``man/PROGRAM.rst``: the sections of the page in their order. Its
-section COMMANDS has one subsection per command, named as the command. Synopsis,
-options, default fields, examples and exit codes of each command come from the tables,
-so they cannot differ from the program.
+``man/PROGRAM.rst`` has the prose: the sections of the page in order. Its section
+COMMANDS has one subsection per command, named like the command. Synopsis, options,
+default fields, examples and exit codes of each command come from the tables, so they
+cannot differ from the program.
 """
 
 import re
@@ -20,7 +20,7 @@ _COMMON: Final = (
     " described in ganeti(7)."
 )
 _HEADING: Final = r"^(\S.*)\n{}{{3,}}\n"
-#: Options that many commands share: where they are described, and which they are.
+#: Groups of options that many commands share, with the place of their description.
 _SHARED: Final = (
     (
         "Options for jobs, described in ganeti(7)",
@@ -62,7 +62,7 @@ def page(program: Program, prose: str, version: str) -> str:
 
     Raises:
         ValueError: the prose describes a command that the program does not offer.
-        KeyError: the prose asks for a list of parameters that does not exist.
+        KeyError: the prose names a list of parameters that does not exist.
     """
     title, subtitle = program.name, program.summary
     lines = [
@@ -93,7 +93,7 @@ def split(text: str, mark: str) -> Iterator[tuple[str, str]]:
     """Yield the sections of a text whose headings are underlined with a mark.
 
     Yields:
-        heading and text of each section; what stands before the first is left out.
+        heading and text of each section; text before the first heading is omitted.
     """
     parts = re.split(_HEADING.format(re.escape(mark)), text, flags=re.MULTILINE)
     for heading, body in zip(parts[1::2], parts[2::2], strict=True):

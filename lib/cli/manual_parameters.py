@@ -1,4 +1,4 @@
-"""Lists of parameters in manual pages, made from the parameter tables.
+"""Lists of parameters in manual pages, generated from the parameter tables.
 
 A line ``.. parameters:: KIND`` in the prose of a page is replaced by one entry per
 parameter: name, type, default, allowed values and meaning. The kinds are the keys of
@@ -12,11 +12,11 @@ from typing import Any, Final
 from ganeti.constants import hvparams, params
 
 _MARK: Final = re.compile(r"^\.\. parameters:: (.+)$", re.MULTILINE)
-#: Type words of the tables, as the pages print them.
+#: Types in the tables -> types in the pages.
 _TYPES: Final = {
     "bool": "yes or no",
     "float": "number",
-    "int": "whole number",
+    "int": "integer",
     "maybe-string": "text or none",
     "size": "size",
     "string": "text",
@@ -27,7 +27,7 @@ def expand(prose: str) -> str:
     """Return the prose with each ``.. parameters::`` line replaced by its list.
 
     Raises:
-        KeyError: a kind that does not exist.
+        KeyError: a kind does not exist.
     """
     kinds = _kinds()
     return _MARK.sub(lambda match: "\n".join(_entries(kinds[match[1]])), prose)

@@ -92,9 +92,9 @@ def show(
     else:
         paint = Painter(is_coloured=_is_coloured(ctx))
         parts = [
-            _outside("Steps of this command before the jobs", before, paint),
+            _outside("Steps of this command", before, paint),
             *(lines(plan, paint) for plan in plans),
-            _outside("Steps of this command after the jobs", after, paint),
+            _outside("Steps of this command after its jobs", after, paint),
         ]
         shown = [body for part in parts if (body := list(part))]
         for number, body in enumerate(shown):

@@ -331,7 +331,7 @@ def test_what_a_command_does_beside_its_jobs_is_shown(tmp_path):
     result = commands.run("gnt-cluster destroy --plan", master)
     assert result.code == 0
     assert [op.op_id() for (op,) in master.planned] == ["OP_CLUSTER_DESTROY"]
-    first, _, last = result.out.partition("\nSteps of this command after the jobs\n")
+    first, _, last = result.out.partition("\nSteps of this command after its jobs\n")
     assert first.startswith("Plan of ")
     assert "1. stop the master daemons\n" in last
     assert master.jobs == {}
