@@ -7,7 +7,7 @@ import glob
 import os
 from typing import Final
 
-from ganeti.constants import ssconf as ssconf_words
+from ganeti.constants import ssconf as ssconf_constants
 from ganeti.pathutils import Paths
 
 _PATTERNS: Final = (
@@ -23,7 +23,7 @@ _PATTERNS: Final = (
     "config.data",
     # With its journal, and what an upgrade or a damage left beside it.
     "store.db*",
-    f"{ssconf_words.FILEPREFIX}*",
+    f"{ssconf_constants.FILEPREFIX}*",
 )
 
 

@@ -19,7 +19,7 @@ from ganeti.constants import (
     network,
     params,
 )
-from ganeti.constants import hvparams as hv_words
+from ganeti.constants import hvparams as hvparam_constants
 from ganeti.objects import Cluster, Node, NodeGroup
 from ganeti.ssh import keys
 
@@ -127,7 +127,7 @@ def filled_hvparams(options: InitOptions) -> dict[str, dict[str, Any]]:
         _known((name,), hypervisors.HYPER_TYPES, "hypervisor parameters")
     enabled = enabled_hypervisors(options)
     filled = {}
-    for name, table in hv_words.HYPERVISOR.items():
+    for name, table in hvparam_constants.HYPERVISOR.items():
         given = typed_params.hypervisor(
             name, options.hvparams.get(name, {}), allow_cluster_only=True
         )

@@ -14,7 +14,7 @@ from ganeti import errors, luxi, rpc
 from ganeti.bootstrap import checks, crypto
 from ganeti.bootstrap.options import Feedback, Joined, JoinRequest
 from ganeti.constants import daemons, ecodes, versions
-from ganeti.constants import ssh as words
+from ganeti.constants import ssh as constants
 from ganeti.pathutils import Paths
 from ganeti.process import RunResult
 from ganeti.ssconf import SimpleStore
@@ -283,14 +283,14 @@ def _prepare(
     }
     known = pubkeys.read(paths.data(crypto.PUBLIC_KEYS))
     message = {
-        words.SSHS_CLUSTER_NAME: state.cluster_name,
-        words.SSHS_NODE_DAEMON_CERTIFICATE: pem,
-        words.SSHS_SSH_HOST_KEY: _host_keys(paths),
-        words.SSHS_SSH_AUTHORIZED_KEYS: {
+        constants.SSHS_CLUSTER_NAME: state.cluster_name,
+        constants.SSHS_NODE_DAEMON_CERTIFICATE: pem,
+        constants.SSHS_SSH_HOST_KEY: _host_keys(paths),
+        constants.SSHS_SSH_AUTHORIZED_KEYS: {
             uuid: lines for uuid, lines in known.items() if uuid in candidates
         },
-        words.SSHS_SSH_KEY_TYPE: state.ssh_key_type,
-        words.SSHS_SSH_KEY_BITS: state.ssh_key_bits,
+        constants.SSHS_SSH_KEY_TYPE: state.ssh_key_type,
+        constants.SSHS_SSH_KEY_BITS: state.ssh_key_bits,
         "debug": request.debug,
     }
     _run_tool(paths, shell, target, "prepare-node-join", message)
@@ -331,12 +331,14 @@ def daemon_message(paths: Paths, cluster: str, node: str) -> dict[str, Any]:
     It holds the cluster's private key.
     """
     return {
-        words.NDS_CLUSTER_NAME: cluster,
-        words.NDS_NODE_DAEMON_CERTIFICATE: files.read_file(paths.server_pem).decode(),
-        words.NDS_HMAC: files.read_file(paths.hmac_key).decode(),
-        words.NDS_SSCONF: SimpleStore(paths).read_all(),
-        words.NDS_START_NODE_DAEMON: True,
-        words.NDS_NODE_NAME: node,
+        constants.NDS_CLUSTER_NAME: cluster,
+        constants.NDS_NODE_DAEMON_CERTIFICATE: files.read_file(
+            paths.server_pem
+        ).decode(),
+        constants.NDS_HMAC: files.read_file(paths.hmac_key).decode(),
+        constants.NDS_SSCONF: SimpleStore(paths).read_all(),
+        constants.NDS_START_NODE_DAEMON: True,
+        constants.NDS_NODE_NAME: node,
     }
 
 

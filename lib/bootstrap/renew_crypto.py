@@ -20,7 +20,7 @@ from ganeti.bootstrap.options import Feedback
 from ganeti.bootstrap.services import Services
 from ganeti.clock import Clock
 from ganeti.constants import ecodes
-from ganeti.constants import ssconf as words
+from ganeti.constants import ssconf as constants
 from ganeti.pathutils import Paths
 from ganeti.process import Runner
 from ganeti.ssconf import SimpleStore
@@ -239,11 +239,11 @@ def _write(paths: Paths, clock: Clock, options: RenewOptions) -> list[str]:
         return sorted(contents)
     _keep(paths, paths.client_pem)
     _record_master(paths, clock, crypto.write_client_certificate(paths, clock.time()))
-    return [*sorted(contents), f"{words.FILEPREFIX}{_CANDIDATES}"]
+    return [*sorted(contents), f"{constants.FILEPREFIX}{_CANDIDATES}"]
 
 
 def _mode(name: str) -> int:
-    if name.startswith(words.FILEPREFIX):
+    if name.startswith(constants.FILEPREFIX):
         return 0o444
     return _MODES.get(name, _DEFAULT_MODE)
 

@@ -31,18 +31,18 @@ class Submitting(abc.ABC):
         return self.jobs()
 
 
-def names(snapshot: objects.Snapshot, wanted: str | None, what: str) -> list[str]:
+def names(snapshot: objects.Snapshot, requested: str | None, what: str) -> list[str]:
     """Return the allocators to try in order.
 
     Args:
         snapshot: for the cluster's default, one name or several joined by commas.
-        wanted: name of the request; None or ``.`` for the default.
+        requested: name of the request; None or ``.`` for the default.
         what: names the operation in the error.
 
     Raises:
         OpPrereqError: none was named and the cluster has no default.
     """
-    name = wanted or defaults.DEFAULT_NAME
+    name = requested or defaults.DEFAULT_NAME
     chosen = defaults.chosen(name, snapshot.cluster.default_iallocator)
     if not chosen:
         raise errors.OpPrereqError(
@@ -88,7 +88,12 @@ def ask(
 
     def one(name: str) -> iallocator.Answer:
         answer = iallocator.run(
-            ctx.rpc, snapshot, name, request, explain=explain, cluster_cache=ctx.known
+            ctx.rpc,
+            snapshot,
+            name,
+            request,
+            explain=explain,
+            cluster_cache=ctx.cluster_cache,
         )
         if explain:
             placement = _placement_data(name, request, answer)

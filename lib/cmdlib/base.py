@@ -120,11 +120,11 @@ class UnitDeps:
         rpc_at: calls to nodes that are not in the configuration (yet), given by where
             they are.
         query_sources: what queries are answered from, as it is now.
-        tcp_ping: (address, port, own address to come from or None) -> does a machine
-            accept connections there.
+        tcp_ping: (address, port, source address or None) -> whether something accepts
+            connections there.
         write_known_hosts: (path, cluster name, lines ``type key``) writes the file
             with the cluster's host keys.
-        known: what allocations before have read of the configuration.
+        cluster_cache: configuration data that earlier allocations have read.
     """
 
     config: "config.Config"
@@ -136,7 +136,7 @@ class UnitDeps:
     rpc_at: Callable[[Sequence[Target]], Runner]
     query_sources: Callable[[], query.Sources]
     write_known_hosts: Callable[[str, str, Sequence[str]], None]
-    known: iallocator.ClusterCache = dataclasses.field(
+    cluster_cache: iallocator.ClusterCache = dataclasses.field(
         default_factory=iallocator.ClusterCache
     )
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from ganeti import errors, objects
 from ganeti.cmdlib import typed_params
 from ganeti.cmdlib.instance import checks
-from ganeti.constants import disks as disk_words
+from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes, ipolicy, params
 
 _RATIOS: Final = (ipolicy.IPOLICY_SPINDLE_RATIO, ipolicy.IPOLICY_VCPU_RATIO)
@@ -52,7 +52,7 @@ def _value(key: str, value: Any) -> Any:
     if key == ipolicy.IPOLICY_DTS:
         if not isinstance(value, Sequence) or isinstance(value, str) or not value:
             raise _refuse(f"{key}: wanted at least one template, found {value!r}")
-        if unknown := sorted(set(value) - set(disk_words.DISK_TEMPLATES)):
+        if unknown := sorted(set(value) - set(disk_constants.DISK_TEMPLATES)):
             raise _refuse(f"{key}: unknown templates {', '.join(unknown)}")
         return list(value)
     if key == ipolicy.ISPECS_STD:
@@ -63,10 +63,10 @@ def _value(key: str, value: Any) -> Any:
 
 
 def _bounds(item: Any) -> dict[str, Any]:
-    wanted = sorted(ipolicy.ISPECS_MINMAX_KEYS)
-    if not isinstance(item, Mapping) or sorted(item) != wanted:
-        raise _refuse(f"minmax: wanted {' and '.join(wanted)}, found {item!r}")
-    return {key: _specs(item[key], key) for key in wanted}
+    keys = sorted(ipolicy.ISPECS_MINMAX_KEYS)
+    if not isinstance(item, Mapping) or sorted(item) != keys:
+        raise _refuse(f"minmax: wanted {' and '.join(keys)}, found {item!r}")
+    return {key: _specs(item[key], key) for key in keys}
 
 
 def _specs(value: Any, what: str) -> dict[str, int]:
@@ -143,9 +143,9 @@ def new_disk_parameters(
 
 
 _ALLOWED: Final = {
-    "access": disk_words.DISK_VALID_ACCESS_MODES,
+    "access": disk_constants.DISK_VALID_ACCESS_MODES,
     "disk-barriers": tuple(
-        "".join(letters) for letters in disk_words.DRBD_VALID_BARRIER_OPT
+        "".join(letters) for letters in disk_constants.DRBD_VALID_BARRIER_OPT
     ),
     "protocol": ("A", "B", "C"),
 }

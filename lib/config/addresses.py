@@ -31,23 +31,23 @@ def used(snapshot: Snapshot) -> dict[Place, list[str]]:
     return users
 
 
-def holder(snapshot: Snapshot, wanted: Place, *, but: str) -> str | None:
+def holder(snapshot: Snapshot, target: Place, *, but: str) -> str | None:
     """Return who has an address, in words; None if it is free.
 
     Args:
         snapshot: the cluster.
-        wanted: place and address.
+        target: place and address.
         but: uuid of an instance that does not count.
     """
     for where, who in _of_hosts(snapshot):
-        if where == wanted:
+        if where == target:
             return who
     for instance in snapshot.instances.values():
         for index, nic in enumerate(instance.nics):
             # Places cost more than addresses.
-            if nic.ip != wanted[1] or instance.uuid == but:
+            if nic.ip != target[1] or instance.uuid == but:
                 continue
-            if place(snapshot, nic) == wanted:
+            if place(snapshot, nic) == target:
                 return _nic(instance, index)
     return None
 

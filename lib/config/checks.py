@@ -10,7 +10,7 @@ from ganeti.config import addresses, candidate_pool
 from ganeti.config.address_pool import AddressPool
 from ganeti.config.config import drbd_minors
 from ganeti.config.edit import drbd_ports
-from ganeti.constants import disks as disk_words
+from ganeti.constants import disks as disk_constants
 from ganeti.constants import hypervisors, params
 from ganeti.constants.params import Param
 from ganeti.objects import CLUSTER_KEY, TABLES, Snapshot
@@ -44,7 +44,7 @@ def _cluster(snapshot: Snapshot) -> Iterator[str]:
     cluster = snapshot.cluster
     for field, known in (
         ("enabled_hypervisors", hypervisors.HYPER_TYPES),
-        ("enabled_disk_templates", disk_words.DISK_TEMPLATES),
+        ("enabled_disk_templates", disk_constants.DISK_TEMPLATES),
     ):
         values = getattr(cluster, field)
         if not values:
@@ -87,10 +87,12 @@ def _partial_types(
         if name not in known:
             yield f"{what}: unknown parameter {name}"
             continue
-        wanted = known[name].type
+        expected_type = known[name].type
         is_bool = isinstance(value, bool)
-        if not isinstance(value, _TYPES[wanted]) or is_bool != (wanted == "bool"):
-            yield f"{what}: {name} should be of type {wanted}, found {value!r}"
+        if not isinstance(value, _TYPES[expected_type]) or is_bool != (
+            expected_type == "bool"
+        ):
+            yield f"{what}: {name} should be of type {expected_type}, found {value!r}"
 
 
 def _master(snapshot: Snapshot) -> Iterator[str]:
@@ -193,7 +195,7 @@ def _disks(snapshot: Snapshot) -> Iterator[str]:
             yield f"disk {uuid}: is attached {count} times"
     minors: list[tuple[str, int]] = []
     for disk in snapshot.disks.values():
-        if disk.dev_type not in disk_words.DISK_TEMPLATES:
+        if disk.dev_type not in disk_constants.DISK_TEMPLATES:
             yield f"disk {disk.uuid}: unknown type {disk.dev_type}"
         if disk.dev_type == "drbd":
             minors += drbd_minors(disk)

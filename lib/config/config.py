@@ -175,22 +175,22 @@ class Config:
         self._reservations.reserve(owner, "mac", mac)
 
     def take_address(
-        self, owner: str, wanted: addresses.Place, *, instance: str
+        self, owner: str, place: addresses.Place, *, instance: str
     ) -> None:
         """Reserve an address outside of networks that the user chose.
 
         Args:
             owner: execution id.
-            wanted: place and address.
+            place: place and address.
             instance: uuid of the instance that may have it already.
 
         Raises:
             ReservationError: a node, another instance or another owner has it.
         """
-        holder = addresses.holder(self.snapshot(), wanted, but=instance)
+        holder = addresses.holder(self.snapshot(), place, but=instance)
         if holder is not None:
-            raise errors.ReservationError(f"address {wanted[1]} is used by {holder}")
-        self._reservations.reserve(owner, "address", wanted)
+            raise errors.ReservationError(f"address {place[1]} is used by {holder}")
+        self._reservations.reserve(owner, "address", place)
 
     def reserve_minors(self, owner: str, nodes: Sequence[str]) -> list[int]:
         """Return a new DRBD minor for each entry, the lowest unused of its node.

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 from ganeti import errors, objects
 from ganeti.config import candidate_pool, nic_addresses
-from ganeti.constants import disks as disk_words
+from ganeti.constants import disks as disk_constants
 from ganeti.objects import (
     CLUSTER_KEY,
     TABLES,
@@ -34,7 +34,7 @@ R = TypeVar("R", Cluster, Node, NodeGroup, Instance, Disk, Network)
 
 _TABLE_OF = {cls: table for table, cls in TABLES.items()}
 #: Templates whose files lie in a directory named like the instance.
-_NAMED_DIRECTORIES = disk_words.DTS_INSTANCE_DEPENDENT_PATH
+_NAMED_DIRECTORIES = disk_constants.DTS_INSTANCE_DEPENDENT_PATH
 
 
 class Edit:
@@ -303,14 +303,14 @@ class Edit:
     ) -> Instance:
         """Set what is not None; adds 1 to the instance only if something changed."""
         instance: Instance = self._get("instances", uuid)
-        wanted = {
+        values = {
             "admin_state": admin_state,
             "admin_state_source": admin_state_source,
             "disks_active": disks_active,
         }
         changes = {
             name: value
-            for name, value in wanted.items()
+            for name, value in values.items()
             if value is not None and value != getattr(instance, name)
         }
         return self._touch(instance, **changes) if changes else instance
@@ -419,9 +419,9 @@ class Edit:
             self._store(cluster.replace(tcpudp_port_pool=left))
             return port
         port = cluster.highest_used_port + 1
-        if port > disk_words.LAST_DRBD_PORT:
+        if port > disk_constants.LAST_DRBD_PORT:
             raise errors.ConfigurationError(
-                f"all ports up to {disk_words.LAST_DRBD_PORT} are used"
+                f"all ports up to {disk_constants.LAST_DRBD_PORT} are used"
             )
         self._store(cluster.replace(highest_used_port=port))
         return port

@@ -102,6 +102,6 @@ def _query_sources(deps: MasterDeps) -> query.Sources:
         rpc=deps.rpc,
         jobs=cluster_facts.QueueJobs(deps.queue),
         locks=lambda: cluster_facts.locks(deps.queue, deps.locks),
-        facts=lambda: cluster_facts.read(deps.queue, deps.paths, deps.clock),
+        cluster_facts=lambda: cluster_facts.read(deps.queue, deps.paths, deps.clock),
         copies=deps.store.copies,
     )

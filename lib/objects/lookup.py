@@ -108,12 +108,12 @@ def _candidates(snapshot: Snapshot, table: str, name: str) -> list[str]:
         return [name]
     if table not in _HOSTS or not name:
         return []
-    wanted = name.lower()
+    lowered = name.lower()
     matches = []
-    for uuid in snapshot.same_host(table, wanted.partition(".")[0]):
+    for uuid in snapshot.same_host(table, lowered.partition(".")[0]):
         full = snapshot.table(table)[uuid].name.lower()
-        if full == wanted:
+        if full == lowered:
             return [uuid]
-        if full.startswith(f"{wanted}."):
+        if full.startswith(f"{lowered}."):
             matches.append(uuid)
     return matches

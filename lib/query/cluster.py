@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.constants import query as c
+from ganeti.constants import query as constants
 from ganeti.constants import versions
 from ganeti.objects import Cluster
 from ganeti.query.model import (
@@ -21,10 +21,10 @@ from ganeti.query.model import (
 
 
 def _facts(context: QueryContext) -> ClusterFacts:
-    facts = context.sources.facts
-    if facts is None:
+    read = context.sources.cluster_facts
+    if read is None:
         raise errors.ProgrammerError("query of the cluster without its facts")
-    return context.once("facts", facts)
+    return context.once("cluster facts", read)
 
 
 def _fact(
@@ -44,7 +44,7 @@ def _name(field: str) -> Field:
     return plain(
         field,
         "Name",
-        c.QFT_TEXT,
+        constants.QFT_TEXT,
         "Name of the cluster",
         lambda r: r.cluster_name,
         match="hostname",
@@ -62,81 +62,85 @@ _FIELDS: Final = by_name(
         Field(
             "master_node",
             "Master",
-            c.QFT_TEXT,
+            constants.QFT_TEXT,
             "Name of the master",
             _bind_master,
             match="hostname",
         ),
-        plain("ctime", "CTime", c.QFT_TIMESTAMP, "When created", lambda r: r.ctime),
-        plain("mtime", "MTime", c.QFT_TIMESTAMP, "Last change", lambda r: r.mtime),
-        plain("tags", "Tags", c.QFT_OTHER, "Tags", lambda r: r.tags),
+        plain(
+            "ctime", "CTime", constants.QFT_TIMESTAMP, "When created", lambda r: r.ctime
+        ),
+        plain(
+            "mtime", "MTime", constants.QFT_TIMESTAMP, "Last change", lambda r: r.mtime
+        ),
+        plain("tags", "Tags", constants.QFT_OTHER, "Tags", lambda r: r.tags),
         optional(
             "volume_group_name",
             "VgName",
-            c.QFT_TEXT,
+            constants.QFT_TEXT,
             "Volume group for disks",
             lambda r: r.volume_group_name,
         ),
         _fact(
             "architecture",
             "ArchInfo",
-            c.QFT_OTHER,
+            constants.QFT_OTHER,
             "Word size and machine type",
             lambda facts: facts.architecture,
         ),
         _fact(
             "drain_flag",
             "QueueDrained",
-            c.QFT_BOOL,
+            constants.QFT_BOOL,
             "Whether the queue takes no jobs",
             lambda facts: facts.drain_flag,
         ),
         _fact(
             "watcher_pause",
             "WatcherPause",
-            c.QFT_TIMESTAMP,
+            constants.QFT_TIMESTAMP,
             "Until when the watcher rests",
             lambda facts: facts.watcher_pause,
         ),
         _fact(
             "vcs_version",
             "VCSVersion",
-            c.QFT_TEXT,
+            constants.QFT_TEXT,
             "Identifies the build",
             lambda facts: facts.vcs_version,
         ),
         _constant(
             "config_version",
             "ConfigVersion",
-            c.QFT_NUMBER,
+            constants.QFT_NUMBER,
             "Version of the configuration",
             versions.CONFIG_VERSION,
         ),
         _constant(
             "export_version",
             "ExportVersion",
-            c.QFT_NUMBER,
+            constants.QFT_NUMBER,
             "Version of exports",
             versions.EXPORT_VERSION,
         ),
         _constant(
             "os_api_version",
             "OsApiVersion",
-            c.QFT_NUMBER,
+            constants.QFT_NUMBER,
             "Highest OS API",
             max(versions.OS_API_VERSIONS),
         ),
         _constant(
             "protocol_version",
             "ProtocolVersion",
-            c.QFT_NUMBER,
+            constants.QFT_NUMBER,
             "Version of RPC",
             versions.PROTOCOL_VERSION,
         ),
         _constant(
             "software_version",
             "SoftwareVersion",
-            c.QFT_TEXT,
+            constants.QFT_TEXT,
             "Release",
             versions.RELEASE_VERSION,
         ),
@@ -149,4 +153,4 @@ def _rows(context: QueryContext, names: Sequence[Any] | None) -> Sequence[Cluste
     return [context.snapshot.cluster]
 
 
-RESOURCE: Final = Resource(c.QR_CLUSTER, "", _FIELDS, _rows)
+RESOURCE: Final = Resource(constants.QR_CLUSTER, "", _FIELDS, _rows)

@@ -4,9 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from ganeti.constants import disks
-from ganeti.constants import query as c
-from ganeti.objects import FilterRule, Network, NodeGroup
-from ganeti.objects import params as fill
+from ganeti.constants import query as constants
+from ganeti.objects import FilterRule, Network, NodeGroup, params
 from ganeti.query.model import (
     Cell,
     Field,
@@ -39,12 +38,12 @@ def _bound(
 
 # Groups
 def _group_ndparams(context: QueryContext) -> Callable[[NodeGroup], dict[str, Any]]:
-    return lambda group: fill.group_ndparams(context.snapshot, group)
+    return lambda group: params.group_ndparams(context.snapshot, group)
 
 
 def _group_diskparams(context: QueryContext, group: NodeGroup) -> dict[str, Any]:
     return {
-        template: fill.fill_diskparams(context.snapshot, group.uuid, template)
+        template: params.fill_diskparams(context.snapshot, group.uuid, template)
         for template in disks.DISK_TEMPLATES
     }
 
@@ -70,81 +69,87 @@ def _group_instance_count(context: QueryContext, group: NodeGroup) -> int:
 
 
 GROUP: Final = Resource(
-    c.QR_GROUP,
+    constants.QR_GROUP,
     "name",
     by_name(
         common("group"),
         param_fields(_group_ndparams),
         (
-            plain("name", "Group", c.QFT_TEXT, "Group name", lambda g: g.name),
+            plain("name", "Group", constants.QFT_TEXT, "Group name", lambda g: g.name),
             plain(
                 "alloc_policy",
                 "AllocPolicy",
-                c.QFT_TEXT,
+                constants.QFT_TEXT,
                 "Whether allocators may use it",
                 lambda g: g.alloc_policy,
             ),
             plain(
                 "custom_diskparams",
                 "CustomDiskParameters",
-                c.QFT_OTHER,
+                constants.QFT_OTHER,
                 "Disk parameters set on the group",
                 lambda g: g.diskparams,
             ),
             plain(
                 "custom_ipolicy",
                 "CustomInstancePolicy",
-                c.QFT_OTHER,
+                constants.QFT_OTHER,
                 "Instance policy set on the group",
                 lambda g: g.ipolicy,
             ),
             plain(
                 "custom_ndparams",
                 "CustomNDParams",
-                c.QFT_OTHER,
+                constants.QFT_OTHER,
                 "Node parameters set on the group",
                 lambda g: g.ndparams,
             ),
             _bound(
                 "diskparams",
                 "DiskParameters",
-                c.QFT_OTHER,
+                constants.QFT_OTHER,
                 "Disk parameters in force, by template",
                 _group_diskparams,
             ),
             _bound(
                 "ipolicy",
                 "InstancePolicy",
-                c.QFT_OTHER,
+                constants.QFT_OTHER,
                 "Instance policy in force",
-                lambda ctx, g: fill.group_ipolicy(ctx.snapshot, g),
+                lambda ctx, g: params.group_ipolicy(ctx.snapshot, g),
             ),
             _bound(
                 "ndparams",
                 "NDParams",
-                c.QFT_OTHER,
+                constants.QFT_OTHER,
                 "Node parameters in force",
-                lambda ctx, g: fill.group_ndparams(ctx.snapshot, g),
+                lambda ctx, g: params.group_ndparams(ctx.snapshot, g),
             ),
             _bound(
                 "node_cnt",
                 "Nodes",
-                c.QFT_NUMBER,
+                constants.QFT_NUMBER,
                 "Nodes in the group",
                 lambda ctx, g: len(ctx.snapshot.nodes_in_group(g.uuid)),
             ),
-            _bound("node_list", "NodeList", c.QFT_OTHER, "Their names", _group_nodes),
+            _bound(
+                "node_list",
+                "NodeList",
+                constants.QFT_OTHER,
+                "Their names",
+                _group_nodes,
+            ),
             _bound(
                 "pinst_cnt",
                 "Instances",
-                c.QFT_NUMBER,
+                constants.QFT_NUMBER,
                 "Instances with their primary node in the group",
                 _group_instance_count,
             ),
             _bound(
                 "pinst_list",
                 "InstanceList",
-                c.QFT_OTHER,
+                constants.QFT_OTHER,
                 "Their names",
                 _group_instances,
             ),
@@ -207,82 +212,96 @@ def _users_by_network(context: QueryContext) -> dict[str, list[str]]:
 
 
 NETWORK: Final = Resource(
-    c.QR_NETWORK,
+    constants.QR_NETWORK,
     "name",
     by_name(
         common("network"),
         (
-            plain("name", "Network", c.QFT_TEXT, "Network name", lambda n: n.name),
-            plain("network", "Subnet", c.QFT_TEXT, "IPv4 subnet", lambda n: n.network),
-            optional("gateway", "Gateway", c.QFT_OTHER, "Gateway", lambda n: n.gateway),
+            plain(
+                "name", "Network", constants.QFT_TEXT, "Network name", lambda n: n.name
+            ),
+            plain(
+                "network",
+                "Subnet",
+                constants.QFT_TEXT,
+                "IPv4 subnet",
+                lambda n: n.network,
+            ),
+            optional(
+                "gateway",
+                "Gateway",
+                constants.QFT_OTHER,
+                "Gateway",
+                lambda n: n.gateway,
+            ),
             optional(
                 "network6",
                 "IPv6Subnet",
-                c.QFT_OTHER,
+                constants.QFT_OTHER,
                 "IPv6 subnet",
                 lambda n: n.network6,
             ),
             optional(
                 "gateway6",
                 "IPv6Gateway",
-                c.QFT_OTHER,
+                constants.QFT_OTHER,
                 "IPv6 gateway",
                 lambda n: n.gateway6,
             ),
             optional(
                 "mac_prefix",
                 "MacPrefix",
-                c.QFT_OTHER,
+                constants.QFT_OTHER,
                 "Prefix of MAC addresses made here",
                 lambda n: n.mac_prefix,
             ),
             plain(
                 "free_count",
                 "FreeCount",
-                c.QFT_NUMBER,
+                constants.QFT_NUMBER,
                 "Free addresses",
                 lambda n: _taken(n).count("."),
             ),
             plain(
                 "reserved_count",
                 "ReservedCount",
-                c.QFT_NUMBER,
+                constants.QFT_NUMBER,
                 "Reserved addresses",
                 lambda n: _taken(n).count("X"),
             ),
-            plain("map", "Map", c.QFT_TEXT, "X reserved, . free", _taken),
+            plain("map", "Map", constants.QFT_TEXT, "X reserved, . free", _taken),
             plain(
                 "external_reservations",
                 "ExternalReservations",
-                c.QFT_TEXT,
+                constants.QFT_TEXT,
                 "Addresses reserved by administrators",
                 _external,
             ),
             _bound(
                 "group_cnt",
                 "NodeGroups",
-                c.QFT_NUMBER,
+                constants.QFT_NUMBER,
                 "Connected groups",
                 lambda ctx, n: len(_network_groups(ctx, n)),
             ),
             _bound(
                 "group_list",
                 "GroupList",
-                c.QFT_OTHER,
+                constants.QFT_OTHER,
                 "Connected groups with mode, link and vlan",
                 _network_groups,
             ),
             _bound(
                 "inst_cnt",
                 "Instances",
-                c.QFT_NUMBER,
+                constants.QFT_NUMBER,
                 "Instances that use it",
                 lambda ctx, n: len(_users_by_network(ctx).get(n.uuid, ())),
             ),
             _bound(
                 "inst_list",
                 "InstanceList",
-                c.QFT_OTHER,
+                constants.QFT_OTHER,
                 "Their names",
                 lambda ctx, n: _users_by_network(ctx).get(n.uuid, []),
             ),
@@ -305,10 +324,10 @@ def _filter_rows(
 
 
 FILTER: Final = Resource(
-    c.QR_FILTER,
+    constants.QR_FILTER,
     "name",
     by_name(
-        plain(name, title, c.QFT_OTHER, doc, get)
+        plain(name, title, constants.QFT_OTHER, doc, get)
         for name, title, doc, get in (
             ("action", "Action", "What happens to jobs that fit", lambda r: r.action),
             (
@@ -364,19 +383,25 @@ def _bind_export(_context: QueryContext) -> Getter:
 
 
 EXPORT: Final = Resource(
-    c.QR_EXPORT,
+    constants.QR_EXPORT,
     "node",
     by_name(
         (
             plain(
                 "node",
                 "Node",
-                c.QFT_TEXT,
+                constants.QFT_TEXT,
                 "Node that holds it",
                 lambda row: row.node,
                 match="hostname",
             ),
-            Field("export", "Export", c.QFT_TEXT, "Name of the export", _bind_export),
+            Field(
+                "export",
+                "Export",
+                constants.QFT_TEXT,
+                "Name of the export",
+                _bind_export,
+            ),
         )
     ),
     _export_rows,

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple, TypedDict
 
 from ganeti import errors, qlang
 from ganeti.constants import ecodes
-from ganeti.constants import query as c
+from ganeti.constants import query as constants
 from ganeti.query import cluster, config, instance, jobs, node, os_diagnose
 from ganeti.query.model import (
     UNKNOWN,
@@ -76,7 +76,7 @@ def resource_of(name: str) -> Resource:
 def _definition(resource: Resource, name: str) -> FieldDefinition:
     field = resource.fields.get(name)
     if field is None:
-        return {"name": name, "title": name, "kind": c.QFT_UNKNOWN, "doc": ""}
+        return {"name": name, "title": name, "kind": constants.QFT_UNKNOWN, "doc": ""}
     return {
         "name": name,
         "title": field.title,
@@ -93,21 +93,23 @@ def describe(what: str, names: Sequence[str] | None) -> list[FieldDefinition]:
 
 #: Programs whose ``list-fields`` shows the fields of a resource.
 _PROGRAMS: Final = {
-    c.QR_FILTER: "gnt-filter",
-    c.QR_GROUP: "gnt-group",
-    c.QR_INSTANCE: "gnt-instance",
-    c.QR_JOB: "gnt-job",
-    c.QR_NODE: "gnt-node",
+    constants.QR_FILTER: "gnt-filter",
+    constants.QR_GROUP: "gnt-group",
+    constants.QR_INSTANCE: "gnt-instance",
+    constants.QR_JOB: "gnt-job",
+    constants.QR_NODE: "gnt-node",
 }
 #: Resources whose rows themselves come from nodes.
-_FROM_NODES: Final = frozenset({c.QR_EXPORT, c.QR_EXTSTORAGE, c.QR_OS})
+_FROM_NODES: Final = frozenset(
+    {constants.QR_EXPORT, constants.QR_EXTSTORAGE, constants.QR_OS}
+)
 
 
 def asks_nodes(what: str, names: Iterable[str], qfilter: Any) -> bool:
     """Tell whether a query has to wait for nodes."""
     resource = resource_of(what)
-    wanted = qlang.fields_of(qfilter) | frozenset(names)
-    return what in _FROM_NODES or bool(_live_needs(resource, wanted))
+    fields = qlang.fields_of(qfilter) | frozenset(names)
+    return what in _FROM_NODES or bool(_live_needs(resource, fields))
 
 
 def query(sources: Sources, what: str, names: Sequence[str], qfilter: Any) -> Answer:
@@ -221,7 +223,7 @@ def _column(
 def legacy(
     sources: Sources,
     what: str,
-    wanted: Sequence[Any],
+    identifiers: Sequence[Any],
     names: Sequence[str],
 ) -> list[list[Any]]:
     """Answer an older call: plain values, null where there is none.
@@ -229,7 +231,7 @@ def legacy(
     Args:
         sources: what to answer from.
         what: resource.
-        wanted: names or uuids; none means all, unknown ones are left out.
+        identifiers: names or uuids; none means all, unknown ones are left out.
         names: of fields.
 
     Raises:
@@ -242,12 +244,12 @@ def legacy(
             f"Unknown output fields selected: {', '.join(unknown)}", ecodes.ECODE_INVAL
         )
     context = QueryContext(sources, frozenset(names))
-    if what == c.QR_JOB:
-        rows = resource.rows(context, wanted or None)
+    if what == constants.QR_JOB:
+        rows = resource.rows(context, identifiers or None)
     else:
         rows = resource.rows(context, None)
-        if wanted:
-            fits = _matcher(resource, context, wanted)
+        if identifiers:
+            fits = _matcher(resource, context, identifiers)
             rows = [row for row in rows if fits(row)]
     rows = _load(resource, context, rows, names, None)
     getters = _getters(resource, context, names)
@@ -255,9 +257,9 @@ def legacy(
 
 
 def _matcher(
-    resource: Resource, context: QueryContext, wanted: Sequence[Any]
+    resource: Resource, context: QueryContext, identifiers: Sequence[Any]
 ) -> Callable[[Any], bool]:
-    known = frozenset(wanted)
+    known = frozenset(identifiers)
     keys = [
         resource.fields[name].bind(context)
         for name in ("uuid", resource.name_field)

@@ -5,10 +5,10 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Final
 
 from ganeti.constants import hypervisors, params
-from ganeti.constants import query as c
+from ganeti.constants import query as constants
 from ganeti.constants.hvparams import HYPERVISOR
 from ganeti.objects import Instance
-from ganeti.objects import params as fill
+from ganeti.objects import params as object_params
 from ganeti.query import instance_live, instance_parts
 from ganeti.query.model import (
     Cell,
@@ -27,10 +27,10 @@ from ganeti.query.model import (
 )
 
 _KIND_OF_TYPE: Final = {
-    "bool": c.QFT_BOOL,
-    "int": c.QFT_NUMBER,
-    "float": c.QFT_NUMBER_FLOAT,
-    "size": c.QFT_UNIT,
+    "bool": constants.QFT_BOOL,
+    "int": constants.QFT_NUMBER,
+    "float": constants.QFT_NUMBER_FLOAT,
+    "size": constants.QFT_UNIT,
 }
 _BE_TITLES: Final = {
     "auto_balance": "Auto_balance",
@@ -55,7 +55,7 @@ _HV_TITLES: Final = {
 
 # Parameters in force: the part below the instance is worked out once per query.
 def _beparams(context: QueryContext) -> Callable[[Instance], dict[str, Any]]:
-    base = fill.beparams_for(context.snapshot.cluster, {})
+    base = object_params.beparams_for(context.snapshot.cluster, {})
     return lambda instance: _over(base, instance.beparams)
 
 
@@ -64,7 +64,7 @@ def _over(base: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _beparam(context: QueryContext, key: str) -> Getter:
-    base = fill.beparams_for(context.snapshot.cluster, {}).get(key)
+    base = object_params.beparams_for(context.snapshot.cluster, {}).get(key)
     return lambda instance: maybe(instance.beparams.get(key, base))
 
 
@@ -73,7 +73,7 @@ def _inherited_hvparams(context: QueryContext) -> Callable[[Instance], dict[str,
     cluster = context.snapshot.cluster
 
     def base(hypervisor: str, os: str) -> dict[str, Any]:
-        filled = fill.hvparams_for(cluster, hypervisor, os, {})
+        filled = object_params.hvparams_for(cluster, hypervisor, os, {})
         return {
             name: value
             for name, value in filled.items()
@@ -135,7 +135,7 @@ def _hv_fields() -> Iterable[Field]:
             yield Field(
                 f"hv/{name}",
                 _HV_TITLES.get(name, f"hv/{name}"),
-                _KIND_OF_TYPE.get(param.type, c.QFT_OTHER),
+                _KIND_OF_TYPE.get(param.type, constants.QFT_OTHER),
                 f"Hypervisor parameter {name} in force: {param.meaning}",
                 bind,
                 column=shared_column(bind, _hv_class),
@@ -153,7 +153,7 @@ def _bind_filled(
 
 
 def _osparams(context: QueryContext) -> Callable[[Instance], dict[str, Any]]:
-    return lambda instance: fill.fill_osparams(context.snapshot, instance)
+    return lambda instance: object_params.fill_osparams(context.snapshot, instance)
 
 
 # Nodes
@@ -198,7 +198,7 @@ _NODE_FIELDS: Final = (
     Field(
         "pnode",
         "Primary_node",
-        c.QFT_TEXT,
+        constants.QFT_TEXT,
         "Primary node",
         _of_primary(_node_name),
         match="hostname",
@@ -206,35 +206,35 @@ _NODE_FIELDS: Final = (
     Field(
         "pnode.group",
         "PrimaryNodeGroup",
-        c.QFT_TEXT,
+        constants.QFT_TEXT,
         "Group of the primary node",
         _of_primary(_group_name),
     ),
     Field(
         "pnode.group.uuid",
         "PrimaryNodeGroupUUID",
-        c.QFT_TEXT,
+        constants.QFT_TEXT,
         "UUID of the primary node's group",
         _of_primary(_group_uuid),
     ),
     Field(
         "snodes",
         "Secondary_Nodes",
-        c.QFT_OTHER,
+        constants.QFT_OTHER,
         "Secondary nodes",
         _of_secondaries(_node_name),
     ),
     Field(
         "snodes.group",
         "SecondaryNodesGroups",
-        c.QFT_OTHER,
+        constants.QFT_OTHER,
         "Groups of the secondary nodes",
         _of_secondaries(_group_name),
     ),
     Field(
         "snodes.group.uuid",
         "SecondaryNodesGroupsUUID",
-        c.QFT_OTHER,
+        constants.QFT_OTHER,
         "UUIDs of the secondary nodes' groups",
         _of_secondaries(_group_uuid),
     ),
@@ -244,7 +244,7 @@ _PLAIN_FIELDS: Final = (
     plain(
         "name",
         "Instance",
-        c.QFT_TEXT,
+        constants.QFT_TEXT,
         "Instance name",
         lambda i: i.name,
         match="hostname",
@@ -252,111 +252,127 @@ _PLAIN_FIELDS: Final = (
     plain(
         "admin_state",
         "InstanceState",
-        c.QFT_TEXT,
+        constants.QFT_TEXT,
         "Wanted state: up, down or offline",
         lambda i: i.admin_state,
     ),
     plain(
         "admin_state_source",
         "InstanceStateSource",
-        c.QFT_TEXT,
+        constants.QFT_TEXT,
         "Who asked for that state: admin or user",
         lambda i: i.admin_state_source,
     ),
     plain(
         "admin_up",
         "Autostart",
-        c.QFT_BOOL,
+        constants.QFT_BOOL,
         "Is wanted up",
         lambda i: i.admin_state == "up",
     ),
     plain(
         "custom_beparams",
         "CustomBackendParameters",
-        c.QFT_OTHER,
+        constants.QFT_OTHER,
         "Backend parameters set on the instance",
         lambda i: i.beparams,
     ),
     plain(
         "custom_hvparams",
         "CustomHypervisorParameters",
-        c.QFT_OTHER,
+        constants.QFT_OTHER,
         "Hypervisor parameters set on the instance",
         lambda i: i.hvparams,
     ),
     plain(
         "custom_nicparams",
         "CustomNicParameters",
-        c.QFT_OTHER,
+        constants.QFT_OTHER,
         "NIC parameters set on each NIC",
         lambda i: [nic.nicparams for nic in i.nics],
     ),
     plain(
         "custom_osparams",
         "CustomOpSysParameters",
-        c.QFT_OTHER,
+        constants.QFT_OTHER,
         "OS parameters set on the instance",
         lambda i: i.osparams,
     ),
     plain(
-        "disk.count", "Disks", c.QFT_NUMBER, "Number of disks", lambda i: len(i.disks)
+        "disk.count",
+        "Disks",
+        constants.QFT_NUMBER,
+        "Number of disks",
+        lambda i: len(i.disks),
     ),
     plain(
         "disks_active",
         "DisksActive",
-        c.QFT_BOOL,
+        constants.QFT_BOOL,
         "Disks should be assembled",
         lambda i: i.disks_active,
     ),
     plain(
         "forthcoming",
         "Forthcoming",
-        c.QFT_BOOL,
+        constants.QFT_BOOL,
         "Only reserved, not created yet",
         lambda i: i.forthcoming,
     ),
-    plain("hypervisor", "Hypervisor", c.QFT_TEXT, "Hypervisor", lambda i: i.hypervisor),
-    plain("nic.count", "NICs", c.QFT_NUMBER, "Number of NICs", lambda i: len(i.nics)),
-    plain("os", "OS", c.QFT_TEXT, "Operating system", lambda i: i.os),
+    plain(
+        "hypervisor",
+        "Hypervisor",
+        constants.QFT_TEXT,
+        "Hypervisor",
+        lambda i: i.hypervisor,
+    ),
+    plain(
+        "nic.count",
+        "NICs",
+        constants.QFT_NUMBER,
+        "Number of NICs",
+        lambda i: len(i.nics),
+    ),
+    plain("os", "OS", constants.QFT_TEXT, "Operating system", lambda i: i.os),
     optional(
         "network_port",
         "Network_port",
-        c.QFT_OTHER,
+        constants.QFT_OTHER,
         "Port of the console",
         lambda i: i.network_port,
     ),
     Field(
         "disk_template",
         "Disk_template",
-        c.QFT_TEXT,
+        constants.QFT_TEXT,
         "Template, diskless without disks, mixed if they differ",
         instance_parts.bind_template,
     ),
     Field(
         "disk_usage",
         "DiskUsage",
-        c.QFT_UNIT,
+        constants.QFT_UNIT,
         "Space taken on each of its nodes",
         instance_parts.bind_disk_usage,
     ),
     Field(
         "beparams",
         "BackendParameters",
-        c.QFT_OTHER,
+        constants.QFT_OTHER,
         "Backend parameters in force",
         _bind_filled(_beparams),
     ),
     Field(
         "hvparams",
         "HypervisorParameters",
-        c.QFT_OTHER,
+        constants.QFT_OTHER,
         "Hypervisor parameters in force",
         _bind_filled(_hvparams),
     ),
     Field(
         "osparams",
         "OpSysParameters",
-        c.QFT_OTHER,
+        constants.QFT_OTHER,
         "OS parameters in force, without private ones",
         _bind_filled(_osparams),
     ),
@@ -364,7 +380,7 @@ _PLAIN_FIELDS: Final = (
 
 
 RESOURCE: Final = Resource(
-    c.QR_INSTANCE,
+    constants.QR_INSTANCE,
     "name",
     by_name(
         common("instance"),

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti.constants import query as c
-from ganeti.objects import Instance
-from ganeti.objects import params as fill
+from ganeti.constants import query as constants
+from ganeti.objects import Instance, params
 from ganeti.query.model import (
     UNAVAIL,
     Cell,
@@ -34,7 +33,7 @@ def _fetch_info(context: QueryContext, rows: Sequence[Instance]) -> dict[str, Re
     nodes = {uuid for row in rows for uuid in snapshot.instance_nodes(row)}
     capable = {uuid for uuid in nodes if uuid in snapshot.nodes}
     hvparams = {
-        hypervisor: fill.hvparams_for(cluster, hypervisor, "", {})
+        hypervisor: params.hvparams_for(cluster, hypervisor, "", {})
         for hypervisor in cluster.enabled_hypervisors
     }
     args = [list(cluster.enabled_hypervisors), hvparams]
@@ -60,12 +59,12 @@ def _seen(instance: Instance, answers: Mapping[str, Result]) -> ObservedState:
 
 def _running_names(answers: Mapping[str, Result]) -> dict[str, set[str]]:
     """Return the nodes that run each instance name."""
-    found: dict[str, set[str]] = {}
+    nodes: dict[str, set[str]] = {}
     for node, result in answers.items():
         if not result.failed:
             for name in result.payload:
-                found.setdefault(name, set()).add(node)
-    return found
+                nodes.setdefault(name, set()).add(node)
+    return nodes
 
 
 def _bind_seen(context: QueryContext) -> Callable[[Instance], ObservedState]:
@@ -89,7 +88,7 @@ def _bind_status(context: QueryContext) -> Getter:
     def may_shut_down(instance: Instance) -> bool:
         if instance.hypervisor != "kvm":
             return True
-        hvparams = fill.fill_hvparams(context.snapshot, instance)
+        hvparams = params.fill_hvparams(context.snapshot, instance)
         return bool(hvparams.get("user_shutdown"))
 
     def cell(instance: Instance) -> Cell:
@@ -151,20 +150,22 @@ def _fetch_console(
     if _INFO not in context.live:
         context.live[_INFO] = _fetch_info(context, rows)
     is_running = _OPER_STATE(context)
-    wanted: dict[str, dict[str, Any]] = {}
+    requests: dict[str, dict[str, Any]] = {}
     for instance in rows:
         node = snapshot.nodes.get(instance.primary_node)
         if node is None or is_running(instance) != normal(True):
             continue
-        wanted.setdefault(node.uuid, {})[instance.name] = {
+        requests.setdefault(node.uuid, {})[instance.name] = {
             "instance": instance,
             "node": node,
             "group": snapshot.nodegroups[node.group],
-            "hvParams": fill.fill_hvparams(snapshot, instance),
-            "beParams": fill.fill_beparams(snapshot, instance),
+            "hvParams": params.fill_hvparams(snapshot, instance),
+            "beParams": params.fill_beparams(snapshot, instance),
         }
     return dict(
-        context.call(_CONSOLE, wanted, lambda uuid: [wanted[uuid]], wanted_type=dict)
+        context.call(
+            _CONSOLE, requests, lambda uuid: [requests[uuid]], wanted_type=dict
+        )
     )
 
 
@@ -189,7 +190,7 @@ FIELDS: Final = (
     Field(
         "status",
         "Status",
-        c.QFT_TEXT,
+        constants.QFT_TEXT,
         "What it is doing, against what it should do",
         _bind_status,
         live=_INFO,
@@ -197,7 +198,7 @@ FIELDS: Final = (
     Field(
         "oper_state",
         "Running",
-        c.QFT_BOOL,
+        constants.QFT_BOOL,
         "Is running",
         _OPER_STATE,
         live=_INFO,
@@ -205,7 +206,7 @@ FIELDS: Final = (
     Field(
         "oper_ram",
         "Memory",
-        c.QFT_UNIT,
+        constants.QFT_UNIT,
         "Memory in use",
         _of_info(_running_value("memory")),
         live=_INFO,
@@ -213,7 +214,7 @@ FIELDS: Final = (
     Field(
         "oper_vcpus",
         "VCPUs",
-        c.QFT_NUMBER,
+        constants.QFT_NUMBER,
         "Virtual CPUs in use",
         _of_info(_running_value("vcpus")),
         live=_INFO,
@@ -221,7 +222,7 @@ FIELDS: Final = (
     Field(
         "console",
         "Console",
-        c.QFT_OTHER,
+        constants.QFT_OTHER,
         "How to reach the console",
         _bind_console,
         live=_CONSOLE,

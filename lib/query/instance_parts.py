@@ -3,10 +3,9 @@
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from ganeti.constants import disks as d
-from ganeti.constants import query as c
-from ganeti.objects import Disk, Instance, Nic
-from ganeti.objects import params as fill
+from ganeti.constants import disks as disk_constants
+from ganeti.constants import query as constants
+from ganeti.objects import Disk, Instance, Nic, params
 from ganeti.query.model import (
     UNAVAIL,
     Cell,
@@ -56,16 +55,22 @@ def _disk_list(name: str, title: str, doc: str, get: Callable[[Disk], Any]) -> F
         table = context.snapshot.disks
         return lambda instance: normal([get(table[uuid]) for uuid in instance.disks])
 
-    return Field(name, title, c.QFT_OTHER, doc, bind)
+    return Field(name, title, constants.QFT_OTHER, doc, bind)
 
 
 def disk_fields() -> Iterable[Field]:
     """Yield the fields of disks."""
     rows: tuple[tuple[str, str, str, str, Callable[[Disk], Any]], ...] = (
-        ("name", "DiskName", c.QFT_TEXT, "Name", lambda disk: disk.name),
-        ("size", "Disk", c.QFT_UNIT, "Size", lambda disk: disk.size),
-        ("spindles", "DiskSpindles", c.QFT_NUMBER, "Spindles", lambda d: d.spindles),
-        ("uuid", "DiskUUID", c.QFT_TEXT, "UUID", lambda disk: disk.uuid),
+        ("name", "DiskName", constants.QFT_TEXT, "Name", lambda disk: disk.name),
+        ("size", "Disk", constants.QFT_UNIT, "Size", lambda disk: disk.size),
+        (
+            "spindles",
+            "DiskSpindles",
+            constants.QFT_NUMBER,
+            "Spindles",
+            lambda disk_constants: disk_constants.spindles,
+        ),
+        ("uuid", "DiskUUID", constants.QFT_TEXT, "UUID", lambda disk: disk.uuid),
     )
     for word, title, kind, doc, get in rows:
         for index in range(MAX_DISKS):
@@ -77,17 +82,35 @@ def disk_fields() -> Iterable[Field]:
                 get=get,
                 index=index,
             )
-    yield _disk_list("disk.names", "Disk_names", "Names of disks", lambda d: d.name)
-    yield _disk_list("disk.sizes", "Disk_sizes", "Sizes of disks", lambda d: d.size)
-    yield _disk_list("disk.uuids", "Disk_UUIDs", "UUIDs of disks", lambda d: d.uuid)
     yield _disk_list(
-        "disk.spindles", "Disk_spindles", "Spindles of disks", lambda d: d.spindles
+        "disk.names",
+        "Disk_names",
+        "Names of disks",
+        lambda disk_constants: disk_constants.name,
+    )
+    yield _disk_list(
+        "disk.sizes",
+        "Disk_sizes",
+        "Sizes of disks",
+        lambda disk_constants: disk_constants.size,
+    )
+    yield _disk_list(
+        "disk.uuids",
+        "Disk_UUIDs",
+        "UUIDs of disks",
+        lambda disk_constants: disk_constants.uuid,
+    )
+    yield _disk_list(
+        "disk.spindles",
+        "Disk_spindles",
+        "Spindles of disks",
+        lambda disk_constants: disk_constants.spindles,
     )
     for name, index in (("sda_size", 0), ("sdb_size", 1)):
         yield _disk_field(
             name,
             f"Disk/{index}",
-            c.QFT_UNIT,
+            constants.QFT_UNIT,
             f"The same as disk.size/{index}",
             get=lambda disk: disk.size,
             index=index,
@@ -101,7 +124,7 @@ def _space(disk: Disk) -> int:
     """Return the MiB that a disk takes on each of its nodes."""
     if disk.dev_type in _NO_SPACE:
         return 0
-    return disk.size + (d.DRBD_META_SIZE if disk.dev_type == "drbd" else 0)
+    return disk.size + (disk_constants.DRBD_META_SIZE if disk.dev_type == "drbd" else 0)
 
 
 def bind_disk_usage(context: QueryContext) -> Getter:
@@ -120,7 +143,7 @@ NicGetter = Callable[[Nic], Any]
 
 
 def _nic_params(context: QueryContext) -> Callable[[Nic], dict[str, Any]]:
-    base = fill.nicparams_for(context.snapshot.cluster, {})
+    base = params.nicparams_for(context.snapshot.cluster, {})
     return lambda nic: {**base, **nic.nicparams}
 
 
@@ -177,7 +200,7 @@ def _nic_field(
         return cell
 
     column = sparse_column(bind, _nic_count, index)
-    return Field(name, title, c.QFT_TEXT, doc, bind, column=column)
+    return Field(name, title, constants.QFT_TEXT, doc, bind, column=column)
 
 
 def _nic_count(instance: Instance) -> int:
@@ -191,7 +214,7 @@ def _nic_list(
         get = bind_nic(context)
         return lambda instance: normal([get(nic) for nic in instance.nics])
 
-    return Field(name, title, c.QFT_OTHER, doc, bind)
+    return Field(name, title, constants.QFT_OTHER, doc, bind)
 
 
 #: Word, title of one, name and title of the list, text, getter, older name for NIC 0.

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from ganeti import errors, jqueue
 from ganeti.constants import ecodes
-from ganeti.constants import query as c
+from ganeti.constants import query as constants
 from ganeti.locking import LockInfo
 from ganeti.objects import Snapshot
 from ganeti.query.model import (
@@ -47,31 +47,42 @@ def _job(
 
 
 def _per_op(name: str, title: str, doc: str, get: Callable[[Any], Any]) -> Field:
-    return _job(name, title, c.QFT_OTHER, doc, lambda job: [get(op) for op in job.ops])
+    return _job(
+        name, title, constants.QFT_OTHER, doc, lambda job: [get(op) for op in job.ops]
+    )
 
 
 _JOB_FIELDS: Final = by_name(
     (
-        plain("id", "ID", c.QFT_NUMBER, "Job id", lambda row: row.id, match="jobid"),
-        _job("status", "Status", c.QFT_TEXT, "Job status", lambda job: job.status),
+        plain(
+            "id",
+            "ID",
+            constants.QFT_NUMBER,
+            "Job id",
+            lambda row: row.id,
+            match="jobid",
+        ),
+        _job(
+            "status", "Status", constants.QFT_TEXT, "Job status", lambda job: job.status
+        ),
         _job(
             "priority",
             "Priority",
-            c.QFT_NUMBER,
+            constants.QFT_NUMBER,
             "Most urgent priority of what is left to do",
             lambda job: job.priority,
         ),
         _job(
             "archived",
             "Archived",
-            c.QFT_BOOL,
+            constants.QFT_BOOL,
             "Is archived",
             lambda job: job.is_archived,
         ),
         _job(
             "received_ts",
             "Received",
-            c.QFT_OTHER,
+            constants.QFT_OTHER,
             "When it was submitted",
             lambda job: job.received_timestamp,
             match="seconds",
@@ -79,7 +90,7 @@ _JOB_FIELDS: Final = by_name(
         _job(
             "start_ts",
             "Start",
-            c.QFT_OTHER,
+            constants.QFT_OTHER,
             "When it started",
             lambda job: job.start_timestamp,
             match="seconds",
@@ -87,7 +98,7 @@ _JOB_FIELDS: Final = by_name(
         _job(
             "end_ts",
             "End",
-            c.QFT_OTHER,
+            constants.QFT_OTHER,
             "When it ended",
             lambda job: job.end_timestamp,
             match="seconds",
@@ -156,7 +167,7 @@ def _job_rows(context: QueryContext, names: Sequence[Any] | None) -> list[_Row]:
     return [_Row(job.id, job) for job in sorted(jobs, key=lambda job: job.id)]
 
 
-JOB: Final = Resource(c.QR_JOB, "id", _JOB_FIELDS, _job_rows)
+JOB: Final = Resource(constants.QR_JOB, "id", _JOB_FIELDS, _job_rows)
 
 #: Workers carry the job in their name; other threads show up as they are called.
 _JOB_IN_NAME: Final = re.compile(r"(?:^|/)Job(\d+)(?:/|$)")
@@ -190,20 +201,34 @@ def _bind_pending(_context: QueryContext) -> Getter:
 
 
 LOCK: Final = Resource(
-    c.QR_LOCK,
+    constants.QR_LOCK,
     "name",
     by_name(
         (
-            plain("name", "Name", c.QFT_OTHER, "Lock name", lambda row: row.name),
-            plain("mode", "Mode", c.QFT_OTHER, "How it is held", lambda row: row.mode),
+            plain(
+                "name", "Name", constants.QFT_OTHER, "Lock name", lambda row: row.name
+            ),
+            plain(
+                "mode",
+                "Mode",
+                constants.QFT_OTHER,
+                "How it is held",
+                lambda row: row.mode,
+            ),
             plain(
                 "owner",
                 "Owner",
-                c.QFT_OTHER,
+                constants.QFT_OTHER,
                 "Who holds it",
                 lambda row: _owners(row.owners),
             ),
-            Field("pending", "Pending", c.QFT_OTHER, "Who waits for it", _bind_pending),
+            Field(
+                "pending",
+                "Pending",
+                constants.QFT_OTHER,
+                "Who waits for it",
+                _bind_pending,
+            ),
         )
     ),
     _lock_rows,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from ganeti import errors, jqueue
-from ganeti.constants import query as c
+from ganeti.constants import query as constants
 from ganeti.locking import LockInfo
 from ganeti.objects import Snapshot, lookup
 from ganeti.rpc.base import Runner
@@ -20,20 +20,20 @@ T = TypeVar("T")
 Cell = tuple[int, Any]
 Getter = Callable[[Any], Cell]
 
-UNKNOWN: Final[Cell] = (c.RS_UNKNOWN, None)
-NODATA: Final[Cell] = (c.RS_NODATA, None)
-UNAVAIL: Final[Cell] = (c.RS_UNAVAIL, None)
-OFFLINE: Final[Cell] = (c.RS_OFFLINE, None)
+UNKNOWN: Final[Cell] = (constants.RS_UNKNOWN, None)
+NODATA: Final[Cell] = (constants.RS_NODATA, None)
+UNAVAIL: Final[Cell] = (constants.RS_UNAVAIL, None)
+OFFLINE: Final[Cell] = (constants.RS_OFFLINE, None)
 
 
 def normal(value: Any) -> Cell:
     """Return the cell of a value."""
-    return (c.RS_NORMAL, value)
+    return (constants.RS_NORMAL, value)
 
 
 def maybe(value: Any) -> Cell:
     """Return the cell of a value that may be missing."""
-    return UNAVAIL if value is None else (c.RS_NORMAL, value)
+    return UNAVAIL if value is None else (constants.RS_NORMAL, value)
 
 
 class Jobs(Protocol):
@@ -75,7 +75,7 @@ class Sources:
         rpc: for live data; None answers live fields with "no data".
         jobs: for jobs; None where there is no queue.
         locks: returns the locks in use.
-        facts: returns what else is known of the cluster.
+        cluster_facts: returns data about the cluster besides its record.
         copies: returns the state of the other candidates' copies by node uuid.
     """
 
@@ -83,7 +83,7 @@ class Sources:
     rpc: Runner | None = None
     jobs: Jobs | None = None
     locks: Callable[[], Sequence[LockInfo]] = list
-    facts: Callable[[], ClusterFacts] | None = None
+    cluster_facts: Callable[[], ClusterFacts] | None = None
     copies: Callable[[], Mapping[str, CopyState]] = dict
 
 
@@ -117,13 +117,13 @@ class QueryContext:
 
         Answers of another type than the wanted one count as failures.
         """
-        wanted = sorted(set(nodes))
-        online = [uuid for uuid in wanted if not self.snapshot.nodes[uuid].offline]
+        uuids = sorted(set(nodes))
+        online = [uuid for uuid in uuids if not self.snapshot.nodes[uuid].offline]
         answers: dict[str, Result] = {
             uuid: Result(
                 procedure, self.node_name(uuid), fail_msg="offline", offline=True
             )
-            for uuid in wanted
+            for uuid in uuids
         }
         rpc = self.sources.rpc
         if rpc is None:
@@ -262,17 +262,23 @@ def common(what: str) -> list[Field]:
         what: word for the object.
     """
     return [
-        plain("ctime", "CTime", c.QFT_TIMESTAMP, "When created", lambda r: r.ctime),
-        plain("mtime", "MTime", c.QFT_TIMESTAMP, "Last change", lambda r: r.mtime),
+        plain(
+            "ctime", "CTime", constants.QFT_TIMESTAMP, "When created", lambda r: r.ctime
+        ),
+        plain(
+            "mtime", "MTime", constants.QFT_TIMESTAMP, "Last change", lambda r: r.mtime
+        ),
         plain(
             "serial_no",
             "SerialNo",
-            c.QFT_NUMBER,
+            constants.QFT_NUMBER,
             f"Change counter of the {what}",
             lambda r: r.serial_no,
         ),
-        plain("uuid", "UUID", c.QFT_TEXT, f"UUID of the {what}", lambda r: r.uuid),
-        plain("tags", "Tags", c.QFT_OTHER, "Tags", lambda r: r.tags),
+        plain(
+            "uuid", "UUID", constants.QFT_TEXT, f"UUID of the {what}", lambda r: r.uuid
+        ),
+        plain("tags", "Tags", constants.QFT_OTHER, "Tags", lambda r: r.tags),
     ]
 
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from ganeti.constants import disks, params
-from ganeti.constants import query as c
+from ganeti.constants import query as constants
 from ganeti.constants.hvparams import HYPERVISOR
 from ganeti.objects import Node
-from ganeti.objects import params as fill
+from ganeti.objects import params as object_params
 from ganeti.query.model import (
     UNAVAIL,
     Cell,
@@ -29,9 +29,9 @@ from ganeti.utils import nicesort
 #: Name of the live data.
 _INFO: Final = "node_info"
 _KIND_OF_TYPE: Final = {
-    "bool": c.QFT_BOOL,
-    "int": c.QFT_NUMBER,
-    "float": c.QFT_NUMBER_FLOAT,
+    "bool": constants.QFT_BOOL,
+    "int": constants.QFT_NUMBER,
+    "float": constants.QFT_NUMBER_FLOAT,
 }
 _PARAM_TITLES: Final = {
     "exclusive_storage": "ExclusiveStorage",
@@ -50,7 +50,9 @@ def filled_ndparams(context: QueryContext) -> Callable[[Node], dict[str, Any]]:
     def get(node: Node) -> dict[str, Any]:
         base = context.once(
             ("ndparams", node.group),
-            lambda: fill.group_ndparams(snapshot, snapshot.nodegroups[node.group]),
+            lambda: object_params.group_ndparams(
+                snapshot, snapshot.nodegroups[node.group]
+            ),
         )
         return {**base, **node.ndparams}
 
@@ -69,7 +71,7 @@ def param_fields(
         yield Field(
             f"ndp/{name}",
             _PARAM_TITLES.get(name, f"ndp/{name}"),
-            _KIND_OF_TYPE.get(param.type, c.QFT_OTHER),
+            _KIND_OF_TYPE.get(param.type, constants.QFT_OTHER),
             f"Node parameter {name} in force: {param.meaning}",
             _bind_param(name, filled),
         )
@@ -210,9 +212,11 @@ def _bind_copy_lag(context: QueryContext) -> Getter:
 
 
 _LIVE_FIELDS: Final = (
-    _live("bootid", "BootID", c.QFT_TEXT, "Changes at every boot", lambda p: p[0]),
+    _live(
+        "bootid", "BootID", constants.QFT_TEXT, "Changes at every boot", lambda p: p[0]
+    ),
     *(
-        _live(name, title, c.QFT_NUMBER, doc, _hypervisor(key))
+        _live(name, title, constants.QFT_NUMBER, doc, _hypervisor(key))
         for name, title, key, doc in (
             ("cnodes", "CNodes", "cpu_nodes", "NUMA domains"),
             ("cnos", "CNOs", "cpu_dom0", "Logical CPUs of the host itself"),
@@ -221,7 +225,7 @@ _LIVE_FIELDS: Final = (
         )
     ),
     *(
-        _live(name, title, c.QFT_UNIT, doc, _whole(_hypervisor(key)))
+        _live(name, title, constants.QFT_UNIT, doc, _whole(_hypervisor(key)))
         for name, title, key, doc in (
             ("mfree", "MFree", "memory_free", "Free memory"),
             ("mnode", "MNode", "memory_dom0", "Memory used by the host itself"),
@@ -229,14 +233,18 @@ _LIVE_FIELDS: Final = (
         )
     ),
     *(
-        _live(name, title, c.QFT_UNIT, doc, _whole(_storage(key, spindles=False)))
+        _live(
+            name, title, constants.QFT_UNIT, doc, _whole(_storage(key, spindles=False))
+        )
         for name, title, key, doc in (
             ("dfree", "DFree", "storage_free", "Free space for disks"),
             ("dtotal", "DTotal", "storage_size", "All space for disks"),
         )
     ),
     *(
-        _live(name, title, c.QFT_NUMBER, doc, _whole(_storage(key, spindles=True)))
+        _live(
+            name, title, constants.QFT_NUMBER, doc, _whole(_storage(key, spindles=True))
+        )
         for name, title, key, doc in (
             ("spfree", "SpFree", "storage_free", "Free spindles"),
             ("sptotal", "SpTotal", "storage_size", "All spindles"),
@@ -302,7 +310,7 @@ def _instances(name: str, title: str, kind: str, doc: str, *, primary: bool) -> 
             if primary
             else context.snapshot.secondary_instances
         )
-        return _bind_instances(context, of_node, count=kind == c.QFT_NUMBER)
+        return _bind_instances(context, of_node, count=kind == constants.QFT_NUMBER)
 
     return Field(name, title, kind, doc, bind)
 
@@ -317,78 +325,99 @@ _FIELDS: Final = by_name(
     param_fields(filled_ndparams),
     (
         plain(
-            "name", "Node", c.QFT_TEXT, "Node name", lambda n: n.name, match="hostname"
+            "name",
+            "Node",
+            constants.QFT_TEXT,
+            "Node name",
+            lambda n: n.name,
+            match="hostname",
         ),
-        plain("pip", "PrimaryIP", c.QFT_TEXT, "Primary IP", lambda n: n.primary_ip),
         plain(
-            "sip", "SecondaryIP", c.QFT_TEXT, "Secondary IP", lambda n: n.secondary_ip
+            "pip", "PrimaryIP", constants.QFT_TEXT, "Primary IP", lambda n: n.primary_ip
         ),
-        plain("drained", "Drained", c.QFT_BOOL, "Takes nothing", lambda n: n.drained),
-        plain("offline", "Offline", c.QFT_BOOL, "Is offline", lambda n: n.offline),
+        plain(
+            "sip",
+            "SecondaryIP",
+            constants.QFT_TEXT,
+            "Secondary IP",
+            lambda n: n.secondary_ip,
+        ),
+        plain(
+            "drained",
+            "Drained",
+            constants.QFT_BOOL,
+            "Takes nothing",
+            lambda n: n.drained,
+        ),
+        plain(
+            "offline", "Offline", constants.QFT_BOOL, "Is offline", lambda n: n.offline
+        ),
         plain(
             "master_candidate",
             "MasterC",
-            c.QFT_BOOL,
+            constants.QFT_BOOL,
             "Is a master candidate",
             lambda n: n.master_candidate,
         ),
         plain(
             "master_capable",
             "MasterCapable",
-            c.QFT_BOOL,
+            constants.QFT_BOOL,
             "May become a master candidate",
             lambda n: n.master_capable,
         ),
         plain(
             "vm_capable",
             "VMCapable",
-            c.QFT_BOOL,
+            constants.QFT_BOOL,
             "May host instances",
             lambda n: n.vm_capable,
         ),
         plain(
             "custom_ndparams",
             "CustomNodeParameters",
-            c.QFT_OTHER,
+            constants.QFT_OTHER,
             "Node parameters set on the node",
             lambda n: n.ndparams,
         ),
         plain(
             "group.uuid",
             "GroupUUID",
-            c.QFT_TEXT,
+            constants.QFT_TEXT,
             "UUID of its group",
             lambda n: n.group,
         ),
-        Field("group", "Group", c.QFT_TEXT, "Name of its group", _bind_group_name),
-        Field("master", "IsMaster", c.QFT_BOOL, "Is the master", _bind_is_master),
+        Field(
+            "group", "Group", constants.QFT_TEXT, "Name of its group", _bind_group_name
+        ),
+        Field(
+            "master", "IsMaster", constants.QFT_BOOL, "Is the master", _bind_is_master
+        ),
         Field(
             "role",
             "Role",
-            c.QFT_TEXT,
+            constants.QFT_TEXT,
             "M master, C candidate, R regular, D drained, O offline",
             _bind_role,
         ),
         Field(
             "powered",
             "Powered",
-            c.QFT_BOOL,
+            constants.QFT_BOOL,
             "Recorded power state, if an out-of-band helper is set",
             _bind_powered,
         ),
         Field(
             "ndparams",
             "NodeParameters",
-            c.QFT_OTHER,
+            constants.QFT_OTHER,
             "Node parameters in force",
             _bind_ndparams,
         ),
-        Field("hv_state", "HypervisorState", c.QFT_OTHER, "Unused", _never_available),
-        Field("disk_state", "DiskState", c.QFT_OTHER, "Unused", _never_available),
         Field(
             "copy_state",
             "CopyState",
-            c.QFT_TEXT,
+            constants.QFT_TEXT,
             "State of its copy of configuration and jobs: master, current or behind;"
             " not in Ganeti",
             _bind_copy_state,
@@ -396,26 +425,52 @@ _FIELDS: Final = by_name(
         Field(
             "copy_lag",
             "CopyLag",
-            c.QFT_NUMBER,
+            constants.QFT_NUMBER,
             "Revisions that its copy lacks; not in Ganeti",
             _bind_copy_lag,
         ),
-        _instances(
-            "pinst_cnt", "Pinst", c.QFT_NUMBER, "Primary instances", primary=True
+        Field(
+            "hv_state",
+            "HypervisorState",
+            constants.QFT_OTHER,
+            "Unused",
+            _never_available,
+        ),
+        Field(
+            "disk_state", "DiskState", constants.QFT_OTHER, "Unused", _never_available
         ),
         _instances(
-            "pinst_list", "PriInstances", c.QFT_OTHER, "Their names", primary=True
+            "pinst_cnt",
+            "Pinst",
+            constants.QFT_NUMBER,
+            "Primary instances",
+            primary=True,
         ),
         _instances(
-            "sinst_cnt", "Sinst", c.QFT_NUMBER, "Secondary instances", primary=False
+            "pinst_list",
+            "PriInstances",
+            constants.QFT_OTHER,
+            "Their names",
+            primary=True,
         ),
         _instances(
-            "sinst_list", "SecInstances", c.QFT_OTHER, "Their names", primary=False
+            "sinst_cnt",
+            "Sinst",
+            constants.QFT_NUMBER,
+            "Secondary instances",
+            primary=False,
+        ),
+        _instances(
+            "sinst_list",
+            "SecInstances",
+            constants.QFT_OTHER,
+            "Their names",
+            primary=False,
         ),
     ),
 )
 
 
 RESOURCE: Final = Resource(
-    c.QR_NODE, "name", _FIELDS, rows_by_name("nodes"), {_INFO: _fetch_info}
+    constants.QR_NODE, "name", _FIELDS, rows_by_name("nodes"), {_INFO: _fetch_info}
 )

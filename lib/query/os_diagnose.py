@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.constants import ecodes
-from ganeti.constants import query as c
+from ganeti.constants import query as constants
 from ganeti.objects import Cluster
 from ganeti.query.model import (
     Field,
@@ -115,71 +115,71 @@ def _is_listed(names: Sequence[str], os: _OnNodes) -> bool:
 
 
 OS: Final = Resource(
-    c.QR_OS,
+    constants.QR_OS,
     "name",
     by_name(
         (
-            plain("name", "Name", c.QFT_TEXT, "OS name", lambda os: os.name),
+            plain("name", "Name", constants.QFT_TEXT, "OS name", lambda os: os.name),
             plain(
                 "valid",
                 "Valid",
-                c.QFT_BOOL,
+                constants.QFT_BOOL,
                 "Usable on all nodes",
                 lambda os: os.is_valid,
             ),
             plain(
                 "trusted",
                 "Trusted",
-                c.QFT_BOOL,
+                constants.QFT_BOOL,
                 "Trusted on all nodes",
                 lambda os: os.is_valid and all(entry[6] for entry in os.first),
             ),
             plain(
                 "variants",
                 "Variants",
-                c.QFT_OTHER,
+                constants.QFT_OTHER,
                 "Variants that all nodes have",
                 lambda os: os.common(3),
             ),
             plain(
                 "parameters",
                 "Parameters",
-                c.QFT_OTHER,
+                constants.QFT_OTHER,
                 "Parameters that all nodes know",
                 lambda os: os.common(4),
             ),
             plain(
                 "api_versions",
                 "ApiVersions",
-                c.QFT_OTHER,
+                constants.QFT_OTHER,
                 "API versions that all nodes know",
                 lambda os: os.common(5),
             ),
             plain(
                 "node_status",
                 "NodeStatus",
-                c.QFT_OTHER,
+                constants.QFT_OTHER,
                 "What each node found",
                 lambda os: os.by_node,
             ),
             Field(
                 "hidden",
                 "Hidden",
-                c.QFT_BOOL,
+                constants.QFT_BOOL,
                 "Left out of lists",
                 _of_cluster(lambda r, os: _is_listed(r.hidden_os, os)),
             ),
             Field(
                 "blacklisted",
                 "Blacklisted",
-                c.QFT_BOOL,
+                constants.QFT_BOOL,
                 "Not for new instances",
                 _of_cluster(lambda r, os: _is_listed(r.blacklisted_os, os)),
             ),
             Field(
                 "os_hvp",
                 "OsHypervisorParams",
-                c.QFT_OTHER,
+                constants.QFT_OTHER,
                 "Hypervisor parameters, by name with variant",
                 _of_cluster(
                     lambda r, os: {
@@ -190,7 +190,7 @@ OS: Final = Resource(
             Field(
                 "osparams",
                 "OsParameters",
-                c.QFT_OTHER,
+                constants.QFT_OTHER,
                 "OS parameters, by name with variant",
                 _of_cluster(
                     lambda r, os: {
@@ -226,29 +226,29 @@ def _bind_group_status(context: QueryContext) -> Getter:
 
 
 EXTSTORAGE: Final = Resource(
-    c.QR_EXTSTORAGE,
+    constants.QR_EXTSTORAGE,
     "name",
     by_name(
         (
-            plain("name", "Name", c.QFT_TEXT, "Provider", lambda os: os.name),
+            plain("name", "Name", constants.QFT_TEXT, "Provider", lambda os: os.name),
             plain(
                 "node_status",
                 "NodeStatus",
-                c.QFT_OTHER,
+                constants.QFT_OTHER,
                 "What each node found",
                 lambda os: os.by_node,
             ),
             Field(
                 "nodegroup_status",
                 "NodegroupStatus",
-                c.QFT_OTHER,
+                constants.QFT_OTHER,
                 "Usable on all nodes of each group",
                 _bind_group_status,
             ),
             plain(
                 "parameters",
                 "Parameters",
-                c.QFT_OTHER,
+                constants.QFT_OTHER,
                 "Parameters that all nodes know",
                 lambda os: os.common(3),
             ),

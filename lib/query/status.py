@@ -3,7 +3,7 @@
 import enum
 from typing import Final
 
-from ganeti.constants import instance as c
+from ganeti.constants import instance as constants
 
 
 class ObservedState(enum.Enum):
@@ -22,9 +22,9 @@ class ObservedState(enum.Enum):
 
 
 _WHATEVER_WANTED: Final = {
-    ObservedState.NODE_OFFLINE: c.INSTST_NODEOFFLINE,
-    ObservedState.NODE_DOWN: c.INSTST_NODEDOWN,
-    ObservedState.ELSEWHERE: c.INSTST_WRONGNODE,
+    ObservedState.NODE_OFFLINE: constants.INSTST_NODEOFFLINE,
+    ObservedState.NODE_DOWN: constants.INSTST_NODEDOWN,
+    ObservedState.ELSEWHERE: constants.INSTST_WRONGNODE,
 }
 
 
@@ -48,17 +48,17 @@ def instance_status(
     """
     if observed in _WHATEVER_WANTED:
         return _WHATEVER_WANTED[observed]
-    wanted_up = admin_state == c.ADMINST_UP
+    wanted_up = admin_state == constants.ADMINST_UP
     if observed is ObservedState.RUNNING:
-        return c.INSTST_RUNNING if wanted_up else c.INSTST_ERRORUP
+        return constants.INSTST_RUNNING if wanted_up else constants.INSTST_ERRORUP
     if observed is ObservedState.SHUTDOWN:
         if not wanted_up:
-            return c.INSTST_ADMINDOWN
+            return constants.INSTST_ADMINDOWN
         allowed = user_shutdown and guest_may_shut_down
-        return c.INSTST_USERDOWN if allowed else c.INSTST_ERRORDOWN
+        return constants.INSTST_USERDOWN if allowed else constants.INSTST_ERRORDOWN
     if wanted_up:
-        return c.INSTST_ERRORDOWN
-    if admin_state == c.ADMINST_OFFLINE:
-        return c.INSTST_ADMINOFFLINE
+        return constants.INSTST_ERRORDOWN
+    if admin_state == constants.ADMINST_OFFLINE:
+        return constants.INSTST_ADMINOFFLINE
     by_user = is_user_source and user_shutdown
-    return c.INSTST_USERDOWN if by_user else c.INSTST_ADMINDOWN
+    return constants.INSTST_USERDOWN if by_user else constants.INSTST_ADMINDOWN

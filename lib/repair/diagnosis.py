@@ -61,14 +61,14 @@ def find(subject: Subject, allocator: str) -> Repair | None:
     if subject.template in _SHARED:
         return _moved(subject, {"iallocator": allocator})
     if subject.template in _SINGLE and subject.primary == NodeHealth.OFFLINE:
-        return _made_anew(subject, allocator, "its node is offline")
+        return _recreated(subject, allocator, "its node is offline")
     return None
 
 
 def _mirrored(subject: Subject, allocator: str) -> Repair | None:
     both = {subject.primary, subject.secondary}
     if both == {NodeHealth.OFFLINE}:
-        return _made_anew(subject, allocator, "both its nodes are offline")
+        return _recreated(subject, allocator, "both its nodes are offline")
     if subject.primary != NodeHealth.GOOD and subject.secondary == NodeHealth.GOOD:
         return _moved(subject, {})
     if (
@@ -101,7 +101,7 @@ def _moved(subject: Subject, more: Op) -> Repair:
     return Repair(RepairKind.FAILOVER, (op | more,), "its primary node is offline")
 
 
-def _made_anew(subject: Subject, allocator: str, why: str) -> Repair:
+def _recreated(subject: Subject, allocator: str, why: str) -> Repair:
     name = {"instance_name": subject.name}
     disks: Op = {"OP_ID": "OP_INSTANCE_RECREATE_DISKS", **name, "disks": []}
     ops = [disks | {"iallocator": allocator}]

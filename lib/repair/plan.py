@@ -157,7 +157,7 @@ def _broken(case: _Case, done: tuple[RepairRecord, ...], repair: Repair) -> Repa
 
 
 def _ended(record: RepairRecord, outcome: RepairOutcome, fresh: Fresh) -> RepairRecord:
-    return dataclasses.replace(record, outcome=outcome, time=fresh.now, found="")
+    return dataclasses.replace(record, outcome=outcome, time=fresh.now, original_tag="")
 
 
 def _too_much(repair: Repair, limit: str) -> str:

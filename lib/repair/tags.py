@@ -53,7 +53,7 @@ class RepairRecord:
         time: Unix seconds; when it began, or when it ended.
         outcome: None while it is pending.
         jobs: ids of its jobs, oldest first.
-        found: the tag as it was read, empty for a new record.
+        original_tag: the tag as it was read, empty for a new record.
     """
 
     kind: RepairKind
@@ -61,7 +61,7 @@ class RepairRecord:
     time: int
     outcome: RepairOutcome | None = None
     jobs: tuple[int, ...] = ()
-    found: str = dataclasses.field(default="", compare=False)
+    original_tag: str = dataclasses.field(default="", compare=False)
 
     @property
     def tag(self) -> str:
@@ -96,7 +96,7 @@ def _record(tag: str) -> RepairRecord | None:
         time=int(match["time"]),
         outcome=None if match["outcome"] is None else RepairOutcome(match["outcome"]),
         jobs=tuple(int(job) for job in match["jobs"].split("+") if job),
-        found=tag,
+        original_tag=tag,
     )
 
 

@@ -52,11 +52,11 @@ def compare(
 
 
 def missing_everywhere(
-    report: Report, wanted: Collection[str], answers: Mapping[str, Mapping[str, str]]
+    report: Report, expected: Collection[str], answers: Mapping[str, Mapping[str, str]]
 ) -> None:
     """Judge files that must be there but no node has."""
     present = {path for sums in answers.values() for path in sums}
-    for path in sorted(set(wanted) - present):
+    for path in sorted(set(expected) - present):
         report.error_if(
             True,
             "ECLUSTERFILECHECK",
@@ -123,7 +123,7 @@ def replicas(
     report: Report,
     snapshot: objects.Snapshot,
     revisions: Mapping[str, int | None],
-    wanted: int,
+    current: int,
 ) -> None:
     """Judge the copies of configuration and jobs on master candidates.
 
@@ -131,7 +131,7 @@ def replicas(
         report: takes the findings.
         snapshot: the configuration.
         revisions: node uuid -> revision of its copy, None if it did not say.
-        wanted: revision that all should have reached.
+        current: revision that all should have reached.
     """
     for uuid, revision in sorted(revisions.items()):
         name = snapshot.nodes[uuid].name
@@ -144,10 +144,10 @@ def replicas(
             )
             continue
         report.error_if(
-            revision < wanted,
+            revision < current,
             "ENODEFILECHECK",
             name,
-            f"configuration copy is at revision {revision}, the master's at {wanted}",
+            f"configuration copy is at revision {revision}, the master's at {current}",
         )
 
 

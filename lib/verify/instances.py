@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import objects
-from ganeti.constants import disks as disk_words
+from ganeti.constants import disks as disk_constants
 from ganeti.objects import params
 from ganeti.verify.report import Report
 
@@ -209,7 +209,7 @@ def _one_disk(
     level = status.get("ldisk_status")
     if not status.get("is_degraded") and level in (None, 1):
         return
-    word = disk_words.LDS_NAMES.get(level or 0, "degraded")
+    word = disk_constants.LDS_NAMES.get(level or 0, "degraded")
     report.error_if(
         level == _FAULTY or status.get("is_degraded"),
         "EINSTANCEFAULTYDISK",

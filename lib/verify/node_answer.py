@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from ganeti.constants import nodeverify as nv
+from ganeti.constants import nodeverify
 
 _TEXTS: Final = list[str]
 _FAILURES: Final = dict[str, str]
@@ -25,30 +25,30 @@ _OsRow: TypeAlias = tuple[
 ]
 #: Key -> type of its value.
 FORMS: Final[dict[str, Any]] = {
-    nv.NV_VERSION: tuple[int, str],
-    nv.NV_TIME: tuple[float, float],
-    nv.NV_FILELIST: _FAILURES,
-    nv.NV_CLIENT_CERT: tuple[str | None, str | None],
-    nv.NV_NODELIST: _FAILURES,
-    nv.NV_NODENETTEST: _FAILURES,
-    nv.NV_MASTERIP: bool,
-    nv.NV_HYPERVISOR: dict[str, str | None],
-    nv.NV_HVPARAMS: list[tuple[str, str, str]],
-    nv.NV_INSTANCELIST: _TEXTS,
-    nv.NV_HVINFO: dict[str, Any],
-    nv.NV_NODESETUP: _TEXTS,
-    nv.NV_OSLIST: list[_OsRow],
-    nv.NV_BRIDGES: _TEXTS,
-    nv.NV_USERSCRIPTS: _TEXTS,
-    nv.NV_OOB_PATHS: list[str | None],
-    nv.NV_ACCEPTED_STORAGE_PATHS: _TEXTS,
-    nv.NV_FILE_STORAGE_PATH: str | None,
-    nv.NV_SHARED_FILE_STORAGE_PATH: str | None,
-    nv.NV_GLUSTER_STORAGE_PATH: str | None,
-    nv.NV_DISK_FILES: dict[str, int],
-    nv.NV_SSH_SETUP: _TEXTS,
-    nv.NV_SSH_CLUTTER: _TEXTS,
-    nv.NV_VGLIST: dict[str, float],
+    nodeverify.NV_VERSION: tuple[int, str],
+    nodeverify.NV_TIME: tuple[float, float],
+    nodeverify.NV_FILELIST: _FAILURES,
+    nodeverify.NV_CLIENT_CERT: tuple[str | None, str | None],
+    nodeverify.NV_NODELIST: _FAILURES,
+    nodeverify.NV_NODENETTEST: _FAILURES,
+    nodeverify.NV_MASTERIP: bool,
+    nodeverify.NV_HYPERVISOR: dict[str, str | None],
+    nodeverify.NV_HVPARAMS: list[tuple[str, str, str]],
+    nodeverify.NV_INSTANCELIST: _TEXTS,
+    nodeverify.NV_HVINFO: dict[str, Any],
+    nodeverify.NV_NODESETUP: _TEXTS,
+    nodeverify.NV_OSLIST: list[_OsRow],
+    nodeverify.NV_BRIDGES: _TEXTS,
+    nodeverify.NV_USERSCRIPTS: _TEXTS,
+    nodeverify.NV_OOB_PATHS: list[str | None],
+    nodeverify.NV_ACCEPTED_STORAGE_PATHS: _TEXTS,
+    nodeverify.NV_FILE_STORAGE_PATH: str | None,
+    nodeverify.NV_SHARED_FILE_STORAGE_PATH: str | None,
+    nodeverify.NV_GLUSTER_STORAGE_PATH: str | None,
+    nodeverify.NV_DISK_FILES: dict[str, int],
+    nodeverify.NV_SSH_SETUP: _TEXTS,
+    nodeverify.NV_SSH_CLUTTER: _TEXTS,
+    nodeverify.NV_VGLIST: dict[str, float],
 }
 
 

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti import objects
-from ganeti.constants import nodes as words
-from ganeti.constants import nodeverify as nv
-from ganeti.constants import versions
+from ganeti.constants import nodes as constants
+from ganeti.constants import nodeverify, versions
 from ganeti.verify.report import Report
 
 
@@ -47,7 +46,7 @@ def judge(
 
 
 def _version(report: Report, node: objects.Node, answer: Mapping[str, Any]) -> bool:
-    versions_sent = answer.get(nv.NV_VERSION)
+    versions_sent = answer.get(nodeverify.NV_VERSION)
     report.error_if(
         versions_sent is None,
         "ENODERPC",
@@ -79,12 +78,12 @@ def _version(report: Report, node: objects.Node, answer: Mapping[str, Any]) -> b
 def _time(
     report: Report, node: objects.Node, answer: Mapping[str, Any], expected: Expected
 ) -> None:
-    sent = answer.get(nv.NV_TIME)
+    sent = answer.get(nodeverify.NV_TIME)
     if sent is None:
         report.error_if(True, "ENODETIME", node.name, "node returned invalid time")
         return
     now = sent[0] + sent[1] / 1_000_000
-    skew = words.NODE_MAX_CLOCK_SKEW
+    skew = constants.NODE_MAX_CLOCK_SKEW
     off = max(expected.started - skew - now, now - expected.ended - skew)
     distance = max(expected.started - now, now - expected.ended, 0.0)
     report.error_if(
@@ -114,15 +113,15 @@ def _connections(
 def _network(
     report: Report, node: objects.Node, answer: Mapping[str, Any], expected: Expected
 ) -> None:
-    _connections(report, node, "ENODENET", "TCP", answer.get(nv.NV_NODENETTEST))
-    if nv.NV_MASTERIP in answer:
+    _connections(report, node, "ENODENET", "TCP", answer.get(nodeverify.NV_NODENETTEST))
+    if nodeverify.NV_MASTERIP in answer:
         report.error_if(
-            not answer[nv.NV_MASTERIP],
+            not answer[nodeverify.NV_MASTERIP],
             "ENODENET",
             node.name,
             f"the master address (IP: {expected.master_ip}) is not reachable",
         )
-    missing = answer.get(nv.NV_BRIDGES) or ()
+    missing = answer.get(nodeverify.NV_BRIDGES) or ()
     report.error_if(
         missing,
         "ENODENET",
@@ -132,18 +131,22 @@ def _network(
 
 
 def _ssh(report: Report, node: objects.Node, answer: Mapping[str, Any]) -> None:
-    _connections(report, node, "ENODESSH", "SSH", answer.get(nv.NV_NODELIST))
-    report.errors("ENODESSH", node.name, answer.get(nv.NV_SSH_SETUP) or ())
-    for text in answer.get(nv.NV_SSH_CLUTTER) or ():
+    _connections(report, node, "ENODESSH", "SSH", answer.get(nodeverify.NV_NODELIST))
+    report.errors("ENODESSH", node.name, answer.get(nodeverify.NV_SSH_SETUP) or ())
+    for text in answer.get(nodeverify.NV_SSH_CLUTTER) or ():
         report.error_if(True, "ENODESSH", node.name, text, warn_only=True)
 
 
 #: Keys whose answer is a list of problems, with their code.
 _PROBLEM_LISTS: Final = (
-    (nv.NV_NODESETUP, "ENODESETUP", "node setup error: {}"),
-    (nv.NV_USERSCRIPTS, "ENODEUSERSCRIPTS", "user script {} missing or not executable"),
+    (nodeverify.NV_NODESETUP, "ENODESETUP", "node setup error: {}"),
     (
-        nv.NV_ACCEPTED_STORAGE_PATHS,
+        nodeverify.NV_USERSCRIPTS,
+        "ENODEUSERSCRIPTS",
+        "user script {} missing or not executable",
+    ),
+    (
+        nodeverify.NV_ACCEPTED_STORAGE_PATHS,
         "ENODEFILESTORAGEPATHS",
         "found forbidden file storage path {}",
     ),
@@ -158,7 +161,7 @@ def _lists(report: Report, node: objects.Node, answer: Mapping[str, Any]) -> Non
 
 
 def _certificate(report: Report, node: objects.Node, answer: Mapping[str, Any]) -> None:
-    result = answer.get(nv.NV_CLIENT_CERT)
+    result = answer.get(nodeverify.NV_CLIENT_CERT)
     if result is None:
         return
     severity, text = result
@@ -186,7 +189,7 @@ def digests(
     recorded = snapshot.cluster.candidate_certs
     owners: dict[str, str] = {}
     for uuid, answer in sorted(answers.items()):
-        severity, digest = answer.get(nv.NV_CLIENT_CERT) or (None, None)
+        severity, digest = answer.get(nodeverify.NV_CLIENT_CERT) or (None, None)
         if severity is not None or not digest:
             continue
         node = snapshot.nodes[uuid]
@@ -217,14 +220,14 @@ def digests(
 
 
 def _hypervisors(report: Report, node: objects.Node, answer: Mapping[str, Any]) -> None:
-    for name, problem in sorted((answer.get(nv.NV_HYPERVISOR) or {}).items()):
+    for name, problem in sorted((answer.get(nodeverify.NV_HYPERVISOR) or {}).items()):
         report.error_if(
             problem is not None,
             "ENODEHV",
             node.name,
             f"hypervisor {name} verify failure: '{problem}'",
         )
-    for source, name, problem in answer.get(nv.NV_HVPARAMS) or ():
+    for source, name, problem in answer.get(nodeverify.NV_HVPARAMS) or ():
         report.error_if(
             True,
             "ENODEHV",
@@ -234,13 +237,17 @@ def _hypervisors(report: Report, node: objects.Node, answer: Mapping[str, Any]) 
 
 
 _STORAGE_PATHS: Final = (
-    (nv.NV_FILE_STORAGE_PATH, "ENODEFILESTORAGEPATHUNUSABLE", "file storage"),
+    (nodeverify.NV_FILE_STORAGE_PATH, "ENODEFILESTORAGEPATHUNUSABLE", "file storage"),
     (
-        nv.NV_SHARED_FILE_STORAGE_PATH,
+        nodeverify.NV_SHARED_FILE_STORAGE_PATH,
         "ENODESHAREDFILESTORAGEPATHUNUSABLE",
         "shared file storage",
     ),
-    (nv.NV_GLUSTER_STORAGE_PATH, "ENODEGLUSTERSTORAGEPATHUNUSABLE", "gluster storage"),
+    (
+        nodeverify.NV_GLUSTER_STORAGE_PATH,
+        "ENODEGLUSTERSTORAGEPATHUNUSABLE",
+        "gluster storage",
+    ),
 )
 
 
@@ -258,24 +265,27 @@ def _storage_paths(
 
 
 def _out_of_band(report: Report, node: objects.Node, answer: Mapping[str, Any]) -> None:
-    for problem in answer.get(nv.NV_OOB_PATHS) or ():
+    for problem in answer.get(nodeverify.NV_OOB_PATHS) or ():
         report.error_if(problem, "ENODEOOBPATH", node.name, str(problem))
 
 
 def volume_groups(
-    report: Report, node: objects.Node, answer: Mapping[str, Any], wanted: str | None
+    report: Report, node: objects.Node, answer: Mapping[str, Any], vg_name: str | None
 ) -> None:
     """Judge that the cluster's volume group is on a node."""
-    if wanted is None:
+    if vg_name is None:
         return
-    groups = answer.get(nv.NV_VGLIST)
+    groups = answer.get(nodeverify.NV_VGLIST)
     report.error_if(
         groups is None, "ENODELVM", node.name, "unable to check volume groups"
     )
     if groups is None:
         return
     report.error_if(
-        wanted not in groups, "ENODELVM", node.name, f"volume group '{wanted}' missing"
+        vg_name not in groups,
+        "ENODELVM",
+        node.name,
+        f"volume group '{vg_name}' missing",
     )
 
 
@@ -292,9 +302,9 @@ def operating_systems(
         answers: node uuid -> answer of ``node_verify``.
     """
     by_node = {
-        uuid: _by_os(answers[uuid][nv.NV_OSLIST])
+        uuid: _by_os(answers[uuid][nodeverify.NV_OSLIST])
         for uuid in names
-        if nv.NV_OSLIST in answers.get(uuid, {})
+        if nodeverify.NV_OSLIST in answers.get(uuid, {})
     }
     for uuid in names:
         report.error_if(

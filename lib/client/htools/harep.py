@@ -236,7 +236,7 @@ def _check(row: Row, kind: str, source: str) -> None:
 
 
 def _tags(records: tuple[tags.RepairRecord, ...]) -> list[str]:
-    return [record.found for record in records]
+    return [record.original_tag for record in records]
 
 
 def job_state(status: str, results: Any) -> JobState:

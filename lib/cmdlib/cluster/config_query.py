@@ -4,7 +4,7 @@ from typing import Any
 
 from ganeti import opcodes, query
 from ganeti.cmdlib.base import LogicalUnit
-from ganeti.constants import query as words
+from ganeti.constants import query as constants
 
 
 class ClusterConfigQuery(LogicalUnit[opcodes.ClusterConfigQuery]):
@@ -14,7 +14,7 @@ class ClusterConfigQuery(LogicalUnit[opcodes.ClusterConfigQuery]):
 
     def check_arguments(self) -> None:
         """Check the field names."""
-        known = query.RESOURCES[words.QR_CLUSTER].fields
+        known = query.RESOURCES[constants.QR_CLUSTER].fields
         unknown = sorted(set(self.op.output_fields) - set(known))
         if unknown:
             raise self.prereq(f"unknown fields: {', '.join(unknown)}")
@@ -22,6 +22,6 @@ class ClusterConfigQuery(LogicalUnit[opcodes.ClusterConfigQuery]):
     def execute(self) -> list[Any]:
         """Return the values."""
         answer = query.query(
-            self.ctx.query_sources(), words.QR_CLUSTER, self.op.output_fields, None
+            self.ctx.query_sources(), constants.QR_CLUSTER, self.op.output_fields, None
         )
         return [value for _status, value in answer.data[0]]

@@ -8,7 +8,7 @@ from ganeti import objects, opcodes
 from ganeti.cmdlib import state_params, typed_params
 from ganeti.cmdlib.cluster.settings import refuse
 from ganeti.constants import ecodes, hypervisors, params
-from ganeti.objects import params as filled
+from ganeti.objects import params as object_params
 from ganeti.utils import messages
 
 _NIC_MODES: Final = ("bridged", "openvswitch", "routed")
@@ -61,10 +61,10 @@ def changes(op: opcodes.ClusterSetParams, snapshot: objects.Snapshot) -> dict[st
 def _hypervisors(
     op: opcodes.ClusterSetParams, snapshot: objects.Snapshot
 ) -> tuple[str, ...]:
-    wanted = tuple(dict.fromkeys(op.enabled_hypervisors or ()))
-    if not wanted:
+    enabled = tuple(dict.fromkeys(op.enabled_hypervisors or ()))
+    if not enabled:
         raise refuse("enabled_hypervisors: wanted at least one hypervisor")
-    gone = set(snapshot.cluster.enabled_hypervisors) - set(wanted)
+    gone = set(snapshot.cluster.enabled_hypervisors) - set(enabled)
     users = [
         instance.name
         for instance in snapshot.instances.values()
@@ -76,14 +76,14 @@ def _hypervisors(
             f" {messages.some(users)}",
             ecodes.ECODE_STATE,
         )
-    return wanted
+    return enabled
 
 
 def _backend(op: opcodes.ClusterSetParams, cluster: objects.Cluster) -> dict[str, Any]:
     given = typed_params.backend(op.beparams or {})
     default = {**cluster.beparams.get("default", {}), **given}
     typed_params.check_memory_order(
-        filled.beparams_for(cluster, default), "default backend parameters"
+        object_params.beparams_for(cluster, default), "default backend parameters"
     )
     return {**cluster.beparams, "default": default}
 
@@ -106,7 +106,7 @@ def _nics(op: opcodes.ClusterSetParams, snapshot: objects.Snapshot) -> dict[str,
         f"{instance.name}/{index}"
         for instance in snapshot.instances.values()
         for index, nic in enumerate(instance.nics)
-        if filled.nicparams_for(changed, nic.nicparams)["mode"] == "routed"
+        if object_params.nicparams_for(changed, nic.nicparams)["mode"] == "routed"
         and not nic.ip
     )
     if broken:
@@ -177,12 +177,12 @@ def node_checks(
         set(new.enabled_hypervisors) - set(old.enabled_hypervisors)
     )
     checks = [
-        ParameterCheck(name, filled.hvparams_for(new, name, "", {}))
+        ParameterCheck(name, object_params.hvparams_for(new, name, "", {}))
         for name in new.enabled_hypervisors
         if name in touched
     ]
     checks.extend(
-        ParameterCheck(name, filled.hvparams_for(new, name, os, {}))
+        ParameterCheck(name, object_params.hvparams_for(new, name, os, {}))
         for os, by_name in new.os_hvp.items()
         for name in by_name
         if name in new.enabled_hypervisors

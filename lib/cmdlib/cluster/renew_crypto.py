@@ -8,7 +8,7 @@ from ganeti import config, errors, objects, opcodes
 from ganeti.cmdlib import candidate_role
 from ganeti.cmdlib.base import ALL, LogicalUnit
 from ganeti.constants import ecodes
-from ganeti.constants import ssh as words
+from ganeti.constants import ssh as constants
 from ganeti.locking import Level
 from ganeti.ssh import keys
 from ganeti.utils import files
@@ -110,7 +110,9 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
         """
         path = self.ctx.paths.client_pem
         new_path = f"{path}.tmp"
-        options = {words.CRYPTO_OPTION_CERT_FILE: self.ctx.paths.virtualize(new_path)}
+        options = {
+            constants.CRYPTO_OPTION_CERT_FILE: self.ctx.paths.virtualize(new_path)
+        }
         answer = self.ctx.rpc.call_one(
             "node_crypto_tokens", master.uuid, [["ssl", "create", options]]
         )
@@ -120,7 +122,7 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
             return {master.name: answer.fail_msg or "empty answer"}
         key = master.uuid + _NEXT
         self._record({**digests, key: digest})
-        failed = self._tell_nodes()
+        failed = self._send_callers()
         if failed:
             self._record({}, drop=key)
             files.remove_file(new_path)
@@ -128,7 +130,7 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
         _keep_and_replace(path, new_path, self.ctx.paths.backup_dir)
         self._record({master.uuid: digest}, drop=key)
         # The daemon pushes ssconf anyway; who must not call any more is told at once.
-        for name, text in self._tell_nodes().items():
+        for name, text in self._send_callers().items():
             self.ctx.log.warn(f"node {name}: still knows the old certificate: {text}")
         self._say(f"The master {master.name} uses its new certificate")
         return {}
@@ -139,7 +141,7 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
             certs.pop(drop, None)
             edit.update_cluster(candidate_certs=certs)
 
-    def _tell_nodes(self) -> dict[str, str]:
+    def _send_callers(self) -> dict[str, str]:
         """Write the list of callers on all online nodes; return name -> trouble."""
         snapshot = self.ctx.snapshot
         online = sorted(u for u, node in snapshot.nodes.items() if not node.offline)

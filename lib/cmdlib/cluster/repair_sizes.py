@@ -52,8 +52,8 @@ class ClusterRepairDiskSizes(LogicalUnit[opcodes.ClusterRepairDiskSizes]):
                     (instance, index, disk)
                 )
         rows: list[tuple[str, int, str, int]] = []
-        for uuid, wanted in sorted(by_node.items()):
-            for (instance, index, disk), size in self._sizes(uuid, wanted):
+        for uuid, disks in sorted(by_node.items()):
+            for (instance, index, disk), size in self._sizes(uuid, disks):
                 if size is None:
                     self.ctx.log.warn(
                         f"Disk {index} of instance {instance.name} did not return size"
@@ -64,21 +64,21 @@ class ClusterRepairDiskSizes(LogicalUnit[opcodes.ClusterRepairDiskSizes]):
         return rows
 
     def _sizes(
-        self, uuid: str, wanted: list[tuple[objects.Instance, int, objects.Disk]]
+        self, uuid: str, disks: list[tuple[objects.Instance, int, objects.Disk]]
     ) -> list[tuple[tuple[objects.Instance, int, objects.Disk], Any]]:
         snapshot = self.ctx.snapshot
         answer = self.ctx.rpc.call_one(
             "blockdev_getdimensions",
             uuid,
-            [encode.disk(snapshot, disk, instance) for instance, _, disk in wanted],
+            [encode.disk(snapshot, disk, instance) for instance, _, disk in disks],
         )
-        if answer.failed or len(answer.payload) != len(wanted):
+        if answer.failed or len(answer.payload) != len(disks):
             self.ctx.log.warn(
                 f"Failure in blockdev_getdimensions call to node {answer.node},"
                 f" ignoring: {answer.fail_msg or 'malformed answer'}"
             )
             return []
-        return list(zip(wanted, answer.payload, strict=True))
+        return list(zip(disks, answer.payload, strict=True))
 
     def _correct(
         self,

@@ -55,15 +55,15 @@ def changes(op: opcodes.ClusterSetParams, snapshot: objects.Snapshot) -> dict[st
 def _templates(
     op: opcodes.ClusterSetParams, snapshot: objects.Snapshot
 ) -> tuple[str, ...]:
-    wanted = tuple(dict.fromkeys(op.enabled_disk_templates or ()))
-    if not wanted:
+    templates = tuple(dict.fromkeys(op.enabled_disk_templates or ()))
+    if not templates:
         raise refuse("enabled_disk_templates: wanted at least one template")
-    if unknown := [name for name in wanted if name not in OFFERED_TEMPLATES]:
+    if unknown := [name for name in templates if name not in OFFERED_TEMPLATES]:
         raise refuse(
             f"enabled_disk_templates: {', '.join(unknown)}: not offered by this"
             f" release; there are {', '.join(OFFERED_TEMPLATES)}"
         )
-    gone = set(snapshot.cluster.enabled_disk_templates) - set(wanted)
+    gone = set(snapshot.cluster.enabled_disk_templates) - set(templates)
     users: dict[str, list[str]] = {}
     for instance in snapshot.instances.values() if gone else ():
         template = snapshot.disk_template(instance)
@@ -75,7 +75,7 @@ def _templates(
             f" {', '.join(sorted(names))}",
             ecodes.ECODE_STATE,
         )
-    return wanted
+    return templates
 
 
 def _check_together(op: opcodes.ClusterSetParams, new: objects.Cluster) -> None:

@@ -10,12 +10,18 @@ from ganeti.cmdlib.cluster import verify_request, verify_ssconf
 from ganeti.cmdlib.cluster.verify_output import Output
 from ganeti.cmdlib.group.locks import GroupLocks
 from ganeti.cmdlib.instance import checks as instance_checks
-from ganeti.constants import hooks
-from ganeti.constants import nodeverify as nv
+from ganeti.constants import hooks, nodeverify
 from ganeti.objects import params
 from ganeti.rpc import encode
-from ganeti.verify import Report, disk_files, files, instances, n_plus_one, nodes
-from ganeti.verify import node_answer as forms
+from ganeti.verify import (
+    Report,
+    disk_files,
+    files,
+    instances,
+    n_plus_one,
+    node_answer,
+    nodes,
+)
 
 Answers = Mapping[str, Mapping[str, Any]]
 
@@ -175,7 +181,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
             )
             if answer.failed:
                 continue
-            answers[node.uuid], wrong = forms.clean(answer.payload)
+            answers[node.uuid], wrong = node_answer.clean(answer.payload)
             self.report.error_if(
                 wrong,
                 "ENODERPC",
@@ -208,7 +214,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         for uuid, owners in by_node.items():
             answer = replies[uuid]
             total = sum(len(instance.disks) for instance in owners)
-            rows = forms.disk_rows(answer.payload, total, answer.fail_msg)
+            rows = node_answer.disk_rows(answer.payload, total, answer.fail_msg)
             for instance in owners:
                 count = len(instance.disks)
                 disks.setdefault(instance.uuid, {})[uuid] = rows[:count]
@@ -224,7 +230,9 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
     ) -> None:
         paths = self.ctx.paths
         sets = ancillary_files.file_sets(snapshot.cluster, paths)
-        sums = {uuid: answer.get(nv.NV_FILELIST) for uuid, answer in answers.items()}
+        sums = {
+            uuid: answer.get(nodeverify.NV_FILELIST) for uuid, answer in answers.items()
+        }
         master = snapshot.cluster.master_node
         if master not in sums:
             sums[master] = self._master_files(snapshot)
@@ -249,7 +257,11 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
     def _master_files(self, snapshot: objects.Snapshot) -> Any:
         """Ask a master of another group for its files, to compare with."""
         self.output.step("Gathering information about the master node")
-        asked = {nv.NV_FILELIST: verify_request.shared_files(snapshot, self.ctx.paths)}
+        asked = {
+            nodeverify.NV_FILELIST: verify_request.shared_files(
+                snapshot, self.ctx.paths
+            )
+        }
         answer = self.ctx.rpc.call_one(
             "node_verify",
             snapshot.cluster.master_node,
@@ -257,8 +269,8 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
             snapshot.cluster.cluster_name,
             {},
         )
-        good, _wrong = forms.clean(answer.payload)
-        return good.get(nv.NV_FILELIST)
+        good, _wrong = node_answer.clean(answer.payload)
+        return good.get(nodeverify.NV_FILELIST)
 
     def _judge_majority(self, snapshot: objects.Snapshot) -> None:
         """Judge once, with the master's group, how many copies are up to date."""
@@ -428,17 +440,17 @@ def _encode_disks(
 
 def _disk_files(answers: Answers) -> dict[str, Mapping[str, int]]:
     return {
-        uuid: answer[nv.NV_DISK_FILES]
+        uuid: answer[nodeverify.NV_DISK_FILES]
         for uuid, answer in answers.items()
-        if nv.NV_DISK_FILES in answer
+        if nodeverify.NV_DISK_FILES in answer
     }
 
 
 def _running(answers: Answers) -> dict[str, frozenset[str]]:
     return {
-        uuid: frozenset(answer[nv.NV_INSTANCELIST])
+        uuid: frozenset(answer[nodeverify.NV_INSTANCELIST])
         for uuid, answer in answers.items()
-        if nv.NV_INSTANCELIST in answer
+        if nodeverify.NV_INSTANCELIST in answer
     }
 
 
@@ -446,7 +458,9 @@ def _free_memory(answers: Answers) -> dict[str, int]:
     return {
         uuid: int(free)
         for uuid, answer in answers.items()
-        if isinstance(free := answer.get(nv.NV_HVINFO, {}).get("memory_free"), int)
+        if isinstance(
+            free := answer.get(nodeverify.NV_HVINFO, {}).get("memory_free"), int
+        )
     }
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from ganeti import objects, pathutils
 from ganeti.cmdlib import ancillary_files
-from ganeti.constants import nodeverify as nv
+from ganeti.constants import nodeverify
 from ganeti.objects import params
 from ganeti.rpc import wire
 from ganeti.verify import cluster
@@ -35,30 +35,32 @@ def checks(
     members = online(snapshot, snapshot.nodes_in_group(group))
     master = snapshot.nodes[record.master_node]
     asked: dict[str, Any] = {
-        nv.NV_FILELIST: shared_files(snapshot, paths),
-        nv.NV_CLIENT_CERT: None,
-        nv.NV_NODELIST: _ssh_checks(snapshot, group, members),
-        nv.NV_NODENETTEST: [
+        nodeverify.NV_FILELIST: shared_files(snapshot, paths),
+        nodeverify.NV_CLIENT_CERT: None,
+        nodeverify.NV_NODELIST: _ssh_checks(snapshot, group, members),
+        nodeverify.NV_NODENETTEST: [
             [node.name, node.primary_ip, node.secondary_ip] for node in members
         ],
-        nv.NV_MASTERIP: [master.name, record.master_ip],
-        nv.NV_HYPERVISOR: list(record.enabled_hypervisors),
-        nv.NV_HVPARAMS: [
+        nodeverify.NV_MASTERIP: [master.name, record.master_ip],
+        nodeverify.NV_HYPERVISOR: list(record.enabled_hypervisors),
+        nodeverify.NV_HVPARAMS: [
             [where, name, dict(values)]
             for where, name, values in cluster.hypervisor_sources(snapshot)
         ],
-        nv.NV_INSTANCELIST: list(record.enabled_hypervisors),
-        nv.NV_HVINFO: record.enabled_hypervisors[0],
-        nv.NV_VERSION: None,
-        nv.NV_NODESETUP: None,
-        nv.NV_TIME: None,
-        nv.NV_OSLIST: None,
-        nv.NV_NONVMNODES: [node.name for node in members if not node.vm_capable],
-        nv.NV_BRIDGES: _bridges(snapshot, instances),
+        nodeverify.NV_INSTANCELIST: list(record.enabled_hypervisors),
+        nodeverify.NV_HVINFO: record.enabled_hypervisors[0],
+        nodeverify.NV_VERSION: None,
+        nodeverify.NV_NODESETUP: None,
+        nodeverify.NV_TIME: None,
+        nodeverify.NV_OSLIST: None,
+        nodeverify.NV_NONVMNODES: [
+            node.name for node in members if not node.vm_capable
+        ],
+        nodeverify.NV_BRIDGES: _bridges(snapshot, instances),
     }
     asked.update(_where_configured(snapshot, members, paths))
     if clutter:
-        asked[nv.NV_SSH_CLUTTER] = True
+        asked[nodeverify.NV_SSH_CLUTTER] = True
     return asked
 
 
@@ -116,13 +118,13 @@ def _bridges(
 ) -> list[str]:
     """Return the bridges that the default and the instances of a group need."""
     defaults = params.nicparams_for(snapshot.cluster, {})
-    wanted = {defaults["link"]} if defaults["mode"] == "bridged" else set()
+    bridges = {defaults["link"]} if defaults["mode"] == "bridged" else set()
     for instance in instances:
         for nic in instance.nics:
             filled = params.fill_nicparams(snapshot, nic)
             if filled["mode"] == "bridged":
-                wanted.add(filled["link"])
-    return sorted(wanted) if any(item.nics for item in instances) else []
+                bridges.add(filled["link"])
+    return sorted(bridges) if any(item.nics for item in instances) else []
 
 
 def _where_configured(
@@ -133,25 +135,25 @@ def _where_configured(
     record = snapshot.cluster
     asked: dict[str, Any] = {}
     if record.modify_ssh_setup:
-        asked[nv.NV_SSH_SETUP] = [
+        asked[nodeverify.NV_SSH_SETUP] = [
             [node.uuid, node.name, node.master_candidate, node.master_capable]
             for node in sorted(snapshot.nodes.values(), key=lambda node: node.name)
         ]
     if record.use_external_mip_script:
         script = f"{paths.conf_dir}/scripts/master-ip-setup"
-        asked[nv.NV_USERSCRIPTS] = [paths.virtualize(script)]
+        asked[nodeverify.NV_USERSCRIPTS] = [paths.virtualize(script)]
     helpers = {params.fill_ndparams(snapshot, node)["oob_program"] for node in members}
     if programs := sorted(program for program in helpers if program not in ("", "!")):
-        asked[nv.NV_OOB_PATHS] = programs
+        asked[nodeverify.NV_OOB_PATHS] = programs
     enabled = record.enabled_disk_templates
     if {"file", "sharedfile"} & set(enabled):
-        asked[nv.NV_ACCEPTED_STORAGE_PATHS] = True
+        asked[nodeverify.NV_ACCEPTED_STORAGE_PATHS] = True
         directories = (record.file_storage_dir, record.shared_file_storage_dir)
-        asked[nv.NV_DISK_FILES] = [path for path in directories if path]
+        asked[nodeverify.NV_DISK_FILES] = [path for path in directories if path]
     if "file" in enabled:
-        asked[nv.NV_FILE_STORAGE_PATH] = record.file_storage_dir
+        asked[nodeverify.NV_FILE_STORAGE_PATH] = record.file_storage_dir
     if "sharedfile" in enabled:
-        asked[nv.NV_SHARED_FILE_STORAGE_PATH] = record.shared_file_storage_dir
+        asked[nodeverify.NV_SHARED_FILE_STORAGE_PATH] = record.shared_file_storage_dir
     if record.volume_group_name:
-        asked[nv.NV_VGLIST] = None
+        asked[nodeverify.NV_VGLIST] = None
     return asked

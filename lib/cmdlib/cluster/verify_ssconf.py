@@ -7,10 +7,9 @@ from typing import Any, Final
 
 from ganeti import config
 from ganeti.cmdlib.base import Context
-from ganeti.constants import nodeverify as nv
+from ganeti.constants import nodeverify
 from ganeti.ssconf import SimpleStore, writer
-from ganeti.verify import Report
-from ganeti.verify import node_answer as forms
+from ganeti.verify import Report, node_answer
 
 #: Files are written a moment after the configuration changed: nodes that differ are
 #: looked at again this often, after so long.
@@ -52,18 +51,18 @@ def _settled(ctx: Context, nodes: Collection[str]) -> Mapping[str, list[str]]:
 def _differing(ctx: Context, nodes: Sequence[str]) -> dict[str, list[str]]:
     if not nodes:
         return {}
-    wanted = _checksums(ctx)
-    asked = {nv.NV_FILELIST: [ctx.paths.virtualize(path) for path in wanted]}
+    checksums = _checksums(ctx)
+    asked = {nodeverify.NV_FILELIST: [ctx.paths.virtualize(path) for path in checksums]}
     answers = ctx.rpc.call(
         "node_verify", nodes, [asked, ctx.snapshot.cluster.cluster_name, {}]
     )
     differing: dict[str, list[str]] = {}
     for uuid, answer in answers.items():
-        good: Mapping[str, Any] = forms.clean(answer.payload)[0]
-        sums = good.get(nv.NV_FILELIST)
+        good: Mapping[str, Any] = node_answer.clean(answer.payload)[0]
+        sums = good.get(nodeverify.NV_FILELIST)
         if sums is None:
             continue
-        for path, checksum in wanted.items():
+        for path, checksum in checksums.items():
             if sums.get(ctx.paths.virtualize(path)) != checksum:
                 plain = path.removeprefix(ctx.paths.root)
                 differing.setdefault(plain, []).append(uuid)

@@ -20,8 +20,8 @@ class GroupEvacuate(allocation.Submitting, base.LogicalUnit[opcodes.GroupEvacuat
         """Find groups and instances, and lock what planning reads."""
         snapshot = self.ctx.snapshot
         self.group = lookup.expand_group(snapshot, self.op.group_name)
-        wanted = self.op.target_groups or []
-        self.targets = [lookup.expand_group(snapshot, name) for name in wanted]
+        names = self.op.target_groups or []
+        self.targets = [lookup.expand_group(snapshot, name) for name in names]
         if self.group in self.targets:
             raise self.prereq(
                 f"group {self.op.group_name}: cannot be evacuated to itself"

@@ -6,7 +6,7 @@ from typing import Any, Final
 from ganeti import objects, opcodes
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.group.locks import GroupLocks
-from ganeti.constants import disks as words
+from ganeti.constants import disks as constants
 from ganeti.locking import Level
 from ganeti.rpc import encode
 
@@ -29,20 +29,23 @@ class GroupVerifyDisks(GroupLocks, LogicalUnit[opcodes.GroupVerifyDisks]):
     def execute(self) -> Result:
         """Ask each node about the disks it should have, then judge."""
         snapshot = self.ctx.snapshot
-        wanted = self._wanted(snapshot)
-        if not wanted:
+        disks_by_node = self._expected_disks(snapshot)
+        if not disks_by_node:
             return {}, [], {}
         answers = self.ctx.rpc.call(
             "blockdev_getmirrorstatus_multi",
-            sorted(wanted),
+            sorted(disks_by_node),
             lambda uuid: (
-                [encode.disk(snapshot, disk, owner) for owner, disk in wanted[uuid]],
+                [
+                    encode.disk(snapshot, disk, owner)
+                    for owner, disk in disks_by_node[uuid]
+                ],
             ),
         )
         problems: dict[str, str] = {}
         inactive: set[str] = set()
         missing: dict[str, list[list[str]]] = {}
-        for uuid, rows in sorted(wanted.items()):
+        for uuid, rows in sorted(disks_by_node.items()):
             answer, name = answers[uuid], snapshot.nodes[uuid].name
             if answer.offline:
                 continue
@@ -58,7 +61,7 @@ class GroupVerifyDisks(GroupLocks, LogicalUnit[opcodes.GroupVerifyDisks]):
                     missing.setdefault(owner.name, []).append([name, volume(disk)])
         return problems, sorted(inactive), missing
 
-    def _wanted(
+    def _expected_disks(
         self, snapshot: objects.Snapshot
     ) -> dict[str, list[tuple[objects.Instance, objects.Disk]]]:
         """Return node uuid -> its disks with their instances."""
@@ -90,7 +93,7 @@ def _is_inactive(disk: objects.Disk, status: Any) -> bool:
 
     What lies in files is always there or missing; devices have to be brought up.
     """
-    if disk.dev_type in words.DTS_FILEBASED:
+    if disk.dev_type in constants.DTS_FILEBASED:
         return False
     return status is None or status.get("ldisk_status", _OK) != _OK
 

@@ -21,8 +21,8 @@ class InstanceChangeGroup(
         """Find the groups and lock what planning reads."""
         super().expand_names()
         snapshot = self.ctx.snapshot
-        wanted = self.op.target_groups or []
-        self.targets = [lookup.expand_group(snapshot, name) for name in wanted]
+        names = self.op.target_groups or []
+        self.targets = [lookup.expand_group(snapshot, name) for name in names]
         self.own = snapshot.nodes[self.instance.primary_node].group
         if self.own in self.targets:
             raise self.prereq(

@@ -111,20 +111,20 @@ class InstanceUnit(base.LogicalUnit[O]):
                 ecodes.ECODE_STATE,
             )
 
-    def require_admin_state(self, wanted: Sequence[str], action: str) -> None:
+    def require_admin_state(self, states: Sequence[str], action: str) -> None:
         """Refuse when the instance is not in one of some states."""
         state = self.instance.admin_state
-        if state not in wanted:
+        if state not in states:
             raise errors.OpPrereqError(
                 f"instance {self.instance.name}: is marked {state}, must be"
-                f" {' or '.join(wanted)} to {action}",
+                f" {' or '.join(states)} to {action}",
                 ecodes.ECODE_STATE,
             )
 
     def require_stopped(self, action: str, *, offline_is_fine: bool = True) -> None:
         """Refuse when it is marked up, or really runs on its primary node."""
-        wanted = ("down", "offline") if offline_is_fine else ("down",)
-        self.require_admin_state(wanted, action)
+        states = ("down", "offline") if offline_is_fine else ("down",)
+        self.require_admin_state(states, action)
         if self.primary.offline:
             return
         if self.runtime_info():

@@ -5,7 +5,7 @@ from typing import Final
 from ganeti import errors, objects
 from ganeti.cmdlib import base, progress
 from ganeti.cmdlib.instance import disk_specs, disks
-from ganeti.constants import disks as disk_words
+from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.rpc import encode
 
@@ -29,8 +29,8 @@ def check(ctx: base.Context, instance: objects.Instance, target: str) -> None:
             ecodes.ECODE_INVAL,
         )
     if (
-        source in disk_words.DTS_NOT_CONVERTIBLE_FROM
-        or target in disk_words.DTS_NOT_CONVERTIBLE_TO
+        source in disk_constants.DTS_NOT_CONVERTIBLE_FROM
+        or target in disk_constants.DTS_NOT_CONVERTIBLE_TO
         or source not in _COPYABLE
     ):
         raise errors.OpPrereqError(

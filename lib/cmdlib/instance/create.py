@@ -9,7 +9,7 @@ from ganeti import errors, iallocator, locking, objects, opcodes
 from ganeti.cmdlib import allocation, base, typed_params
 from ganeti.cmdlib.instance import checks, disk_specs, disks, hook_env, nic_specs
 from ganeti.constants import ecodes
-from ganeti.constants import tags as tag_words
+from ganeti.constants import tags as tag_constants
 from ganeti.objects import lookup, params
 from ganeti.rpc import encode
 from ganeti.utils import hostnames, netutils
@@ -419,7 +419,7 @@ def resolve(ctx: base.Context, name: str) -> tuple[str, Sequence[str]]:
 def check_tags(tags: Sequence[str], instance: str) -> None:
     """Refuse malformed tags of a new instance."""
     for tag in tags:
-        if not _TAG.match(tag) or len(tag) > tag_words.MAX_TAG_LEN:
+        if not _TAG.match(tag) or len(tag) > tag_constants.MAX_TAG_LEN:
             raise errors.OpPrereqError(
                 f"instance {instance}: tag {tag!r} is too long or has characters"
                 " other than letters, digits and _.+*/:@-",

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ganeti import errors, objects
 from ganeti.cmdlib import base, typed_params
-from ganeti.constants import disks as disk_words
+from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes, misc, params
 
 #: Templates that this release can put on nodes.
@@ -100,10 +100,10 @@ def parse_all(
             f"instance {instance}: template {template} needs at least one disk",
             ecodes.ECODE_INVAL,
         )
-    if len(specs) > disk_words.MAX_DISKS:
+    if len(specs) > disk_constants.MAX_DISKS:
         raise errors.OpPrereqError(
-            f"instance {instance}: wanted at most {disk_words.MAX_DISKS} disks, found"
-            f" {len(specs)}",
+            f"instance {instance}: wanted at most {disk_constants.MAX_DISKS} disks,"
+            f" found {len(specs)}",
             ecodes.ECODE_INVAL,
         )
     parsed = [

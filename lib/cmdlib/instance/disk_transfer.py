@@ -12,7 +12,7 @@ from typing import Any, Final
 from ganeti import errors, objects
 from ganeti.cmdlib import base, progress
 from ganeti.cmdlib.instance import common
-from ganeti.constants import export as words
+from ganeti.constants import export as constants
 from ganeti.rpc import encode
 
 #: Seconds that an import may take until it listens.
@@ -40,12 +40,12 @@ class TransferPlan:
     moved: objects.Instance
     source: str
     target: str
-    compress: str = words.IEC_NONE
+    compress: str = constants.IEC_NONE
 
 
 def magic(secret: str, instance: str, index: int) -> str:
     """Return the text that begins the data of one disk."""
-    text = f"{words.RIE_VERSION}{secret}{instance}{index}"
+    text = f"{constants.RIE_VERSION}{secret}{instance}{index}"
     return hashlib.sha1(text.encode()).hexdigest()
 
 
@@ -60,7 +60,9 @@ def copy_all(
     certificates: dict[str, tuple[str, str]] = {}
     try:
         for node in (plan.source, plan.target):
-            answer = ctx.rpc.call_one("x509_cert_create", node, words.RIE_CERT_VALIDITY)
+            answer = ctx.rpc.call_one(
+                "x509_cert_create", node, constants.RIE_CERT_VALIDITY
+            )
             name, pem = answer.unwrap("cannot make a certificate for the transfer")
             certificates[node] = (name, pem)
         for index, disk in enumerate(disks):
@@ -142,12 +144,12 @@ class _Transfer:
             "compress": self._plan.compress,
             "magic": magic(secret, self._plan.instance.name, self._index),
             "ipv6": ":" in ctx.snapshot.nodes[self._plan.target].secondary_ip,
-            "connect_timeout": words.DISK_TRANSFER_CONNECT_TIMEOUT,
+            "connect_timeout": constants.DISK_TRANSFER_CONNECT_TIMEOUT,
         }
 
     def _end(self, instance: objects.Instance) -> list[Any]:
         wire = encode.disk(self._ctx.snapshot, self._disk, instance)
-        return [words.IEIO_RAW_DISK, [wire]]
+        return [constants.IEIO_RAW_DISK, [wire]]
 
     # Watching
     def _wait_for_port(self) -> int:
@@ -179,7 +181,7 @@ class _Transfer:
                 self._raise_failure(node, status)
                 done += status["exit_status"] == 0
                 if node == plan.target:
-                    report.tell(status)
+                    report.report_progress(status)
             if done == 2:
                 return
             self._pause()
@@ -220,7 +222,7 @@ class _Report:
         self._last = ctx.clock.monotonic()
         self._progress = progress.Progress(ctx, f"copying {what}", size_mib)
 
-    def tell(self, status: dict[str, Any]) -> None:
+    def report_progress(self, status: dict[str, Any]) -> None:
         """Tell what the receiving program says of itself."""
         done = float(status.get("progress_mbytes") or 0)
         rate, left_s = status.get("progress_throughput"), status.get("progress_eta")

@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Final
 
 from ganeti import objects, opcodes
 from ganeti.cmdlib.instance import checks, common, disks
-from ganeti.constants import disks as disk_words
+from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.rpc import encode
 
@@ -28,7 +28,7 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
                 ecodes.ECODE_NOENT,
             )
         self.disk: objects.Disk = snapshot.disks[instance.disks[op.disk]]
-        if self.disk.dev_type not in disk_words.DTS_GROWABLE:
+        if self.disk.dev_type not in disk_constants.DTS_GROWABLE:
             raise self.prereq(
                 f"instance {instance.name}: disk {op.disk}: template"
                 f" {self.disk.dev_type} cannot grow"
@@ -98,11 +98,11 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
         self.disk = self.ctx.snapshot.disks[self.disk.uuid]
         if self.ctx.snapshot.cluster.prealloc_wipe_disks:
             disks.wipe(self.ctx, instance, [(op.disk, self.disk, old_size)])
-        self._tell_guest()
+        self._notify_guest()
         if not instance.disks_active:
             disks.shutdown(self.ctx, instance, disks=[self.disk], mark=False)
 
-    def _tell_guest(self) -> None:
+    def _notify_guest(self) -> None:
         if not self.instance.disks_active or not self.runtime_info():
             return
         wire = encode.disk(self.ctx.snapshot, self.disk, self.instance)

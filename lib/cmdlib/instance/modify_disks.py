@@ -7,7 +7,7 @@ from ganeti import errors, ht, objects
 from ganeti.cmdlib import base
 from ganeti.cmdlib.instance import common, disk_specs, disks, modify_nics
 from ganeti.cmdlib.instance.modify_nics import NicStep
-from ganeti.constants import disks as disk_words
+from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.rpc import encode
 
@@ -60,10 +60,10 @@ def plan(
 
 
 def _check_result(instance: objects.Instance, current: Sequence[objects.Disk]) -> None:
-    if len(current) > disk_words.MAX_DISKS:
+    if len(current) > disk_constants.MAX_DISKS:
         raise errors.OpPrereqError(
-            f"instance {instance.name}: wanted at most {disk_words.MAX_DISKS} disks,"
-            f" found {len(current)}",
+            f"instance {instance.name}: wanted at most"
+            f" {disk_constants.MAX_DISKS} disks, found {len(current)}",
             ecodes.ECODE_INVAL,
         )
     names = [disk.name for disk in current]
@@ -112,15 +112,15 @@ def _new(
 def _find_detached(
     ctx: base.Context, mod: ht.Modification, instance: objects.Instance
 ) -> objects.Disk:
-    wanted = mod.spec.get("uuid") or mod.spec.get("name") or mod.item
+    identifier = mod.spec.get("uuid") or mod.spec.get("name") or mod.item
     snapshot = ctx.snapshot
     for disk in snapshot.disks.values():
-        if wanted in (disk.uuid, disk.name):
+        if identifier in (disk.uuid, disk.name):
             owner = snapshot.disk_owner(disk.uuid)
             if owner is not None:
                 name = snapshot.instances[owner].name
                 raise errors.OpPrereqError(
-                    f"disk {wanted}: is attached to instance {name}",
+                    f"disk {identifier}: is attached to instance {name}",
                     ecodes.ECODE_STATE,
                 )
             template = snapshot.disk_template(instance)
@@ -129,12 +129,12 @@ def _find_detached(
                 disk.nodes and here not in disk.nodes
             ):
                 raise errors.OpPrereqError(
-                    f"instance {instance.name}: disk {wanted} has another template or"
-                    " is on another node",
+                    f"instance {instance.name}: disk {identifier} has another template"
+                    " or is on another node",
                     ecodes.ECODE_STATE,
                 )
             return disk
-    raise errors.OpPrereqError(f"disk {wanted}: not found", ecodes.ECODE_NOENT)
+    raise errors.OpPrereqError(f"disk {identifier}: not found", ecodes.ECODE_NOENT)
 
 
 def apply_before_commit(
@@ -179,20 +179,20 @@ def renumbered(kept: Sequence[objects.Disk]) -> list[objects.Disk]:
 
 
 def commit(
-    edit: Any, instance: objects.Instance, wanted: Sequence[objects.Disk]
+    edit: Any, instance: objects.Instance, disks: Sequence[objects.Disk]
 ) -> objects.Instance:
     """Write disk records and return the instance with its new list of disks.
 
     Args:
         edit: an open `config.Edit`.
         instance: the newest record.
-        wanted: disks after the change, in order.
+        disks: disks after the change, in order.
     """
     known = edit.snapshot.disks
-    for disk in renumbered(wanted):
+    for disk in renumbered(disks):
         if disk.uuid not in known:
             edit.add_disk(disk)
         elif known[disk.uuid] != disk:
             edit.update(disk)
-    changed: objects.Instance = instance.replace(disks=tuple(d.uuid for d in wanted))
+    changed: objects.Instance = instance.replace(disks=tuple(d.uuid for d in disks))
     return changed

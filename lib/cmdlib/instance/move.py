@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 from ganeti import errors, objects, opcodes
 from ganeti.cmdlib.instance import checks, common, disk_transfer, disks, nic_specs
 from ganeti.constants import ecodes
-from ganeti.constants import export as words
+from ganeti.constants import export as constants
 from ganeti.objects import lookup, params
 from ganeti.rpc import encode
 
@@ -65,7 +65,7 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
             )
 
     def _check_tool(self, cluster: objects.Cluster) -> None:
-        allowed = (words.IEC_NONE, *cluster.compression_tools)
+        allowed = (constants.IEC_NONE, *cluster.compression_tools)
         if self.op.compress not in allowed or not _TOOL.fullmatch(self.op.compress):
             raise self.prereq(
                 f"compression tool: wanted one of {', '.join(allowed)}, found"

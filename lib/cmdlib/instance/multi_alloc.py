@@ -63,11 +63,11 @@ class InstanceMultiAlloc(base.LogicalUnit[opcodes.InstanceMultiAlloc]):
         if self.op.opportunistic_locking:
             held = self.ctx.locks.owned(locking.Level.NODE)
             restrict_to = sorted(snapshot.nodes[uuid].name for uuid in held)
-        wanted = []
+        requests = []
         for op in self.requests:
             template = op.disk_template or snapshot.cluster.enabled_disk_templates[0]
             disk_specs.check_template(snapshot, template, op.instance_name)
-            wanted.append(
+            requests.append(
                 create.allocation_request(
                     snapshot, op, op.instance_name, template, restrict_to
                 )
@@ -75,7 +75,7 @@ class InstanceMultiAlloc(base.LogicalUnit[opcodes.InstanceMultiAlloc]):
         placement = allocation.ask(
             self.ctx,
             self.allocators,
-            iallocator.MultiAllocate(wanted),
+            iallocator.MultiAllocate(requests),
             "instances",
             is_temporary=restrict_to is not None,
             explain=bool(self.op.dry_run),

@@ -81,14 +81,14 @@ def change(
         for key in _KEYS:
             merged.pop(key, None)
     merged |= spec
-    wanted = (spec.get("mac") or "").lower()
+    requested = (spec.get("mac") or "").lower()
     merged["mac"] = nic.mac
     changed = _complete(ctx, nic, merged, group=group, what=what)
-    if wanted in _GENERATED:
+    if requested in _GENERATED:
         mac = ctx.config.reserve_mac(ctx.owner, changed.network)
-    elif wanted and wanted != nic.mac:
-        take_mac(ctx, wanted, what)
-        mac = wanted
+    elif requested and requested != nic.mac:
+        take_mac(ctx, requested, what)
+        mac = requested
     else:
         mac = nic.mac
     return changed.replace(mac=mac)
@@ -306,32 +306,32 @@ def take_addresses(
     known = {addresses.place(snapshot, nic) for nic in before}
     taken_by: dict[addresses.Place, int] = {}
     for index, nic in enumerate(instance.nics):
-        wanted = addresses.place(snapshot, nic)
-        if wanted is None or nic.network:
+        place = addresses.place(snapshot, nic)
+        if place is None or nic.network:
             continue
         what = f"instance {instance.name}: nic {index}"
-        if wanted in taken_by:
+        if place in taken_by:
             raise errors.OpPrereqError(
-                f"{what}: address {nic.ip} is that of nic {taken_by[wanted]}",
+                f"{what}: address {nic.ip} is that of nic {taken_by[place]}",
                 ecodes.ECODE_NOTUNIQUE,
             )
-        taken_by[wanted] = index
-        if wanted not in known:
-            _take_free_address(ctx, instance.uuid, wanted, group, what)
+        taken_by[place] = index
+        if place not in known:
+            _take_free_address(ctx, instance.uuid, place, group, what)
 
 
 def _take_free_address(
-    ctx: base.Context, uuid: str, wanted: addresses.Place, group: str, what: str
+    ctx: base.Context, uuid: str, place: addresses.Place, group: str, what: str
 ) -> None:
-    network = addresses.claiming_network(ctx.snapshot, wanted[1], group)
+    network = addresses.claiming_network(ctx.snapshot, place[1], group)
     if network is not None:
         raise errors.OpPrereqError(
-            f"{what}: address {wanted[1]} is in network {network}, take it from there"
+            f"{what}: address {place[1]} is in network {network}, take it from there"
             f" with network={network}",
             ecodes.ECODE_STATE,
         )
     try:
-        ctx.config.take_address(ctx.owner, wanted, instance=uuid)
+        ctx.config.take_address(ctx.owner, place, instance=uuid)
     except errors.ReservationError as err:
         raise errors.OpPrereqError(
             f"{what}: {err.args[0]}", ecodes.ECODE_NOTUNIQUE

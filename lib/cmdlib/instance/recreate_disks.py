@@ -20,15 +20,15 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
 
     def check_arguments(self) -> None:
         """Take the wanted disks apart."""
-        self.wanted: dict[int, Mapping[str, Any]] = {}
+        self.requested: dict[int, Mapping[str, Any]] = {}
         for item in self.op.disks:
             index, changes = (item, {}) if isinstance(item, int) else item
-            if index in self.wanted:
+            if index in self.requested:
                 raise self.prereq(f"disk {index} is given twice")
-            self.wanted[index] = typed_params.typed(
+            self.requested[index] = typed_params.typed(
                 changes, param_types.IDISK, f"disk {index}"
             )
-            unknown = sorted(set(self.wanted[index]) - {"size", "mode", "spindles"})
+            unknown = sorted(set(self.requested[index]) - {"size", "mode", "spindles"})
             if unknown:
                 raise self.prereq(
                     f"disk {index}: {', '.join(unknown)} cannot change here, only size,"
@@ -67,7 +67,7 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         if not instance.disks:
             raise self.prereq(f"instance {instance.name}: has no disks")
         disk_specs.check_template(snapshot, template, instance.name)
-        for index in self.wanted:
+        for index in self.requested:
             if not 0 <= index < len(instance.disks):
                 raise self.prereq(
                     f"instance {instance.name}: has no disk {index}, it has"
@@ -84,7 +84,7 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
 
     def _check_move(self, template: str) -> None:
         instance, snapshot = self.instance, self.ctx.snapshot
-        if self.wanted and len(self.wanted) < len(instance.disks):
+        if self.requested and len(self.requested) < len(instance.disks):
             raise self.prereq(
                 f"instance {instance.name}: on another node all disks are recreated,"
                 " name all of them or none"
@@ -102,7 +102,7 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         """Ask for nodes in the instance's group, and give other locks back."""
         instance, snapshot = self.instance, self.ctx.snapshot
         wanted_disks = [
-            disk.replace(**self.wanted.get(index, {}))
+            disk.replace(**self.requested.get(index, {}))
             for index, disk in enumerate(snapshot.instance_disks(instance))
         ]
         backend = params.fill_beparams(snapshot, instance)
@@ -163,8 +163,8 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         """Return the disks to create by index, as they shall be."""
         recorded = self.ctx.snapshot.instance_disks(self.instance)
         return {
-            index: self._changed(recorded[index], self.wanted.get(index, {}))
-            for index in sorted(self.wanted) or range(len(recorded))
+            index: self._changed(recorded[index], self.requested.get(index, {}))
+            for index in sorted(self.requested) or range(len(recorded))
         }
 
     def execute(self) -> None:

@@ -6,15 +6,15 @@ from typing import Any, Final, TypeVar
 from ganeti import errors, locking, objects, opcodes
 from ganeti.cmdlib import allocation
 from ganeti.cmdlib.instance import checks, common, nic_specs
-from ganeti.constants import disks as disk_words
+from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.objects import lookup, params
 
 O = TypeVar("O", bound=opcodes.InstanceFailover | opcodes.InstanceMigrate)  # noqa: E741
 
 #: Templates whose data every node of the cluster can reach.
-_EXTERNAL: Final = frozenset(disk_words.DTS_EXT_MIRROR)
-_MIRRORED: Final = frozenset(disk_words.DTS_MIRRORED)
+_EXTERNAL: Final = frozenset(disk_constants.DTS_EXT_MIRROR)
+_MIRRORED: Final = frozenset(disk_constants.DTS_MIRRORED)
 
 
 class RelocationUnit(common.InstanceUnit[O]):
@@ -75,16 +75,16 @@ class RelocationUnit(common.InstanceUnit[O]):
                 " one node, it cannot go to another",
                 ecodes.ECODE_STATE,
             )
-        wanted = self.op.target_node
+        name = self.op.target_node
         if template not in _EXTERNAL:
-            if wanted:
+            if name:
                 raise self.prereq(
                     f"instance {instance.name}: its target is its secondary node, a"
                     " node cannot be named"
                 )
             return snapshot.secondary_nodes(instance)[0]
-        if wanted:
-            return lookup.expand_node(snapshot, wanted)
+        if name:
+            return lookup.expand_node(snapshot, name)
         if getattr(self.op, "cleanup", False):
             return instance.primary_node
         return None

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, NoReturn
 from ganeti import errors, locking, objects, opcodes
 from ganeti.cmdlib import allocation
 from ganeti.cmdlib.instance import checks, common
-from ganeti.constants import disks as disk_words
+from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes
 from ganeti.objects import lookup
 from ganeti.rpc import encode
@@ -114,8 +114,8 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
     # Checks
     def _require_mirror(self) -> None:
         template = self.ctx.snapshot.disk_template(self.instance)
-        if template not in disk_words.DTS_INT_MIRROR:
-            mirrored = " or ".join(disk_words.DTS_INT_MIRROR)
+        if template not in disk_constants.DTS_INT_MIRROR:
+            mirrored = " or ".join(disk_constants.DTS_INT_MIRROR)
             raise self.prereq(
                 f"instance {self.instance.name}: disk template {template} has no second"
                 f" copy to replace, only {mirrored} has; 'gnt-instance recreate-disks'"

@@ -40,7 +40,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
     def check_arguments(self) -> None:
         """Check the request alone."""
         op = self.op
-        wanted = (
+        changes = (
             op.nics,
             op.disks,
             op.disk_template,
@@ -54,7 +54,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             op.osparams_private,
             op.instance_communication is not None,
         )
-        if not any(wanted):
+        if not any(changes):
             raise self.prereq("no changes submitted")
         if op.instance_communication is not None:
             raise self.prereq("instance communication is not offered by this release")
@@ -298,10 +298,10 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             extra["NEW_DISK_TEMPLATE"] = self.op.disk_template
         if self.op.runtime_mem:
             extra["RUNTIME_MEMORY"] = self.op.runtime_mem
-        wanted = self.instance.replace(
+        changed = self.instance.replace(
             nics=self.changes.after.nics, beparams=self.changes.after.beparams
         )
-        return hook_env.instance_env(self.ctx.snapshot, wanted) | extra
+        return hook_env.instance_env(self.ctx.snapshot, changed) | extra
 
     def execute(self) -> list[tuple[str, Any]]:
         """Change nodes and record; return what changed."""

@@ -10,7 +10,7 @@ from ganeti import errors, objects, opcodes, rpc
 from ganeti.cmdlib import ancillary_files, candidate_role, state_params
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.node import checks, ovs
-from ganeti.config import candidate_pool as pool
+from ganeti.config import candidate_pool
 from ganeti.constants import ecodes, hooks, nodeverify, versions
 from ganeti.objects import lookup, params
 
@@ -88,21 +88,21 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
         self._check_version()
 
     def _secondary(self, recorded: str | None) -> str:
-        wanted = self.op.secondary_ip or recorded
-        if wanted is None:
+        address = self.op.secondary_ip or recorded
+        if address is None:
             if ":" in self.address:
                 raise self.prereq(
                     f"node {self.name}: an IPv4 secondary address must be given with an"
                     " IPv6 primary one"
                 )
             return self.address
-        if recorded is not None and wanted != recorded:
+        if recorded is not None and address != recorded:
             raise self.prereq(
                 f"node {self.name}: a re-added node keeps its secondary address"
-                f" {recorded}, found {wanted}"
+                f" {recorded}, found {address}"
             )
-        checks.ipv4(wanted, f"node {self.name}: secondary address")
-        return wanted
+        checks.ipv4(address, f"node {self.name}: secondary address")
+        return address
 
     def _added(self, known: str | None) -> objects.Node:
         if known is not None:
@@ -184,7 +184,7 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
     def _becomes_candidate(self, node: objects.Node) -> bool:
         if not node.master_capable:
             return False
-        state = pool.pool_state(self.ctx.snapshot, ignore=(node.uuid,))
+        state = candidate_pool.pool_state(self.ctx.snapshot, ignore=(node.uuid,))
         size = self.ctx.snapshot.cluster.candidate_pool_size
         return state.current < min(size, state.possible + 1)
 
@@ -302,8 +302,8 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
             ancillary_files.redistribute(self.ctx, [self.node.uuid])
 
 
-def _given(wanted: bool | None, old: bool) -> bool:
-    return old if wanted is None else wanted
+def _given(requested: bool | None, old: bool) -> bool:
+    return old if requested is None else requested
 
 
 def params_without_defaults(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from ganeti import errors, objects
 from ganeti.cmdlib import typed_params
 from ganeti.cmdlib.base import Context
 from ganeti.constants import daemons, ecodes, params
-from ganeti.objects import params as filled
+from ganeti.objects import params as object_params
 
 
 def noded_port() -> int:
@@ -98,5 +98,5 @@ def reachable_secondary(ctx: Context, node: objects.Node) -> None:
 
 def supports_oob(snapshot: objects.Snapshot, node: objects.Node) -> bool:
     """Tell whether a node has an out-of-band helper; ``!`` means it opted out."""
-    program = filled.fill_ndparams(snapshot, node)["oob_program"]
+    program = object_params.fill_ndparams(snapshot, node)["oob_program"]
     return bool(program) and program != "!"

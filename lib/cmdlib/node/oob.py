@@ -8,15 +8,15 @@ from ganeti import opcodes
 from ganeti.cmdlib.base import ALL, LogicalUnit
 from ganeti.cmdlib.node import checks
 from ganeti.constants import ecodes
-from ganeti.constants import oob as words
+from ganeti.constants import oob as constants
 from ganeti.constants import query as statuses
 from ganeti.locking import Level
 from ganeti.objects import lookup, params
 
 #: Commands that would take the master itself down.
-_DEADLY: Final = (words.OOB_POWER_OFF, words.OOB_POWER_CYCLE)
+_DEADLY: Final = (constants.OOB_POWER_OFF, constants.OOB_POWER_CYCLE)
 #: command -> what the machine is recorded as afterwards
-_RECORDED: Final = {words.OOB_POWER_ON: True, words.OOB_POWER_OFF: False}
+_RECORDED: Final = {constants.OOB_POWER_ON: True, constants.OOB_POWER_OFF: False}
 Row = list[tuple[int, Any]]
 
 
@@ -45,7 +45,7 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
                 raise self.prereq(self._by_hand(master), ecodes.ECODE_INVAL)
             nodes.discard(master)
         self.nodes = lookup.sort_nodes(snapshot, nodes)
-        if command == words.OOB_POWER_OFF and not self.op.ignore_status:
+        if command == constants.OOB_POWER_OFF and not self.op.ignore_status:
             for uuid in self.nodes:
                 if not snapshot.nodes[uuid].offline:
                     raise self.prereq(
@@ -67,7 +67,7 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
         """Return per node its name and the outcome."""
         rows = []
         for number, uuid in enumerate(self.nodes):
-            if number and self.op.command == words.OOB_POWER_ON:
+            if number and self.op.command == constants.OOB_POWER_ON:
                 self.ctx.clock.wait(threading.Event(), self.op.power_delay)
             rows.append(self._one(uuid))
         return rows
@@ -102,16 +102,19 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
             with self.ctx.config.edit(self.ctx.owner) as edit:
                 fresh = edit.snapshot.nodes[uuid]
                 edit.update(fresh.replace(powered=_RECORDED[command]))
-        elif command == words.OOB_POWER_STATUS:
-            is_powered = payload.get(words.OOB_POWER_STATUS_POWERED)
+        elif command == constants.OOB_POWER_STATUS:
+            is_powered = payload.get(constants.OOB_POWER_STATUS_POWERED)
             if is_powered is not None and is_powered != node.powered:
                 self.ctx.log.warn(
                     f"Recorded power state ({node.powered}) of node '{node.name}' does"
                     f" not match actual power state ({is_powered})"
                 )
-        elif command == words.OOB_HEALTH:
+        elif command == constants.OOB_HEALTH:
             for item, status in payload:
-                if status in (words.OOB_STATUS_WARNING, words.OOB_STATUS_CRITICAL):
+                if status in (
+                    constants.OOB_STATUS_WARNING,
+                    constants.OOB_STATUS_CRITICAL,
+                ):
                     self.ctx.log.warn(
                         f"Item '{item}' on node '{node.name}' has status '{status}'"
                     )
@@ -119,9 +122,9 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
 
 def payload_problem(command: str, payload: Any) -> str | None:
     """Return what is wrong with the output of a helper, None if nothing."""
-    if command == words.OOB_HEALTH:
+    if command == constants.OOB_HEALTH:
         return _health_problem(payload)
-    if command == words.OOB_POWER_STATUS:
+    if command == constants.OOB_POWER_STATUS:
         if isinstance(payload, Mapping):
             return None
         return f"expected an object for {command}, found {payload!r}"
@@ -134,6 +137,6 @@ def _health_problem(payload: Any) -> str | None:
     for row in payload:
         if not (isinstance(row, (list, tuple)) and len(row) == len(("item", "status"))):
             return f"expected [item, status], found {row!r}"
-        if row[1] not in words.OOB_STATUSES:
+        if row[1] not in constants.OOB_STATUSES:
             return f"health item {row[0]!r} has the invalid status {row[1]!r}"
     return None

@@ -11,8 +11,8 @@ def configure(ctx: Context, node: objects.Node) -> None:
     Raises:
         OpExecError: the node could not.
     """
-    wanted = params.fill_ndparams(ctx.snapshot, node)
-    if wanted["ovs"]:
+    ndparams = params.fill_ndparams(ctx.snapshot, node)
+    if ndparams["ovs"]:
         ctx.rpc.call_one(
-            "node_configure_ovs", node.uuid, wanted["ovs_name"], wanted["ovs_link"]
+            "node_configure_ovs", node.uuid, ndparams["ovs_name"], ndparams["ovs_link"]
         ).unwrap(f"cannot configure Open vSwitch on {node.name}")

@@ -7,7 +7,7 @@ import dataclasses
 from typing import Any
 
 from ganeti import errors, objects
-from ganeti.config import candidate_pool as pool
+from ganeti.config import candidate_pool
 from ganeti.constants import ecodes
 
 
@@ -52,7 +52,7 @@ _ROLES = ("offline", "drained", "master_candidate")
 def plan(
     snapshot: objects.Snapshot,
     node: objects.Node,
-    wanted: RoleRequest,
+    request: RoleRequest,
     *,
     has_oob: bool,
     auto_promote: bool,
@@ -62,22 +62,22 @@ def plan(
     Args:
         snapshot: the configuration.
         node: as it is.
-        wanted: the request.
+        request: the request.
         has_oob: the node has an out-of-band helper.
         auto_promote: others may be promoted in its place.
 
     Raises:
         OpPrereqError: the request breaks a rule.
     """
-    _check_master(snapshot, node, wanted)
-    _check_capabilities(snapshot, node, wanted)
-    _check_power(node, wanted, has_oob=has_oob)
+    _check_master(snapshot, node, request)
+    _check_capabilities(snapshot, node, request)
+    _check_power(node, request, has_oob=has_oob)
     notes = [
         f"Ignoring request to unset flag {name}, already unset"
         for name in _ROLES
-        if getattr(wanted, name) is False and not getattr(node, name)
+        if getattr(request, name) is False and not getattr(node, name)
     ]
-    new, promoted_note = _new_record(snapshot, node, wanted)
+    new, promoted_note = _new_record(snapshot, node, request)
     if promoted_note:
         notes.append(promoted_note)
     is_demoted = node.master_candidate and not new.master_candidate
@@ -85,7 +85,7 @@ def plan(
         _check_pool(snapshot, node)
     return RolePlan(
         node=new,
-        changes=_changes(node, new, wanted),
+        changes=_changes(node, new, request),
         notes=tuple(notes),
         is_promoted=new.master_candidate and not node.master_candidate,
         is_demoted=is_demoted,
@@ -97,12 +97,12 @@ def _refuse(node: objects.Node, text: str, ecode: str) -> errors.OpPrereqError:
 
 
 def _check_master(
-    snapshot: objects.Snapshot, node: objects.Node, wanted: RoleRequest
+    snapshot: objects.Snapshot, node: objects.Node, request: RoleRequest
 ) -> None:
     if node.uuid != snapshot.cluster.master_node:
         return
-    given = [name for name in _ROLES if getattr(wanted, name) is not None]
-    if given or wanted.master_capable is False:
+    given = [name for name in _ROLES if getattr(request, name) is not None]
+    if given or request.master_capable is False:
         raise _refuse(
             node,
             "is the master, whose role can be changed with master-failover only",
@@ -111,19 +111,21 @@ def _check_master(
 
 
 def _check_capabilities(
-    snapshot: objects.Snapshot, node: objects.Node, wanted: RoleRequest
+    snapshot: objects.Snapshot, node: objects.Node, request: RoleRequest
 ) -> None:
     capable = (
-        node.master_capable if wanted.master_capable is None else wanted.master_capable
+        node.master_capable
+        if request.master_capable is None
+        else request.master_capable
     )
-    if wanted.master_candidate and not capable:
+    if request.master_candidate and not capable:
         raise _refuse(
             node, "is not master_capable, it cannot be a candidate", ecodes.ECODE_STATE
         )
     held = snapshot.primary_instances(node.uuid) | snapshot.secondary_instances(
         node.uuid
     )
-    if wanted.vm_capable is False and held:
+    if request.vm_capable is False and held:
         raise _refuse(
             node,
             f"holds {len(held)} instance(s), so that it must stay vm_capable",
@@ -131,35 +133,37 @@ def _check_capabilities(
         )
 
 
-def _check_power(node: objects.Node, wanted: RoleRequest, *, has_oob: bool) -> None:
-    if wanted.powered is not None and not has_oob:
+def _check_power(node: objects.Node, request: RoleRequest, *, has_oob: bool) -> None:
+    if request.powered is not None and not has_oob:
         raise _refuse(
             node,
             "has no out-of-band helper, its power state cannot be recorded",
             ecodes.ECODE_STATE,
         )
-    powered = node.powered if wanted.powered is None else wanted.powered
-    if has_oob and node.offline and wanted.offline is False and not powered:
+    powered = node.powered if request.powered is None else request.powered
+    if has_oob and node.offline and request.offline is False and not powered:
         raise _refuse(
             node, "must be powered on before it goes online", ecodes.ECODE_STATE
         )
-    if wanted.powered is False and not (node.offline or wanted.offline):
+    if request.powered is False and not (node.offline or request.offline):
         raise _refuse(
             node, "is online, it cannot be recorded as powered off", ecodes.ECODE_STATE
         )
 
 
 def _new_record(
-    snapshot: objects.Snapshot, node: objects.Node, wanted: RoleRequest
+    snapshot: objects.Snapshot, node: objects.Node, request: RoleRequest
 ) -> tuple[objects.Node, str | None]:
     flags = {name: getattr(node, name) for name in _ROLES}
-    explicit = {name: getattr(wanted, name) for name in _ROLES}
+    explicit = {name: getattr(request, name) for name in _ROLES}
     if any(explicit.values()):
         flags = {name: bool(explicit[name]) for name in _ROLES}
     elif False in explicit.values():
         flags = {name: flags[name] and explicit[name] is not False for name in _ROLES}
     capable = (
-        node.master_capable if wanted.master_capable is None else wanted.master_capable
+        node.master_capable
+        if request.master_capable is None
+        else request.master_capable
     )
     if not capable:
         flags["master_candidate"] = False
@@ -167,11 +171,11 @@ def _new_record(
         **flags,
         master_capable=capable,
         vm_capable=(
-            node.vm_capable if wanted.vm_capable is None else wanted.vm_capable
+            node.vm_capable if request.vm_capable is None else request.vm_capable
         ),
-        powered=node.powered if wanted.powered is None else wanted.powered,
+        powered=node.powered if request.powered is None else request.powered,
     )
-    if not _may_return(node, wanted) or not _has_room(snapshot, node, new):
+    if not _may_return(node, request) or not _has_room(snapshot, node, new):
         return new, None
     return (
         new.replace(master_candidate=True),
@@ -179,29 +183,29 @@ def _new_record(
     )
 
 
-def _may_return(node: objects.Node, wanted: RoleRequest) -> bool:
+def _may_return(node: objects.Node, request: RoleRequest) -> bool:
     """Tell whether the request makes the node available again."""
-    return wanted.master_candidate is None and (
-        (node.drained and wanted.drained is False)
-        or (node.offline and wanted.offline is False)
-        or (not node.master_capable and bool(wanted.master_capable))
+    return request.master_candidate is None and (
+        (node.drained and request.drained is False)
+        or (node.offline and request.offline is False)
+        or (not node.master_capable and bool(request.master_capable))
     )
 
 
 def _has_room(
     snapshot: objects.Snapshot, node: objects.Node, new: objects.Node
 ) -> bool:
-    if not pool.is_eligible(new):
+    if not candidate_pool.is_eligible(new):
         return False
-    state = pool.pool_state(snapshot, ignore=(node.uuid,))
+    state = candidate_pool.pool_state(snapshot, ignore=(node.uuid,))
     size = snapshot.cluster.candidate_pool_size
     return state.current < min(size, state.possible + 1)
 
 
 def _check_pool(snapshot: objects.Snapshot, node: objects.Node) -> None:
     """Refuse a demotion that leaves too few candidates while others could be."""
-    missing = pool.missing(snapshot, ignore=(node.uuid,))
-    if missing and pool.promotable(snapshot, ignore=(node.uuid,)):
+    missing = candidate_pool.missing(snapshot, ignore=(node.uuid,))
+    if missing and candidate_pool.promotable(snapshot, ignore=(node.uuid,)):
         raise _refuse(
             node,
             "is needed as master candidate; allow others to be promoted with"
@@ -211,11 +215,11 @@ def _check_pool(snapshot: objects.Snapshot, node: objects.Node) -> None:
 
 
 def _changes(
-    old: objects.Node, new: objects.Node, wanted: RoleRequest
+    old: objects.Node, new: objects.Node, request: RoleRequest
 ) -> tuple[tuple[str, Any], ...]:
     names = (*_ROLES, "master_capable", "vm_capable", "powered")
     return tuple(
         (name, getattr(new, name))
         for name in names
-        if getattr(old, name) != getattr(new, name) or getattr(wanted, name) is True
+        if getattr(old, name) != getattr(new, name) or getattr(request, name) is True
     )

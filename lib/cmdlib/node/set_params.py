@@ -40,11 +40,11 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
         ]
         if not any(value is not None for value in given):
             raise self.prereq(f"node {op.node_name}: no change asked for")
-        wanted = sorted(name for name, value in flags.items() if value)
-        if len(wanted) > 1:
+        flags_set = sorted(name for name, value in flags.items() if value)
+        if len(flags_set) > 1:
             raise self.prereq(
                 f"node {op.node_name}: at most one of offline, drained and"
-                f" master_candidate can be set, found {', '.join(wanted)}"
+                f" master_candidate can be set, found {', '.join(flags_set)}"
             )
         if op.secondary_ip is not None:
             checks.ipv4(op.secondary_ip, f"node {op.node_name}: secondary address")
@@ -117,7 +117,7 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
                     " arrived meanwhile, retry",
                     ecodes.ECODE_STATE,
                 )
-        self.wanted = role.RoleRequest(
+        self.request = role.RoleRequest(
             offline=self.op.offline,
             drained=self.op.drained,
             master_candidate=self.op.master_candidate,
@@ -128,7 +128,7 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
         self.plan = role.plan(
             snapshot,
             self.node,
-            self.wanted,
+            self.request,
             has_oob=checks.supports_oob(snapshot, self.node),
             auto_promote=self.op.auto_promote,
         )

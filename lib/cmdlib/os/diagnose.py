@@ -5,7 +5,7 @@ from typing import Any, Final, TypeVar
 
 from ganeti import opcodes, query
 from ganeti.cmdlib.base import LogicalUnit
-from ganeti.constants import query as words
+from ganeti.constants import query as constants
 
 D = TypeVar("D", opcodes.OsDiagnose, opcodes.ExtStorageDiagnose)
 
@@ -36,12 +36,12 @@ class OsDiagnose(_Diagnose[opcodes.OsDiagnose]):
 
     def check_arguments(self) -> None:
         """Check the field names."""
-        self._check_fields(words.QR_OS)
+        self._check_fields(constants.QR_OS)
 
     def execute(self) -> list[list[Any]]:
         """Return one row per definition, values in the order of the fields."""
         return self._answer(
-            words.QR_OS, os_filter(self.op.names, self.op.output_fields)
+            constants.QR_OS, os_filter(self.op.names, self.op.output_fields)
         )
 
 
@@ -50,11 +50,11 @@ class ExtStorageDiagnose(_Diagnose[opcodes.ExtStorageDiagnose]):
 
     def check_arguments(self) -> None:
         """Check the field names."""
-        self._check_fields(words.QR_EXTSTORAGE)
+        self._check_fields(constants.QR_EXTSTORAGE)
 
     def execute(self) -> list[list[Any]]:
         """Return one row per provider, values in the order of the fields."""
-        return self._answer(words.QR_EXTSTORAGE, name_filter(self.op.names))
+        return self._answer(constants.QR_EXTSTORAGE, name_filter(self.op.names))
 
 
 def name_filter(names: Sequence[str]) -> list[Any] | None:
@@ -67,9 +67,9 @@ def name_filter(names: Sequence[str]) -> list[Any] | None:
 def os_filter(names: Sequence[str], fields: Sequence[str]) -> list[Any] | None:
     """Return the filter for names and for definitions that can be used."""
     parts = [item] if (item := name_filter(names)) else []
-    for field, wanted in _USUAL:
+    for field, value in _USUAL:
         if field not in fields:
-            parts.append(["?", field] if wanted else ["!", ["?", field]])
+            parts.append(["?", field] if value else ["!", ["?", field]])
     if len(parts) < 2:
         return parts[0] if parts else None
     return ["&", *parts]

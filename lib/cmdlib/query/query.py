@@ -5,10 +5,10 @@ from typing import Any, Final
 from ganeti import opcodes, qlang
 from ganeti import query as answers
 from ganeti.cmdlib.base import LogicalUnit
-from ganeti.constants import query as words
+from ganeti.constants import query as constants
 
 #: Answered here; everything else is a LUXI query.
-OFFERED: Final = (words.QR_CLUSTER, words.QR_EXTSTORAGE, words.QR_OS)
+OFFERED: Final = (constants.QR_CLUSTER, constants.QR_EXTSTORAGE, constants.QR_OS)
 
 
 class Query(LogicalUnit[opcodes.Query]):

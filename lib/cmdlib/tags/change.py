@@ -47,13 +47,13 @@ class TagsSet(_TagsChange[opcodes.TagsSet]):
 
     def changed(self, record: target.Tagged) -> tuple[str, ...]:
         """Return old and new tags together."""
-        wanted = set(record.tags) | set(self.op.tags)
-        if len(wanted) > tags.MAX_TAGS_PER_OBJ:
+        combined = set(record.tags) | set(self.op.tags)
+        if len(combined) > tags.MAX_TAGS_PER_OBJ:
             raise errors.TagError(
                 f"too many tags: at most {tags.MAX_TAGS_PER_OBJ} per object, wanted"
-                f" {len(wanted)}"
+                f" {len(combined)}"
             )
-        return tuple(sorted(wanted))
+        return tuple(sorted(combined))
 
 
 class TagsDel(_TagsChange[opcodes.TagsDel]):

@@ -67,7 +67,9 @@ class Engine:
             query_sources=lambda: query.Sources(
                 self.snapshot,
                 self.rpc,
-                facts=lambda: query.ClusterFacts(False, None, ("64bits", "x"), "v"),
+                cluster_facts=lambda: query.ClusterFacts(
+                    False, None, ("64bits", "x"), "v"
+                ),
             ),
             rpc_at=lambda targets: self.rpc,
             tcp_ping=lambda address, port, source: address not in self.dead,

@@ -510,7 +510,7 @@ def test_external_storage(snapshot):
 
 def test_cluster(snapshot):
     facts = ClusterFacts(True, None, ("64bits", "x86_64"), "build")
-    source = sources(snapshot, facts=lambda: facts)
+    source = sources(snapshot, cluster_facts=lambda: facts)
     fields = ["name", "master_node", "drain_flag", "watcher_pause", "architecture"]
     assert values(source, "cluster", fields) == [
         [

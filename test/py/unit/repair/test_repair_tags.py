@@ -26,7 +26,7 @@ def test_records_are_read_oldest_first():
 @pytest.mark.parametrize("tag", [PENDING, RESULT, f"{P}pending:migrate:x:5:"])
 def test_what_is_read_is_written_the_same(tag):
     (record,) = tags.records([tag])
-    assert record.tag == record.found == tag
+    assert record.tag == record.original_tag == tag
 
 
 @pytest.mark.parametrize(
