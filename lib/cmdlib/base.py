@@ -122,6 +122,9 @@ class UnitDeps:
         query_sources: what queries are answered from, as it is now.
         tcp_ping: (address, port, source address or None) -> whether something accepts
             connections there.
+        address_answers: address -> whether a machine has it: something accepts or
+            refuses connections there. A dry run sends nothing and assumes that no
+            machine has it.
         write_known_hosts: (path, cluster name, lines ``type key``) writes the file
             with the cluster's host keys.
         cluster_cache: configuration data that earlier allocations have read.
@@ -133,6 +136,7 @@ class UnitDeps:
     paths: pathutils.Paths
     lookup_host: Callable[[str], tuple[str, Sequence[str]]]
     tcp_ping: Callable[[str, int, str | None], bool]
+    address_answers: Callable[[str], bool]
     rpc_at: Callable[[Sequence[Target]], Runner]
     query_sources: Callable[[], query.Sources]
     write_known_hosts: Callable[[str, str, Sequence[str]], None]

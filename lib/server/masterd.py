@@ -17,7 +17,7 @@ from typing import Final
 from ganeti import clock, errors, masterd, pathutils, rpc, store
 from ganeti.bootstrap import elections
 from ganeti.cmdlib import master_ip
-from ganeti.constants import exitcodes
+from ganeti.constants import daemons, exitcodes
 from ganeti.constants.commit import COMMIT_POLICY_AVAILABILITY
 from ganeti.masterd import startup
 from ganeti.objects import Snapshot
@@ -248,6 +248,7 @@ def _start(
         paths=paths,
         lookup_host=functools.partial(netutils.lookup_host, paths=paths),
         tcp_ping=_tcp_ping,
+        address_answers=_address_answers,
         rpc_at=runner.at,
         on_deposed=on_deposed,
     )
@@ -282,6 +283,11 @@ def _tune_interpreter() -> None:
 
 def _tcp_ping(address: str, port: int, source: str | None) -> bool:
     return netutils.tcp_ping(address, port, source=source, live_port_needed=True)
+
+
+def _address_answers(address: str) -> bool:
+    # Any port serves: a refusal is an answer, too.
+    return netutils.tcp_ping(address, daemons.DAEMONS["ganeti-noded"].port or 0)
 
 
 def _raise_address(snapshot: Snapshot, runner: rpc.Runner) -> None:

@@ -12,7 +12,7 @@ from ganeti.constants import ecodes
 from ganeti.constants import tags as tag_constants
 from ganeti.objects import lookup, params
 from ganeti.rpc import encode
-from ganeti.utils import hostnames, netutils
+from ganeti.utils import hostnames
 
 _TAG: Final = re.compile(r"^[\w.+*/:@-]+$")
 
@@ -119,7 +119,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
                     f"instance {self.name}: node {node.name} is not in"
                     f" group {snapshot.nodegroups[group].name}"
                 )
-        if op.ip_check and self.address and netutils.tcp_ping(self.address, 1811):
+        if op.ip_check and self.address and self.ctx.address_answers(self.address):
             raise self.prereq(
                 f"instance {self.name}: its address {self.address} answers already",
                 ecodes.ECODE_NOTUNIQUE,

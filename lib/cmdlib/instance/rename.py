@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from ganeti import errors, locking, objects, opcodes
 from ganeti.cmdlib.instance import common, create, disks
 from ganeti.constants import ecodes
-from ganeti.utils import hostnames, netutils
+from ganeti.utils import hostnames
 
 
 class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
@@ -41,7 +41,7 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
             raise self.prereq(
                 f"instance {self.new_name}: exists already", ecodes.ECODE_EXISTS
             )
-        if self.op.ip_check and self.address and netutils.tcp_ping(self.address, 1811):
+        if self.op.ip_check and self.address and self.ctx.address_answers(self.address):
             raise self.prereq(
                 f"instance {self.new_name}: its address {self.address} answers already",
                 ecodes.ECODE_NOTUNIQUE,

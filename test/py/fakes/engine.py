@@ -29,6 +29,7 @@ class Engine:
         self.rpc = FakeRunner(self.config.snapshot, script)
         self.hosts = {}
         self.dead = set()
+        self.asked_addresses = []
         self.root = root
         self.units = units
         self.callbacks = FakeCallbacks()
@@ -37,6 +38,10 @@ class Engine:
     @property
     def snapshot(self):
         return self.config.snapshot()
+
+    def address_answers(self, address):
+        self.asked_addresses.append(address)
+        return address not in self.dead
 
     def lookup_host(self, name):
         if name not in self.hosts:
@@ -73,4 +78,5 @@ class Engine:
             ),
             rpc_at=lambda targets: self.rpc,
             tcp_ping=lambda address, port, source: address not in self.dead,
+            address_answers=self.address_answers,
         )

@@ -47,6 +47,7 @@ class Master:
                 paths=self.paths,
                 lookup_host=self._no_host,
                 tcp_ping=lambda *_args: False,
+                address_answers=lambda _address: False,
                 rpc_at=lambda _targets: self.rpc,
                 on_deposed=self.deposed.set,
             )

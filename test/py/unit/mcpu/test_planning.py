@@ -14,7 +14,7 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import failure
-from ganeti import mcpu, objects, opcodes
+from ganeti import errors, mcpu, objects, opcodes
 from ganeti.cmdlib.unit_table import UNITS
 from ganeti.constants.misc import REDACTED
 from ganeti.mcpu import dry_run_policy
@@ -576,6 +576,28 @@ def test_the_file_of_host_keys_is_recorded_not_written(tmp_path):
     files = [step.text for step in op_plan.steps if step.kind == "file"]
     assert [path.rpartition("/")[2] for path in files] == ["known_hosts"]
     assert (data / "known_hosts").read_text() == "as it was\n"
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        CREATE | {"instance_name": "new.example.com"},
+        inst("RENAME", new_name="new.example.com"),
+    ],
+    ids=["create", "rename"],
+)
+def test_only_a_run_asks_whether_a_new_address_is_in_use(wire):
+    wire = wire | {"ip_check": True, "name_check": True}
+    stopped = [] if wire["OP_ID"] == CREATE["OP_ID"] else [inst("SHUTDOWN")]
+    eng = engine()
+    eng.dead.clear()  # Now a machine has the address.
+    assert [row.error for row in planned([*stopped, wire], eng=eng).opcodes][-1] is None
+    assert eng.asked_addresses == []
+    for before in stopped:
+        eng.run(before)
+    with pytest.raises(errors.OpPrereqError, match=r"198\.51\.100\.7"):
+        eng.run(wire)
+    assert eng.asked_addresses == ["198.51.100.7"]
 
 
 @pytest.mark.parametrize(
