@@ -223,7 +223,7 @@ HINTS: Final = (
         "the command list-fields of the same program shows all fields",
     ),
     Hint(
-        r"(unknown_entity[\s\S]*\bremoved\b|temp_insufficient_resources)",
+        r"(while the job waited for locks|temp_insufficient_resources)",
         YOU,
         "another job interfered: see 'gnt-job list', then try again",
     ),

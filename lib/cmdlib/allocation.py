@@ -1,4 +1,4 @@
-"""Choosing nodes with an allocator, for all units that may need one."""
+"""The choice of nodes by an allocator, for all units that may need one."""
 
 import abc
 from collections.abc import Iterator, Sequence
@@ -13,9 +13,9 @@ _NODE_LEVELS: Final = (locking.Level.NODE, locking.Level.NODE_RES)
 
 
 class Submitting(abc.ABC):
-    """What units have in common that do nothing but submit an allocator's jobs.
+    """Base of units that only submit the jobs of an allocator.
 
-    Such a unit asks for its `jobs` among its checks already if it is only tried.
+    With ``dry_run`` such a unit asks for its `jobs` during its checks.
     """
 
     @abc.abstractmethod
@@ -36,8 +36,8 @@ def names(snapshot: objects.Snapshot, requested: str | None, what: str) -> list[
 
     Args:
         snapshot: for the cluster's default, one name or several joined by commas.
-        requested: name of the request; None or ``.`` for the default.
-        what: names the operation in the error.
+        requested: name in the request; None or ``.`` for the default.
+        what: name of the operation for the error.
 
     Raises:
         OpPrereqError: none was named and the cluster has no default.
@@ -46,7 +46,8 @@ def names(snapshot: objects.Snapshot, requested: str | None, what: str) -> list[
     chosen = defaults.chosen(name, snapshot.cluster.default_iallocator)
     if not chosen:
         raise errors.OpPrereqError(
-            f"{what}: name a node or an allocator; the cluster has no default one",
+            f"{what}: name a node or an allocator; the cluster has no default"
+            f" allocator",
             ecodes.ECODE_INVAL,
         )
     return chosen
@@ -64,23 +65,23 @@ def ask(
 ) -> Any:
     """Return the result of the first allocator that finds one.
 
-    One that fails is passed over with a warning while there are others.
+    An allocator that fails is skipped with a warning while others are left.
 
     Args:
-        ctx: the world.
+        ctx: dependencies of the opcode.
         allocators: names, tried in order.
-        request: what is asked.
-        what: names the operation in the error.
-        is_temporary: more locks may help, so that a refusal is worth another try.
-        replaced: uuid of an instance that the request places anew; allocators must
+        request: question to the allocator.
+        what: name of the operation for the error.
+        is_temporary: more locks may help, so a refused request may be tried again.
+        replaced: uuid of an instance that the request places again; allocators must
             not count it twice.
-        explain: log where instances go and why not elsewhere, as one entry for each
+        explain: log the chosen nodes and the reasons against the others, one entry per
             allocator that was asked.
 
     Raises:
-        OpPrereqError: none found a solution; has the words of each. Or, of a single
+        OpPrereqError: none found a solution; contains the text of each. For a single
             allocator, see `iallocator.run`.
-        ResultValidationError: of a single allocator, see `iallocator.run`.
+        ResultValidationError: for a single allocator, see `iallocator.run`.
     """
     snapshot = ctx.snapshot
     if replaced is not None:
@@ -116,7 +117,7 @@ def _placement_data(
     request: iallocator.Request,
     answer: iallocator.Answer,
 ) -> dict[str, Any]:
-    """Return an answer as data; a script tells no reasons, but what it chose."""
+    """Return an answer as data; scripts return their choice without reasons."""
     places = answer.explanation or [
         {"instance": instance, "nodes": list(nodes), "reasons": [], "choice": []}
         for instance, nodes in _places(request, answer.result)
@@ -132,7 +133,7 @@ def _placement_data(
 def _places(
     request: iallocator.Request, result: Any
 ) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield names and nodes of a result, without nodes where no place was found."""
+    """Yield names and nodes of a result; no nodes for an instance without a place."""
     if isinstance(result, iallocator.Evacuation):
         yield from ((name, nodes) for name, _group, nodes in result.moved)
         yield from ((name, ()) for name, _why in result.failed)
@@ -148,7 +149,7 @@ def lock_all_nodes(locks: base.LockRequest, *, opportunistic: int = 0) -> None:
 
     Args:
         locks: the declaration.
-        opportunistic: what is free is enough, if at least this many; 0 waits for all.
+        opportunistic: take only free locks, but at least this many; 0 waits for all.
     """
     for level in _NODE_LEVELS:
         locks.names[level] = base.ALL
@@ -158,7 +159,7 @@ def lock_all_nodes(locks: base.LockRequest, *, opportunistic: int = 0) -> None:
 
 
 def keep_only(ctx: base.Context, nodes: Sequence[str]) -> None:
-    """Give back the locks of nodes that were not chosen."""
+    """Release the locks of nodes that were not chosen."""
     for level in _NODE_LEVELS:
         ctx.locks.release(level, keep=nodes)
 
@@ -172,8 +173,8 @@ def relocation(
 ) -> str:
     """Return the uuid of another node for an instance with mirrored disks.
 
-    It is a new secondary node where the mirror is the cluster's own, else a new primary
-    one. With ``explain`` the reasons are logged, see `ask`.
+    For internally mirrored templates it is a new secondary node, else a new primary
+    node. With ``explain`` the reasons are logged, see `ask`.
 
     Raises:
         OpPrereqError: there is no allocator, or none found a node.
@@ -197,7 +198,7 @@ def evacuation_jobs(
     early_release: bool,
     explain: bool = False,
 ) -> base.SubmitJobs:
-    """Return the jobs that an allocator wants for moving instances.
+    """Return the jobs with which an allocator moves instances.
 
     With ``explain`` the reasons are logged, see `ask`.
 

@@ -1,7 +1,7 @@
-"""Files that every node must have: which ones, and sending them from the master.
+"""Files that every node must have: their list, and sending them from the master.
 
-What verification compares by checksum is decided here too. The configuration travels
-with the store, server.pem never travels this way.
+Verification compares the same files by checksum. The store replicates the
+configuration; server.pem is never sent by this module.
 """
 
 import dataclasses
@@ -19,9 +19,9 @@ class FileSets:
     """Absolute paths on the master.
 
     Attributes:
-        all_nodes: expected everywhere.
+        all_nodes: expected on every node.
         vm_nodes: expected on nodes that may host instances.
-        optional: of the above, those that may be missing, but then everywhere.
+        optional: files of the two sets that may be missing, but then on all nodes.
     """
 
     all_nodes: tuple[str, ...]
@@ -30,7 +30,7 @@ class FileSets:
 
 
 def file_sets(cluster: objects.Cluster, paths: pathutils.Paths) -> FileSets:
-    """Return the files that nodes share."""
+    """Return the files that all nodes share."""
     everywhere = [
         paths.data("known_hosts"),
         paths.hmac_key,
@@ -60,12 +60,12 @@ def file_sets(cluster: objects.Cluster, paths: pathutils.Paths) -> FileSets:
     )
 
 
-#: Files below the configuration directory that an administrator may have made.
+#: Files below the configuration directory that an administrator may create.
 _HYPERVISOR_FILES: Final = {"kvm": ("kvm-vif-bridge", "vnc-cluster-password")}
 
 
 def write_known_hosts(ctx: Context) -> None:
-    """Write the master's known_hosts under the present cluster name, if it has one."""
+    """Write the master's known_hosts for the current cluster name, if it has one."""
     path = ctx.paths.data("known_hosts")
     if not os.path.exists(path):
         return
@@ -79,7 +79,7 @@ def redistribute(ctx: Context, only: Sequence[str] | None = None) -> None:
     """Send the master's copies to online nodes; failures are warnings.
 
     Args:
-        ctx: the operation.
+        ctx: dependencies of the opcode.
         only: node uuids; all nodes if None.
     """
     snapshot = ctx.snapshot

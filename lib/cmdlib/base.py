@@ -1,6 +1,6 @@
-"""What a logical unit is: one opcode's checks and actions.
+"""Base of logical units: the checks and actions of one opcode.
 
-A unit never talks to a socket, a clock or a thread: it gets a `Context`. The
+A unit never uses a socket, a clock or a thread directly: it has a `Context`. The
 phases are called in order by `ganeti.mcpu`: `check_arguments`, `expand_names`,
 `declare_locks` per level, `check_prereq`, pre hooks, `execute`, post hooks.
 Nothing may be changed before `execute`; with ``dry_run`` the unit ends after
@@ -47,7 +47,7 @@ class _All:
         return "ALL"
 
 
-#: In a lock declaration: every lock of the level, and those still to come.
+#: In a lock declaration: every lock of the level, and those created later.
 ALL: Final = _All()
 
 
@@ -61,7 +61,7 @@ class Feedback(Protocol):
         """Log a line that begins with an information mark."""
 
     def warn(self, text: str, hint: str | None = None) -> None:
-        """Log a line that begins with a warning mark, and what to do about it."""
+        """Log a line that begins with a warning mark, and how to solve the problem."""
 
     def step(self, number: int, total: int, text: str) -> None:
         """Log ``STEP number/total text``."""
@@ -72,15 +72,15 @@ class Feedback(Protocol):
 
 @dataclasses.dataclass
 class LockRequest:
-    """What one opcode wants to hold.
+    """Locks that one opcode requests.
 
     Attributes:
         names: level -> lock names or `ALL`; a level not mentioned is skipped.
-        shared: levels whose locks are taken shared.
-        add: level -> names that are created, held exclusively, and dropped again if
-            the object does not exist afterwards.
-        opportunistic: levels where what is free is enough.
-        opportunistic_count: level -> fewest locks to get there.
+        shared: levels whose locks are acquired shared.
+        add: level -> names that are created, held exclusively, and removed if the
+            object does not exist afterwards.
+        opportunistic: levels where only free locks are acquired.
+        opportunistic_count: level -> smallest number of locks to acquire there.
     """
 
     names: dict[locking.Level, Sequence[str] | _All] = dataclasses.field(
@@ -101,7 +101,7 @@ class Locks(Protocol):
         """Return the names held at a level."""
 
     def release(self, level: locking.Level, *, keep: Sequence[str] = ()) -> None:
-        """Give back locks early, all but some."""
+        """Release locks early, all but some."""
 
     def downgrade(self, level: locking.Level, names: Sequence[str]) -> None:
         """Turn exclusive locks into shared ones."""
@@ -114,12 +114,12 @@ class UnitDeps:
     Attributes:
         config: the configuration; ``config.snapshot()`` is the newest value.
         rpc: node calls.
-        clock: time.
+        clock: time and pauses.
         paths: files of the master.
         lookup_host: name -> (full name, addresses); raises ResolverError.
-        rpc_at: calls to nodes that are not in the configuration (yet), given by where
-            they are.
-        query_sources: what queries are answered from, as it is now.
+        rpc_at: calls to nodes that are not in the configuration (yet), given by
+            address.
+        query_sources: returns the current data sources of queries.
         tcp_ping: (address, port, source address or None) -> whether something accepts
             connections there.
         address_answers: address -> whether a machine has it: something accepts or
@@ -149,12 +149,12 @@ V = TypeVar("V", bound=UnitDeps)
 
 
 def view(kind: type[V], deps: UnitDeps, **own: Any) -> V:
-    """Return a view of dependencies: members by name, and some of its own.
+    """Return a view of dependencies: their members by name, and its own members.
 
     Args:
-        kind: the view, a dataclass.
-        deps: has all members of the view but its own.
-        own: the other members.
+        kind: class of the view, a dataclass.
+        deps: has all members of the view except the own ones.
+        own: values of the other members.
     """
     shared = {
         field.name: getattr(deps, field.name)
@@ -166,11 +166,11 @@ def view(kind: type[V], deps: UnitDeps, **own: Any) -> V:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Context(UnitDeps):
-    """The dependencies of one opcode: those of all units, and its own.
+    """The dependencies of one opcode: those of all units, and some of its own.
 
     Attributes:
         log: the job's log.
-        locks: what the opcode holds.
+        locks: locks that the opcode holds.
         owner: execution id for reservations, such as ``job-812/0``.
     """
 
@@ -185,12 +185,12 @@ class Context(UnitDeps):
 
 
 class LogicalUnit(Generic[O]):
-    """One opcode at work. Subclasses live one a module, see `ganeti.cmdlib.unit_table`.
+    """Execution of one opcode. One subclass per module, see `ganeti.cmdlib.unit_table`.
 
     Class attributes: ``EXCLUSIVE`` takes the big lock exclusively, ``HOOKS_PATH``
     and ``HOOKS_TYPE`` name the hook directories and the object kind (None: the
-    opcode runs no hooks), ``READS_ONLY`` tells that running it twice does no harm, so
-    that it need not wait until its start is on disk.
+    opcode runs no hooks), ``READS_ONLY`` marks opcodes that may run twice, so they
+    need not wait until their start is on disk.
     """
 
     EXCLUSIVE: ClassVar[bool] = False
@@ -205,9 +205,9 @@ class LogicalUnit(Generic[O]):
 
     @classmethod
     def can_plan(cls, op: opcodes.Opcode) -> bool:
-        """Tell whether all that an opcode does goes through the context.
+        """Return whether all effects of the opcode go through the context.
 
-        Only then can be said in advance what it would do, see `ganeti.mcpu.planning`.
+        Only then can a dry run list them, see `ganeti.mcpu.planning`.
         """
         del op
         return True
@@ -216,16 +216,16 @@ class LogicalUnit(Generic[O]):
         """Check the opcode alone, without the cluster. Raises OpPrereqError."""
 
     def expand_names(self) -> None:
-        """Turn names into uuids and declare the first locks in ``self.locks``."""
+        """Resolve names to uuids and declare the first locks in ``self.locks``."""
 
     def declare_locks(self, level: locking.Level) -> None:
-        """Complete the declaration of a level, holding those below it."""
+        """Complete the declaration of a level; earlier levels are held."""
 
     def check_prereq(self) -> None:
         """Check the cluster; changes nothing. Raises OpPrereqError."""
 
     def hooks_env(self) -> Mapping[str, Any]:
-        """Return the variables of the hooks, without prefix; asked again at the end."""
+        """Return hook variables, without prefix; called again at the end."""
         return {}
 
     def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
@@ -238,12 +238,12 @@ class LogicalUnit(Generic[O]):
         silent: Mapping[str, str],
         result: Any,
     ) -> Any:
-        """Judge the post hooks; return the result of the opcode.
+        """Evaluate the post hooks; return the result of the opcode.
 
         Args:
-            results: what scripts did.
+            results: results of scripts.
             silent: node uuid -> why it did not answer.
-            result: what `execute` returned.
+            result: value that `execute` returned.
         """
         for line in hooksmaster.warnings(self.HOOKS_PATH or "", results, silent):
             self.ctx.log.warn(line)

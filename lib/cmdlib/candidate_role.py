@@ -1,7 +1,7 @@
-"""What follows when a node becomes a master candidate, or stops being one.
+"""Changes that follow when a node becomes or stops being a master candidate.
 
 A candidate may issue node calls (the digest of its client certificate is in the
-configuration) and log in everywhere (its key is in all authorized_keys).
+configuration) and log in on all nodes (its key is in all authorized_keys).
 """
 
 from collections.abc import Collection
@@ -12,14 +12,14 @@ from ganeti.config import candidate_pool
 
 
 def fill_pool(ctx: Context, ignore: Collection[str] = ()) -> list[objects.Node]:
-    """Promote nodes until the pool is full; a full one is left alone.
+    """Promote nodes until the pool is full; leave a full pool unchanged.
 
     Args:
-        ctx: the operation.
+        ctx: dependencies of the opcode.
         ignore: uuids of nodes that neither count nor may be promoted.
 
     Returns:
-        the nodes promoted.
+        The promoted nodes.
     """
     state = candidate_pool.pool_state(ctx.snapshot, ignore)
     if state.current > state.wanted:
@@ -40,16 +40,16 @@ def fill_pool(ctx: Context, ignore: Collection[str] = ()) -> list[objects.Node]:
 
 
 def admit(ctx: Context, node: objects.Node) -> None:
-    """Let a candidate issue node calls and log in everywhere; failures warn."""
+    """Allow a candidate to call nodes and log in on them; failures are warnings."""
     record_certificate(ctx, node)
     if ctx.snapshot.cluster.modify_ssh_setup:
         add_ssh_key(ctx, node, to_authorized=True)
 
 
 def follow(ctx: Context, old: objects.Node, new: objects.Node) -> None:
-    """Give or take what a change of roles means; failures warn.
+    """Grant or withdraw the rights of a changed role; failures are warnings.
 
-    Candidates may issue node calls and log in everywhere; nodes that could become
+    Candidates may issue node calls and log in on all nodes; nodes that could become
     candidates know each other's public keys.
     """
     if new.master_candidate and not old.master_candidate:
@@ -72,7 +72,7 @@ def follow(ctx: Context, old: objects.Node, new: objects.Node) -> None:
 
 # Certificates
 def record_certificate(ctx: Context, node: objects.Node) -> None:
-    """Ask a node for the digest of its client certificate and store it."""
+    """Fetch the digest of a node's client certificate and record it."""
     answer = ctx.rpc.call_one("node_crypto_tokens", node.uuid, [["ssl", "get", {}]])
     digests = dict(answer.payload or ())
     if answer.failed or not digests.get("ssl"):
@@ -114,7 +114,7 @@ def add_ssh_key(
     to_public: bool = False,
     get_public: bool = False,
 ) -> None:
-    """Distribute a node's root key from the master; unreachable nodes warn."""
+    """Distribute a node's root key from the master; unreachable nodes are warnings."""
     answer = ctx.rpc.call_one(
         "node_ssh_key_add",
         ctx.snapshot.cluster.master_node,
@@ -140,16 +140,17 @@ def remove_ssh_key(
     leaves: bool = False,
     readd: bool = False,
 ) -> None:
-    """Withdraw a node's root key; unreachable nodes warn.
+    """Withdraw a node's root key; unreachable nodes are warnings.
 
     Args:
         ctx: the operation.
-        node: whose key.
-        from_authorized: it may not log in any more.
-        from_public: it cannot become a candidate any more: others forget its public
-            key, and it those of others.
-        leaves: it leaves the cluster: as before, and nobody may log in there.
-        readd: it is being added again.
+        ctx: dependencies of the opcode.
+        node: owner of the key.
+        from_authorized: the node may no longer log in to others.
+        from_public: the node can no longer become a candidate: the others remove its
+            public key, and it removes theirs.
+        leaves: the node leaves the cluster: as before, and nobody may log in there.
+        readd: the node is being added again.
     """
     snapshot = ctx.snapshot
     answer = ctx.rpc.call_one(

@@ -1,4 +1,4 @@
-"""The master's address: raising and dropping it on the master node."""
+"""Activation and deactivation of the master IP on the master node."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from ganeti.rpc import Result
 
 
 def parameters(cluster: objects.Cluster) -> dict[str, Any]:
-    """Return the object that node calls about the master's address take."""
+    """Return the parameters of node calls about the master IP."""
     return {
         "uuid": cluster.master_node,
         "ip": cluster.master_ip,
@@ -19,7 +19,7 @@ def parameters(cluster: objects.Cluster) -> dict[str, Any]:
 
 
 def turn_up(ctx: Context) -> Result:
-    """Ask the master node to raise the address, as configured now."""
+    """Have the master node activate the address, as currently configured."""
     cluster = ctx.snapshot.cluster
     return ctx.rpc.call_one(
         "node_activate_master_ip",
@@ -30,7 +30,7 @@ def turn_up(ctx: Context) -> Result:
 
 
 def turn_down(ctx: Context) -> Result:
-    """Ask the master node to drop the address, as configured now."""
+    """Have the master node deactivate the address, as currently configured."""
     cluster = ctx.snapshot.cluster
     return ctx.rpc.call_one(
         "node_deactivate_master_ip",

@@ -22,8 +22,8 @@ def new_policy(
     """Return a policy with changes, checked.
 
     Args:
-        old: as it is; only overrides for a group.
-        given: key -> new value; in a group `typed.DEFAULT` removes an override.
+        old: the current policy; only overrides for a group.
+        given: key -> new value; in a group `typed_params.DEFAULT` removes an override.
         for_group: a group has no standard values.
 
     Raises:
@@ -33,12 +33,15 @@ def new_policy(
     for key, value in (given or {}).items():
         if key not in ipolicy.IPOLICY_ALL_KEYS:
             known = ", ".join(ipolicy.IPOLICY_ALL_KEYS)
-            raise _refuse(f"{key}: unknown; there are {known}")
+            raise _refuse(f"{key}: unknown; known are {known}")
         if for_group and key == ipolicy.ISPECS_STD:
-            raise _refuse("std: can be set for the cluster only")
+            raise _refuse("std: can only be set for the cluster")
         if value == typed_params.DEFAULT:
             if not for_group:
-                raise _refuse(f"{key}: the cluster has no level above it")
+                raise _refuse(
+                    f"{key}: 'default' is not possible for the cluster,"
+                    f" which has no level above it"
+                )
             out.pop(key, None)
         else:
             out[key] = _value(key, value)
@@ -90,7 +93,7 @@ def check_policy(policy: Mapping[str, Any]) -> None:
     """Check that bounds do not contradict each other or the standard values.
 
     Raises:
-        OpPrereqError: names the value.
+        OpPrereqError: they do; names the value.
     """
     for number, bounds in enumerate(policy.get(ipolicy.ISPECS_MINMAX, ())):
         for name in ipolicy.ISPECS_PARAMETERS:
@@ -107,7 +110,7 @@ def check_policy(policy: Mapping[str, Any]) -> None:
             bounds["min"][name] <= std[name] <= bounds["max"][name]
             for bounds in policy.get(ipolicy.ISPECS_MINMAX, ())
         ):
-            raise _refuse(f"std/{name}: {std[name]} lies within none of the bounds")
+            raise _refuse(f"std/{name}: {std[name]} is not within any of the bounds")
 
 
 # Disk parameters
@@ -151,7 +154,7 @@ _ALLOWED: Final = {
 }
 
 
-# Who does not fit
+# Violations
 def new_violations(
     before: objects.Snapshot, after: objects.Snapshot, instances: Sequence[str]
 ) -> list[str]:

@@ -1,4 +1,4 @@
-"""Post hooks that run from inside an operation, before their node goes away."""
+"""Post hooks that an operation runs itself, before their node leaves."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,8 +1,7 @@
-"""How far a long step has come, for whoever watches the job on a terminal.
+"""Progress of a long step, for a user who watches the job on a terminal.
 
-Told as log entries of a kind of their own, often at first and then less, so that
-long jobs do not fill the store with them. Lines for everybody are the unit's
-business.
+Progress is written as log entries of its own kind, first often and then less often,
+so long jobs do not fill the store. The unit itself writes the lines of the job log.
 """
 
 from typing import Final
@@ -12,7 +11,7 @@ from ganeti.constants import jobqueue
 
 #: Seconds until the first entry, and between the first ones.
 FIRST_S: Final = 2.0
-#: Each pause is longer than the one before, up to this.
+#: Each pause is longer than the one before, up to this number of seconds.
 LONGEST_S: Final = 10.0
 _GROWTH: Final = 1.1
 _MINUTE_S: Final = 60
@@ -25,11 +24,11 @@ class Progress:
     def __init__(
         self, ctx: base.Context, what: str, total: float, *, unit: str = "MiB"
     ) -> None:
-        """Begin now.
+        """Start measuring.
 
         Args:
             ctx: the operation.
-            what: names the step, such as ``wiping disk/0``.
+            what: name of the step, such as ``wiping disk/0``.
             total: amount of work in units.
             unit: name of the unit.
         """
@@ -43,12 +42,12 @@ class Progress:
     def at(
         self, done: float, *, rate: float | None = None, left_s: float | None = None
     ) -> None:
-        """Tell how much is done, if it is time for that.
+        """Report the amount done, if a report is due.
 
         Args:
             done: units.
-            rate: units a second, where somebody knows better than the average.
-            left_s: seconds, where somebody knows better than the rate tells.
+            rate: units per second, where the source knows it better than the average.
+            left_s: seconds left, where the source knows it better than the rate.
         """
         now = self._ctx.clock.monotonic()
         if now - self._last < self._pause_s:
@@ -72,7 +71,7 @@ def line(
     *,
     unit: str = "MiB",
 ) -> str:
-    """Return what people read about a step that is under way."""
+    """Return the text about a running step."""
     parts = [f"{done:.0f} of {total:.0f} {unit}"]
     if total:
         parts.append(f"{min(100.0, 100.0 * done / total):.0f} %")
@@ -84,7 +83,7 @@ def line(
 
 
 def duration(seconds: float) -> str:
-    """Return a time span as people read it: ``12 s``, ``1:04 min``, ``1:02:03``."""
+    """Return a time span as text: ``12 s``, ``1:04 min``, ``1:02:03``."""
     whole = round(seconds)
     if whole < _MINUTE_S:
         return f"{whole} s"

@@ -1,6 +1,6 @@
-"""Recorded hypervisor and disk state: what administrators say about machines.
+"""Recorded hypervisor and disk state, as administrators set it.
 
-Such values stand in for what a node cannot report itself.
+Such values replace data that a node cannot report itself.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _HV_STATE: Final = {
     "mem_total": Param("int", 0, "MiB of the node"),
 }
 _DISK_STATE: Final = {
-    "disk_overhead": Param("int", 0, "MiB lost to administration"),
+    "disk_overhead": Param("int", 0, "MiB of overhead"),
     "disk_reserved": Param("int", 0, "MiB kept free"),
     "disk_total": Param("int", 0, "MiB in all"),
 }
@@ -39,7 +39,7 @@ def new_hv_state(
     for name, values in (given or {}).items():
         if name not in hypervisors.HYPER_TYPES:
             raise errors.OpPrereqError(
-                f"hypervisor state: {name} is no hypervisor; there are"
+                f"hypervisor state: {name} is not a hypervisor; known are"
                 f" {', '.join(hypervisors.HYPER_TYPES)}",
                 ecodes.ECODE_INVAL,
             )

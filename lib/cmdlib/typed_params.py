@@ -1,7 +1,7 @@
-"""Typed parameters of requests: texts and numbers into what the tables say.
+"""Typed parameters of requests: texts and numbers converted to the tables' types.
 
 For hypervisor, backend, NIC, node and disk parameters, at cluster, group, node and
-instance level. What a node must check (files, bridges) does not belong here.
+instance level. Checks on nodes (files, bridges) do not belong here.
 """
 
 import os.path
@@ -27,10 +27,10 @@ def coerce(value: Any, kind: str, what: str) -> Any:
     Args:
         value: from a request; texts are accepted for every type.
         kind: ``string``, ``maybe-string``, ``bool``, ``int``, ``float`` or ``size``.
-        what: names the parameter, such as ``hypervisor parameter kvm/acpi``.
+        what: name of the parameter, such as ``hypervisor parameter kvm/acpi``.
 
     Raises:
-        OpPrereqError: wanted and found.
+        OpPrereqError: the value does not fit; contains wanted and found.
     """
     if kind == "maybe-string" and value is None:
         return None
@@ -96,12 +96,12 @@ def typed(
     *,
     allow_default: bool = False,
 ) -> dict[str, Any]:
-    """Return given parameters in the types of a table.
+    """Return parameters converted to the types of a table.
 
     Args:
         given: from a request.
         table: name -> row with a ``type``, see `constants.params`.
-        what: kind of parameter for messages, such as ``backend parameter``.
+        what: kind of the parameters for messages, such as ``backend parameter``.
         allow_default: keep the value `DEFAULT`, which removes an override.
 
     Raises:
@@ -125,7 +125,7 @@ def typed(
 def merge(
     base: Mapping[str, Any], changes: Mapping[str, Any], *, none_removes: bool = False
 ) -> dict[str, Any]:
-    """Return overrides after changes; a change to `DEFAULT` removes one."""
+    """Return overrides after changes; the value `DEFAULT` removes one."""
     out = dict(base)
     for name, value in changes.items():
         if value == DEFAULT or (none_removes and value is None):
@@ -139,7 +139,8 @@ def backend(given: Mapping[str, Any], *, allow_default: bool = False) -> dict[st
     """Return typed backend parameters; ``memory`` sets minimum and maximum.
 
     Raises:
-        OpPrereqError: unknown name, wrong value, or ``memory`` beside the others.
+        OpPrereqError: unknown name, wrong value, or ``memory`` together with the
+            others.
     """
     what = "backend parameter"
     out = typed(given, params.BACKEND, what, allow_default=allow_default)
@@ -161,7 +162,7 @@ def check_memory_order(filled: Mapping[str, Any], what: str) -> None:
     """Refuse a minimum above the maximum.
 
     Raises:
-        OpPrereqError: names both.
+        OpPrereqError: contains both values.
     """
     if filled["minmem"] > filled["maxmem"]:
         raise errors.OpPrereqError(
@@ -181,7 +182,7 @@ def hypervisor(
     """Return typed hypervisor parameters.
 
     Raises:
-        OpPrereqError: unknown name, wrong value, or one that only the cluster has.
+        OpPrereqError: unknown name, wrong value, or a cluster-only parameter.
     """
     table = hvparams.HYPERVISOR[name]
     out = typed(
@@ -191,18 +192,18 @@ def hypervisor(
         for key in sorted(out):
             if table[key].cluster_only:
                 raise errors.OpPrereqError(
-                    f"hypervisor {name}: parameter {key} can be set for the whole"
-                    " cluster only",
+                    f"hypervisor {name}: parameter {key} can only be set for the"
+                    f" whole cluster",
                     ecodes.ECODE_INVAL,
                 )
     return out
 
 
 def check_hypervisor_syntax(name: str, filled: Mapping[str, Any]) -> None:
-    """Check a full set of hypervisor parameters as far as the master can.
+    """Check a complete set of hypervisor parameters as far as the master can.
 
     Raises:
-        OpPrereqError: a required one is empty, or a value is not allowed.
+        OpPrereqError: a required parameter is empty, or a value is not allowed.
     """
     for key, row in hvparams.HYPERVISOR[name].items():
         value, what = filled.get(key), f"hypervisor {name}: parameter {key}"

@@ -1,4 +1,4 @@
-"""The table of all logical units: what this release offers."""
+"""The table of all logical units of this release."""
 
 from typing import Any, Final
 

@@ -83,7 +83,7 @@ class Edit:
     def _check_new(self, record: Any) -> None:
         table = _TABLE_OF[type(record)]
         if record.uuid in self.snapshot.table(table):
-            raise errors.ConfigurationError(f"{table}: {record.uuid} exists already")
+            raise errors.ConfigurationError(f"{table}: {record.uuid} already exists")
         if not isinstance(record, Disk):
             self._check_name(table, record)
 

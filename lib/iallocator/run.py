@@ -22,17 +22,17 @@ def run(
 ) -> answers.Answer:
     """Run an allocator: the built-in one here, others as scripts on the master.
 
-        Args:
-            runner: calls nodes: all for their resources, the master for the script.
-            snapshot: the cluster.
-                name: name of the allocator.
-            request: the request.
-            explain: request the reasons for refused nodes, if the allocator supports it.
-            cluster_cache: saves the built-in allocator from reading the cluster again.
-    
-        Raises:
-            OpPrereqError: the script is missing, failed, or its answer is not JSON.
-            ResultValidationError: its answer is malformed.
+    Args:
+        runner: calls nodes: all for their resources, the master for the script.
+        snapshot: the cluster.
+            name: name of the allocator.
+        request: the request.
+        explain: request the reasons for refused nodes, if the allocator supports it.
+        cluster_cache: saves the built-in allocator from reading the cluster again.
+
+    Raises:
+        OpPrereqError: the script is missing, failed, or its answer is not JSON.
+        ResultValidationError: its answer is malformed.
     """
     chosen = dict(snapshot.cluster.default_iallocator_params)
     if isinstance(request, requests.NodeEvacuate) and request.ignore_soft_errors:

@@ -8,7 +8,7 @@ from ganeti.constants import query as constants
 
 
 class ClusterConfigQuery(LogicalUnit[opcodes.ClusterConfigQuery]):
-    """Returns values in the order of the fields asked for."""
+    """Unit that returns values in the order of the requested fields."""
 
     READS_ONLY = True
 

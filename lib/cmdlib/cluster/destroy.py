@@ -10,9 +10,9 @@ from ganeti.constants import ecodes, hooks
 
 
 class ClusterDestroy(LogicalUnit[opcodes.ClusterDestroy]):
-    """Takes the master's address down; the client then stops the daemons.
+    """Unit that deactivates the master IP; the client then stops the daemons.
 
-    The hooks run from inside, on the master: afterwards there is nothing to run them.
+    The unit runs the hooks itself, on the master: afterwards no daemon is left for it.
     """
 
     EXCLUSIVE = True
@@ -41,10 +41,12 @@ class ClusterDestroy(LogicalUnit[opcodes.ClusterDestroy]):
             )
 
     def execute(self) -> str:
-        """Run the hooks, drop the address, return the master's uuid."""
+        """Run the hooks, deactivate the address, return the master's uuid."""
         master = self.ctx.snapshot.cluster.master_node
         post_hooks.run_post(self, (master,))
         answer = master_ip.turn_down(self.ctx)
         if answer.failed:
-            self.ctx.log.warn(answer.describe("cannot drop the master address"))
+            self.ctx.log.warn(
+                answer.describe("cannot deactivate the master IP address")
+            )
         return master

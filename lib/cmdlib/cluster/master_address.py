@@ -6,20 +6,20 @@ from ganeti.cmdlib.base import LogicalUnit
 
 
 class ClusterActivateMasterIp(LogicalUnit[opcodes.ClusterActivateMasterIp]):
-    """Raises the master's address on the master."""
+    """Unit that activates the master IP on the master node."""
 
     EXCLUSIVE = True
 
     def execute(self) -> None:
-        """Raise it."""
-        master_ip.turn_up(self.ctx).unwrap("cannot raise the master address")
+        """Activate the address."""
+        master_ip.turn_up(self.ctx).unwrap("cannot activate the master IP address")
 
 
 class ClusterDeactivateMasterIp(LogicalUnit[opcodes.ClusterDeactivateMasterIp]):
-    """Drops the master's address; connections to it break."""
+    """Unit that deactivates the master IP; connections to it break."""
 
     EXCLUSIVE = True
 
     def execute(self) -> None:
-        """Drop it."""
-        master_ip.turn_down(self.ctx).unwrap("cannot drop the master address")
+        """Deactivate the address."""
+        master_ip.turn_down(self.ctx).unwrap("cannot deactivate the master IP address")

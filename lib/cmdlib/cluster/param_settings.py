@@ -16,7 +16,7 @@ _NIC_MODES: Final = ("bridged", "openvswitch", "routed")
 
 @dataclasses.dataclass(frozen=True)
 class ParameterCheck:
-    """Hypervisor parameters that nodes have to approve."""
+    """Hypervisor parameters that nodes have to check."""
 
     hypervisor: str
     filled: Mapping[str, Any]
@@ -26,7 +26,7 @@ def changes(op: opcodes.ClusterSetParams, snapshot: objects.Snapshot) -> dict[st
     """Return the fields of the cluster record to change.
 
     Raises:
-        OpPrereqError: names parameter, wanted and found.
+        OpPrereqError: contains the parameter, wanted and found.
     """
     cluster = snapshot.cluster
     out: dict[str, Any] = {}
@@ -111,7 +111,7 @@ def _nics(op: opcodes.ClusterSetParams, snapshot: objects.Snapshot) -> dict[str,
     )
     if broken:
         raise refuse(
-            "NIC parameter mode: routed NICs need an address, which these have not:"
+            "NIC parameter mode: routed NICs need an address; NICs without one:"
             f" {', '.join(broken)}"
         )
     return new
@@ -120,7 +120,7 @@ def _nics(op: opcodes.ClusterSetParams, snapshot: objects.Snapshot) -> dict[str,
 def _known(name: str, what: str) -> None:
     if name not in hypervisors.HYPER_TYPES:
         raise refuse(
-            f"{what}: {name} is no hypervisor; there are"
+            f"{what}: {name} is not a hypervisor; known are"
             f" {', '.join(hypervisors.HYPER_TYPES)}"
         )
 
@@ -170,7 +170,7 @@ def _osparams(
 def node_checks(
     op: opcodes.ClusterSetParams, old: objects.Cluster, new: objects.Cluster
 ) -> list[ParameterCheck]:
-    """Return the hypervisor parameters that nodes have to approve."""
+    """Return the hypervisor parameters that nodes have to check."""
     if op.hvparams is None and op.enabled_hypervisors is None and op.os_hvp is None:
         return []
     touched = set(op.hvparams or {}) | (

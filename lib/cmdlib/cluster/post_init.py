@@ -11,7 +11,7 @@ from ganeti.constants import hooks
 
 
 class ClusterPostInit(LogicalUnit[opcodes.ClusterPostInit]):
-    """Sets up the master node; the point of it are the hooks."""
+    """Unit that sets up the master node and runs the hooks of a new cluster."""
 
     EXCLUSIVE = True
     HOOKS_PATH = "cluster-init"
@@ -22,11 +22,11 @@ class ClusterPostInit(LogicalUnit[opcodes.ClusterPostInit]):
         return {"OP_TARGET": self.ctx.snapshot.cluster.cluster_name}
 
     def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
-        """Only after: on the master."""
+        """Return no nodes for the pre phase, the master for the post phase."""
         return (), (self.ctx.snapshot.cluster.master_node,)
 
     def execute(self) -> bool:
-        """Record the master's certificate and make its virtual switch."""
+        """Record the master's certificate and configure its virtual switch."""
         snapshot = self.ctx.snapshot
         master = snapshot.nodes[snapshot.cluster.master_node]
         candidate_role.record_certificate(self.ctx, master)

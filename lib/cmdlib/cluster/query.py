@@ -8,10 +8,10 @@ from ganeti.query import cluster_info
 
 
 class ClusterQuery(LogicalUnit[opcodes.ClusterQuery]):
-    """Returns the cluster information dictionary."""
+    """Unit that returns the cluster information dictionary."""
 
     READS_ONLY = True
 
     def execute(self) -> dict[str, Any]:
-        """Return it."""
+        """Return the dictionary."""
         return cluster_info.cluster_info(self.ctx.snapshot)

@@ -7,7 +7,7 @@ from ganeti.locking import Level
 
 
 class ClusterRedistConf(LogicalUnit[opcodes.ClusterRedistConf]):
-    """Touches the cluster record, which pushes configuration and ssconf."""
+    """Unit that updates the cluster record, which sends configuration and ssconf."""
 
     def expand_names(self) -> None:
         """Lock groups and nodes."""
@@ -16,7 +16,7 @@ class ClusterRedistConf(LogicalUnit[opcodes.ClusterRedistConf]):
             self.locks.shared.add(level)
 
     def execute(self) -> None:
-        """Push all, also to nodes that should have it already."""
+        """Send all files, also to nodes that should have them already."""
         with self.ctx.config.edit(self.ctx.owner) as edit:
             edit.update_cluster()
         ancillary_files.redistribute(self.ctx)

@@ -10,7 +10,7 @@ from ganeti.constants import daemons, ecodes, hooks
 
 
 class ClusterRename(LogicalUnit[opcodes.ClusterRename]):
-    """Changes name and master address together."""
+    """Unit that changes name and master IP together."""
 
     EXCLUSIVE = True
     HOOKS_PATH = "cluster-rename"
@@ -21,12 +21,12 @@ class ClusterRename(LogicalUnit[opcodes.ClusterRename]):
         return {"OP_TARGET": self.old_name, "NEW_NAME": self.name}
 
     def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
-        """Before on the master, after on all nodes."""
+        """Return the master for the pre phase, all nodes for the post phase."""
         snapshot = self.ctx.snapshot
         return (snapshot.cluster.master_node,), sorted(snapshot.nodes)
 
     def check_prereq(self) -> None:
-        """Check that the name resolves, is new, and its address is free."""
+        """Check that the name resolves and is new, and that its address is free."""
         cluster = self.ctx.snapshot.cluster
         self.old_name = cluster.cluster_name
         try:
@@ -60,8 +60,8 @@ class ClusterRename(LogicalUnit[opcodes.ClusterRename]):
             )
 
     def execute(self) -> str:
-        """Take the old address down, write, take the new one up."""
-        master_ip.turn_down(self.ctx).unwrap("cannot drop the master address")
+        """Deactivate the old address, commit, activate the new one."""
+        master_ip.turn_down(self.ctx).unwrap("cannot deactivate the master IP address")
         try:
             with self.ctx.config.edit(self.ctx.owner) as edit:
                 edit.update_cluster(cluster_name=self.name, master_ip=self.address)
@@ -72,7 +72,7 @@ class ClusterRename(LogicalUnit[opcodes.ClusterRename]):
             answer = master_ip.turn_up(self.ctx)
             if answer.failed:
                 self.ctx.log.warn(
-                    answer.describe("cannot raise the master address"),
+                    answer.describe("cannot activate the master IP address"),
                     hint="run gnt-cluster activate-master-ip",
                 )
         return self.name

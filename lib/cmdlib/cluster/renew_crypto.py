@@ -13,22 +13,23 @@ from ganeti.locking import Level
 from ganeti.ssh import keys
 from ganeti.utils import files
 
-#: Stands behind the master's uuid while its present and its next certificate are good.
+#: Suffix of the master's uuid while both its current and its next certificate are
+#: valid.
 _NEXT: Final = "-next"
 _LISTED: Final = "master_candidates_certs"
 _AGAIN: Final = "run gnt-cluster renew-crypto --new-node-certificates again"
 
 
 class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
-    """Each node makes its own; private keys never travel.
+    """Unit that has each node create its own keys; private keys are never sent.
 
-    The master is last with either: it keeps its way to the nodes until they know
-    the new one.
+    The master is the last node in both cases: it keeps its access to the nodes until
+    they know its new certificate or key.
     """
 
     @classmethod
     def can_plan(cls, op: opcodes.Opcode) -> bool:
-        """Tell no: the master's own certificate is replaced on the spot."""
+        """Return false: the unit replaces the master's own certificate directly."""
         del op
         return False
 
@@ -37,14 +38,14 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
         self.locks.names[Level.NODE] = ALL
 
     def check_prereq(self) -> None:
-        """Check that the SSH keys that are wanted can be made."""
+        """Check that the requested SSH keys can be created."""
         cluster = self.ctx.snapshot.cluster
         if not self.op.renew_ssh_keys:
             return
         if not cluster.modify_ssh_setup:
             raise self.prereq(
-                f"cluster {cluster.cluster_name}: its SSH keys are not managed here, it"
-                " was made with --no-ssh-init",
+                f"cluster {cluster.cluster_name}: SSH keys are not managed, as it was"
+                f" created with --no-ssh-init",
                 ecodes.ECODE_STATE,
             )
         self.key_type = self.op.ssh_key_type or cluster.ssh_key_type
@@ -68,7 +69,7 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
             for uuid, node in sorted(snapshot.nodes.items())
             if uuid != master and not node.offline
         ]
-        self._say(f"Making new certificates on {len(others) + 1} nodes")
+        self._say(f"Creating new certificates on {len(others) + 1} nodes")
         digests, failed = self._make_elsewhere(others)
         candidate_digests = {
             uuid: digest
@@ -83,7 +84,7 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
     def _make_elsewhere(
         self, nodes: list[objects.Node]
     ) -> tuple[dict[str, str], dict[str, str]]:
-        """Return digests by uuid, and name -> trouble."""
+        """Return digests by uuid, and node name -> problem."""
         digests, failed = {}, {}
         request = [["ssl", "create", {}]]
         answers = self.ctx.rpc.call(
@@ -102,11 +103,11 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
     ) -> dict[str, str]:
         """Replace the master's certificate; it is used from the next connection on.
 
-        The nodes get to know it before, beside the present one. When one of them
-        cannot be told, the present one stays.
+        All nodes accept it before that, in addition to the current one. If one of them
+        cannot be reached, the current one stays.
 
         Returns:
-            name -> trouble.
+            Node name -> problem.
         """
         path = self.ctx.paths.client_pem
         new_path = f"{path}.tmp"
@@ -129,9 +130,10 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
             return failed
         _keep_and_replace(path, new_path, self.ctx.paths.backup_dir)
         self._record({master.uuid: digest}, drop=key)
-        # The daemon pushes ssconf anyway; who must not call any more is told at once.
+        # The daemon sends ssconf anyway; removed callers are refused without that
+        # delay.
         for name, text in self._send_callers().items():
-            self.ctx.log.warn(f"node {name}: still knows the old certificate: {text}")
+            self.ctx.log.warn(f"node {name}: still accepts the old certificate: {text}")
         self._say(f"The master {master.name} uses its new certificate")
         return {}
 
@@ -142,7 +144,7 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
             edit.update_cluster(candidate_certs=certs)
 
     def _send_callers(self) -> dict[str, str]:
-        """Write the list of callers on all online nodes; return name -> trouble."""
+        """Write the callers to all online nodes; return node name -> problem."""
         snapshot = self.ctx.snapshot
         online = sorted(u for u, node in snapshot.nodes.items() if not node.offline)
         listed = config.ssconf_values(snapshot)[_LISTED]
@@ -157,7 +159,7 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
     def _renew_ssh_keys(self) -> None:
         snapshot = self.ctx.snapshot
         nodes = sorted(snapshot.nodes.values(), key=lambda node: node.name)
-        self._say(f"Making new SSH keys on {len(nodes)} nodes")
+        self._say(f"Creating new SSH keys on {len(nodes)} nodes")
         self.ctx.rpc.call_one(
             "node_ssh_keys_renew",
             snapshot.cluster.master_node,
@@ -178,7 +180,7 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
 
 
 def _digest(answer: Any) -> str:
-    """Return the digest that a node answered with, empty when it failed."""
+    """Return the digest in a node's answer, empty if the call failed."""
     if answer.failed:
         return ""
     return str(dict(answer.payload or ()).get("ssl", ""))

@@ -1,4 +1,4 @@
-"""OP_CLUSTER_REPAIR_DISK_SIZES: make recorded disk sizes the real ones."""
+"""OP_CLUSTER_REPAIR_DISK_SIZES: correct recorded disk sizes."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,7 +13,7 @@ _MIB: Final = 1024 * 1024
 
 
 class ClusterRepairDiskSizes(LogicalUnit[opcodes.ClusterRepairDiskSizes]):
-    """Asks the primary nodes for sizes; the result lists what was corrected."""
+    """Unit that compares recorded with real sizes; the result lists the corrections."""
 
     def expand_names(self) -> None:
         """Lock the instances, all if none are named."""
@@ -43,7 +43,7 @@ class ClusterRepairDiskSizes(LogicalUnit[opcodes.ClusterRepairDiskSizes]):
         return [snapshot.instances[uuid] for uuid in uuids if uuid is not None]
 
     def execute(self) -> list[tuple[str, int, str, int]]:
-        """Ask node by node and correct what differs."""
+        """Ask the nodes one by one and correct sizes that differ."""
         snapshot = self.ctx.snapshot
         by_node: dict[str, list[tuple[objects.Instance, int, objects.Disk]]] = {}
         for instance in sorted(self._instances(), key=lambda item: item.name):

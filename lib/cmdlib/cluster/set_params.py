@@ -13,7 +13,7 @@ from ganeti.constants import ecodes, hooks
 from ganeti.locking import Level
 from ganeti.objects import CLUSTER_KEY, Update, params
 
-#: Settings that decide which files are shared between nodes.
+#: Settings that determine which files the nodes share.
 _FILES_DEPEND_ON = frozenset(
     {"modify_etc_hosts", "use_external_mip_script", "enabled_hypervisors"}
 )
@@ -27,32 +27,32 @@ class _SettingsPlan:
 
 
 class ClusterSetParams(LogicalUnit[opcodes.ClusterSetParams]):
-    """Changes settings, all or none."""
+    """Unit that changes settings, all or none."""
 
     HOOKS_PATH = "cluster-modify"
     HOOKS_TYPE = hooks.HTYPE_CLUSTER
 
     def expand_names(self) -> None:
-        """Lock everything that settings are about, shared."""
+        """Lock all objects that settings affect, shared."""
         for level in (Level.INSTANCE, Level.NODEGROUP, Level.NODE):
             self.locks.names[level] = ALL
             self.locks.shared.add(level)
 
     def hooks_env(self) -> Mapping[str, Any]:
-        """Return the cluster's name and the wanted volume group."""
+        """Return the cluster's name and the requested volume group."""
         return {
             "OP_TARGET": self.ctx.snapshot.cluster.cluster_name,
             "NEW_VG_NAME": self.op.vg_name,
         }
 
     def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
-        """The master, both times."""
+        """Return the master, for both phases."""
         master = (self.ctx.snapshot.cluster.master_node,)
         return master, master
 
     # Checks
     def check_prereq(self) -> None:
-        """Work out all changes, then have nodes check what only they can."""
+        """Compute all changes, then run the checks that need nodes."""
         snapshot = self.ctx.snapshot
         changes = self._work_out(snapshot)
         old = snapshot.cluster
@@ -125,9 +125,10 @@ class ClusterSetParams(LogicalUnit[opcodes.ClusterSetParams]):
                 + ", ".join(broken)
             )
 
-    # Work
+    # Execution
+
     def execute(self) -> None:
-        """Write the settings, with the master's address moved around that."""
+        """Commit the settings; move the master IP before and after that."""
         if not self.plan.changes:
             self.ctx.log.info("no setting changes")
             return
@@ -155,23 +156,28 @@ class ClusterSetParams(LogicalUnit[opcodes.ClusterSetParams]):
 
     def _store(self) -> None:
         with self.ctx.config.edit(self.ctx.owner) as edit:
-            # The locks are shared: another job may have changed settings meanwhile.
+            # The locks are shared: another job may have changed settings since the
+            # checks.
             edit.update_cluster(**self._work_out(edit.snapshot))
 
     def _take_address_down(self) -> None:
         answer = master_ip.turn_down(self.ctx)
         if answer.failed and not self.op.force:
             raise errors.OpExecError(
-                answer.describe("cannot drop the master address, force goes on")
+                answer.describe(
+                    "cannot deactivate the master IP address, going on because of force"
+                )
             )
         if answer.failed:
-            self.ctx.log.warn(answer.describe("cannot drop the master address"))
+            self.ctx.log.warn(
+                answer.describe("cannot deactivate the master IP address")
+            )
 
     def _take_address_up(self) -> None:
         answer = master_ip.turn_up(self.ctx)
         if answer.failed:
             self.ctx.log.warn(
-                answer.describe("cannot raise the master address"),
+                answer.describe("cannot activate the master IP address"),
                 hint="run gnt-cluster activate-master-ip",
             )
 

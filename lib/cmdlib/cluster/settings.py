@@ -1,7 +1,7 @@
-"""Cluster settings that stand alone: each is checked by itself.
+"""Cluster settings that are checked independently of each other.
 
-Every function here is pure: a request and the cluster record in, the fields to
-change out.
+All functions are pure: they take a request and the cluster record, and return the
+fields to change.
 """
 
 import os
@@ -13,7 +13,7 @@ from ganeti import errors, objects, opcodes, pathutils
 from ganeti.constants import ecodes, mond, uidpool
 from ganeti.iallocator import defaults
 
-#: Taken as they are: their types say all there is to check.
+#: Taken unchanged: their types check everything.
 _AS_GIVEN: Final = (
     "candidate_pool_size",
     "max_running_jobs",
@@ -25,7 +25,7 @@ _AS_GIVEN: Final = (
     "use_external_mip_script",
     "default_iallocator_params",
 )
-#: Settings of parts that this release does not have.
+#: Settings of features that this release does not have.
 _NOT_OFFERED: Final = (
     "diagnose_data_collector_filename",
     "maint_balance",
@@ -49,7 +49,7 @@ def changes(
     """Return the fields of the cluster record to change.
 
     Raises:
-        OpPrereqError: names setting, wanted and found.
+        OpPrereqError: contains the setting, wanted and found.
     """
     for name in _NOT_OFFERED:
         if getattr(op, name) is not None:
@@ -87,13 +87,13 @@ def mac_prefix(text: str) -> str:
     """Return a MAC prefix of three octets in lower case.
 
     Raises:
-        OpPrereqError: it is none, or it is one of group addresses.
+        OpPrereqError: it is malformed, or a prefix of group addresses.
     """
     octets = text.lower().split(":")
     if len(octets) != 3 or not all(map(_OCTET.match, octets)):
         raise refuse(f"mac_prefix: wanted three octets such as aa:00:00, found {text}")
     if int(octets[0], 16) & 1:
-        raise refuse(f"mac_prefix: {text} is the prefix of group addresses")
+        raise refuse(f"mac_prefix: {text} is a prefix of group addresses")
     return ":".join(octets)
 
 
@@ -122,7 +122,7 @@ def _collectors(
     known = set(mond.DATA_COLLECTOR_NAMES) | set(cluster.data_collectors)
     if unknown := sorted((set(active) | set(interval)) - known):
         raise refuse(
-            f"data collectors {', '.join(unknown)}: unknown; there are"
+            f"data collectors {', '.join(unknown)}: unknown; known are"
             f" {', '.join(sorted(known))}"
         )
     for name, micros in interval.items():
@@ -208,7 +208,8 @@ def uid_pool(
     """Return a pool of uid ranges after changes, sorted; ranges are not merged.
 
     Raises:
-        OpPrereqError: a range is no range, or one to remove is not literally there.
+        OpPrereqError: a range is malformed, or a range to remove is not an entry of the
+            pool.
     """
     ranges = {_uid_range(item) for item in pool}
     ranges |= {_uid_range(item) for item in add}
@@ -233,7 +234,9 @@ def _check_expression(text: str) -> None:
     try:
         re.compile(text)
     except re.error as err:
-        raise refuse(f"reserved_lvs: {text!r} is no regular expression: {err}") from err
+        raise refuse(
+            f"reserved_lvs: {text!r} is not a regular expression: {err}"
+        ) from err
 
 
 def _edited(

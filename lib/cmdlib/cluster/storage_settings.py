@@ -8,9 +8,9 @@ from ganeti.cmdlib import policy
 from ganeti.cmdlib.cluster.settings import refuse
 from ganeti.constants import disks, ecodes, ipolicy
 
-#: Templates whose disks this release can make.
+#: Templates whose disks this release can create.
 OFFERED_TEMPLATES: Final = ("diskless", "file", "sharedfile")
-#: template -> setting with the directory it needs
+#: template -> setting with the directory that it needs
 _DIRECTORIES: Final = {
     "file": "file_storage_dir",
     "sharedfile": "shared_file_storage_dir",
@@ -22,7 +22,7 @@ def changes(op: opcodes.ClusterSetParams, snapshot: objects.Snapshot) -> dict[st
     """Return the fields of the cluster record to change.
 
     Raises:
-        OpPrereqError: names setting, wanted and found.
+        OpPrereqError: contains the setting, wanted and found.
     """
     cluster = snapshot.cluster
     out: dict[str, Any] = {}
@@ -61,7 +61,7 @@ def _templates(
     if unknown := [name for name in templates if name not in OFFERED_TEMPLATES]:
         raise refuse(
             f"enabled_disk_templates: {', '.join(unknown)}: not offered by this"
-            f" release; there are {', '.join(OFFERED_TEMPLATES)}"
+            f" release; offered are {', '.join(OFFERED_TEMPLATES)}"
         )
     gone = set(snapshot.cluster.enabled_disk_templates) - set(templates)
     users: dict[str, list[str]] = {}

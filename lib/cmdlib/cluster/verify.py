@@ -6,16 +6,16 @@ from ganeti.objects import lookup
 
 
 class ClusterVerify(LogicalUnit[opcodes.ClusterVerify]):
-    """Submits the jobs that do the work; the first is for the configuration."""
+    """Unit that submits the verification jobs, first that of the configuration."""
 
     READS_ONLY = True
 
     def check_prereq(self) -> None:
-        """Find the groups."""
+        """Look the groups up."""
         self.groups = lookup.group_names(self.ctx.snapshot, self.op.group_name)
 
     def execute(self) -> SubmitJobs:
-        """Make the jobs; those of groups wait for the one of the configuration."""
+        """Return the jobs; jobs of groups wait for the configuration's job."""
         jobs: list[list[opcodes.Opcode]] = []
         if not self.op.group_name:
             jobs.append(

@@ -14,19 +14,19 @@ from ganeti.verify import Report, cluster
 
 
 class ClusterVerifyConfig(LogicalUnit[opcodes.ClusterVerifyConfig]):
-    """Returns true when no error was found."""
+    """Unit that returns true if no error was found."""
 
     READS_ONLY = True
 
     def expand_names(self) -> None:
-        """Lock everything, shared."""
+        """Acquire all locks, shared."""
         for level in Level:
             if level is not Level.CLUSTER:
                 self.locks.names[level] = ALL
                 self.locks.shared.add(level)
 
     def execute(self) -> bool:
-        """Check step by step."""
+        """Run the checks as steps."""
         snapshot = self.ctx.snapshot
         report = Report(self.op.ignore_errors, simulate=self.op.debug_simulate_errors)
         output = Output(self.ctx.log, report, error_codes=self.op.error_codes)

@@ -6,16 +6,16 @@ from ganeti.objects import lookup
 
 
 class ClusterVerifyDisks(LogicalUnit[opcodes.ClusterVerifyDisks]):
-    """Submits the jobs."""
+    """Unit that submits one job per group."""
 
     READS_ONLY = True
 
     def check_prereq(self) -> None:
-        """Find the groups."""
+        """Look the groups up."""
         self.groups = lookup.group_names(self.ctx.snapshot, self.op.group_name)
 
     def execute(self) -> SubmitJobs:
-        """Make one job per group."""
+        """Return one job per group."""
         return SubmitJobs(
             [
                 [opcodes.GroupVerifyDisks(group_name=name, is_strict=self.op.is_strict)]

@@ -27,7 +27,7 @@ Answers = Mapping[str, Mapping[str, Any]]
 
 
 class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
-    """Returns true when no error was found; failing post hooks are errors too."""
+    """Unit that returns true if no error was found; failing post hooks are errors."""
 
     READS_ONLY = True
     HOOKS_PATH = "cluster-verify"
@@ -44,7 +44,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         return env
 
     def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
-        """Only after: on the nodes of the group."""
+        """Return no nodes for the pre phase, the group's nodes for the post phase."""
         return (), sorted(self.ctx.snapshot.nodes_in_group(self.group))
 
     def after_hooks(
@@ -79,9 +79,10 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         self.output.flush()
         return result and self.report.is_clean
 
-    # Work
+    # Execution
+
     def execute(self) -> bool:
-        """Ask the nodes, then judge step by step."""
+        """Ask the nodes, then run the checks as steps."""
         snapshot = self.ctx.snapshot
         self.report = Report(
             self.op.ignore_errors, simulate=self.op.debug_simulate_errors
@@ -144,7 +145,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
             key=lambda item: item.name,
         )
 
-    # Asking
+    # Node calls
     def _ask(
         self,
         snapshot: objects.Snapshot,
@@ -221,7 +222,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
                 rows = rows[count:]
         return disks
 
-    # Judging
+    # Checks
     def _judge_files(
         self,
         snapshot: objects.Snapshot,
@@ -255,7 +256,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
             self._judge_majority(snapshot)
 
     def _master_files(self, snapshot: objects.Snapshot) -> Any:
-        """Ask a master of another group for its files, to compare with."""
+        """Return the files of a master in another group, as reference."""
         self.output.step("Gathering information about the master node")
         asked = {
             nodeverify.NV_FILELIST: verify_request.shared_files(
@@ -378,7 +379,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
         )
 
     def _assess(self, snapshot: objects.Snapshot) -> None:
-        """Advise on cluster wide hypervisor parameters that are known to hurt."""
+        """Report cluster-wide hypervisor parameters with known disadvantages."""
         for name in snapshot.cluster.enabled_hypervisors:
             filled = params.hvparams_for(snapshot.cluster, name, "", {})
             for parameter, (poor, advice) in _ADVICE.get(name, {}).items():
@@ -416,7 +417,7 @@ class ClusterVerifyGroup(GroupLocks, LogicalUnit[opcodes.ClusterVerifyGroup]):
             self.output.note(count, what)
 
 
-#: hypervisor -> parameter -> (value that hurts, advice)
+#: hypervisor -> parameter -> (bad value, advice)
 _ADVICE: Mapping[str, Mapping[str, tuple[Any, str]]] = {
     "kvm": {
         "disk_cache": (

@@ -1,11 +1,11 @@
-"""How verification talks to the user: steps, findings, notes."""
+"""Output of verification: steps, findings, notes."""
 
 from ganeti.cmdlib.base import Feedback
 from ganeti.verify import Report
 
 
 class Output:
-    """Writes findings to the job log under the step they belong to."""
+    """Writer of findings to the job log, under their step."""
 
     def __init__(self, log: Feedback, report: Report, *, error_codes: bool) -> None:
         self._log = log
@@ -13,16 +13,16 @@ class Output:
         self._error_codes = error_codes
 
     def step(self, text: str) -> None:
-        """Write what was found so far, then begin a step."""
+        """Write the findings so far, then begin a step."""
         self.flush()
         self._log.message(f"* {text}")
 
     def flush(self) -> None:
-        """Write what was found since the last time."""
+        """Write the findings since the last call."""
         for finding in self._report.take():
             self._log.message(finding.line(error_codes=self._error_codes))
 
     def note(self, count: int, what: str) -> None:
-        """Write a note about a number of things, unless there is none."""
+        """Write a note about a number of objects, unless it is 0."""
         if count:
             self._log.message(f"  - NOTICE: {count} {what} found.")

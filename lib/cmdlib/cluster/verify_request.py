@@ -1,4 +1,4 @@
-"""What verification asks a node; answers are judged in `ganeti.verify`."""
+"""The verification request to nodes; `ganeti.verify` evaluates the answers."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, Final
@@ -10,7 +10,7 @@ from ganeti.objects import params
 from ganeti.rpc import wire
 from ganeti.verify import cluster
 
-#: Nodes that each candidate but the master tries to log in to, in large groups.
+#: Number of nodes of a large group to which each candidate but the master logs in.
 SSH_PEERS: Final = 3
 
 
@@ -29,7 +29,7 @@ def checks(
         group: uuid of the group.
         paths: files of the master.
         instances: those whose primary node is in the group.
-        clutter: look for stray SSH keys.
+        clutter: look for stray SSH keys in authorized_keys.
     """
     record = snapshot.cluster
     members = online(snapshot, snapshot.nodes_in_group(group))
@@ -65,7 +65,7 @@ def checks(
 
 
 def online(snapshot: objects.Snapshot, uuids: Collection[str]) -> list[objects.Node]:
-    """Return nodes that can be asked, sorted by name."""
+    """Return online nodes, sorted by name."""
     nodes = (snapshot.nodes[uuid] for uuid in uuids)
     return sorted(
         (node for node in nodes if not node.offline), key=lambda node: node.name
@@ -73,7 +73,7 @@ def online(snapshot: objects.Snapshot, uuids: Collection[str]) -> list[objects.N
 
 
 def shared_files(snapshot: objects.Snapshot, paths: pathutils.Paths) -> list[str]:
-    """Return the files to compare, in the form that other nodes understand."""
+    """Return the files to compare, as paths that other nodes understand."""
     sets = ancillary_files.file_sets(snapshot.cluster, paths)
     everything = (*sets.all_nodes, *sets.vm_nodes, paths.server_pem)
     return [paths.virtualize(path) for path in everything]
@@ -82,12 +82,12 @@ def shared_files(snapshot: objects.Snapshot, paths: pathutils.Paths) -> list[str
 def _ssh_checks(
     snapshot: objects.Snapshot, group: str, members: Sequence[objects.Node]
 ) -> wire.PerNode:
-    """Return who is to be reached: name -> SSH port.
+    """Return the nodes to log in to: name -> SSH port.
 
-    For the master that is the whole group, and one node of each other group. Another
-    candidate tries a few nodes of the group, others with each revision, as logging in
-    from everywhere to everywhere takes long. Only candidates can log in elsewhere, so
-    that others are asked about nobody.
+    The master logs in to the whole group and to one node of each other group. Any
+    other candidate logs in to a few nodes of the group, different ones with each
+    revision, because logins between all pairs of nodes take long. Only candidates can
+    log in to other nodes, so the list of any other node is empty.
     """
     targets = list(members)
     for other in sorted(snapshot.nodegroups):
@@ -102,7 +102,7 @@ def _ssh_checks(
             return {}
         if node.uuid == snapshot.cluster.master_node or len(members) <= SSH_PEERS + 1:
             return ports
-        # Never itself: steps go from 1 to one less than the size of the group.
+        # Never the node itself: steps go from 1 to one less than the size of the group.
         first = snapshot.revision * SSH_PEERS
         steps = ((first + step) % (len(members) - 1) + 1 for step in range(SSH_PEERS))
         peers = [members[(place + step) % len(members)] for step in steps]

@@ -1,4 +1,4 @@
-"""Compares the nodes' ssconf files with what the configuration says."""
+"""Comparison of the nodes' ssconf files with the configuration."""
 
 import hashlib
 import threading
@@ -11,8 +11,8 @@ from ganeti.constants import nodeverify
 from ganeti.ssconf import SimpleStore, writer
 from ganeti.verify import Report, node_answer
 
-#: Files are written a moment after the configuration changed: nodes that differ are
-#: looked at again this often, after so long.
+#: Nodes write the files shortly after the configuration changed: nodes that differ
+#: are asked again this often, after so many seconds.
 _ATTEMPTS: Final = 10
 _PAUSE_S: Final = 0.3
 
@@ -23,7 +23,7 @@ def judge(ctx: Context, report: Report, nodes: Collection[str]) -> None:
     Args:
         ctx: of the unit.
         report: takes the findings.
-        nodes: UUIDs of those to ask; who does not answer is passed over.
+        nodes: uuids of nodes to ask; nodes that do not answer are skipped.
     """
     names = ctx.snapshot.nodes
     for path, uuids in sorted(_settled(ctx, nodes).items()):
@@ -32,12 +32,12 @@ def judge(ctx: Context, report: Report, nodes: Collection[str]) -> None:
             True,
             "ECLUSTERFILECHECK",
             None,
-            f"file {path} is not what the configuration says on node(s) {where}",
+            f"file {path} differs from the configuration on node(s) {where}",
         )
 
 
 def _settled(ctx: Context, nodes: Collection[str]) -> Mapping[str, list[str]]:
-    """Return file -> nodes where it still differs after a while."""
+    """Return file -> nodes where it still differs after repeated checks."""
     never = threading.Event()
     for attempt in range(_ATTEMPTS):
         differing = _differing(ctx, sorted(nodes))
@@ -70,7 +70,7 @@ def _differing(ctx: Context, nodes: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _checksums(ctx: Context) -> dict[str, str]:
-    """Return what the master's files should be: path -> checksum."""
+    """Return the expected files of the master: path -> checksum."""
     store = SimpleStore(ctx.paths)
     return {
         store.path(key): hashlib.sha1(

@@ -12,7 +12,7 @@ from ganeti.locking import Level
 
 
 class GroupAdd(LogicalUnit[opcodes.GroupAdd]):
-    """Creates an empty group."""
+    """Unit that creates an empty group."""
 
     HOOKS_PATH = "group-add"
     HOOKS_TYPE = hooks.HTYPE_GROUP
@@ -40,7 +40,7 @@ class GroupAdd(LogicalUnit[opcodes.GroupAdd]):
         return {"GROUP_NAME": self.op.group_name}
 
     def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
-        """The master, both times."""
+        """Return the master, for both phases."""
         master = (self.ctx.snapshot.cluster.master_node,)
         return master, master
 
@@ -49,7 +49,7 @@ class GroupAdd(LogicalUnit[opcodes.GroupAdd]):
         names.check_new_name(self.ctx.snapshot, self.op.group_name)
 
     def execute(self) -> None:
-        """Write the group."""
+        """Commit the group."""
         group = objects.NodeGroup(
             name=self.op.group_name,
             ndparams=self.ndparams,

@@ -10,10 +10,10 @@ from ganeti.objects import lookup
 
 
 class GroupAssignNodes(LogicalUnit[opcodes.GroupAssignNodes]):
-    """Moves nodes, unless that tears mirrored instances apart."""
+    """Unit that moves nodes, unless that splits mirrored instances."""
 
     def expand_names(self) -> None:
-        """Lock the nodes, and all groups concerned."""
+        """Lock the nodes and all affected groups."""
         snapshot = self.ctx.snapshot
         self.group = lookup.expand_group(snapshot, self.op.group_name)
         self.nodes = sorted(
@@ -27,7 +27,7 @@ class GroupAssignNodes(LogicalUnit[opcodes.GroupAssignNodes]):
         self.locks.names[Level.NODE] = self.nodes
 
     def declare_locks(self, level: locking.Level) -> None:
-        """Guess the groups of the nodes; checked once the nodes are locked."""
+        """Declare the nodes' current groups; checked once they are locked."""
         if level is Level.NODEGROUP:
             self.locks.names[level] = self._groups()
 
@@ -36,18 +36,20 @@ class GroupAssignNodes(LogicalUnit[opcodes.GroupAssignNodes]):
         return sorted({self.group} | {nodes[u].group for u in self.nodes if u in nodes})
 
     def check_prereq(self) -> None:
-        """Check that nothing moved, and what the move would split."""
+        """Check that no node moved, and which instances the move would split."""
         snapshot = self.ctx.snapshot
         if self.group not in snapshot.nodegroups or any(
             uuid not in snapshot.nodes for uuid in self.nodes
         ):
             raise self.prereq(
-                f"node group {self.op.group_name}: group or nodes removed meanwhile",
+                f"node group {self.op.group_name}: group or nodes were removed while"
+                f" the job waited for locks",
                 ecodes.ECODE_NOENT,
             )
         if set(self._groups()) - self.ctx.locks.owned(Level.NODEGROUP):
             raise self.prereq(
-                "nodes changed their group meanwhile, retry", ecodes.ECODE_STATE
+                "nodes changed their group while the job waited for locks, retry",
+                ecodes.ECODE_STATE,
             )
         new, old = splits(snapshot, dict.fromkeys(self.nodes, self.group))
         if new:

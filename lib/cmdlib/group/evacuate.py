@@ -11,13 +11,13 @@ from ganeti.objects import lookup
 
 
 class GroupEvacuate(allocation.Submitting, base.LogicalUnit[opcodes.GroupEvacuate]):
-    """Ask the allocator how to empty a group."""
+    """Unit that asks the allocator how to move all instances out of a group."""
 
     HOOKS_PATH: ClassVar[str | None] = "group-evacuate"
     HOOKS_TYPE: ClassVar[str | None] = "GROUP"
 
     def expand_names(self) -> None:
-        """Find groups and instances, and lock what planning reads."""
+        """Look groups and instances up, and lock all objects that planning reads."""
         snapshot = self.ctx.snapshot
         self.group = lookup.expand_group(snapshot, self.op.group_name)
         names = self.op.target_groups or []
@@ -55,8 +55,8 @@ class GroupEvacuate(allocation.Submitting, base.LogicalUnit[opcodes.GroupEvacuat
         """Check that the instances are still the same."""
         if self._instances() != self.instances:
             raise self.prereq(
-                f"group {self.op.group_name}: its instances changed meanwhile, try"
-                " again",
+                f"group {self.op.group_name}: its instances changed while the job"
+                f" waited for locks, try again",
                 ecodes.ECODE_STATE,
             )
         if self.op.dry_run:
@@ -78,7 +78,7 @@ class GroupEvacuate(allocation.Submitting, base.LogicalUnit[opcodes.GroupEvacuat
         return nodes, nodes
 
     def jobs(self) -> base.SubmitJobs:
-        """Return the jobs, one after the other if asked for."""
+        """Return the jobs; sequential ones if requested."""
         if not self.instances:
             return base.SubmitJobs([])
         answer = allocation.evacuation_jobs(

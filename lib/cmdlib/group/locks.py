@@ -1,7 +1,7 @@
 """Locks on a whole group: itself, its nodes, its instances.
 
-Instances are locked first, so the set of them is guessed from the configuration and
-checked once everything is held.
+Instances are locked first, so their set is taken from the configuration and checked
+once all locks are held.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from ganeti.utils import messages
 
 
 class GroupLocks:
-    """Mixed into units that look at one whole group with shared locks."""
+    """Mixin for units that read one whole group with shared locks."""
 
     op: Any
     ctx: Context
@@ -26,7 +26,7 @@ class GroupLocks:
     opportunistic: bool = False
 
     def expand_names(self) -> None:
-        """Find the group and lock it with all its instances."""
+        """Look the group up and lock it with all its instances."""
         snapshot = self.ctx.snapshot
         self.group = lookup.expand_group(snapshot, self.op.group_name)
         self.locks.names[Level.INSTANCE] = instance_names(snapshot, self.group)
@@ -37,14 +37,14 @@ class GroupLocks:
             self.locks.opportunistic.update((Level.INSTANCE, Level.NODE))
 
     def declare_locks(self, level: locking.Level) -> None:
-        """Lock the nodes that are in the group now."""
+        """Lock the current nodes of the group."""
         if level is Level.NODE:
             self.locks.names[level] = sorted(
                 self.ctx.snapshot.nodes_in_group(self.group)
             )
 
     def check_prereq(self) -> None:
-        """Check that nothing moved in or out while the locks were waited for."""
+        """Check that the group did not change while the job waited for locks."""
         if not self.opportunistic:
             check_unmoved(self.ctx, self.group, self.prereq)
 
@@ -63,7 +63,7 @@ def instance_names(snapshot: objects.Snapshot, group: str) -> list[str]:
 
 
 def check_unmoved(ctx: Context, group: str, prereq: Any) -> None:
-    """Refuse to go on when the members of a group changed while waiting.
+    """Refuse to go on if the members of a group changed while the job waited.
 
     Raises:
         OpPrereqError: wrong state; the user should retry.
@@ -71,12 +71,16 @@ def check_unmoved(ctx: Context, group: str, prereq: Any) -> None:
     snapshot = ctx.snapshot
     record = snapshot.nodegroups.get(group)
     if record is None:
-        raise prereq(f"node group {group}: removed meanwhile", ecodes.ECODE_NOENT)
+        raise prereq(
+            f"node group {group}: was removed while the job waited for locks",
+            ecodes.ECODE_NOENT,
+        )
     missing = set(instance_names(snapshot, group)) - ctx.locks.owned(Level.INSTANCE)
     missing_nodes = snapshot.nodes_in_group(group) - ctx.locks.owned(Level.NODE)
     if missing or missing_nodes:
         what = messages.some(missing) or f"{len(missing_nodes)} node(s)"
         raise prereq(
-            f"node group {record.name}: {what} arrived meanwhile, retry",
+            f"node group {record.name}: {what} were added while the job waited for"
+            f" locks, retry",
             ecodes.ECODE_STATE,
         )

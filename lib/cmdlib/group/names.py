@@ -1,4 +1,4 @@
-"""What a node group may be called."""
+"""Rules for names of node groups."""
 
 import re
 from typing import Final
@@ -13,10 +13,10 @@ def check_new_name(snapshot: objects.Snapshot, name: str) -> None:
     """Check a name for a group.
 
     Raises:
-        OpPrereqError: it is taken, could be taken for a uuid, or is no line of text.
+        OpPrereqError: it is in use, looks like a uuid, or has unprintable characters.
     """
     if not name.isprintable() or name != name.strip():
-        # Files on all nodes have a line for each group.
+        # Files on all nodes have one line per group.
         raise errors.OpPrereqError(
             f"node group {name!r}: a name must have printable characters only, and no"
             " space at its ends",
@@ -28,6 +28,6 @@ def check_new_name(snapshot: objects.Snapshot, name: str) -> None:
         )
     if (other := snapshot.uuid_of("nodegroups", name)) is not None:
         raise errors.OpPrereqError(
-            f"node group {name}: exists already, with uuid {other}",
+            f"node group {name}: already exists, with uuid {other}",
             ecodes.ECODE_EXISTS,
         )

@@ -12,7 +12,7 @@ from ganeti.utils import messages
 
 
 class GroupRemove(LogicalUnit[opcodes.GroupRemove]):
-    """Deletes a group that is empty and not the last one."""
+    """Unit that deletes a group that is empty and not the last one."""
 
     HOOKS_PATH = "group-remove"
     HOOKS_TYPE = hooks.HTYPE_GROUP
@@ -23,16 +23,16 @@ class GroupRemove(LogicalUnit[opcodes.GroupRemove]):
         self.locks.names[Level.NODEGROUP] = [self.uuid]
 
     def hooks_env(self) -> Mapping[str, Any]:
-        """Return the name as given."""
+        """Return the name as requested."""
         return {"GROUP_NAME": self.op.group_name}
 
     def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
-        """The master, both times."""
+        """Return the master, for both phases."""
         master = (self.ctx.snapshot.cluster.master_node,)
         return master, master
 
     def check_prereq(self) -> None:
-        """Check that nothing needs it."""
+        """Check that the group is empty and not the last one."""
         snapshot = self.ctx.snapshot
         if members := snapshot.nodes_in_group(self.uuid):
             names = messages.some(snapshot.nodes[uuid].name for uuid in members)
@@ -42,11 +42,12 @@ class GroupRemove(LogicalUnit[opcodes.GroupRemove]):
             )
         if len(snapshot.nodegroups) == 1:
             raise self.prereq(
-                f"node group {self.op.group_name}: the only one, it must stay",
+                f"node group {self.op.group_name}: is the only node group and cannot"
+                f" be removed",
                 ecodes.ECODE_STATE,
             )
 
     def execute(self) -> None:
-        """Delete it."""
+        """Delete the group."""
         with self.ctx.config.edit(self.ctx.owner) as edit:
             edit.remove_group(self.uuid)

@@ -12,7 +12,7 @@ from ganeti.objects import lookup
 
 
 class GroupRename(LogicalUnit[opcodes.GroupRename]):
-    """Renames a group; returns the new name."""
+    """Unit that renames a group; returns the new name."""
 
     HOOKS_PATH = "group-rename"
     HOOKS_TYPE = hooks.HTYPE_GROUP
@@ -29,7 +29,7 @@ class GroupRename(LogicalUnit[opcodes.GroupRename]):
         return {"OLD_NAME": self.old_name, "NEW_NAME": self.op.new_name}
 
     def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
-        """The master and the members, both times."""
+        """Return the master and the members, for both phases."""
         snapshot = self.ctx.snapshot
         members = sorted(snapshot.nodes_in_group(self.uuid))
         nodes = list(dict.fromkeys((snapshot.cluster.master_node, *members)))
@@ -40,10 +40,11 @@ class GroupRename(LogicalUnit[opcodes.GroupRename]):
         names.check_new_name(self.ctx.snapshot, self.op.new_name)
 
     def execute(self) -> str:
-        """Write the name."""
+        """Commit the name."""
         with self.ctx.config.edit(self.ctx.owner) as edit:
             group = edit.snapshot.nodegroups[self.uuid]
             edit.update(group.replace(name=self.op.new_name))
-            # Names of groups are in ssconf, which follows the cluster's serial.
+            # Group names are in ssconf, which is written when the cluster's serial
+            # changes.
             edit.update_cluster()
         return self.op.new_name

@@ -14,7 +14,7 @@ from ganeti.utils import messages
 
 
 class GroupSetParams(LogicalUnit[opcodes.GroupSetParams]):
-    """Changes a group; the result lists [what, new value]."""
+    """Unit that changes a group; the result lists [what, new value]."""
 
     HOOKS_PATH = "group-modify"
     HOOKS_TYPE = hooks.HTYPE_GROUP
@@ -33,7 +33,7 @@ class GroupSetParams(LogicalUnit[opcodes.GroupSetParams]):
                 given.disk_state,
             )
         ):
-            raise self.prereq(f"node group {given.group_name}: no change asked for")
+            raise self.prereq(f"node group {given.group_name}: no changes requested")
         self.ndparams = typed_params.typed(
             given.ndparams or {}, params.NODE, "node parameter", allow_default=True
         )
@@ -46,29 +46,30 @@ class GroupSetParams(LogicalUnit[opcodes.GroupSetParams]):
         self.locks.shared.add(Level.INSTANCE)
 
     def declare_locks(self, level: locking.Level) -> None:
-        """Guess the instances; checked once the group is locked."""
+        """Declare the current instances; they are checked once the group is locked."""
         if level is Level.INSTANCE:
             self.locks.names[level] = instance_names(self.ctx.snapshot, self.uuid)
 
     def hooks_env(self) -> Mapping[str, Any]:
-        """Return the name as given, and the wanted allocation policy."""
+        """Return the name and the allocation policy as requested."""
         return {
             "GROUP_NAME": self.op.group_name,
             "NEW_ALLOC_POLICY": self.op.alloc_policy,
         }
 
     def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
-        """The master, both times."""
+        """Return the master, for both phases."""
         master = (self.ctx.snapshot.cluster.master_node,)
         return master, master
 
     def check_prereq(self) -> None:
-        """Work out the new record."""
+        """Compute the new record."""
         snapshot = self.ctx.snapshot
         group = snapshot.nodegroups.get(self.uuid)
         if group is None:
             raise self.prereq(
-                f"node group {self.op.group_name}: removed meanwhile",
+                f"node group {self.op.group_name}: was removed while the job waited"
+                f" for locks",
                 ecodes.ECODE_NOENT,
             )
         arrived = set(instance_names(snapshot, self.uuid)) - self.ctx.locks.owned(
@@ -77,7 +78,7 @@ class GroupSetParams(LogicalUnit[opcodes.GroupSetParams]):
         if arrived:
             raise self.prereq(
                 f"node group {group.name}: instances {messages.some(arrived)}"
-                " arrived meanwhile, retry",
+                " were added while the job waited for locks, retry",
                 ecodes.ECODE_STATE,
             )
         self.group = group.replace(
@@ -113,7 +114,7 @@ class GroupSetParams(LogicalUnit[opcodes.GroupSetParams]):
             )
 
     def execute(self) -> list[tuple[str, Any]]:
-        """Write the group."""
+        """Commit the group."""
         with self.ctx.config.edit(self.ctx.owner) as edit:
             edit.update(self.group)
         rows: list[tuple[str, Any]] = []

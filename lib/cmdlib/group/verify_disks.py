@@ -1,4 +1,4 @@
-"""OP_GROUP_VERIFY_DISKS: which disks of a group are missing or not assembled."""
+"""OP_GROUP_VERIFY_DISKS: find disks of a group that are missing or not assembled."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -12,22 +12,22 @@ from ganeti.rpc import encode
 
 #: Result: node -> problem, instances to activate, instance -> [node, volume] missing.
 Result = tuple[dict[str, str], list[str], dict[str, list[list[str]]]]
-#: Local disk status that is as good as it gets.
+#: The best local disk status.
 _OK: Final = 1
 
 
 class GroupVerifyDisks(GroupLocks, LogicalUnit[opcodes.GroupVerifyDisks]):
-    """Looks at the disks of instances whose disks should be assembled."""
+    """Unit that checks the disks of instances whose disks should be assembled."""
 
     READS_ONLY = True
 
     def expand_names(self) -> None:
-        """Lock the group; when not strict, only what is free of its content."""
+        """Lock the group; unless strict, only free locks of its members."""
         self.opportunistic = not self.op.is_strict
         super().expand_names()
 
     def execute(self) -> Result:
-        """Ask each node about the disks it should have, then judge."""
+        """Ask each node about its expected disks, then evaluate the answers."""
         snapshot = self.ctx.snapshot
         disks_by_node = self._expected_disks(snapshot)
         if not disks_by_node:
@@ -89,9 +89,9 @@ class GroupVerifyDisks(GroupLocks, LogicalUnit[opcodes.GroupVerifyDisks]):
 
 
 def _is_inactive(disk: objects.Disk, status: Any) -> bool:
-    """Tell whether a disk that is there still has to be assembled.
+    """Return whether an existing disk still has to be assembled.
 
-    What lies in files is always there or missing; devices have to be brought up.
+    A disk file either exists or is missing; block devices have to be activated.
     """
     if disk.dev_type in constants.DTS_FILEBASED:
         return False
@@ -99,5 +99,5 @@ def _is_inactive(disk: objects.Disk, status: Any) -> bool:
 
 
 def volume(disk: objects.Disk) -> str:
-    """Return the name that users know a disk by."""
+    """Return the name of a disk for users."""
     return "/".join(str(part) for part in disk.logical_id[:2])

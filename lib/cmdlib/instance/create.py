@@ -101,7 +101,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
     def _refuse_existing(self) -> None:
         if self.ctx.snapshot.uuid_of("instances", self.name) is not None:
             raise self.prereq(
-                f"instance {self.name}: exists already", ecodes.ECODE_EXISTS
+                f"instance {self.name}: already exists", ecodes.ECODE_EXISTS
             )
 
     def check_prereq(self) -> None:

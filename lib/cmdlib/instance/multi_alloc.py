@@ -53,7 +53,7 @@ class InstanceMultiAlloc(base.LogicalUnit[opcodes.InstanceMultiAlloc]):
         for op in self.requests:
             if snapshot.uuid_of("instances", op.instance_name) is not None:
                 raise self.prereq(
-                    f"instance {op.instance_name}: exists already", ecodes.ECODE_EXISTS
+                    f"instance {op.instance_name}: already exists", ecodes.ECODE_EXISTS
                 )
         if self.needs_allocator:
             self.placement = self._allocate()

@@ -39,7 +39,7 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
             raise self.prereq(f"instance {self.old_name}: has that name already")
         if self.ctx.snapshot.uuid_of("instances", self.new_name) is not None:
             raise self.prereq(
-                f"instance {self.new_name}: exists already", ecodes.ECODE_EXISTS
+                f"instance {self.new_name}: already exists", ecodes.ECODE_EXISTS
             )
         if self.op.ip_check and self.address and self.ctx.address_answers(self.address):
             raise self.prereq(

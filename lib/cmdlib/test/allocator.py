@@ -38,7 +38,7 @@ class TestAllocator(base.LogicalUnit[opcodes.TestAllocator]):
         imaginary = op.mode in ("allocate", "multi-allocate")
         if imaginary and snapshot.uuid_of("instances", op.name) is not None:
             raise self.prereq(
-                f"instance {op.name}: exists already", ecodes.ECODE_EXISTS
+                f"instance {op.name}: already exists", ecodes.ECODE_EXISTS
             )
         self.request = self._request()
 

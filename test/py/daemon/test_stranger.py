@@ -122,14 +122,14 @@ SCRIPT = f"""
 0 |                                  | gnt-node remove-tags node1 x y
 0 | default                          | gnt-group list
 0 |                                  | gnt-group add rackb
-1 | exists already                   | gnt-group add rackb
+1 | already exists                   | gnt-group add rackb
 1 | wanted one of last_resort       | gnt-group add --alloc-policy=odd rackc
 0 | Node group: rackb                | gnt-group info rackb
 1 | Node group 'none' not known      | gnt-group info none
 1 | nothing to change                | gnt-group modify rackb
 0 | alloc_policy -> last_resort      | gnt-group modify --alloc-policy=last_resort rackb
 2 | invalid floating-point value     | gnt-group modify --ipolicy-vcpu-ratio=x rackb
-1 | exists already                   | gnt-group rename rackb default
+1 | already exists                   | gnt-group rename rackb default
 0 |                                  | gnt-group rename rackb rackd
 0 |                                  | gnt-group assign-nodes rackd node3
 1 | not empty                        | gnt-group remove rackd
@@ -185,7 +185,7 @@ SCRIPT = f"""
 0 |                                  | {NEW} -t diskless -n node1 --dry-run x1.vc.test
 1 | Instance 'x1' not known          | gnt-instance info x1
 0 | starting instance                | {NEW} -t diskless -n node1 x1.vc.test
-1 | exists already                   | {NEW} -t diskless -n node1 x1.vc.test
+1 | already exists                   | {NEW} -t diskless -n node1 x1.vc.test
 0 | is not started                   | {NEW} -t file -s 4m -n node2 --no-install x2.vc.test
 0 | running                          | gnt-instance list -o status x1
 0 | ADMIN_down                       | gnt-instance list -o status x2

@@ -31,7 +31,7 @@ PREREQ = [
         "'gnt-node modify -D no n3.tst'",
     ),
     (
-        "a.tst: name a node or an allocator; the cluster has no default one",
+        "a.tst: name a node or an allocator; the cluster has no default allocator",
         "wrong_input",
         "'gnt-cluster modify -I hail'",
     ),

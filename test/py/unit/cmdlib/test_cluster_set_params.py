@@ -148,7 +148,7 @@ REFUSED = [
     ({"maint_balance": True}, "not offered"),
     ({"uid_pool": [[5, 4]]}, "wanted a range"),
     ({"remove_uids": [[1, 2]]}, "is not in the pool"),
-    ({"reserved_lvs": ["("]}, "no regular expression"),
+    ({"reserved_lvs": ["("]}, "not a regular expression"),
     ({"compression_tools": ["none"]}, "other than none"),
     ({"hidden_os": [["attach", "x"]]}, "wanted add or remove"),
     ({"enabled_data_collectors": {"bogus": True}}, "unknown"),
@@ -163,7 +163,7 @@ REFUSED = [
     ({"ipolicy": {"std": "default"}}, "no level above"),
     (
         {"ipolicy": {"std": {**MINMAX["min"], "cpu-count": 99}}},
-        "within none of the bounds",
+        "not within any of the bounds",
     ),
     ({"enabled_hypervisors": []}, "at least one hypervisor"),
     ({"enabled_hypervisors": ["fake"]}, "is used by instances inst1"),
@@ -173,12 +173,15 @@ REFUSED = [
     ({"nicparams": {"link": ""}}, "must be set in mode"),
     ({"nicparams": {"ip": "1.2.3.4"}}, "unknown"),
     ({"ndparams": {"bogus": 1}}, "unknown"),
-    ({"hvparams": {"qemu": {}}}, "no hypervisor"),
+    ({"hvparams": {"qemu": {}}}, "not a hypervisor"),
     ({"hvparams": {"kvm": {"acpi": "maybe"}}}, "wanted true or false"),
     ({"hvparams": {"kvm": {"kernel_path": "x"}}}, "absolute path"),
-    ({"os_hvp": {"tiny": {"kvm": {"migration_port": 1}}}}, "whole cluster only"),
+    (
+        {"os_hvp": {"tiny": {"kvm": {"migration_port": 1}}}},
+        "only be set for the whole cluster",
+    ),
     ({"diskparams": {"drbd": {"bogus": 1}}}, "unknown"),
-    ({"hv_state": {"qemu": {}}}, "no hypervisor"),
+    ({"hv_state": {"qemu": {}}}, "not a hypervisor"),
 ]
 
 

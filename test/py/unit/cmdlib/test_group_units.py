@@ -63,11 +63,11 @@ MINMAX = clusters.EXAMPLE["cluster"]["ipolicy"]["minmax"][0]
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"name": "rack"}, "exists already"),
+        ({"name": "rack"}, "already exists"),
         ({"name": "rack\nrow"}, "printable characters only"),
         ({"name": "rack "}, "no space at its ends"),
         ({"name": RACK.replace("b0", "b1")}, "look like a uuid"),
-        ({"ipolicy": {"std": {}}}, "cluster only"),
+        ({"ipolicy": {"std": {}}}, "only be set for the cluster"),
         ({"ipolicy": {"bogus": 1}}, "unknown"),
         ({"ipolicy": {"disk-templates": []}}, "at least one template"),
         ({"ipolicy": {"disk-templates": ["tape"]}}, "unknown templates tape"),
@@ -108,7 +108,7 @@ def test_renaming_runs_hooks_on_the_members_with_both_names():
     assert {node for node, _ in asked} == {N1, clusters.node_uuid(5)}
     assert asked[0][1][2]["GANETI_OLD_NAME"] == "rack"
     assert asked[0][1][2]["GANETI_NEW_NAME"] == "rack2"
-    with pytest.raises(errors.OpPrereqError, match="exists already"):
+    with pytest.raises(errors.OpPrereqError, match="already exists"):
         run(engine, "RENAME", "rack2", new_name="default")
 
 

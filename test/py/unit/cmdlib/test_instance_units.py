@@ -137,7 +137,7 @@ def test_create_refuses_what_cannot_be(changes, text):
 
 
 def test_create_refuses_a_name_in_use_and_a_node_without_memory():
-    refused(engine(), create(instance_name="inst1.example.com"), "exists already")
+    refused(engine(), create(instance_name="inst1.example.com"), "already exists")
     refused(
         engine(instances=0, node_info=node_info(free=64)),
         create(),

@@ -190,7 +190,7 @@ def test_an_allocator_can_be_shown_its_question_and_asked():
     for changes, text in [
         ({"direction": "out"}, "needs its name"),
         ({"direction": "in", "memory": None}, "needs memory"),
-        ({"direction": "in", "name": "inst1.example.com"}, "exists already"),
+        ({"direction": "in", "name": "inst1.example.com"}, "already exists"),
     ]:
         with pytest.raises(errors.OpPrereqError, match=text):
             eng.run(request | changes)

@@ -103,7 +103,7 @@ def test_disks_of_a_lost_node_are_made_elsewhere():
         (recreate(iallocator="mine", nodes=["node2"]), "an allocator or nodes"),
         (recreate(iallocator="mine", disks=[1]), "all disks are recreated"),
         (recreate(nodes=["node2"], disks=[1]), "all disks are recreated"),
-        (recreate(iallocator="."), "the cluster has no default one"),
+        (recreate(iallocator="."), "the cluster has no default allocator"),
     ],
 )
 def test_contradictions_are_refused(request_, text):

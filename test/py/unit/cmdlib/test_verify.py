@@ -197,14 +197,16 @@ WRONG = [
     (
         {"version": [1, "x"]},
         (
-            "ERROR:ENODEVERSION:node:{n}:incompatible protocol versions: master 3010000,"
+            "ERROR:ENODEVERSION:node:{n}:incompatible protocol versions: master"
+            " 3010000,"
             " node 1"
         ),
     ),
     (
         {"version": [versions.PROTOCOL_VERSION, "2.0"]},
         (
-            "WARNING:ENODEVERSION:node:{n}:software version mismatch: master 3.1.1, node"
+            "WARNING:ENODEVERSION:node:{n}:software version mismatch: master 3.1.1,"
+            " node"
             " 2.0"
         ),
     ),
@@ -290,7 +292,8 @@ WRONG = [
     (
         {"file-storage-path": "not writable"},
         (
-            "ERROR:ENODEFILESTORAGEPATHUNUSABLE:node:{n}:the configured file storage path"
+            "ERROR:ENODEFILESTORAGEPATHUNUSABLE:node:{n}:the configured file storage"
+            " path"
             " is unusable: not writable"
         ),
     ),
@@ -308,7 +311,8 @@ WRONG = [
     (
         {"instancelist": ["inst1.example.com"]},
         (
-            "ERROR:EINSTANCEWRONGNODE:instance:inst1.example.com:instance should not run"
+            "ERROR:EINSTANCEWRONGNODE:instance:inst1.example.com:instance should not"
+            " run"
             " on node node2.example.com"
         ),
     ),
@@ -364,7 +368,7 @@ def test_a_changed_value_of_the_simple_configuration_is_found():
     line = findings(engine)[0]
     assert line.startswith("  - ERROR:ECLUSTERFILECHECK:cluster:None:file ")
     assert line.endswith(
-        "/ssconf_master_node is not what the configuration says on node(s)"
+        "/ssconf_master_node differs from the configuration on node(s)"
         " node2.example.com"
     )
 

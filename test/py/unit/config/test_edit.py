@@ -82,7 +82,7 @@ def test_a_name_in_use_is_refused(conf):
     ):
         edit.update(edit.snapshot.nodes[NODE1].replace(name="node2.example.com"))
     with (
-        pytest.raises(errors.ConfigurationError, match="exists already"),
+        pytest.raises(errors.ConfigurationError, match="already exists"),
         conf.edit("job-1") as edit,
     ):
         edit.add_node(edit.snapshot.nodes[NODE1])
