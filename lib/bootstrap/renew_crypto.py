@@ -114,7 +114,7 @@ def renew(
             failed |= _copy(paths, places, written, feedback)
         except (errors.GenericError, OSError, KeyboardInterrupt) as err:
             raise errors.OpExecError(
-                f"interrupted while all daemons are stopped"
+                "interrupted while all daemons are stopped"
                 f" ({err or type(err).__name__}): {AGAIN}"
             ) from err
         failed |= _start(services, paths, places, feedback)

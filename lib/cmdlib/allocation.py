@@ -47,7 +47,7 @@ def names(snapshot: objects.Snapshot, requested: str | None, what: str) -> list[
     if not chosen:
         raise errors.OpPrereqError(
             f"{what}: name a node or an allocator; the cluster has no default"
-            f" allocator",
+            " allocator",
             ecodes.ECODE_INVAL,
         )
     return chosen

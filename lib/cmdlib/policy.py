@@ -40,7 +40,7 @@ def new_policy(
             if not for_group:
                 raise _refuse(
                     f"{key}: 'default' is not possible for the cluster,"
-                    f" which has no level above it"
+                    " which has no level above it"
                 )
             out.pop(key, None)
         else:

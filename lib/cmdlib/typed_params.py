@@ -193,7 +193,7 @@ def hypervisor(
             if table[key].cluster_only:
                 raise errors.OpPrereqError(
                     f"hypervisor {name}: parameter {key} can only be set for the"
-                    f" whole cluster",
+                    " whole cluster",
                     ecodes.ECODE_INVAL,
                 )
     return out

@@ -250,7 +250,7 @@ def _networks(snapshot: Snapshot) -> Iterator[str]:
             if pool.contains(address):
                 yield (
                     f"network {network.name}: {address} is used by an instance, but not"
-                    f" reserved"
+                    " reserved"
                 )
             else:
                 yield f"network {network.name}: {address} is not in {network.network}"

@@ -162,7 +162,7 @@ def _groups(
         len(groups) > 1,
         "EINSTANCESPLITGROUPS",
         instance.name,
-        f"instance has primary and secondary nodes in different groups:"
+        "instance has primary and secondary nodes in different groups:"
         f" {', '.join(names)}",
         warn_only=True,
     )

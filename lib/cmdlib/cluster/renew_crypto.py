@@ -45,7 +45,7 @@ class ClusterRenewCrypto(LogicalUnit[opcodes.ClusterRenewCrypto]):
         if not cluster.modify_ssh_setup:
             raise self.prereq(
                 f"cluster {cluster.cluster_name}: SSH keys are not managed, as it was"
-                f" created with --no-ssh-init",
+                " created with --no-ssh-init",
                 ecodes.ECODE_STATE,
             )
         self.key_type = self.op.ssh_key_type or cluster.ssh_key_type

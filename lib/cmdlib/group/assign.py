@@ -43,7 +43,7 @@ class GroupAssignNodes(LogicalUnit[opcodes.GroupAssignNodes]):
         ):
             raise self.prereq(
                 f"node group {self.op.group_name}: group or nodes were removed while"
-                f" the job waited for locks",
+                " the job waited for locks",
                 ecodes.ECODE_NOENT,
             )
         if set(self._groups()) - self.ctx.locks.owned(Level.NODEGROUP):
@@ -54,7 +54,7 @@ class GroupAssignNodes(LogicalUnit[opcodes.GroupAssignNodes]):
         new, old = splits(snapshot, dict.fromkeys(self.nodes, self.group))
         if new:
             text = (
-                f"The following instances would be split over two groups:"
+                "The following instances would be split over two groups:"
                 f" {', '.join(new)}"
             )
             if not self.op.force:

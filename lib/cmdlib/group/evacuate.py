@@ -56,7 +56,7 @@ class GroupEvacuate(allocation.Submitting, base.LogicalUnit[opcodes.GroupEvacuat
         if self._instances() != self.instances:
             raise self.prereq(
                 f"group {self.op.group_name}: its instances changed while the job"
-                f" waited for locks, try again",
+                " waited for locks, try again",
                 ecodes.ECODE_STATE,
             )
         if self.op.dry_run:

@@ -81,6 +81,6 @@ def check_unmoved(ctx: Context, group: str, prereq: Any) -> None:
         what = messages.some(missing) or f"{len(missing_nodes)} node(s)"
         raise prereq(
             f"node group {record.name}: {what} were added while the job waited for"
-            f" locks, retry",
+            " locks, retry",
             ecodes.ECODE_STATE,
         )

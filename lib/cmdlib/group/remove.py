@@ -43,7 +43,7 @@ class GroupRemove(LogicalUnit[opcodes.GroupRemove]):
         if len(snapshot.nodegroups) == 1:
             raise self.prereq(
                 f"node group {self.op.group_name}: is the only node group and cannot"
-                f" be removed",
+                " be removed",
                 ecodes.ECODE_STATE,
             )
 

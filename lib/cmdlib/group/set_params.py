@@ -69,7 +69,7 @@ class GroupSetParams(LogicalUnit[opcodes.GroupSetParams]):
         if group is None:
             raise self.prereq(
                 f"node group {self.op.group_name}: was removed while the job waited"
-                f" for locks",
+                " for locks",
                 ecodes.ECODE_NOENT,
             )
         arrived = set(instance_names(snapshot, self.uuid)) - self.ctx.locks.owned(

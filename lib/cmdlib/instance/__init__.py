@@ -1,1 +1,1 @@
-"""Logical units about instances, one module each, and what they share."""
+"""Logical units of instances, one module each, and shared code."""

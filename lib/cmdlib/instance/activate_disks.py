@@ -7,7 +7,7 @@ from ganeti.cmdlib.instance import common, disks
 
 
 class InstanceActivateDisks(common.InstanceUnit[opcodes.InstanceActivateDisks]):
-    """Assemble the disks on the primary node."""
+    """Unit that assembles the disks on the primary node."""
 
     HOOKS_TYPE: ClassVar[str | None] = None
     LOCK_NODES: ClassVar[bool] = True
@@ -17,5 +17,5 @@ class InstanceActivateDisks(common.InstanceUnit[opcodes.InstanceActivateDisks]):
         self.require_online_primary()
 
     def execute(self) -> list[tuple[str, str, str | None]]:
-        """Return (node, disk, device path) rows."""
+        """Assemble the disks; return (node, disk, device path) rows."""
         return disks.assemble(self.ctx, self.instance, ignore_size=self.op.ignore_size)

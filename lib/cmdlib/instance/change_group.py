@@ -13,12 +13,12 @@ from ganeti.objects import lookup
 class InstanceChangeGroup(
     allocation.Submitting, common.InstanceUnit[opcodes.InstanceChangeGroup]
 ):
-    """Ask the allocator how to get an instance into another group."""
+    """Unit that asks the allocator how to move an instance to another group."""
 
     HOOKS_PATH: ClassVar[str | None] = "instance-change-group"
 
     def expand_names(self) -> None:
-        """Find the groups and lock what planning reads."""
+        """Look the groups up and lock all objects that planning reads."""
         super().expand_names()
         snapshot = self.ctx.snapshot
         names = self.op.target_groups or []
@@ -26,8 +26,8 @@ class InstanceChangeGroup(
         self.own = snapshot.nodes[self.instance.primary_node].group
         if self.own in self.targets:
             raise self.prereq(
-                f"instance {self.instance.name}: is in group"
-                f" {snapshot.nodegroups[self.own].name} already"
+                f"instance {self.instance.name}: is already in group"
+                f" {snapshot.nodegroups[self.own].name}"
             )
         if not self.targets:
             self.targets = [uuid for uuid in snapshot.nodegroups if uuid != self.own]
@@ -53,7 +53,7 @@ class InstanceChangeGroup(
         return nodes, nodes
 
     def check_prereq(self) -> None:
-        """Ask the allocator already now if nothing is to be done."""
+        """Ask the allocator during the checks if this is a dry run."""
         if self.op.dry_run:
             self.jobs()
 

@@ -20,10 +20,10 @@ _SPEC_OF: Final = {
 def node_takes_instances(
     snapshot: objects.Snapshot, uuid: str, instance: str
 ) -> objects.Node:
-    """Return a node that may take an instance.
+    """Return a node; refuse one that may not take instances.
 
     Raises:
-        OpPrereqError: it is offline, drained, or not meant for instances.
+        OpPrereqError: it is offline, drained, or not vm_capable.
     """
     node = snapshot.nodes[uuid]
     problems = (
@@ -48,7 +48,7 @@ def policy_problems(
     disk_sizes: Sequence[int],
     template: str,
 ) -> list[str]:
-    """Return why an instance does not fit the policy of a group; empty if it does."""
+    """Return the violations of a group's policy by an instance, empty for none."""
     policy = params.group_ipolicy(snapshot, snapshot.nodegroups[group])
     problems_found = []
     if template not in policy["disk-templates"]:
@@ -100,12 +100,12 @@ def problems_of(
     *,
     disk_sizes: Sequence[int] | None = None,
 ) -> list[str]:
-    """Return why a recorded instance does not fit the policy of a group.
+    """Return the violations of a group's policy by a recorded instance.
 
     Args:
-        snapshot: the cluster.
+        snapshot: the configuration.
         instance: its record.
-        group: uuid of its own group or another one.
+        group: uuid of its current or another group.
         disk_sizes: in MiB, in place of the recorded ones.
     """
     if disk_sizes is None:
@@ -129,7 +129,7 @@ def require_policy(
     """Refuse an instance that violates its group's policy.
 
     Raises:
-        OpPrereqError: lists every problem.
+        OpPrereqError: it does; lists every violation.
     """
     if problems:
         name = snapshot.nodegroups[group].name
@@ -143,10 +143,10 @@ def require_policy(
 def free_memory_mib(
     ctx: base.Context, node: str, hypervisor: str, hv: Mapping[str, Any]
 ) -> int:
-    """Return what a node can give to guests.
+    """Return the free memory of a node.
 
     Raises:
-        OpPrereqError: the node does not answer or does not know.
+        OpPrereqError: the node does not answer or does not report it.
     """
     name = ctx.snapshot.nodes[node].name
     payload = ctx.rpc.call_one("node_info", node, [], [[hypervisor, dict(hv)]]).require(
@@ -169,10 +169,10 @@ def require_memory(
     hypervisor: str,
     hv: Mapping[str, Any],
 ) -> int:
-    """Refuse when a node has too little memory; return what it has free.
+    """Refuse if a node has too little memory; return its free memory.
 
     Raises:
-        OpPrereqError: wanted and found.
+        OpPrereqError: it has; contains wanted and free memory.
     """
     free = free_memory_mib(ctx, node, hypervisor, hv)
     if wanted_mib > free:
@@ -187,10 +187,10 @@ def require_memory(
 def validate_hypervisor(
     ctx: base.Context, nodes: Sequence[str], hypervisor: str, filled: Mapping[str, Any]
 ) -> None:
-    """Have hypervisor parameters checked by nodes; offline ones are not asked.
+    """Have nodes check hypervisor parameters; offline nodes are skipped.
 
     Raises:
-        OpPrereqError: a node refused.
+        OpPrereqError: a node refused them.
     """
     typed_params.check_hypervisor_syntax(hypervisor, filled)
     results = ctx.rpc.call(
@@ -209,10 +209,10 @@ def validate_os(
     *,
     force_variant: bool,
 ) -> None:
-    """Have an OS definition and its parameters checked by nodes.
+    """Have nodes check an OS definition and its parameters.
 
     Raises:
-        OpPrereqError: a node does not have it or refused the parameters.
+        OpPrereqError: a node does not have the OS or refused the parameters.
     """
     results = ctx.rpc.call(
         "os_validate",

@@ -1,4 +1,4 @@
-"""What all units about one existing instance share: locks, look-ups, node calls."""
+"""Code shared by units of one existing instance: locks, look-ups, node calls."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeVar
@@ -10,14 +10,14 @@ from ganeti.constants import ecodes
 from ganeti.objects import lookup
 from ganeti.rpc import encode
 
-#: Seconds a node may take beyond the time that a guest has to stop.
+#: Seconds that a node gets in addition to the time limit for a guest to stop.
 STOP_GRACE_S: Final = 60
 
 O = TypeVar("O", bound=opcodes.Opcode)  # noqa: E741
 
 
 class InstanceUnit(base.LogicalUnit[O]):
-    """A unit that works on one instance.
+    """Base of units that work on one instance.
 
     Class attributes: ``LOCK_NODES`` also locks the instance's nodes and their
     resources, ``LOCK_PRIMARY_RES`` only the resources of its primary node.
@@ -55,16 +55,17 @@ class InstanceUnit(base.LogicalUnit[O]):
 
     @property
     def instance(self) -> objects.Instance:
-        """The instance as it is recorded now.
+        """The current record of the instance.
 
         Raises:
-            OpPrereqError: it vanished before it was locked.
+            OpPrereqError: it was removed before it was locked.
         """
         record = self.ctx.snapshot.instances.get(self.uuid)
         if record is None:
             name = self.op.instance_name  # type: ignore[attr-defined]
             raise errors.OpPrereqError(
-                f"instance {name}: was removed meanwhile", ecodes.ECODE_NOENT
+                f"instance {name}: was removed while the job waited for locks",
+                ecodes.ECODE_NOENT,
             )
         return record
 
@@ -83,7 +84,7 @@ class InstanceUnit(base.LogicalUnit[O]):
         return nodes, nodes
 
     def with_master(self, nodes: Sequence[str]) -> list[str]:
-        """Return the master and other nodes, each once."""
+        """Return the master and other nodes without duplicates."""
         return list(dict.fromkeys([self.ctx.snapshot.cluster.master_node, *nodes]))
 
     # Node calls
@@ -95,7 +96,7 @@ class InstanceUnit(base.LogicalUnit[O]):
         return wire
 
     def runtime_info(self) -> dict[str, Any]:
-        """Return what the primary node says of it, empty when it does not run.
+        """Return the primary node's data about it, empty if it does not run.
 
         Raises:
             OpPrereqError: the node does not answer.
@@ -103,7 +104,7 @@ class InstanceUnit(base.LogicalUnit[O]):
         return query_runtime(self.ctx, self.instance)
 
     def require_online_primary(self) -> None:
-        """Refuse when the primary node is marked offline."""
+        """Refuse if the primary node is marked offline."""
         if self.primary.offline:
             raise errors.OpPrereqError(
                 f"instance {self.instance.name}: its primary node {self.primary.name}"
@@ -112,7 +113,7 @@ class InstanceUnit(base.LogicalUnit[O]):
             )
 
     def require_admin_state(self, states: Sequence[str], action: str) -> None:
-        """Refuse when the instance is not in one of some states."""
+        """Refuse if the administrative state is not one of ``states``."""
         state = self.instance.admin_state
         if state not in states:
             raise errors.OpPrereqError(
@@ -122,7 +123,7 @@ class InstanceUnit(base.LogicalUnit[O]):
             )
 
     def require_stopped(self, action: str, *, offline_is_fine: bool = True) -> None:
-        """Refuse when it is marked up, or really runs on its primary node."""
+        """Refuse if it is marked up or runs on its primary node."""
         states = ("down", "offline") if offline_is_fine else ("down",)
         self.require_admin_state(states, action)
         if self.primary.offline:
@@ -135,7 +136,7 @@ class InstanceUnit(base.LogicalUnit[O]):
 
 
 def query_runtime(ctx: base.Context, instance: objects.Instance) -> dict[str, Any]:
-    """Return what its primary node says of an instance, empty when it does not run.
+    """Return the primary node's data about an instance, empty if it does not run.
 
     Raises:
         OpPrereqError: the node does not answer.
@@ -165,7 +166,7 @@ def warn_failed(ctx: base.Context, result: rpc.Result, what: str) -> bool:
 
 
 def set_instance(ctx: base.Context, uuid: str, **changes: Any) -> objects.Instance:
-    """Commit changed fields of an instance, if anything changes; return it."""
+    """Commit changed fields of an instance, if any; return the instance."""
     current = ctx.snapshot.instances[uuid]
     if all(getattr(current, name) == value for name, value in changes.items()):
         return current

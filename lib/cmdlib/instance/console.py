@@ -10,17 +10,17 @@ from ganeti.objects import params
 
 
 class InstanceConsole(common.InstanceUnit[opcodes.InstanceConsole]):
-    """Ask the hypervisor on the primary node how its console is reached."""
+    """Unit that asks the hypervisor on the primary node for the console."""
 
     HOOKS_TYPE: ClassVar[str | None] = None
 
     def expand_names(self) -> None:
-        """Take the instance's lock shared."""
+        """Declare the instance's lock, shared."""
         super().expand_names()
         self.locks.shared.add(locking.Level.INSTANCE)
 
     def check_prereq(self) -> None:
-        """Refuse when its node is offline."""
+        """Refuse if its primary node is offline."""
         self.require_online_primary()
 
     def execute(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Changing the disk template of a stopped instance, by copying its disks."""
+"""Conversion of a stopped instance to another disk template, by copying its disks."""
 
 from typing import Final
 
@@ -11,21 +11,21 @@ from ganeti.rpc import encode
 
 #: Templates between which disks can be copied.
 _COPYABLE: Final = ("file", "sharedfile")
-#: Copied by one call: some seconds of work even for slow disks.
+#: MiB copied by one call: some seconds of work even for slow disks.
 PIECE_MIB: Final = 256
 
 
 def check(ctx: base.Context, instance: objects.Instance, target: str) -> None:
-    """Refuse a conversion that cannot be done.
+    """Refuse a conversion that is not possible.
 
     Raises:
-        OpPrereqError: says why.
+        OpPrereqError: the instance or the templates do not allow it.
     """
     source = ctx.snapshot.disk_template(instance)
     disk_specs.check_template(ctx.snapshot, target, instance.name)
     if source == target:
         raise errors.OpPrereqError(
-            f"instance {instance.name}: has disk template {target} already",
+            f"instance {instance.name}: already has disk template {target}",
             ecodes.ECODE_INVAL,
         )
     if (
@@ -51,7 +51,7 @@ def execute(
     """Copy the disks, switch the record, remove the old disks.
 
     Raises:
-        OpExecError: copying failed; the new disks are gone again.
+        OpExecError: copying failed; the new disks were removed again.
     """
     old = ctx.snapshot.instance_disks(instance)
     where = disk_specs.directory(ctx.snapshot, target, instance.name, file_storage_dir)
@@ -91,7 +91,7 @@ def _copy(
     source: objects.Disk,
     copy: objects.Disk,
 ) -> None:
-    """Copy a disk piece by piece, so that people see how far it is."""
+    """Copy a disk in pieces and report the progress."""
     wires = [encode.disk(ctx.snapshot, disk, instance) for disk in (source, copy)]
     shown = progress.Progress(ctx, f"copying disk/{index}", source.size)
     for offset in range(0, source.size, PIECE_MIB):

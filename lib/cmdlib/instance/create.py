@@ -1,4 +1,4 @@
-"""OP_INSTANCE_CREATE: a new instance, on a node that is named or allocated."""
+"""OP_INSTANCE_CREATE: create an instance on a requested or allocated node."""
 
 import dataclasses
 import re
@@ -19,17 +19,17 @@ _TAG: Final = re.compile(r"^[\w.+*/:@-]+$")
 
 @dataclasses.dataclass(frozen=True)
 class _CreationPlan:
-    """What the checks found out: the records to be and where."""
+    """Results of the checks: the future records and their places."""
 
     instance: objects.Instance
     disks: tuple[objects.Disk, ...]
 
 
 class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
-    """Create an instance, install its OS, start it.
+    """Unit that creates an instance, installs its OS and starts it.
 
-    Until the records are committed nothing but disks exists, and those are removed
-    again when something fails. A failing OS script leaves the instance, stopped.
+    Before the commit of the records only disks exist; they are removed again if a step
+    fails. If an OS script fails, the instance stays, stopped.
     """
 
     HOOKS_PATH: ClassVar[str | None] = "instance-add"
@@ -42,7 +42,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
     plan: _CreationPlan
 
     def check_arguments(self) -> None:
-        """Check what needs no cluster."""
+        """Check parameters that do not depend on the cluster."""
         op = self.op
         if op.mode != "create":
             raise self.prereq(
@@ -72,7 +72,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         check_tags(op.tags, self.name)
 
     def expand_names(self) -> None:
-        """Find the nodes and declare the new instance's lock."""
+        """Look the nodes up and declare the new instance's lock."""
         op, snapshot = self.op, self.ctx.snapshot
         self.template = op.disk_template or snapshot.cluster.enabled_disk_templates[0]
         disk_specs.check_template(snapshot, self.template, self.name)
@@ -82,7 +82,8 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             )
         if op.snode:
             self.ctx.log.warn(
-                f"template {self.template} has no secondary node, it is ignored"
+                f"template {self.template} has no secondary node; the given one is"
+                " ignored"
             )
         self._refuse_existing()
         self.locks.add[locking.Level.INSTANCE] = [self.name]
@@ -121,7 +122,8 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
                 )
         if op.ip_check and self.address and self.ctx.address_answers(self.address):
             raise self.prereq(
-                f"instance {self.name}: its address {self.address} answers already",
+                f"instance {self.name}: its address {self.address} is in use, a"
+                " machine answers there",
                 ecodes.ECODE_NOTUNIQUE,
             )
         specs = disk_specs.parse_all(op.disks, self.template, self.name)
@@ -270,7 +272,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
 
     @property
     def _starts(self) -> bool:
-        """Whether it is started at the end: never without an operating system."""
+        """Whether it is started at the end; never without an operating system."""
         return self.op.start and not self.op.no_install
 
     def _os_parameters(self, instance: objects.Instance) -> dict[str, Any]:
@@ -282,7 +284,7 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
         )
 
     def hooks_env(self) -> dict[str, Any]:
-        """Return the variables of the new instance and how it is made."""
+        """Return the variables of the new instance and of its creation."""
         return {"ADD_MODE": self.op.mode} | hook_env.instance_env(
             self.ctx.snapshot,
             self.plan.instance,
@@ -312,7 +314,9 @@ class InstanceCreate(base.LogicalUnit[opcodes.InstanceCreate]):
             raise
         self._install()
         if self.op.start and self.op.no_install:
-            self.ctx.log.info("nothing is installed, so the instance is not started")
+            self.ctx.log.info(
+                "no operating system is installed, so the instance is not started"
+            )
         if self._starts:
             self._start()
         return self.dry_run_result()
@@ -365,7 +369,7 @@ def allocation_request(
     template: str,
     restrict_to: Sequence[str] | None,
 ) -> iallocator.Allocate:
-    """Return the question for nodes that a creation request stands for.
+    """Return the allocation request for a creation request.
 
     Raises:
         OpPrereqError: wrong disks or backend parameters, or an unknown node group.
@@ -398,7 +402,8 @@ def resolve(ctx: base.Context, name: str) -> tuple[str, Sequence[str]]:
     """Return the full name and the addresses of an instance name.
 
     Raises:
-        OpPrereqError: it does not resolve, or to a name that does not begin with it.
+        OpPrereqError: it does not resolve, or resolves to a name with another
+            beginning.
     """
     try:
         full, addresses = ctx.lookup_host(name)

@@ -7,13 +7,13 @@ from ganeti.cmdlib.instance import common, disks
 
 
 class InstanceDeactivateDisks(common.InstanceUnit[opcodes.InstanceDeactivateDisks]):
-    """Shut the disks down; refuses while the guest uses them, unless forced."""
+    """Unit that shuts disks down; refuses while the guest uses them, unless forced."""
 
     HOOKS_TYPE: ClassVar[str | None] = None
     LOCK_NODES: ClassVar[bool] = True
 
     def check_prereq(self) -> None:
-        """Check that it does not run."""
+        """Refuse if the instance runs, unless forced."""
         if not self.op.force:
             self.require_online_primary()
             if self.runtime_info():

@@ -1,4 +1,4 @@
-"""Disks in requests: from the words of a request to disk records."""
+"""Disks in requests: conversion of requested parameters to disk records."""
 
 import dataclasses
 import os.path
@@ -11,14 +11,14 @@ from ganeti.cmdlib import base, typed_params
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes, misc, params
 
-#: Templates that this release can put on nodes.
+#: Templates whose disks this release can create on nodes.
 OFFERED: Final = ("diskless", "file", "sharedfile")
 _MAX_NAME: Final = 255
 
 
 @dataclasses.dataclass(frozen=True)
 class DiskRequest:
-    """One disk as asked for: size in MiB, access mode, optional name."""
+    """One requested disk: size in MiB, access mode, optional name."""
 
     size: int
     mode: str = "rw"
@@ -27,10 +27,10 @@ class DiskRequest:
 
 
 def parse(spec: Mapping[str, Any], what: str) -> DiskRequest:
-    """Return the disk that a request asks for.
+    """Return the requested disk.
 
     Raises:
-        OpPrereqError: unknown words, no size, or values of the wrong kind.
+        OpPrereqError: unknown parameters, no size, or values of the wrong type.
     """
     values = typed_params.typed(spec, params.IDISK, what)
     for name in ("adopt", "vg", "metavg", "provider", "access", "dev_type"):
@@ -57,7 +57,7 @@ def check_mode(mode: str, what: str) -> str:
     """Return an access mode, ``rw`` or ``ro``.
 
     Raises:
-        OpPrereqError: it is neither.
+        OpPrereqError: it is neither of them.
     """
     if mode not in ("rw", "ro"):
         raise errors.OpPrereqError(
@@ -70,7 +70,7 @@ def check_name(name: str | None, what: str) -> str | None:
     """Return a device name; ``none`` and an empty one mean no name.
 
     Raises:
-        OpPrereqError: too long, or it looks like a uuid.
+        OpPrereqError: it is too long or looks like a uuid.
     """
     if name is None or name == "" or name.lower() == typed_params.NONE:
         return None
@@ -85,10 +85,10 @@ def check_name(name: str | None, what: str) -> str | None:
 def parse_all(
     specs: Sequence[Mapping[str, Any]], template: str, instance: str
 ) -> list[DiskRequest]:
-    """Return the disks of a new instance as asked for.
+    """Return the requested disks of a new instance.
 
     Raises:
-        OpPrereqError: too many, names twice, or disks for a diskless instance.
+        OpPrereqError: too many disks, a name twice, or disks of a diskless instance.
     """
     if template == "diskless" and specs:
         raise errors.OpPrereqError(
@@ -118,7 +118,7 @@ def check_unique_names(names: Sequence[str | None], instance: str, kind: str) ->
     """Refuse a device name that occurs twice.
 
     Raises:
-        OpPrereqError: names the first such one.
+        OpPrereqError: one does; names the first one.
     """
     given = [name for name in names if name]
     for name in given:
@@ -133,7 +133,7 @@ def check_template(snapshot: objects.Snapshot, template: str, instance: str) -> 
     """Refuse a template that is not enabled or not offered.
 
     Raises:
-        OpPrereqError: says which ones are.
+        OpPrereqError: it is not; lists those that are.
     """
     enabled = snapshot.cluster.enabled_disk_templates
     if template not in enabled:
@@ -159,10 +159,10 @@ def directory(
         snapshot: for the cluster's base directories.
         template: disk template.
         instance: instance name.
-        custom: sub-directory wanted between base and instance name.
+        custom: requested directories between base and instance name.
 
     Raises:
-        OpPrereqError: no base directory, or a custom one that leaves it.
+        OpPrereqError: there is no base directory, or the custom one is outside of it.
     """
     cluster = snapshot.cluster
     bases = {
@@ -201,13 +201,13 @@ def records(
     """Return disk records with fresh uuids; nothing is created on nodes.
 
     Args:
-        ctx: the world; uuids are reserved for its owner.
+        ctx: dependencies of the opcode; uuids are reserved for its owner.
         template: disk template.
-        specs: what is wanted.
+        specs: the requested disks.
         primary: uuid of the primary node.
-        where: directory of file disks.
-        driver: of file disks.
-        first_index: position of the first one in the instance.
+        where: directory of disk files.
+        driver: driver of disk files.
+        first_index: position of the first disk in the instance.
     """
     now = ctx.clock.time()
     made = []

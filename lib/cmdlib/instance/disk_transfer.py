@@ -1,6 +1,6 @@
-"""Moving the content of disks between two nodes, with their transfer programs.
+"""Transfer of disk contents between two nodes, by the nodes' transfer programs.
 
-Each disk has a program on both nodes; here they are started, watched and cleaned up.
+Each disk has a program on both nodes; this module starts, polls and cleans them up.
 """
 
 import dataclasses
@@ -15,25 +15,25 @@ from ganeti.cmdlib.instance import common
 from ganeti.constants import export as constants
 from ganeti.rpc import encode
 
-#: Seconds that an import may take until it listens.
+#: Seconds until an import must listen.
 LISTEN_S: Final = 30.0
-#: Seconds between two looks: at the beginning, and at most.
+#: Seconds between two polls: at the beginning, and at most.
 _FIRST_POLL_S: Final = 0.05
 _POLL_S: Final = 2.0
-#: Seconds between two lines about the progress.
+#: Seconds between two progress lines.
 REPORT_S: Final = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
 class TransferPlan:
-    """From where to where.
+    """Source and target of a transfer.
 
     Attributes:
         instance: its record at the source.
         moved: its record at the target.
         source: node uuid.
         target: node uuid.
-        compress: name of the tool.
+        compress: name of the compression tool.
     """
 
     instance: objects.Instance
@@ -44,7 +44,7 @@ class TransferPlan:
 
 
 def magic(secret: str, instance: str, index: int) -> str:
-    """Return the text that begins the data of one disk."""
+    """Return the text at the beginning of one disk's data."""
     text = f"{constants.RIE_VERSION}{secret}{instance}{index}"
     return hashlib.sha1(text.encode()).hexdigest()
 
@@ -55,7 +55,7 @@ def copy_all(
     """Copy the content of disks that exist on both nodes, one after another.
 
     Raises:
-        OpExecError: one could not be copied; nothing of the transfer is left.
+        OpExecError: one could not be copied; the transfer is cleaned up.
     """
     certificates: dict[str, tuple[str, str]] = {}
     try:
@@ -74,7 +74,7 @@ def copy_all(
 
 
 class _Transfer:
-    """One disk on its way."""
+    """The transfer of one disk."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class _Transfer:
         """Copy the disk.
 
         Raises:
-            OpExecError: it did not work; both programs are gone.
+            OpExecError: it failed; both programs have ended.
         """
         plan, ctx = self._plan, self._ctx
         target = ctx.snapshot.nodes[plan.target]
@@ -151,7 +151,7 @@ class _Transfer:
         wire = encode.disk(self._ctx.snapshot, self._disk, instance)
         return [constants.IEIO_RAW_DISK, [wire]]
 
-    # Watching
+    # Progress
     def _wait_for_port(self) -> int:
         ctx, node = self._ctx, self._plan.target
         deadline = ctx.clock.monotonic() + LISTEN_S
@@ -163,12 +163,13 @@ class _Transfer:
             if ctx.clock.monotonic() >= deadline:
                 name = common.node_name(ctx, node)
                 raise errors.OpExecError(
-                    f"{self._what}: node {name} does not listen after {LISTEN_S:g} s"
+                    f"{self._what}: the import on node {name} does not listen after"
+                    f" {LISTEN_S:g} s"
                 )
             self._pause()
 
     def _watch(self) -> None:
-        """Wait until both ends are done, with lines about the progress."""
+        """Wait until both programs end, and report the progress."""
         plan, ctx = self._plan, self._ctx
         self._wait_s = _FIRST_POLL_S
         report = _Report(ctx, f"disk/{self._index}", self._disk.size)
@@ -213,7 +214,7 @@ class _Transfer:
 
 
 class _Report:
-    """Lines about a transfer: for everybody now and then, for terminals often."""
+    """Progress of a transfer: rare job log lines, frequent entries for terminals."""
 
     def __init__(self, ctx: base.Context, what: str, size_mib: int) -> None:
         self._ctx = ctx
@@ -223,7 +224,7 @@ class _Report:
         self._progress = progress.Progress(ctx, f"copying {what}", size_mib)
 
     def report_progress(self, status: dict[str, Any]) -> None:
-        """Tell what the receiving program says of itself."""
+        """Report the progress that the receiving program states."""
         done = float(status.get("progress_mbytes") or 0)
         rate, left_s = status.get("progress_throughput"), status.get("progress_eta")
         self._progress.at(done, rate=rate, left_s=left_s)

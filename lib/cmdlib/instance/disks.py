@@ -24,27 +24,27 @@ def nodes_of(disk: objects.Disk, instance: objects.Instance) -> tuple[str, ...]:
 
 
 def label(index: int) -> str:
-    """Return what people call a disk."""
+    """Return a disk's name for users."""
     return f"disk/{index}"
 
 
 def _called(disk: objects.Disk, index: int) -> str:
-    """Return a disk's recorded name; its place among those given if it has none."""
+    """Return a disk's recorded name, else its position in the list."""
     return disk.iv_name or label(index)
 
 
 def place(disk: objects.Disk) -> str:
-    """Return where a disk is on its nodes, for messages."""
+    """Return the location of a disk on its nodes, for messages."""
     return "/".join(str(part) for part in disk.logical_id[1:]) or disk.uuid
 
 
 def create_all(
     ctx: base.Context, instance: objects.Instance, disks: Sequence[objects.Disk]
 ) -> None:
-    """Create disks on all their nodes; undo everything when one fails.
+    """Create disks on all their nodes; undo everything if one fails.
 
     Raises:
-        OpExecError: a node refused; what had been created is gone again.
+        OpExecError: a node refused; created disks were removed again.
     """
     made: list[tuple[int, str]] = []
     for directory, node in sorted(_directories(instance, disks)):
@@ -53,8 +53,8 @@ def create_all(
         )
     for index, disk in enumerate(disks):
         for node in nodes_of(disk, instance):
-            # Said before it is done: whoever finds a disk without a record after the
-            # daemon was killed finds it here.
+            # Logged before the call: if the daemon is killed, the log names the
+            # disk that has no record.
             ctx.log.message(
                 f"* creating {_called(disk, index)} on {common.node_name(ctx, node)}:"
                 f" {place(disk)}"
@@ -97,7 +97,7 @@ def _undo_create(
         disk = encode.disk(ctx.snapshot, disks[index], instance)
         result = ctx.rpc.call_one("blockdev_remove", node, disk)
         common.warn_failed(
-            ctx, result, f"cannot remove {_called(disks[index], index)} again"
+            ctx, result, f"cannot undo the creation of {_called(disks[index], index)}"
         )
     _remove_directories(ctx, instance, disks, gone=frozenset())
 
@@ -109,13 +109,13 @@ def _remove_directories(
     *,
     gone: frozenset[str],
 ) -> None:
-    """Remove the directories of file disks, but those that other disks use.
+    """Remove the directories of disk files, except those that other disks use.
 
     Args:
-        ctx: of the unit.
-        instance: whose disks.
-        disks: whose directories.
-        gone: UUIDs of recorded disks that exist no more.
+        ctx: dependencies of the opcode.
+        instance: owner of the disks.
+        disks: disks whose directories are removed.
+        gone: uuids of recorded disks that no longer exist.
     """
     kept = _recorded_directories(ctx.snapshot, instance.uuid, gone)
     for directory, node in sorted(_directories(instance, disks) - kept):
@@ -124,7 +124,7 @@ def _remove_directories(
 
 
 def announce_removal(ctx: base.Context, disks: Sequence[objects.Disk]) -> None:
-    """Name disks whose records go before they do, in case they are left behind."""
+    """Log disks whose records are removed first, in case the disks are left behind."""
     for disk in disks:
         ctx.log.message(f"* going to remove {disk.iv_name}: {place(disk)}")
 
@@ -142,7 +142,7 @@ def _recorded_directories(
 def remove_all(
     ctx: base.Context, instance: objects.Instance, disks: Sequence[objects.Disk]
 ) -> bool:
-    """Remove disks from their nodes; return whether all went well.
+    """Remove disks from their nodes; return whether all calls succeeded.
 
     Offline nodes and failures are logged as warnings.
     """
@@ -180,7 +180,7 @@ def assemble(
         ``(node name, disk name, device path)`` per disk.
 
     Raises:
-        OpExecError: a disk could not be assembled; all are shut down again.
+        OpExecError: a disk could not be assembled; all were shut down again.
     """
     everything = disks is None
     chosen = ctx.snapshot.instance_disks(instance) if disks is None else tuple(disks)
@@ -249,10 +249,10 @@ def shutdown(
     ignore_primary: bool = False,
     mark: bool = True,
 ) -> bool:
-    """Shut disks down on all nodes; return whether all that counts went well.
+    """Shut disks down on all nodes; return whether no failure counts.
 
-    Failures are logged. Those on the primary count unless ``ignore_primary``; those on
-    secondaries count unless the node is offline.
+    Failures are logged. Failures on the primary count unless ``ignore_primary``, those
+    on secondaries unless the node is offline.
     """
     chosen = ctx.snapshot.instance_disks(instance) if disks is None else tuple(disks)
     fine = True
@@ -277,10 +277,10 @@ def wipe(
     instance: objects.Instance,
     disks: Sequence[tuple[int, objects.Disk, int]],
 ) -> None:
-    """Overwrite disks from an offset on, in pieces, with progress lines.
+    """Overwrite disks from an offset, in pieces, with progress lines.
 
     Args:
-        ctx: the world.
+        ctx: dependencies of the opcode.
         instance: owner of the disks.
         disks: (index, disk, first MiB).
 
@@ -311,7 +311,7 @@ def wipe(
 def create_on_nodes_and_wipe(
     ctx: base.Context, instance: objects.Instance, disks: Sequence[objects.Disk]
 ) -> None:
-    """Create disks and, where the cluster wants it, wipe them; undone on failure."""
+    """Create disks and wipe them if so configured; undo both on failure."""
     create_all(ctx, instance, disks)
     if not ctx.snapshot.cluster.prealloc_wipe_disks:
         return

@@ -9,12 +9,12 @@ from ganeti.objects import params
 
 
 class InstanceFailover(relocation.RelocationUnit[opcodes.InstanceFailover]):
-    """Move an instance to another node by stopping it; also off a dead node."""
+    """Unit that restarts an instance on another node, also if its own node is down."""
 
     HOOKS_PATH: ClassVar[str | None] = "instance-failover"
 
     def check_prereq(self) -> None:
-        """Check the target; memory counts only if it will run there."""
+        """Check the target; its memory only if the instance will run there."""
         instance = self.instance
         backend = params.fill_beparams(self.ctx.snapshot, instance)
         will_run = instance.admin_state == "up"
@@ -33,7 +33,7 @@ class InstanceFailover(relocation.RelocationUnit[opcodes.InstanceFailover]):
         )
 
     def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
-        """Return master, secondaries and target; afterwards the old primary too."""
+        """Return master, secondaries and target; for post hooks the old primary too."""
         secondaries = self.ctx.snapshot.secondary_nodes(self.instance)
         before = self.with_master([*secondaries, self.target])
         return before, self.with_master([*before, self.source])
@@ -55,12 +55,12 @@ def fail_over(
 ) -> None:
     """Move an instance by stopping and starting it.
 
-    A source node that is marked offline, or ``ignore_consistency``, excuses failures
-    there: then somebody has made sure that the node is dead.
+    Failures on a source node are ignored if the node is marked offline or with
+    ``ignore_consistency``: an administrator has then made sure that it is down.
 
     Raises:
-        OpExecError: a step failed; before the switch nothing has changed but that the
-            instance may be stopped.
+        OpExecError: a step failed; before the primary node is switched, the only
+            change is that the instance may be stopped.
     """
     ctx, instance = unit.ctx, unit.instance
     source = ctx.snapshot.nodes[unit.source]

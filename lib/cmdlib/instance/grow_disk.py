@@ -12,7 +12,7 @@ _MIB: Final = 1024 * 1024
 
 
 class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
-    """Enlarge one disk on its nodes, then tell a running guest."""
+    """Unit that enlarges one disk on its nodes, then notifies a running guest."""
 
     HOOKS_PATH: ClassVar[str | None] = "disk-grow"
     LOCK_NODES: ClassVar[bool] = True
@@ -73,10 +73,10 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
         }
 
     def execute(self) -> None:
-        """Grow, record, wipe the new part, tell the guest."""
+        """Grow the disk, record it, wipe the new part, notify the guest."""
         instance, op = self.instance, self.op
         if not self.delta_mib:
-            self.ctx.log.info(f"disk {op.disk} has {self.target_mib} MiB already")
+            self.ctx.log.info(f"disk {op.disk} already has {self.target_mib} MiB")
             return
         what = f"instance {instance.name}: disk {op.disk} could not grow"
         if not instance.disks_active:
@@ -113,4 +113,8 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
             wire,
             self.target_mib * _MIB,
         )
-        common.warn_failed(self.ctx, result, "the running guest keeps the old size")
+        common.warn_failed(
+            self.ctx,
+            result,
+            "the running guest uses the old size until it is restarted",
+        )

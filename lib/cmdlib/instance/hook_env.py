@@ -16,14 +16,14 @@ def instance_env(
     disks: tuple[objects.Disk, ...] | None = None,
     is_new: bool = False,
 ) -> dict[str, Any]:
-    """Return the variables that every instance operation has.
+    """Return the variables of every instance operation.
 
     Args:
         snapshot: for filled parameters and node names.
         instance: the instance, which may not be in the snapshot yet.
         status: its state, the recorded one if None.
         disks: its disks, the recorded ones if None.
-        is_new: leave out what only existing disks have.
+        is_new: leave out variables that only existing disks have.
     """
     backend = params.fill_beparams(snapshot, instance)
     if disks is None:

@@ -1,4 +1,4 @@
-"""Telling a running guest about changed devices, as far as it can be told."""
+"""Hot-plug of changed devices into a running guest, where it is supported."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -25,7 +25,7 @@ def apply(
     disk_steps: Sequence[NicStep],
     nic_steps: Sequence[NicStep],
 ) -> list[tuple[str, Any]]:
-    """Plug changes into a running guest; failures only mean "at the next start".
+    """Plug changes into a running guest; failed ones apply at the next start.
 
     Returns:
         One ``hotplug`` row per device for the opcode's result.
@@ -35,8 +35,8 @@ def apply(
     supported = ctx.rpc.call_one("hotplug_supported", node, wire)
     if supported.failed:
         ctx.log.warn(
-            "the running guest keeps its devices until it is started again:"
-            f" node {supported.node}: {supported.fail_msg}"
+            "the running guest keeps its devices until its next start: node"
+            f" {supported.node}: {supported.fail_msg}"
         )
         return []
     report: list[tuple[str, Any]] = []

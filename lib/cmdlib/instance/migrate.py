@@ -11,7 +11,7 @@ from ganeti.constants import ecodes
 from ganeti.objects import params
 from ganeti.rpc import encode
 
-#: Seconds between two looks at the progress, and between two lines about it.
+#: Seconds between two polls of the progress, and between two progress lines.
 POLL_S: Final = 1.0
 FIRST_POLL_S: Final = 0.1
 REPORT_S: Final = 10.0
@@ -19,14 +19,14 @@ _MIB: Final = 1024 * 1024
 
 
 class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
-    """Migrate an instance; may fall back to failover, or tidy up after a crash."""
+    """Unit that migrates an instance, may fall back to failover, or cleans up."""
 
     HOOKS_PATH: ClassVar[str | None] = "instance-migrate"
 
     def check_arguments(self) -> None:
-        """Refuse both ways of saying live at once."""
+        """Refuse ``mode`` together with its older form ``live``."""
         if self.op.live is not None and self.op.mode is not None:
-            raise self.prereq("give mode only, live is its older form")
+            raise self.prereq("give only mode, not live, which is its older form")
 
     def check_prereq(self) -> None:
         """Check instance, target and hypervisors."""
@@ -123,7 +123,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         return nodes, nodes
 
     def execute(self) -> None:
-        """Migrate, fail over, or tidy up."""
+        """Migrate, fail over, or clean up."""
         if self.op.cleanup:
             self._clean_up()
         elif self.is_failover:
@@ -182,7 +182,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             status = result.payload or {}
             if result.failed or status.get("status") in ("failed", "cancelled"):
                 self._abort(wire, info, at_source=True)
-                text = result.fail_msg or f"ended as {status.get('status')}"
+                text = result.fail_msg or f"ended with status {status.get('status')}"
                 raise errors.OpExecError(f"{what} failed: {text}")
             if status.get("status") == "completed":
                 ctx.log.message("* memory transfer complete")
@@ -203,7 +203,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
         ctx.rpc.call_one(
             "instance_finalize_migration_src", self.source, wire, True, self.is_live
         ).unwrap(what)
-        # The guest now runs at the target, so that is what must be recorded first.
+        # The guest now runs at the target, so the new primary node is recorded first.
         self.commit_primary(self.target)
         ctx.rpc.call_one(
             "instance_finalize_migration_dst", self.target, self.encode(), info, True
@@ -233,7 +233,7 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             call("blockdev_shutdown", self.target, disk_wire)
 
     def _clean_up(self) -> None:
-        """Find where the instance runs and record that."""
+        """Find the node that runs the instance and record it."""
         instance, snapshot = self.instance, self.ctx.snapshot
         online = [uuid for uuid, node in snapshot.nodes.items() if not node.offline]
         hv = instance.hypervisor
@@ -268,19 +268,19 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
             name = snapshot.nodes[places[0]].name
             self.ctx.log.message(f"* instance running on node {name}, updating config")
             self.commit_primary(places[0])
-        # It may have arrived there without ever being told so.
+        # It may run there before the target was asked to finish the migration.
         self.ctx.rpc.call_one(
             "instance_finalize_migration_dst", places[0], self.encode(), "", True
-        ).unwrap(f"instance {instance.name}: cannot be adopted")
+        ).unwrap(f"instance {instance.name}: cannot finish its migration")
 
     def _end_interrupted(self, other: str) -> None:
-        """Bring a migration to its end that nobody looks after any more.
+        """Finish or abort a migration whose job was interrupted.
 
-        The emulators go on by themselves. The nodes refuse to end a guest that runs at
-        the target, and to go on with one that has left the source.
+        The emulators continue without the job. The nodes refuse to stop a guest that
+        runs at the target, and to resume a guest that has left the source.
         """
         name = self.ctx.snapshot.nodes[other].name
-        self.ctx.log.message(f"* the instance is on its way to node {name}")
+        self.ctx.log.message(f"* the instance is being migrated to node {name}")
         self.source, self.target = self.instance.primary_node, other
         self.is_live = True
         what = f"instance {self.instance.name}: interrupted migration"
@@ -294,9 +294,9 @@ class InstanceMigrate(relocation.RelocationUnit[opcodes.InstanceMigrate]):
 
 
 def _share(status: dict[str, Any]) -> float:
-    """Return the part of memory that the target has, in per cent.
+    """Return the transferred part of the memory in per cent.
 
-    What was sent may be more than all memory, as the guest goes on writing.
+    More than the memory may have been sent, because the guest continues to write.
     """
     total, left = float(status["total_ram"]), status.get("remaining_ram")
     done: float = (status.get("transferred_ram") or 0) if left is None else total - left

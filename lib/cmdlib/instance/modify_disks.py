@@ -1,4 +1,4 @@
-"""Disk changes of OP_INSTANCE_SET_PARAMS: planned on values, applied on nodes."""
+"""Disk changes of OP_INSTANCE_SET_PARAMS: computed on records, applied on nodes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ def plan(
     file_driver: str | None,
     file_storage_dir: str | None,
 ) -> tuple[tuple[objects.Disk, ...], list[NicStep]]:
-    """Return the disks after the changes and the steps; nothing is changed.
+    """Return the disks after the changes, and the steps; changes nothing.
 
     Raises:
         OpPrereqError: a wrong value, or no such disk.
@@ -85,8 +85,8 @@ def _new(
         template = snapshot.cluster.enabled_disk_templates[0]
         if template == "diskless":
             raise errors.OpPrereqError(
-                f"instance {instance.name}: the default template is diskless, so no"
-                " disk can be added",
+                f"instance {instance.name}: no disk can be added, as the default disk"
+                " template is diskless",
                 ecodes.ECODE_STATE,
             )
     disk_specs.check_template(snapshot, template, instance.name)
@@ -129,8 +129,8 @@ def _find_detached(
                 disk.nodes and here not in disk.nodes
             ):
                 raise errors.OpPrereqError(
-                    f"instance {instance.name}: disk {identifier} has another template"
-                    " or is on another node",
+                    f"instance {instance.name}: disk {identifier} has another disk"
+                    " template or is on another node",
                     ecodes.ECODE_STATE,
                 )
             return disk
@@ -140,7 +140,7 @@ def _find_detached(
 def apply_before_commit(
     ctx: base.Context, instance: objects.Instance, steps: Sequence[NicStep]
 ) -> None:
-    """Create added disks on the nodes. Raises OpExecError, with all undone."""
+    """Create added disks on the nodes. Raises OpExecError after undoing all."""
     removed = [step.device for step in steps if step.action == "remove"]
     disks.announce_removal(ctx, removed)
     added = [step.device for step in steps if step.action == "add"]
@@ -185,8 +185,8 @@ def commit(
 
     Args:
         edit: an open `config.Edit`.
-        instance: the newest record.
-        disks: disks after the change, in order.
+        instance: the current record.
+        disks: the disks after the change, in order.
     """
     known = edit.snapshot.disks
     for disk in renumbered(disks):

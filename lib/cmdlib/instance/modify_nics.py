@@ -1,4 +1,4 @@
-"""NIC changes of OP_INSTANCE_SET_PARAMS: planned on values, applied by hot-plug."""
+"""NIC changes of OP_INSTANCE_SET_PARAMS: computed on records, applied by hot-plug."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from ganeti.constants import ecodes
 
 @dataclasses.dataclass(frozen=True)
 class NicStep:
-    """One change: what is told to the user, and what a running guest must do.
+    """One change: its report to the user, and the device to hot-plug.
 
     Attributes:
         action: ``add``, ``remove`` or ``modify``.
@@ -33,7 +33,7 @@ def plan(
     mods: Sequence[ht.Modification],
     group: str,
 ) -> tuple[tuple[objects.Nic, ...], list[NicStep]]:
-    """Return the NICs after the changes and the steps; nothing is changed.
+    """Return the NICs after the changes, and the steps; changes nothing.
 
     Raises:
         OpPrereqError: a wrong value, or no such NIC.
@@ -42,7 +42,8 @@ def plan(
     for mod in mods:
         if mod.op in ("attach", "detach"):
             raise errors.OpPrereqError(
-                f"instance {instance.name}: NICs are added and removed, not {mod.op}ed",
+                f"instance {instance.name}: NICs cannot be {mod.op}ed, only added,"
+                " removed and modified",
                 ecodes.ECODE_INVAL,
             )
         index = position(nics, mod, instance.name, "nic")
@@ -79,7 +80,7 @@ def _added(ctx: base.Context, nic: objects.Nic) -> str:
 def position(
     devices: Sequence[Any], mod: ht.Modification, instance: str, kind: str
 ) -> int:
-    """Return the index that a modification speaks of.
+    """Return the index of the device that a modification names.
 
     Args:
         devices: records with ``name`` and ``uuid``.
@@ -110,14 +111,18 @@ def position(
 
 
 def disk_changes(spec: dict[str, Any], what: str) -> dict[str, Any]:
-    """Return the typed values that may change on an existing disk.
+    """Return typed values; refuse those that cannot change on an existing disk.
 
     Raises:
-        OpPrereqError: something else was given.
+        OpPrereqError: another value than mode or name was given.
     """
     unknown = sorted(set(spec) - {"mode", "name"})
     if unknown:
-        hint = "; sizes change with grow-disk" if "size" in unknown else ""
+        hint = (
+            "; use gnt-instance grow-disk to change the size"
+            if "size" in unknown
+            else ""
+        )
         raise errors.OpPrereqError(
             f"{what}: only mode and name can change, found {', '.join(unknown)}{hint}",
             ecodes.ECODE_INVAL,

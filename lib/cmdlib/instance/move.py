@@ -1,4 +1,4 @@
-"""OP_INSTANCE_MOVE: copy an instance whose data are on one node to another node."""
+"""OP_INSTANCE_MOVE: copy an instance that is on one node to another node."""
 
 import re
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ from ganeti.constants import export as constants
 from ganeti.objects import lookup, params
 from ganeti.rpc import encode
 
-#: Templates whose disks are on the primary node alone and can be made anywhere.
+#: Templates whose disks are only on the primary node and can be created on any.
 COPYABLE: Final = ("plain", "file")
 _TOOL: Final = re.compile(r"[A-Za-z0-9][-_.A-Za-z0-9]*")
 
 
 class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
-    """Stops it, copies its disks, switches the primary node, removes the old disks."""
+    """Unit that copies the disks of an instance to a node that becomes its primary."""
 
     HOOKS_PATH: ClassVar[str | None] = "instance-move"
     LOCK_NODES = True
@@ -45,7 +45,7 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
             )
         if self.target == self.source:
             raise self.prereq(
-                f"instance {instance.name}: is on node {self.primary.name} already",
+                f"instance {instance.name}: is already on node {self.primary.name}",
                 ecodes.ECODE_STATE,
             )
         self._check_tool(snapshot.cluster)
@@ -121,7 +121,7 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
         return disk.replace(nodes=(self.target,)) if disk.nodes else disk
 
     def _undo(self, moved: objects.Instance, new: Sequence[objects.Disk]) -> None:
-        """Leave nothing at the target, and let the instance run where it was."""
+        """Remove everything at the target, and restart the instance at the source."""
         self.ctx.log.message("* removing the new disks")
         self._shut(moved, new)
         disks.remove_all(self.ctx, moved, new)
@@ -189,7 +189,7 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
         )
 
     def _restart(self, text: str) -> None:
-        """Start the instance where it is recorded, if it is to run."""
+        """Start the instance on its recorded node, if it should run."""
         if self.instance.admin_state != "up":
             return
         self.ctx.log.message(text)

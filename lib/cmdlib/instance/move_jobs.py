@@ -1,4 +1,4 @@
-"""What the units share that submit jobs moving many instances."""
+"""Code shared by units that submit jobs which move many instances."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ def declare_shared(
     groups: Sequence[str],
     nodes: Any,
 ) -> None:
-    """Declare what planning reads: instances by name, groups, nodes, all shared."""
+    """Declare the locks for planning: instances by name, groups, nodes, all shared."""
     locks.names[locking.Level.INSTANCE] = list(instances)
     locks.names[locking.Level.NODEGROUP] = list(groups)
     locks.names[locking.Level.NODE] = nodes
@@ -26,10 +26,10 @@ def declare_shared(
 def instances_on(
     snapshot: objects.Snapshot, node: str, mode: str
 ) -> list[objects.Instance]:
-    """Return the instances that leave a node, by name.
+    """Return the instances that leave a node, sorted by name.
 
     Args:
-        snapshot: the cluster.
+        snapshot: the configuration.
         node: its uuid.
         mode: ``primary-only``, ``secondary-only`` or ``all``.
     """

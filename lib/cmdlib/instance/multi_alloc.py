@@ -9,7 +9,7 @@ from ganeti.constants import ecodes
 
 
 class InstanceMultiAlloc(base.LogicalUnit[opcodes.InstanceMultiAlloc]):
-    """Choose nodes for all requests together; one creation job per placed instance."""
+    """Unit that chooses nodes for all requests and submits one job per placement."""
 
     def check_arguments(self) -> None:
         """Decode the requests and check that they are of one kind."""
@@ -20,7 +20,8 @@ class InstanceMultiAlloc(base.LogicalUnit[opcodes.InstanceMultiAlloc]):
                 raise self.prereq(f"wanted OP_INSTANCE_CREATE, found {op.op_id()}")
             if op.iallocator:
                 raise self.prereq(
-                    f"instance {op.instance_name}: the allocator is named once, for all"
+                    f"instance {op.instance_name}: name the allocator for the whole"
+                    " request, not per instance"
                 )
             self.requests.append(op)
         names = [op.instance_name for op in self.requests]

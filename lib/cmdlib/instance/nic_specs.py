@@ -1,4 +1,4 @@
-"""NICs in requests: from the words of a request to NIC records."""
+"""NICs in requests: conversion of requested parameters to NIC records."""
 
 import ipaddress
 import re
@@ -12,13 +12,13 @@ from ganeti.config import addresses
 from ganeti.constants import ecodes
 from ganeti.objects import lookup
 
-#: Most NICs that an instance may have.
+#: Maximum number of NICs of an instance.
 MAX_NICS: Final = 8
 _MAC: Final = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")
 _VLAN: Final = re.compile(r"^(\d+|\.\d+|(\.\d+)?(:\d+)+)$")
 _GENERATED: Final = ("auto", "generate")
 _KEYS: Final = ("mode", "link", "vlan")
-#: Address that the network chooses.
+#: Value for an address that the network chooses.
 _POOL: Final = "pool"
 
 
@@ -33,14 +33,14 @@ def build(
     """Return the record of a new NIC; its MAC and uuid are reserved.
 
     Args:
-        ctx: the world.
-        spec: words of the request.
-        group: uuid of the group whose network connections count.
-        what: names the NIC in errors, such as ``instance web1: nic 0``.
-        auto_ip: address that ``ip=auto`` stands for.
+        ctx: dependencies of the opcode.
+        spec: parameters of the request.
+        group: uuid of the group whose network connections apply.
+        what: name of the NIC in errors, such as ``instance web1: nic 0``.
+        auto_ip: address that ``ip=auto`` means.
 
     Raises:
-        OpPrereqError: a value is wrong, or an address or MAC is taken.
+        OpPrereqError: a value is wrong, or an address or MAC is in use.
     """
     network = _network(ctx.snapshot, spec.get("network"), what)
     nicparams = _nicparams(ctx.snapshot, spec, network, group, what)
@@ -102,7 +102,7 @@ def _complete(
     group: str,
     what: str,
 ) -> objects.Nic:
-    """Return a record for complete values; reserves an address only if it is new."""
+    """Return a record for complete values; reserve the address if it is new."""
     network = _network(ctx.snapshot, spec.get("network"), what)
     nicparams = _nicparams(ctx.snapshot, spec, network, group, what)
     filled = _filled(ctx.snapshot, nicparams, what)
@@ -154,7 +154,7 @@ def _nicparams(
         if given:
             raise errors.OpPrereqError(
                 f"{what}: {', '.join(sorted(given))} cannot be given together with"
-                f" network {network.name}, whose connection decides",
+                f" network {network.name}, whose connection sets them",
                 ecodes.ECODE_INVAL,
             )
         connection = snapshot.nodegroups[group].networks.get(network.uuid)
@@ -187,7 +187,7 @@ def _check_mode(given: Mapping[str, Any], what: str) -> None:
 def _filled(
     snapshot: objects.Snapshot, nicparams: Mapping[str, Any], what: str
 ) -> dict[str, Any]:
-    """Return parameters with the cluster's below; refuses a bridge without a name."""
+    """Return parameters with cluster defaults; refuse a bridge without a name."""
     filled = {**snapshot.cluster.nicparams["default"], **nicparams}
     if filled["mode"] in ("bridged", "openvswitch") and not filled["link"]:
         raise errors.OpPrereqError(
@@ -248,10 +248,10 @@ def _take_address(
 
 
 def take_mac(ctx: base.Context, mac: str, what: str) -> None:
-    """Reserve a chosen MAC; refuse one that is malformed, multicast, or in use.
+    """Reserve a requested MAC; refuse one that is malformed, multicast, or in use.
 
     Raises:
-        OpPrereqError: wanted and found, or who has it.
+        OpPrereqError: contains wanted and found, or the user of the address.
     """
     if not _MAC.match(mac) or int(mac[:2], 16) & 1:
         raise errors.OpPrereqError(
@@ -278,8 +278,8 @@ def check_all(nics: Sequence[objects.Nic], instance: str) -> None:
         first = [other.mac for other in nics].index(nic.mac)
         if first != index:
             raise errors.OpPrereqError(
-                f"instance {instance}: nic {index}: MAC {nic.mac} is that of nic"
-                f" {first}",
+                f"instance {instance}: nic {index}: MAC {nic.mac} is also the MAC of"
+                f" nic {first}",
                 ecodes.ECODE_NOTUNIQUE,
             )
 
@@ -294,13 +294,13 @@ def take_addresses(
     """Reserve the addresses that NICs have outside of networks.
 
     Args:
-        ctx: the world.
-        instance: as it will be.
-        group: uuid of the group whose networks count.
-        before: NICs that it has now; their addresses are not checked again.
+        ctx: dependencies of the opcode.
+        instance: the future record.
+        group: uuid of the group whose networks apply.
+        before: its current NICs; their addresses are not checked again.
 
     Raises:
-        OpPrereqError: names who has an address, or the network that it lies in.
+        OpPrereqError: contains the user of an address, or the network of the address.
     """
     snapshot = ctx.snapshot
     known = {addresses.place(snapshot, nic) for nic in before}
@@ -312,7 +312,8 @@ def take_addresses(
         what = f"instance {instance.name}: nic {index}"
         if place in taken_by:
             raise errors.OpPrereqError(
-                f"{what}: address {nic.ip} is that of nic {taken_by[place]}",
+                f"{what}: address {nic.ip} is also the address of nic"
+                f" {taken_by[place]}",
                 ecodes.ECODE_NOTUNIQUE,
             )
         taken_by[place] = index
@@ -344,7 +345,7 @@ def check_bridges(
     """Refuse NICs whose bridges a node does not have.
 
     Raises:
-        OpPrereqError: names node and bridge.
+        OpPrereqError: a bridge is missing; contains node and bridge.
     """
     default = ctx.snapshot.cluster.nicparams["default"]
     bridges = sorted(

@@ -11,10 +11,10 @@ from ganeti.rpc import encode
 
 
 class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
-    """Collect recorded and live data; one call per node for states."""
+    """Unit that collects recorded and live data, with one call per node for states."""
 
     def expand_names(self) -> None:
-        """Look the instances up; lock them only if asked to."""
+        """Look the instances up; lock them only if requested."""
         snapshot = self.ctx.snapshot
         if self.op.instances:
             self.uuids = [
@@ -46,7 +46,7 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
     def _live(
         self, snapshot: objects.Snapshot, instances: Sequence[objects.Instance]
     ) -> dict[str, Mapping[str, Any] | None]:
-        """Return node uuid -> {instance name: info}, None where a node is silent."""
+        """Return node uuid -> {instance name: info}, None if a node does not answer."""
         nodes = sorted({instance.primary_node for instance in instances})
         kinds = sorted({instance.hypervisor for instance in instances})
         full = {kind: snapshot.cluster.hvparams.get(kind, {}) for kind in kinds}
@@ -158,7 +158,7 @@ def _nic(snapshot: objects.Snapshot, nic: objects.Nic) -> tuple[Any, ...]:
 
 
 def _status(status: Any) -> list[Any] | None:
-    """Return the rows that commands print of a block device's status."""
+    """Return the rows that commands print for a block device's status."""
     if not status:
         return None
     if isinstance(status, dict):

@@ -7,7 +7,7 @@ from ganeti.cmdlib.instance import common, disks, nic_specs
 
 
 class InstanceReboot(common.InstanceUnit[opcodes.InstanceReboot]):
-    """Restart an instance softly, hard, or with its disks; start it if it is down."""
+    """Unit that restarts an instance (soft, hard, full) or starts a stopped one."""
 
     HOOKS_PATH: ClassVar[str | None] = "instance-reboot"
 
@@ -24,7 +24,7 @@ class InstanceReboot(common.InstanceUnit[opcodes.InstanceReboot]):
         self.is_running = bool(self.runtime_info())
 
     def hooks_env(self) -> dict[str, Any]:
-        """Return the variables of the instance and how it is rebooted."""
+        """Return the variables of the instance and of the reboot."""
         return super().hooks_env() | {
             "IGNORE_SECONDARIES": self.op.ignore_secondaries,
             "REBOOT_TYPE": self.op.reboot_type,

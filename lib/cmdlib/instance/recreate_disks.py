@@ -1,4 +1,4 @@
-"""OP_INSTANCE_RECREATE_DISKS: create lost disks anew, without data."""
+"""OP_INSTANCE_RECREATE_DISKS: create lost disks again, without data."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -13,13 +13,13 @@ from ganeti.rpc import encode
 
 
 class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
-    """Create some or all disks again, on the same node or on another one."""
+    """Unit that creates some or all disks again, on the same node or on another one."""
 
     HOOKS_PATH: ClassVar[str | None] = "instance-recreate-disks"
     LOCK_NODES: ClassVar[bool] = True
 
     def check_arguments(self) -> None:
-        """Take the wanted disks apart."""
+        """Parse the requested disks."""
         self.requested: dict[int, Mapping[str, Any]] = {}
         for item in self.op.disks:
             index, changes = (item, {}) if isinstance(item, int) else item
@@ -40,7 +40,7 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
             )
 
     def expand_names(self) -> None:
-        """Look the new nodes up, or lock all if one is to be chosen."""
+        """Look the new nodes up, or lock all if the allocator chooses."""
         super().expand_names()
         snapshot = self.ctx.snapshot
         self.new_nodes = [lookup.expand_node(snapshot, n) for n in self.op.nodes]
@@ -50,7 +50,7 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
             )
 
     def declare_locks(self, level: locking.Level) -> None:
-        """Declare all nodes if one must be chosen, else those concerned."""
+        """Declare all nodes if the allocator chooses, else the affected ones."""
         if self.op.iallocator:
             allocation.lock_all_nodes(self.locks)
         else:
@@ -86,8 +86,8 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         instance, snapshot = self.instance, self.ctx.snapshot
         if self.requested and len(self.requested) < len(instance.disks):
             raise self.prereq(
-                f"instance {instance.name}: on another node all disks are recreated,"
-                " name all of them or none"
+                f"instance {instance.name}: a move to another node recreates all"
+                " disks, name all of them or none"
             )
         if self.op.iallocator:
             self.new_nodes = self._choose_nodes(template)
@@ -99,7 +99,7 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         checks.node_takes_instances(snapshot, self.new_nodes[0], instance.name)
 
     def _choose_nodes(self, template: str) -> list[str]:
-        """Ask for nodes in the instance's group, and give other locks back."""
+        """Have the allocator choose nodes in the group; release other locks."""
         instance, snapshot = self.instance, self.ctx.snapshot
         wanted_disks = [
             disk.replace(**self.requested.get(index, {}))
@@ -133,15 +133,15 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         return chosen
 
     def _require_lost(self) -> None:
-        """Refuse when a disk to create is there: its data would be at stake."""
+        """Refuse if a disk to create exists, because its data would be lost."""
         where = self.new_nodes[0] if self.new_nodes else self.instance.primary_node
         owner = self.instance.replace(primary_node=where)
         kept, lost = [], []
         for index, disk in self._chosen().items():
             wire = encode.disk(self.ctx.snapshot, disk, owner)
             status = self.ctx.rpc.call_one("blockdev_find", where, wire).require(
-                f"instance {owner.name}: cannot tell whether {disks.label(index)}"
-                " is lost",
+                f"instance {owner.name}: cannot determine whether"
+                f" {disks.label(index)} is lost",
                 ecodes.ECODE_ENVIRON,
             )
             if status is not None:
@@ -155,12 +155,12 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         raise self.prereq(
             f"instance {owner.name}: only lost disks are recreated, found"
             f" {', '.join(kept)} on node {common.node_name(self.ctx, where)};"
-            f" {others}remove or rename what is there if its data is not wanted",
+            f" {others}remove or rename the existing ones if their data is not needed",
             ecodes.ECODE_EXISTS,
         )
 
     def _chosen(self) -> dict[int, objects.Disk]:
-        """Return the disks to create by index, as they shall be."""
+        """Return the future disks to create, by index."""
         recorded = self.ctx.snapshot.instance_disks(self.instance)
         return {
             index: self._changed(recorded[index], self.requested.get(index, {}))

@@ -1,4 +1,4 @@
-"""OP_INSTANCE_REINSTALL: install the OS anew."""
+"""OP_INSTANCE_REINSTALL: install the OS again."""
 
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ from ganeti.rpc import encode
 
 
 class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
-    """Run the OS's create script on the disks of a stopped instance."""
+    """Unit that runs the OS's create script on the disks of a stopped instance."""
 
     HOOKS_PATH: ClassVar[str | None] = "instance-reinstall"
 

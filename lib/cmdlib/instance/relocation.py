@@ -1,4 +1,4 @@
-"""What failover and migration share: the target and its checks."""
+"""Code shared by failover and migration: the target and its checks."""
 
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
@@ -12,13 +12,13 @@ from ganeti.objects import lookup, params
 
 O = TypeVar("O", bound=opcodes.InstanceFailover | opcodes.InstanceMigrate)  # noqa: E741
 
-#: Templates whose data every node of the cluster can reach.
+#: Templates whose data every node of the cluster can access.
 _EXTERNAL: Final = frozenset(disk_constants.DTS_EXT_MIRROR)
 _MIRRORED: Final = frozenset(disk_constants.DTS_MIRRORED)
 
 
 class RelocationUnit(common.InstanceUnit[O]):
-    """An instance goes to another node that has its data."""
+    """Base of units that move an instance to a node that has its data."""
 
     LOCK_NODES = True
 
@@ -44,7 +44,7 @@ class RelocationUnit(common.InstanceUnit[O]):
             )
 
     def declare_locks(self, level: locking.Level) -> None:
-        """Declare all nodes if one must be chosen, else those concerned."""
+        """Declare all nodes if the allocator chooses, else the affected ones."""
         if self.wants_allocator:
             allocation.lock_all_nodes(self.locks)
         else:
@@ -56,7 +56,7 @@ class RelocationUnit(common.InstanceUnit[O]):
         return sorted({*known, self.target})
 
     def choose_target(self) -> None:
-        """Have the allocator choose, if no node was named."""
+        """Have the allocator choose if the request names no node."""
         if self.wants_allocator:
             self.target = allocation.relocation(
                 self.ctx,
@@ -71,16 +71,16 @@ class RelocationUnit(common.InstanceUnit[O]):
         template = snapshot.disk_template(instance)
         if template not in _MIRRORED:
             raise self.prereq(
-                f"instance {instance.name}: disk template {template} keeps its data on"
-                " one node, it cannot go to another",
+                f"instance {instance.name}: disk template {template} keeps its data"
+                " on one node, so it cannot run on another node",
                 ecodes.ECODE_STATE,
             )
         name = self.op.target_node
         if template not in _EXTERNAL:
             if name:
                 raise self.prereq(
-                    f"instance {instance.name}: its target is its secondary node, a"
-                    " node cannot be named"
+                    f"instance {instance.name}: it can only move to its secondary"
+                    " node, do not name a target node"
                 )
             return snapshot.secondary_nodes(instance)[0]
         if name:
@@ -90,26 +90,26 @@ class RelocationUnit(common.InstanceUnit[O]):
         return None
 
     def check_target(self, memory_mib: int | None) -> int | None:
-        """Check that the target takes the instance; return its free memory.
+        """Check that the target can take the instance; return its free memory.
 
         Args:
-            memory_mib: what the instance will need there at least; None if it is not
-                going to run.
+            memory_mib: minimum memory of the instance there; None if it will not run.
 
         Raises:
-            OpPrereqError: says what is in the way.
+            OpPrereqError: the target cannot take it; contains the reason.
         """
         self.choose_target()
         instance, snapshot = self.instance, self.ctx.snapshot
         if instance.primary_node != self.source:
             raise errors.OpPrereqError(
-                f"instance {instance.name}: moved meanwhile, try again",
+                f"instance {instance.name}: moved while the job waited for locks, try"
+                " again",
                 ecodes.ECODE_STATE,
             )
         if self.target == self.source:
             raise errors.OpPrereqError(
-                f"instance {instance.name}: is on node"
-                f" {snapshot.nodes[self.target].name} already",
+                f"instance {instance.name}: is already on node"
+                f" {snapshot.nodes[self.target].name}",
                 ecodes.ECODE_STATE,
             )
         node = checks.node_takes_instances(snapshot, self.target, instance.name)
@@ -148,6 +148,6 @@ class RelocationUnit(common.InstanceUnit[O]):
         }
 
     def commit_primary(self, node: str) -> None:
-        """Record the new primary node; the serial number stays, as documented."""
+        """Record the new primary node without a new serial, as documented."""
         with self.ctx.config.edit(self.ctx.owner) as edit:
             edit.set_primary_node(self.uuid, node)

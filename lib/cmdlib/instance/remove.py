@@ -8,22 +8,22 @@ from ganeti.cmdlib.instance import common, disks
 
 
 class InstanceRemove(common.InstanceUnit[opcodes.InstanceRemove]):
-    """Stop an instance, remove its disks, forget it."""
+    """Unit that stops an instance and removes its disks and its record."""
 
     HOOKS_PATH: ClassVar[str | None] = "instance-remove"
     LOCK_NODES: ClassVar[bool] = True
 
     def check_prereq(self) -> None:
-        """Note the nodes, which are gone from the configuration afterwards."""
+        """Keep the node list, which is not in the configuration afterwards."""
         self.nodes = list(self.ctx.snapshot.instance_nodes(self.instance))
         self.env = super().hooks_env() | {"SHUTDOWN_TIMEOUT": self.op.shutdown_timeout}
 
     def hooks_env(self) -> dict[str, Any]:
-        """Return the variables of the instance as it was."""
+        """Return the variables of the instance before the removal."""
         return self.env
 
     def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
-        """Return the master before, the instance's nodes too afterwards."""
+        """Return the master; for post hooks the instance's nodes too."""
         return self.with_master(()), self.with_master(self.nodes)
 
     def execute(self) -> None:
@@ -48,6 +48,8 @@ class InstanceRemove(common.InstanceUnit[opcodes.InstanceRemove]):
                 raise errors.OpExecError(
                     f"instance {instance.name}: not all of its disks could be removed"
                 )
-            self.ctx.log.warn("not all disks could be removed, going on as asked")
+            self.ctx.log.warn(
+                "not all disks could be removed, going on because failures are ignored"
+            )
         with self.ctx.config.edit(self.ctx.owner) as edit:
             edit.remove_instance(instance.uuid)

@@ -10,12 +10,12 @@ from ganeti.utils import hostnames
 
 
 class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
-    """Rename a stopped instance, its directories, and tell its OS."""
+    """Unit that renames a stopped instance and its directories, and notifies its OS."""
 
     HOOKS_PATH: ClassVar[str | None] = "instance-rename"
 
     def check_arguments(self) -> None:
-        """Find the new name."""
+        """Resolve the new name."""
         if self.op.ip_check and not self.op.name_check:
             raise self.prereq("checking the address needs the name to be checked too")
         self.new_name = hostnames.normalize(self.op.new_name)
@@ -36,14 +36,15 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
         self.require_online_primary()
         self.require_stopped("be renamed")
         if self.new_name == self.old_name:
-            raise self.prereq(f"instance {self.old_name}: has that name already")
+            raise self.prereq(f"instance {self.old_name}: already has that name")
         if self.ctx.snapshot.uuid_of("instances", self.new_name) is not None:
             raise self.prereq(
                 f"instance {self.new_name}: already exists", ecodes.ECODE_EXISTS
             )
         if self.op.ip_check and self.address and self.ctx.address_answers(self.address):
             raise self.prereq(
-                f"instance {self.new_name}: its address {self.address} answers already",
+                f"instance {self.new_name}: its address {self.address} is in use, a"
+                " machine answers there",
                 ecodes.ECODE_NOTUNIQUE,
             )
 

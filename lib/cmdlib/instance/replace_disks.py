@@ -1,8 +1,8 @@
-"""OP_INSTANCE_REPLACE_DISKS: new disks for a mirrored instance, or a new second node.
+"""OP_INSTANCE_REPLACE_DISKS: replace disks or the secondary of a mirrored instance.
 
-Everything is checked, and the node chosen, for instances that the configuration has
-with such disks, as those of an imported cluster. The replacement itself is refused in
-the end: no driver here makes mirrored disks.
+The unit makes all checks and chooses the node for instances with such disks, as the
+configuration of an imported cluster may have them. It refuses the replacement itself,
+because no driver of this release creates mirrored disks.
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ from ganeti.rpc import encode
 _NEW_SECONDARY: Final = "replace_new_secondary"
 _AUTO: Final = "replace_auto"
 _ON_PRIMARY: Final = "replace_on_primary"
-#: What a node says of its own copy when that is no good any more.
+#: Local disk status in which a node's copy is unusable.
 _FAULTY: Final = 4
 
 
 class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
-    """Find out which disks would be replaced and where; then refuse."""
+    """Unit that determines the disks to replace and their nodes, then refuses."""
 
     HOOKS_PATH: ClassVar[str | None] = "mirrors-replace"
     LOCK_NODES: ClassVar[bool] = True
@@ -42,7 +42,8 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
             )
         if op.mode == _AUTO and op.disks:
             raise self.prereq(
-                f"{what}: disks cannot be named where the faulty ones are looked for"
+                f"{what}: disks cannot be named in mode {_AUTO}, which finds the"
+                " faulty ones"
             )
         twice = [index for index in op.disks if op.disks.count(index) > 1]
         if twice:
@@ -62,7 +63,7 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
             allocation.names(snapshot, self.op.iallocator, what)
 
     def declare_locks(self, level: locking.Level) -> None:
-        """Declare all nodes if one must be chosen, else those concerned."""
+        """Declare all nodes if the allocator chooses, else the affected ones."""
         if self.op.iallocator:
             allocation.lock_all_nodes(self.locks)
         else:
@@ -95,7 +96,7 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
         return snapshot.nodes[snapshot.secondary_nodes(self.instance)[0]]
 
     def check_prereq(self) -> None:
-        """Check all that a replacement needs, and say what it would do."""
+        """Check all requirements of a replacement, and log what it would do."""
         self._require_mirror()
         self._check_indexes()
         self.require_online_primary()
@@ -105,10 +106,10 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
             self._find_disks()
         if not self.op.dry_run:
             self._refuse()
-        self.ctx.log.warn(f"{self._not_offered()}: without a dry run it is refused")
+        self.ctx.log.warn(f"{self._not_offered()}: only a dry run is possible")
 
     def execute(self) -> NoReturn:
-        """Refuse; a check that may be repeated cannot end otherwise."""
+        """Refuse; the checks have already succeeded."""
         self._refuse()
 
     # Checks
@@ -118,8 +119,8 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
             mirrored = " or ".join(disk_constants.DTS_INT_MIRROR)
             raise self.prereq(
                 f"instance {self.instance.name}: disk template {template} has no second"
-                f" copy to replace, only {mirrored} has; 'gnt-instance recreate-disks'"
-                " makes lost disks anew"
+                f" copy to replace, only {mirrored} has; 'gnt-instance"
+                " recreate-disks' creates lost disks again"
             )
 
     def _check_indexes(self) -> None:
@@ -145,8 +146,8 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
         for taken, role in ((primary, "primary"), (old, "secondary")):
             if new == taken:
                 raise self.prereq(
-                    f"instance {instance.name}: node {new.name} is its {role} node"
-                    " already"
+                    f"instance {instance.name}: node {new.name} is already its {role}"
+                    " node"
                 )
         checks.node_takes_instances(snapshot, new.uuid, instance.name)
         if new.group != primary.group and not self.op.ignore_ipolicy:
@@ -158,7 +159,7 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
         )
 
     def _choose(self, present: Sequence[str]) -> str:
-        """Have an allocator choose; keep the locks of that node and the present."""
+        """Have the allocator choose; keep the locks of that and the current nodes."""
         chosen = allocation.relocation(
             self.ctx,
             self.instance,
@@ -185,12 +186,12 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
         self.ctx.log.message(f"disks of instance {instance.name} to replace: {summary}")
 
     def _faulty(self) -> tuple[list[int], objects.Node]:
-        """Return the disks that are faulty, and the node where."""
+        """Return the faulty disks and their node."""
         instance = self.instance
         if not instance.disks_active:
             raise self.prereq(
-                f"instance {instance.name}: its disks are not active, so that no faulty"
-                " ones can be found; activate them, or name the node",
+                f"instance {instance.name}: its disks are not active, so faulty disks"
+                " cannot be detected; activate them, or name the node",
                 ecodes.ECODE_STATE,
             )
         faulty = {node.uuid: self._ask(node) for node in (self.primary, self.secondary)}
@@ -228,4 +229,4 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
         return f"instance {self.instance.name}: disk template {template} is not offered"
 
     def _refuse(self) -> NoReturn:
-        raise self.prereq(f"{self._not_offered()}, so that nothing can be replaced")
+        raise self.prereq(f"{self._not_offered()}, so no disk can be replaced")

@@ -22,7 +22,7 @@ from ganeti.objects import lookup, params
 
 @dataclasses.dataclass
 class _Changes:
-    """What the checks decided: the record after, devices, and lines of the result."""
+    """Results of the checks: the future record, devices, and lines of the result."""
 
     after: objects.Instance
     disks: tuple[objects.Disk, ...]
@@ -32,7 +32,7 @@ class _Changes:
 
 
 class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
-    """Change parameters, devices, states; hot-plugs devices where it can."""
+    """Unit that changes parameters, devices, states; hot-plugs devices if possible."""
 
     HOOKS_PATH: ClassVar[str | None] = "instance-modify"
     LOCK_NODES: ClassVar[bool] = True
@@ -86,7 +86,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         return sorted({*super().nodes_to_lock(), *extra})
 
     def check_prereq(self) -> None:
-        """Work out the instance after the change and check it."""
+        """Compute the instance after the change and check it."""
         instance, snapshot = self.instance, self.ctx.snapshot
         changes = _Changes(instance, (), [], [], [])
         self.changes = changes
@@ -179,8 +179,8 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         if wanted_mib > used + free:
             raise errors.OpPrereqError(
                 f"instance {instance.name}: node {self.primary.name} could not start it"
-                f" with {wanted_mib} MiB, it has {used + free} MiB; use force to do it"
-                " anyway",
+                f" with {wanted_mib} MiB, it has {used + free} MiB; use force to"
+                " change it anyway",
                 ecodes.ECODE_NORES,
             )
 
@@ -252,8 +252,8 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         if not in_range and not self.op.force:
             raise self.prereq(
                 f"instance {instance.name}: {wanted_mib} MiB is not within"
-                f" {filled['minmem']} and {filled['maxmem']} MiB; use force to do it"
-                " anyway"
+                f" {filled['minmem']} and {filled['maxmem']} MiB; use force to change"
+                " it anyway"
             )
         more = wanted_mib - int(info["memory"])
         if more > 0:
@@ -292,7 +292,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             checks.require_policy(problems, snapshot, self.primary.group, after.name)
 
     def hooks_env(self) -> dict[str, Any]:
-        """Return the variables of the instance as it is to be."""
+        """Return the variables of the instance after the change."""
         extra: dict[str, Any] = {}
         if self.op.disk_template:
             extra["NEW_DISK_TEMPLATE"] = self.op.disk_template
@@ -304,7 +304,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
         return hook_env.instance_env(self.ctx.snapshot, changed) | extra
 
     def execute(self) -> list[tuple[str, Any]]:
-        """Change nodes and record; return what changed."""
+        """Change nodes and record; return the changes."""
         changes, report = self.changes, self.changes.report
         if self.op.runtime_mem is not None:
             self.ctx.rpc.call_one(

@@ -7,7 +7,7 @@ from ganeti.cmdlib.instance import common, disks
 
 
 class InstanceShutdown(common.InstanceUnit[opcodes.InstanceShutdown]):
-    """Stop an instance, politely first, and mark it down."""
+    """Unit that stops an instance, first with a shutdown request, and marks it down."""
 
     HOOKS_PATH: ClassVar[str | None] = "instance-stop"
 

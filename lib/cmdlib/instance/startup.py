@@ -9,17 +9,17 @@ from ganeti.objects import params
 
 
 class InstanceStartup(common.InstanceUnit[opcodes.InstanceStartup]):
-    """Start an instance on its primary node and mark it up."""
+    """Unit that starts an instance on its primary node and marks it up."""
 
     HOOKS_PATH: ClassVar[str | None] = "instance-start"
     LOCK_PRIMARY_RES: ClassVar[bool] = True
 
     def check_arguments(self) -> None:
-        """Type the parameters that hold for this start only."""
+        """Check the parameters that are valid for this start only."""
         self.backend = typed_params.backend(self.op.beparams)
 
     def check_prereq(self) -> None:
-        """Check state, parameters and the node's means."""
+        """Check state, parameters and the node's resources."""
         instance, snapshot = self.instance, self.ctx.snapshot
         self.require_admin_state(("up", "down"), "be started")
         self.hv_override = typed_params.hypervisor(
@@ -55,7 +55,7 @@ class InstanceStartup(common.InstanceUnit[opcodes.InstanceStartup]):
             )
 
     def _is_running(self) -> bool:
-        # State 1 is a guest that has shut itself down and is kept for its owner.
+        # State 1: a guest that shut itself down and waits for its clean-up.
         return bool(self.info) and self.info.get("state") != 1
 
     def hooks_env(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The table of all units about instances."""
+"""The table of all units of instances."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""OP_NODE_ADD: take a node into the cluster, or take it back.
+"""OP_NODE_ADD: add a node to the cluster, or re-add it.
 
 The client has already copied keys and certificates and started the node daemon.
 """
@@ -16,25 +16,26 @@ from ganeti.objects import lookup, params
 
 
 class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
-    """Adds a node, or re-adds a known one with all its roles reset."""
+    """Unit that adds a node, or re-adds a known one and resets its roles."""
 
     EXCLUSIVE = True
     HOOKS_PATH = "node-add"
     HOOKS_TYPE = hooks.HTYPE_NODE
 
     def check_arguments(self) -> None:
-        """Check what needs no look at the cluster."""
+        """Check parameters that do not depend on the cluster."""
         self.ndparams = checks.node_parameters(self.op.ndparams, allow_default=True)
         self.hv_state = state_params.new_hv_state({}, self.op.hv_state)
         self.disk_state = state_params.new_disk_state({}, self.op.disk_state)
         if self.op.readd and self.op.group:
             raise self.prereq(
-                f"node {self.op.node_name}: keeps its group when re-added, found group"
+                f"node {self.op.node_name}: a re-added node keeps its group, found"
+                " group"
                 f" {self.op.group}"
             )
 
     def expand_names(self) -> None:
-        """Resolve the name; the big lock covers all the rest."""
+        """Resolve the name; the big lock covers everything else."""
         try:
             self.name, addresses = self.ctx.lookup_host(self.op.node_name)
         except errors.ResolverError as err:
@@ -65,7 +66,7 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
         }
 
     def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
-        """All others before; with the new one after."""
+        """Return all other nodes; for post hooks also the new one."""
         others = sorted(set(self.ctx.snapshot.nodes) - {self.node.uuid})
         return others, [*others, self.node.uuid]
 
@@ -135,8 +136,8 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
             return lookup.expand_group(snapshot, self.op.group)
         if len(snapshot.nodegroups) > 1:
             raise self.prereq(
-                f"node {self.name}: there is more than one group, so that it must be"
-                " given"
+                f"node {self.name}: the node group must be given, as there is more"
+                " than one"
             )
         return next(iter(snapshot.nodegroups))
 
@@ -176,7 +177,7 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
         )
         if not node.vm_capable and held:
             raise self.prereq(
-                f"node {node.name}: holds {held} instance(s), so that it must stay"
+                f"node {node.name}: holds {held} instance(s), so it must stay"
                 " vm_capable",
                 ecodes.ECODE_STATE,
             )
@@ -210,18 +211,18 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
     def _check_version(self) -> None:
         answer = self._direct.call_one("version", self.node.uuid)
         version = answer.require(
-            f"node {self.name}: cannot ask for its version", ecodes.ECODE_ENVIRON
+            f"node {self.name}: cannot get its version", ecodes.ECODE_ENVIRON
         )
         if version != versions.PROTOCOL_VERSION:
             raise self.prereq(
-                f"node {self.name}: speaks protocol version {version}, wanted"
+                f"node {self.name}: has protocol version {version}, wanted"
                 f" {versions.PROTOCOL_VERSION}",
                 ecodes.ECODE_ENVIRON,
             )
 
-    # Work
+    # Execution
     def execute(self) -> None:
-        """Prepare the node, write it down, then tell everybody."""
+        """Prepare the node, record it, then update the other nodes."""
         self._add_host_entry()
         self._check_node_itself()
         if self.op.readd and self._may_touch_ssh:
@@ -307,5 +308,5 @@ def _given(requested: bool | None, old: bool) -> bool:
 
 
 def params_without_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return overrides without those that mean "as above"."""
+    """Return overrides without those that mean "inherited"."""
     return {name: value for name, value in given.items() if value != "default"}

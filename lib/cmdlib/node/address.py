@@ -1,4 +1,4 @@
-"""Whether a node may have another secondary address."""
+"""Checks for a new secondary address of a node."""
 
 from ganeti import errors, objects
 from ganeti.cmdlib.base import Context
@@ -12,7 +12,7 @@ def check_secondary(
     """Check a new secondary address of a node.
 
     Raises:
-        OpPrereqError: homing, mirrored instances, or the node forbids it.
+        OpPrereqError: homing, mirrored instances, or the node do not allow it.
     """
     snapshot = ctx.snapshot
     new = node.replace(secondary_ip=address)
@@ -21,7 +21,9 @@ def check_secondary(
     _check_instances(snapshot, node)
     answer = ctx.rpc.call_one("node_has_ip_address", node.uuid, address)
     if node.offline:
-        ctx.log.warn(f"node {node.name} is offline: cannot check that it has {address}")
+        ctx.log.warn(
+            f"node {node.name} is offline, so it is not checked that it has {address}"
+        )
         return
     if not answer.require("cannot check the secondary address", ecodes.ECODE_ENVIRON):
         raise errors.OpPrereqError(
@@ -60,7 +62,7 @@ def _check_homing(
             ecodes.ECODE_INVAL,
         )
     ctx.log.warn(
-        "the homing of the master changes",
+        "the master changes between one and two addresses",
         hint="change the secondary addresses of all other nodes too",
     )
 
@@ -76,8 +78,8 @@ def _check_instances(snapshot: objects.Snapshot, node: objects.Node) -> None:
     ]
     if node.offline and mirrored:
         raise errors.OpPrereqError(
-            f"node {node.name}: is offline and mirrors {len(mirrored)} instance(s), so"
-            " that its secondary address must stay",
+            f"node {node.name}: is offline and mirrors {len(mirrored)} instance(s),"
+            " so its secondary address cannot change",
             ecodes.ECODE_STATE,
         )
     running = sorted(item.name for item in mirrored if item.admin_state == "up")

@@ -22,7 +22,8 @@ def node_parameters(
     """Return typed parameters of a single node.
 
     Raises:
-        OpPrereqError: unknown name, wrong value, or one that only groups and the
+        OpPrereqError: unknown name, wrong value, or a parameter that only groups and
+            the
             cluster may set.
     """
     what = "node parameter"
@@ -32,7 +33,7 @@ def node_parameters(
     for name in params.NODE_GLOBAL:
         if name in out:
             raise errors.OpPrereqError(
-                f"{what} {name}: can be set for groups and the cluster only",
+                f"{what} {name}: can only be set for groups and the cluster",
                 ecodes.ECODE_INVAL,
             )
     return out
@@ -42,7 +43,7 @@ def ipv4(address: str, what: str) -> None:
     """Check an IPv4 address.
 
     Raises:
-        OpPrereqError: it is none.
+        OpPrereqError: it is not an IPv4 address.
     """
     try:
         ipaddress.IPv4Address(address)
@@ -53,7 +54,7 @@ def ipv4(address: str, what: str) -> None:
 
 
 def is_single_homed(node: objects.Node) -> bool:
-    """Tell whether a node has one address for everything."""
+    """Return whether a node has the same primary and secondary address."""
     return node.primary_ip == node.secondary_ip
 
 
@@ -61,7 +62,7 @@ def same_homing(snapshot: objects.Snapshot, node: objects.Node) -> None:
     """Check that a node has as many addresses as the master.
 
     Raises:
-        OpPrereqError: one has a secondary address and the other has not.
+        OpPrereqError: only one of them has a secondary address.
     """
     master = snapshot.nodes[snapshot.cluster.master_node]
     if is_single_homed(master) == is_single_homed(node):
@@ -97,6 +98,6 @@ def reachable_secondary(ctx: Context, node: objects.Node) -> None:
 
 
 def supports_oob(snapshot: objects.Snapshot, node: objects.Node) -> bool:
-    """Tell whether a node has an out-of-band helper; ``!`` means it opted out."""
+    """Return whether a node has an out-of-band helper; ``!`` disables it."""
     program = object_params.fill_ndparams(snapshot, node)["oob_program"]
     return bool(program) and program != "!"

@@ -1,4 +1,4 @@
-"""OP_NODE_EVACUATE: submit jobs that take instances off a node."""
+"""OP_NODE_EVACUATE: submit jobs that move instances away from a node."""
 
 from ganeti import iallocator, opcodes
 from ganeti.cmdlib import allocation, base
@@ -8,10 +8,10 @@ from ganeti.objects import lookup
 
 
 class NodeEvacuate(allocation.Submitting, base.LogicalUnit[opcodes.NodeEvacuate]):
-    """Plan with an allocator, or with a named node for secondaries."""
+    """Unit that plans with an allocator, or with a named node for secondaries."""
 
     def check_arguments(self) -> None:
-        """Check that the request says one thing."""
+        """Check that the request is not contradictory."""
         op = self.op
         if op.iallocator and op.remote_node:
             raise self.prereq(
@@ -19,16 +19,17 @@ class NodeEvacuate(allocation.Submitting, base.LogicalUnit[opcodes.NodeEvacuate]
             )
         if op.mode == "all":
             raise self.prereq(
-                f"node {op.node_name}: evacuate primary or secondary instances, one at"
-                " a time"
+                f"node {op.node_name}: evacuate primary and secondary instances with"
+                " separate requests"
             )
         if op.remote_node and op.mode != "secondary-only":
             raise self.prereq(
-                f"node {op.node_name}: a new secondary is for secondary instances only"
+                f"node {op.node_name}: a new secondary can only be given for"
+                " secondary instances"
             )
 
     def expand_names(self) -> None:
-        """Find the node and lock what planning reads."""
+        """Look the node up and lock all objects that planning reads."""
         snapshot = self.ctx.snapshot
         self.node = lookup.expand_node(snapshot, self.op.node_name)
         if self.op.remote_node:
@@ -50,7 +51,8 @@ class NodeEvacuate(allocation.Submitting, base.LogicalUnit[opcodes.NodeEvacuate]
         current = move_jobs.instances_on(self.ctx.snapshot, self.node, self.op.mode)
         if move_jobs.names(current) != move_jobs.names(self.instances):
             raise self.prereq(
-                f"node {self.op.node_name}: its instances changed meanwhile, try again",
+                f"node {self.op.node_name}: its instances changed while the job"
+                " waited for locks, try again",
                 ecodes.ECODE_STATE,
             )
         if self.op.remote_node:

@@ -9,20 +9,20 @@ from ganeti.objects import lookup
 
 
 class NodeMigrate(base.LogicalUnit[opcodes.NodeMigrate]):
-    """One job per instance; each finds its own target."""
+    """Unit that submits one job per instance; each job chooses its own target."""
 
     HOOKS_PATH: ClassVar[str | None] = "node-migrate"
     HOOKS_TYPE: ClassVar[str | None] = "NODE"
 
     def check_arguments(self) -> None:
-        """Check that the request says one thing."""
+        """Check that the request is not contradictory."""
         if self.op.iallocator and self.op.target_node:
             raise self.prereq(
                 f"node {self.op.node_name}: give either an allocator or a target node"
             )
 
     def expand_names(self) -> None:
-        """Find the nodes and lock the one."""
+        """Look the nodes up and lock the source."""
         snapshot = self.ctx.snapshot
         self.node = lookup.expand_node(snapshot, self.op.node_name)
         if self.op.target_node:
@@ -31,7 +31,7 @@ class NodeMigrate(base.LogicalUnit[opcodes.NodeMigrate]):
         self.locks.shared.add(locking.Level.NODE)
 
     def hooks_env(self) -> dict[str, Any]:
-        """Return the node and the flag."""
+        """Return the node and the run-time memory flag."""
         return {
             "OP_TARGET": self.ctx.snapshot.nodes[self.node].name,
             "NODE_NAME": self.ctx.snapshot.nodes[self.node].name,

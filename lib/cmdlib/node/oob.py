@@ -1,4 +1,4 @@
-"""OP_OOB_COMMAND: control machines through their out-of-band helper."""
+"""OP_OOB_COMMAND: control nodes through their out-of-band helper."""
 
 import threading
 from collections.abc import Mapping
@@ -13,15 +13,15 @@ from ganeti.constants import query as statuses
 from ganeti.locking import Level
 from ganeti.objects import lookup, params
 
-#: Commands that would take the master itself down.
+#: Commands that would stop the master itself.
 _DEADLY: Final = (constants.OOB_POWER_OFF, constants.OOB_POWER_CYCLE)
-#: command -> what the machine is recorded as afterwards
+#: command -> power state that is recorded afterwards
 _RECORDED: Final = {constants.OOB_POWER_ON: True, constants.OOB_POWER_OFF: False}
 Row = list[tuple[int, Any]]
 
 
 class OobCommand(LogicalUnit[opcodes.OobCommand]):
-    """Runs the helper on the master, one node after the other."""
+    """Unit that runs the helper on the master, for one node after the other."""
 
     def expand_names(self) -> None:
         """Lock the nodes."""
@@ -36,7 +36,7 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
         self.is_everybody = not named
 
     def check_prereq(self) -> None:
-        """Check that the master is safe, and nodes to power off are offline."""
+        """Refuse to stop the master, or to power off nodes that are not offline."""
         snapshot = self.ctx.snapshot
         command, master = self.op.command, snapshot.cluster.master_node
         nodes = set(self.ctx.locks.owned(Level.NODE)) & set(snapshot.nodes)
@@ -64,7 +64,7 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
         return f"node {node.name}: is the master, {self.op.command} is refused{hint}"
 
     def execute(self) -> list[Row]:
-        """Return per node its name and the outcome."""
+        """Return name and result per node."""
         rows = []
         for number, uuid in enumerate(self.nodes):
             if number and self.op.command == constants.OOB_POWER_ON:
@@ -121,7 +121,7 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
 
 
 def payload_problem(command: str, payload: Any) -> str | None:
-    """Return what is wrong with the output of a helper, None if nothing."""
+    """Return the problem with the output of a helper, None if there is none."""
     if command == constants.OOB_HEALTH:
         return _health_problem(payload)
     if command == constants.OOB_POWER_STATUS:

@@ -1,4 +1,4 @@
-"""The Open vSwitch of a node, where its parameters ask for one."""
+"""Configuration of Open vSwitch on a node whose parameters request it."""
 
 from ganeti import objects
 from ganeti.cmdlib.base import Context
@@ -6,10 +6,10 @@ from ganeti.objects import params
 
 
 def configure(ctx: Context, node: objects.Node) -> None:
-    """Make the switch on the node if it should have one.
+    """Create the switch on the node if it should have one.
 
     Raises:
-        OpExecError: the node could not.
+        OpExecError: the node failed to create it.
     """
     ndparams = params.fill_ndparams(ctx.snapshot, node)
     if ndparams["ovs"]:

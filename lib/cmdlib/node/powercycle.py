@@ -1,4 +1,4 @@
-"""OP_NODE_POWERCYCLE: reset a machine whose software still answers a little."""
+"""OP_NODE_POWERCYCLE: hard reset of a node whose daemon still answers."""
 
 from ganeti import opcodes
 from ganeti.cmdlib.base import LogicalUnit
@@ -7,24 +7,24 @@ from ganeti.objects import lookup, params
 
 
 class NodePowercycle(LogicalUnit[opcodes.NodePowercycle]):
-    """Asks the node daemon to reset its machine; takes no locks on purpose."""
+    """Unit that has the node daemon reset its node; deliberately takes no locks."""
 
     def expand_names(self) -> None:
-        """Find the node."""
+        """Look the node up."""
         self.uuid = lookup.expand_node(self.ctx.snapshot, self.op.node_name)
 
     def check_prereq(self) -> None:
-        """Check that the master is reset only on purpose."""
+        """Refuse to reset the master without force."""
         snapshot = self.ctx.snapshot
         if self.uuid == snapshot.cluster.master_node and not self.op.force:
             raise self.prereq(
-                f"node {snapshot.nodes[self.uuid].name}: is the master, which is reset"
-                " only with force",
+                f"node {snapshot.nodes[self.uuid].name}: is the master, which can"
+                " only be reset with force",
                 ecodes.ECODE_INVAL,
             )
 
     def execute(self) -> str | None:
-        """Ask; the node answers before it resets."""
+        """Call the node, which answers before it resets."""
         cluster = self.ctx.snapshot.cluster
         hypervisor = cluster.enabled_hypervisors[0]
         answer = self.ctx.rpc.call_one(

@@ -16,7 +16,7 @@ _DIRECTORIES: Final = {
     "sharedfile": "shared_file_storage_dir",
     "gluster": "gluster_storage_dir",
 }
-#: LVM units belong to these templates.
+#: Templates that use LVM units.
 _TEMPLATES: Final = {"lvm-vg": ("plain", "drbd"), "lvm-pv": ("plain", "drbd")}
 
 
@@ -27,7 +27,7 @@ def _first_listable(enabled: Sequence[str]) -> str:
 
 
 class NodeQueryStorage(LogicalUnit[opcodes.NodeQueryStorage]):
-    """Returns rows by node and unit, values in the order of the fields."""
+    """Unit that returns rows by node and unit, values in the order of the fields."""
 
     READS_ONLY = True
 
@@ -58,7 +58,7 @@ class NodeQueryStorage(LogicalUnit[opcodes.NodeQueryStorage]):
             )
 
     def execute(self) -> list[list[Any]]:
-        """Ask the nodes; those that fail are left out with a warning."""
+        """Ask the nodes; skip those that fail with a warning."""
         fields = self.op.output_fields
         asked = list(dict.fromkeys(("name", *fields)))
         asked = [name for name in asked if name not in ("node", "type")]

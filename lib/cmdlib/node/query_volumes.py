@@ -1,4 +1,4 @@
-"""OP_NODE_QUERYVOLS: logical volumes of nodes, and who uses them."""
+"""OP_NODE_QUERYVOLS: logical volumes of nodes, and their instances."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -12,7 +12,7 @@ _FIELDS: Final = ("node", "phys", "vg", "name", "size", "instance")
 
 
 class NodeQueryvols(LogicalUnit[opcodes.NodeQueryvols]):
-    """Returns rows by node and device, values as texts in the order of the fields."""
+    """Unit that returns rows by node and device, texts in the order of the fields."""
 
     READS_ONLY = True
 
@@ -29,7 +29,7 @@ class NodeQueryvols(LogicalUnit[opcodes.NodeQueryvols]):
         self.locks.shared.add(Level.NODE)
 
     def execute(self) -> list[list[str]]:
-        """Ask the nodes; those that fail are left out with a warning."""
+        """Ask the nodes; skip those that fail with a warning."""
         snapshot = self.ctx.snapshot
         owners = dict(_volumes(snapshot))
         rows = []

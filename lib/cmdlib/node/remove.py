@@ -1,4 +1,4 @@
-"""OP_NODE_REMOVE: let a node go."""
+"""OP_NODE_REMOVE: remove a node from the cluster."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,14 +12,14 @@ from ganeti.utils import messages
 
 
 class NodeRemove(LogicalUnit[opcodes.NodeRemove]):
-    """Removes a node that holds no instances."""
+    """Unit that removes a node without instances."""
 
     EXCLUSIVE = True
     HOOKS_PATH = "node-remove"
     HOOKS_TYPE = hooks.HTYPE_NODE
 
     def expand_names(self) -> None:
-        """Find the node; the big lock covers all the rest."""
+        """Look the node up; the big lock covers everything else."""
         self.uuid = lookup.expand_node(self.ctx.snapshot, self.op.node_name)
         self.node = self.ctx.snapshot.nodes[self.uuid]
 
@@ -28,12 +28,12 @@ class NodeRemove(LogicalUnit[opcodes.NodeRemove]):
         return {"OP_TARGET": self.node.name, "NODE_NAME": self.node.name}
 
     def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
-        """All other nodes; the leaving one runs its post hooks from inside."""
+        """Return all other nodes; `execute` runs the post hooks of the removed one."""
         others = sorted(set(self.ctx.snapshot.nodes) - {self.uuid})
         return others, others
 
     def check_prereq(self) -> None:
-        """Check that it is not needed."""
+        """Refuse to remove the master or a node with instances."""
         snapshot = self.ctx.snapshot
         if self.uuid == snapshot.cluster.master_node:
             raise self.prereq(
@@ -54,7 +54,7 @@ class NodeRemove(LogicalUnit[opcodes.NodeRemove]):
                 )
 
     def execute(self) -> None:
-        """Withdraw keys, forget the node, tell it to leave, update the others."""
+        """Withdraw keys, remove the record, have the node leave, update the others."""
         cluster = self.ctx.snapshot.cluster
         if cluster.modify_ssh_setup:
             candidate_role.remove_ssh_key(
@@ -70,7 +70,7 @@ class NodeRemove(LogicalUnit[opcodes.NodeRemove]):
         )
         if answer.failed:
             self.ctx.log.warn(
-                answer.describe("errors while telling the node to leave the cluster")
+                answer.describe("the node did not leave the cluster cleanly")
             )
         with self.ctx.config.edit(self.ctx.owner) as edit:
             edit.remove_node(self.uuid)

@@ -7,7 +7,7 @@ from ganeti.objects import lookup
 
 
 class RepairCommand(LogicalUnit[opcodes.RepairCommand]):
-    """Runs a repair script; the result is its output."""
+    """Unit that runs a repair script; the result is its output."""
 
     def expand_names(self) -> None:
         """Lock the node."""
@@ -15,7 +15,7 @@ class RepairCommand(LogicalUnit[opcodes.RepairCommand]):
         self.locks.names[Level.NODE] = [self.uuid]
 
     def execute(self) -> str:
-        """Run it."""
+        """Run the script."""
         answer = self.ctx.rpc.call_one(
             "repair_command", self.uuid, self.op.command, self.op.input
         )

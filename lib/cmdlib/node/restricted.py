@@ -1,4 +1,4 @@
-"""OP_RESTRICTED_COMMAND: run one of the commands that an administrator allowed."""
+"""OP_RESTRICTED_COMMAND: run one of the commands that administrators allow."""
 
 from ganeti import opcodes
 from ganeti.cmdlib.base import LogicalUnit
@@ -7,7 +7,7 @@ from ganeti.objects import lookup
 
 
 class RestrictedCommand(LogicalUnit[opcodes.RestrictedCommand]):
-    """Runs a command on nodes; the result has [ok, output] per node."""
+    """Unit that runs a command on nodes; the result has [ok, output] per node."""
 
     def check_arguments(self) -> None:
         """Check that nodes are named."""
@@ -15,7 +15,7 @@ class RestrictedCommand(LogicalUnit[opcodes.RestrictedCommand]):
             raise self.prereq("restricted command: no nodes were given")
 
     def expand_names(self) -> None:
-        """Lock the nodes, exclusively if wanted."""
+        """Lock the nodes, exclusively if requested."""
         self.nodes = lookup.expand_nodes(
             self.ctx.snapshot, self.op.nodes, self.op.node_uuids
         )
@@ -24,7 +24,7 @@ class RestrictedCommand(LogicalUnit[opcodes.RestrictedCommand]):
             self.locks.shared.add(Level.NODE)
 
     def execute(self) -> list[tuple[bool, str]]:
-        """Run it on all nodes at once."""
+        """Run it on all nodes in parallel."""
         answers = self.ctx.rpc.call(
             "restricted_command", self.nodes, (self.op.command,)
         )

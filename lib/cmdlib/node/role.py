@@ -1,4 +1,4 @@
-"""The role of a node after a request: a pure function with its rules.
+"""The role of a node after a request: the rules, as a pure function.
 
 A node is offline, drained, a master candidate, or none of these (regular).
 """
@@ -13,7 +13,7 @@ from ganeti.constants import ecodes
 
 @dataclasses.dataclass(frozen=True)
 class RoleRequest:
-    """What a request says; None means nothing."""
+    """Requested flags of a node; None means no change."""
 
     offline: bool | None = None
     drained: bool | None = None
@@ -25,13 +25,13 @@ class RoleRequest:
 
 @dataclasses.dataclass(frozen=True)
 class RolePlan:
-    """What is going to happen.
+    """Planned changes of a node.
 
     Attributes:
-        node: the record as it shall be.
-        changes: (what, new value) for the user.
+        node: the future record.
+        changes: (parameter, new value) for the user.
         notes: lines for the user.
-        is_promoted, is_demoted: it starts or stops being a candidate.
+        is_promoted, is_demoted: it becomes, or stops being, a master candidate.
     """
 
     node: objects.Node
@@ -42,7 +42,7 @@ class RolePlan:
 
     @property
     def may_need_others(self) -> bool:
-        """Tell whether the candidate pool has to be looked at."""
+        """Return whether the candidate pool may need other nodes."""
         return self.is_promoted or self.is_demoted
 
 
@@ -57,14 +57,14 @@ def plan(
     has_oob: bool,
     auto_promote: bool,
 ) -> RolePlan:
-    """Return what a request does to a node.
+    """Return the changes that a request makes to a node.
 
     Args:
         snapshot: the configuration.
-        node: as it is.
+        node: its current record.
         request: the request.
         has_oob: the node has an out-of-band helper.
-        auto_promote: others may be promoted in its place.
+        auto_promote: other nodes may be promoted in its place.
 
     Raises:
         OpPrereqError: the request breaks a rule.
@@ -105,7 +105,7 @@ def _check_master(
     if given or request.master_capable is False:
         raise _refuse(
             node,
-            "is the master, whose role can be changed with master-failover only",
+            "is the master, whose role only gnt-cluster master-failover can change",
             ecodes.ECODE_INVAL,
         )
 
@@ -120,7 +120,9 @@ def _check_capabilities(
     )
     if request.master_candidate and not capable:
         raise _refuse(
-            node, "is not master_capable, it cannot be a candidate", ecodes.ECODE_STATE
+            node,
+            "is not master_capable, so it cannot be a master candidate",
+            ecodes.ECODE_STATE,
         )
     held = snapshot.primary_instances(node.uuid) | snapshot.secondary_instances(
         node.uuid
@@ -128,7 +130,7 @@ def _check_capabilities(
     if request.vm_capable is False and held:
         raise _refuse(
             node,
-            f"holds {len(held)} instance(s), so that it must stay vm_capable",
+            f"holds {len(held)} instance(s), so it must stay vm_capable",
             ecodes.ECODE_STATE,
         )
 
@@ -137,7 +139,7 @@ def _check_power(node: objects.Node, request: RoleRequest, *, has_oob: bool) -> 
     if request.powered is not None and not has_oob:
         raise _refuse(
             node,
-            "has no out-of-band helper, its power state cannot be recorded",
+            "has no out-of-band helper, so its power state cannot be recorded",
             ecodes.ECODE_STATE,
         )
     powered = node.powered if request.powered is None else request.powered
@@ -147,7 +149,9 @@ def _check_power(node: objects.Node, request: RoleRequest, *, has_oob: bool) -> 
         )
     if request.powered is False and not (node.offline or request.offline):
         raise _refuse(
-            node, "is online, it cannot be recorded as powered off", ecodes.ECODE_STATE
+            node,
+            "is online, so it cannot be recorded as powered off",
+            ecodes.ECODE_STATE,
         )
 
 
@@ -184,7 +188,7 @@ def _new_record(
 
 
 def _may_return(node: objects.Node, request: RoleRequest) -> bool:
-    """Tell whether the request makes the node available again."""
+    """Return whether the request makes the node available again."""
     return request.master_candidate is None and (
         (node.drained and request.drained is False)
         or (node.offline and request.offline is False)
@@ -203,13 +207,13 @@ def _has_room(
 
 
 def _check_pool(snapshot: objects.Snapshot, node: objects.Node) -> None:
-    """Refuse a demotion that leaves too few candidates while others could be."""
+    """Refuse a demotion that leaves too few candidates while others are eligible."""
     missing = candidate_pool.missing(snapshot, ignore=(node.uuid,))
     if missing and candidate_pool.promotable(snapshot, ignore=(node.uuid,)):
         raise _refuse(
             node,
-            "is needed as master candidate; allow others to be promoted with"
-            " auto-promote",
+            "is needed as master candidate; use auto-promote to promote other nodes"
+            " instead",
             ecodes.ECODE_STATE,
         )
 

@@ -15,7 +15,7 @@ from ganeti.utils import messages
 
 
 class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
-    """Changes a node; the result lists [what, new value]."""
+    """Unit that changes a node; the result lists [what, new value]."""
 
     HOOKS_PATH = "node-modify"
     HOOKS_TYPE = hooks.HTYPE_NODE
@@ -39,7 +39,7 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
             op.powered,
         ]
         if not any(value is not None for value in given):
-            raise self.prereq(f"node {op.node_name}: no change asked for")
+            raise self.prereq(f"node {op.node_name}: no changes requested")
         flags_set = sorted(name for name, value in flags.items() if value)
         if len(flags_set) > 1:
             raise self.prereq(
@@ -52,7 +52,7 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
 
     # Locks
     def expand_names(self) -> None:
-        """Lock the node and its resources; all nodes if others may be promoted."""
+        """Lock the node and its resources, or all nodes if others may be promoted."""
         self.uuid = lookup.expand_node(self.ctx.snapshot, self.op.node_name)
         lock_all = self.op.auto_promote and self._might_demote()
         names = ALL if lock_all else [self.uuid]
@@ -96,17 +96,18 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
         }
 
     def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
-        """Master and node, both times."""
+        """Return master and node, for both phases."""
         nodes = list(dict.fromkeys((self.ctx.snapshot.cluster.master_node, self.uuid)))
         return nodes, nodes
 
     # Checks
     def check_prereq(self) -> None:
-        """Work out the new roles and check that they are possible."""
+        """Compute the new roles and check that they are possible."""
         snapshot = self.ctx.snapshot
         if self.uuid not in snapshot.nodes:
             raise self.prereq(
-                f"node {self.op.node_name}: removed meanwhile", ecodes.ECODE_NOENT
+                f"node {self.op.node_name}: was removed while the job waited for locks",
+                ecodes.ECODE_NOENT,
             )
         self.node = snapshot.nodes[self.uuid]
         if self.op.secondary_ip is not None:
@@ -114,7 +115,7 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
             if missing:
                 raise self.prereq(
                     f"node {self.node.name}: instances {messages.some(missing)}"
-                    " arrived meanwhile, retry",
+                    " were added while the job waited for locks, retry",
                     ecodes.ECODE_STATE,
                 )
         self.request = role.RoleRequest(
@@ -140,7 +141,7 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
             )
 
     def _check_comes_online(self) -> None:
-        """An offline node must answer before it is used again."""
+        """Refuse to use an offline node again that does not answer."""
         if not (self.node.offline and not self.plan.node.offline):
             return
         if not self.ctx.tcp_ping(self.node.primary_ip, checks.noded_port(), None):
@@ -163,9 +164,9 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
             self.node.disk_state_static, self.op.disk_state
         )
 
-    # Work
+    # Execution
     def execute(self) -> list[tuple[str, Any]]:
-        """Write the node, then let the others know of its role."""
+        """Commit the node, then notify the other nodes of its role."""
         for line in self.plan.notes:
             self.ctx.log.info(line)
         new = self._store()

@@ -1,4 +1,4 @@
-"""OP_OS_DIAGNOSE and OP_EXT_STORAGE_DIAGNOSE: what the nodes have."""
+"""OP_OS_DIAGNOSE and OP_EXT_STORAGE_DIAGNOSE: definitions on the nodes."""
 
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
@@ -9,12 +9,12 @@ from ganeti.constants import query as constants
 
 D = TypeVar("D", opcodes.OsDiagnose, opcodes.ExtStorageDiagnose)
 
-#: Without its field asked for, a definition of such a value is not shown.
+#: A definition with such a value is only shown if the field is requested.
 _USUAL: Final = (("hidden", False), ("blacklisted", False), ("valid", True))
 
 
 class _Diagnose(LogicalUnit[D]):
-    """What both share."""
+    """Base of both units."""
 
     READS_ONLY = True
 
@@ -32,7 +32,7 @@ class _Diagnose(LogicalUnit[D]):
 
 
 class OsDiagnose(_Diagnose[opcodes.OsDiagnose]):
-    """Lists OS definitions; those that cannot be used only when asked for."""
+    """Unit that lists OS definitions; unusable ones only if requested."""
 
     def check_arguments(self) -> None:
         """Check the field names."""
@@ -46,7 +46,7 @@ class OsDiagnose(_Diagnose[opcodes.OsDiagnose]):
 
 
 class ExtStorageDiagnose(_Diagnose[opcodes.ExtStorageDiagnose]):
-    """Lists external storage providers."""
+    """Unit that lists external storage providers."""
 
     def check_arguments(self) -> None:
         """Check the field names."""

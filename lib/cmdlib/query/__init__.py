@@ -1,1 +1,1 @@
-"""Logical units that answer questions through a job."""
+"""Logical units that answer queries in a job."""

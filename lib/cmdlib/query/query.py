@@ -1,4 +1,4 @@
-"""OP_QUERY and OP_QUERY_FIELDS: what LUXI cannot answer without a job."""
+"""OP_QUERY and OP_QUERY_FIELDS: queries that LUXI cannot answer without a job."""
 
 from typing import Any, Final
 
@@ -7,12 +7,12 @@ from ganeti import query as answers
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.constants import query as constants
 
-#: Answered here; everything else is a LUXI query.
+#: Resources that these units answer; the others are LUXI queries.
 OFFERED: Final = (constants.QR_CLUSTER, constants.QR_EXTSTORAGE, constants.QR_OS)
 
 
 class Query(LogicalUnit[opcodes.Query]):
-    """Answers questions about the cluster, OS definitions and storage providers."""
+    """Unit that answers queries of cluster, OS definitions and storage providers."""
 
     READS_ONLY = True
 
@@ -26,14 +26,14 @@ class Query(LogicalUnit[opcodes.Query]):
         qlang.check(self.op.qfilter)
 
     def execute(self) -> dict[str, Any]:
-        """Ask, and return the wire form of the answer."""
+        """Return the wire form of the answer."""
         return answers.query(
             self.ctx.query_sources(), self.op.what, self.op.fields, self.op.qfilter
         ).to_dict()
 
 
 class QueryFields(LogicalUnit[opcodes.QueryFields]):
-    """Describes fields; those named, or all."""
+    """Unit that describes the named fields, or all."""
 
     READS_ONLY = True
 

@@ -11,7 +11,7 @@ C = TypeVar("C", opcodes.TagsSet, opcodes.TagsDel)
 
 
 class _TagsChange(LogicalUnit[C]):
-    """What adding and removing share."""
+    """Base of both units."""
 
     def check_arguments(self) -> None:
         """Check name and tags."""
@@ -20,22 +20,24 @@ class _TagsChange(LogicalUnit[C]):
             target.check_tag(tag)
 
     def expand_names(self) -> None:
-        """Find and lock the object."""
+        """Look the object up and lock it."""
         snapshot = self.ctx.snapshot
         self.uuid = target.find_uuid(snapshot, self.op.kind, self.op.name)
         target.declare(self.locks, snapshot, self.op.kind, self.uuid)
 
     def check_prereq(self) -> None:
-        """Check that the object is still there and the new tags are possible."""
+        """Check that the object still exists and that the new tags are possible."""
         record = target.record(self.ctx.snapshot, self.op.kind, self.uuid)
         self.changed(record)
 
     def changed(self, record: target.Tagged) -> tuple[str, ...]:
         """Return the new tags, sorted. Raises TagError or OpPrereqError."""
-        raise errors.ProgrammerError(f"{type(self).__name__}: {record} stays as it is")
+        raise errors.ProgrammerError(
+            f"{type(self).__name__}: {record}: no implementation"
+        )
 
     def execute(self) -> None:
-        """Store the tags as they are now, with the change."""
+        """Apply the change to the current tags and commit it."""
         with self.ctx.config.edit(self.ctx.owner) as edit:
             record = target.record(edit.snapshot, self.op.kind, self.uuid)
             changed: Any = record.replace(tags=self.changed(record))
@@ -43,7 +45,7 @@ class _TagsChange(LogicalUnit[C]):
 
 
 class TagsSet(_TagsChange[opcodes.TagsSet]):
-    """Adds tags; those that are there already stay."""
+    """Unit that adds tags; existing ones stay."""
 
     def changed(self, record: target.Tagged) -> tuple[str, ...]:
         """Return old and new tags together."""
@@ -57,10 +59,10 @@ class TagsSet(_TagsChange[opcodes.TagsSet]):
 
 
 class TagsDel(_TagsChange[opcodes.TagsDel]):
-    """Removes tags, all or none."""
+    """Unit that removes tags, all or none."""
 
     def changed(self, record: target.Tagged) -> tuple[str, ...]:
-        """Return the tags that stay."""
+        """Return the remaining tags."""
         missing = sorted(set(self.op.tags) - set(record.tags))
         if missing:
             names = ", ".join(missing)

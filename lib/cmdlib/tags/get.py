@@ -6,16 +6,16 @@ from ganeti.cmdlib.tags import target
 
 
 class TagsGet(LogicalUnit[opcodes.TagsGet]):
-    """Lists tags, sorted."""
+    """Unit that lists tags, sorted."""
 
     READS_ONLY = True
 
     def check_arguments(self) -> None:
-        """Check that a name is given where one is needed."""
+        """Check that a name is given if one is needed."""
         target.check_name(self.op.kind, self.op.name)
 
     def expand_names(self) -> None:
-        """Find the object; lock it shared if wanted."""
+        """Look the object up; lock it shared if requested."""
         snapshot = self.ctx.snapshot
         self.uuid = target.find_uuid(snapshot, self.op.kind, self.op.name)
         if self.op.use_locking:
@@ -23,7 +23,7 @@ class TagsGet(LogicalUnit[opcodes.TagsGet]):
             self.locks.shared.update(self.locks.names)
 
     def check_prereq(self) -> None:
-        """Check that the object is still there."""
+        """Check that the object still exists."""
         self.target = target.record(self.ctx.snapshot, self.op.kind, self.uuid)
 
     def execute(self) -> list[str]:

@@ -8,7 +8,7 @@ from ganeti.cmdlib.base import LogicalUnit
 
 
 class TagsSearch(LogicalUnit[opcodes.TagsSearch]):
-    """Searches every object; the expression may match anywhere in a tag."""
+    """Unit that searches all objects; the expression may match anywhere in a tag."""
 
     READS_ONLY = True
 

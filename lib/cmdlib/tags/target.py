@@ -1,4 +1,4 @@
-"""Which object a tag operation is about, and what a tag may look like."""
+"""The object of a tag operation, and the rules for tags."""
 
 import re
 from typing import Final
@@ -30,7 +30,7 @@ def check_name(kind: str, name: str | None) -> None:
     """Check that a name is given exactly where there is more than one object.
 
     Raises:
-        OpPrereqError: a name for the cluster, or none for anything else.
+        OpPrereqError: a name for the cluster, or no name for another object.
     """
     if kind == tags.TAG_CLUSTER:
         if name:
@@ -48,7 +48,7 @@ def check_tag(tag: str) -> None:
     """Check one tag.
 
     Raises:
-        TagError: empty, too long, or with characters that are not allowed.
+        TagError: it is empty, too long, or has characters that are not allowed.
     """
     if not tag:
         raise errors.TagError("tags cannot be empty")
@@ -64,7 +64,7 @@ def find_uuid(snapshot: objects.Snapshot, kind: str, name: str | None) -> str:
     """Return the uuid of the object, empty for the cluster.
 
     Raises:
-        OpPrereqError: no such object.
+        OpPrereqError: there is no such object.
     """
     if kind == tags.TAG_CLUSTER:
         return ""
@@ -81,14 +81,15 @@ def record(snapshot: objects.Snapshot, kind: str, uuid: str) -> Tagged:
     """Return the tagged object.
 
     Raises:
-        OpPrereqError: it is gone.
+        OpPrereqError: it was removed.
     """
     if kind == tags.TAG_CLUSTER:
         return snapshot.cluster
     tagged: Tagged | None = snapshot.table(_KINDS[kind][0]).get(uuid)
     if tagged is None:
         raise errors.OpPrereqError(
-            f"{kind} {uuid}: removed meanwhile", ecodes.ECODE_NOENT
+            f"{kind} {uuid}: was removed while the job waited for locks",
+            ecodes.ECODE_NOENT,
         )
     return tagged
 
@@ -96,7 +97,7 @@ def record(snapshot: objects.Snapshot, kind: str, uuid: str) -> Tagged:
 def declare(
     request: LockRequest, snapshot: objects.Snapshot, kind: str, uuid: str
 ) -> None:
-    """Ask for the lock of the object; the cluster has none."""
+    """Declare the lock of the object; the cluster has none."""
     if kind == tags.TAG_CLUSTER:
         return
     level = _KINDS[kind][1]

@@ -1,1 +1,1 @@
-"""Logical units that test the machinery itself."""
+"""Logical units that test the job engine itself."""

@@ -1,4 +1,4 @@
-"""OP_TEST_ALLOCATOR: show what an allocator would be asked, or ask it."""
+"""OP_TEST_ALLOCATOR: show an allocator's request, or run the allocator."""
 
 from typing import Any, ClassVar
 
@@ -9,12 +9,12 @@ from ganeti.objects import lookup
 
 
 class TestAllocator(base.LogicalUnit[opcodes.TestAllocator]):
-    """Build a request about imaginary or real objects; changes nothing."""
+    """Unit that builds a request about imaginary or real objects; changes nothing."""
 
     EXCLUSIVE: ClassVar[bool] = True
 
     def check_arguments(self) -> None:
-        """Check that the request has what its mode needs."""
+        """Check that the request has the parameters of its mode."""
         op = self.op
         needed: dict[str, tuple[str, ...]] = {
             "allocate": ("memory", "vcpus", "disks", "disk_template", "os"),
@@ -33,7 +33,7 @@ class TestAllocator(base.LogicalUnit[opcodes.TestAllocator]):
             raise self.prereq("running an allocator needs its name")
 
     def check_prereq(self) -> None:
-        """Look up what the request names."""
+        """Look up the objects that the request names."""
         snapshot, op = self.ctx.snapshot, self.op
         imaginary = op.mode in ("allocate", "multi-allocate")
         if imaginary and snapshot.uuid_of("instances", op.name) is not None:
@@ -88,7 +88,7 @@ class TestAllocator(base.LogicalUnit[opcodes.TestAllocator]):
         )
 
     def _group(self) -> str | None:
-        """Return the name of the group that is asked about, if one is."""
+        """Return the name of the group in the request, if any."""
         if not self.op.group_name:
             return None
         snapshot = self.ctx.snapshot

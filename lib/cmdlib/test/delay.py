@@ -12,14 +12,14 @@ from ganeti.objects import lookup
 
 
 class TestDelay(LogicalUnit[opcodes.TestDelay]):
-    """Sleeps on the master, then on the nodes together; may be woken by a socket."""
+    """Unit that sleeps on the master, then on all nodes; a socket may end the sleep."""
 
     __test__ = False
     READS_ONLY = True
 
     @classmethod
     def can_plan(cls, op: opcodes.Opcode) -> bool:
-        """Tell whether nobody has to come to the socket."""
+        """Return whether the sleep does not wait for a client at a socket."""
         return not (isinstance(op, opcodes.TestDelay) and op.interruptible)
 
     def check_arguments(self) -> None:
@@ -28,11 +28,11 @@ class TestDelay(LogicalUnit[opcodes.TestDelay]):
             raise self.prereq(f"duration: wanted 0 or more, found {self.op.duration}")
         if self.op.interruptible and (self.op.on_nodes or self.op.on_node_uuids):
             raise self.prereq(
-                "an interruptible delay can only be on the master, found nodes"
+                "an interruptible delay is only possible on the master, found nodes"
             )
 
     def expand_names(self) -> None:
-        """Find the nodes; lock them if wanted."""
+        """Look the nodes up; lock them if requested."""
         self.nodes: Sequence[str] = ()
         if self.op.on_nodes or self.op.on_node_uuids:
             snapshot = self.ctx.snapshot
@@ -45,7 +45,7 @@ class TestDelay(LogicalUnit[opcodes.TestDelay]):
                 self.locks.names[Level.NODE] = self.nodes
 
     def execute(self) -> None:
-        """Sleep, as often as wanted."""
+        """Sleep as often as requested."""
         rounds = self.op.repeat + 1
         for number in range(1, rounds + 1):
             if rounds > 1:
@@ -63,7 +63,7 @@ class TestDelay(LogicalUnit[opcodes.TestDelay]):
                 self.ctx.clock.wait(threading.Event(), duration)
         if not self.nodes:
             return
-        # The procedure's own limit does not know the duration.
+        # The time limit of the procedure does not depend on the duration.
         answers = self.ctx.rpc.call(
             "test_delay", self.nodes, (duration,), timeout_s=duration + 5
         )

@@ -1,4 +1,4 @@
-"""OP_TEST_JQUEUE: stop at certain points until a test client says go on."""
+"""OP_TEST_JQUEUE: stop at certain points until a test client continues."""
 
 from typing import Any, Final
 
@@ -7,13 +7,13 @@ from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.test import waker
 from ganeti.constants import ecodes, jobqueue
 
-#: Seconds for the client to connect, and then to say go on.
+#: Seconds for the client to connect, and then to continue.
 _CONNECT_TIMEOUT_S: Final = 20.0
 _ANSWER_TIMEOUT_S: Final = 60.0
 
 
 class TestJqueue(LogicalUnit[opcodes.TestJqueue]):
-    """Tells a test client where it is, by log entries ``[socket, point, argument]``.
+    """Unit that reports its progress by log entries ``[socket, point, argument]``.
 
     Points: ``expandnames`` before locks, ``exec`` at execution, ``startmsg`` before
     messages with their number, ``logmsg`` before each one with its index.
@@ -24,18 +24,18 @@ class TestJqueue(LogicalUnit[opcodes.TestJqueue]):
 
     @classmethod
     def can_plan(cls, op: opcodes.Opcode) -> bool:
-        """Tell whether no test client has to come."""
+        """Return whether no test client has to connect."""
         return isinstance(op, opcodes.TestJqueue) and not (
             op.notify_waitlock or op.notify_exec
         )
 
     def expand_names(self) -> None:
-        """Pause before the locks if wanted."""
+        """Pause before the locks if requested."""
         if self.op.notify_waitlock and not self._pause("expandnames", None):
             raise self.prereq("test client did not answer", ecodes.ECODE_INVAL)
 
     def execute(self) -> bool:
-        """Pause, log, fail: what is wanted."""
+        """Pause, log or fail, as requested."""
         if self.op.notify_exec:
             self._pause_or_fail("exec", None)
         if self.op.log_messages:

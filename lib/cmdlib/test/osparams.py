@@ -1,4 +1,4 @@
-"""OP_TEST_OS_PARAMS: check that secret parameters reach the operation unmasked."""
+"""OP_TEST_OS_PARAMS: check that secret parameters arrive unmasked."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from ganeti.constants import misc
 
 
 class TestOsParams(LogicalUnit[opcodes.TestOsParams]):
-    """Logs how many secrets came through, never the secrets."""
+    """Unit that logs the number of secrets, never the secrets."""
 
     __test__ = False
     READS_ONLY = True

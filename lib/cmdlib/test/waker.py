@@ -1,7 +1,7 @@
-"""A socket that a test client connects to, to end a wait early.
+"""A socket by which a test client ends a wait early.
 
-The one place in the logical units that opens a socket: the wait itself is what is
-being tested, and its other end is a test client on the same machine.
+The only logical units that open a socket: the wait itself is under test, and the
+other end is a test client on the same machine.
 """
 
 import os
@@ -34,7 +34,7 @@ class Waker:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until a client connected; return false if the time ran out."""
+        """Wait until a client connects; return false on time-out."""
         self._server.settimeout(timeout_s)
         try:
             connection, _ = self._server.accept()
@@ -44,10 +44,10 @@ class Waker:
         return True
 
     def wait_for_answer(self, connect_s: float, answer_s: float) -> bool:
-        """Wait until a client connected and then sent something or hung up.
+        """Wait until a client connects and then sends data or disconnects.
 
         Returns:
-            False if the time for one of the two ran out.
+            False if one of the two waits timed out.
         """
         self._server.settimeout(connect_s)
         try:

@@ -293,7 +293,7 @@ def test_what_cannot_migrate_is_failed_over_with_permission():
     ("changes", "text"),
     [
         ({}, "needs a target node: name a node or an allocator"),
-        ({"target_node": "node1"}, "is on node node1.example.com already"),
+        ({"target_node": "node1"}, "is already on node node1.example.com"),
         (
             {"target_node": "node2", "iallocator": "hail"},
             "either an allocator or a node",

@@ -96,9 +96,9 @@ def test_allocators_are_told_to_ignore_soft_errors():
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"mode": "all", "iallocator": "a"}, "one at a time"),
+        ({"mode": "all", "iallocator": "a"}, "separate requests"),
         ({"iallocator": "a", "remote_node": "node2"}, "either an allocator or"),
-        ({"remote_node": "node2"}, "secondary instances only"),
+        ({"remote_node": "node2"}, "only be given for secondary"),
         ({"mode": "secondary-only", "remote_node": "node1"}, "to itself"),
     ],
 )
@@ -144,7 +144,7 @@ def test_an_instance_changes_group_with_all_others_as_targets():
     eng.run(request | {"iallocator": "a"})
     ((_node, (_name, text, _options)),) = eng.rpc.called("iallocator_runner")
     assert json.loads(text)["request"]["target_groups"] == [OTHER]
-    with pytest.raises(errors.OpPrereqError, match="is in group default already"):
+    with pytest.raises(errors.OpPrereqError, match="is already in group default"):
         eng.run(request | {"target_groups": ["default"], "iallocator": "a"})
 
 

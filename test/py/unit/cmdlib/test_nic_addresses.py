@@ -82,14 +82,14 @@ def refused(request, text, eng=None):
         ([{"mac": MAC.upper()} | ROUTED | {"ip": "192.0.2.8"}], f"MAC {MAC} is used"),
         (
             [ROUTED | {"ip": "192.0.2.8"}] * 2,
-            r"nic 1: address 192\.0\.2\.8 is that of nic 0",
+            r"nic 1: address 192\.0\.2\.8 is also the address of nic 0",
         ),
         (
             [
                 ROUTED | {"ip": f"192.0.2.{number}", "mac": "aa:00:00:00:00:09"}
                 for number in (7, 8)
             ],
-            "nic 1: MAC aa:00:00:00:00:09 is that of nic 0",
+            "nic 1: MAC aa:00:00:00:00:09 is also the MAC of nic 0",
         ),
     ],
 )

@@ -106,7 +106,7 @@ def test_a_full_pool_or_incapable_node_gives_a_regular_one():
         (
             {"ndparams": {"exclusive_storage": True}},
             None,
-            "groups and the cluster only",
+            "only be set for groups and the cluster",
             "wrong_input",
         ),
         ({"ndparams": {"bogus": 1}}, None, "unknown", "wrong_input"),
@@ -261,7 +261,7 @@ def test_auto_promote_locks_all_nodes_and_finds_a_replacement():
 @pytest.mark.parametrize(
     ("name", "options", "text"),
     [
-        ("node2", {}, "no change asked for"),
+        ("node2", {}, "no changes requested"),
         ("node2", {"offline": True, "drained": True}, "at most one"),
         ("node1", {"offline": True}, "is the master"),
         ("node1", {"master_capable": False}, "is the master"),
@@ -329,5 +329,5 @@ def test_power_cycling_takes_no_locks_and_spares_the_master():
     assert engine.locks.modes() == {}
     ((_, (hypervisor, parameters)),) = engine.rpc.called("node_powercycle")
     assert (hypervisor, parameters["kvm_path"]) == ("kvm", "/usr/bin/kvm")
-    with pytest.raises(errors.OpPrereqError, match="only with force"):
+    with pytest.raises(errors.OpPrereqError, match="only be reset with force"):
         engine.run({**op, "node_name": "node1"})

@@ -101,8 +101,8 @@ def test_disks_of_a_lost_node_are_made_elsewhere():
     ("request_", "text"),
     [
         (recreate(iallocator="mine", nodes=["node2"]), "an allocator or nodes"),
-        (recreate(iallocator="mine", disks=[1]), "all disks are recreated"),
-        (recreate(nodes=["node2"], disks=[1]), "all disks are recreated"),
+        (recreate(iallocator="mine", disks=[1]), "recreates all disks"),
+        (recreate(nodes=["node2"], disks=[1]), "recreates all disks"),
         (recreate(iallocator="."), "the cluster has no default allocator"),
     ],
 )

@@ -92,12 +92,12 @@ def test_disks_with_one_copy_are_refused_with_what_helps(template):
             "goes with mode replace_new_secondary, found",
         ),
         (NEW | {"remote_node": "node8"}, "not known"),
-        ({"mode": "replace_auto", "disks": [0]}, "faulty ones are looked for"),
+        ({"mode": "replace_auto", "disks": [0]}, "finds the faulty ones"),
         ({"mode": "replace_on_primary", "disks": [1, 1]}, "disk 1 is given twice"),
         ({"mode": "replace_on_primary", "disks": [2]}, "has no disk 2, it has 2"),
         (NEW | {"remote_node": "node3", "disks": [1]}, "gets all 2 disks"),
-        (NEW | {"remote_node": "node1"}, f"{node(1)} is its primary node already"),
-        (NEW | {"remote_node": "node2"}, f"{OLD} is its secondary node already"),
+        (NEW | {"remote_node": "node1"}, f"{node(1)} is already its primary node"),
+        (NEW | {"remote_node": "node2"}, f"{OLD} is already its secondary node"),
         (NEW | {"remote_node": "node4"}, f"node {node(4)} is marked drained"),
     ],
 )
@@ -145,8 +145,8 @@ def test_the_refusal_comes_after_all_checks():
     ):
         text = refused(eng, **changes)
         assert text == (
-            f"instance {NAME}: disk template drbd is not offered, so that nothing can"
-            " be replaced"
+            f"instance {NAME}: disk template drbd is not offered, so no disk can be"
+            f" replaced"
         )
         # No hook is told of what will not be.
         assert eng.rpc.called("hooks_runner") == []
@@ -162,7 +162,7 @@ def test_a_dry_run_tells_where_and_why_not_elsewhere():
     against = {row["node"] for row in one["reasons"]}
     assert node(4) in against
     assert any(f"on node {node(3)}, in place of {OLD}" in line for line in told(eng))
-    assert any("without a dry run it is refused" in line for line in told(eng))
+    assert any("only a dry run is possible" in line for line in told(eng))
     ((_uuid, (units, _hv)), *_others) = eng.rpc.called("node_info")
     assert units == [["lvm-vg", "xenvg", [False]]]
 
