@@ -94,7 +94,7 @@ class HooksFailure(GenericError):
 
 
 class HooksAbort(HooksFailure):
-    """A pre hook said no.
+    """A pre hook failed and so refused the operation.
 
     Arguments: [[node, script, output]].
     """
@@ -199,7 +199,7 @@ class OpCodeUnknown(GenericError):
 
 
 class OpExecError(GenericError):
-    """Failed while being carried out.
+    """Operation failed during its execution.
 
     Arguments: msg.
     """
@@ -304,7 +304,7 @@ class SignatureError(GenericError):
 
 
 class SshError(GenericError):
-    """A host could not be reached over SSH, or did not let us in.
+    """A host could not be reached over SSH, or refused the login.
 
     Arguments: msg.
     """
@@ -388,7 +388,7 @@ class LuxiPermissionError(ProtocolError):
 
 
 class RequestError(ProtocolError):
-    """Server answered with failure in a form that is no known class.
+    """Server returned a failure that is not of a known class.
 
     Arguments: server result, (more).
     """
@@ -409,7 +409,7 @@ class RpcError(GenericError):
 
 
 class TermError(GenericError):
-    """The caller acts for a master term that is over.
+    """The caller acts for an outdated master term.
 
     Arguments: msg.
     """

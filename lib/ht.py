@@ -1,8 +1,8 @@
-"""Parameter types: what a value must look like, and how to say so.
+"""Parameter types: the form of values, and their descriptions.
 
 Types are ordinary annotations checked by msgspec; constraints and descriptions
-ride on them. Specified in the opcode tables. Cross-field rules do not belong
-here: a logical unit checks those.
+are attached to them. Specified in the opcode tables. Rules across fields do not
+belong here: a logical unit checks them.
 """
 
 from typing import Annotated, Any, Literal, NamedTuple
@@ -22,7 +22,7 @@ class Doc(str):
 
 
 class Hidden(NamedTuple):
-    """Marks values that logs and queries never show; ``stored`` false: nor files."""
+    """Mark of values that logs and queries, if not ``stored`` files too, never show."""
 
     stored: bool
 
@@ -48,7 +48,7 @@ NicKey = Literal["bridge", "ip", "link", "mac", "mode", "name", "network", "vlan
 NicSpec = dict[NicKey, str | None]
 DiskSpec = dict[str, NonEmptyStr | int]
 #: ``[[op, index or name, spec]]``, or the old ``[[op or index, spec]]``; the logical
-#: unit takes them apart with `parse_mods`.
+#: unit parses them with `parse_mods`.
 NicMods = list[list[Any]]
 DiskMods = list[list[Any]]
 # Not DiskIndex alone: msgspec 0.22 reads past its type when a number with bounds and a
@@ -79,7 +79,7 @@ class FieldDef(msgspec.Struct):
 
 
 class QueryFieldsResponse(msgspec.Struct):
-    """Answer to a question for field definitions."""
+    """Answer to a query of field definitions."""
 
     fields: list[FieldDef]
 
@@ -211,10 +211,10 @@ def convert(value: Any, kind: Any, what: str) -> Any:
     Args:
         value: JSON types.
         kind: an annotation.
-        what: names the value in the error, such as ``OP_TEST_DELAY``.
+        what: name of the value in the error, such as ``OP_TEST_DELAY``.
 
     Raises:
-        OpPrereqError: the value does not fit; says where, wanted and found.
+        OpPrereqError: the value does not fit; contains place, wanted and found.
     """
     try:
         return msgspec.convert(value, kind)
@@ -238,7 +238,7 @@ def parse_mods(mods: list[list[Any]], kind: Any, what: str) -> list[Modification
     Args:
         mods: as in the opcode.
         kind: `NicSpec` or `DiskSpec`.
-        what: names the parameter in the error, such as ``instance web1: nics``.
+        what: name of the parameter in the error, such as ``instance web1: nics``.
 
     Raises:
         OpPrereqError: a row has neither form, or an unknown operation.

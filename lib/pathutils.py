@@ -1,8 +1,8 @@
-"""Where things are on a node.
+"""Paths on a node.
 
 `Paths` is built once by a program's ``main`` from the environment and passed down;
 nothing else reads ``GANETI_ROOTDIR`` or ``GANETI_HOSTNAME``. In a virtual cluster
-every path but those of programs lies below the node's root directory. Every command
+every path except those of programs is below the node's root directory. Every command
 imports this module first, so it imports little.
 """
 
@@ -14,7 +14,7 @@ from ganeti import _buildconf, errors
 
 ROOTDIR_ENV = "GANETI_ROOTDIR"
 HOSTNAME_ENV = "GANETI_HOSTNAME"
-#: Marks a path that means "the same place on the receiving node".
+#: Prefix of a path that means the same path on the receiving node.
 VIRTUAL_PREFIX = "/###-VIRTUAL-PATH-###,"
 #: Paths that are the same on all nodes of a virtual cluster.
 VIRTUAL_EXEMPT = frozenset({"/etc/hosts"})
@@ -32,12 +32,12 @@ class Paths(NamedTuple):
     hostname: str = ""
 
     def at(self, path: str) -> str:
-        """Return the local place of an absolute path."""
+        """Return the local form of an absolute path."""
         return f"{self.root}{path}"
 
     @property
     def is_virtual(self) -> bool:
-        """Tell whether this is a node of a virtual cluster."""
+        """Return whether this is a node of a virtual cluster."""
         return bool(self.root)
 
     # Directories
@@ -78,7 +78,7 @@ class Paths(NamedTuple):
 
     @property
     def root_ssh_dir(self) -> str:
-        """SSH directory of root, the only user that nodes know each other by."""
+        """SSH directory of root, the only user that logs in between nodes."""
         return self.at("/root/.ssh")
 
     @property
@@ -148,7 +148,7 @@ class Paths(NamedTuple):
 
     @property
     def iallocator_search_path(self) -> tuple[str, ...]:
-        """Directories with allocators; a virtual node has its own before all."""
+        """Directories with allocators; a virtual node's own directory is the first."""
         installed = tuple(_buildconf.IALLOCATOR_SEARCH_PATH)
         own = tuple(self.at(path) for path in installed) if self.is_virtual else ()
         return own + installed
@@ -171,7 +171,7 @@ class Paths(NamedTuple):
         return VIRTUAL_PREFIX + path[len(self.root) :]
 
     def localize(self, path: str) -> str:
-        """Return the local place of a path that another node sent.
+        """Return the local form of a path that another node sent.
 
         Raises:
             GenericError: the path is not in virtual form on a virtual node.
@@ -184,7 +184,7 @@ class Paths(NamedTuple):
 
 
 def from_environ(environ: Mapping[str, str]) -> Paths:
-    """Return the paths that the environment asks for.
+    """Return the paths according to the environment.
 
     Raises:
         ConfigurationError: one of the two variables is missing or wrong.

@@ -1,6 +1,6 @@
 """JSON for the wire, and HMAC-signed messages.
 
-simplejson reads and writes what people see or edit; msgspec the hot paths.
+simplejson reads and writes texts that people see or edit; msgspec the hot paths.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ def load(data: bytes | str) -> Any:
     """Return the value of a JSON text.
 
     Raises:
-        ParseError: the text is no JSON.
+        ParseError: the text is not JSON.
     """
     try:
         return msgspec.json.decode(data)

@@ -16,8 +16,8 @@ from ganeti.cli.model import COMMON_OPTIONS, Command, Program
 
 _COMMON: Final = (
     "Options precede arguments. Long options may be abbreviated if the abbreviation"
-    " is unique. The options *-h*, *-d* and *--reason*, which every command accepts, are"
-    " described in ganeti(7)."
+    " is unique. The options *-h*, *-d* and *--reason*, which every command accepts,"
+    " are described in ganeti(7)."
 )
 _HEADING: Final = r"^(\S.*)\n{}{{3,}}\n"
 #: Groups of options that many commands share, with the place of their description.

@@ -1,6 +1,6 @@
-"""Writing the configuration: serial rules, pools, reservations, checks, exchange.
+"""Writing the configuration: serial rules, pools, reservations, checks, config.data.
 
-`Config` wraps a store. Reading needs nothing of this: see `ganeti.objects`.
+`Config` wraps a store. Reading does not need this package: see `ganeti.objects`.
 """
 
 from ganeti.config import candidate_pool

@@ -24,15 +24,15 @@ class PoolCounts(NamedTuple):
 class AddressPool:
     """Addresses of one network: used by instances, reserved by administrators.
 
-    A mutable helper: made from a network, changed, and turned into the network's
-    successor by `result`.
+    A mutable helper: created from a network and changed; `result` returns the changed
+    network.
     """
 
     def __init__(self, network: Network) -> None:
         """Read the pool of a network.
 
         Raises:
-            AddressPoolError: the range is not usable, or an array does not fit it.
+            AddressPoolError: the range is not usable, or an array has another size.
         """
         self._network = network
         try:
@@ -61,7 +61,7 @@ class AddressPool:
 
     @classmethod
     def fresh(cls, network: Network) -> Self:
-        """Return the pool of a new network: only its ends and gateway are taken."""
+        """Return the pool of a new network, with only its ends and gateway reserved."""
         pool = cls(network.replace(reservations=None, ext_reservations=None))
         pool.reserve(str(pool.range[0]), external=True)
         pool.reserve(str(pool.range[-1]), external=True)
@@ -76,18 +76,18 @@ class AddressPool:
         )
 
     def contains(self, address: str) -> bool:
-        """Tell whether an address belongs to the range."""
+        """Return whether an address belongs to the range."""
         try:
             return ipaddress.IPv4Address(address) in self.range
         except ValueError:
             return False
 
     def is_used(self, address: str) -> bool:
-        """Tell whether an instance has an address. Raises AddressPoolError."""
+        """Return whether an instance has an address. Raises AddressPoolError."""
         return bool(self._used[self._index(address)])
 
     def is_external(self, address: str) -> bool:
-        """Tell whether an address is reserved. Raises AddressPoolError."""
+        """Return whether an address is reserved. Raises AddressPoolError."""
         return bool(self._external[self._index(address)])
 
     def _index(self, address: str) -> int:
@@ -98,10 +98,10 @@ class AddressPool:
         return int(ipaddress.IPv4Address(address)) - int(self.range.network_address)
 
     def reserve(self, address: str, *, external: bool = False) -> None:
-        """Mark an address as taken.
+        """Mark an address as reserved.
 
         Raises:
-            AddressPoolError: outside the range, or taken already.
+            AddressPoolError: it is outside the range, or already in use.
         """
         index = self._index(address)
         if self._external[index]:
@@ -118,7 +118,7 @@ class AddressPool:
         """Mark an address as an instance's, even if it is reserved externally.
 
         Raises:
-            AddressPoolError: outside the range, or another instance has it.
+            AddressPoolError: it is outside the range, or another instance has it.
         """
         index = self._index(address)
         if self._used[index]:
@@ -131,7 +131,7 @@ class AddressPool:
         """Mark an address as free.
 
         Raises:
-            AddressPoolError: outside the range, or not taken that way.
+            AddressPoolError: it is outside the range, or not marked in that way.
         """
         index = self._index(address)
         bits = self._external if external else self._used
@@ -143,7 +143,7 @@ class AddressPool:
         bits[index] = 0
 
     def generate(self, avoid: Collection[str] = ()) -> str:
-        """Return the lowest free address, which stays free.
+        """Return the lowest free address, without marking it.
 
         Raises:
             AddressPoolError: there is none.
@@ -157,7 +157,7 @@ class AddressPool:
         )
 
     def counts(self) -> PoolCounts:
-        """Return how many addresses there are, and how many are free."""
+        """Return the number of all and of free addresses."""
         taken = (self._used | self._external).count()
         return PoolCounts(self.range.num_addresses, self.range.num_addresses - taken)
 
@@ -170,5 +170,5 @@ class AddressPool:
         return [str(self.range[i]) for i in self._used.search(bitarray("1"))]
 
     def map(self) -> str:
-        """Return one character an address: ``X`` taken, ``.`` free."""
+        """Return one character per address: ``X`` taken, ``.`` free."""
         return (self._used | self._external).to01().replace("1", "X").replace("0", ".")

@@ -1,4 +1,4 @@
-"""Who has which address: nodes, cluster and NICs, apart by network or link; pure."""
+"""Users of addresses: nodes, cluster and NICs, separate by network or link; pure."""
 
 import collections
 from collections.abc import Iterator
@@ -8,19 +8,19 @@ from ganeti.config.address_pool import AddressPool
 from ganeti.objects import Instance, Nic, Snapshot
 from ganeti.objects.params import fill_nicparams
 
-#: Where an address counts (a network's uuid, or a link), and the address.
+#: The scope of an address (a network's uuid, or a link), and the address.
 Place = tuple[str, str]
 
 
 def place(snapshot: Snapshot, nic: Nic) -> Place | None:
-    """Return where a NIC has its address, None without one."""
+    """Return the scope and address of a NIC, None without an address."""
     if not nic.ip:
         return None
     return str(nic.network or fill_nicparams(snapshot, nic)["link"]), nic.ip
 
 
 def used(snapshot: Snapshot) -> dict[Place, list[str]]:
-    """Return who uses each address; each of them in words."""
+    """Return the users of each address, as texts."""
     users: dict[Place, list[str]] = collections.defaultdict(list)
     for where, who in _of_hosts(snapshot):
         users[where].append(who)
@@ -32,19 +32,19 @@ def used(snapshot: Snapshot) -> dict[Place, list[str]]:
 
 
 def holder(snapshot: Snapshot, target: Place, *, but: str) -> str | None:
-    """Return who has an address, in words; None if it is free.
+    """Return the user of an address as text, None if it is free.
 
     Args:
-        snapshot: the cluster.
-        target: place and address.
-        but: uuid of an instance that does not count.
+        snapshot: the configuration.
+        target: scope and address.
+        but: uuid of an instance to ignore.
     """
     for where, who in _of_hosts(snapshot):
         if where == target:
             return who
     for instance in snapshot.instances.values():
         for index, nic in enumerate(instance.nics):
-            # Places cost more than addresses.
+            # The scope takes longer to compute than the comparison of addresses.
             if nic.ip != target[1] or instance.uuid == but:
                 continue
             if place(snapshot, nic) == target:
@@ -53,7 +53,7 @@ def holder(snapshot: Snapshot, target: Place, *, but: str) -> str | None:
 
 
 def claiming_network(snapshot: Snapshot, address: str, group: str) -> str | None:
-    """Return the name of a group's network that an address lies in, if there is one."""
+    """Return the name of the group's network that contains an address, if any."""
     for uuid in sorted(snapshot.nodegroups[group].networks):
         network = snapshot.networks.get(uuid)
         if network is None:

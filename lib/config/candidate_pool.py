@@ -7,7 +7,7 @@ from ganeti.objects import Node, Snapshot
 
 
 class PoolState(NamedTuple):
-    """How many candidates there are, should be, and could be."""
+    """Current, wanted and possible number of master candidates."""
 
     current: int
     wanted: int
@@ -15,7 +15,7 @@ class PoolState(NamedTuple):
 
 
 def is_eligible(node: Node) -> bool:
-    """Tell whether a node may be a candidate."""
+    """Return whether a node may be a master candidate."""
     return node.master_capable and not node.offline and not node.drained
 
 
@@ -34,13 +34,13 @@ def pool_state(snapshot: Snapshot, ignore: Collection[str] = ()) -> PoolState:
 
 
 def missing(snapshot: Snapshot, ignore: Collection[str] = ()) -> int:
-    """Return how many nodes have to be promoted; never negative."""
+    """Return the number of nodes to promote; never negative."""
     state = pool_state(snapshot, ignore)
     return max(0, state.wanted - state.current)
 
 
 def promotable(snapshot: Snapshot, ignore: Collection[str] = ()) -> list[str]:
-    """Return the uuids of eligible nodes that are no candidates, sorted."""
+    """Return the uuids of eligible nodes that are not candidates, sorted."""
     return sorted(
         uuid
         for uuid, node in snapshot.nodes.items()

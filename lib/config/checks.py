@@ -1,4 +1,4 @@
-"""Is a configuration consistent? Pure checks, one function a topic."""
+"""Consistency checks of a configuration: pure, one function per topic."""
 
 import collections
 import re
@@ -60,7 +60,7 @@ def _cluster(snapshot: Snapshot) -> Iterator[str]:
     yield from _types("cluster ndparams", cluster.ndparams, params.NODE)
     for uuid in cluster.candidate_certs:
         if uuid not in snapshot.nodes:
-            yield f"cluster: there is a candidate certificate of unknown node {uuid}"
+            yield f"cluster: has a candidate certificate of the unknown node {uuid}"
 
 
 _BACKEND: Final = {
@@ -71,7 +71,7 @@ _BACKEND: Final = {
 def _types(
     what: str, values: Mapping[str, Any] | None, known: Mapping[str, Param]
 ) -> Iterator[str]:
-    """Check complete parameters: all there, all known, all of their type."""
+    """Check complete parameters: all present, all known, all of the right type."""
     if values is None:
         yield f"{what}: missing"
         return
@@ -102,7 +102,7 @@ def _master(snapshot: Snapshot) -> Iterator[str]:
         yield f"cluster: the master node {uuid} is unknown"
         return
     if not master.master_candidate:
-        yield f"node {master.name}: is the master, but no master candidate"
+        yield f"node {master.name}: is the master, but not a master candidate"
     for flag in ("offline", "drained"):
         if getattr(master, flag):
             yield f"node {master.name}: is the master, but {flag}"
@@ -223,7 +223,7 @@ def _ports(snapshot: Snapshot) -> Iterator[str]:
             yield f"cluster: port {port} is used by {', '.join(sorted(users))}"
     if used and max(used) > cluster.highest_used_port:
         yield (
-            f"cluster: the highest used port should be {max(used)} at least, found"
+            f"cluster: the highest used port should be at least {max(used)}, found"
             f" {cluster.highest_used_port}"
         )
 
@@ -255,7 +255,7 @@ def _networks(snapshot: Snapshot) -> Iterator[str]:
             else:
                 yield f"network {network.name}: {address} is not in {network.network}"
         for address in sorted(set(pool.used()) - taken[uuid]):
-            yield f"network {network.name}: {address} is reserved, but nobody uses it"
+            yield f"network {network.name}: {address} is reserved, but not in use"
 
 
 _CHECKS: Final[tuple[Callable[[Snapshot], Iterator[str]], ...]] = (

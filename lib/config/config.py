@@ -17,14 +17,14 @@ from ganeti.config.reservations import Reservations
 from ganeti.objects import Snapshot
 from ganeti.store import Document, Fork, Store
 
-#: Random addresses to try before giving up.
+#: Maximum number of random addresses to try.
 MAC_ATTEMPTS = 128
 #: Bytes of randomness in a DRBD secret (written as hexadecimal digits).
 SECRET_BYTES = 20
 
 
 class Header(msgspec.Struct, frozen=True):
-    """Serial and times of the whole, as at the top of ``config.data``."""
+    """Serial and times of the whole configuration, as at the top of ``config.data``."""
 
     serial_no: int = 0
     ctime: float = 0.0
@@ -53,9 +53,9 @@ class Config:
         """Wrap a store.
 
         Args:
-            store: where the configuration is.
-            clock: gives times of change.
-            entropy: returns so many random bytes.
+            store: holds the configuration.
+            clock: returns times of change.
+            entropy: number -> that many random bytes.
         """
         self._store = store
         self._clock = clock
@@ -83,7 +83,7 @@ class Config:
 
         Raises:
             StorageError: nothing was changed.
-            TermError: another master has taken over.
+            TermError: another node became master.
         """
         now = self._clock.time()
         header = self._header or self.header()
@@ -101,16 +101,17 @@ class Config:
                     data = msgspec.json.encode(self._header)
                     batch.put(Document("meta", HEADER_KEY, data))
         except (errors.StorageError, errors.TermError):
-            self._header = None  # what was counted is lost; read it again
+            self._header = None  # the counted serials are lost; read them again
             raise
 
     def fork(self, clock: clock.Clock) -> tuple["Config", Fork]:
-        """Return a configuration that begins as this one is, and its store.
+        """Return a fork of the current configuration, and its store.
 
-        Changes of the fork stay in it. What is reserved here cannot be had there.
+        Changes of the fork do not affect this configuration. Values that are reserved
+        here are reserved in the fork.
 
         Args:
-            clock: gives the fork's times of change.
+            clock: returns the fork's times of change.
         """
         store = Fork(self._store)
         forked = Config(store, clock, entropy=self._entropy)
@@ -119,7 +120,7 @@ class Config:
 
     # Reservations
     def reserve(self, owner: str, kind: str, value: str) -> None:
-        """Take a name of a kind, such as a volume; it ends with the owner.
+        """Reserve a name of a kind, such as a volume, until the owner ends.
 
         Raises:
             ReservationError: another owner has it.
@@ -127,7 +128,7 @@ class Config:
         self._reservations.reserve(owner, kind, value)
 
     def release(self, owner: str) -> None:
-        """Give back all that an owner has reserved."""
+        """Release all reservations of an owner."""
         self._reservations.release(owner)
 
     def reserve_uuid(self, owner: str) -> str:
@@ -146,7 +147,7 @@ class Config:
         """Return a new MAC with the prefix of a network, or of the cluster.
 
         Raises:
-            ReservationError: no free address was found.
+            ReservationError: there is no free address.
         """
         snapshot = self.snapshot()
         network = snapshot.networks[network_uuid] if network_uuid else None
@@ -181,8 +182,8 @@ class Config:
 
         Args:
             owner: execution id.
-            place: place and address.
-            instance: uuid of the instance that may have it already.
+            place: scope and address.
+            instance: uuid of an instance that may already have it.
 
         Raises:
             ReservationError: a node, another instance or another owner has it.
@@ -197,7 +198,7 @@ class Config:
 
         Args:
             owner: execution id.
-            nodes: node uuids, each as often as minors are wanted there.
+            nodes: node uuids, each once per requested minor.
         """
         return [self._reserve_minor(owner, node) for node in nodes]
 
@@ -235,7 +236,7 @@ class Config:
             check: refuse externally reserved addresses.
 
         Raises:
-            ReservationError: it is taken.
+            ReservationError: it is in use or reserved.
             AddressPoolError: it is not in the network.
         """
         pool = AddressPool(self.snapshot().networks[network_uuid])
@@ -262,7 +263,7 @@ class Config:
             raise errors.ReservationError(*err.args) from err
 
     def release_ip(self, owner: str, network_uuid: str, address: str) -> None:
-        """Give back a reserved address before the owner ends."""
+        """Release a reserved address before the owner ends."""
         self._reservations.drop(owner, f"ip/{network_uuid}", address)
 
 

@@ -1,6 +1,6 @@
-"""The configuration in the form of ``config.data``, in and out.
+"""Import and export of the configuration in the form of ``config.data``.
 
-The file's version must be ours; `upgradable` ones are read when asked for. Reading a
+The file's version must be ours; `UPGRADABLE` ones are read on request. Reading a
 file and writing it back gives the same JSON value, serials and times included.
 """
 
@@ -29,14 +29,14 @@ _NESTED: Final[dict[tuple[type[Record], str], type[Record]]] = {
 
 
 def import_config(data: Any, *, accept: Collection[int] = ()) -> list[Change]:
-    """Return what puts a configuration into an empty store.
+    """Return the updates that write a configuration into an empty store.
 
     Args:
         data: the decoded JSON of ``config.data``.
         accept: further versions to read, such as `UPGRADABLE`.
 
     Raises:
-        ConfigVersionMismatch: the version is another.
+        ConfigVersionMismatch: the version is not accepted.
         ConfigurationError: a field is missing, unknown, or has the wrong type.
     """
     if not isinstance(data, Mapping):
@@ -65,7 +65,7 @@ def export_config(snapshot: Snapshot, header: Header) -> dict[str, Any]:
 
     Args:
         snapshot: the configuration.
-        header: of `Config.header`.
+        header: value of `Config.header`.
     """
     document: dict[str, Any] = {
         "version": versions.CONFIG_VERSION,
@@ -105,7 +105,7 @@ def _read(cls: type[Record], value: Any, where: str) -> Record:
 
 
 def _normal(cls: type[Record], value: Any, where: str) -> Any:
-    """Return a stored form that `objects.from_dict` reads: null is no value."""
+    """Return a stored form that `objects.from_dict` reads, without null values."""
     if not isinstance(value, Mapping):
         raise errors.ConfigurationError(f"{where}: wanted an object")
     required, optional = _field_names(cls)
@@ -132,7 +132,7 @@ def _field_names(cls: type[Record]) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _neutral(cls: type[Record], name: str) -> Any:
-    """Return what stands for a field that a forthcoming object has not yet."""
+    """Return the placeholder for a field that a forthcoming object lacks."""
     kind = str(cls.__annotations__[name])
     for prefix, value in (("str", ""), ("bool", False), ("int", 0), ("dict", {})):
         if prefix in kind.partition("[")[0]:

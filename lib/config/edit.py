@@ -1,10 +1,10 @@
-"""One change of the configuration, with the serial and pool rules.
+"""One change of the configuration, with the rules for serials and pools.
 
 An `Edit` lives inside `Config.edit`, under the writers' lock. Each method takes
-effect at once in `Edit.snapshot` and becomes durable when the edit is left.
+effect at once in `Edit.snapshot` and becomes durable at the end of the edit.
 
 Serials: a new object has 1; an update must carry the stored serial and adds 1. Which
-changes also add 1 to the cluster's serial is said at each method.
+changes also add 1 to the cluster's serial is stated at each method.
 """
 
 import os.path
@@ -33,15 +33,15 @@ from ganeti.store import Batch
 R = TypeVar("R", Cluster, Node, NodeGroup, Instance, Disk, Network)
 
 _TABLE_OF = {cls: table for table, cls in TABLES.items()}
-#: Templates whose files lie in a directory named like the instance.
+#: Templates whose files are in a directory named like the instance.
 _NAMED_DIRECTORIES = disk_constants.DTS_INSTANCE_DEPENDENT_PATH
 
 
 class Edit:
-    """Changes under way. Not thread-safe; use it only inside `Config.edit`."""
+    """Uncommitted changes. Not thread-safe; use it only inside `Config.edit`."""
 
     def __init__(self, batch: Batch, *, now: float, owner: str) -> None:
-        """Begin with the newest state; ``now`` becomes the time of change."""
+        """Start from the newest state; ``now`` becomes the time of change."""
         self._batch = batch
         self._now = now
         self.owner = owner
@@ -52,7 +52,7 @@ class Edit:
         """The newest configuration with this edit's own changes."""
         return self._batch.snapshot
 
-    # The rules
+    # Rules
     def _put(self, *updates: Update) -> None:
         self.is_changed = True
         self._batch.put(*updates)
@@ -63,7 +63,7 @@ class Edit:
         return record
 
     def _touch(self, record: R, **changes: Any) -> R:
-        """Store a record with changes, one more serial and the time of change."""
+        """Store a record with changes, serial + 1 and the time of change."""
         changes = {
             "serial_no": record.serial_no + 1,
             "mtime": self._now,
@@ -77,7 +77,7 @@ class Edit:
     def _get(self, table: str, uuid: str) -> Any:
         record = self.snapshot.table(table).get(uuid)
         if record is None:
-            raise errors.ConfigurationError(f"{table}: {uuid} is not there")
+            raise errors.ConfigurationError(f"{table}: {uuid} does not exist")
         return record
 
     def _check_new(self, record: Any) -> None:
@@ -111,11 +111,12 @@ class Edit:
         """Replace a stored record and return it as stored: serial + 1, time of change.
 
         A node adds 1 to the cluster's serial. Addresses of an instance's NICs in
-        networks are taken from and given back to the pools. Repeating an update that
-        is stored already changes nothing.
+        networks are taken from and released to the pools. An update that is already
+        stored changes nothing.
 
         Raises:
-            ConfigurationError: not there, name in use, or changed since it was read.
+            ConfigurationError: it does not exist, its name is in use, or it was changed
+                since it was read.
         """
         table = _TABLE_OF[type(record)]
         key = CLUSTER_KEY if isinstance(record, Cluster) else record.uuid
@@ -153,7 +154,7 @@ class Edit:
         """Remove a node and its certificate; adds 1 to the cluster's serial.
 
         Raises:
-            ConfigurationError: not there, the master, or still used.
+            ConfigurationError: it does not exist, is the master, or is still used.
         """
         node = self._get("nodes", uuid)
         if uuid == self.snapshot.cluster.master_node:
@@ -181,7 +182,7 @@ class Edit:
         """Remove an empty node group; adds 1 to the cluster's serial.
 
         Raises:
-            ConfigurationError: not there, not empty, or the last one.
+            ConfigurationError: it does not exist, is not empty, or is the last one.
         """
         group = self._get("nodegroups", uuid)
         if members := self.snapshot.nodes_in_group(uuid):
@@ -221,7 +222,7 @@ class Edit:
             ignore: uuids of nodes that neither count nor may be promoted.
 
         Returns:
-            the nodes promoted, as stored.
+            The promoted nodes, as stored.
         """
         count = candidate_pool.missing(self.snapshot, ignore)
         eligible = candidate_pool.promotable(self.snapshot, ignore)
@@ -244,7 +245,7 @@ class Edit:
         """Remove a network; adds 1 to the cluster's serial.
 
         Raises:
-            ConfigurationError: not there, or connected to a group.
+            ConfigurationError: it does not exist, or is connected to a group.
         """
         network = self._get("networks", uuid)
         for group in self.snapshot.nodegroups.values():
@@ -265,7 +266,7 @@ class Edit:
 
         Raises:
             ConfigurationError: name, uuid or MAC exists, or the node does not.
-            AddressPoolError: an address is taken.
+            AddressPoolError: an address is in use.
         """
         self._get("nodes", instance.primary_node)
         for nic in instance.nics:
@@ -301,7 +302,7 @@ class Edit:
         admin_state_source: str | None = None,
         disks_active: bool | None = None,
     ) -> Instance:
-        """Set what is not None; adds 1 to the instance only if something changed."""
+        """Set all values that are not None; a change adds 1 to the instance."""
         instance: Instance = self._get("instances", uuid)
         values = {
             "admin_state": admin_state,
@@ -351,7 +352,7 @@ class Edit:
         """Attach a disk at a position, by default the last; instance serial + 1.
 
         Raises:
-            ConfigurationError: not there, or attached already.
+            ConfigurationError: it does not exist, or is already attached.
         """
         instance: Instance = self._get("instances", instance_uuid)
         self._get("disks", disk_uuid)
@@ -407,7 +408,7 @@ class Edit:
 
     # Ports
     def allocate_port(self) -> int:
-        """Take a TCP port: one given back earlier, else the next; no serial changes.
+        """Take a TCP port: a released one, else the next; no serial changes.
 
         Raises:
             ConfigurationError: all ports are used.
@@ -427,7 +428,7 @@ class Edit:
         return port
 
     def release_port(self, port: int) -> None:
-        """Give a port back to the pool; no serial changes."""
+        """Release a port to the pool; no serial changes."""
         cluster = self.snapshot.cluster
         if port not in cluster.tcpudp_port_pool:
             pool = tuple(sorted((*cluster.tcpudp_port_pool, port)))
@@ -455,15 +456,15 @@ def new_records(records: Iterable[objects.Record]) -> list[Update]:
 
 
 def initial_changes(cluster: Cluster, group: NodeGroup, node: Node) -> list[Update]:
-    """Return the changes that make a new cluster out of an empty store.
+    """Return the changes that create a new cluster in an empty store.
 
     Args:
-        cluster: complete record; serial and times are taken as they are.
+        cluster: complete record; serial and times are taken unchanged.
         group: the first node group.
         node: the first node, which is the master.
 
     Raises:
-        ConfigurationError: the records do not belong together.
+        ConfigurationError: the records do not fit each other.
     """
     for what, expected, actual in (
         ("cluster.master_node", node.uuid, cluster.master_node),

@@ -14,7 +14,7 @@ def move_addresses(
     """Return the networks whose pools change when NICs are replaced.
 
     Raises:
-        AddressPoolError: a new address is taken by another instance.
+        AddressPoolError: another instance has a new address.
     """
     before, after = Counter(_addresses(old)), Counter(_addresses(new))
     pools: dict[str, AddressPool] = {}
@@ -25,7 +25,7 @@ def move_addresses(
                 pool.release(address)
     for network, address in after - before:
         if network not in snapshot.networks:
-            raise errors.ConfigurationError(f"network {network} is not there")
+            raise errors.ConfigurationError(f"network {network} does not exist")
         pools.setdefault(network, AddressPool(snapshot.networks[network])).use(address)
     return [pool.result() for pool in pools.values()]
 

@@ -1,7 +1,7 @@
-"""Values that a running job will write: nobody else may choose them meanwhile.
+"""Values that a running job will write, so that no other job chooses them.
 
-Reservations live in memory, are held per owner (a job's execution id), and end with
-the job. After a restart of the master the jobs that held them are gone, too.
+Reservations are in memory, belong to an owner (a job's execution id), and end with
+the job. A restart of the master also ends the jobs that held them.
 """
 
 import threading
@@ -21,14 +21,14 @@ class Reservations:
         self._owners: dict[tuple[str, Hashable], str] = {}
 
     def copy(self) -> "Reservations":
-        """Return the same reservations, which go their own way from then on."""
+        """Return an independent copy of the reservations."""
         copied = Reservations()
         with self._lock:
             copied._owners = self._owners.copy()
         return copied
 
     def reserve(self, owner: str, kind: str, value: Hashable) -> None:
-        """Take a value; taking it twice is no error for the same owner.
+        """Reserve a value; the same owner may reserve it twice.
 
         Raises:
             ReservationError: another owner has it.
@@ -43,7 +43,7 @@ class Reservations:
     def reserve_first(
         self, owner: str, kind: str, choose: Callable[[Collection[Hashable]], V]
     ) -> V:
-        """Take the value that ``choose`` picks, given the reserved ones of the kind."""
+        """Reserve the value that ``choose`` returns for the reserved ones."""
         with self._lock:
             taken = {value for known, value in self._owners if known == kind}
             value = choose(taken)
@@ -51,7 +51,7 @@ class Reservations:
         return value
 
     def held(self, kind: str) -> dict[Hashable, str]:
-        """Return value -> owner of a kind."""
+        """Return value -> owner for a kind."""
         with self._lock:
             return {
                 value: owner
@@ -60,13 +60,13 @@ class Reservations:
             }
 
     def drop(self, owner: str, kind: str, value: Hashable) -> None:
-        """Give back one value; no error if the owner does not have it."""
+        """Release one value; no error if the owner does not have it."""
         with self._lock:
             if self._owners.get((kind, value)) == owner:
                 del self._owners[kind, value]
 
     def release(self, owner: str) -> None:
-        """Give back all that an owner has."""
+        """Release all values of an owner."""
         with self._lock:
             for key in [key for key, held in self._owners.items() if held == owner]:
                 del self._owners[key]

@@ -1,7 +1,7 @@
 """The values of the ssconf files, computed from a snapshot; pure.
 
 Each part is computed from a few tables. `SsconfTracker` computes only the parts
-whose tables changed, so that a change of one instance does not cost a list of all.
+whose tables changed, so a change of one instance does not build a list of all.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +13,7 @@ from ganeti.objects import Node, Snapshot, params
 from ganeti.utils import nicesort
 
 Values = dict[str, str]
-#: Value of ``master_node`` when the configuration does not know the node.
+#: Value of ``master_node`` if the configuration does not contain the node.
 NO_MASTER: Final = "NO MASTER"
 
 
@@ -26,15 +26,15 @@ def ssconf_values(snapshot: Snapshot) -> Values:
 
 
 class SsconfTracker:
-    """Tells which ssconf values a new snapshot changes. Not thread-safe."""
+    """Tracker of the ssconf values that a new snapshot changes. Not thread-safe."""
 
     def __init__(self) -> None:
-        """Begin with nothing known: the first `update` returns all values."""
+        """Start without values: the first `update` returns all."""
         self._sources: dict[int, tuple[Any, ...]] = {}
         self.values: Values = {}
 
     def update(self, snapshot: Snapshot) -> Values:
-        """Take notice of a snapshot and return the values that changed with it."""
+        """Return the values that changed since the snapshot of the last call."""
         changed: Values = {}
         for index, (sources, compute) in enumerate(_PARTS):
             current = sources(snapshot)
@@ -135,7 +135,7 @@ def _instance_part(snapshot: Snapshot) -> Values:
     return {"instance_list": _lines(nicesort.nice_names(snapshot.names("instances")))}
 
 
-#: What a part is computed from, and the function.
+#: The tables that a part is computed from, and its function.
 _PARTS: Final[
     tuple[
         tuple[Callable[[Snapshot], tuple[Any, ...]], Callable[[Snapshot], Values]], ...
@@ -145,6 +145,6 @@ _PARTS: Final[
     (lambda now: (now.cluster, now.nodes, now.nodegroups), _node_part),
     (lambda now: (now.nodegroups,), _group_part),
     (lambda now: (now.networks,), _network_part),
-    # Names alone: they change when instances come, go or are renamed.
+    # Only names: they change when instances are added, removed or renamed.
     (lambda now: (now.names("instances"),), _instance_part),
 )

@@ -1,5 +1,5 @@
-"""Values that cross a process or touch the disk, one module a topic.
+"""Values of protocols and file formats, one module per topic.
 
 Import the topic: ``from ganeti.constants import disks``. Tunables do not belong
-here; they stand in the module that uses them.
+here; they are in the module that uses them.
 """

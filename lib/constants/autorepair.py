@@ -1,4 +1,4 @@
-"""Words of the autorepair tags."""
+"""Constants of the autorepair tags."""
 
 from typing import Final
 

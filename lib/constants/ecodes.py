@@ -1,4 +1,4 @@
-"""Codes of OpPrereqError, which say who can fix the request."""
+"""Codes of OpPrereqError, which show who can correct the request."""
 
 from typing import Final
 
@@ -20,5 +20,6 @@ ECODE_NOTUNIQUE: Final = "resource_not_unique"
 ECODE_RESOLVER: Final = "resolver_error"
 #: Object is in the wrong state.
 ECODE_STATE: Final = "wrong_state"
-#: Not enough resources now, retry may help; the operation may be retried with more locks.
+#: Not enough resources now, retry may help; the operation may be retried with more
+#: locks.
 ECODE_TEMP_NORES: Final = "temp_insufficient_resources"

@@ -1,4 +1,4 @@
-"""Import, export and transfer words."""
+"""Constants of import, export and transfer."""
 
 from typing import Final
 

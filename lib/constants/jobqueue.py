@@ -91,11 +91,11 @@ ELOG_MESSAGE_LIST: Final = "message-list"
 ELOG_REMOTE_IMPORT: Final = "remote-import"
 #: Log entry kind: queue test.
 ELOG_JQUEUE_TEST: Final = "jqueue-test"
-#: Log entry kind: one line about how far a step has come; for terminals alone.
+#: Log entry kind: one line about the progress of a step; for terminals only.
 ELOG_PROGRESS: Final = "progress"
 #: Log entry kind: delay test socket.
 ELOG_DELAY_TEST: Final = "delay-test"
-#: What an allocator found and why not elsewhere: an object, see `ganeti.iallocator`.
+#: Log entry kind: an allocator's choice with its reasons, see `ganeti.iallocator`.
 ELOG_PLACEMENT: Final = "placement"
 #: Seconds.
 UPGRADE_QUEUE_DRAIN_TIMEOUT: Final = 129600

@@ -1,4 +1,4 @@
-"""Words that belong to no other topic."""
+"""Constants without another topic."""
 
 from typing import Final
 

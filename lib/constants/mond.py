@@ -1,4 +1,4 @@
-"""Data collectors and their words."""
+"""Data collectors and their constants."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Node roles, evacuation and power words."""
+"""Constants of node roles, evacuation and power states."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Verification error codes and the kind of object each speaks about."""
+"""Verification error codes and the kind of object of each."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
 """Hooks: the administrator's scripts around operations, on many nodes.
 
-Which operation runs which scripts, and with which variables, is said by the logical
-units; this package runs them. Specified in the hooks table.
+The logical units define which operation runs which scripts with which variables; this
+package runs them. Specified in the hooks table.
 """
 
 from ganeti.hooksmaster.environment import common, merge, post_variables, pre_variables

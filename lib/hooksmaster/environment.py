@@ -25,7 +25,7 @@ def common(
         "PATH": hooks.HOOKS_PATH,
         "GANETI_HOOKS_VERSION": str(hooks.HOOKS_VERSION),
         "GANETI_OP_CODE": op_id,
-        # The same place on every node; a virtual node puts its own root before it.
+        # The same path on every node; a virtual node prepends its own root.
         "GANETI_DATA_DIR": pathutils.Paths().data_dir,
         "GANETI_HOOKS_PHASE": phase,
         "GANETI_HOOKS_PATH": hook,
@@ -54,10 +54,10 @@ def merge(base: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
         ProgrammerError: an own variable has the name of a common one.
     """
     if clash := sorted(base.keys() & own.keys()):
-        raise errors.ProgrammerError(f"hook variables {', '.join(clash)} are taken")
+        raise errors.ProgrammerError(f"hook variables {', '.join(clash)} are reserved")
     return {**base, **own}
 
 
 def text(value: Any) -> str:
-    """Return a value as scripts see it: True, False, None, lists as Python does."""
+    """Return a value as scripts get it: True, False, None and lists as in Python."""
     return value if isinstance(value, str) else str(value)

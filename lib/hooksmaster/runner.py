@@ -1,4 +1,4 @@
-"""Runs the hook scripts of one operation on nodes and judges the answers."""
+"""Execution of the hook scripts of one operation on nodes."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ from ganeti.constants import hooks
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """What is being done, for its hooks.
+    """The operation that hooks run for.
 
     Attributes:
         op_id: such as ``OP_NODE_ADD``.
@@ -24,7 +24,7 @@ class Operation:
 
 
 class ScriptResult(NamedTuple):
-    """What one script did on one node, by the node's name."""
+    """The result of one script on one node, by the node's name."""
 
     node: str
     script: str
@@ -49,8 +49,8 @@ def run(
         env: the whole environment.
 
     Returns:
-        Results of the scripts in the order of nodes, and node name -> why it is
-        silent; offline nodes are left out of both.
+        Results of the scripts in the order of nodes, and node name -> why it did not
+        answer; offline nodes are left out of both.
     """
     answers = runner.call("hooks_runner", nodes, (hook, phase, dict(env)))
     results: list[ScriptResult] = []
@@ -79,10 +79,10 @@ def run_pre(
     *,
     warn: Callable[[str], Any],
 ) -> None:
-    """Run pre hooks; no nodes, no hooks.
+    """Run pre hooks; does nothing without nodes.
 
     Raises:
-        HooksAbort: a script said no; lists [node name, script, output].
+        HooksAbort: a script failed; lists [node name, script, output].
         HooksFailure: no node answered.
     """
     if not nodes:

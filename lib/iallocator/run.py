@@ -25,7 +25,7 @@ def run(
     Args:
         runner: calls nodes: all for their resources, the master for the script.
         snapshot: the cluster.
-            name: name of the allocator.
+        name: name of the allocator.
         request: the request.
         explain: request the reasons for refused nodes, if the allocator supports it.
         cluster_cache: saves the built-in allocator from reading the cluster again.

@@ -1,7 +1,7 @@
 """Frozen records of the configuration: the value that the cluster is.
 
-One module an object. The field names are those of ``config.data``; `to_dict` and
-`from_dict` give and take that form. `params` fills parameters from cluster, group
+One module per object. The field names are those of ``config.data``; `to_dict` and
+`from_dict` write and read that form. `params` fills parameters from cluster, group
 and node, `lookup` turns names into uuids. Writing does not belong here: see
 `ganeti.config`.
 """

@@ -1,4 +1,4 @@
-"""What all configuration records share."""
+"""Base of all configuration records."""
 
 from typing import Any, ClassVar, Self
 

@@ -71,7 +71,7 @@ def decode(cls: type[R], data: bytes) -> R:
     """Return the record for JSON written by `encode`.
 
     Raises:
-        ConfigurationError: the text is no such record.
+        ConfigurationError: the text is not such a record.
     """
     decoder = _decoders.get(cls)
     if decoder is None:

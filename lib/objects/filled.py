@@ -1,7 +1,7 @@
 """Instances and disks as nodes get them: defaults filled in, disks and networks inside.
 
-Made by the master's RPC encoders, read by the node daemon. What a node needs beyond
-this does not travel with the object and is an argument of the call.
+The master's RPC encoders create them, the node daemon reads them. Other data that a
+node needs is not part of the object but an argument of the call.
 """
 
 from typing import Any
@@ -14,8 +14,8 @@ from ganeti.objects.instance import Instance, Nic
 class DiskX(Disk, frozen=True, kw_only=True):
     """A disk with parameters filled from group and cluster.
 
-    Children likewise. ``dynamic_params`` is what only the called node may know,
-    such as a DRBD minor.
+    Children likewise. ``dynamic_params`` holds values that only the called node may
+    know, such as a DRBD minor.
     """
 
     children: "tuple[DiskX, ...]" = ()
@@ -61,5 +61,5 @@ class InstanceX(Instance, frozen=True, kw_only=True):
     nics: tuple[NicX, ...] = ()
     secondary_nodes: tuple[str, ...] = ()
     disks_info: tuple[DiskX, ...] = ()
-    #: Clear text, for OS scripts alone.
+    #: Clear text, only for OS scripts.
     osparams_secret: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Names to uuids: what a user may write for an object.
+"""Names to uuids: the forms in which users may name an object.
 
 Accepted are the exact name, the uuid, and for nodes and instances the leading
 components of the name (``web1`` for ``web1.example.com``) when only one matches.
@@ -26,7 +26,7 @@ _HOSTS: Final = frozenset(("nodes", "instances"))
 
 
 def find(snapshot: Snapshot, table: str, name: str) -> str | None:
-    """Return the uuid of an object, None when nothing or more than one fits."""
+    """Return the uuid of an object, None unless exactly one matches."""
     matches = _candidates(snapshot, table, name)
     return matches[0] if len(matches) == 1 else None
 
@@ -35,7 +35,7 @@ def expand(snapshot: Snapshot, table: str, name: str) -> str:
     """Return the uuid of an object.
 
     Raises:
-        OpPrereqError: unknown_entity; nothing or more than one object fits.
+        OpPrereqError: unknown_entity; no object or more than one matches.
     """
     matches = _candidates(snapshot, table, name)
     if len(matches) == 1:
@@ -45,7 +45,7 @@ def expand(snapshot: Snapshot, table: str, name: str) -> str:
         raise errors.OpPrereqError(f"{kind} '{name}' not known", ecodes.ECODE_NOENT)
     names = messages.some(snapshot.table(table)[uuid].name for uuid in matches)
     raise errors.OpPrereqError(
-        f"{kind} '{name}' not known: it could be any of {names}", ecodes.ECODE_NOENT
+        f"{kind} '{name}' not known: it matches {names}", ecodes.ECODE_NOENT
     )
 
 

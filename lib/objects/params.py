@@ -1,4 +1,4 @@
-"""Parameters in force: cluster, group and object settings laid over each other.
+"""Parameters in force: settings of object, group and cluster combined.
 
 All functions are pure and return new dictionaries that the caller may keep. The
 ``*_for`` functions take the pieces, for objects that are not stored yet.
@@ -77,13 +77,13 @@ def nicparams_for(cluster: Cluster, overrides: Mapping[str, Any]) -> Params:
 def fill_nicparams(snapshot: Snapshot, nic: Nic) -> Params:
     """Return mode, link and vlan of a NIC.
 
-    A NIC in a network has had the values of the connection since it was added.
+    A NIC in a network got the values of the connection when it was added.
     """
     return nicparams_for(snapshot.cluster, nic.nicparams)
 
 
 def group_ndparams(snapshot: Snapshot, group: NodeGroup) -> Params:
-    """Return the node parameters that a group gives its nodes."""
+    """Return the node parameters that nodes inherit from a group."""
     return {
         **{name: param.default for name, param in params.NODE.items()},
         **snapshot.cluster.ndparams,

@@ -1,7 +1,7 @@
 """The cluster as a value: all records at one revision, with their indexes.
 
-A snapshot is immutable and shares structure with its predecessors, so that
-`Snapshot.apply` costs what changed and readers need no lock.
+A snapshot is immutable and shares structure with its predecessors, so the cost of
+`Snapshot.apply` depends only on the changes, and readers need no lock.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -130,11 +130,11 @@ class Snapshot:
         return self._set("group.nodes", group_uuid)
 
     def primary_instances(self, node_uuid: str) -> frozenset[str]:
-        """Return the uuids of the instances whose primary node it is."""
+        """Return the uuids of a node's primary instances."""
         return self._set("node.primaries", node_uuid)
 
     def secondary_instances(self, node_uuid: str) -> frozenset[str]:
-        """Return the uuids of the instances that mirror a disk there (drbd only)."""
+        """Return the uuids of instances that mirror a disk there (drbd only)."""
         return frozenset(
             owner
             for disk in self._set("node.disks", node_uuid)
@@ -148,7 +148,7 @@ class Snapshot:
         return self._set("node.disks", node_uuid)
 
     def same_host(self, table: str, component: str) -> frozenset[str]:
-        """Return the uuids whose host name begins with a component.
+        """Return the uuids of objects whose host name begins with a component.
 
         Args:
             table: ``nodes`` or ``instances``.
@@ -203,10 +203,10 @@ class Snapshot:
         revision: int | None = None,
         term: int | None = None,
     ) -> "Snapshot":
-        """Return the next snapshot; costs what the updates change.
+        """Return the next snapshot; the cost depends only on the updates.
 
         Args:
-            updates: later ones win.
+            updates: later ones override earlier ones.
             revision: of the result; one more than this one's if None.
             term: of the result; this one's if None.
         """
@@ -243,14 +243,14 @@ _SETS: Final = frozenset(
 
 
 def _holders(disk: Disk) -> Sequence[str]:
-    """Return the nodes that hold a disk; drbd says it in its address, too."""
+    """Return the nodes that hold a disk; a drbd address names nodes, too."""
     if disk.nodes or disk.dev_type != "drbd":
         return disk.nodes
     return disk.logical_id[:2]
 
 
 def _entries(table: str, record: Record | None) -> Iterator[tuple[str, str, str]]:
-    """Yield (index, entry, value) for what a record contributes."""
+    """Yield (index, entry, value) for each index entry of a record."""
     if record is None:
         return
     if table in _NAMED and (name := getattr(record, "name", None)):
@@ -288,7 +288,7 @@ class _Maps:
         return rows
 
     def finish(self) -> dict[str, Any]:
-        """Return all maps; those that were not asked for are the same as before."""
+        """Return all maps; those without access are the same as before."""
         changed = {name: rows.finish() for name, rows in self._changed.items()}
         return {**self._maps, **changed}
 

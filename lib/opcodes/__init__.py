@@ -1,7 +1,7 @@
-"""Opcodes: one typed record per request that the master can carry out.
+"""Opcodes: one typed record per request that the master can execute.
 
-LUXI and RAPI decoding, command line options, documentation and result checks are
-made from the annotations. What an opcode *does* is in `ganeti.cmdlib`.
+LUXI and RAPI decoding, command line options, documentation and result checks use
+the annotations. The actions of opcodes are in `ganeti.cmdlib`.
 """
 
 from ganeti.opcodes.backup import BackupExport, BackupPrepare, BackupRemove

@@ -1,4 +1,4 @@
-"""What all opcodes share: common parameters, summary, redaction."""
+"""Base of all opcodes: common parameters, summary, redaction."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -18,7 +18,7 @@ class Opcode(
     """One request to the master, as a typed record.
 
     Class attributes: ``SUMMARY_FIELD`` names the parameter shown in job summaries,
-    ``RESULT`` is the type of the result, ``SUBMITS_JOBS`` tells that the logical
+    ``RESULT`` is the type of the result, ``SUBMITS_JOBS`` marks opcodes whose logical
     unit returns further jobs.
     """
 

@@ -69,7 +69,7 @@ def _hidden_fields() -> dict[str, dict[str, bool]]:
 #: Parameters that logs never show: op id -> {name: may be written to disk}.
 HIDDEN: Final = _hidden_fields()
 
-#: Parameters that hold requests of another kind: op id -> (name, op id of those).
+#: Parameters that contain other requests: op id -> (name, op id of those requests).
 _CHILDREN: Final = {"OP_INSTANCE_MULTI_ALLOC": ("instances", "OP_INSTANCE_CREATE")}
 
 
@@ -137,7 +137,7 @@ def redact(data: dict[str, Any], *, for_disk: bool = False) -> dict[str, Any]:
 
 
 def _redact_child(child: Any, op_id: str, *, for_disk: bool) -> Any:
-    """Redact a request inside another one, whatever it says it is."""
+    """Redact a request inside another one, regardless of its ``OP_ID``."""
     if not isinstance(child, dict):
         return REDACTED
     clean = redact({**child, "OP_ID": op_id}, for_disk=for_disk)
@@ -145,7 +145,7 @@ def _redact_child(child: Any, op_id: str, *, for_disk: bool) -> Any:
 
 
 def lost_secrets(data: dict[str, Any]) -> bool:
-    """Tell whether a wire form was stored without its secret values."""
+    """Return whether a wire form was stored without its secret values."""
     op_id = str(data.get("OP_ID"))
     own = any(
         not stored and REDACTED in _leaves(data.get(name))

@@ -1,4 +1,4 @@
-"""Parameters that several opcodes share, said once."""
+"""Parameters that several opcodes share."""
 
 from typing import Annotated, Any
 

@@ -59,7 +59,7 @@ class InstanceGrowDisk(Opcode, tag="OP_INSTANCE_GROW_DISK", frozen=True, kw_only
 class InstanceRecreateDisks(
     Opcode, tag="OP_INSTANCE_RECREATE_DISKS", frozen=True, kw_only=True
 ):
-    """Create lost disks anew, without data."""
+    """Create lost disks again, without data."""
 
     SUMMARY_FIELD: ClassVar[str | None] = "instance_name"
     RESULT: ClassVar[Any] = None

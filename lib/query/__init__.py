@@ -1,8 +1,8 @@
-"""Questions about everything in the cluster, answered from a snapshot and live data.
+"""Queries of all objects of a cluster, answered from a snapshot and live data.
 
-A field is one row of a table: name, title, kind, text, how to get it, and which live
-data it needs. `query` answers; `describe` lists fields; `legacy` is the older form.
-Nothing here changes anything, and how questions arrive does not belong here.
+A field is one row of a table: name, title, kind, text, its getter, and the live data
+that it needs. `query` answers; `describe` lists fields; `legacy` is the older form.
+Queries change nothing. The protocols of queries do not belong here.
 """
 
 from ganeti.query.engine import RESOURCES, Answer, asks_nodes, describe, legacy, query

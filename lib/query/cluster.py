@@ -1,4 +1,4 @@
-"""The cluster itself as queries show it."""
+"""Query fields of the cluster itself."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -23,7 +23,9 @@ from ganeti.query.model import (
 def _facts(context: QueryContext) -> ClusterFacts:
     read = context.sources.cluster_facts
     if read is None:
-        raise errors.ProgrammerError("query of the cluster without its facts")
+        raise errors.ProgrammerError(
+            "query of the cluster: the sources have no cluster_facts"
+        )
     return context.once("cluster facts", read)
 
 
@@ -99,7 +101,7 @@ _FIELDS: Final = by_name(
             "watcher_pause",
             "WatcherPause",
             constants.QFT_TIMESTAMP,
-            "Until when the watcher rests",
+            "End of the watcher's pause",
             lambda facts: facts.watcher_pause,
         ),
         _fact(

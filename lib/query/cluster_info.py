@@ -7,7 +7,7 @@ from typing import Any, Final
 from ganeti import objects
 from ganeti.constants import versions
 
-#: Fields of the cluster record that are shown under their own name.
+#: Fields of the cluster record that keep their name.
 _PLAIN: Final = (
     "enabled_hypervisors",
     "hvparams",

@@ -1,4 +1,4 @@
-"""Groups, networks, job filters and exports as queries show them."""
+"""Query fields of groups, networks, job filters and exports."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
@@ -252,7 +252,7 @@ NETWORK: Final = Resource(
                 "mac_prefix",
                 "MacPrefix",
                 constants.QFT_OTHER,
-                "Prefix of MAC addresses made here",
+                "Prefix of generated MAC addresses",
                 lambda n: n.mac_prefix,
             ),
             plain(
@@ -315,7 +315,7 @@ NETWORK: Final = Resource(
 def _filter_rows(
     context: QueryContext, names: Sequence[Any] | None
 ) -> Sequence[FilterRule]:
-    # No field is called "name", so that nobody can ask for names.
+    # No field is called "name", so requests cannot select by name.
     del names
     return sorted(
         context.snapshot.filters.values(),
@@ -329,18 +329,23 @@ FILTER: Final = Resource(
     by_name(
         plain(name, title, constants.QFT_OTHER, doc, get)
         for name, title, doc, get in (
-            ("action", "Action", "What happens to jobs that fit", lambda r: r.action),
+            ("action", "Action", "Action for matching jobs", lambda r: r.action),
             (
                 "predicates",
                 "Predicates",
-                "What a job must fulfil",
+                "Predicates that a job must fulfil",
                 lambda r: r.predicates,
             ),
-            ("priority", "Priority", "Smaller is asked first", lambda r: r.priority),
+            (
+                "priority",
+                "Priority",
+                "Rules with smaller values are evaluated first",
+                lambda r: r.priority,
+            ),
             (
                 "reason_trail",
                 "ReasonTrail",
-                "Why the rule exists",
+                "Reason trail of the rule",
                 lambda r: r.reason_trail,
             ),
             ("uuid", "UUID", "UUID of the rule", lambda r: r.uuid),

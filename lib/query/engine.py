@@ -38,7 +38,7 @@ RESOURCES: Final[Mapping[str, Resource]] = {
 
 
 class FieldDefinition(TypedDict):
-    """What is told about a field."""
+    """The public description of a field."""
 
     name: str
     title: str
@@ -47,7 +47,7 @@ class FieldDefinition(TypedDict):
 
 
 class Answer(NamedTuple):
-    """Fields as asked for, and one cell per field and row."""
+    """The requested fields, and one cell per field and row."""
 
     fields: list[FieldDefinition]
     data: list[list[Cell]]
@@ -61,12 +61,12 @@ def resource_of(name: str) -> Resource:
     """Return a resource by its wire name.
 
     Raises:
-        OpPrereqError: there is none of that name.
+        OpPrereqError: no resource has that name.
     """
     resource = RESOURCES.get(name)
     if resource is None:
         raise errors.OpPrereqError(
-            f"{name!r} is nothing that can be queried, wanted one of"
+            f"{name!r} is not a resource that can be queried, wanted one of"
             f" {', '.join(sorted(RESOURCES))}",
             ecodes.ECODE_INVAL,
         )
@@ -86,7 +86,7 @@ def _definition(resource: Resource, name: str) -> FieldDefinition:
 
 
 def describe(what: str, names: Sequence[str] | None) -> list[FieldDefinition]:
-    """Return the definitions of fields: those named, or all sorted by name."""
+    """Return the definitions of the named fields, or of all sorted by name."""
     resource = resource_of(what)
     return [_definition(resource, name) for name in names or sorted(resource.fields)]
 
@@ -106,24 +106,24 @@ _FROM_NODES: Final = frozenset(
 
 
 def asks_nodes(what: str, names: Iterable[str], qfilter: Any) -> bool:
-    """Tell whether a query has to wait for nodes."""
+    """Return whether a query has to wait for nodes."""
     resource = resource_of(what)
     fields = qlang.fields_of(qfilter) | frozenset(names)
     return what in _FROM_NODES or bool(_live_needs(resource, fields))
 
 
 def query(sources: Sources, what: str, names: Sequence[str], qfilter: Any) -> Answer:
-    """Answer a query; may ask nodes, so that it can take long.
+    """Answer a query; may take long, as it may call nodes.
 
     Args:
-        sources: what to answer from.
+        sources: data of the answer.
         what: resource.
-        names: of fields; unknown ones are answered as such.
+        names: names of fields; unknown ones give cells of that status.
         qfilter: None or a checked filter.
 
     Raises:
         ParameterError: the filter does not fit the fields.
-        OpPrereqError: unknown_entity, a name asked for does not exist.
+        OpPrereqError: unknown_entity, a requested name does not exist.
     """
     resource = resource_of(what)
     context = QueryContext(sources, qlang.fields_of(qfilter) | frozenset(names))
@@ -136,9 +136,10 @@ def query(sources: Sources, what: str, names: Sequence[str], qfilter: Any) -> An
 
 
 def _select(resource: Resource, context: QueryContext, qfilter: Any) -> Sequence[Any]:
-    """Return the rows that may fit, judged by configuration data alone."""
+    """Return the rows that may match, by configuration data alone."""
     asked = qlang.requested_names(qfilter, resource.name_field)
-    # Judged before any row exists, so that a misfit shows on an empty cluster too.
+    # Checked before any row exists, so a wrong filter is refused on an empty cluster
+    # too.
     fits = _predicate(resource, context, qfilter, live=False)
     rows = resource.rows(context, asked)
     if qfilter is None:
@@ -153,7 +154,7 @@ def _load(
     names: Iterable[str],
     qfilter: Any,
 ) -> Sequence[Any]:
-    """Fetch the live data that fields and filter need; return the rows that fit."""
+    """Fetch the live data that fields and filter need; return the matching rows."""
     in_filter = _live_needs(resource, qlang.fields_of(qfilter))
     for need in sorted(in_filter | _live_needs(resource, names)):
         context.live[need] = resource.fetch[need](context, rows)
@@ -204,7 +205,7 @@ def _getters(
 def _cells(
     resource: Resource, context: QueryContext, names: Sequence[str], rows: Sequence[Any]
 ) -> list[list[Cell]]:
-    """Return a cell per row and name; made by column, as many columns are cheap."""
+    """Return a cell per row and name; computed by column, as many columns are cheap."""
     columns = [_column(resource, context, name, rows) for name in names]
     return list(map(list, zip(*columns, strict=True) if columns else [()] * len(rows)))
 
@@ -226,13 +227,13 @@ def legacy(
     identifiers: Sequence[Any],
     names: Sequence[str],
 ) -> list[list[Any]]:
-    """Answer an older call: plain values, null where there is none.
+    """Answer an older call: plain values, null for missing ones.
 
     Args:
-        sources: what to answer from.
+        sources: data of the answer.
         what: resource.
         identifiers: names or uuids; none means all, unknown ones are left out.
-        names: of fields.
+        names: names of fields.
 
     Raises:
         OpPrereqError: wrong_input, a field is unknown.

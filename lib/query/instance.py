@@ -1,4 +1,4 @@
-"""Instances as queries show them: what the configuration says."""
+"""Query fields of instances: data of the configuration."""
 
 import functools
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -53,7 +53,7 @@ _HV_TITLES: Final = {
 }
 
 
-# Parameters in force: the part below the instance is worked out once per query.
+# Parameters in force: the inherited part is computed once per query.
 def _beparams(context: QueryContext) -> Callable[[Instance], dict[str, Any]]:
     base = object_params.beparams_for(context.snapshot.cluster, {})
     return lambda instance: _over(base, instance.beparams)
@@ -69,7 +69,7 @@ def _beparam(context: QueryContext, key: str) -> Getter:
 
 
 def _inherited_hvparams(context: QueryContext) -> Callable[[Instance], dict[str, Any]]:
-    """Return what tells the parameters of an instance without its own ones."""
+    """Return a function for the parameters of an instance without its own ones."""
     cluster = context.snapshot.cluster
 
     def base(hypervisor: str, os: str) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def _hvparam(context: QueryContext, key: str) -> Getter:
 
 
 def _hv_class(instance: Instance) -> Hashable:
-    """Return what decides all hypervisor parameters in force."""
+    """Return the key that determines all hypervisor parameters in force."""
     own = instance.hvparams
     return instance.hypervisor, instance.os, repr(own) if own else ""
 
@@ -160,7 +160,7 @@ def _osparams(context: QueryContext) -> Callable[[Instance], dict[str, Any]]:
 def _of_primary(
     get: Callable[[QueryContext, str], Any],
 ) -> Callable[[QueryContext], Getter]:
-    """Return a field of the primary node, worked out once per node."""
+    """Return a field of the primary node, computed once per node."""
 
     def bind(context: QueryContext) -> Getter:
         table = {uuid: get(context, uuid) for uuid in context.snapshot.nodes}
@@ -260,7 +260,7 @@ _PLAIN_FIELDS: Final = (
         "admin_state_source",
         "InstanceStateSource",
         constants.QFT_TEXT,
-        "Who asked for that state: admin or user",
+        "Source of that state: admin or user",
         lambda i: i.admin_state_source,
     ),
     plain(

@@ -1,4 +1,4 @@
-"""Instances as queries show them: what the nodes say."""
+"""Query fields of instances: data of the nodes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -21,13 +21,13 @@ from ganeti.rpc.result import Result
 #: Names of the live data.
 _INFO: Final = "all_instances_info"
 _CONSOLE: Final = "instance_console_info"
-#: State of a guest that powered itself down: number on the wire, word in old nodes.
+#: State of a guest that powered itself down: a number, from old nodes a word.
 _STATE_SHUTDOWN: Final = frozenset({1, "shutdown"})
 _NO_INFO: Final[Mapping[str, Any]] = {}
 
 
 def _fetch_info(context: QueryContext, rows: Sequence[Instance]) -> dict[str, Result]:
-    """Ask every node of the instances once for all instances that it runs."""
+    """Ask each node of the instances once for all instances that it runs."""
     snapshot = context.snapshot
     cluster = snapshot.cluster
     nodes = {uuid for row in rows for uuid in snapshot.instance_nodes(row)}
@@ -45,7 +45,7 @@ def _is_shut_down(info: Mapping[str, Any]) -> bool:
 
 
 def _seen(instance: Instance, answers: Mapping[str, Result]) -> ObservedState:
-    """Return what the nodes say about an instance."""
+    """Return the state of an instance that the nodes report."""
     primary = answers.get(instance.primary_node)
     if primary is not None and primary.offline:
         return ObservedState.NODE_OFFLINE
@@ -113,7 +113,7 @@ def _of_info(
     """Return a field from the primary node's answer.
 
     Args:
-        make: returns the cell for the instance's entry, empty when there is none.
+        make: returns the cell for the instance's entry, which is empty if missing.
     """
 
     def bind(context: QueryContext) -> Getter:
@@ -145,7 +145,7 @@ def _is_running(info: Mapping[str, Any]) -> Cell:
 def _fetch_console(
     context: QueryContext, rows: Sequence[Instance]
 ) -> dict[str, Result]:
-    """Ask each primary node for the consoles of those instances that run there."""
+    """Ask each primary node for the consoles of its running instances."""
     snapshot = context.snapshot
     if _INFO not in context.live:
         context.live[_INFO] = _fetch_info(context, rows)
@@ -191,7 +191,7 @@ FIELDS: Final = (
         "status",
         "Status",
         constants.QFT_TEXT,
-        "What it is doing, against what it should do",
+        "Actual state, compared with the wanted state",
         _bind_status,
         live=_INFO,
     ),

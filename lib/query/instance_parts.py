@@ -1,4 +1,4 @@
-"""Disks and NICs of instances as queries show them."""
+"""Query fields of disks and NICs of instances."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -17,7 +17,7 @@ from ganeti.query.model import (
     sparse_column,
 )
 
-#: Fields are made for this many disks and NICs, the most that an instance can have.
+#: There are fields for this many disks and NICs, the maximum of an instance.
 MAX_DISKS: Final = 16
 MAX_NICS: Final = 8
 
@@ -128,13 +128,13 @@ def _space(disk: Disk) -> int:
 
 
 def bind_disk_usage(context: QueryContext) -> Getter:
-    """Give the space that the disks of an instance take on each of its nodes."""
+    """Return a getter of the space that an instance takes on each node."""
     table = context.snapshot.disks
     return lambda instance: normal(sum(_space(table[uuid]) for uuid in instance.disks))
 
 
 def bind_template(context: QueryContext) -> Getter:
-    """Give the disk template of an instance."""
+    """Return a getter of the disk template of an instance."""
     return lambda instance: normal(context.snapshot.disk_template(instance))
 
 
@@ -152,7 +152,7 @@ def _nic_plain(get: NicGetter) -> Callable[[QueryContext], NicGetter]:
 
 
 def _nic_param(key: str, mode: str = "") -> Callable[[QueryContext], NicGetter]:
-    """Return a NIC parameter, or None where the NIC has another mode."""
+    """Return a NIC parameter, or None if the NIC has another mode."""
 
     def bind(context: QueryContext) -> NicGetter:
         filled = _nic_params(context)

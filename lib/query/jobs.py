@@ -1,4 +1,4 @@
-"""Jobs and locks as queries show them."""
+"""Query fields of jobs and locks."""
 
 import json
 import re
@@ -25,7 +25,7 @@ from ganeti.query.model import (
 
 
 class _Row(NamedTuple):
-    """A job id that was asked for, and its job if there is one."""
+    """A requested job id, and its job if it exists."""
 
     id: int
     job: "jqueue.Job | None"
@@ -69,7 +69,7 @@ _JOB_FIELDS: Final = by_name(
             "priority",
             "Priority",
             constants.QFT_NUMBER,
-            "Most urgent priority of what is left to do",
+            "Most urgent priority of the remaining opcodes",
             lambda job: job.priority,
         ),
         _job(
@@ -111,17 +111,21 @@ _JOB_FIELDS: Final = by_name(
         _per_op(
             "opstart",
             "OpCode_start",
-            "When each began to wait for locks",
+            "When each opcode began to wait for locks",
             lambda op: op.start_timestamp,
         ),
         _per_op(
             "opexec",
             "OpCode_exec",
-            "When each had its locks",
+            "When each opcode got its locks",
             lambda op: op.exec_timestamp,
         ),
-        _per_op("opend", "OpCode_end", "When each ended", lambda op: op.end_timestamp),
-        _per_op("summary", "Summary", "What each does", lambda op: op.summary()),
+        _per_op(
+            "opend", "OpCode_end", "When each opcode ended", lambda op: op.end_timestamp
+        ),
+        _per_op(
+            "summary", "Summary", "Summary of each opcode", lambda op: op.summary()
+        ),
     )
 )
 
@@ -130,9 +134,9 @@ _NO_SOURCES: Final = QueryContext(Sources(Snapshot()))
 
 
 def job_values(names: Sequence[str]) -> "Callable[[jqueue.Job], list[Any] | None]":
-    """Return the function that gives a job's values of some fields.
+    """Return a function from a job to its values of some fields.
 
-    One unknown name among them makes it give None instead of the list.
+    If a field is unknown, the function returns None instead of the list.
     """
     fields = [_JOB_FIELDS.get(name) for name in names]
     getters = [field.bind(_NO_SOURCES) for field in fields if field is not None]
@@ -142,22 +146,24 @@ def job_values(names: Sequence[str]) -> "Callable[[jqueue.Job], list[Any] | None
 
 
 def parse_job_id(value: Any) -> int:
-    """Return a job id that came as a number or as its text.
+    """Return a job id from a number or a text.
 
     Raises:
-        OpPrereqError: wrong_input, it is neither.
+        OpPrereqError: wrong_input, it is not a job id.
     """
     if isinstance(value, str) and value.isdecimal():
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise errors.OpPrereqError(f"{value!r} is no job id", ecodes.ECODE_INVAL)
+        raise errors.OpPrereqError(f"{value!r} is not a job id", ecodes.ECODE_INVAL)
     return value
 
 
 def _job_rows(context: QueryContext, names: Sequence[Any] | None) -> list[_Row]:
     source = context.sources.jobs
     if source is None:
-        raise errors.OpPrereqError("there is no job queue here", ecodes.ECODE_STATE)
+        raise errors.OpPrereqError(
+            "jobs cannot be queried: there is no job queue", ecodes.ECODE_STATE
+        )
     if names is not None:
         ids = [parse_job_id(name) for name in names]
         return [_Row(job_id, source.job(job_id)) for job_id in ids]
@@ -169,7 +175,7 @@ def _job_rows(context: QueryContext, names: Sequence[Any] | None) -> list[_Row]:
 
 JOB: Final = Resource(constants.QR_JOB, "id", _JOB_FIELDS, _job_rows)
 
-#: Workers carry the job in their name; other threads show up as they are called.
+#: Names of workers contain the job; other threads are shown by their own name.
 _JOB_IN_NAME: Final = re.compile(r"(?:^|/)Job(\d+)(?:/|$)")
 
 

@@ -1,4 +1,4 @@
-"""What a field is, what a resource is, and what one query carries along."""
+"""Definitions of fields and resources, and the context of one query."""
 
 import dataclasses
 import itertools
@@ -37,13 +37,13 @@ def maybe(value: Any) -> Cell:
 
 
 class Jobs(Protocol):
-    """The part of the job queue that queries read."""
+    """The interface of the job queue for queries."""
 
     def job(self, job_id: int) -> "jqueue.Job | None":
         """Return a job, live or archived."""
 
     def jobs(self, *, with_logs: bool = True) -> Iterable["jqueue.Job"]:
-        """Return the live jobs; reading their logs may be saved."""
+        """Return the live jobs; their logs may be left out."""
 
     def archived_jobs(self) -> Iterable["jqueue.Job"]:
         """Return the archived jobs."""
@@ -51,11 +51,11 @@ class Jobs(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class ClusterFacts:
-    """What is known of the cluster besides its record.
+    """Data about the cluster besides its record.
 
     Attributes:
         drain_flag: whether the queue takes no jobs.
-        watcher_pause: until when the watcher rests, None if it works.
+        watcher_pause: end of the watcher's pause, None if it is not paused.
         architecture: word size and machine type.
         vcs_version: identifies the build.
     """
@@ -68,14 +68,14 @@ class ClusterFacts:
 
 @dataclasses.dataclass(frozen=True)
 class Sources:
-    """What queries are answered from.
+    """Data sources of queries.
 
     Attributes:
         snapshot: the configuration.
         rpc: for live data; None answers live fields with "no data".
         jobs: for jobs; None where there is no queue.
         locks: returns the locks in use.
-        cluster_facts: returns data about the cluster besides its record.
+        cluster_facts: returns the data about the cluster besides its record.
         copies: returns the state of the other candidates' copies by node uuid.
     """
 
@@ -88,7 +88,7 @@ class Sources:
 
 
 class QueryContext:
-    """One query under way: its sources, live data, and what is worked out once."""
+    """Context of one query: its sources, live data, and values computed once."""
 
     def __init__(self, sources: Sources, asked: frozenset[str] = frozenset()) -> None:
         self.sources = sources
@@ -100,7 +100,7 @@ class QueryContext:
         self._cache: dict[Hashable, Any] = {}
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what ``make`` returned at the first call with this key."""
+        """Return the value of ``make`` at the first call with this key."""
         if key not in self._cache:
             self._cache[key] = make()
         return cast("T", self._cache[key])
@@ -113,9 +113,9 @@ class QueryContext:
         *,
         wanted_type: type = list,
     ) -> Mapping[str, Result]:
-        """Ask nodes, given by uuid, each once; offline ones are not asked.
+        """Call nodes, given by uuid, once each; offline ones are skipped.
 
-        Answers of another type than the wanted one count as failures.
+        Answers of another type than ``wanted_type`` count as failures.
         """
         uuids = sorted(set(nodes))
         online = [uuid for uuid in uuids if not self.snapshot.nodes[uuid].offline]
@@ -129,7 +129,7 @@ class QueryContext:
         if rpc is None:
             for uuid in online:
                 answers[uuid] = Result(
-                    procedure, self.node_name(uuid), fail_msg="nobody to ask it"
+                    procedure, self.node_name(uuid), fail_msg="no connection to nodes"
                 )
         elif online:
             for uuid, answer in rpc.call(procedure, online, args).items():
@@ -144,24 +144,24 @@ class QueryContext:
         return answers
 
     def node_name(self, uuid: str) -> str:
-        """Return the name of a node, or the uuid of one that is gone."""
+        """Return the name of a node, or the uuid of a removed one."""
         node = self.snapshot.nodes.get(uuid)
         return uuid if node is None else node.name
 
 
-#: Makes the cells of all rows of an answer.
+#: Computes the cells of all rows of an answer.
 Column = Callable[[QueryContext, Sequence[Any]], Iterable[Cell]]
 
 
 def shared_column(
     bind: Callable[[QueryContext], Getter], decider: Callable[[Any], Hashable]
 ) -> Column:
-    """Return how to make a column in which many rows have the same cell.
+    """Return a function for a column in which many rows have the same cell.
 
     Args:
-        bind: makes the getter for one query.
-        decider: tells of a row what alone decides the cell; rows that agree in it
-            have the same one. Asked once per row for all columns that have it.
+        bind: returns the getter for one query.
+        decider: returns the key of a row; rows of the same key have the same cell.
+            Called once per row for all columns that have it.
     """
 
     def column(context: QueryContext, rows: Sequence[Any]) -> Iterable[Cell]:
@@ -182,13 +182,15 @@ def shared_column(
 def sparse_column(
     bind: Callable[[QueryContext], Getter], count: Callable[[Any], int], index: int
 ) -> Column:
-    """Return how to make a column of the parts of rows that have one number.
+    """Return a function for a column of the parts with one index.
 
     Args:
-        bind: makes the getter for one query; it answers "unavailable" for rows that
-            have no such part.
-        count: tells how many parts a row has; asked once per row for all columns.
-        index: number of the part.
+        bind: returns the getter for one query; the getter returns "unavailable" for
+            rows
+            without such a part.
+        count: returns the number of parts of a row; called once per row for all
+            columns.
+        index: index of the part.
     """
 
     def column(context: QueryContext, rows: Sequence[Any]) -> Iterable[Cell]:
@@ -203,7 +205,7 @@ def sparse_column(
 
 
 def failed_cell(result: Result | None) -> Cell:
-    """Return the cell of live data that a node did not give."""
+    """Return the cell of live data that a node did not return."""
     return OFFLINE if result is not None and result.offline else NODATA
 
 
@@ -216,10 +218,10 @@ class Field:
         title: column header.
         kind: see ``constants.query`` QFT_*.
         doc: one line for users.
-        bind: makes the getter for one query.
+        bind: returns the getter for one query.
         live: name of the live data that it needs, empty for none.
         match: how filters compare it, see `ganeti.qlang.Leaf`.
-        column: makes the cells of all rows of the answer at once, in their order,
+        column: computes the cells of all rows of the answer at once, in their order,
             where that is cheaper than one by one.
     """
 
@@ -242,7 +244,7 @@ def plain(
     *,
     match: str = "",
 ) -> Field:
-    """Return a field whose value a function of the row gives, always present."""
+    """Return a field whose value is a function of the row, always present."""
     return Field(
         name, title, kind, doc, lambda _ctx: lambda row: (0, get(row)), match=match
     )
@@ -251,7 +253,7 @@ def plain(
 def optional(
     name: str, title: str, kind: str, doc: str, get: Callable[[Any], Any]
 ) -> Field:
-    """Return a field that is unavailable where a function of the row gives None."""
+    """Return a field that is unavailable if a function of the row returns None."""
     return Field(name, title, kind, doc, lambda _ctx: lambda row: maybe(get(row)))
 
 
@@ -284,15 +286,15 @@ def common(what: str) -> list[Field]:
 
 @dataclasses.dataclass(frozen=True)
 class Resource:
-    """One kind of thing that can be asked about.
+    """One kind of object that can be queried.
 
     Attributes:
         name: on the wire.
-        name_field: field that names it; requests for names go by it.
+        name_field: field with its name; requests for names select by it.
         fields: its fields by name.
-        rows: returns the rows, in natural order of names, or those of some names in
+        rows: returns all rows in natural order of names, or those of some names in
             their order; raises OpPrereqError for unknown ones.
-        fetch: gets live data for the rows that are left, by name of the source.
+        fetch: gets live data for the remaining rows, by name of the source.
     """
 
     name: str
@@ -305,12 +307,14 @@ class Resource:
 
 
 def by_name(*groups: Iterable[Field]) -> dict[str, Field]:
-    """Return fields by name; each name once."""
+    """Return fields by name; refuse a name that occurs twice."""
     result: dict[str, Field] = {}
     for group in groups:
         for field in group:
             if field.name in result:
-                raise errors.ProgrammerError(f"query field {field.name} is there twice")
+                raise errors.ProgrammerError(
+                    f"query field {field.name} is defined twice"
+                )
             result[field.name] = field
     return result
 
@@ -318,7 +322,7 @@ def by_name(*groups: Iterable[Field]) -> dict[str, Field]:
 def rows_by_name(
     table: str,
 ) -> Callable[[QueryContext, Sequence[Any] | None], Sequence[Any]]:
-    """Return how to list a table's records, all in natural order or those of names.
+    """Return a function that lists a table's records, all in natural order or by name.
 
     Args:
         table: of the snapshot, see `ganeti.objects.TABLES`.

@@ -1,4 +1,4 @@
-"""Nodes as queries show them."""
+"""Query fields of nodes."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -65,7 +65,7 @@ def param_fields(
     """Yield one field for each node parameter.
 
     Args:
-        filled: makes the function that gives a row's parameters.
+        filled: returns the function for a row's parameters.
     """
     for name, param in params.NODE.items():
         yield Field(
@@ -138,7 +138,7 @@ def _live(
         title: of the field.
         kind: of the field.
         doc: of the field.
-        get: returns the value for the payload, None if it is not there.
+        get: returns the value in the payload, None if it is missing.
     """
 
     def bind(context: QueryContext) -> Getter:
@@ -176,7 +176,7 @@ def _storage(key: str, *, spindles: bool) -> Callable[[Any], Any]:
 
 
 def _whole(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return sizes as whole MiB, whatever the node's tools printed."""
+    """Return sizes as whole MiB, also from texts of the node's tools."""
 
     def whole(payload: Any) -> Any:
         value = get(payload)

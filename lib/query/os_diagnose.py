@@ -1,4 +1,4 @@
-"""OS definitions and external storage providers, as found on the nodes."""
+"""Query fields of OS definitions and external storage providers on the nodes."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ from ganeti.utils import nicesort
 
 @dataclasses.dataclass(frozen=True)
 class _OnNodes:
-    """One name, and what each asked node found under it, first match first.
+    """One name and its matches on each node, first match first.
 
     Attributes:
         name: of the OS or provider.
@@ -34,7 +34,7 @@ class _OnNodes:
 
     @property
     def first(self) -> list[list[Any] | None]:
-        """The entry in force on each node, None where there is none."""
+        """The entry in force on each node, None if there is none."""
         return [entries[0] if entries else None for entries in self.by_node.values()]
 
     @property
@@ -43,7 +43,7 @@ class _OnNodes:
         return all(entry is not None and bool(entry[1]) for entry in self.first)
 
     def common(self, index: int) -> list[Any]:
-        """Return what the lists at an index have in common, sorted by name.
+        """Return the intersection of the lists at an index, sorted by name.
 
         Empty unless every node can use it.
         """
@@ -107,7 +107,7 @@ def _of_cluster(
 
 
 def _is_listed(names: Sequence[str], os: _OnNodes) -> bool:
-    """Tell whether an OS, or all of its variants, are on a list."""
+    """Return whether an OS, or all of its variants, are on a list."""
     if os.name in names:
         return True
     variants = _os_names(os)[1:]
@@ -159,7 +159,7 @@ OS: Final = Resource(
                 "node_status",
                 "NodeStatus",
                 constants.QFT_OTHER,
-                "What each node found",
+                "Definitions on each node",
                 lambda os: os.by_node,
             ),
             Field(
@@ -235,7 +235,7 @@ EXTSTORAGE: Final = Resource(
                 "node_status",
                 "NodeStatus",
                 constants.QFT_OTHER,
-                "What each node found",
+                "Definitions on each node",
                 lambda os: os.by_node,
             ),
             Field(

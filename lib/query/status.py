@@ -7,7 +7,7 @@ from ganeti.constants import instance as constants
 
 
 class ObservedState(enum.Enum):
-    """What the nodes say about an instance."""
+    """The state of an instance that the nodes report."""
 
     #: Its primary node is marked offline.
     NODE_OFFLINE = "node offline"
@@ -39,9 +39,9 @@ def instance_status(
     """Return the status word.
 
     Args:
-        observed: what the nodes say.
+        observed: state that the nodes report.
         admin_state: the wanted state.
-        is_user_source: the wanted state came from the guest's own shutdown.
+        is_user_source: the wanted state results from the guest's own shutdown.
         user_shutdown: the cluster distinguishes shutdowns by users.
         guest_may_shut_down: also true for this instance (kvm: its ``user_shutdown``
             parameter).

@@ -1,4 +1,4 @@
-"""What is wrong with an instance whose nodes fail, and the opcodes that repair it."""
+"""Diagnosis of an instance whose nodes fail, and the opcodes that repair it."""
 
 import dataclasses
 import enum
@@ -6,18 +6,18 @@ from typing import Any, Final
 
 from ganeti.repair.tags import RepairKind
 
-#: Templates whose disks every node of the group reaches.
+#: Templates whose disks every node of the group can access.
 _SHARED: Final = frozenset({"sharedfile", "gluster", "rbd", "ext", "blockdev"})
-#: Templates whose data is on one node alone.
+#: Templates whose data is only on one node.
 _SINGLE: Final = frozenset({"plain", "file"})
-#: Seconds that a guest gets to shut down.
+#: Seconds that a guest has to shut down.
 _SHUTDOWN_S: Final = 120
 
 Op = dict[str, Any]
 
 
 class NodeHealth(enum.Enum):
-    """How a node is."""
+    """The condition of a node."""
 
     GOOD = enum.auto()
     DRAINED = enum.auto()
@@ -26,9 +26,9 @@ class NodeHealth(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Subject:
-    """An instance: its disks and how its nodes are; None without a secondary.
+    """An instance: its disks and the health of its nodes; None without a secondary.
 
-    ``up`` tells whether its owner wants it to run.
+    ``up``: whether its owner wants it to run.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Subject:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Repair:
-    """What is needed: how dangerous it is, opcodes in wire form, words for people."""
+    """A required repair: its kind, opcodes in wire form, and the reason as text."""
 
     kind: RepairKind
     ops: tuple[Op, ...]
@@ -106,7 +106,8 @@ def _recreated(subject: Subject, allocator: str, why: str) -> Repair:
     disks: Op = {"OP_ID": "OP_INSTANCE_RECREATE_DISKS", **name, "disks": []}
     ops = [disks | {"iallocator": allocator}]
     if subject.up:
-        # Only what is down can be installed; it has not run since its node went away.
+        # Only a stopped instance can be installed; this one has not run since its node
+        # failed.
         ops.append({"OP_ID": "OP_INSTANCE_SHUTDOWN", **name})
     ops.append({"OP_ID": "OP_INSTANCE_REINSTALL", **name})
     if subject.up:

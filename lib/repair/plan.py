@@ -1,4 +1,4 @@
-"""What comes next for one instance: its state, tags to change, a job to submit."""
+"""The next step for one instance: its state, tags to change, a job to submit."""
 
 import dataclasses
 import enum
@@ -9,7 +9,7 @@ from ganeti.repair.tags import RepairOutcome, RepairPolicy, RepairRecord
 
 
 class RepairState(enum.StrEnum):
-    """States of instances, as they are counted and shown."""
+    """States of instances, as counted and shown."""
 
     HEALTHY = "Healthy"
     NEEDS_REPAIR = "Needs repair"
@@ -18,18 +18,18 @@ class RepairState(enum.StrEnum):
 
 
 class JobState(enum.Enum):
-    """How a job of a repair is."""
+    """The state of a repair's job."""
 
     RUNNING = enum.auto()
     SUCCESS = enum.auto()
     FAILED = enum.auto()
-    #: It failed because there was no room; worth another try.
+    #: It failed for lack of resources; it may be tried again.
     NO_ROOM = enum.auto()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fresh:
-    """What a new record needs that only the world has: Unix seconds and a UUID."""
+    """Values for a new record from outside: Unix seconds and a UUID."""
 
     now: int
     id: str
@@ -37,16 +37,16 @@ class Fresh:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RepairStep:
-    """What is to be done.
+    """The decision about one instance.
 
     Attributes:
-        state: of the instance then.
+        state: of the instance after it.
         add: records to tag, before others are removed.
         remove: records whose tags go.
         repair: submit its opcodes as one job; ``record`` with that job's id added is to
             be tagged then.
-        record: the repair that the job belongs to.
-        note: a line for people, may be empty.
+        record: the repair of the job.
+        note: a line for the administrator, may be empty.
     """
 
     state: RepairState
@@ -68,11 +68,11 @@ def step(
 
     Args:
         records: its repairs, oldest first.
-        jobs: states of the jobs of pending repairs; ones that are gone are left out and
-            count as done.
-        repair: what it needs now, None when it is healthy.
-        policy: what may be done to it.
-        fresh: for new records.
+        jobs: states of the jobs of pending repairs, without removed jobs, which count
+            as done.
+        repair: the repair that it needs now, None if it is healthy.
+        policy: the permitted repairs.
+        fresh: values for new records.
     """
     ended = {r.id for r in records if r.outcome is not None}
     pending = [r for r in records if r.outcome is None and r.id not in ended]
@@ -84,14 +84,14 @@ def step(
         return _pending(case, pending, jobs, repair)
     done = tuple(r for r in records if r.outcome is not None)
     if repair is None:
-        # Of several results only the last one is of interest.
+        # Of several results only the last one counts.
         return RepairStep(RepairState.HEALTHY, remove=(*stale, *done[:-1]))
     return _broken(case, done, repair)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Case:
-    """What does not depend on the instance's state; ``stale`` are tags left over."""
+    """Input of all states of an instance; ``stale`` are outdated tags."""
 
     stale: tuple[RepairRecord, ...]
     policy: RepairPolicy
@@ -148,7 +148,7 @@ def _broken(case: _Case, done: tuple[RepairRecord, ...], repair: Repair) -> Repa
     reason = _too_much(repair, f"allowed is {policy}")
     last = done[-1] if done else None
     if last and (last.outcome, last.kind) == (RepairOutcome.ENOPERM, repair.kind):
-        # Said before; the tag stays as it is.
+        # Already recorded; the tag stays unchanged.
         return RepairStep(
             RepairState.NEEDS_REPAIR, remove=(*stale, *done[:-1]), note=reason
         )

@@ -1,4 +1,4 @@
-"""The tags of automatic repair: reading and writing them, and what they allow."""
+"""The tags of automatic repair: parsing, formatting, and the permitted repairs."""
 
 import dataclasses
 import enum
@@ -19,7 +19,7 @@ _RECORD: Final = re.compile(
 
 
 class RepairKind(enum.IntEnum):
-    """Kinds of repairs, each allows those before it."""
+    """Kinds of repairs; each permits those before it."""
 
     FIX_STORAGE = 0
     MIGRATE = 1
@@ -45,10 +45,10 @@ _KINDS: Final = {kind.word: kind for kind in RepairKind}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RepairRecord:
-    """A repair as an instance's tag tells it.
+    """A repair, as recorded in a tag of the instance.
 
     Attributes:
-        kind: what it may do at most.
+        kind: the most severe permitted kind.
         id: a UUID.
         time: Unix seconds; when it began, or when it ended.
         outcome: None while it is pending.
@@ -65,7 +65,7 @@ class RepairRecord:
 
     @property
     def tag(self) -> str:
-        """The tag that tells it; of very many jobs, the newest that fit."""
+        """The tag of this record; it contains only the newest jobs that fit."""
         head = f"{self.kind.word}:{self.id}:{self.time}:"
         if self.outcome is None:
             head = f"{PREFIX}pending:{head}"
@@ -102,12 +102,12 @@ def _record(tag: str) -> RepairRecord | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RepairPolicy:
-    """What may be done to an instance.
+    """The permitted repairs of an instance.
 
     Attributes:
-        allowed: up to this kind; None for nothing.
-        until: Unix seconds until which nothing new begins, infinite for ever; None
-            without suspension.
+        allowed: the most severe permitted kind; None for no repairs.
+        until: Unix seconds before which no repair begins, infinity for an unlimited
+            suspension; None without suspension.
     """
 
     allowed: RepairKind | None = None
@@ -121,7 +121,7 @@ class RepairPolicy:
 
 
 def policy(objects: Iterable[Iterable[str]], now: float) -> RepairPolicy:
-    """Find what may be done: the first object whose tags say anything decides.
+    """Find the permitted repairs: the first object with such tags decides.
 
     Args:
         objects: tags of the instance, of its group, and of the cluster.
@@ -150,7 +150,7 @@ def expired(tags: Iterable[str], now: float) -> list[str]:
 
 
 def _suspension(word: str) -> float | None:
-    """Give the end that a suspending tag names; None if it is no such tag."""
+    """Return the end that a suspending tag names; None for another tag."""
     name, _, end = word.partition(":")
     if name != _SUSPEND:
         return None

@@ -1,10 +1,10 @@
 """Verification as pure functions: a snapshot and node reports in, findings out.
 
-`report` collects findings and formats them; `answer` checks the form of what nodes
-say; `cluster` judges the configuration,
-`nodes` what one node answered, `files` shared files across nodes, `instances` what
-should run where, `spare` memory for the loss of a node. Asking nodes does not belong
-here, see ``cmdlib.cluster.verify_group``.
+`report` collects findings and formats them; `node_answer` checks the form of node
+answers; `cluster` checks the configuration, `nodes` the answer of one node, `files`
+shared files across nodes, `disk_files` files of disks, `instances` where instances
+run, and their disks, `n_plus_one` the memory for the loss of a node. Calls to nodes do
+not belong here, see ``cmdlib.cluster.verify_group``.
 """
 
 from ganeti.verify.report import Finding, Report

@@ -1,4 +1,4 @@
-"""Judges the configuration as a whole."""
+"""Checks of the configuration as a whole."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
@@ -8,13 +8,13 @@ from ganeti.objects import params
 from ganeti.verify.report import Report
 
 _DAY_S: Final = 86400
-#: Days before the end of a certificate from which on it is a warning, then an error.
+#: Days before a certificate's expiry from which it is a warning, then an error.
 CERTIFICATE_WARN_DAYS: Final = 30
 CERTIFICATE_ERROR_DAYS: Final = 7
 
 
 class Certificate(NamedTuple):
-    """A certificate file: when it ends, or why it cannot be read."""
+    """A certificate file: its expiry, or why it cannot be read."""
 
     path: str
     seconds_left: float | None
@@ -22,7 +22,7 @@ class Certificate(NamedTuple):
 
 
 def certificates(report: Report, checked: Iterable[Certificate]) -> None:
-    """Judge certificate files of the cluster."""
+    """Check certificate files of the cluster."""
     for path, seconds_left, problem in checked:
         if report.error_if(
             problem, "ECLUSTERCERT", None, f"certificate {path}: {problem}"
@@ -48,7 +48,7 @@ Source = tuple[str, str, Mapping[str, Any]]
 
 
 def hypervisor_sources(snapshot: objects.Snapshot) -> list[Source]:
-    """Return all sets of hypervisor parameters that are in force somewhere."""
+    """Return all sets of hypervisor parameters in use."""
     cluster = snapshot.cluster
     sources: list[Source] = [
         ("cluster", name, params.hvparams_for(cluster, name, "", {}))
@@ -75,7 +75,7 @@ def hypervisor_sources(snapshot: objects.Snapshot) -> list[Source]:
 def hypervisor_parameters(
     report: Report, sources: Iterable[Source], check: Callable[[str, Any], str | None]
 ) -> None:
-    """Judge hypervisor parameters with a check: hypervisor, values -> problem."""
+    """Check hypervisor parameters by a function: hypervisor, values -> problem."""
     for where, name, values in sources:
         problem = check(name, values)
         report.error_if(
@@ -88,7 +88,7 @@ def hypervisor_parameters(
 
 
 def dangling(report: Report, snapshot: objects.Snapshot) -> None:
-    """Find nodes of no group, and instances on such nodes."""
+    """Find nodes without an existing group, and instances on such nodes."""
     lost = sorted(
         node.name
         for node in snapshot.nodes.values()
@@ -96,7 +96,10 @@ def dangling(report: Report, snapshot: objects.Snapshot) -> None:
     )
     for name in lost:
         report.error_if(
-            True, "ECLUSTERDANGLINGNODES", name, "belongs to a group that is not there"
+            True,
+            "ECLUSTERDANGLINGNODES",
+            name,
+            "belongs to a group that does not exist",
         )
     for instance in sorted(snapshot.instances.values(), key=lambda item: item.name):
         node = snapshot.nodes.get(instance.primary_node)
@@ -104,5 +107,5 @@ def dangling(report: Report, snapshot: objects.Snapshot) -> None:
             node is None or node.name in lost,
             "ECLUSTERDANGLINGINST",
             node.name if node else instance.primary_node,
-            f"instance {instance.name} lives on a node that is in no group",
+            f"instance {instance.name} is on a node without an existing group",
         )

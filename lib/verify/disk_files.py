@@ -1,7 +1,7 @@
-"""Judges the disk files that nodes have: strays, and sizes that are not as recorded.
+"""Checks of disk files on nodes: strays, and sizes that differ from the records.
 
-Both are what operations leave behind that were killed. Files of an operation that is
-running are not seen: it holds locks that verification of its group waits for.
+Killed operations leave such files. Files of a running operation are not checked: it
+holds locks that the verification of its group waits for.
 """
 
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ def judge(
     snapshot: objects.Snapshot,
     sizes: Mapping[str, Mapping[str, int]],
 ) -> None:
-    """Judge the files of nodes.
+    """Check the files of nodes.
 
     Args:
-        report: takes the findings.
+        report: collects the findings.
         snapshot: the configuration.
         sizes: node uuid -> path -> bytes.
     """
@@ -70,7 +70,7 @@ def _stray(
     *,
     is_shared: bool,
 ) -> None:
-    # A job of another group may be making it just now.
+    # A job of another group may be creating it.
     may_be_new = is_shared and len(snapshot.nodegroups) > 1
     report.error_if(
         True,
@@ -94,6 +94,6 @@ def _size(
         "EINSTANCEFAULTYDISK",
         name,
         f"{disk.iv_name} has {size / _MIB:g} MiB, recorded are {disk.size} MiB; to"
-        f" record what it has: gnt-cluster repair-disk-sizes {name}",
+        f" record its real size: gnt-cluster repair-disk-sizes {name}",
         warn_only=size > disk.size * _MIB,
     )

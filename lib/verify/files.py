@@ -1,4 +1,4 @@
-"""Compares the files that nodes share, by checksum."""
+"""Comparison of the files that nodes share, by checksum."""
 
 from collections.abc import Collection, Mapping
 
@@ -15,15 +15,15 @@ def compare(
     vm_only: Collection[str],
     optional: Collection[str],
 ) -> None:
-    """Judge files: present where they should be, and equal to the master's.
+    """Check that files are present where they should be, and equal to the master's.
 
     Args:
-        report: takes the findings.
+        report: collects the findings.
         snapshot: the configuration.
-        answers: node uuid -> file -> checksum; None if the node gave none. The
-            master must be among them, or nothing can be compared.
+        answers: node uuid -> file -> checksum; None if the node returned none. Without
+            the master's answer no file is compared.
         vm_only: files expected only on nodes that may host instances.
-        optional: files that may be missing, but then everywhere.
+        optional: files that may be missing, but then on all nodes.
     """
     for uuid, sums in sorted(answers.items()):
         report.error_if(
@@ -54,7 +54,7 @@ def compare(
 def missing_everywhere(
     report: Report, expected: Collection[str], answers: Mapping[str, Mapping[str, str]]
 ) -> None:
-    """Judge files that must be there but no node has."""
+    """Report required files that no node has."""
     present = {path for sums in answers.values() for path in sums}
     for path in sorted(set(expected) - present):
         report.error_if(
@@ -66,7 +66,7 @@ def missing_everywhere(
 
 
 def _plain(path: str) -> str:
-    """Return a path as people know it."""
+    """Return a path as administrators know it."""
     return path.removeprefix(V_CLUSTER_VIRT_PATH_PREFIX)
 
 
@@ -125,12 +125,12 @@ def replicas(
     revisions: Mapping[str, int | None],
     current: int,
 ) -> None:
-    """Judge the copies of configuration and jobs on master candidates.
+    """Check the copies of configuration and jobs on master candidates.
 
     Args:
-        report: takes the findings.
+        report: collects the findings.
         snapshot: the configuration.
-        revisions: node uuid -> revision of its copy, None if it did not say.
+        revisions: node uuid -> revision of its copy, None if not reported.
         current: revision that all should have reached.
     """
     for uuid, revision in sorted(revisions.items()):

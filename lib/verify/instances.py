@@ -1,4 +1,4 @@
-"""Judges where instances run, and their disks."""
+"""Checks of the nodes that run instances, and of their disks."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -9,18 +9,18 @@ from ganeti.constants import disks as disk_constants
 from ganeti.objects import params
 from ganeti.verify.report import Report
 
-#: Local disk status from which on a disk is no good (larger is worse).
+#: Local disk status from which a disk is unusable (larger is worse).
 _FAULTY: Final = 4
 _UNKNOWN: Final = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Observations:
-    """What nodes said.
+    """Data that nodes reported.
 
     Attributes:
-        running: node uuid -> names of the instances it runs; a node that could not
-            tell is missing.
+        running: node uuid -> names of the instances it runs, without nodes that did not
+            report them.
         disks: instance uuid -> node uuid -> (ok, status object or text) per disk.
         unreachable: uuids of nodes that did not answer.
     """
@@ -37,14 +37,14 @@ def judge(
     observed: Observations,
     policy_problems: Sequence[str],
 ) -> None:
-    """Judge one instance.
+    """Check one instance.
 
     Args:
-        report: takes the findings.
+        report: collects the findings.
         snapshot: the configuration.
         instance: the instance.
-        observed: what nodes said.
-        policy_problems: why it does not fit the policy of its group.
+        observed: data that nodes reported.
+        policy_problems: its violations of the group's policy.
     """
     _parameters(report, snapshot, instance)
     for text in policy_problems:
@@ -226,7 +226,7 @@ def _one_disk(
 
 
 def orphans(report: Report, snapshot: objects.Snapshot, observed: Observations) -> None:
-    """Find instances that run but are in no configuration."""
+    """Find running instances that are not in the configuration."""
     known = snapshot.names("instances")
     for uuid, names in sorted(observed.running.items()):
         for name in sorted(names):

@@ -1,4 +1,4 @@
-"""Judges whether the loss of one node leaves enough memory for its instances."""
+"""Check that the loss of one node leaves enough memory for its instances."""
 
 from collections.abc import Mapping
 
@@ -10,14 +10,14 @@ from ganeti.verify.report import Report
 def n_plus_one(
     report: Report, snapshot: objects.Snapshot, free_mib: Mapping[str, int]
 ) -> None:
-    """Judge every node as the place where another node's instances fail over to.
+    """Check every node as the failover target of another node's instances.
 
-    Counted are balanced instances that are up, with their least memory.
+    Balanced instances that are up count, with their minimum memory.
 
     Args:
-        report: takes the findings.
+        report: collects the findings.
         snapshot: the configuration.
-        free_mib: node uuid -> free memory; nodes that did not say are missing.
+        free_mib: node uuid -> free memory, without nodes that did not report it.
     """
     for uuid, free in sorted(free_mib.items()):
         needed: dict[str, int] = {}

@@ -1,7 +1,7 @@
-"""The form of what nodes answer; what has another form is left out and named.
+"""The form of node answers; values of another form are left out and named.
 
-Everything else in this package relies on the forms stated here, and treats a key that
-is missing as "the node did not say".
+All other modules of this package rely on these forms, and treat a missing key as not
+reported.
 """
 
 from typing import Any, Final, TypeAlias
@@ -55,7 +55,7 @@ FORMS: Final[dict[str, Any]] = {
 def clean(raw: Any) -> tuple[dict[str, Any], list[str]]:
     """Return the usable part of an answer of ``node_verify``, and the keys left out.
 
-    Keys that nobody asked about are left out silently.
+    Keys that were not requested are left out silently.
     """
     if not isinstance(raw, dict):
         return {}, ["everything"]
@@ -73,12 +73,12 @@ def clean(raw: Any) -> tuple[dict[str, Any], list[str]]:
 
 
 def disk_rows(raw: Any, count: int, problem: str | None) -> list[tuple[bool, Any]]:
-    """Return (known, status object or text) for each disk that was asked about.
+    """Return (known, status object or text) for each disk of the request.
 
     Args:
         raw: answer of ``blockdev_getmirrorstatus_multi`` for these disks.
-        count: of disks.
-        problem: why there is no answer, if there is none.
+        count: number of disks.
+        problem: reason why there is no answer, if there is none.
     """
     try:
         rows = msgspec.convert(raw, list[tuple[bool, dict[str, Any] | str | None]])

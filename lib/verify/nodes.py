@@ -1,4 +1,4 @@
-"""Judges what one node answered, in the forms of `ganeti.verify.node_answer`."""
+"""Checks of one node's answer, in the forms of `ganeti.verify.node_answer`."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from ganeti.verify.report import Report
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
-    """What all nodes of a group are compared with.
+    """Values that all nodes of a group are compared with.
 
     Attributes:
-        started, ended: master time around the call, seconds since 1970.
-        master_ip: address that all should reach.
+        started, ended: master time before and after the call, seconds since 1970.
+        master_ip: address that all nodes should reach.
     """
 
     started: float
@@ -30,7 +30,7 @@ def judge(
     answer: Mapping[str, Any],
     expected: Expected,
 ) -> bool:
-    """Judge an answer of ``node_verify``; return whether the node is usable."""
+    """Check an answer of ``node_verify``; return whether the node is usable."""
     if not _version(report, node, answer):
         return False
     _time(report, node, answer, expected)
@@ -101,7 +101,7 @@ def _connections(
     kind: str,
     failures: Mapping[str, str] | None,
 ) -> None:
-    """Judge what a node says of its connections to others, ``kind`` TCP or SSH."""
+    """Check a node's reported connections to others, ``kind`` TCP or SSH."""
     nothing = f"node returned no {kind} connection data"
     if report.error_if(failures is None, code, node.name, nothing):
         return
@@ -182,7 +182,7 @@ def digests(
     """Compare the digests of client certificates with those recorded.
 
     Args:
-        report: takes the findings.
+        report: collects the findings.
         snapshot: the configuration.
         answers: node uuid -> answer of ``node_verify``.
     """
@@ -272,7 +272,7 @@ def _out_of_band(report: Report, node: objects.Node, answer: Mapping[str, Any]) 
 def volume_groups(
     report: Report, node: objects.Node, answer: Mapping[str, Any], vg_name: str | None
 ) -> None:
-    """Judge that the cluster's volume group is on a node."""
+    """Check that a node has the cluster's volume group."""
     if vg_name is None:
         return
     groups = answer.get(nodeverify.NV_VGLIST)
@@ -297,7 +297,7 @@ def operating_systems(
     """Compare the OS definitions of nodes with those of the first one.
 
     Args:
-        report: takes the findings.
+        report: collects the findings.
         names: node uuid -> name of the nodes to compare, in order.
         answers: node uuid -> answer of ``node_verify``.
     """

@@ -1,4 +1,4 @@
-"""Findings of verification: data first, lines for people second."""
+"""Findings of verification: their data, and their text lines."""
 
 import dataclasses
 from collections.abc import Collection, Iterable
@@ -12,14 +12,14 @@ WARNING: Final = "WARNING"
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One thing that is not as it should be.
+    """One problem that verification found.
 
     Attributes:
         severity: `ERROR` or `WARNING`.
         code: see ``constants.verify``.
         kind: cluster, group, node or instance.
         name: of the object, None for the cluster.
-        text: what is wrong.
+        text: the problem.
     """
 
     severity: str
@@ -29,7 +29,7 @@ class Finding:
     text: str
 
     def line(self, *, error_codes: bool = False) -> str:
-        """Return the documented line, for people or for programs."""
+        """Return the documented line, for users or for programs."""
         if error_codes:
             return (
                 f"  - {self.severity}:{self.code}:{self.kind}:{self.name}:{self.text}"
@@ -38,18 +38,18 @@ class Finding:
 
 
 class Report:
-    """Collects findings in the order in which checks run.
+    """Collection of findings in the order of the checks.
 
     Args:
         ignore: codes that are only warnings.
-        simulate: take every check for failed, to test what reads the findings.
+        simulate: treat every check as failed, to test the readers of findings.
     """
 
     def __init__(self, ignore: Collection[str] = (), *, simulate: bool = False) -> None:
         self._ignore = frozenset(ignore)
         self._simulate = simulate
         self._fresh: list[Finding] = []
-        #: True while no error was found.
+        #: True as long as no error was added.
         self.is_clean = True
 
     def error_if(
@@ -61,14 +61,14 @@ class Report:
         *,
         warn_only: bool = False,
     ) -> bool:
-        """Add a finding if something is broken; return whether it is.
+        """Add a finding if ``broken``; return whether it was added.
 
         Args:
-            broken: anything that is true.
-            code: of the finding; says what kind of object ``name`` is.
+            broken: any value; true means broken.
+            code: of the finding; determines the kind of the object.
             name: of the object.
-            text: what is wrong.
-            warn_only: it is no error.
+            text: the problem.
+            warn_only: add a warning, not an error.
         """
         is_broken = bool(broken) or self._simulate
         if is_broken:
@@ -92,7 +92,7 @@ class Report:
             self.error_if(True, code, name, text)
 
     def take(self) -> list[Finding]:
-        """Return what was found since the last call."""
+        """Return the findings since the last call."""
         fresh, self._fresh = self._fresh, []
         return fresh
 

@@ -26,7 +26,7 @@ def test_texts_become_values_of_the_declared_type():
     [
         ({"acpi": "perhaps"}, "wanted true or false, found 'perhaps'"),
         ({"nonsense": 1}, "nonsense: unknown"),
-        ({"migration_port": 1}, "whole cluster only"),
+        ({"migration_port": 1}, "only be set for the whole cluster"),
     ],
 )
 def test_wrong_hypervisor_parameters_are_named(given, text):

@@ -64,7 +64,7 @@ def test_an_empty_store_has_no_cluster():
             of_cluster(ndparams={**BASE.cluster.ndparams, "ovs": 1}),
             "cluster ndparams: ovs should be of type bool, found 1",
         ),
-        (of_cluster(candidate_certs={"x": "y"}), "certificate of unknown node x"),
+        (of_cluster(candidate_certs={"x": "y"}), "certificate of the unknown node x"),
         (of_cluster(master_node="x"), "the master node x is unknown"),
         (
             change("nodes", NODE1, master_candidate=False, offline=True),
@@ -107,14 +107,14 @@ def test_an_empty_store_has_no_cluster():
             second("disks", DISK, "d2"),
             "node node1.example.com: DRBD minor 0 is used more than once",
         ),
-        (of_cluster(highest_used_port=11000), "should be 11001 at least, found 11000"),
+        (of_cluster(highest_used_port=11000), "should be at least 11001, found 11000"),
         (of_cluster(tcpudp_port_pool=(11000,)), f"used by disk {DISK}, the pool of"),
         (
             change("nodes", NODE2, primary_ip="192.0.2.11"),
             "used by node node1.example.com (primary), node node2.example.com (primary)",
         ),
         (in_network(), "192.0.2.11 is used by an instance, but not reserved"),
-        ([network(reservations="01000000")], "192.0.2.9 is reserved, but nobody"),
+        ([network(reservations="01000000")], "192.0.2.9 is reserved, but not in use"),
         ([network(reservations="01")], "has 8 addresses, its reservations 2"),
     ],
 )

@@ -336,7 +336,7 @@ def test_filters_are_put_and_deleted(conf):
         edit.delete_filter("f1")
     assert not conf.snapshot().filters
     with (
-        pytest.raises(errors.ConfigurationError, match="filters: f1 is not there"),
+        pytest.raises(errors.ConfigurationError, match="filters: f1 does not exist"),
         conf.edit("x") as edit,
     ):
         edit.delete_filter("f1")
