@@ -1,7 +1,7 @@
 """Node procedures: what the node daemon does when called.
 
-`procedure` registers one, `LocalNode` is what it works with, `call` runs one by name.
-`load` imports the modules that have procedures, so that all are registered.
+`procedure` registers a function, `LocalNode` is its first argument, `call` runs a
+procedure by name. `load` imports all modules with procedures, which registers them.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Procedures about the daemon itself: version, vote, delay."""
+"""Procedures of the daemon itself: version, master vote, delay."""
 
 import threading
 
@@ -16,13 +16,15 @@ def version(node: LocalNode) -> int:
 
 @procedure("master_node_name")
 def master_node_name(node: LocalNode) -> str:
-    """Return the name of the node that this node believes to be master."""
+    """Return the name of the master node according to this node's ssconf."""
     return node.ssconf.master_node()
 
 
 @procedure("test_delay")
 def test_delay(node: LocalNode, duration: float) -> None:
-    """Answer after ``duration`` seconds."""
+    """Wait ``duration`` seconds."""
     if duration < 0:
-        raise errors.GenericError(f"test_delay: {duration} is no duration")
+        raise errors.GenericError(
+            f"test_delay: wanted a duration of at least 0 s, found {duration}"
+        )
     node.clock.wait(threading.Event(), duration)

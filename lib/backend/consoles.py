@@ -1,4 +1,4 @@
-"""The procedure that says how consoles of instances here are reached."""
+"""Procedure that describes how to reach the consoles of this node's instances."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ _SSH_PORT = 22
 
 
 class ConsoleRequest(msgspec.Struct, frozen=True):
-    """One instance with what its console description is made from."""
+    """One instance with the records and parameters that its console depends on."""
 
     instance: Instance
     node: NodeRecord
@@ -29,8 +29,8 @@ def instance_console_info(
 ) -> dict[str, dict[str, Any]]:
     """Return a console description for each instance, by name.
 
-    Shape: ``kind`` (ssh, vnc, spice or msg) and, as they apply, ``message``, ``host``,
-    ``port``, ``user``, ``command`` and ``display``.
+    Shape: ``kind`` (ssh, vnc, spice or msg) and, where applicable, ``message``,
+    ``host``, ``port``, ``user``, ``command`` and ``display``.
     """
     consoles = {}
     for name, request in requests.items():
@@ -42,7 +42,7 @@ def instance_console_info(
 
 
 def _ssh_port(node: LocalNode, request: ConsoleRequest) -> int:
-    """Return the port of this node's SSH server: as pushed, else as configured."""
+    """Return the port of this node's SSH server: from ssconf, else as configured."""
     try:
         ports = node.ssconf.ssh_ports()
     except (errors.ConfigurationError, ValueError):

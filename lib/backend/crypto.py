@@ -1,4 +1,4 @@
-"""Procedures about certificates: this node's own, and those of single transfers."""
+"""Procedures for certificates: this node's own, and those of single transfers."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from ganeti.constants import ssh
 from ganeti.utils import files, x509
 
 _SSL: Final = "ssl"
-#: A transfer's key must not outlive a day by much, in seconds.
+#: Longest validity of a transfer's certificate, in seconds.
 MAX_VALIDITY_S: Final = 7 * 86400
 _TRANSFER_NAME: Final = re.compile(r"x509-[0-9]+-[0-9a-f]+")
 
@@ -21,11 +21,11 @@ _TRANSFER_NAME: Final = re.compile(r"x509-[0-9]+-[0-9a-f]+")
 def node_crypto_tokens(
     node: LocalNode, token_request: list[tuple[str, str, dict[str, Any] | None]]
 ) -> list[tuple[str, str]]:
-    """Return certificate digests of this node, of new certificates if asked to.
+    """Return certificate digests of this node; ``create`` makes a new certificate.
 
     Raises:
         ProgrammerError: unknown type, action or option.
-        X509CertError: there is no certificate.
+        X509CertError: the certificate is missing or damaged.
     """
     return [
         (kind, _token(node, kind, action, options or {}))
@@ -42,7 +42,9 @@ def _token(node: LocalNode, kind: str, action: str, options: dict[str, Any]) -> 
     if action != "create":
         raise errors.ProgrammerError(f"crypto token: unknown action {action!r}")
     if path == node.paths.server_pem:
-        raise errors.ProgrammerError("the cluster certificate is not created here")
+        raise errors.ProgrammerError(
+            "crypto token: the cluster certificate cannot be created by this call"
+        )
     serial = options.get(ssh.CRYPTO_OPTION_SERIAL_NO)
     return x509.write_client_certificate(
         path,
@@ -57,7 +59,7 @@ def _certificate_path(node: LocalNode, wanted: str | None) -> str:
     own = node.paths.client_pem
     path = own if wanted is None else node.paths.localize(wanted)
     if path not in (own, f"{own}.tmp", node.paths.server_pem):
-        raise errors.ProgrammerError(f"{wanted}: no certificate file of a node")
+        raise errors.ProgrammerError(f"{wanted}: not a certificate file of a node")
     return path
 
 
@@ -69,7 +71,9 @@ def _transfers(node: LocalNode) -> str:
 def x509_cert_create(node: LocalNode, validity: int) -> tuple[str, str]:
     """Create key and certificate for one transfer; return name and certificate."""
     if validity < 1:
-        raise errors.X509CertError(f"validity of {validity} seconds is too short")
+        raise errors.X509CertError(
+            f"certificate validity: wanted at least 1 second, found {validity}"
+        )
     pair = x509.create_self_signed(
         node.paths.hostname,
         validity_s=min(validity, MAX_VALIDITY_S),
@@ -85,23 +89,23 @@ def x509_cert_create(node: LocalNode, validity: int) -> tuple[str, str]:
 
 
 def transfer_certificate(node: LocalNode, name: str) -> tuple[str, str]:
-    """Return the files with key and certificate of what `x509_cert_create` made.
+    """Return the paths of the key and the certificate that `x509_cert_create` made.
 
     Raises:
-        X509CertError: there is nothing of that name.
+        X509CertError: no transfer certificate has this name.
     """
     directory = f"{_transfers(node)}/{name}"
     if not _TRANSFER_NAME.fullmatch(name) or not os.path.isdir(directory):
-        raise errors.X509CertError(f"no transfer certificate {name!r}")
+        raise errors.X509CertError(f"transfer certificate {name!r}: not found")
     return f"{directory}/key", f"{directory}/cert"
 
 
 @procedure("x509_cert_remove")
 def x509_cert_remove(node: LocalNode, name: str) -> None:
-    """Remove what `x509_cert_create` made.
+    """Remove the key and the certificate that `x509_cert_create` made.
 
     Raises:
-        X509CertError: there is nothing of that name.
+        X509CertError: no transfer certificate has this name.
     """
     key, _certificate = transfer_certificate(node, name)
     shutil.rmtree(os.path.dirname(key))

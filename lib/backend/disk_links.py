@@ -1,4 +1,4 @@
-"""Links to the disks of instances: the stable paths that hypervisors open."""
+"""Symbolic links to instance disks: the stable paths that hypervisors open."""
 
 import contextlib
 import os
@@ -8,17 +8,17 @@ from ganeti.hypervisor.base import check_instance_name
 
 
 def directory(paths: pathutils.Paths) -> str:
-    """Return where the links are."""
+    """Return the directory of the links."""
     return f"{paths.run_dir}/instance-disks"
 
 
 def link_path(paths: pathutils.Paths, instance: str, index: int) -> str:
-    """Return the link of one disk of an instance."""
+    """Return the path of the link to one disk of an instance."""
     return f"{directory(paths)}/{check_instance_name(instance)}:{index}"
 
 
 def make(paths: pathutils.Paths, instance: str, index: int, target: str) -> str:
-    """Link a disk, replacing a link elsewhere, and return the link's path.
+    """Link a disk, replacing a link to another target, and return the link's path.
 
     Raises:
         BlockDeviceError: the link cannot be made.

@@ -1,7 +1,7 @@
 """Procedures for disks: ``blockdev_*`` and ``bdev_sizes``.
 
-They unpack arguments, find the driver and shape answers; how a kind of disk works
-is in `ganeti.storage`.
+The procedures convert arguments, look up the driver and convert its result; the disk
+types are implemented in `ganeti.storage`.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ def blockdev_create(
     info: str,
     exclusive_storage: bool,
 ) -> list[Any]:
-    """Make a disk of ``size`` MiB and return its logical id."""
+    """Create a disk of ``size`` MiB and return its logical id."""
     del owner, on_primary, exclusive_storage
     device = _device(node, bdev)
     device.create(size)
@@ -40,7 +40,7 @@ def blockdev_create(
 
 @procedure("blockdev_remove")
 def blockdev_remove(node: LocalNode, bdev: DiskX) -> None:
-    """Destroy a disk; gone already is fine."""
+    """Destroy a disk; a missing disk is not an error."""
     _device(node, bdev).remove()
 
 
@@ -48,11 +48,11 @@ def blockdev_remove(node: LocalNode, bdev: DiskX) -> None:
 def blockdev_assemble(
     node: LocalNode, disk: DiskX, instance: InstanceX, on_primary: bool | str, idx: int
 ) -> list[Any]:
-    """Make a disk usable and, on the primary node, link it for the hypervisor.
+    """Activate a disk and, on the primary node, link it for the hypervisor.
 
     Returns:
         ``[device path, link path, uri]`` on the primary node, elsewhere
-        ``[True, True]``, because these disks need nothing there.
+        ``[True, True]``, because these disk types have nothing to activate there.
     """
     if not on_primary:
         return [True, True]
@@ -72,7 +72,7 @@ def blockdev_shutdown(node: LocalNode, disk: DiskX) -> None:
 def blockdev_open(
     node: LocalNode, instance_name: str, disks: list[DiskX], exclusive: bool
 ) -> None:
-    """Allow writing to disks and link them for the hypervisor, in order of disks."""
+    """Allow writing to disks and link them for the hypervisor, in disk order."""
     for index, disk in enumerate(disks):
         device = _device(node, disk)
         device.open(exclusive=exclusive)
@@ -81,7 +81,7 @@ def blockdev_open(
 
 @procedure("blockdev_close")
 def blockdev_close(node: LocalNode, instance_name: str, disks: list[DiskX]) -> None:
-    """Stop writing to disks and remove their links."""
+    """Disallow writing to disks and remove their links."""
     for disk in disks:
         _device(node, disk).close()
     if instance_name:
@@ -90,7 +90,7 @@ def blockdev_close(node: LocalNode, instance_name: str, disks: list[DiskX]) -> N
 
 @procedure("blockdev_find")
 def blockdev_find(node: LocalNode, disk: DiskX) -> storage.DeviceStatus | None:
-    """Return the status of a disk, None if it is not there."""
+    """Return the status of a disk, None if the disk does not exist."""
     device = _device(node, disk)
     return device.status() if device.exists() else None
 
@@ -99,7 +99,7 @@ def blockdev_find(node: LocalNode, disk: DiskX) -> storage.DeviceStatus | None:
 def blockdev_getmirrorstatus(
     node: LocalNode, disks: list[DiskX]
 ) -> list[storage.DeviceStatus]:
-    """Return the status of each disk; one that is missing fails the call."""
+    """Return the status of each disk; a missing disk fails the call."""
     return [_device(node, disk).status() for disk in disks]
 
 
@@ -121,7 +121,7 @@ def blockdev_getmirrorstatus_multi(
 def blockdev_getdimensions(
     node: LocalNode, disks: list[DiskX]
 ) -> list[list[Any] | None]:
-    """Return ``[bytes, None]`` for each disk, None for one that is not there."""
+    """Return ``[bytes, None]`` for each disk, None for a disk that does not exist."""
     dimensions: list[list[Any] | None] = []
     for disk in disks:
         try:
@@ -140,14 +140,14 @@ def blockdev_grow(
     backingstore: bool,
     es_flag: bool,
 ) -> None:
-    """Make a disk ``amount`` MiB larger."""
+    """Grow a disk by ``amount`` MiB."""
     del es_flag
     _device(node, cf_bdev).grow(amount, dryrun=dryrun, backingstore=backingstore)
 
 
 @procedure("blockdev_rename")
 def blockdev_rename(node: LocalNode, devlist: list[tuple[DiskX, list[Any]]]) -> None:
-    """Give each disk its new logical id; all are tried before the call fails."""
+    """Give each disk its new logical id; try all disks before the call fails."""
     failed = []
     for disk, new_id in devlist:
         try:
@@ -162,13 +162,13 @@ def blockdev_rename(node: LocalNode, devlist: list[tuple[DiskX, list[Any]]]) -> 
 def blockdev_snapshot(
     node: LocalNode, cf_bdev: DiskX, snap_name: str | None, snap_size: int | None
 ) -> list[Any]:
-    """Make a frozen copy of a disk and return its logical id."""
+    """Create a snapshot of a disk and return its logical id."""
     return list(_device(node, cf_bdev).snapshot(snap_name, snap_size))
 
 
 @procedure("blockdev_setinfo")
 def blockdev_setinfo(node: LocalNode, disk: DiskX, info: str) -> None:
-    """Note a text at a disk."""
+    """Store an information text with a disk, where its type supports one."""
     device = _device(node, disk)
     device.require()
     device.set_info(info)
@@ -176,7 +176,7 @@ def blockdev_setinfo(node: LocalNode, disk: DiskX, info: str) -> None:
 
 @procedure("blockdev_wipe")
 def blockdev_wipe(node: LocalNode, bdev: DiskX, offset: int, size: int) -> None:
-    """Overwrite a part of a disk with zeros; both in MiB."""
+    """Overwrite a part of a disk with zeros; offset and size in MiB."""
     _device(node, bdev).wipe(offset, size)
 
 
@@ -201,7 +201,7 @@ def blockdev_convert(node: LocalNode, bdev_src: DiskX, bdev_dest: DiskX) -> None
 def blockdev_convert_part(
     node: LocalNode, bdev_src: DiskX, bdev_dest: DiskX, offset: int, size: int
 ) -> None:
-    """Copy a part of one disk to the same place of another; offset and size in MiB."""
+    """Copy a part of one disk to the same offset of another; offset and size in MiB."""
     source = _device(node, bdev_src)
     _device(node, bdev_dest).copy_part(source.path, offset, size)
 
@@ -210,7 +210,7 @@ def blockdev_convert_part(
 def blockdev_pause_resume_sync(
     node: LocalNode, disks: list[DiskX], pause: bool
 ) -> list[list[Any]]:
-    """Answer ``[False, text]`` for each disk: none of these kinds has a mirror."""
+    """Return ``[False, text]`` for each disk: no offered disk type has a mirror."""
     del pause
     text = "Can't change sync: type {} has no mirror"
     return [[False, text.format(_device(node, disk).disk.dev_type)] for disk in disks]
@@ -234,7 +234,7 @@ def blockdev_removechildren(
 
 @procedure("bdev_sizes")
 def bdev_sizes(node: LocalNode, devices: list[str]) -> dict[str, int]:
-    """Return MiB by path, of adoptable block devices that are there."""
+    """Return path -> MiB of those block devices that exist and may be adopted."""
     del node
     sizes = {}
     for path in devices:

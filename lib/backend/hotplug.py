@@ -29,12 +29,12 @@ def hotplug_device(
 
     Args:
         node: this node.
-        instance: its record.
-        action: what to do.
-        dev_type: of the device.
-        device: its record.
+        instance: the instance's record.
+        action: add, remove or modify.
+        dev_type: type of the device.
+        device: the device's record.
         extra: ``[link path, uri]`` of a disk to add.
-        seq: its index in the instance.
+        seq: index of the device in the instance.
     """
     driver = node.hypervisor(instance.hypervisor)
     record = _record(dev_type, device)
@@ -46,8 +46,8 @@ def hotplug_device(
         driver.hot_modify(instance, record, seq)
     else:
         raise errors.HotplugError(
-            f"instance {instance.name}: disk {record.uuid}: nothing of a running"
-            " instance's disk can be modified"
+            f"instance {instance.name}: disk {record.uuid}: a disk of a running"
+            " instance cannot be modified"
         )
 
 
@@ -57,4 +57,4 @@ def _record(dev_type: str, device: dict[str, Any]) -> DiskX | NicX:
             return msgspec.convert(device, DiskX)
         return msgspec.convert(device, NicX)
     except msgspec.ValidationError as err:
-        raise errors.HotplugError(f"{dev_type} to plug: {err}") from err
+        raise errors.HotplugError(f"record of the {dev_type}: {err}") from err

@@ -1,7 +1,7 @@
-"""Procedures that run instances: start, stop, reboot, look, balloon.
+"""Procedures for running instances: start, stop, reboot, query, ballooning.
 
-Policy (when to do so, how long to wait) is the master's; what a hypervisor does is
-in `ganeti.hypervisor`. Migration and device changes have modules of their own.
+The master decides when to call them and how long to wait; `ganeti.hypervisor` has the
+drivers. Migration and device changes are in `migration` and `hotplug`.
 """
 
 import logging
@@ -16,9 +16,9 @@ from ganeti.objects.filled import DiskX, InstanceX
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between polite requests to shut down.
+#: Seconds between two requests to the guest to shut down.
 _ASK_INTERVAL_S = 5.0
-#: Seconds between looks at whether the guest is gone.
+#: Seconds between two checks whether the guest has stopped.
 _POLL_S = 0.25
 
 
@@ -26,7 +26,7 @@ def attach_disks(node: LocalNode, instance: InstanceX) -> list[AttachedDisk]:
     """Link the disks of an instance and return them for the hypervisor, in order.
 
     Raises:
-        BlockDeviceError: a disk is not there.
+        BlockDeviceError: a disk does not exist.
     """
     attached = []
     for index, disk in enumerate(instance.disks_info):
@@ -38,7 +38,7 @@ def attach_disks(node: LocalNode, instance: InstanceX) -> list[AttachedDisk]:
 
 
 def _runs(driver: Hypervisor, instance: InstanceX) -> bool:
-    """Tell whether a guest runs; one that shut itself down does not."""
+    """Return whether a guest runs; a guest that shut itself down does not."""
     info = driver.info(instance.name, instance.hvparams)
     return info is not None and info.state is GuestState.RUNNING
 
@@ -50,7 +50,7 @@ def instance_start(
     startup_paused: bool,
     reason: list[tuple[str, str, int]],
 ) -> None:
-    """Start an instance; running already is fine."""
+    """Start an instance; a running instance is left alone."""
     instance = instance_hvp_bep
     driver = node.hypervisor(instance.hypervisor)
     if _runs(driver, instance):
@@ -73,7 +73,7 @@ def instance_shutdown(
     timeout: float,
     reason: list[tuple[str, str, int]],
 ) -> None:
-    """Ask a guest to shut down until ``timeout`` seconds have passed, then end it."""
+    """Ask a guest to shut down; after ``timeout`` seconds, kill it."""
     _stop(node, instance, timeout)
     reason_trail.store(node, instance.name, "shutdown", reason)
 
@@ -82,9 +82,11 @@ def _stop(node: LocalNode, instance: InstanceX, timeout_s: float) -> None:
     driver = node.hypervisor(instance.hypervisor)
     name = instance.name
     if not _runs(driver, instance):
-        logger.info("instance %s: not running, nothing to stop", name)
+        logger.info("instance %s: not running, not stopping it", name)
     elif not _stop_politely(node, driver, instance, timeout_s):
-        logger.error("instance %s: did not stop in %g s, ending it", name, timeout_s)
+        logger.error(
+            "instance %s: did not shut down within %g s, killing it", name, timeout_s
+        )
         driver.stop(name, hvparams=instance.hvparams, force=True)
         if _runs(driver, instance):
             raise errors.HypervisorError(f"instance {name}: still running")
@@ -95,7 +97,7 @@ def _stop(node: LocalNode, instance: InstanceX, timeout_s: float) -> None:
 def _stop_politely(
     node: LocalNode, driver: Hypervisor, instance: InstanceX, timeout_s: float
 ) -> bool:
-    """Ask every few seconds; return whether the guest is gone in time."""
+    """Ask every few seconds; return whether the guest stopped within the timeout."""
     end = node.clock.monotonic() + timeout_s
     never = threading.Event()
     ask_at, retry = 0.0, False
@@ -111,17 +113,19 @@ def _stop_politely(
 
 
 def _ask_to_stop(driver: Hypervisor, instance: InstanceX, *, retry: bool) -> bool:
-    """Ask once; return false if the guest was gone before.
+    """Ask once; return false if the guest did not run any more.
 
-    A guest that cannot be asked, such as one too busy to take requests, is asked again
-    later, and ended when its time is over.
+    A guest that cannot be asked, for example because its emulator is too busy, is asked
+    again later, and killed after the timeout.
     """
     try:
         driver.stop(instance.name, hvparams=instance.hvparams, force=False, retry=retry)
     except errors.HypervisorError as err:
         if not _runs(driver, instance):
             return False
-        logger.warning("instance %s: cannot be asked to stop: %s", instance.name, err)
+        logger.warning(
+            "instance %s: cannot request the shutdown: %s", instance.name, err
+        )
     return True
 
 
@@ -154,7 +158,7 @@ def instance_reboot(
 
 @procedure("instance_balloon_memory")
 def instance_balloon_memory(node: LocalNode, instance: InstanceX, memory: int) -> None:
-    """Change the memory of a running guest, in MiB; not running is fine."""
+    """Change the memory, in MiB, of a guest; do nothing if it does not run."""
     driver = node.hypervisor(instance.hypervisor)
     if driver.info(instance.name, instance.hvparams) is None:
         logger.info("instance %s: not running, memory not changed", instance.name)
@@ -163,7 +167,7 @@ def instance_balloon_memory(node: LocalNode, instance: InstanceX, memory: int) -
 
 
 def info_dict(info: InstanceInfo) -> dict[str, Any]:
-    """Return the wire form of a guest's figures."""
+    """Return the wire form of a guest's state and resource use."""
     return {
         "memory": info.memory_mib,
         "vcpus": info.vcpus,
@@ -176,7 +180,7 @@ def info_dict(info: InstanceInfo) -> dict[str, Any]:
 def instance_list(
     node: LocalNode, hypervisor_list: list[str], hvparams: dict[str, dict[str, Any]]
 ) -> list[str]:
-    """Return the names of all guests here."""
+    """Return the names of all guests on this node."""
     names = []
     for name in hypervisor_list:
         names += node.hypervisor(name).list_names(hvparams.get(name, {}))
@@ -187,7 +191,7 @@ def instance_list(
 def all_instances_info(
     node: LocalNode, hypervisor_list: list[str], all_hvparams: dict[str, dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Return the figures of all guests here by name.
+    """Return name -> state and resource use of all guests on this node.
 
     Raises:
         HypervisorError: two hypervisors run a guest of the same name.
@@ -208,7 +212,7 @@ def all_instances_info(
 def instance_info(
     node: LocalNode, instance: str, hname: str, hvparams: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the figures of a guest, {} if it is not here."""
+    """Return state and resource use of a guest, {} if it is not on this node."""
     info = node.hypervisor(hname).info(instance, hvparams)
     return info_dict(info) if info is not None else {}
 
@@ -225,7 +229,7 @@ def hypervisor_validate_params(
 def resize_disk(
     node: LocalNode, instance: InstanceX, disk: DiskX, new_size: int
 ) -> None:
-    """Tell a running guest the new size of a disk, in bytes; not running is fine."""
+    """Show the new size of a disk, in bytes, to its guest, if the guest runs."""
     driver = node.hypervisor(instance.hypervisor)
     if driver.info(instance.name, instance.hvparams) is not None:
         driver.resize_disk(instance, disk, new_size)

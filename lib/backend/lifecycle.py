@@ -1,4 +1,4 @@
-"""Procedures that change what this node is: role, membership, power."""
+"""Procedures that change this node's role, membership and power state."""
 
 import contextlib
 import logging
@@ -15,11 +15,11 @@ from ganeti.utils import files
 
 _log = logging.getLogger(__name__)
 
-#: Between the answer and the reset, in seconds: the caller must get the answer.
+#: Seconds between the reply and the reset: the caller must receive the reply.
 POWERCYCLE_DELAY_S: Final = 5.0
-#: Directories of the state directory that go with the node's membership.
+#: Directories of the state directory that end with the node's membership.
 _STATE_DIRS: Final = ("queue", "rapi")
-#: Daemons that have nothing to do on a node without a cluster.
+#: Daemons that do not run on a node without a cluster.
 _OTHER_DAEMONS: Final = ("ganeti-confd", "ganeti-mond", "ganeti-kvmd")
 #: The only daemon that the master may start and stop by name.
 _HELPER_DAEMON: Final = "ganeti-kvmd"
@@ -34,10 +34,10 @@ def node_demote_from_mc(node: LocalNode) -> None:
     """
     if node.ssconf.master_node() == node.paths.hostname:
         raise errors.OpPrereqError(
-            "ssconf says that this node is the master", "wrong_state"
+            "this node is the master, according to ssconf", "wrong_state"
         )
     if master.is_master_running(node):
-        raise errors.OpPrereqError("the master daemon runs here", "wrong_state")
+        raise errors.OpPrereqError("the master daemon runs on this node", "wrong_state")
     node.replica.close()
     for path in (node.paths.data("config.data"), node.paths.store_db):
         if os.path.exists(path):
@@ -48,7 +48,7 @@ def node_demote_from_mc(node: LocalNode) -> None:
 
 @procedure("node_leave_cluster")
 def node_leave_cluster(node: LocalNode, modify_ssh_setup: bool) -> None:
-    """Forget the cluster, then end the daemon.
+    """Remove all files of the cluster, then end the daemon.
 
     Raises:
         QuitDaemon: always, when done.
@@ -86,7 +86,7 @@ def _wipe(node: LocalNode) -> None:
 
 
 def _forget_ssh_keys(node: LocalNode) -> None:
-    """Remove root's own key pairs, and who may log in by them."""
+    """Remove root's key pairs, and their entries in authorized_keys."""
     directory = node.paths.root_ssh_dir
     for kind in ("rsa", "dsa", "ecdsa", "ed25519"):
         private = keys.root_key_path(directory, kind)
@@ -99,14 +99,14 @@ def _forget_ssh_keys(node: LocalNode) -> None:
 
 @procedure("node_powercycle")
 def node_powercycle(node: LocalNode, hypervisor: str, hvparams: dict[str, Any]) -> str:
-    """Reset this machine a little later; see `ganeti.backend.power`."""
+    """Schedule the reset of this machine; see `ganeti.backend.power`."""
     del hypervisor, hvparams
-    _log.critical("power cycle asked for, in %g seconds", POWERCYCLE_DELAY_S)
+    _log.critical("power cycle requested, in %g seconds", POWERCYCLE_DELAY_S)
     later = threading.Thread(target=_cycle, args=(node,), name="power", daemon=True)
     try:
         later.start()
     except RuntimeError:
-        # No thread to be had: the machine is in a bad way, and the reset comes first.
+        # No thread can be started: the machine is failing, and the reset matters more.
         _cycle(node)
     return f"Reboot scheduled in {POWERCYCLE_DELAY_S:g} seconds"
 
@@ -121,10 +121,10 @@ def _cycle(node: LocalNode) -> None:
 
 @procedure("node_ensure_daemon")
 def node_ensure_daemon(node: LocalNode, daemon: str, run: bool) -> bool:
-    """Start or stop a helper daemon; return whether that worked.
+    """Start or stop a helper daemon; return whether this succeeded.
 
     Raises:
-        OpPrereqError: not a daemon that may be controlled this way.
+        OpPrereqError: the master may not control this daemon.
     """
     if daemon != _HELPER_DAEMON:
         raise errors.OpPrereqError(

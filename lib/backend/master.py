@@ -1,4 +1,4 @@
-"""Procedures about the master role: its daemons and its address."""
+"""Procedures for the master role: its daemons and its address."""
 
 import os
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ from ganeti.constants import hooks, network
 from ganeti.utils import netutils, pidfile
 
 _MASTERD: Final = "ganeti-masterd"
-#: What the start of a master without a vote needs on its command line.
+#: Options that start a master without a vote.
 _NO_VOTING: Final = "--no-voting --yes-do-it"
-#: Adding or removing an address takes no longer, neighbours included, in seconds.
+#: Longest time to add or remove an address and announce it to neighbours, in seconds.
 _SCRIPT_TIMEOUT_S: Final = 60.0
 
 
 class MasterParams(msgspec.Struct, frozen=True):
-    """The address of the cluster; ``ip_family`` is the C library's number."""
+    """The address of the cluster; ``ip_family`` is the number of ``AF_*``."""
 
     uuid: str
     ip: str
@@ -30,7 +30,7 @@ class MasterParams(msgspec.Struct, frozen=True):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables of the set-up script."""
+        """Environment variables of the set-up script."""
         version = network.IP6_VERSION if self.ip_family == 10 else network.IP4_VERSION
         return {
             "MASTER_NETDEV": self.netdev,
@@ -41,7 +41,7 @@ class MasterParams(msgspec.Struct, frozen=True):
 
 
 def is_master_running(node: LocalNode) -> bool:
-    """Tell whether the master daemon runs on this node."""
+    """Return whether the master daemon runs on this node."""
     return pidfile.is_locked(node.paths.pid_file(_MASTERD))
 
 
@@ -51,14 +51,14 @@ def daemon_util(
     """Run the daemon helper.
 
     Raises:
-        OpExecError: it failed; with its output.
+        OpExecError: the helper failed; has its output.
     """
     full = {"PATH": hooks.HOOKS_PATH, "LC_ALL": "C", **(env or {})}
     if node.paths.is_virtual:
         full["GANETI_ROOTDIR"] = node.paths.root
         full["GANETI_HOSTNAME"] = node.paths.hostname
     program = node.paths.daemon_util
-    # A daemon keeps the outputs it was started with: they must not be our pipes.
+    # A started daemon keeps its outputs open: they must not be pipes to this process.
     result = node.process.run([program, *args], env=full, output_file=_daemon_log(node))
     if result.failed:
         raise errors.OpExecError(
@@ -88,7 +88,7 @@ def node_stop_master(node: LocalNode) -> None:
 def node_activate_master_ip(
     node: LocalNode, master_params: MasterParams, use_external_mip_script: bool
 ) -> None:
-    """Give this machine the address of the cluster."""
+    """Add the address of the cluster to this machine."""
     with_hooks = (hooks.FAKE_OP_MASTER_TURNUP, "master-ip-turnup")
     _switch_address(node, master_params, "start", use_external_mip_script, with_hooks)
 
@@ -97,7 +97,7 @@ def node_activate_master_ip(
 def node_deactivate_master_ip(
     node: LocalNode, master_params: MasterParams, use_external_mip_script: bool
 ) -> None:
-    """Take the address of the cluster from this machine."""
+    """Remove the address of the cluster from this machine."""
     with_hooks = (hooks.FAKE_OP_MASTER_TURNDOWN, "master-ip-turndown")
     _switch_address(node, master_params, "stop", use_external_mip_script, with_hooks)
 
@@ -163,10 +163,10 @@ def _hook_environment(
 def node_change_master_netmask(
     node: LocalNode, old_netmask: int, netmask: int, master_ip: str, master_netdev: str
 ) -> None:
-    """Give the address of the cluster another prefix length.
+    """Change the prefix length of the cluster's address.
 
     Raises:
-        OpExecError: the address is not here, or the kernel refused.
+        OpExecError: this machine does not have the address, or the kernel refused.
     """
     del node
     if old_netmask == netmask or netutils.is_loopback(master_ip):

@@ -20,7 +20,7 @@ class TermGuard:
     """Remembers the newest term; thread-safe."""
 
     def __init__(self, path: str, cluster: str) -> None:
-        """Read what was seen before.
+        """Read the highest term from its file.
 
         Args:
             path: file with the term.
@@ -73,7 +73,7 @@ class TermGuard:
         try:
             files.write_file(self._path, data + b"\n", mode=0o600)
         except OSError:
-            # A node with a broken disk must still obey, above all a power cycle.
+            # A node with a broken disk must still accept calls, such as a power cycle.
             _log.exception("cannot save the master term")
 
 

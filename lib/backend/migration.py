@@ -1,4 +1,4 @@
-"""Procedures of migration, both ends."""
+"""Procedures for migration, on source and target node."""
 
 import logging
 from typing import Any
@@ -20,7 +20,7 @@ def instance_migratable(node: LocalNode, instance: InstanceX) -> None:
 
 @procedure("migration_info")
 def migration_info(node: LocalNode, instance: InstanceX) -> str:
-    """Return what the target node needs to know."""
+    """Return the data that the target node needs."""
     return node.hypervisor(instance.hypervisor).migration_info(instance)
 
 
@@ -28,7 +28,7 @@ def migration_info(node: LocalNode, instance: InstanceX) -> str:
 def accept_instance(
     node: LocalNode, instance: InstanceX, info: Any, target: str
 ) -> None:
-    """Get ready to receive an instance on this node's address ``target``."""
+    """Prepare to receive an instance on this node's address ``target``."""
     driver = node.hypervisor(instance.hypervisor)
     disks = instances.attach_disks(node, instance)
     driver.accept(instance, str(info), target, disks)
@@ -38,7 +38,7 @@ def accept_instance(
 def instance_migrate(
     node: LocalNode, cluster_name: str, instance: InstanceX, target: str, live: bool
 ) -> None:
-    """Begin to send an instance to the address ``target``."""
+    """Start sending an instance to the address ``target``."""
     driver = node.hypervisor(instance.hypervisor)
     driver.migrate(instance, target, cluster_name=cluster_name, live=live)
 
@@ -47,7 +47,7 @@ def instance_migrate(
 def instance_get_migration_status(
     node: LocalNode, instance: InstanceX
 ) -> dict[str, Any]:
-    """Return how the sending of an instance goes."""
+    """Return the status of an instance's migration."""
     status = node.hypervisor(instance.hypervisor).migration_status(instance)
     plain: dict[str, Any] = msgspec.to_builtins(status)
     return plain
@@ -57,7 +57,7 @@ def instance_get_migration_status(
 def instance_finalize_migration_src(
     node: LocalNode, instance: InstanceX, success: bool, live: bool
 ) -> None:
-    """Forget an instance that has left, or go on with it after a failure."""
+    """Clean up after a migration, or let the guest continue here after a failure."""
     driver = node.hypervisor(instance.hypervisor)
     driver.finalize_source(instance, success=success, live=live)
     if success:
@@ -68,7 +68,7 @@ def instance_finalize_migration_src(
 def instance_finalize_migration_dst(
     node: LocalNode, instance: InstanceX, info: Any, success: bool
 ) -> None:
-    """Adopt an instance that has arrived, or drop what a failure left."""
+    """Take over an instance that has arrived, or clean up after a failure."""
     driver = node.hypervisor(instance.hypervisor)
     driver.finalize_destination(instance, str(info), success=success)
     if not success:

@@ -1,4 +1,4 @@
-"""Procedures that look at this node: resources, addresses, bridges, files, pauses."""
+"""Procedures that inspect this node: resources, addresses, bridges, files; pauses."""
 
 import os
 from typing import Any, Final
@@ -19,7 +19,7 @@ def node_info(
     storage_units_: list[tuple[str, str, list[Any]]] | None,
     hv_specs: list[tuple[str, dict[str, Any]]] | None,
 ) -> tuple[str, list[Any] | None, list[Any] | None]:
-    """Return boot id, space reports and hypervisor reports, as asked for."""
+    """Return boot id, and the requested storage and hypervisor reports."""
     reports = hosts = None
     if storage_units_ is not None:
         reports = storage_units.space_reports(node, storage_units_)
@@ -29,13 +29,13 @@ def node_info(
 
 
 def boot_id() -> str:
-    """Return a word that is new after each start of the machine."""
+    """Return an identifier that changes with each boot of the machine."""
     return files.read_file(_BOOT_ID).decode().strip()
 
 
 @procedure("node_has_ip_address")
 def node_has_ip_address(node: LocalNode, address: str) -> bool:
-    """Tell whether this machine has an address."""
+    """Return whether this machine has an address."""
     del node
     return netutils.owns_address(address)
 
@@ -45,7 +45,7 @@ def bridges_exist(node: LocalNode, bridges_list: list[str]) -> None:
     """Check that network bridges exist.
 
     Raises:
-        GenericError: names the missing ones.
+        GenericError: names the missing bridges.
     """
     del node
     if missing := missing_bridges(bridges_list):
@@ -55,7 +55,7 @@ def bridges_exist(node: LocalNode, bridges_list: list[str]) -> None:
 
 
 def missing_bridges(names: list[str]) -> list[str]:
-    """Return those names that are no bridges of this machine, sorted."""
+    """Return those names that are not bridges of this machine, sorted."""
     return sorted(
         name
         for name in set(names)
@@ -75,7 +75,7 @@ def get_file_info(node: LocalNode, file_path: str) -> tuple[bool, dict[str, int]
 
 @procedure("get_watcher_pause")
 def get_watcher_pause(node: LocalNode) -> float | None:
-    """Return until when the watcher pauses, None if it does not."""
+    """Return the end of the watcher's pause, None without a pause."""
     try:
         until = float(files.read_file(node.paths.data(_PAUSE_FILE)))
     except (OSError, ValueError):
@@ -85,7 +85,7 @@ def get_watcher_pause(node: LocalNode) -> float | None:
 
 @procedure("set_watcher_pause")
 def set_watcher_pause(node: LocalNode, until: float | None) -> None:
-    """Let the watcher pause until a time, or go on."""
+    """Pause the watcher until a time, or end its pause."""
     path = node.paths.data(_PAUSE_FILE)
     if until is None:
         files.remove_file(path)

@@ -1,6 +1,6 @@
 """OS definitions on this node: directories of scripts that install instances.
 
-Finds and judges them; running their scripts belongs to `os_scripts`. Specified in
+This module finds and validates them; `os_scripts` runs their scripts. Specified in
 os-and-extstorage, section 1.
 """
 
@@ -24,9 +24,9 @@ class OsDefinition:
     """One usable OS definition.
 
     Attributes:
-        name: without a variant.
-        path: its directory.
-        api_versions: those it has and we know, ascending; never empty.
+        name: name without a variant.
+        path: directory.
+        api_versions: its API versions that are supported, ascending; never empty.
         variants: names, in the order of its file.
         parameters: ``(name, text)``, in the order of its file.
         scripts: path by script name.
@@ -41,19 +41,19 @@ class OsDefinition:
 
     @property
     def api_version(self) -> int:
-        """The version to be used."""
+        """The newest supported version."""
         return self.api_versions[-1]
 
     @property
     def is_trusted(self) -> bool:
-        """Tell whether its create script may run on the node itself."""
+        """Whether the create script may run on the node itself."""
         return words.OS_SCRIPT_CREATE in self.scripts
 
     def check_variant(self, full_name: str) -> str:
         """Return the variant in ``name+variant``, empty without one.
 
         Raises:
-            OpExecError: wanted or unknown variant.
+            OpExecError: the variant is missing, unknown, or not supported by the OS.
         """
         variant = split_name(full_name)[1]
         if not self.variants:
@@ -73,7 +73,7 @@ class OsDefinition:
 
 
 class _InvalidError(Exception):
-    """What is wrong with a directory of an OS definition."""
+    """A defect of an OS definition's directory."""
 
 
 def split_name(full_name: str) -> tuple[str, str]:
@@ -86,7 +86,7 @@ def find(paths: pathutils.Paths, full_name: str) -> OsDefinition:
     """Return the OS definition of a name with or without a variant.
 
     Raises:
-        OpExecError: there is none, or it is not valid.
+        OpExecError: the OS definition does not exist, or it is not valid.
     """
     name = split_name(full_name)[0]
     directory = _locate(paths, name)
@@ -108,7 +108,7 @@ def _locate(paths: pathutils.Paths, name: str) -> str | None:
 
 
 def diagnose(paths: pathutils.Paths) -> list[list[Any]]:
-    """Return all OS definitions in wire form; later ones of a name are hidden.
+    """Return all OS definitions in wire form; the first one of each name counts.
 
     Shape: ``[name, path, ok, message, [variant], [[parameter, text]], [API version],
     trusted]``, in search order, then by name.
@@ -170,7 +170,7 @@ def _api_versions(path: str) -> tuple[int, ...]:
         versions = {int(line) for line in lines}
     except ValueError:
         raise _InvalidError(
-            f"{words.OS_API_FILE}: wanted one number a line, found {lines}"
+            f"{words.OS_API_FILE}: wanted one number per line, found {lines}"
         ) from None
     supported = sorted(versions & set(words.OS_API_VERSIONS))
     if not supported:

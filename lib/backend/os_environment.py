@@ -1,7 +1,7 @@
-"""The environment of OS scripts: everything they may know, as plain functions.
+"""Environment variables of OS scripts, as pure functions.
 
-Nothing of the daemon's own environment is passed on. Specified in
-os-and-extstorage, section 2.
+The daemon's own environment is not passed on. Specified in os-and-extstorage,
+section 2.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ def core(
     osparams: Mapping[str, Any],
     debug: int,
 ) -> dict[str, str]:
-    """Return the part that does not speak of an instance."""
+    """Return the variables that do not depend on an instance."""
     env = {
         "OS_API_VERSION": str(definition.api_version),
         "OS_NAME": definition.name,
@@ -37,7 +37,7 @@ def _text(value: Any) -> str:
 
 
 def all_osparams(instance: InstanceX) -> dict[str, Any]:
-    """Return public, private and secret OS parameters together."""
+    """Return public, private and secret OS parameters in one dict."""
     return {
         **instance.osparams,
         **instance.osparams_private,
@@ -53,7 +53,7 @@ def instance_environment(
     variant: str,
     debug: int,
 ) -> dict[str, str]:
-    """Return the whole environment of a script for one instance."""
+    """Return the complete environment of a script for one instance."""
     env = core(definition, variant, all_osparams(instance), debug)
     env |= {
         "INSTANCE_NAME": instance.name,

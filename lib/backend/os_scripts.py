@@ -1,4 +1,4 @@
-"""Procedures that use OS definitions, and the running of their scripts."""
+"""Procedures that use OS definitions and run their scripts."""
 
 import dataclasses
 import os
@@ -13,15 +13,15 @@ from ganeti.constants import os as words
 from ganeti.hypervisor.base import check_instance_name
 from ganeti.objects.filled import InstanceX
 
-#: Lines of a failed script's log that go into the error.
+#: Number of last log lines of a failed script that the error shows.
 _TAIL_LINES: Final = 20
-#: Of those, how much of the file's end is read.
+#: Bytes at the end of the log that are searched for these lines.
 _TAIL_BYTES: Final = 16384
 
 
 @dataclasses.dataclass(frozen=True)
 class ScriptCommand:
-    """A script ready to be run: by a transfer, which owns its input and output."""
+    """A script that a transfer runs with its own input and output."""
 
     argv: tuple[str, ...]
     env: dict[str, str]
@@ -46,7 +46,7 @@ def os_validate(
     """Check OS parameters with the OS definition's verify script.
 
     Returns:
-        false when the OS is not on this node and need not be.
+        false when the OS is missing on this node and not required.
     """
     if unknown := set(checks) - {words.OS_VALIDATE_PARAMETERS}:
         raise errors.OpExecError(
@@ -105,7 +105,7 @@ def instance_os_add(
 def instance_run_rename(
     node: LocalNode, instance: InstanceX, old_name: str, debug: int
 ) -> None:
-    """Tell an instance's OS its new name."""
+    """Run an instance's rename script."""
     definition = os_definitions.find(node.paths, instance.os)
     extra = {"OLD_INSTANCE_NAME": old_name}
     _run(node, instance, definition, _Script("rename", "rename", extra, debug))
@@ -146,7 +146,7 @@ def _run(
 def log_file(
     node: LocalNode, action: str, instance: InstanceX, component: str | None = None
 ) -> str:
-    """Make an empty log file for a script, for root alone, and return its path."""
+    """Create an empty log file for a script, unreadable by others; return its path."""
     directory = f"{node.paths.log_dir}/os"
     os.makedirs(directory, mode=0o750, exist_ok=True)
     stamp = time.strftime("%Y-%m-%d_%H_%M_%S", time.localtime(node.clock.time()))
@@ -173,12 +173,12 @@ def transfer_command(
 
     Args:
         node: this node.
-        instance: its record.
+        instance: the instance's record.
         mode: ``export`` or ``import``.
-        index: of the disk.
+        index: index of the disk.
 
     Raises:
-        OpExecError: the OS is not on this node.
+        OpExecError: this node does not have the OS.
     """
     definition = os_definitions.find(node.paths, instance.os)
     env = os_environment.instance_environment(

@@ -1,7 +1,7 @@
-"""Switching this machine off and on, for ``node_powercycle``.
+"""Power cycle of this machine, for ``node_powercycle``.
 
-The files of a real machine are opened when the daemon starts: on the way to a power
-cycle nothing is opened, because the disk may be gone.
+The kernel's trigger files are opened when the daemon starts. A power cycle opens no
+further file, because the disk may have failed.
 """
 
 import logging
@@ -15,19 +15,19 @@ _log = logging.getLogger(__name__)
 
 SYSRQ_ENABLE: Final = "/proc/sys/kernel/sysrq"
 SYSRQ_TRIGGER: Final = "/proc/sysrq-trigger"
-#: In a virtual node's root: asks whoever runs the node to cut its power.
+#: File in a virtual node's root that requests a power cycle from the virtual cluster.
 REQUEST_NAME: Final = "power-cycle"
 
 
 class PowerSwitch(Protocol):
-    """Cuts the power of a machine."""
+    """Interface for the power cycle of a machine."""
 
     def cycle(self) -> None:
-        """Reboot at once, without shutting anything down; may not return."""
+        """Reboot immediately, without a shutdown; may not return."""
 
 
 class SysrqSwitch:
-    """The kernel's own reset, through files that are open already."""
+    """The kernel's reset, through files that are already open."""
 
     def __init__(self, enable: int, trigger: int) -> None:
         self._enable = enable
@@ -38,7 +38,7 @@ class SysrqSwitch:
         """Open the two files.
 
         Raises:
-            OSError: not permitted, or no such kernel feature.
+            OSError: not permitted, or not supported by the kernel.
         """
         first = os.open(enable, os.O_WRONLY | os.O_CLOEXEC)
         try:
@@ -49,13 +49,13 @@ class SysrqSwitch:
         return cls(first, second)
 
     def cycle(self) -> None:
-        """Let the kernel reset the machine."""
+        """Make the kernel reset the machine."""
         os.write(self._enable, b"1")
         os.write(self._trigger, b"b")
 
 
 class VirtualSwitch:
-    """For virtual nodes: leaves a request and touches nothing of the machine."""
+    """Switch of a virtual node: creates a request file; never resets the machine."""
 
     def __init__(self, paths: Paths) -> None:
         if not paths.is_virtual:
@@ -70,7 +70,7 @@ class VirtualSwitch:
 
 
 class NoSwitch:
-    """For daemons that may not reset their machine."""
+    """Switch of daemons that may not reset their machine; has the reason."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
@@ -91,5 +91,7 @@ def for_node(paths: Paths) -> PowerSwitch:
     try:
         return SysrqSwitch.open()
     except OSError as err:
-        _log.warning("no power cycle without the kernel's trigger: %s", err)
+        _log.warning(
+            "power cycle not available, cannot open the kernel's trigger: %s", err
+        )
         return NoSwitch(str(err))

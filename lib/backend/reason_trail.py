@@ -1,4 +1,4 @@
-"""Why an instance was last started, stopped or rebooted: one small file each."""
+"""Reason trails of instances: why each was last started, stopped or rebooted."""
 
 import os
 
@@ -12,14 +12,14 @@ _SOURCE = "gnt:daemon:noded"
 
 
 def reason_file(node: LocalNode, instance: str) -> str:
-    """Return where the trail of an instance is."""
+    """Return the path of an instance's reason trail."""
     return f"{node.paths.run_dir}/instance-reason/{check_instance_name(instance)}"
 
 
 def store(
     node: LocalNode, instance: str, action: str, trail: list[tuple[str, str, int]]
 ) -> None:
-    """Write the trail that led to an action, with this node as its last step."""
+    """Write the reason trail of an action, with this node as the last entry."""
     path = reason_file(node, instance)
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
     stamp = int(node.clock.time() * 1_000_000_000)

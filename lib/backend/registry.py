@@ -1,8 +1,8 @@
-"""Node procedures: what the node daemon offers, and what they work with.
+"""Registry of node procedures, and the node object that they work with.
 
 A procedure is a function registered under its wire name; its arguments are converted
-by their annotations. What a procedure does belongs to the modules beside this one,
-transport to `ganeti.server.noded`.
+by their annotations. The other modules of this package implement the procedures;
+transport belongs to `ganeti.server.noded`.
 """
 
 import dataclasses
@@ -40,10 +40,10 @@ class LocalNode:
     """One node's effect interfaces and drivers.
 
     Attributes:
-        paths: where this node's files are.
-        process: starts children.
-        clock: the time.
-        hypervisors: driver by hypervisor name, all that this node offers.
+        paths: paths of this node's files.
+        process: starts child processes.
+        clock: time and waiting.
+        hypervisors: driver by hypervisor name, of all that this node offers.
         power: resets the machine.
         terms: remembers the newest master term that this node has seen.
     """
@@ -53,7 +53,7 @@ class LocalNode:
     clock: clock.Clock
     hypervisors: Mapping[str, Hypervisor]
     power: PowerSwitch = dataclasses.field(
-        default_factory=lambda: NoSwitch("it was given no power switch")
+        default_factory=lambda: NoSwitch("the node daemon has no power switch")
     )
     terms: Terms | None = None
 
@@ -71,7 +71,7 @@ class LocalNode:
         """Return the driver of a hypervisor.
 
         Raises:
-            HypervisorError: this node has none of that name.
+            HypervisorError: this node does not offer it.
         """
         driver = self.hypervisors.get(name)
         if driver is None:

@@ -1,4 +1,4 @@
-"""Procedures of the store's copies on master candidates, see `ganeti.store.replica`."""
+"""Procedures for the store's copies on candidates; see `ganeti.store.replica`."""
 
 from typing import Any
 
@@ -82,6 +82,6 @@ def store_purge(node: LocalNode) -> None:
     """
     if is_master_running(node):
         raise errors.OpPrereqError(
-            "the store is in use: the master daemon runs here", "wrong_state"
+            "the store is in use: the master daemon runs on this node", "wrong_state"
         )
     node.replica.purge()

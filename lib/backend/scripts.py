@@ -1,6 +1,6 @@
-"""Running administrators' scripts: hooks, allocators, OOB programs, commands.
+"""Procedures that run administrators' scripts: hooks, allocators, OOB, commands.
 
-Every script gets an environment made for it and nothing of the daemon's own.
+Every script gets an environment of its own; the daemon's environment is not passed on.
 """
 
 import logging
@@ -20,38 +20,38 @@ from ganeti.utils import files
 _log = logging.getLogger(__name__)
 
 _PLUGIN_NAME: Final = re.compile(hooks.EXT_PLUGIN_MASK)
-#: A caller who guesses names of commands shall not guess fast, in seconds.
+#: Delay of a refusal, in seconds; it slows down callers that guess command names.
 _REFUSAL_DELAY_S: Final = 10.0
 _ALLOWED_LOCK_S: Final = 8.0
 _MAX_MODE: Final = 0o755
-#: An allocator's time in seconds: less than the master waits for the call.
+#: Time limit of an allocator, in seconds; shorter than the master's RPC timeout.
 _ALLOCATOR_S: Final = 14 * 60.0
-#: Most that it may print, in bytes; a plan for a large cluster is a few MiB.
+#: Limit of an allocator's output, in bytes; a plan for a large cluster is a few MiB.
 _ALLOCATOR_OUTPUT: Final = 64 << 20
-#: How much of the output of a failed one an error shows, in characters.
+#: Characters of a failed program's output that an error shows.
 _OUTPUT_CHARS: Final = 2000
 
 
 def is_plugin_name(name: str) -> bool:
-    """Tell whether a file of this name may be run as a plug-in."""
+    """Return whether a file of this name may be run as a plug-in."""
     return _PLUGIN_NAME.fullmatch(name) is not None
 
 
 def run_hooks(
     node: LocalNode, hook: str, phase: str, env: Mapping[str, str]
 ) -> list[tuple[str, int, str]]:
-    """Run the scripts of one hook in order of names.
+    """Run the scripts of one hook in the order of their names.
 
     Returns:
         For each file its path below the hooks directory, result code and output.
 
     Raises:
-        HooksFailure: no such phase, or the name is no hook's.
+        HooksFailure: unknown phase, or invalid hook name.
     """
     if phase not in (hooks.HOOKS_PHASE_PRE, hooks.HOOKS_PHASE_POST):
         raise errors.HooksFailure(f"unknown hooks phase {phase!r}")
     if not is_plugin_name(hook):
-        raise errors.HooksFailure(f"{hook!r} is no name of a hook")
+        raise errors.HooksFailure(f"{hook!r} is not a valid hook name")
     directory = f"{hook}-{phase}.d"
     return run_parts(node, node.paths.hooks_dir, directory, env)
 
@@ -59,7 +59,7 @@ def run_hooks(
 def run_parts(
     node: LocalNode, top: str, directory: str, env: Mapping[str, str]
 ) -> list[tuple[str, int, str]]:
-    """Run the programs of a directory below another; none if it is missing."""
+    """Run the programs of a directory below ``top``; no results if it is missing."""
     try:
         names = sorted(os.listdir(f"{top}/{directory}"))
     except FileNotFoundError:
@@ -108,7 +108,8 @@ def iallocator_runner(
     """Run an allocator on a request and return what it printed.
 
     Raises:
-        OpExecError: no such allocator, it failed, took too long or printed too much.
+        OpExecError: the allocator is missing, failed, exceeded its time limit or its
+            output limit.
     """
     script = _find_allocator(node, name)
     options = [
@@ -126,7 +127,7 @@ def iallocator_runner(
             )
         except errors.CommandError as err:
             raise errors.OpExecError(
-                f"iallocator {name}: is the interpreter in its first line right? {err}"
+                f"iallocator {name}: check the interpreter in its first line: {err}"
             ) from err
     if result.failed:
         # The reason is often at the end of a long output.
@@ -137,7 +138,7 @@ def iallocator_runner(
 
 def _find_allocator(node: LocalNode, name: str) -> str:
     if not is_plugin_name(name):
-        raise errors.OpExecError(f"{name!r} is no name of an iallocator")
+        raise errors.OpExecError(f"{name!r} is not a valid iallocator name")
     obstacle = ""
     for directory in node.paths.iallocator_search_path:
         path = f"{directory}/{name}"
@@ -151,12 +152,12 @@ def _find_allocator(node: LocalNode, name: str) -> str:
 
 
 def _other_than_program(path: str) -> str:
-    """Say what is at a path where a program should be."""
+    """Describe the obstacle at a path that should be a program."""
     if os.path.isdir(path):
         return "a directory"
     if os.path.isfile(path):
         return "not executable"
-    return "a broken link" if os.path.islink(path) else "no ordinary file"
+    return "a broken link" if os.path.islink(path) else "not a regular file"
 
 
 @procedure("run_oob")
@@ -166,7 +167,7 @@ def run_oob(
     """Run an out-of-band helper and return the JSON value it printed, or None.
 
     Raises:
-        OpExecError: it failed, took too long, or printed no JSON.
+        OpExecError: the helper failed, exceeded its time limit, or printed no JSON.
     """
     if command not in oob.OOB_COMMANDS:
         raise errors.OpExecError(f"unknown OOB command {command!r}")
@@ -193,7 +194,7 @@ def run_oob(
 
 
 def _helper_environment(node: LocalNode) -> dict[str, str]:
-    """Return a clean environment; helpers of virtual nodes must find their cluster."""
+    """Return a clean environment; a virtual node's has the variables of its cluster."""
     env = {"PATH": hooks.HOOKS_PATH, "LC_ALL": "C"}
     if node.paths.is_virtual:
         env["GANETI_ROOTDIR"] = node.paths.root
@@ -206,14 +207,14 @@ def restricted_command(node: LocalNode, cmd: str) -> str:
     """Run a command that the administrator of this node has allowed.
 
     Raises:
-        OpExecError: refused, without saying why, after a delay; or it failed.
+        OpExecError: refused, after a delay and without a reason; or it failed.
     """
     return _run_allowed(node, "restricted-commands", cmd, None)
 
 
 @procedure("repair_command")
 def repair_command(node: LocalNode, cmd: str, inp: Any) -> str:
-    """Run an allowed repair command with JSON on its input; as `restricted_command`."""
+    """Run an allowed repair command with JSON as input; see `restricted_command`."""
     data = serializer.dump(inp).decode()
     return _run_allowed(node, "node-repair-commands", cmd, data)
 
@@ -241,10 +242,10 @@ def _find_allowed(node: LocalNode, directory: str, name: str) -> str:
     """Return the program of an allowed command.
 
     Raises:
-        GenericError: directory, name or program are not as they must be.
+        GenericError: name, owner, mode or file type are not permitted.
     """
     if not name.strip() or not is_plugin_name(name):
-        raise errors.GenericError(f"{name!r} is no name of a command")
+        raise errors.GenericError(f"{name!r} is not a valid command name")
     program = f"{directory}/{name}"
     _check_owner(node, directory, os.lstat(directory), stat.S_ISDIR)
     info = os.lstat(program)
@@ -259,7 +260,7 @@ def _check_owner(
 ) -> None:
     owner = (os.geteuid(), os.getegid()) if node.paths.is_virtual else (0, 0)
     if not is_kind(info.st_mode):
-        raise errors.GenericError(f"{path}: not the right kind of file")
+        raise errors.GenericError(f"{path}: wrong type of file")
     if (info.st_uid, info.st_gid) != owner:
         raise errors.GenericError(f"{path}: wanted owner and group {owner}")
     if stat.S_IMODE(info.st_mode) & ~_MAX_MODE:

@@ -1,7 +1,8 @@
-"""Who may log in where: the master's node daemon distributes root's public keys.
+"""Distribution of root's public SSH keys by the master's node daemon.
 
-Candidates' keys are authorised on every node; potential candidates know the public
-keys of all of them. Other nodes are changed by the ``ssh-update`` tool over SSH.
+The keys of master candidates are authorised on every node; potential candidates keep
+the public keys of all potential candidates. The tool ``ssh-update``, called over SSH,
+changes other nodes.
 """
 
 import concurrent.futures
@@ -22,12 +23,12 @@ from ganeti.ssh import account, authorized_keys, keys, pubkeys
 from ganeti.utils import files, netutils, x509
 
 _log = logging.getLogger(__name__)
-#: Tries for each node; a machine that just starts may refuse the first one.
+#: Attempts per node; a machine that is starting may refuse the first one.
 TRIES: Final = 3
-#: Nodes that are changed at the same time.
+#: Nodes that are changed in parallel.
 PARALLEL: Final = 8
 _TOOL_TIMEOUT_S: Final = 60.0
-#: The master's new pair stands beside the old one until all nodes know it.
+#: The master keeps its new pair beside the old one until all nodes have the new key.
 _NEW_SUFFIX: Final = ".ganeti-new"
 
 _UUID: Final = re.compile(misc.UUID_REGEX)
@@ -44,7 +45,7 @@ class Distribution:
         self._paths = node.paths
         self._ssconf = node.ssconf
         self._cluster = self._ssconf.cluster_name()
-        # One for all: reading our private key takes long.
+        # One key ring for all connections: loading the private key takes long.
         self._identity = client.cluster_identity(self._paths, self._cluster)
         certificate = x509.load_certificate(node.paths.server_pem)
         self._pem = certificate.public_bytes(serialization.Encoding.PEM).decode()
@@ -60,7 +61,7 @@ class Distribution:
         return self._paths.data("ganeti_pub_keys")
 
     def nodes(self, *more: str) -> list[str]:
-        """Return the nodes that are not offline, and some that ssconf may lack."""
+        """Return the online nodes of ssconf, and given nodes that ssconf may lack."""
         return sorted({*self._ssconf.online_nodes(), *more})
 
     def candidates(self, known: Mapping[str, object]) -> list[str]:
@@ -69,10 +70,10 @@ class Distribution:
         return [uuid for uuid in known if uuid in certificates]
 
     def apply(self, name: str, change: Change) -> None:
-        """Change one node, this one directly.
+        """Change one node; this node directly, others over SSH.
 
         Raises:
-            GenericError: it cannot be changed.
+            GenericError: the node cannot be changed.
         """
         if name == self._paths.hostname:
             self._apply_here(change)
@@ -93,8 +94,8 @@ class Distribution:
         """Run ssh-update on a node; return the content of a file there afterwards.
 
         Args:
-            name: of the node.
-            change: the message's own part.
+            name: name of the node.
+            change: part of the message that is specific to this change.
             read: file of root to read back, such as ``.ssh/id_rsa.pub``.
 
         Raises:
@@ -136,12 +137,12 @@ class Distribution:
         )
 
     def _port(self, name: str) -> int:
-        """Return a node's SSH port; one that ssconf lacks has ours."""
+        """Return a node's SSH port; for a node that ssconf lacks, this node's port."""
         ports = self._ssconf.ssh_ports()
         return ports.get(name, ports.get(self._paths.hostname, 22))
 
     def broadcast(self, changes: Mapping[str, Change]) -> list[list[str]]:
-        """Change many nodes at once; return [node, message] for those that failed."""
+        """Change many nodes in parallel; return [node, message] for each failure."""
         with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
             texts = list(pool.map(self._try, changes, changes.values()))
         return [
@@ -157,7 +158,9 @@ class Distribution:
                 self.apply(name, change)
             except (errors.GenericError, OSError) as err:
                 text = str(err)
-                _log.warning("SSH keys of node %s, try %d: %s", name, attempt + 1, err)
+                _log.warning(
+                    "SSH keys of node %s, attempt %d: %s", name, attempt + 1, err
+                )
             else:
                 return None
         return text
@@ -185,28 +188,28 @@ def node_ssh_key_add(
 
     Args:
         node: this node, the master.
-        node_uuid: whose key.
-        node_name: its name; a key recorded under it is moved to the uuid.
+        node_uuid: node whose key is distributed.
+        node_name: the node's name; a key recorded under the name is moved to the uuid.
         potential_master_candidates: names of the nodes that keep public keys.
-        to_authorized_keys: let it log in everywhere.
-        to_public_keys: tell the potential candidates its key.
-        get_public_keys: give it all public keys.
+        to_authorized_keys: authorise the key on all nodes.
+        to_public_keys: send the key to the potential candidates.
+        get_public_keys: send all public keys to the node.
 
     Returns:
         [node name, message] for nodes that could not be changed.
 
     Raises:
-        SshUpdateError: its key is not known here.
+        SshUpdateError: the master does not have the node's key.
     """
-    spread = Distribution(node)
-    known = _adopt_key(spread, node_uuid, node_name)
+    distribution = Distribution(node)
+    known = _adopt_key(distribution, node_uuid, node_name)
     own = {node_uuid: known[node_uuid]}
     changes: dict[str, Change] = {}
-    for name in spread.nodes(node_name):
+    for name in distribution.nodes(node_name):
         allowed = dict(own) if to_authorized_keys else {}
         if name == node_name and get_public_keys:
-            # Others may have become candidates since it was told who they are.
-            allowed |= {uuid: known[uuid] for uuid in spread.candidates(known)}
+            # Other nodes may have become candidates since the node received their keys.
+            allowed |= {uuid: known[uuid] for uuid in distribution.candidates(known)}
         change = _authorized("add", allowed) if allowed else {}
         if name == node_name and get_public_keys:
             change |= _public("override", known)
@@ -214,22 +217,24 @@ def node_ssh_key_add(
             change |= _public("replace_or_add", own) if to_public_keys else {}
         if change:
             changes[name] = change
-    return spread.broadcast(changes)
+    return distribution.broadcast(changes)
 
 
-def _adopt_key(spread: Distribution, uuid: str, name: str) -> dict[str, list[str]]:
+def _adopt_key(
+    distribution: Distribution, uuid: str, name: str
+) -> dict[str, list[str]]:
     """Move a key that was recorded under a node's name; return the keys by uuid."""
-    known = pubkeys.read(spread.public_path)
+    known = pubkeys.read(distribution.public_path)
     if name in known:
-        pubkeys.update(spread.public_path, "replace_or_add", {uuid: known[name]})
-        pubkeys.update(spread.public_path, "remove", {name: []})
-        known = pubkeys.read(spread.public_path)
+        pubkeys.update(distribution.public_path, "replace_or_add", {uuid: known[name]})
+        pubkeys.update(distribution.public_path, "remove", {name: []})
+        known = pubkeys.read(distribution.public_path)
     if not known.get(uuid):
         raise errors.SshUpdateError(
-            f"node {name}: the master has no public SSH key of it in"
-            f" {spread.public_path}"
+            f"node {name}: its public SSH key is missing on the master, in"
+            f" {distribution.public_path}"
         )
-    # Nodes that are joining right now still stand there by name.
+    # Nodes that are being added are still recorded by name.
     return {key: lines for key, lines in known.items() if _UUID.fullmatch(key)}
 
 
@@ -250,24 +255,24 @@ def node_ssh_key_remove(
 
     Args:
         node: this node, the master.
-        node_uuid: whose key.
-        node_name: its name.
-        master_candidate_uuids: whose keys the node forgets when it is cleared.
+        node_uuid: node whose key is withdrawn.
+        node_name: the node's name.
+        master_candidate_uuids: nodes whose keys ``clear_authorized_keys`` removes.
         potential_master_candidates: names of the nodes that keep public keys.
-        from_authorized_keys: it may not log in any more.
-        from_public_keys: the others forget its key.
-        clear_authorized_keys: no candidate may log in to it any more.
-        clear_public_keys: it forgets all public keys.
-        readd: it comes back, so that its own files are left to the joining tools.
+        from_authorized_keys: remove the key from authorized_keys of all nodes.
+        from_public_keys: remove the key from the potential candidates' lists.
+        clear_authorized_keys: remove candidates' keys from the node's authorized_keys.
+        clear_public_keys: empty the node's list of public keys.
+        readd: the node is added again; the tools of node add change its own files.
 
     Returns:
         warnings.
     """
-    spread = Distribution(node)
-    known = pubkeys.read(spread.public_path)
+    distribution = Distribution(node)
+    known = pubkeys.read(distribution.public_path)
     own = {node_uuid: known.get(node_uuid, [])}
     changes: dict[str, Change] = {}
-    for name in spread.nodes():
+    for name in distribution.nodes():
         if name == node_name:
             continue
         change: Change = {}
@@ -277,7 +282,7 @@ def node_ssh_key_remove(
             change |= _public("remove", own)
         if change:
             changes[name] = change
-    failed = spread.broadcast(changes)
+    failed = distribution.broadcast(changes)
     if not readd:
         candidates = {
             uuid: known[uuid]
@@ -288,7 +293,7 @@ def node_ssh_key_remove(
         if clear_authorized_keys and candidates:
             change |= _authorized("remove", candidates)
         if change:
-            failed += spread.broadcast({node_name: change})
+            failed += distribution.broadcast({node_name: change})
     return [f"node {name}: SSH keys not updated: {text}" for name, text in failed]
 
 
@@ -303,65 +308,65 @@ def node_ssh_keys_renew(
     new_key_type: str,
     new_key_bits: int,
 ) -> None:
-    """Give each node a new key pair; the master is last, so that it keeps its way in.
+    """Give each node a new key pair, the master last, so that it keeps its access.
 
     Args:
         node: this node, the master.
-        node_uuids: whose keys.
-        node_names: their names, in the same order.
-        master_candidate_uuids: whose keys are authorised everywhere.
+        node_uuids: nodes whose keys are replaced.
+        node_names: names of these nodes, in the same order.
+        master_candidate_uuids: nodes whose keys are authorised on all nodes.
         potential_master_candidates: names of the nodes that keep public keys.
         old_key_type: type of the present pairs.
         new_key_type: type of the new pairs.
         new_key_bits: length of the new keys.
 
     Raises:
-        SshUpdateError: some nodes could not be changed; names them.
+        SshUpdateError: names the nodes that could not be changed.
     """
-    del old_key_type  # the recorded public keys say what is replaced
+    del old_key_type  # the recorded public keys identify the keys to replace
     keys.check_type(new_key_type, new_key_bits)
-    spread = Distribution(node)
+    distribution = Distribution(node)
     names = dict(zip(node_uuids, node_names, strict=True))
-    before = pubkeys.read(spread.public_path)
+    before = pubkeys.read(distribution.public_path)
     make = (new_key_type, new_key_bits)
-    renewed, failed = _generate_elsewhere(spread, names, node, make)
+    renewed, failed = _generate_elsewhere(distribution, names, node, make)
     master = next((u for u, name in names.items() if name == node.paths.hostname), None)
     if master is not None:
         path = keys.root_key_path(node.paths.root_ssh_dir, new_key_type)
         pair = keys.generate(*make, f"root@{node.paths.hostname}")
         keys.save(pair, path + _NEW_SUFFIX)
         renewed[master] = [pair.public.strip()]
-    pubkeys.update(spread.public_path, "replace_or_add", renewed)
+    pubkeys.update(distribution.public_path, "replace_or_add", renewed)
     failed += _announce(
-        spread, renewed, master_candidate_uuids, potential_master_candidates
+        distribution, renewed, master_candidate_uuids, potential_master_candidates
     )
     if master is not None:
         keys.save(pair, path)
         files.remove_file(path + _NEW_SUFFIX)
         files.remove_file(f"{path}{_NEW_SUFFIX}.pub")
-    failed += _withdraw(spread, before, renewed)
+    failed += _withdraw(distribution, before, renewed)
     if failed:
         text = "; ".join(f"node {name}: {message}" for name, message in failed)
-        raise errors.SshUpdateError(f"SSH keys not renewed everywhere: {text}")
+        raise errors.SshUpdateError(f"SSH keys not renewed on all nodes: {text}")
 
 
 def _generate_elsewhere(
-    spread: Distribution,
+    distribution: Distribution,
     names: Mapping[str, str],
     node: LocalNode,
     make: tuple[str, int],
 ) -> tuple[dict[str, list[str]], list[list[str]]]:
-    """Make new pairs on all nodes but this one; return their keys, and failures."""
+    """Create new pairs on all nodes but this one; return their keys, and failures."""
     kind, bits = make
     renewed: dict[str, list[str]] = {}
     failed: list[list[str]] = []
-    online = spread.nodes()
+    online = distribution.nodes()
     for uuid, name in names.items():
         if name == node.paths.hostname or name not in online:
             continue
         change = {words.SSHS_GENERATE: [kind, bits, ""]}
         try:
-            line = spread.run_tool(name, change, read=f".ssh/id_{kind}.pub")
+            line = distribution.run_tool(name, change, read=f".ssh/id_{kind}.pub")
             keys.kind_of(line)
         except errors.GenericError as err:
             failed.append([name, str(err)])
@@ -371,30 +376,30 @@ def _generate_elsewhere(
 
 
 def _announce(
-    spread: Distribution,
+    distribution: Distribution,
     renewed: Mapping[str, list[str]],
     candidates: Sequence[str],
     potential: Sequence[str],
 ) -> list[list[str]]:
-    """Tell all nodes the new keys, while the old ones are still good."""
-    known = pubkeys.read(spread.public_path)
+    """Add the new keys on all nodes, while the old keys are still valid."""
+    known = pubkeys.read(distribution.public_path)
     allowed = {uuid: renewed[uuid] for uuid in candidates if uuid in renewed}
     changes: dict[str, Change] = {}
-    for name in spread.nodes():
+    for name in distribution.nodes():
         change = _authorized("add", allowed) if allowed else {}
         if name in potential:
             change |= _public("override", known)
         if change:
             changes[name] = change
-    return spread.broadcast(changes)
+    return distribution.broadcast(changes)
 
 
 def _withdraw(
-    spread: Distribution,
+    distribution: Distribution,
     before: Mapping[str, list[str]],
     renewed: Mapping[str, list[str]],
 ) -> list[list[str]]:
-    """Make the keys that were replaced useless."""
+    """Remove the replaced keys from all nodes."""
     old = {
         uuid: [line for line in before.get(uuid, []) if line not in lines]
         for uuid, lines in renewed.items()
@@ -402,6 +407,6 @@ def _withdraw(
     old = {uuid: lines for uuid, lines in old.items() if lines}
     if not old:
         return []
-    return spread.broadcast(
-        {name: _authorized("remove", old) for name in spread.nodes()}
+    return distribution.broadcast(
+        {name: _authorized("remove", old) for name in distribution.nodes()}
     )

@@ -1,4 +1,4 @@
-"""Checks of SSH for cluster verification: who is reached, whose keys are where."""
+"""SSH checks of cluster verification: logins to other nodes, and key files."""
 
 import concurrent.futures
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from ganeti.utils import netutils
 if TYPE_CHECKING:
     from ganeti.ssh.client import Identity
 
-#: Nodes that are tried at the same time.
+#: Nodes that are checked in parallel.
 PARALLEL: Final = 8
 _TIMEOUT_S: Final = 30.0
 
@@ -25,7 +25,7 @@ def check_reach(node: LocalNode, ports: Mapping[str, int]) -> dict[str, str]:
         ports: SSH port by node name.
 
     Returns:
-        what is wrong, by node name; nodes that are well are left out.
+        node name -> problem; nodes without a problem are left out.
     """
     from ganeti.ssh import client
 
@@ -62,7 +62,7 @@ def _check_one(
         command = "echo ${GANETI_HOSTNAME:-$(hostname --fqdn 2>/dev/null || hostname)}"
         result = shell.run(["sh", "-c", command], timeout_s=_TIMEOUT_S)
     if result.failed:
-        return f"its host name cannot be asked: {result.output.strip()}"
+        return f"cannot query its host name: {result.output.strip()}"
     hostname = result.stdout.strip()
     if hostname.split(".", 1)[0] != name.split(".", 1)[0] or (
         "." in hostname and hostname != name
@@ -74,14 +74,14 @@ def _check_one(
 def check_set_up(
     node: LocalNode, nodes: Sequence[tuple[str, str, bool, bool]]
 ) -> list[str]:
-    """Compare the key files with who should be in them.
+    """Compare the key files with the keys that they should hold.
 
     Args:
         node: this node.
         nodes: uuid, name, is a candidate, is a potential candidate, of all nodes.
 
     Returns:
-        what is wrong, a line each.
+        one line per problem.
     """
     own_name = node.paths.hostname
     rows = {uuid: row for uuid, *row in nodes}
@@ -98,7 +98,9 @@ def check_set_up(
     ]
     for uuid in sorted(set(known) - potential):
         name = rows[uuid][0] if uuid in rows else uuid
-        problems.append(f"has a public key of {name}, which is no potential candidate")
+        problems.append(
+            f"has a public key of {name}, which is not a potential candidate"
+        )
     return problems + _check_authorized(node, rows, known)
 
 
@@ -120,12 +122,14 @@ def _check_authorized(
         if is_candidate and not is_in:
             problems.append(f"does not authorise the key of master candidate {name}")
         if is_in and not is_candidate and name != node.paths.hostname:
-            problems.append(f"authorises the key of node {name}, which is no candidate")
+            problems.append(
+                f"authorises the key of node {name}, which is not a candidate"
+            )
     return problems
 
 
 def check_clutter(node: LocalNode) -> list[str]:
-    """Report nodes of which several keys are recorded or authorised."""
+    """Return the nodes for which several keys are recorded or authorised."""
     known = pubkeys.read(node.paths.data("ganeti_pub_keys"))
     problems = [
         f"{len(lines)} public keys are recorded for node {uuid}"

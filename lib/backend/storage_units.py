@@ -49,13 +49,13 @@ def storage_execute(
 
 @procedure("file_storage_dir_create")
 def file_storage_dir_create(node: LocalNode, file_storage_dir: str) -> None:
-    """Make a directory for disks; there already is fine."""
+    """Create a directory for disks; an existing directory is not an error."""
     files.make_directory(node.paths, file_storage_dir)
 
 
 @procedure("file_storage_dir_remove")
 def file_storage_dir_remove(node: LocalNode, file_storage_dir: str) -> None:
-    """Remove an empty directory of disks; gone already is fine."""
+    """Remove an empty directory of disks; a missing directory is not an error."""
     files.remove_directory(node.paths, file_storage_dir)
 
 
@@ -63,7 +63,7 @@ def file_storage_dir_remove(node: LocalNode, file_storage_dir: str) -> None:
 def file_storage_dir_rename(
     node: LocalNode, old_file_storage_dir: str, new_file_storage_dir: str
 ) -> None:
-    """Rename a directory of disks; renamed already is fine."""
+    """Rename a directory of disks; do nothing if it is already renamed."""
     files.rename_directory(node.paths, old_file_storage_dir, new_file_storage_dir)
 
 
@@ -72,8 +72,8 @@ def space_reports(
 ) -> list[space.UnitSpace | None]:
     """Return a report for each ``(type, key, parameters)``, for ``node_info``.
 
-    None stands for a type without reports and for a unit that cannot be asked, which
-    is logged: other facts of the node are wanted all the same.
+    None stands for a type without reports, and for a unit that cannot be queried.
+    The latter is logged; it does not fail the call, whose other reports are needed.
     """
     return [_report(node, kind, key) for kind, key, _ in units]
 

@@ -1,8 +1,8 @@
 """Procedures that move the content of disks between nodes: import and export.
 
-Each transfer is an ``import-export`` program with a directory of its own, which has
-its status, its pid and the certificate of the other side. The programs outlive the
-node daemon.
+Each transfer is a process of the program ``import-export`` with a directory for its
+status, its pid and the certificate of the other side. The processes outlive the node
+daemon.
 """
 
 import dataclasses
@@ -34,17 +34,17 @@ _COMPONENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _STATUS: Final = "status"
 _PID: Final = "pid"
 _PEER: Final = "ca"
-#: Seconds that a program may take to go into the background, or to end.
+#: Seconds that a transfer may take to go into the background, or to end.
 _START_S: Final = 30.0
 _END_S: Final = 10.0
 _POLL_S: Final = 0.05
 
 
 class TransferOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How to move: the wire form of import and export options.
+    """Options of a transfer: the wire form of import and export options.
 
-    ``key_name`` names what ``x509_cert_create`` made, ``ca_pem`` is the certificate
-    of the other side, ``connect_timeout`` is in seconds.
+    ``key_name`` is the name that ``x509_cert_create`` returned, ``ca_pem`` the
+    certificate of the other side; ``connect_timeout`` is in seconds.
     """
 
     key_name: str
@@ -58,7 +58,7 @@ class TransferOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclasses.dataclass(frozen=True)
 class _End:
-    """Where data come from or go to on this node: program arguments and environment."""
+    """Local end of a transfer, source or target: program arguments and environment."""
 
     arguments: tuple[str, ...]
     environment: dict[str, str] = dataclasses.field(default_factory=dict, repr=False)
@@ -72,7 +72,7 @@ def import_start(
     component: str,
     dest: tuple[str, list[Any]],
 ) -> str:
-    """Begin to listen for the content of a disk; return the transfer's name."""
+    """Start listening for the content of a disk; return the transfer's name."""
     end = _end(node, instance, words.IEM_IMPORT, dest)
     return _start(node, words.IEM_IMPORT, opts, component, end)
 
@@ -87,7 +87,7 @@ def export_start(
     component: str,
     source: tuple[str, list[Any]],
 ) -> str:
-    """Begin to send the content of a disk; return the transfer's name."""
+    """Start sending the content of a disk; return the transfer's name."""
     end = _end(node, instance, words.IEM_EXPORT, source)
     where = ("--host", host, "--port", str(port))
     end = dataclasses.replace(end, arguments=(*end.arguments, *where))
@@ -96,19 +96,19 @@ def export_start(
 
 @procedure("impexp_status")
 def impexp_status(node: LocalNode, names: list[str]) -> list[dict[str, Any] | None]:
-    """Return the status of transfers, null for those that have none yet."""
+    """Return the status of transfers, null for those without a status yet."""
     return [_status(_directory(node, name)) for name in names]
 
 
 @procedure("impexp_abort")
 def impexp_abort(node: LocalNode, name: str) -> None:
-    """Ask a transfer to end."""
+    """Request the end of a transfer."""
     _signal(_directory(node, name), signal.SIGTERM)
 
 
 @procedure("impexp_cleanup")
 def impexp_cleanup(node: LocalNode, name: str) -> None:
-    """End a transfer and remove what it left; gone already is fine."""
+    """End a transfer and remove its files; a missing transfer is not an error."""
     directory = _directory(node, name, needed=False)
     if not os.path.isdir(directory):
         return
@@ -123,7 +123,9 @@ def _start(
     node: LocalNode, mode: str, opts: TransferOptions, component: str, end: _End
 ) -> str:
     if not _COMPONENT.fullmatch(component):
-        raise errors.OpExecError(f"transfer: {component!r} is no component name")
+        raise errors.OpExecError(
+            f"transfer: {component!r} is not a valid component name"
+        )
     key, certificate = transfer_certificate(node, opts.key_name)
     name = f"{mode}-{component}-{secrets.token_hex(6)}"
     directory = f"{_top(node)}/{name}"
@@ -167,10 +169,10 @@ def _environment(node: LocalNode) -> dict[str, str]:
 def _end(
     node: LocalNode, instance: InstanceX, mode: str, where: tuple[str, list[Any]]
 ) -> _End:
-    """Return how the program reaches what the caller named.
+    """Return the program arguments for the disk or script that the caller named.
 
     Raises:
-        OpExecError: no such kind of place, or wrong arguments for it.
+        OpExecError: unknown kind of source or target, or wrong arguments for it.
     """
     kind, args = where
     if kind == words.IEIO_RAW_DISK and len(args) == 1:
@@ -199,7 +201,7 @@ def _script_end(
     command = os_scripts.transfer_command(node, instance, mode, index)
     text = f"cd {shlex.quote(command.cwd)} && exec {shlex.join(command.argv)}"
     option = "--cmd-suffix" if mode == words.IEM_IMPORT else "--cmd-prefix"
-    # Parameters of the OS may be secret: they are in the environment alone.
+    # Parameters of the OS may be secret: they are passed in the environment only.
     return _End((f"{option}={text}", f"--expected-size={disk.size}"), command.env)
 
 
@@ -212,16 +214,16 @@ def _directory(node: LocalNode, name: str, *, needed: bool = True) -> str:
     """Return a transfer's directory.
 
     Raises:
-        OpExecError: there is none of that name.
+        OpExecError: no transfer has this name.
     """
     directory = f"{_top(node)}/{name}"
     if not _NAME.fullmatch(name) or (needed and not os.path.isdir(directory)):
-        raise errors.OpExecError(f"transfer {name!r}: there is none of that name")
+        raise errors.OpExecError(f"transfer {name!r}: not found on this node")
     return directory
 
 
 def _status(directory: str) -> dict[str, Any] | None:
-    # Asked before reading: a program that ends meanwhile has written its last word.
+    # Check before reading: a process that has ended has written its final status.
     is_running = pidfile.is_locked(f"{directory}/{_PID}")
     try:
         status: dict[str, Any] = json.loads(files.read_file(f"{directory}/{_STATUS}"))
@@ -229,12 +231,12 @@ def _status(directory: str) -> dict[str, Any] | None:
         return None
     begun_s = time.time() - float(status.get("mtime") or 0)
     if status["exit_status"] is None and not is_running and begun_s > _START_S:
-        status |= {"exit_status": 1, "error_message": "the program died"}
+        status |= {"exit_status": 1, "error_message": "the transfer process died"}
     return status
 
 
 def _signal(directory: str, number: signal.Signals) -> bool:
-    """Send a signal to a transfer's program; return whether it runs."""
+    """Send a signal to a transfer's process; return whether the process runs."""
     path = f"{directory}/{_PID}"
     pid = pidfile.read_pid(path)
     if pid is None or not pidfile.is_locked(path):

@@ -1,8 +1,8 @@
 """Procedures that write files of the cluster: ancillary files, ssconf, hosts.
 
-Only files on a fixed list are accepted: a caller with cluster rights shall not be
-able to replace any file of a node. The cluster certificate is not on it, since
-replacing it would cut the connection, nor is the list of storage directories.
+Only files on a fixed list are accepted, so that a caller with cluster rights cannot
+replace arbitrary files of a node. The list lacks the cluster certificate, since
+replacing it would cut the connection, and the list of storage directories.
 """
 
 import grp
@@ -50,7 +50,7 @@ def allowed_files(node: LocalNode) -> frozenset[str]:
 
 @procedure("upload_file")
 def upload_file(node: LocalNode, file_name: tuple[Any, ...]) -> None:
-    """Write a file given as one array; see `upload_file_single`."""
+    """Write a file that is passed as one array; see `upload_file_single`."""
     if len(file_name) != 7:
         raise errors.ParseError(
             f"upload_file: wanted 7 elements, found {len(file_name)}"
@@ -79,7 +79,9 @@ def upload_file_single(
     if not os.path.isabs(path):
         raise errors.GenericError(f"upload of {file_name}: wanted an absolute path")
     if path not in allowed_files(node):
-        raise errors.GenericError(f"upload of {file_name}: not on the list of files")
+        raise errors.GenericError(
+            f"upload of {file_name}: not on the list of files that may be uploaded"
+        )
     owner, group = _owner(uid, gid)
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
     files.write_file(
@@ -94,13 +96,13 @@ def upload_file_single(
 
 def _local(node: LocalNode, path: str) -> str:
     if path == netutils.HOSTS_FILE:
-        # The same name everywhere, but a virtual node never touches the machine's.
+        # All nodes use the same path; a virtual node never changes the machine's file.
         return node.paths.at(path)
     return os.path.normpath(node.paths.localize(path))
 
 
 def _owner(user: str, group: str) -> tuple[int, int]:
-    """Return the numbers of a user and a group; -1 where they cannot be changed."""
+    """Return the ids of a user and a group; -1 where they cannot be changed."""
     try:
         ids = pwd.getpwnam(user).pw_uid, grp.getgrnam(group).gr_gid
     except KeyError as err:
@@ -123,11 +125,15 @@ def etc_hosts_modify(node: LocalNode, mode: str, name: str, ip: str | None) -> b
     """
     if mode == misc.ETC_HOSTS_ADD:
         if not ip or not netutils.is_address(ip):
-            raise errors.GenericError(f"hosts entry {name}: {ip!r} is no address")
+            raise errors.GenericError(
+                f"hosts entry {name}: {ip!r} is not an IP address"
+            )
         line = f"{ip}\t{name} {name.partition('.')[0]}"
     elif mode == misc.ETC_HOSTS_REMOVE:
         if ip:
-            raise errors.GenericError(f"hosts entry {name}: no address to remove")
+            raise errors.GenericError(
+                f"hosts entry {name}: wanted no address with mode remove"
+            )
         line = None
     else:
         raise errors.GenericError(f"hosts file: unknown mode {mode!r}")

@@ -1,7 +1,7 @@
-"""The checks of ``node_verify``: each key of the request is one check, see `CHECKS`.
+"""Checks of ``node_verify``: each key of the request is one check, see `CHECKS`.
 
-Shapes of requests and answers are with the functions. What the answers mean is
-decided by the master. A check that fails by itself is left out of the answer.
+The functions describe the shapes of requests and answers; the master interprets the
+answers. A check that raises an error is left out of the answer.
 """
 
 import logging
@@ -22,15 +22,15 @@ from ganeti.utils import files, netutils, x509
 _log = logging.getLogger(__name__)
 
 _DAY_S: Final = 86400
-#: Certificates that end within these times are warned about or errors.
+#: Certificates that expire within these times are warnings or errors.
 _WARN_BEFORE_S: Final = 30 * _DAY_S
 _ERROR_BEFORE_S: Final = 7 * _DAY_S
-#: A node that is up answers at once; many are asked one after another, in seconds.
+#: Timeout per node in seconds: short, as many nodes are checked one after another.
 _PING_TIMEOUT_S: Final = 5.0
 
 
 def _filelist(node: LocalNode, paths: list[str]) -> dict[str, str]:
-    """Return path -> SHA-1 of its content; paths as given, missing files left out."""
+    """Return path -> SHA-1 of the content; paths as given, missing files left out."""
     digests = {path: files.fingerprint(_local(node, path)) for path in paths}
     return {path: digest for path, digest in digests.items() if digest is not None}
 
@@ -42,7 +42,7 @@ def _local(node: LocalNode, path: str) -> str:
 
 
 def _client_cert(node: LocalNode, _asked: Any) -> tuple[str | None, str]:
-    """Return ``[null, digest]``, or ``ERROR`` or ``WARNING`` and what is wrong."""
+    """Return ``[null, digest]``, or ``ERROR`` or ``WARNING`` and the problem."""
     path = node.paths.client_pem
     if not os.path.exists(path):
         return "ERROR", f"the client certificate {path} does not exist"
@@ -60,24 +60,24 @@ def _client_cert(node: LocalNode, _asked: Any) -> tuple[str | None, str]:
 
 
 def _nodelist(node: LocalNode, ports: dict[str, int]) -> dict[str, str]:
-    """Return node name -> why it cannot be reached over SSH; from name -> port."""
+    """Return node name -> SSH failure; takes node name -> port."""
     return ssh_verify.check_reach(node, ports)
 
 
 def _ssh_setup(node: LocalNode, rows: list[tuple[str, str, bool, bool]]) -> list[str]:
-    """Return what is wrong with key files; from uuid, name and two roles of all."""
+    """Return problems of the key files; takes uuid, name and two roles of all nodes."""
     return ssh_verify.check_set_up(node, rows)
 
 
 def _ssh_clutter(node: LocalNode, _asked: Any) -> list[str]:
-    """Return which keys stand more than once in a key file."""
+    """Return the nodes that have several keys in a key file."""
     return ssh_verify.check_clutter(node)
 
 
 def _node_net_test(
     node: LocalNode, peers: list[tuple[str, str, str]]
 ) -> dict[str, str]:
-    """Return name -> failure to reach a node daemon; from name and two addresses."""
+    """Return name -> node daemons not reached; takes name and two addresses."""
     own = next((row for row in peers if row[0] == node.paths.hostname), None)
     if own is None:
         return {node.paths.hostname: "this node is not in the list of nodes"}
@@ -101,7 +101,7 @@ def _answers(address: str, port: int, source: str) -> bool:
 
 
 def _master_ip(node: LocalNode, asked: tuple[str, str]) -> bool:
-    """Tell whether the cluster's address answers; from master name and address."""
+    """Return whether the cluster's address answers; takes master name and address."""
     name, address = asked
     if name == node.paths.hostname:
         return netutils.owns_address(address)
@@ -109,7 +109,7 @@ def _master_ip(node: LocalNode, asked: tuple[str, str]) -> bool:
 
 
 def _user_scripts(node: LocalNode, paths: list[str]) -> list[str]:
-    """Return those of the scripts that are missing or not executable."""
+    """Return the scripts that are missing or not executable."""
     return [path for path in paths if not _is_executable(node.paths.localize(path))]
 
 
@@ -118,7 +118,7 @@ def _is_executable(path: str) -> bool:
 
 
 def _oob_paths(_node: LocalNode, paths: list[str | None]) -> list[str | None]:
-    """Return for each program what is wrong with it, or null."""
+    """Return the problem of each program, or null."""
     return [None if path is None else _oob_problem(path) for path in paths]
 
 
@@ -126,20 +126,20 @@ def _oob_problem(path: str) -> str | None:
     if not os.path.exists(path):
         return f"OOB program {path} does not exist"
     if not os.path.isfile(path):
-        return f"OOB program {path} is no regular file"
+        return f"OOB program {path} is not a regular file"
     if not os.stat(path).st_mode & 0o100:
         return f"OOB program {path} is not executable for its owner"
     return None
 
 
 def _instancelist(node: LocalNode, hypervisors: list[str]) -> list[str]:
-    """Return the names of the instances that run under the hypervisors."""
+    """Return the names of the instances that run under these hypervisors."""
     name_lists = (node.hypervisor(name).list_names() for name in hypervisors)
     return sorted({name for names in name_lists for name in names})
 
 
 def _hypervisor(node: LocalNode, hypervisors: list[str]) -> dict[str, str | None]:
-    """Return hypervisor -> what keeps it from working, or null."""
+    """Return hypervisor -> problem, or null."""
     answer: dict[str, str | None] = {}
     for name in hypervisors:
         try:
@@ -152,7 +152,7 @@ def _hypervisor(node: LocalNode, hypervisors: list[str]) -> dict[str, str | None
 def _hvparams(
     node: LocalNode, rows: list[tuple[str, str, dict[str, Any]]]
 ) -> list[tuple[str, str, str]]:
-    """Return origin, hypervisor and text for parameters that are not valid here."""
+    """Return origin, hypervisor and problem of parameters that this node refuses."""
     problems = []
     for origin, name, params in rows:
         try:
@@ -163,7 +163,7 @@ def _hvparams(
 
 
 def _hvinfo(node: LocalNode, hypervisor: str) -> dict[str, Any]:
-    """Return memory and processors as a hypervisor reports them."""
+    """Return memory and processors that a hypervisor reports."""
     return node.hypervisor(hypervisor).node_info()
 
 
@@ -173,7 +173,7 @@ def _version(_node: LocalNode, _asked: Any) -> tuple[int, str]:
 
 
 def _nodesetup(_node: LocalNode, _asked: Any) -> list[str]:
-    """Return what the machine lacks that every node needs."""
+    """Return the file systems that every node needs and that this machine lacks."""
     problems = []
     if not os.path.isdir("/sys/block") or not os.path.isdir("/sys/class/net"):
         problems.append("the sysfs filesystem doesn't seem to be mounted under /sys")
@@ -193,17 +193,17 @@ def _oslist(node: LocalNode, _asked: Any) -> list[list[Any]]:
 
 
 def _bridges(_node: LocalNode, names: list[str]) -> list[str]:
-    """Return those that are no bridges here."""
+    """Return the names that are not bridges of this machine."""
     return node_info.missing_bridges(names)
 
 
 def _allowed_paths(node: LocalNode, _asked: Any) -> list[str]:
-    """Return the listed storage directories that may not be listed."""
+    """Return the forbidden directories in the list of storage directories."""
     return allowed.wrong_paths(node.paths)
 
 
 def _storage_path(node: LocalNode, path: str) -> str | None:
-    """Return why a storage directory cannot be used, or null."""
+    """Return the reason why a storage directory cannot be used, or null."""
     return allowed.check_usable(node.paths, path)
 
 
@@ -213,7 +213,7 @@ def _disk_files(node: LocalNode, directories: list[str]) -> dict[str, int]:
 
 
 Check = Callable[[LocalNode, Any], Any]
-#: All checks by key; what is not here is not offered and left out of answers.
+#: All checks by key; answers lack the keys that are not in this table.
 CHECKS: Final[Mapping[str, Check]] = {
     words.NV_FILELIST: _filelist,
     words.NV_CLIENT_CERT: _client_cert,
@@ -238,7 +238,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     words.NV_FILE_STORAGE_PATH: _storage_path,
     words.NV_SHARED_FILE_STORAGE_PATH: _storage_path,
 }
-#: Checks that make no sense on nodes that never run instances.
+#: Checks that are skipped on nodes that never run instances.
 _VM_CHECKS: Final = frozenset(
     {
         words.NV_INSTANCELIST,
@@ -258,7 +258,7 @@ def node_verify(
     cluster_name: str,
     all_hvparams: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """Run the checks that are asked for; the answer has their keys."""
+    """Run the requested checks; the answer has their keys."""
     del cluster_name, all_hvparams
     without_vms = node.paths.hostname in checkdict.get(words.NV_NONVMNODES, ())
     answer = {}
@@ -280,5 +280,5 @@ def node_verify_light(
     cluster_name: str,
     hvparams: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """Do as `node_verify`; for callers without a configuration."""
+    """Run `node_verify` for callers without a configuration."""
     return node_verify(node, checkdict, cluster_name, hvparams)

@@ -1,4 +1,4 @@
-"""Procedures that tell of LVM's volume groups and volumes."""
+"""Procedures that list LVM's volume groups and volumes."""
 
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.storage import lvm
@@ -16,7 +16,7 @@ def lv_list(
 ) -> dict[str, tuple[str, bool, bool]]:
     """Return size text, inactive and open of each volume, by ``group/name``.
 
-    Virtual volumes are left out: they hold no data.
+    Virtual volumes, which hold no data of their own, are left out.
     """
     groups = [vg_name] if isinstance(vg_name, str) else vg_name
     return {

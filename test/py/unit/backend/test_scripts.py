@@ -167,7 +167,7 @@ def test_allocators_that_cannot_be_started_have_a_wrong_first_line(node, text):
     found = with_allocator(node, "true")
     path = pathlib.Path(found.paths.iallocator_search_path[0], "own")
     path.write_text(text)
-    words = f"iallocator own: is the interpreter in its first line right\\? {path}: "
+    words = f"iallocator own: check the interpreter in its first line: {path}: "
     with pytest.raises(errors.OpExecError, match=words):
         nodes.call(found, "iallocator_runner", "own", "{}", None)
 
