@@ -1,7 +1,7 @@
 """Hypervisor drivers, node side: one class each, no policy.
 
-`drivers` makes those that this product offers. Only `kvm` and `fake` are offered;
-parameters of the others are known to `ganeti.constants.hvparams` alone.
+`drivers` creates the drivers. Only `kvm` and `fake` are offered; of the other
+hypervisors only the parameters exist, in `ganeti.constants.hvparams`.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
-"""What every hypervisor driver offers, and what all Linux hosts share.
+"""Interface of hypervisor drivers, and helpers that are common to Linux hosts.
 
-A driver acts and reports; it decides nothing. What it does not support it refuses
-with a HypervisorError. Specified in the hypervisor tables.
+A driver acts and reports; it decides nothing. It refuses unsupported operations with a
+HypervisorError. Specified in the hypervisor tables.
 """
 
 import abc
@@ -26,14 +26,14 @@ _LONGEST_NAME: Final = 255
 
 
 class GuestState(enum.IntEnum):
-    """What a guest does; the wire value of instance states."""
+    """Run state of a guest; the wire value of instance states."""
 
     RUNNING = 0
     SHUTDOWN = 1
 
 
 class AttachedDisk(NamedTuple):
-    """A disk ready for use: its record, the path of its link, and an URI or None."""
+    """An active disk: its record, the path of its link, and a URI or None."""
 
     disk: DiskX
     path: str
@@ -57,10 +57,10 @@ class InstanceInfo(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class MigrationStatus:
-    """How far a migration is: status word and RAM bytes, None when unknown.
+    """Progress of a migration: status word and RAM bytes, None when unknown.
 
-    Memory that the guest wrote meanwhile is sent again: ``transferred_ram`` may grow
-    beyond ``total_ram``, ``remaining_ram`` says what is left now.
+    Memory that the guest writes during the migration is sent again: ``transferred_ram``
+    may exceed ``total_ram``; ``remaining_ram`` is the current rest.
     """
 
     status: str
@@ -71,16 +71,16 @@ class MigrationStatus:
 
 
 class ConsoleHost(NamedTuple):
-    """Where consoles are: a node's address and the port of its SSH server."""
+    """The node of a console: its address and the port of its SSH server."""
 
     address: str
     ssh_port: int
 
 
 class Console(msgspec.Struct, frozen=True, kw_only=True):
-    """How a console is reached; what does not apply is None.
+    """Access to a console; fields that do not apply are None.
 
-    ``command`` is a list of words for SSH, ``display`` a VNC display number.
+    ``command`` is an argument list for SSH, ``display`` a VNC display number.
     """
 
     instance: str
@@ -95,14 +95,14 @@ class Console(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclasses.dataclass(frozen=True)
 class NodeEffects:
-    """What drivers are made with."""
+    """Effect interfaces and paths that drivers use."""
 
     paths: pathutils.Paths
     process: process.Runner
     clock: clock.Clock
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Wait for some seconds."""
         self.clock.wait(threading.Event(), seconds)
 
 
@@ -121,7 +121,8 @@ class Hypervisor(abc.ABC):
         """Start a guest; with ``paused`` its processors wait for the console.
 
         Raises:
-            HypervisorError: it runs already or cannot be started; nothing is left.
+            HypervisorError: the guest runs already, or cannot be started; nothing of
+                the attempt remains.
         """
 
     @abc.abstractmethod
@@ -134,17 +135,17 @@ class Hypervisor(abc.ABC):
         retry: bool = False,
         timeout_s: float | None = None,
     ) -> None:
-        """Ask a guest to shut down, or end it at once when forced.
+        """Ask a guest to shut down, or kill it if ``force`` is set.
 
-        Asking returns before the guest is down; ``retry`` asks once more.
+        A request returns before the guest is down; ``retry`` marks a repeated request.
 
         Raises:
-            HypervisorError: it does not run, or could not be ended.
+            HypervisorError: the guest does not run, or could not be killed.
         """
 
     @abc.abstractmethod
     def cleanup(self, name: str) -> None:
-        """Remove what a guest that is gone left behind; nothing left is fine."""
+        """Remove the remains of a guest that does not run any more, if any."""
 
     @abc.abstractmethod
     def reboot(self, instance: InstanceX) -> None:
@@ -152,18 +153,18 @@ class Hypervisor(abc.ABC):
 
     @abc.abstractmethod
     def list_names(self, hvparams: Mapping[str, Any] | None = None) -> list[str]:
-        """Return the names of all guests here, sorted."""
+        """Return the names of all guests on this node, sorted."""
 
     @abc.abstractmethod
     def info(
         self, name: str, hvparams: Mapping[str, Any] | None = None
     ) -> InstanceInfo | None:
-        """Return one guest, None if it is not here."""
+        """Return one guest, None if it is not on this node."""
 
     def all_infos(
         self, hvparams: Mapping[str, Any] | None = None
     ) -> list[InstanceInfo]:
-        """Return all guests here, in order of names."""
+        """Return all guests on this node, in the order of their names."""
         infos = (self.info(name, hvparams) for name in self.list_names(hvparams))
         return [info for info in infos if info is not None]
 
@@ -173,7 +174,7 @@ class Hypervisor(abc.ABC):
         return linux_node_info()
 
     def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
-        """Return what keeps this hypervisor from working, None if nothing."""
+        """Return the problem that keeps this hypervisor from working, or None."""
         del hvparams
         return None
 
@@ -181,14 +182,14 @@ class Hypervisor(abc.ABC):
         """Check parameters against this node, such as the existence of files.
 
         Raises:
-            HypervisorError: names parameter, wanted and found.
+            HypervisorError: names the parameter, the wanted and the found value.
         """
         check_names(self.name, hvparams)
 
     def console(
         self, instance: Instance, hvparams: Mapping[str, Any], host: ConsoleHost
     ) -> Console:
-        """Return how the console of a guest is reached."""
+        """Return the access to the console of a guest."""
         del hvparams, host
         return Console(
             instance=instance.name,
@@ -197,16 +198,16 @@ class Hypervisor(abc.ABC):
         )
 
     def ancillary_files(self) -> tuple[list[str], list[str]]:
-        """Return files to distribute to all nodes: all of them, optional ones."""
+        """Return the files to distribute to all nodes, and the optional ones."""
         return [], []
 
     def migratable(self, instance: InstanceX) -> None:
-        """Raise HypervisorError unless the guest runs here and may migrate."""
+        """Raise HypervisorError unless the guest runs on this node and may migrate."""
         if self.info(instance.name, instance.hvparams) is None:
             raise errors.HypervisorError(f"instance {instance.name}: not running")
 
     def migration_info(self, instance: InstanceX) -> str:
-        """Return what the target needs to know, opaque to the master."""
+        """Return the data that the target node needs, opaque to the master."""
         raise self._unsupported(instance.name, "migration")
 
     def accept(
@@ -216,32 +217,32 @@ class Hypervisor(abc.ABC):
         target: str,
         disks: Sequence[AttachedDisk],
     ) -> None:
-        """Get ready to receive a guest on the address ``target``."""
+        """Prepare to receive a guest on the address ``target``."""
         del info, target, disks
         raise self._unsupported(instance.name, "migration")
 
     def migrate(
         self, instance: InstanceX, target: str, *, cluster_name: str, live: bool
     ) -> None:
-        """Begin to send a guest; `migration_status` tells how it goes."""
+        """Start sending a guest; `migration_status` returns the progress."""
         del target, live, cluster_name
         raise self._unsupported(instance.name, "migration")
 
     def migration_status(self, instance: InstanceX) -> MigrationStatus:
-        """Return how the sending of a guest goes."""
+        """Return the progress of sending a guest."""
         raise self._unsupported(instance.name, "migration")
 
     def finalize_source(
         self, instance: InstanceX, *, success: bool, live: bool
     ) -> None:
-        """Forget a guest that has left, or go on with it after a failure."""
+        """Clean up after a guest that has left, or continue it here after a failure."""
         del success, live
         raise self._unsupported(instance.name, "migration")
 
     def finalize_destination(
         self, instance: InstanceX, info: str, *, success: bool
     ) -> None:
-        """Adopt a guest that has arrived, or drop what a failure left."""
+        """Take over a guest that has arrived, or clean up after a failure."""
         del success, info
         raise self._unsupported(instance.name, "migration")
 
@@ -251,30 +252,30 @@ class Hypervisor(abc.ABC):
         raise self._unsupported(instance.name, "memory ballooning")
 
     def resize_disk(self, instance: InstanceX, disk: DiskX, size_bytes: int) -> None:
-        """Tell a running guest the new size of a disk."""
+        """Make the new size of a disk visible to a running guest."""
         del disk, size_bytes
         raise self._unsupported(instance.name, "online disk resize")
 
     def hotplug_check(self, instance: InstanceX) -> None:
         """Raise HotplugError unless devices of this running guest can be changed."""
         raise errors.HotplugError(
-            f"instance {instance.name}: hypervisor {self.name} has no hotplug"
+            f"instance {instance.name}: hypervisor {self.name} does not support hotplug"
         )
 
     def hot_add(
         self, instance: InstanceX, device: DiskX | NicX, extra: Any, seq: int
     ) -> None:
-        """Add a device to a running guest; ``extra`` is ``[path, uri]`` of a disk."""
+        """Add a device to a running guest; for a disk, ``extra`` is ``[path, uri]``."""
         del device, extra, seq
         self.hotplug_check(instance)
 
     def hot_remove(self, instance: InstanceX, device: DiskX | NicX) -> None:
-        """Take a device from a running guest."""
+        """Remove a device from a running guest."""
         del device
         self.hotplug_check(instance)
 
     def hot_modify(self, instance: InstanceX, device: NicX, seq: int) -> None:
-        """Replace a NIC of a running guest by one with new settings."""
+        """Replace a NIC of a running guest by a NIC with new settings."""
         del device, seq
         self.hotplug_check(instance)
 
@@ -306,7 +307,7 @@ def check_names(hypervisor: str, hvparams: Mapping[str, Any]) -> None:
 def linux_node_info(proc: str = "/proc") -> dict[str, Any]:
     """Return memory in MiB and processors, read from the proc file system.
 
-    Memory of guests is part of ``memory_dom0``: the kernel cannot tell it apart.
+    ``memory_dom0`` includes the memory of guests: the kernel does not count it apart.
     """
     memory = _meminfo(proc)
     total = memory["MemTotal"] // 1024
@@ -337,7 +338,7 @@ def check_instance_name(name: str) -> str:
     """Return a name that is safe as a file name.
 
     Raises:
-        HypervisorError: it is not.
+        HypervisorError: the name is not a host name, or too long.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise errors.HypervisorError(f"instance name {name!r}: not a host name")

@@ -1,7 +1,7 @@
-"""A hypervisor of files: remembers what would run, for tests and virtual clusters.
+"""Hypervisor that only records guests in files, for tests and virtual clusters.
 
-One file a guest below the run directory, with three lines: id 0, memory in MiB and
-virtual processors.
+There is one file per guest below the run directory, with three lines: id 0, memory in
+MiB and virtual processors.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from ganeti.objects.filled import DiskX, InstanceX
 
 
 class FakeHypervisor(Hypervisor):
-    """Guests that are but files."""
+    """Driver whose guests are files."""
 
     name = "fake"
 
@@ -42,7 +42,7 @@ class FakeHypervisor(Hypervisor):
     def start(
         self, instance: InstanceX, disks: Sequence[AttachedDisk], *, paused: bool
     ) -> None:
-        """Note that a guest runs."""
+        """Record that a guest runs."""
         del disks, paused
         params = instance.beparams
         try:
@@ -61,7 +61,7 @@ class FakeHypervisor(Hypervisor):
         retry: bool = False,
         timeout_s: float | None = None,
     ) -> None:
-        """Forget a guest, at once in all cases."""
+        """Remove the record of a guest, immediately in all cases."""
         del hvparams, force, retry, timeout_s
         try:
             os.unlink(self._file(name))
@@ -69,7 +69,7 @@ class FakeHypervisor(Hypervisor):
             raise errors.HypervisorError(f"instance {name}: not running") from None
 
     def cleanup(self, name: str) -> None:
-        """Forget a guest."""
+        """Remove the record of a guest."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._file(name))
 
@@ -78,7 +78,7 @@ class FakeHypervisor(Hypervisor):
         self.migratable(instance)
 
     def list_names(self, hvparams: Mapping[str, Any] | None = None) -> list[str]:
-        """Return the names of all guests here, sorted."""
+        """Return the names of all guests on this node, sorted."""
         del hvparams
         try:
             return sorted(os.listdir(self._dir))
@@ -88,7 +88,7 @@ class FakeHypervisor(Hypervisor):
     def info(
         self, name: str, hvparams: Mapping[str, Any] | None = None
     ) -> InstanceInfo | None:
-        """Return one guest, None if it is not here."""
+        """Return one guest, None if it is not on this node."""
         del hvparams
         try:
             with open(self._file(name), encoding="ascii") as src:
@@ -108,7 +108,7 @@ class FakeHypervisor(Hypervisor):
         )
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return this node's figures, less what the guests would use."""
+        """Return this node's memory and processors, less the memory of its guests."""
         del hvparams
         info = linux_node_info()
         used = sum(guest.memory_mib for guest in self.all_infos())
@@ -116,7 +116,7 @@ class FakeHypervisor(Hypervisor):
         return info
 
     def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
-        """Return a text if the directory of guests cannot be used."""
+        """Return the reason why the directory of guests cannot be used, or None."""
         del hvparams
         try:
             os.makedirs(self._dir, mode=0o750, exist_ok=True)
@@ -125,19 +125,19 @@ class FakeHypervisor(Hypervisor):
         return None
 
     def balloon(self, instance: InstanceX, memory_mib: int) -> None:
-        """Note the new memory of a guest."""
+        """Record the new memory size of a guest."""
         info = self.info(instance.name)
         if info is None:
             raise errors.HypervisorError(f"instance {instance.name}: not running")
         self._write(instance.name, memory_mib, info.vcpus, mode="w")
 
     def resize_disk(self, instance: InstanceX, disk: DiskX, size_bytes: int) -> None:
-        """Check that the guest runs; it has no disk to look at."""
+        """Check that the guest runs; it does not open its disks."""
         del disk, size_bytes
         self.migratable(instance)
 
     def migration_info(self, instance: InstanceX) -> str:
-        """Return the guest's memory in MiB, which may have been changed."""
+        """Return the guest's memory in MiB, which ballooning may have changed."""
         info = self.info(instance.name)
         if info is None:
             raise errors.HypervisorError(f"instance {instance.name}: not running")
@@ -150,7 +150,7 @@ class FakeHypervisor(Hypervisor):
         target: str,
         disks: Sequence[AttachedDisk],
     ) -> None:
-        """Check that the guest is not here already."""
+        """Check that the guest does not run on this node already."""
         del info, target, disks
         if self.info(instance.name) is not None:
             raise errors.HypervisorError(f"instance {instance.name}: already running")
@@ -158,19 +158,19 @@ class FakeHypervisor(Hypervisor):
     def migrate(
         self, instance: InstanceX, target: str, *, cluster_name: str, live: bool
     ) -> None:
-        """Check that the guest is here; it is moved by finalizing both ends."""
+        """Check that the guest runs here; finalizing the migration moves it."""
         del target, live, cluster_name
         self.migratable(instance)
 
     def migration_status(self, instance: InstanceX) -> MigrationStatus:
-        """Return success: nothing is sent."""
+        """Return success, as nothing is transferred."""
         del instance
         return MigrationStatus("completed")
 
     def finalize_source(
         self, instance: InstanceX, *, success: bool, live: bool
     ) -> None:
-        """Forget a guest that has left."""
+        """Remove the record of a guest that has left."""
         del live
         if success:
             with contextlib.suppress(FileNotFoundError):
@@ -179,7 +179,7 @@ class FakeHypervisor(Hypervisor):
     def finalize_destination(
         self, instance: InstanceX, info: str, *, success: bool
     ) -> None:
-        """Note a guest that has arrived, or forget it."""
+        """Record a guest that has arrived, or remove its record."""
         if not success:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._file(instance.name))

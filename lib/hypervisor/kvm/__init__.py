@@ -1,8 +1,8 @@
 """KVM guests under QEMU.
 
-`driver` is the driver; `argv`, `devices` and `display` build command lines and are
-pure; `launch`, `migrate` and `hotplug` act on emulators; `qmp` talks to them; `taps`
-makes NICs; `files` and `runtime` are what is kept on the node.
+`driver` has the driver class; `argv`, `devices` and `display` build command lines and
+are pure; `launch`, `migrate` and `hotplug` control emulators over the protocol client
+`qmp`; `taps` creates NICs; `files` and `runtime` have the files of guests on the node.
 """
 
 from ganeti.hypervisor.kvm.driver import KvmHypervisor

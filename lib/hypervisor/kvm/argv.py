@@ -1,7 +1,7 @@
 """The emulator's command line: a pure function of instance, parameters and facts.
 
-What depends on open files or on this very start (NICs, disks, acceleration, user,
-chroot, incoming migration) is added by `complete`. Specified in the hypervisor
+`build` returns the permanent arguments. `complete` adds those that depend on one start:
+NICs, disks, acceleration, user, chroot, incoming migration. Specified in the hypervisor
 document, section 2.3.
 """
 
@@ -16,7 +16,7 @@ from ganeti.hypervisor.kvm.runtime import Runtime
 from ganeti.objects.filled import InstanceX
 
 _USB_POINTERS: Final = ("mouse", "tablet")
-#: Sound cards by parameter word, as devices.
+#: Devices of the sound cards, by parameter value.
 _SOUND: Final = {
     "hda": ("intel-hda", "hda-duplex,audiodev=snd0"),
     "ac97": ("AC97,audiodev=snd0",),
@@ -27,10 +27,10 @@ _SOUND: Final = {
 
 @dataclasses.dataclass(frozen=True)
 class EmulatorFacts:
-    """What the node knows and the record does not.
+    """Facts of the node that the instance record does not have.
 
     Attributes:
-        machine: machine type to use when the parameters name none.
+        machine: default machine type, used when the parameters name none.
         addresses: first address of each interface that display parameters name.
     """
 
@@ -40,15 +40,15 @@ class EmulatorFacts:
 
 @dataclasses.dataclass(frozen=True)
 class Extras:
-    """What one start adds to the kept command.
+    """Arguments that one start adds to the permanent command.
 
     Attributes:
         accel: acceleration, ``kvm`` or ``tcg``.
-        nics: for each NIC its arguments.
-        block_paths: paths among the disks' that are block devices.
-        user: name to run as, None to stay what the daemon is.
-        chroot: directory to be locked into, None for none.
-        incoming: address to receive a migration on, None for none.
+        nics: arguments of each NIC.
+        block_paths: those disk paths that are block devices.
+        user: name of the user to run as, None for the daemon's user.
+        chroot: root directory of the emulator, None for the machine's.
+        incoming: address on which to receive a migration, None for none.
     """
 
     accel: str
@@ -60,7 +60,7 @@ class Extras:
 
 
 def build(instance: InstanceX, files: Files, emulator: EmulatorFacts) -> list[str]:
-    """Return the part of the command that is kept in the runtime file."""
+    """Return the part of the command that the runtime file keeps."""
     hvp = instance.hvparams
     parts = (
         [hvp["kvm_path"]],
@@ -115,10 +115,10 @@ def _scsi_controller(instance: InstanceX) -> list[str]:
 
 
 def _end_of_guest(hvp: Mapping[str, Any]) -> list[str]:
-    """Say what a guest's own shutdown and reboot do to the emulator.
+    """Return the effect of a guest's own shutdown and reboot on the emulator.
 
-    With ``user_shutdown`` the emulator stays, so that whoever looks next sees that
-    the guest, and nobody else, ended it; see `driver`.
+    With ``user_shutdown`` the emulator continues after a shutdown, so that the next
+    query of the guest's state detects the shutdown by the user; see `driver`.
     """
     args = []
     if hvp.get("user_shutdown"):
@@ -199,7 +199,7 @@ def _usb(hvp: Mapping[str, Any]) -> list[str]:
     names = []
     pointer = hvp.get("usb_mouse")
     if pointer not in _USB_POINTERS and hvp.get("vnc_bind_address"):
-        pointer = "tablet"  # a relative pointer is of no use over VNC
+        pointer = "tablet"  # a relative pointer does not work over VNC
     if pointer:
         names.append(f"usb-{pointer}")
     listed = (hvp.get("usb_devices") or "").split(",")
@@ -239,7 +239,7 @@ def _guest_agent(hvp: Mapping[str, Any], files: Files) -> list[str]:
 
 
 def complete(runtime: Runtime, extras: Extras) -> list[str]:
-    """Return the whole command of one start."""
+    """Return the complete command of one start."""
     argv = [*runtime.argv, "-accel", extras.accel]
     if extras.user:
         argv += ["-runas", extras.user]

@@ -1,4 +1,4 @@
-"""Checks of KVM parameters that need more than one parameter, or this node."""
+"""Checks of KVM parameters that depend on other parameters, or on this node."""
 
 import os
 import stat
@@ -23,7 +23,7 @@ _FILES: Final = (
 )
 _DIRECTORIES: Final = ("mem_path", "vnc_x509_path")
 _URL_PREFIXES: Final = ("http://", "https://", "ftp://", "ftps://", "tftp://")
-#: Needs ``spice_bind``.
+#: Parameters that need ``spice_bind``.
 _SPICE_ONLY: Final = (
     "spice_ip_version",
     "spice_password_file",
@@ -38,10 +38,10 @@ _IO_URING_VERSION: Final = (5, 0)
 
 
 def check_combinations(hvp: Mapping[str, Any]) -> None:
-    """Refuse parameters that do not go together.
+    """Refuse combinations of parameters that exclude each other.
 
     Raises:
-        HypervisorError: names them.
+        HypervisorError: names the parameters.
     """
     for is_wrong, text in (
         (
@@ -71,7 +71,7 @@ def check_combinations(hvp: Mapping[str, Any]) -> None:
         (
             hvp.get("serial_console")
             and hvp.get("serial_speed") not in words.VALID_SERIAL_SPEEDS,
-            f"serial_speed {hvp.get('serial_speed')}: no speed of a serial line",
+            f"serial_speed {hvp.get('serial_speed')}: not a speed of a serial line",
         ),
         (
             hvp.get("disk_aio") == "native" and hvp.get("disk_cache") != "none",
@@ -95,7 +95,7 @@ def _check_mask(mask: str) -> None:
 
 
 def check_files(hvp: Mapping[str, Any]) -> None:
-    """Refuse files and directories that are not on this node.
+    """Refuse files and directories that this node does not have.
 
     Raises:
         HypervisorError: names parameter and path.
@@ -122,7 +122,7 @@ def _require(key: str, path: str, is_kind: Any, what: str) -> None:
 
 
 def check_emulator(effects: NodeEffects, hvp: Mapping[str, Any]) -> None:
-    """Refuse what this node's emulator cannot do.
+    """Refuse parameters that this node's emulator does not support.
 
     Raises:
         HypervisorError: names parameter and version.

@@ -1,4 +1,4 @@
-"""Removing what a guest that does not run has left on its node."""
+"""Removal of the remains of a guest that does not run."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ _CONTROLS: Final = ("monitor", "serial", "qmp", "kvmd", "qga", "shutdown")
 
 
 def remove(effects: NodeEffects, guest: Files) -> None:
-    """Remove all files of a guest, give its user back, undo its network."""
+    """Remove all files of a guest, release its user, disconnect its NICs."""
     security.release(guest)
     _disconnect(effects, guest)
     for path in (*map(guest.control, _CONTROLS), guest.pid, guest.runtime):
@@ -25,7 +25,7 @@ def remove(effects: NodeEffects, guest: Files) -> None:
 
 
 def _disconnect(effects: NodeEffects, guest: Files) -> None:
-    """Take taps from switches; bridges and routes forget them by themselves."""
+    """Remove taps from switches; the kernel removes them from bridges and routes."""
     with contextlib.suppress(errors.HypervisorError):
         for nic in runtime.load(guest).nics:
             tap = taps.read_name(guest, nic.uuid)
@@ -34,7 +34,7 @@ def _disconnect(effects: NodeEffects, guest: Files) -> None:
 
 
 def _remove_chroot(guest: Files) -> None:
-    """Remove the chroot; what the emulator put there is kept aside."""
+    """Remove the chroot; a chroot that has files is moved aside."""
     try:
         os.rmdir(guest.chroot)
     except FileNotFoundError:

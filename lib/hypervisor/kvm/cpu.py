@@ -1,4 +1,4 @@
-"""CPU masks, and the pinning of a guest's virtual processors."""
+"""CPU masks, and pinning of a guest's virtual processors."""
 
 import os
 from typing import Final
@@ -11,12 +11,12 @@ _ALL: Final = words.CPU_PINNING_ALL
 
 
 def parse_mask(text: str) -> list[frozenset[int] | None]:
-    """Return one set of processors a part; None means all of them.
+    """Return one set of processors per part; None means all processors.
 
     ``0-3,^2`` is 0, 1 and 3; parts are separated by colons.
 
     Raises:
-        ParseError: names the text and what is wrong.
+        ParseError: names the text and the problem.
     """
     return [_parse_part(part.strip(), text) for part in text.split(":")]
 
@@ -42,15 +42,15 @@ def _parse_range(word: str, text: str) -> set[int]:
         )
     first, last = int(low), int(high or low)
     if last < first:
-        raise errors.ParseError(f"CPU mask {text!r}: {word!r} runs backwards")
+        raise errors.ParseError(f"CPU mask {text!r}: {word!r} starts above its end")
     return set(range(first, last + 1))
 
 
 def assign(mask: str, vcpus: int) -> list[frozenset[int] | None]:
-    """Return the processors of each virtual one; one part is for all of them.
+    """Return the processors of each virtual processor; a single part applies to all.
 
     Raises:
-        HypervisorError: the mask has another number of parts.
+        HypervisorError: the mask has a wrong number of parts.
     """
     parts = parse_mask(mask)
     if len(parts) == 1:

@@ -1,7 +1,8 @@
-"""Disks and NICs of a guest: their ids, places and emulator arguments.
+"""Disks and NICs of a guest: their ids, bus addresses and emulator arguments.
 
-Pure: records in, arguments out. ``hvinfo`` is a device's place, given at start or at
-hotplug and kept until it goes. Specified in the hypervisor document, 2.2 and 2.3.
+All functions are pure. ``hvinfo`` is a device's bus address, assigned at start or at
+hotplug and kept until the device is removed. Specified in the hypervisor document, 2.2
+and 2.3.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from ganeti.objects.filled import DiskX, NicX
 
 PCI_BUS: Final = "pci.0"
 SCSI_BUS: Final = "scsi.0"
-#: Targets on one SCSI bus, and those of CD drives; all controllers have the latter.
+#: Targets on one SCSI bus, and those of CD drives; every controller has the latter.
 _SCSI_IDS: Final = 16
 CDROM_SCSI_IDS: Final = (6, 5)
 _PARAVIRTUAL: Final = "paravirtual"
@@ -30,7 +31,7 @@ _SCSI_DRIVERS: Final = {
 }
 #: NIC types that are not PCI devices.
 _ISA_NICS: Final = frozenset({"ne2k_isa"})
-#: Disk types that the machine type itself must offer; they have no address.
+#: Disk types whose controller is part of the machine type; they have no address.
 _DRIVE_INTERFACES: Final = frozenset({"sd", "mtd", "pflash"})
 #: Cache mode: write cache seen by the guest, bypass of the host's cache, no flushes.
 _CACHE: Final = {
@@ -39,7 +40,7 @@ _CACHE: Final = {
     "default": (True, False, False),
     "writethrough": (False, False, False),
 }
-#: Storage that other nodes write too: the host's cache would be stale.
+#: Storage that other nodes also write: the host's cache could be stale.
 _SHARED_TYPES: Final = frozenset(
     {"blockdev", "diskless", "ext", "gluster", "sharedfile"}
 )
@@ -51,16 +52,16 @@ def device_id(kind: str, uuid: str) -> str:
 
 
 def needs_scsi(disk_types: Iterable[str]) -> bool:
-    """Tell whether one of these disk types needs a SCSI controller."""
+    """Return whether one of these disk types needs a SCSI controller."""
     return any(kind in _SCSI_DRIVERS for kind in disk_types)
 
 
 class DeviceSlots:
-    """Hands out places to devices, beside those that are taken.
+    """Allocator of bus addresses for devices.
 
     Args:
-        taken: places of devices that are there.
-        reserved: PCI slots left for the emulator's own devices.
+        taken: addresses of the present devices.
+        reserved: PCI slots for the emulator's own devices.
     """
 
     def __init__(self, taken: Iterable[HvInfo], reserved: int) -> None:
@@ -76,7 +77,7 @@ class DeviceSlots:
                 self._ide += 1
 
     def for_disk(self, disk: DiskX, disk_type: str) -> HvInfo | None:
-        """Return a place for a disk, None for types without an address."""
+        """Return a free address for a disk, None for types without an address."""
         if disk_type in _DRIVE_INTERFACES:
             return None
         info: HvInfo = {"id": device_id("disk", disk.uuid)}
@@ -97,7 +98,7 @@ class DeviceSlots:
         return {"driver": "virtio-blk-pci", **info, **self._pci()}
 
     def for_nic(self, nic: NicX, nic_type: str) -> HvInfo:
-        """Return a place for a NIC."""
+        """Return a free address for a NIC."""
         driver = "virtio-net-pci" if nic_type == _PARAVIRTUAL else nic_type
         info: HvInfo = {"driver": driver, "id": device_id("nic", nic.uuid)}
         return info if nic_type in _ISA_NICS else info | self._pci()
@@ -138,8 +139,8 @@ def blockdev(
 
 
 def _cache(disk: DiskX, hvparams: Mapping[str, Any]) -> tuple[bool, bool, bool]:
-    # A file that several nodes see is written through the file system's own rules;
-    # only raw shared devices lack them, but the documented mode is one for all.
+    # A shared file system keeps files consistent between nodes; only raw shared devices
+    # need this mode, but the documented mode is the same for all shared types.
     if disk.dev_type in _SHARED_TYPES:
         return _CACHE["none"]
     return _CACHE[hvparams.get("disk_cache") or "default"]
@@ -150,7 +151,7 @@ def disk_device(
 ) -> dict[str, Any]:
     """Return the device of a disk, as ``device_add`` takes it."""
     if disk.hvinfo is None:
-        raise errors.HotplugError(f"disk {disk.uuid}: has no place of its own")
+        raise errors.HotplugError(f"disk {disk.uuid}: has no bus address")
     device = {**disk.hvinfo, "drive": device_id("disk", disk.uuid)}
     if device["driver"] in {"virtio-blk-pci", "scsi-hd", "ide-hd"}:
         device["write-cache"] = "on" if _cache(disk, hvparams)[0] else "off"
@@ -183,7 +184,7 @@ def nic_device(
 ) -> dict[str, Any]:
     """Return the device of a NIC, as ``device_add`` takes it."""
     if nic.hvinfo is None:
-        raise errors.HotplugError(f"NIC {nic.uuid}: has no place of its own")
+        raise errors.HotplugError(f"NIC {nic.uuid}: has no bus address")
     device = {
         **nic.hvinfo,
         "netdev": device_id("nic", nic.uuid),

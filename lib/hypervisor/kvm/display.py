@@ -1,4 +1,4 @@
-"""Displays and consoles of a guest. Pure; addresses of interfaces are given."""
+"""Displays and consoles of a guest; pure, interface addresses are arguments."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -21,7 +21,7 @@ _SPICE_OPTIONS: Final = (
 
 
 def bound_interface(hvparams: Mapping[str, Any]) -> str | None:
-    """Return the display parameter that may name an interface, None if it cannot."""
+    """Return the value of the display parameter that names an interface, or None."""
     value = hvparams.get("vnc_bind_address") or hvparams.get("spice_bind") or ""
     is_address = ":" in value or value.replace(".", "").isdigit()
     return value if value and not value.startswith("/") and not is_address else None
@@ -31,11 +31,11 @@ def arguments(instance: InstanceX, addresses: Mapping[str, str]) -> list[str]:
     """Return the display arguments of a guest.
 
     Args:
-        instance: its record.
+        instance: the instance's record.
         addresses: first address of the interface that `bound_interface` names.
 
     Raises:
-        HypervisorError: VNC and SPICE are both asked for, or there is no port.
+        HypervisorError: VNC and SPICE are both configured, or the instance has no port.
     """
     hvp = instance.hvparams
     keymap = ["-k", hvp["keymap"]] if hvp.get("keymap") else []
@@ -59,7 +59,8 @@ def _vga(hvp: Mapping[str, Any], default: str | None) -> list[str]:
 def _port(instance: InstanceX) -> int:
     if instance.network_port is None:
         raise errors.HypervisorError(
-            f"instance {instance.name}: a display needs a network port, it has none"
+            f"instance {instance.name}: a display needs a network port, but the"
+            " instance has none"
         )
     return instance.network_port
 
@@ -131,7 +132,7 @@ def console(
     host: ConsoleHost,
     paths: pathutils.Paths,
 ) -> Console:
-    """Return how a guest's console is reached: serial line, else VNC, else SPICE."""
+    """Return the access to a guest's console: serial line, else VNC, else SPICE."""
     name, port = instance.name, instance.network_port
     if hvparams.get("serial_console"):
         return Console(
@@ -172,6 +173,6 @@ def _serial_command(name: str, paths: pathutils.Paths) -> tuple[str, ...]:
 
 
 def _reachable(bind: str, host: ConsoleHost) -> str:
-    """Return a bound address that others can use."""
+    """Return the address that clients connect to; a wildcard becomes the node's."""
     is_address = ":" in bind or bind.replace(".", "").isdigit()
     return bind if is_address and bind not in _WILDCARDS else host.address

@@ -1,9 +1,9 @@
-"""The KVM driver: what `ganeti.hypervisor.base` asks for, with QEMU.
+"""The KVM driver: implements `ganeti.hypervisor.base` with QEMU.
 
-There is no helper daemon for the question who ended a guest: with ``user_shutdown``
-a guest that shuts down leaves its emulator waiting, and whoever looks next notes the
-fact in a marker file and lets the emulator go. A stop by the cluster tells the emulator
-first to end with its guest.
+No helper daemon detects a shutdown by the user. With ``user_shutdown`` the emulator of
+a guest that shuts down waits, and the next query of the guest creates a marker file
+and ends the emulator. A stop by the cluster first configures the emulator to end with
+its guest.
 """
 
 import contextlib
@@ -44,12 +44,12 @@ from ganeti.objects.filled import DiskX, InstanceX, NicX
 from ganeti.objects.instance import Instance
 from ganeti.utils import netlink
 
-#: Seconds for an emulator to end after ``quit``.
+#: Seconds that an emulator may take to end after ``quit``.
 _QUIT_WAIT_S = 5.0
 
 
 class KvmHypervisor(Hypervisor):
-    """Guests under QEMU, accelerated where the node can."""
+    """Guests under QEMU, accelerated where the node supports it."""
 
     name: ClassVar[str] = "kvm"
 
@@ -57,7 +57,7 @@ class KvmHypervisor(Hypervisor):
         return Files(self._effects.paths, name)
 
     def _alive(self, name: str) -> Files:
-        """Return a running guest's files; raise HypervisorError if it does not run."""
+        """Return a running guest's files; raise HypervisorError if no guest runs."""
         guest = self._files(name)
         if guest.alive_pid() is None:
             raise errors.HypervisorError(f"instance {name}: not running")
@@ -119,7 +119,7 @@ class KvmHypervisor(Hypervisor):
         retry: bool = False,
         timeout_s: float | None = None,
     ) -> None:
-        """Press the guest's power button, or end its emulator when forced."""
+        """Press the guest's power button, or end its emulator if ``force`` is set."""
         del retry, timeout_s
         guest = self._files(name)
         if guest.alive_pid() is None:
@@ -135,16 +135,16 @@ class KvmHypervisor(Hypervisor):
             qmp.execute("system_powerdown")
 
     def cleanup(self, name: str) -> None:
-        """Remove what a guest that is gone left behind."""
+        """Remove the remains of a guest that does not run any more."""
         guest = self._files(name)
         if guest.alive_pid() is not None:
             raise errors.HypervisorError(
-                f"instance {name}: cannot clean up, it is running"
+                f"instance {name}: cannot clean up, the instance is running"
             )
         cleanup.remove(self._effects, guest)
 
     def reboot(self, instance: InstanceX) -> None:
-        """Start the guest anew with what it was started with."""
+        """Start the guest again with the parameters of its last start."""
         guest = self._alive(instance.name)
         plan = runtime.load(guest)
         files.end_process(self._effects, guest)
@@ -153,7 +153,7 @@ class KvmHypervisor(Hypervisor):
         runtime.save(guest, plan)
         launch.launch(self._effects, instance, plan, launch.Launch())
 
-    # Look
+    # Query
     def list_names(self, hvparams: Mapping[str, Any] | None = None) -> list[str]:
         """Return guests that run or have shut themselves down, sorted."""
         del hvparams
@@ -167,7 +167,7 @@ class KvmHypervisor(Hypervisor):
     def info(
         self, name: str, hvparams: Mapping[str, Any] | None = None
     ) -> InstanceInfo | None:
-        """Return one guest, None if it is not here."""
+        """Return one guest, None if it is not on this node."""
         del hvparams
         guest = self._files(name)
         pid = guest.alive_pid()
@@ -193,7 +193,7 @@ class KvmHypervisor(Hypervisor):
         files.wait_gone(self._effects, pid, _QUIT_WAIT_S)
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return this node's figures; memory of guests is not the node's own."""
+        """Return memory and processors; guests' memory does not count as the node's."""
         info = super().node_info(hvparams)
         pids = (self._files(name).alive_pid() for name in self.list_names())
         guests = sum(_resident_mib(pid) for pid in pids if pid is not None)
@@ -206,7 +206,7 @@ class KvmHypervisor(Hypervisor):
         return info
 
     def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
-        """Return why guests cannot run here, None if they can."""
+        """Return the reason why guests cannot run on this node, or None."""
         binary = (hvparams or {}).get("kvm_path") or "/usr/bin/kvm"
         if not os.access(binary, os.X_OK):
             return f"emulator {binary}: not found or not executable"
@@ -226,21 +226,21 @@ class KvmHypervisor(Hypervisor):
     def console(
         self, instance: Instance, hvparams: Mapping[str, Any], host: ConsoleHost
     ) -> Console:
-        """Return how the console of a guest is reached."""
+        """Return the access to the console of a guest."""
         return display.console(instance, hvparams, host, self._effects.paths)
 
     # Change
     def balloon(self, instance: InstanceX, memory_mib: int) -> None:
-        """Ask the guest to give memory back or to use more."""
+        """Ask the guest to release memory or to use more."""
         guest = self._alive(instance.name)
         with Qmp(guest.control("qmp"), instance.name) as qmp:
             qmp.execute("balloon", {"value": memory_mib * MIB})
 
     def resize_disk(self, instance: InstanceX, disk: DiskX, size_bytes: int) -> None:
-        """Tell the guest the new size of a disk.
+        """Make the new size of a disk visible to the guest.
 
         Raises:
-            HypervisorError: it is smaller than before: the emulator would cut off the
+            HypervisorError: the new size is smaller: the emulator would cut off the
                 end of the disk.
         """
         guest = self._alive(instance.name)
@@ -254,13 +254,13 @@ class KvmHypervisor(Hypervisor):
             ]
             if any(size_bytes < size for size in sizes):
                 raise errors.HypervisorError(
-                    f"instance {instance.name}: disk {disk.uuid} has {sizes[0]} bytes,"
-                    f" {size_bytes} would cut it off"
+                    f"instance {instance.name}: disk {disk.uuid} has {sizes[0]} bytes;"
+                    f" a size of {size_bytes} bytes would cut off its end"
                 )
             qmp.execute("block_resize", {"node-name": name, "size": size_bytes})
 
     def hotplug_check(self, instance: InstanceX) -> None:
-        """Refuse unless the guest runs and was started with places we know."""
+        """Refuse unless the guest runs and all its devices have recorded addresses."""
         hotplug.check(self._alive(instance.name))
 
     def hot_add(
@@ -276,7 +276,7 @@ class KvmHypervisor(Hypervisor):
             hotplug.add_nic(self._effects, guest, instance, device, seq)
 
     def hot_remove(self, instance: InstanceX, device: DiskX | NicX) -> None:
-        """Take a device from a running guest."""
+        """Remove a device from a running guest."""
         guest = self._alive(instance.name)
         hotplug.check(guest)
         if isinstance(device, DiskX):
@@ -309,18 +309,18 @@ class KvmHypervisor(Hypervisor):
     def migrate(
         self, instance: InstanceX, target: str, *, cluster_name: str, live: bool
     ) -> None:
-        """Begin to send a guest in the background."""
+        """Start sending a guest in the background."""
         del cluster_name
         migrate.begin(self._alive(instance.name), target, live=live)
 
     def migration_status(self, instance: InstanceX) -> MigrationStatus:
-        """Return how the sending of a guest goes."""
+        """Return the progress of sending a guest."""
         return migrate.status(self._effects, self._files(instance.name))
 
     def finalize_source(
         self, instance: InstanceX, *, success: bool, live: bool
     ) -> None:
-        """End the emulator that the guest has left, or go on with it."""
+        """End the emulator that the guest has left, or continue the guest here."""
         del live
         migrate.finalize_source(
             self._effects, self._files(instance.name), success=success
@@ -329,7 +329,7 @@ class KvmHypervisor(Hypervisor):
     def finalize_destination(
         self, instance: InstanceX, info: str, *, success: bool
     ) -> None:
-        """Adopt the guest that has arrived, or end the waiting emulator."""
+        """Take over the guest that has arrived, or end the waiting emulator."""
         guest = self._files(instance.name)
         migrate.finalize_destination(
             self._effects, guest, instance, info, success=success
@@ -367,7 +367,9 @@ def _interface_addresses(hvp: Mapping[str, Any]) -> dict[str, str]:
     try:
         index = socket.if_nametoindex(name)
     except OSError as err:
-        raise errors.HypervisorError(f"display: no interface {name}") from err
+        raise errors.HypervisorError(
+            f"display: this node has no interface {name}"
+        ) from err
     with netlink.route() as ip:
         for family in families:
             for row in ip.get_addr(index=index, family=family):

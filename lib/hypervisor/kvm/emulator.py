@@ -1,9 +1,8 @@
 """Facts about the emulator binary and the processors: version, machine, acceleration.
 
-Whether hardware acceleration works is proven, not assumed: a guest of one sector has
-to count to the end without being slower than under plain emulation. There are machines
-where ``/dev/kvm`` opens and each instruction takes ages. The verdict holds until the
-next boot of the node.
+Hardware acceleration is measured, not assumed: a probe guest of one sector counts down
+and must not be slower than under plain emulation. On some machines ``/dev/kvm`` opens,
+but each instruction is extremely slow. The result is valid until the node's next boot.
 """
 
 import contextlib
@@ -17,9 +16,10 @@ from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm.files import root_dir
 from ganeti.utils import files as file_utils
 
-#: Seconds that an emulated probe guest gets; it needs a fraction of one.
+#: Time limit of an emulated probe guest, in seconds; it needs less than one.
 _PROBE_TIMEOUT_S: Final = 20.0
-#: An accelerated one gets at least this long, and a multiple of what emulation took.
+#: Smallest limit of an accelerated probe, in seconds, and its multiple of the emulated
+#: probe's time.
 _PROBE_MIN_S: Final = 1.0
 _PROBE_FACTOR: Final = 3.0
 #: Boot sector: ``mov ecx, 1 << 24``; ``dec ecx``; ``jnz`` back; then ``mov al, 0x2a``;
@@ -36,12 +36,14 @@ def version(effects: NodeEffects, binary: str) -> tuple[int, ...]:
     """Return the emulator's version.
 
     Raises:
-        HypervisorError: it cannot be run or says nothing we know.
+        HypervisorError: the emulator cannot be run, or prints no version.
     """
     text = _run(effects, binary, "--version")
     match = re.search(r"version (\d+)\.(\d+)(?:\.(\d+))?", text)
     if match is None:
-        raise errors.HypervisorError(f"{binary}: no version in {text[:80]!r}")
+        raise errors.HypervisorError(
+            f"{binary}: no version number in its output {text[:80]!r}"
+        )
     return tuple(int(part) for part in match.groups() if part is not None)
 
 
@@ -49,12 +51,12 @@ def default_machine(effects: NodeEffects, binary: str) -> str:
     """Return the machine type that the emulator uses by default.
 
     Raises:
-        HypervisorError: it names none.
+        HypervisorError: the emulator lists no default.
     """
     text = _run(effects, binary, "-machine", "help")
     match = re.search(r"^(\S+)\s.*\(default\)", text, re.MULTILINE)
     if match is None:
-        raise errors.HypervisorError(f"{binary}: names no default machine type")
+        raise errors.HypervisorError(f"{binary}: lists no default machine type")
     return match.group(1)
 
 
@@ -62,7 +64,7 @@ def machines(effects: NodeEffects, binary: str) -> frozenset[str]:
     """Return all machine types of the emulator.
 
     Raises:
-        HypervisorError: it cannot be run.
+        HypervisorError: the emulator cannot be run.
     """
     lines = _run(effects, binary, "-machine", "help").splitlines()[1:]
     return frozenset(line.split()[0] for line in lines if line.split())
@@ -84,9 +86,9 @@ def acceleration(effects: NodeEffects, binary: str, flag: str) -> str:
     """Return ``kvm`` or ``tcg``.
 
     Args:
-        effects: this node.
-        binary: the emulator.
-        flag: hvparam ``kvm_flag``: enabled, disabled, or empty to find out.
+        effects: effect interfaces of this node.
+        binary: path of the emulator.
+        flag: hvparam ``kvm_flag``: enabled, disabled, or empty to measure.
     """
     if flag == "enabled":
         return "kvm"
@@ -118,7 +120,7 @@ def _boot_id() -> str:
 
 
 def _is_faster(effects: NodeEffects, binary: str) -> bool:
-    """Tell whether an accelerated guest keeps up with an emulated one."""
+    """Return whether an accelerated guest is as fast as an emulated one."""
     emulated_s = probe(effects, binary, "tcg", _PROBE_TIMEOUT_S)
     if emulated_s is None:
         return probe(effects, binary, "kvm", _PROBE_TIMEOUT_S) is not None
@@ -129,7 +131,7 @@ def _is_faster(effects: NodeEffects, binary: str) -> bool:
 def probe(
     effects: NodeEffects, binary: str, accel: str, limit_s: float
 ) -> float | None:
-    """Run a guest of one sector; return its seconds, None if it did not end in time."""
+    """Run a guest of one sector; return its seconds, None after the timeout."""
     begin = effects.clock.monotonic()
     with tempfile.NamedTemporaryFile(prefix="ganeti-probe-") as image:
         image.write(_PROBE_CODE.ljust(510, b"\0") + b"\x55\xaa")

@@ -1,7 +1,7 @@
-"""Where a node keeps what belongs to its KVM guests, and who is alive.
+"""Files and processes of a node's KVM guests.
 
 Layout below ``<run dir>/kvm-hypervisor``; specified in the hypervisor document,
-section 2.1. Nothing here talks to a guest.
+section 2.1. This module does not connect to guests.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import signal
 from ganeti import errors, pathutils
 from ganeti.hypervisor.base import NodeEffects, check_instance_name
 
-#: How long an ended emulator may take to disappear.
+#: Seconds that a killed emulator may take to disappear.
 _KILL_WAIT_S = 5.0
 _POLL_S = 0.05
 #: From unix(7): sun_path has 108 bytes, one of them ends it.
@@ -27,7 +27,7 @@ class Files:
     name: str
 
     def __post_init__(self) -> None:
-        """Refuse names that are no file names."""
+        """Refuse names that are not file names."""
         check_instance_name(self.name)
 
     @property
@@ -37,55 +37,55 @@ class Files:
 
     @property
     def pid(self) -> str:
-        """Process id, written by the emulator."""
+        """File with the process id, written by the emulator."""
         return f"{self.root}/pid/{self.name}"
 
     @property
     def uid(self) -> str:
-        """User id taken from the pool."""
+        """File with the user id from the pool."""
         return f"{self.root}/uid/{self.name}"
 
     def control(self, kind: str) -> str:
         """Return a control socket or marker: monitor, serial, qmp, kvmd, qga, ...
 
         Raises:
-            HypervisorError: the path is longer than a socket's can be.
+            HypervisorError: the path is too long for a socket.
         """
         path = f"{self.root}/ctrl/{self.name}.{kind}"
         if len(os.fsencode(path)) > _SOCKET_PATH_MAX:
             raise errors.HypervisorError(
-                f"instance {self.name}: socket path of more than {_SOCKET_PATH_MAX}"
+                f"instance {self.name}: socket path is longer than {_SOCKET_PATH_MAX}"
                 f" bytes: {path}"
             )
         return path
 
     @property
     def shutdown_marker(self) -> str:
-        """Present when the guest shut itself down."""
+        """File that exists when the guest shut itself down."""
         return self.control("shutdown")
 
     @property
     def runtime(self) -> str:
-        """What the guest was started with."""
+        """File with the parameters of the guest's start."""
         return f"{self.root}/conf/{self.name}.runtime"
 
     @property
     def nics(self) -> str:
-        """Directory with one file a NIC: the name of its tap."""
+        """Directory with one file per NIC: the name of its tap."""
         return f"{self.root}/nic/{self.name}"
 
     @property
     def chroot(self) -> str:
-        """Empty directory that the emulator is locked into."""
+        """Empty directory that is the emulator's root."""
         return f"{self.root}/chroot/{self.name}"
 
     @property
     def log(self) -> str:
-        """The emulator's log."""
+        """Log file of the emulator."""
         return f"{self.paths.log_dir}/kvm/{self.name}.log"
 
     def make_directories(self) -> None:
-        """Make the directories of all guests."""
+        """Create the directories of all guests."""
         for name in ("pid", "uid", "ctrl", "conf", "nic", "chroot"):
             os.makedirs(f"{self.root}/{name}", mode=0o750, exist_ok=True)
         os.makedirs(os.path.dirname(self.log), mode=0o750, exist_ok=True)
@@ -98,7 +98,7 @@ class Files:
         return pid
 
     def written_pid(self) -> int | None:
-        """Return the process id in the file, None without one."""
+        """Return the process id in the file, None if the file has none."""
         try:
             with open(self.pid, encoding="ascii") as src:
                 return int(src.read().strip())
@@ -112,7 +112,7 @@ def root_dir(paths: pathutils.Paths) -> str:
 
 
 def command_line(pid: int) -> list[str]:
-    """Return the arguments of a process, empty if there is none."""
+    """Return the arguments of a process, () if the process does not exist."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as src:
             return src.read().decode(errors="replace").rstrip("\0").split("\0")
@@ -143,21 +143,21 @@ def _listed(directory: str) -> list[str]:
 
 
 def cpu_time_s(pid: int) -> float:
-    """Return the processor time a process has used, in seconds."""
+    """Return the processor time that a process has used, in seconds."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as src:
             fields = src.read().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
-    # utime and stime are fields 14 and 15 of proc(5); two went before the ")".
+    # utime and stime are fields 14 and 15 of proc(5); fields 1 and 2 end at the ")".
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def end_process(effects: NodeEffects, files: Files) -> None:
-    """End an emulator: ask with SIGTERM, then insist with SIGKILL.
+    """End an emulator with SIGTERM, if necessary with SIGKILL.
 
     Raises:
-        HypervisorError: it is still there.
+        HypervisorError: the process still exists.
     """
     for number in (signal.SIGTERM, signal.SIGKILL):
         pid = files.alive_pid()
@@ -173,10 +173,10 @@ def end_process(effects: NodeEffects, files: Files) -> None:
 
 
 def wait_gone(effects: NodeEffects, pid: int, timeout_s: float) -> bool:
-    """Wait until a process has ended altogether; return false if it has not.
+    """Wait until a process has ended completely; return false if it has not.
 
-    It is not enough that it lost its command line, as it does early: its user must be
-    free for others. One that only waits to be reaped counts as gone in the end.
+    An ending process loses its command line early, but its user must be free for other
+    guests. At the timeout, a process that only waits to be reaped counts as ended.
     """
     end = effects.clock.monotonic() + timeout_s
     while state := _state(pid):
@@ -187,7 +187,7 @@ def wait_gone(effects: NodeEffects, pid: int, timeout_s: float) -> bool:
 
 
 def _state(pid: int) -> str | None:
-    """Return the state letter of a process, None if there is none."""
+    """Return the state letter of a process, None if the process does not exist."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as src:
             return src.read().rpartition(")")[2].split()[0]

@@ -1,7 +1,7 @@
-"""Devices that come to and go from a running guest.
+"""Adding and removing devices of a running guest.
 
-Each step is checked by looking at what the guest has afterwards; the runtime file is
-kept in step. Specified in the hypervisor document, section 2.4.
+Each step checks afterwards which devices the guest has, and updates the runtime file.
+Specified in the hypervisor document, section 2.4.
 """
 
 import contextlib
@@ -16,22 +16,22 @@ from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.objects.filled import DiskX, InstanceX, NicX
 
-#: Seconds for a guest to let a device go.
+#: Seconds that a guest may take to release a device.
 _UNPLUG_S: Final = 15.0
 
 
 def check(guest: Files) -> None:
-    """Refuse unless all devices have places that we gave them.
+    """Refuse unless all devices have assigned addresses.
 
     Raises:
-        HotplugError: names what is in the way.
+        HotplugError: some devices have none.
     """
     plan = runtime.load(guest)
     known = len(plan.hvinfos())
     if known < len(plan.disks) + len(plan.nics):
         raise errors.HotplugError(
-            f"instance {guest.name}: some devices have no place of their own; they"
-            " get one when the instance is started the next time"
+            f"instance {guest.name}: some devices have no recorded bus address; stop"
+            " and start the instance, which assigns the addresses"
         )
 
 
@@ -50,22 +50,22 @@ def _has_device(qmp: Qmp, name: str) -> bool:
 
 
 def add_disk(guest: Files, attached: AttachedDisk) -> None:
-    """Give a disk to a running guest.
+    """Add a disk to a running guest.
 
     Raises:
-        HotplugError: the guest has it already, or did not take it.
+        HotplugError: the guest has the disk already, or did not accept it.
     """
     plan = runtime.load(guest)
     disk, path, uri = attached
     if plan.find_disk(disk.uuid) is not None:
         raise errors.HotplugError(
-            f"instance {guest.name}: disk {disk.uuid} is plugged already"
+            f"instance {guest.name}: disk {disk.uuid} is already attached"
         )
     kind = plan.hvparams.get("disk_type") or "paravirtual"
     place = _places(plan).for_disk(disk, kind)
     if place is None or kind == "ide":
         raise errors.HotplugError(
-            f"instance {guest.name}: disks of type {kind} cannot be plugged"
+            f"instance {guest.name}: disks of type {kind} cannot be hotplugged"
         )
     plugged = runtime.plugged_disk(disk, place)
     with _session(guest) as qmp:
@@ -82,7 +82,7 @@ def _plug_disk(
 ) -> None:
     """Add block node and device.
 
-    The file is opened here: the emulator may run as a user or in a chroot that cannot.
+    This process opens the file: the emulator's user or chroot may not allow it.
     """
     try:
         fd = os.open(path, (os.O_RDONLY if disk.mode == "ro" else os.O_RDWR))
@@ -104,7 +104,7 @@ def _plug_disk(
             qmp.execute("blockdev-del", {"node-name": node["node-name"]})
             raise
     finally:
-        # The block node keeps the file as long as it needs it.
+        # The block node has its own descriptor of the file.
         number = int(inside.rpartition("/")[2])
         qmp.execute("remove-fd", {"fdset-id": number})
 
@@ -113,20 +113,20 @@ def _add_device(guest: Files, qmp: Qmp, device: dict[str, Any]) -> None:
     qmp.execute("device_add", device)
     if not _has_device(qmp, device["id"]):
         raise errors.HotplugError(
-            f"instance {guest.name}: device {device['id']}: not there after adding"
+            f"instance {guest.name}: device {device['id']}: missing after it was added"
         )
 
 
 def remove_disk(guest: Files, disk: DiskX) -> None:
-    """Take a disk from a running guest.
+    """Remove a disk from a running guest.
 
     Raises:
-        HotplugError: the guest does not have it, or does not let it go.
+        HotplugError: the guest does not have the disk, or does not release it.
     """
     plan = runtime.load(guest)
     if plan.find_disk(disk.uuid) is None:
         raise errors.HotplugError(
-            f"instance {guest.name}: disk {disk.uuid} is not plugged"
+            f"instance {guest.name}: disk {disk.uuid} is not attached"
         )
     name = devices.device_id("disk", disk.uuid)
     with _session(guest) as qmp:
@@ -143,24 +143,24 @@ def _remove_device(guest: Files, qmp: Qmp, name: str) -> None:
     gone = qmp.wait_event("DEVICE_DELETED", _UNPLUG_S, device=name)
     if not gone and _has_device(qmp, name):
         raise errors.HotplugError(
-            f"instance {guest.name}: device {name}: the guest did not let it go in"
-            f" {_UNPLUG_S:g} s"
+            f"instance {guest.name}: device {name}: the guest did not release it"
+            f" within {_UNPLUG_S:g} s"
         )
 
 
 def add_nic(
     effects: NodeEffects, guest: Files, instance: InstanceX, nic: NicX, index: int
 ) -> None:
-    """Give a NIC to a running guest.
+    """Add a NIC to a running guest.
 
     Raises:
-        HotplugError: the guest has it already, or did not take it.
-        HypervisorError: its tap cannot be made or connected.
+        HotplugError: the guest has the NIC already, or did not accept it.
+        HypervisorError: its tap cannot be created or connected.
     """
     plan = runtime.load(guest)
     if plan.find_nic(nic.uuid) is not None:
         raise errors.HotplugError(
-            f"instance {guest.name}: NIC {nic.uuid} is plugged already"
+            f"instance {guest.name}: NIC {nic.uuid} is already attached"
         )
     kind = plan.hvparams.get("nic_type") or "paravirtual"
     plugged = runtime.plugged_nic(nic, _places(plan).for_nic(nic, kind))
@@ -202,15 +202,15 @@ def _plug_nic(
 
 
 def remove_nic(effects: NodeEffects, guest: Files, nic: NicX) -> None:
-    """Take a NIC from a running guest.
+    """Remove a NIC from a running guest.
 
     Raises:
-        HotplugError: the guest does not have it, or does not let it go.
+        HotplugError: the guest does not have the NIC, or does not release it.
     """
     plan = runtime.load(guest)
     if plan.find_nic(nic.uuid) is None:
         raise errors.HotplugError(
-            f"instance {guest.name}: NIC {nic.uuid} is not plugged"
+            f"instance {guest.name}: NIC {nic.uuid} is not attached"
         )
     name = devices.device_id("nic", nic.uuid)
     with _session(guest) as qmp:

@@ -1,7 +1,7 @@
-"""Starting an emulator from a runtime: taps, user, process, settings, go.
+"""Start of an emulator from a runtime: taps, user, process, settings, continue.
 
-Used by start, reboot and incoming migration. When anything fails nothing is left
-running. Specified in the hypervisor document, section 2.3.
+Used by start, reboot and incoming migration. After a failure nothing is left running.
+Specified in the hypervisor document, section 2.3.
 """
 
 import dataclasses
@@ -26,17 +26,17 @@ from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.hypervisor.kvm.runtime import Runtime
 from ganeti.objects.filled import InstanceX
 
-#: Seconds for the emulator to open its devices and go to the background.
+#: Seconds that the emulator may take to open its devices and become a daemon.
 _START_TIMEOUT_S: Final = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Launch:
-    """How to start.
+    """Options of one start.
 
     Attributes:
         paused: leave the guest's processors stopped.
-        incoming: address to receive a migration on, None for a fresh guest.
+        incoming: address on which to receive a migration, None to boot the guest.
     """
 
     paused: bool = False
@@ -49,13 +49,13 @@ def launch(
     """Start a guest's emulator.
 
     Args:
-        effects: this node.
-        instance: its record, for network scripts and memory.
-        runtime: what to start.
+        effects: effect interfaces of this node.
+        instance: the instance's record, for network scripts and memory.
+        runtime: permanent command, parameters and devices.
         how: paused, or waiting for a migration.
 
     Raises:
-        HypervisorError: names what failed; nothing is left running.
+        HypervisorError: names the failed step; nothing is left running.
     """
     guest = Files(effects.paths, instance.name)
     opened: dict[int, tuple[str, taps.Tap]] = {}
@@ -88,7 +88,7 @@ def connect_nics(
     opened: dict[int, tuple[str, taps.Tap]],
     how: Launch,
 ) -> None:
-    """Put taps on the network; routed ones of a migration wait for its end."""
+    """Connect taps; routed taps of a migration are connected when it has ended."""
     for index, nic in enumerate(runtime.nics):
         if how.incoming and nic.nicparams.get("mode") == "routed":
             continue
@@ -173,7 +173,7 @@ def _set_up(guest: Files, instance: InstanceX, runtime: Runtime, how: Launch) ->
 
 
 def start_memory_mib(instance: InstanceX) -> int:
-    """Return the memory to start with: what is free, between minimum and maximum."""
+    """Return the memory at start: the free memory, between minimum and maximum."""
     low, high = instance.beparams["minmem"], instance.beparams["maxmem"]
     free: int = linux_node_info()["memory_free"]
     return int(max(low, min(high, free)))

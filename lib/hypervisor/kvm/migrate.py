@@ -1,4 +1,4 @@
-"""Live migration over the control socket, both ends.
+"""Live migration over the control socket, on source and target node.
 
 Specified in the hypervisor document, section 2.4.
 """
@@ -13,22 +13,22 @@ from ganeti.hypervisor.kvm.files import Files
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.objects.filled import InstanceX
 
-#: Bad answers in a row before a migration counts as failed, and seconds between.
+#: Consecutive bad answers after which a migration counts as failed, and the interval.
 _STATUS_RETRIES: Final = 5
 _STATUS_RETRY_S: Final = 2.0
-#: Passes over memory before postcopy takes over, where it is switched on.
+#: Passes over memory before the switch to postcopy, where it is enabled.
 _POSTCOPY_AFTER_SYNCS: Final = 2
 _POSTCOPY: Final = "postcopy-ram"
-#: Slows a guest that writes faster than the line carries, so that each migration ends;
-#: concerns the sending side alone.
+#: Capability that slows a guest that writes faster than the network transfers, so that
+#: each migration ends; set on the sending side only.
 _AUTO_CONVERGE: Final = "auto-converge"
-#: Per cent of its time that such a guest loses at first, and more with each pass.
+#: Per cent of CPU time that such a guest loses at first, and further per pass.
 _THROTTLE: Final = {"cpu-throttle-initial": 40, "cpu-throttle-increment": 20}
-#: Seconds for the guest to go on after the last byte, and between looks.
+#: Seconds that the guest may take to continue after the last byte, and the interval.
 _ARRIVAL_S: Final = 10.0
 _POLL_S: Final = 0.1
 _QUIT_WAIT_S: Final = 10.0
-#: Words of the emulator for a migration that is under way.
+#: Status words of the emulator for a migration in progress.
 _UNDER_WAY: Final = frozenset(
     {
         "setup",
@@ -70,14 +70,14 @@ def accept(
     """Start an emulator that waits for a guest.
 
     Args:
-        effects: this node.
+        effects: effect interfaces of this node.
         guest: files of the guest on this node.
-        instance: its record.
-        info: the runtime as the source exported it.
-        where: own address to wait on, and the disks as they are linked here.
+        instance: the instance's record.
+        info: the runtime that the source exported.
+        where: own address to listen on, and the disks with their links on this node.
 
     Raises:
-        HypervisorError: it runs here already, or the emulator does not start.
+        HypervisorError: the guest runs here already, or the emulator does not start.
     """
     if guest.alive_pid() is not None:
         raise errors.HypervisorError(f"instance {guest.name}: already running here")
@@ -97,13 +97,13 @@ def accept(
 
 
 def drop(effects: NodeEffects, guest: Files) -> None:
-    """End a guest's emulator here and remove what it left."""
+    """End a guest's emulator on this node and remove its remains."""
     files.end_process(effects, guest)
     cleanup.remove(effects, guest)
 
 
 def begin(guest: Files, target: str, *, live: bool) -> None:
-    """Begin to send a guest; a non-live one is stopped first.
+    """Start sending a guest; pause it first unless the migration is live.
 
     Raises:
         HypervisorError: the emulator refuses.
@@ -125,7 +125,7 @@ def begin(guest: Files, target: str, *, live: bool) -> None:
 
 
 def status(effects: NodeEffects, guest: Files) -> MigrationStatus:
-    """Return how the sending goes; no usable answer in several tries means failed."""
+    """Return the progress; several attempts without a usable answer mean failed."""
     for attempt in range(_STATUS_RETRIES):
         if attempt:
             effects.sleep(_STATUS_RETRY_S)
@@ -164,11 +164,11 @@ def _switch_to_postcopy(guest: Files, qmp: Qmp, answer: dict[str, Any]) -> None:
 
 
 def finalize_source(effects: NodeEffects, guest: Files, *, success: bool) -> None:
-    """End the emulator that a guest has left, or go on with the guest.
+    """End the emulator that a guest has left, or continue the guest.
 
     Raises:
-        HypervisorError: it cannot be ended, or the guest cannot go on, perhaps because
-            it has left: two of it must never run.
+        HypervisorError: the emulator cannot be ended, or the guest cannot continue,
+            perhaps because it has left: it must never run on both nodes.
     """
     if success:
         pid = guest.alive_pid()
@@ -197,20 +197,20 @@ def _quit(effects: NodeEffects, guest: Files, pid: int) -> None:
         with Qmp(guest.control("qmp"), guest.name) as qmp:
             qmp.execute("quit")
     except errors.HypervisorError:
-        return  # `drop` ends it by other means
+        return  # `drop` ends it with signals
     files.wait_gone(effects, pid, _QUIT_WAIT_S)
 
 
 def finalize_destination(
     effects: NodeEffects, guest: Files, instance: InstanceX, info: str, *, success: bool
 ) -> None:
-    """Adopt a guest that has arrived, or end the waiting emulator.
+    """Take over a guest that has arrived, or end the waiting emulator.
 
     Raises:
-        HypervisorError: the guest is not here or does not run; or it runs, though it
-            should not have arrived.
+        HypervisorError: the guest has not arrived or does not run; or it runs, though
+            the migration failed.
     """
-    del info  # its adapted form was saved when the emulator was started
+    del info  # `accept` has saved the runtime in its form for this node
     if not success:
         _refuse_running(guest)
         drop(effects, guest)
@@ -226,22 +226,23 @@ def finalize_destination(
 
 
 def _refuse_running(guest: Files) -> None:
-    """Raise HypervisorError if the guest runs here; a dead emulator does not."""
+    """Raise HypervisorError if the guest runs here; a dead emulator does not count."""
     if guest.alive_pid() is None:
         return
     try:
         with Qmp(guest.control("qmp"), guest.name) as qmp:
             is_running = qmp.execute("query-status")["running"]
     except errors.HypervisorError:
-        return  # it cannot be asked: nothing that could be saved
+        return  # it does not answer: no guest that could be lost
     if is_running:
         raise errors.HypervisorError(
-            f"instance {guest.name}: has arrived and runs here, it is not ended"
+            f"instance {guest.name}: has arrived and runs on this node, so it is not"
+            " killed"
         )
 
 
 def _go_on(effects: NodeEffects, guest: Files) -> None:
-    """Wait until the guest is whole, and let it run if it was stopped for the way."""
+    """Wait for the guest's last data, and continue the guest if it was paused."""
     end = effects.clock.monotonic() + _ARRIVAL_S
     while True:
         with Qmp(guest.control("qmp"), guest.name) as qmp:

@@ -1,7 +1,7 @@
-"""A guest's control socket with a synchronous face.
+"""Synchronous client of a guest's control socket.
 
-The protocol is qemu.qmp's, inside an event loop of its own, so that any thread may
-use it. Only one client at a time is served by an emulator: keep sessions short.
+The library qemu.qmp implements the protocol; each session has its own event loop, so
+that any thread may use it. An emulator serves one client at a time: sessions are short.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ from ganeti import errors
 T = TypeVar("T")
 #: Seconds for connecting and for each command.
 TIMEOUT_S: Final = 5.0
-#: Seconds before connecting again to an emulator that hung up instead of greeting: one
-#: that has just taken a guest over may need a while on a busy machine.
+#: Seconds before connecting again to an emulator that closed the connection before its
+#: greeting, as it may at the end of an incoming migration on a busy machine.
 _AGAIN_S: Final = (0.1, 0.2, 0.4, 0.8, 1.6)
 
 
@@ -38,8 +38,8 @@ class Qmp:
     """One session; a context manager.
 
     Args:
-        path: socket.
-        name: of the guest, for messages.
+        path: path of the socket.
+        name: name of the guest, for messages.
         timeout_s: for connecting and for each command.
     """
 
@@ -59,7 +59,7 @@ class Qmp:
         """Connect.
 
         Raises:
-            HypervisorError: nobody answers.
+            HypervisorError: no answer.
         """
         self._loop = asyncio.new_event_loop()
         try:
@@ -70,7 +70,7 @@ class Qmp:
         return self
 
     async def _connect(self) -> None:
-        """Connect; again if the emulator was not yet done with the session before."""
+        """Connect; repeat while the emulator has not ended the previous session."""
         for pause_s in _AGAIN_S:
             try:
                 await self._client.connect(self._path)
@@ -114,7 +114,7 @@ class Qmp:
             raise QmpCommandError(f"instance {self._name}: {what}: {err}") from err
         except ExecInterruptedError as err:
             raise errors.HypervisorError(
-                f"instance {self._name}: {what}: the emulator hung up"
+                f"instance {self._name}: {what}: the emulator closed the connection"
             ) from err
         except (QMPError, OSError, EOFError) as err:
             raise errors.HypervisorError(
@@ -125,17 +125,17 @@ class Qmp:
         """Run a command and return its answer.
 
         Raises:
-            QmpCommandError: it was refused.
+            QmpCommandError: the emulator refused the command.
             HypervisorError: no answer.
         """
         args = dict(arguments) if arguments is not None else None
         return self._run(self._client.execute(command, args), command)
 
     def send_fd(self, fd: int, name: str) -> None:
-        """Give an open file to the emulator under a name; both keep it open.
+        """Pass an open file to the emulator under a name; both keep it open.
 
         Raises:
-            HypervisorError: it was not accepted.
+            HypervisorError: the file was not accepted.
         """
 
         async def send() -> None:
@@ -145,10 +145,10 @@ class Qmp:
         self._run(send(), f"getfd {name}")
 
     def add_fd(self, fd: int) -> str:
-        """Give an open file to the emulator; return the path it has there.
+        """Pass an open file to the emulator; return the path that names it there.
 
         Raises:
-            HypervisorError: it was not accepted.
+            HypervisorError: the file was not accepted.
         """
 
         async def send() -> Any:
@@ -159,9 +159,9 @@ class Qmp:
         return f"/dev/fdset/{answer['fdset-id']}"
 
     def wait_event(self, name: str, timeout_s: float, **data: Any) -> bool:
-        """Wait for an event with these data; return false if it did not come.
+        """Wait for an event with these data; return false after the timeout.
 
-        Events since the session began count.
+        Events since the start of the session count.
         """
 
         async def wait() -> bool:
@@ -178,7 +178,7 @@ class Qmp:
 
 
 def _is_hang_up(err: ConnectError) -> bool:
-    """Tell whether the connection was made, and closed before the greeting."""
+    """Return whether the connection was closed before the greeting."""
     cause: BaseException | None = err
     while cause is not None:
         if isinstance(cause, EOFError | ConnectionResetError):

@@ -1,7 +1,7 @@
-"""What a guest was started with, kept for reboot, migration and device changes.
+"""Runtime of a guest: its start parameters, for reboot, migration and hotplug.
 
-Stored as JSON ``[argv, [nic], hvparams, [[disk, link path, uri]]]``, with what is not
-said here (NICs, disks, acceleration, user) added to the command at each start.
+Stored as JSON ``[argv, [nic], hvparams, [[disk, link path, uri]]]``. Each start adds
+the arguments that ``argv`` lacks: NICs, disks, acceleration, user.
 """
 
 from typing import Any, Self
@@ -19,19 +19,19 @@ HvInfo = dict[str, Any]
 
 
 class PluggedDisk(DiskX, frozen=True, kw_only=True):
-    """A disk and where the guest finds it; None for devices without an address."""
+    """A disk and its bus address; None for devices without an address."""
 
     hvinfo: HvInfo | None = None
 
 
 class PluggedNic(NicX, frozen=True, kw_only=True):
-    """A NIC and where the guest finds it; None for devices without an address."""
+    """A NIC and its bus address; None for devices without an address."""
 
     hvinfo: HvInfo | None = None
 
 
 class Runtime(msgspec.Struct, frozen=True, array_like=True):
-    """One guest's start."""
+    """Parameters of one guest's start."""
 
     argv: tuple[str, ...]
     nics: tuple[PluggedNic, ...]
@@ -43,22 +43,24 @@ class Runtime(msgspec.Struct, frozen=True, array_like=True):
         return msgspec.structs.replace(self, **changes)
 
     def hvinfos(self) -> list[HvInfo]:
-        """Return the places of all devices."""
+        """Return the bus addresses of all devices."""
         infos = [disk.hvinfo for disk, _, _ in self.disks]
         infos += [nic.hvinfo for nic in self.nics]
         return [info for info in infos if info is not None]
 
     def with_links(self, disks: "tuple[AttachedDisk, ...]") -> Self:
-        """Return a copy with disks found where they are on this node.
+        """Return a copy whose disks have the link paths of this node.
 
         Raises:
-            HypervisorError: the guest has a disk that is not among them.
+            HypervisorError: a disk of the guest is not among the given disks.
         """
         links = {item.disk.uuid: (item.path, item.uri) for item in disks}
         rows = []
         for disk, _, _ in self.disks:
             if disk.uuid not in links:
-                raise errors.HypervisorError(f"disk {disk.uuid}: not active here")
+                raise errors.HypervisorError(
+                    f"disk {disk.uuid}: not active on this node"
+                )
             rows.append((disk, *links[disk.uuid]))
         return self.replace(disks=tuple(rows))
 
@@ -72,21 +74,21 @@ class Runtime(msgspec.Struct, frozen=True, array_like=True):
 
 
 def plugged_disk(disk: DiskX, hvinfo: HvInfo | None) -> PluggedDisk:
-    """Return a disk with its place."""
+    """Return a disk with its bus address."""
     return PluggedDisk(
         **{f: getattr(disk, f) for f in DiskX.__struct_fields__}, hvinfo=hvinfo
     )
 
 
 def plugged_nic(nic: NicX, hvinfo: HvInfo | None) -> PluggedNic:
-    """Return a NIC with its place."""
+    """Return a NIC with its bus address."""
     return PluggedNic(
         **{f: getattr(nic, f) for f in NicX.__struct_fields__}, hvinfo=hvinfo
     )
 
 
 def save(files: Files, runtime: Runtime) -> None:
-    """Write a guest's runtime file, for root alone."""
+    """Write a guest's runtime file, readable by root only."""
     file_utils.write_file(files.runtime, msgspec.json.encode(runtime), mode=0o600)
 
 
@@ -94,7 +96,7 @@ def load(files: Files) -> Runtime:
     """Return a guest's runtime.
 
     Raises:
-        HypervisorError: there is none, or it cannot be understood.
+        HypervisorError: the file is missing or damaged.
     """
     try:
         with open(files.runtime, "rb") as src:
@@ -106,10 +108,10 @@ def load(files: Files) -> Runtime:
 
 
 def parse(name: str, text: str | bytes) -> Runtime:
-    """Return the runtime that a text describes.
+    """Return the runtime in a JSON text.
 
     Raises:
-        HypervisorError: it cannot be understood.
+        HypervisorError: the text is damaged.
     """
     try:
         return msgspec.json.decode(text, type=Runtime)
@@ -120,7 +122,7 @@ def parse(name: str, text: str | bytes) -> Runtime:
 def export(files: Files, runtime: Runtime) -> str:
     """Return a runtime as text for another node.
 
-    Between virtual nodes paths below this node's root become virtual ones.
+    On a virtual node, paths below the node's root become virtual paths.
     """
     text = msgspec.json.encode(runtime).decode()
     root = files.paths.root
@@ -131,7 +133,7 @@ def adopt(files: Files, text: str) -> Runtime:
     """Return the runtime that another node exported.
 
     Raises:
-        HypervisorError: it cannot be understood.
+        HypervisorError: the text is damaged.
     """
     root = files.paths.root
     if root:

@@ -1,4 +1,4 @@
-"""The user an emulator runs as: the daemon's own, a given one, or one of the pool."""
+"""User of an emulator: the daemon's own, a named user, or a user of the pool."""
 
 import contextlib
 import os
@@ -16,13 +16,13 @@ from ganeti.ssconf import SimpleStore
 def user(
     effects: NodeEffects, guest: Files, hvparams: Mapping[str, Any]
 ) -> Iterator[str | None]:
-    """Give the name of the user for one start, None for the daemon's own.
+    """Yield the name of the user for one start, None for the daemon's own.
 
-    A user of the pool is kept for the guest when the body succeeds, and given back when
-    it fails.
+    The guest keeps a user of the pool if the body succeeds; the user is released if the
+    body fails.
 
     Raises:
-        HypervisorError: there is no such user, or the pool has none left.
+        HypervisorError: the user does not exist, or the pool has no free user.
     """
     model = hvparams.get("security_model")
     if model == "user":
@@ -39,7 +39,8 @@ def _known(guest: Files, look_up: Any, what: str | int) -> str:
         return str(look_up(what).pw_name)
     except KeyError:
         raise errors.HypervisorError(
-            f"instance {guest.name}: no user {what!r} on this node to run as"
+            f"instance {guest.name}: user {what!r} of the emulator does not exist on"
+            " this node"
         ) from None
 
 
@@ -53,7 +54,7 @@ def _pooled(effects: NodeEffects, guest: Files) -> Iterator[str]:
         )
     except errors.GenericError as err:
         raise errors.HypervisorError(
-            f"instance {guest.name}: no user of the pool to run as: {err}"
+            f"instance {guest.name}: cannot get a user of the pool: {err}"
         ) from err
     try:
         yield _known(guest, pwd.getpwuid, locked.uid)
@@ -66,7 +67,7 @@ def _pooled(effects: NodeEffects, guest: Files) -> Iterator[str]:
 
 
 def release(guest: Files) -> None:
-    """Give a guest's user back to the pool, if it has one."""
+    """Release a guest's user of the pool, if it has one."""
     try:
         with open(guest.uid, encoding="ascii") as src:
             uid = int(src.read())

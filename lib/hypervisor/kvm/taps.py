@@ -1,6 +1,6 @@
-"""Taps: the node's ends of guests' NICs, and how they are put on the network.
+"""Taps, the node's ends of guests' NICs, and their connection to the network.
 
-Needs root. An administrator's ``kvm-vif-bridge`` script replaces what `connect` does.
+Needs root. An administrator's ``kvm-vif-bridge`` script replaces `connect`.
 Specified in the hypervisor document, section 2.5.
 """
 
@@ -30,21 +30,21 @@ _SCRIPT: Final = "kvm-vif-bridge"
 
 @dataclasses.dataclass(frozen=True)
 class Tap:
-    """An open tap: its interface name, one file a queue, and vhost files if used."""
+    """An open tap: interface name, one file per queue, and vhost files if used."""
 
     name: str
     fds: tuple[int, ...]
     vhost_fds: tuple[int, ...] = ()
 
     def close(self) -> None:
-        """Close the files; the interface goes when the emulator has closed its own."""
+        """Close the files; the interface exists until the emulator closes its own."""
         for fd in (*self.fds, *self.vhost_fds):
             with contextlib.suppress(OSError):
                 os.close(fd)
 
 
 def check_link(nic: NicX, instance: str) -> None:
-    """Refuse a NIC whose bridge or switch is not on this node.
+    """Refuse a NIC whose bridge or switch does not exist on this node.
 
     Raises:
         HypervisorError: names the NIC and the link.
@@ -65,10 +65,10 @@ def _exists(interface: str) -> bool:
 
 
 def open_tap(nic: NicX, hvparams: Mapping[str, Any], instance: str) -> Tap:
-    """Make a tap for a NIC.
+    """Create a tap for a NIC.
 
     Raises:
-        HypervisorError: the caller may not, or the kernel has no taps.
+        HypervisorError: not permitted, or the kernel has no taps.
     """
     virtio = (hvparams.get("nic_type") or "paravirtual") == "paravirtual"
     queues = int(hvparams.get("virtio_net_queues") or 1) if virtio else 1
@@ -78,7 +78,7 @@ def open_tap(nic: NicX, hvparams: Mapping[str, Any], instance: str) -> Tap:
     if queues > 1:
         flags |= _IFF_MULTI_QUEUE
     fds: list[int] = []
-    name = "gnt%d"  # the kernel puts the next free number in
+    name = "gnt%d"  # the kernel fills in the next free number
     try:
         for _ in range(queues):
             fds.append(os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC))
@@ -89,7 +89,7 @@ def open_tap(nic: NicX, hvparams: Mapping[str, Any], instance: str) -> Tap:
         for fd in fds:
             os.close(fd)
         raise errors.HypervisorError(
-            f"instance {instance}: NIC {nic.name or nic.mac}: cannot make a tap:"
+            f"instance {instance}: NIC {nic.name or nic.mac}: cannot create a tap:"
             f" {err.strerror}; this needs root and /dev/net/tun"
         ) from err
     return Tap(name, tuple(fds), _open_vhost(hvparams, queues, virtio=virtio))
@@ -98,7 +98,7 @@ def open_tap(nic: NicX, hvparams: Mapping[str, Any], instance: str) -> Tap:
 def _open_vhost(
     hvparams: Mapping[str, Any], queues: int, *, virtio: bool
 ) -> tuple[int, ...]:
-    """Open in-kernel virtio for each queue; without it the emulator does the work."""
+    """Open in-kernel virtio for each queue; without it the emulator copies packets."""
     if not (virtio and hvparams.get("vhost_net")):
         return ()
     fds: list[int] = []
@@ -115,7 +115,7 @@ def _open_vhost(
 def environment(
     instance: InstanceX, nic: NicX, index: int, interface: str
 ) -> dict[str, str]:
-    """Return what a network script is told about a NIC."""
+    """Return the environment of a NIC's network script."""
     params = nic.nicparams
     mode, link = str(params.get("mode") or ""), str(params.get("link") or "")
     env = {
@@ -142,10 +142,10 @@ def environment(
 
 
 def connect(effects: NodeEffects, env: Mapping[str, str]) -> None:
-    """Put a tap on the network that its environment describes.
+    """Connect a tap to the network that its environment describes.
 
     Raises:
-        HypervisorError: names the interface and what failed.
+        HypervisorError: names the interface and the failed step.
     """
     script = f"{effects.paths.conf_dir}/{_SCRIPT}"
     if os.access(script, os.X_OK):
@@ -186,7 +186,7 @@ def _bridge(effects: NodeEffects, env: Mapping[str, str]) -> None:
 
 
 def _route(effects: NodeEffects, env: Mapping[str, str]) -> None:
-    """Answer for the guest's address and send what comes for it to the tap."""
+    """Switch on proxy ARP and NDP, and route the guest's address to the tap."""
     del effects
     interface = env["INTERFACE"]
     for family in ("ipv4", "ipv6"):
@@ -228,7 +228,7 @@ def _switch(effects: NodeEffects, env: Mapping[str, str]) -> None:
 
 
 def leave_switch(effects: NodeEffects, interface: str) -> None:
-    """Take a tap from its switch; not there any more is fine.
+    """Remove a tap from its switch; do nothing if it has left already.
 
     Raises:
         HypervisorError: the switch cannot be changed.
@@ -258,7 +258,7 @@ def vlan_options(vlan: str) -> list[str]:
 
 
 def write_names(files: Files, taps: Mapping[int, tuple[str, Tap]]) -> None:
-    """Note which tap belongs to which NIC, by index and by uuid."""
+    """Record the tap of each NIC, by index and by uuid."""
     os.makedirs(files.nics, mode=0o750, exist_ok=True)
     for index, (uuid, tap) in taps.items():
         for key in (str(index), uuid):
@@ -267,7 +267,7 @@ def write_names(files: Files, taps: Mapping[int, tuple[str, Tap]]) -> None:
 
 
 def read_name(files: Files, key: str) -> str | None:
-    """Return the tap of a NIC given by index or uuid, None if unknown."""
+    """Return the tap of a NIC by index or uuid, None if unknown."""
     try:
         with open(f"{files.nics}/{key}", encoding="ascii") as src:
             return src.read().strip()

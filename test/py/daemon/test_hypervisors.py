@@ -333,7 +333,7 @@ def test_disks_are_plugged_resized_and_unplugged_live(node, tiny):
         console.wait_for(r"\r\n16384\r\nseen")
         nodes.call(node, "blockdev_grow", disk, 8, False, True, False)
         nodes.call(node, "resize_disk", record, disk, 16 * 1024 * 1024)
-        with pytest.raises(errors.HypervisorError, match="would cut it off"):
+        with pytest.raises(errors.HypervisorError, match="would cut off its end"):
             nodes.call(node, "resize_disk", record, disk, 16)
         console.text = ""
         console.send(sizes)

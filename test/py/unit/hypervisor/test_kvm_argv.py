@@ -271,7 +271,7 @@ def test_runtime_survives_the_way_to_another_virtual_node():
         plan.disks[0][0].hvinfo,
         plan.nics,
     )
-    with pytest.raises(errors.HypervisorError, match="not active here"):
+    with pytest.raises(errors.HypervisorError, match="not active on this node"):
         found.with_links(())
     with pytest.raises(errors.HypervisorError, match="web1: runtime"):
         runtime.adopt(other, "[]")

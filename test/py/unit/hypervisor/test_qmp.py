@@ -85,13 +85,13 @@ def test_a_socket_that_is_not_there_is_not_waited_for(tmp_path):
         pass
 
 
-def test_an_emulator_that_dies_of_a_command_is_said_to_have_hung_up(tmp_path):
+def test_an_emulator_that_dies_of_a_command_is_reported(tmp_path):
     path = str(tmp_path / "qmp")
     with (
         emulator(path, dies_of="migrate"),
         qmp.Qmp(path, "web1", timeout_s=30) as session,
         pytest.raises(
-            errors.HypervisorError, match=r"web1: migrate: the emulator hung"
+            errors.HypervisorError, match=r"web1: migrate: the emulator closed"
         ),
     ):
         session.execute("migrate")

@@ -58,7 +58,9 @@ def test_a_start_that_fails_gives_the_user_back(effects, guest):
 def test_an_empty_pool_is_told_with_the_guests_name(effects, guest):
     pathlib.Path(effects.paths.data("ssconf_uid_pool")).write_text("")
     with (
-        pytest.raises(errors.HypervisorError, match="web1: no user of the pool"),
+        pytest.raises(
+            errors.HypervisorError, match="web1: cannot get a user of the pool"
+        ),
         security.user(effects, guest, POOL),
     ):
         pass
@@ -72,7 +74,9 @@ def test_given_users_and_none(effects, guest):
     with security.user(effects, guest, {"security_model": "none"}) as name:
         assert name is None
     with (
-        pytest.raises(errors.HypervisorError, match="no user 'nosuchuser'"),
+        pytest.raises(
+            errors.HypervisorError, match="user 'nosuchuser' of the emulator"
+        ),
         security.user(
             effects, guest, {"security_model": "user", "security_domain": "nosuchuser"}
         ),
