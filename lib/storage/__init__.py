@@ -1,7 +1,7 @@
 """Disk drivers, node side: one class each, no policy.
 
-`device` gives the driver of a disk record. Offered are ``file`` and ``sharedfile``;
-a diskless instance has no disks at all.
+`device` returns the driver of a disk record. Offered are ``file`` and ``sharedfile``;
+a diskless instance has no disks.
 """
 
 from typing import Final

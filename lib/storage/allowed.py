@@ -1,7 +1,7 @@
-"""Which directories may hold disk files: the administrator's list and hard limits.
+"""Directories that may hold disk files: the administrator's list and hard limits.
 
-The list is a file that only root of the node writes and that never travels, so that
-nobody with cluster rights alone can reach other files of a node. Specified in
+Only root of the node writes the file with the list, and no node sends it to another.
+Cluster rights alone therefore do not give access to other files of a node. Specified in
 storage-units, section 5.
 """
 
@@ -11,7 +11,7 @@ from typing import Final
 
 from ganeti import errors, pathutils
 
-#: Never hold disks, whatever the list says; everything below them neither.
+#: System directories: they, and directories below them, never hold disks.
 FORBIDDEN: Final = frozenset(
     {
         "/boot",
@@ -31,15 +31,15 @@ FORBIDDEN: Final = frozenset(
 
 
 def list_file(paths: pathutils.Paths) -> str:
-    """Return the file that lists allowed directories, one a line."""
+    """Return the path of the file that lists allowed directories, one per line."""
     return f"{paths.conf_dir}/file-storage-paths"
 
 
 def local_path(paths: pathutils.Paths, path: str) -> str:
-    """Return the place on this node of a storage path.
+    """Return the local path of a storage path.
 
-    On a virtual node plain paths are put below its root; virtual ones and those
-    already below the root are accepted too.
+    On a virtual node, plain paths are below the node's root; virtual paths and paths
+    that are already below the root are accepted too.
 
     Raises:
         FileStoragePathError: the path is not absolute.
@@ -55,12 +55,12 @@ def local_path(paths: pathutils.Paths, path: str) -> str:
 
 
 def is_below(root: str, path: str, *, exact_ok: bool = False) -> bool:
-    """Tell whether a normalised path is inside a directory."""
+    """Return whether a normalised path is inside a directory."""
     return path.startswith(root.rstrip("/") + "/") or (exact_ok and path == root)
 
 
 def load(paths: pathutils.Paths) -> list[str]:
-    """Return the allowed directories on this node, sorted; none without the file."""
+    """Return the allowed directories on this node, sorted; empty without the file."""
     try:
         with open(list_file(paths), encoding="utf-8") as src:
             lines = [line.strip() for line in src]
@@ -71,12 +71,12 @@ def load(paths: pathutils.Paths) -> list[str]:
 
 
 def wrong_paths(paths: pathutils.Paths) -> list[str]:
-    """Return the listed directories that may not be on the list, sorted."""
+    """Return those listed directories that are forbidden, sorted."""
     return sorted(path for path in load(paths) if forbidden(paths, path))
 
 
 def forbidden(paths: pathutils.Paths, path: str) -> bool:
-    """Tell whether a local path is, or is in, a system directory."""
+    """Return whether a local path is, or is in, a system directory."""
     plain = path[len(paths.root) :] if paths.root else path
     return plain in {"", "/"} or any(
         is_below(root, plain, exact_ok=True) for root in FORBIDDEN
@@ -90,13 +90,13 @@ def check(
     exact_ok: bool = False,
     allowed: Iterable[str] | None = None,
 ) -> str:
-    """Return the place on this node of a directory or file for disks.
+    """Return the local path of a directory or file for disks.
 
     Args:
-        paths: this node.
-        path: as configured.
+        paths: paths of this node.
+        path: the configured path.
         exact_ok: whether a listed directory itself is accepted.
-        allowed: local directories to use in place of the node's list.
+        allowed: local directories that replace the node's list.
 
     Raises:
         FileStoragePathError: the path is in no allowed directory, or in a system one.
@@ -115,7 +115,7 @@ def check(
 
 
 def check_usable(paths: pathutils.Paths, directory: str) -> str | None:
-    """Return why a configured storage directory cannot be used, None if it can."""
+    """Return the reason why a storage directory cannot be used, or None."""
     try:
         local = check(paths, directory, exact_ok=True)
     except errors.FileStoragePathError as err:

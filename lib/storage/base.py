@@ -1,7 +1,7 @@
-"""What every kind of disk offers on a node.
+"""Interface of disk drivers on a node.
 
-A device is a disk record seen from one node. It acts; which disk goes where is the
-master's business. What a kind does not support it refuses with BlockDeviceError.
+A device is one node's access to the disk of a record. The master decides which disk is
+on which node. A driver refuses unsupported operations with BlockDeviceError.
 """
 
 import abc
@@ -30,7 +30,7 @@ class LocalStatus(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class DeviceStatus:
-    """What is known of a device; the wire form of block device status."""
+    """Status of a device; the wire form of block device status."""
 
     dev_path: str
     major: int | None = None
@@ -51,53 +51,53 @@ class Device(abc.ABC):
     @property
     @abc.abstractmethod
     def path(self) -> str:
-        """Where its content can be read and written on this node."""
+        """Path to read and write the content on this node."""
 
     @property
     def uri(self) -> str | None:
-        """How a hypervisor reaches it without this node's kernel; None: by path."""
+        """URI for a hypervisor's direct access, without the kernel; None: by path."""
         return None
 
     @abc.abstractmethod
     def exists(self) -> bool:
-        """Tell whether it is there."""
+        """Return whether the disk exists."""
 
     @abc.abstractmethod
     def create(self, size_mib: int) -> None:
-        """Make it, exactly that large.
+        """Create the disk, exactly as large as its record.
 
         Raises:
-            BlockDeviceError: it exists or cannot be made; nothing is left.
+            BlockDeviceError: the disk exists or cannot be created; nothing is left.
         """
 
     @abc.abstractmethod
     def remove(self) -> None:
-        """Destroy it and its content; gone already is fine."""
+        """Destroy the disk and its content; a missing disk is not an error."""
 
     @abc.abstractmethod
     def grow(self, amount_mib: int, *, dryrun: bool, backingstore: bool) -> None:
-        """Make it larger; ``dryrun`` only checks.
+        """Grow the disk; ``dryrun`` only checks.
 
-        ``backingstore`` tells storage from the logical layer above it.
+        ``backingstore`` selects the storage instead of the logical layer above it.
         """
 
     @abc.abstractmethod
     def rename(self, new_id: tuple[Any, ...]) -> None:
-        """Give it another logical id."""
+        """Change the disk's logical id."""
 
     @abc.abstractmethod
     def size_bytes(self) -> int:
-        """Return its size.
+        """Return the disk's size.
 
         Raises:
-            BlockDeviceError: it is not there.
+            BlockDeviceError: the disk does not exist.
         """
 
     def assemble(self) -> None:
-        """Make it usable.
+        """Activate the disk.
 
         Raises:
-            BlockDeviceError: it is not there.
+            BlockDeviceError: the disk does not exist.
         """
         self.require()
 
@@ -108,7 +108,7 @@ class Device(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Stop writing on this node."""
+        """Disallow writing on this node."""
 
     @abc.abstractmethod
     def shutdown(self) -> None:
@@ -116,20 +116,20 @@ class Device(abc.ABC):
 
     @abc.abstractmethod
     def set_info(self, text: str) -> None:
-        """Note a text at the device, where there is a place for it."""
+        """Store an information text with the disk, where its type supports one."""
 
     def status(self) -> DeviceStatus:
-        """Return what is known of it."""
+        """Return the disk's status."""
         self.require()
         return DeviceStatus(self.path)
 
     def require(self) -> None:
-        """Raise BlockDeviceError unless it is there."""
+        """Raise BlockDeviceError unless the disk exists."""
         if not self.exists():
             raise self.error("not found")
 
     def snapshot(self, name: str | None, size_mib: int | None) -> tuple[Any, ...]:
-        """Make a frozen copy and return its logical id."""
+        """Create a snapshot and return its logical id."""
         del name, size_mib
         capable = ", ".join(disk_words.DTS_SNAPSHOT_CAPABLE)
         raise self.error(
@@ -166,7 +166,7 @@ class Device(abc.ABC):
             )
 
     def copy_part(self, source: str, offset_mib: int, size_mib: int) -> None:
-        """Copy a part of a file or device to the same place here.
+        """Copy a part of a file or device to the same offset of this disk.
 
         Raises:
             BlockDeviceError: reading or writing failed, or the part is not inside.
@@ -183,10 +183,10 @@ class Device(abc.ABC):
             os.fsync(out.fileno())
 
     def fill_from(self, source: str, limit_bytes: int) -> int:
-        """Copy a file or device to the beginning; return how many bytes.
+        """Copy a file or device to the beginning; return the number of bytes.
 
         Raises:
-            BlockDeviceError: reading or writing failed, or it does not fit.
+            BlockDeviceError: reading or writing failed, or the content does not fit.
         """
         with (
             self._translated(f"copying {source}"),
@@ -208,7 +208,7 @@ class Device(abc.ABC):
 
 
 class _Translate:
-    """Turns an OSError inside a with block into a BlockDeviceError."""
+    """Context manager that turns an OSError into a BlockDeviceError."""
 
     def __init__(self, device: Device, doing: str) -> None:
         self._device = device

@@ -1,7 +1,7 @@
 """Disks that are files: templates ``file`` and ``sharedfile``.
 
 The logical id is ``(driver, path)``. A file has exactly the disk's size and is sparse;
-its directory is made and removed by `make_directory` and `remove_directory`.
+`make_directory` and `remove_directory` create and remove its directory.
 """
 
 import contextlib
@@ -16,10 +16,10 @@ from ganeti.constants import disks as disk_words
 from ganeti.storage import allowed
 from ganeti.storage.base import MIB, Device
 
-#: Disk content is for root alone.
+#: Only root may read disk content.
 _FILE_MODE = 0o600
 _DIR_MODE = 0o750
-#: Names that disk files are given: a uuid, the template, the index.
+#: Names of disk files: a uuid, the template, the index.
 _NAME = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.\w+\.disk\d+")
 
 
@@ -28,7 +28,7 @@ class FileDisk(Device):
 
     @property
     def path(self) -> str:
-        """The file."""
+        """Path of the file."""
         return allowed.local_path(self._paths, self._configured(self.disk.logical_id))
 
     def _configured(self, logical_id: tuple[Any, ...]) -> str:
@@ -41,10 +41,10 @@ class FileDisk(Device):
         return path
 
     def exists(self) -> bool:
-        """Tell whether the file is there.
+        """Return whether the file exists.
 
         Raises:
-            BlockDeviceError: something that is no regular file is in its place.
+            BlockDeviceError: the path exists and is not a regular file.
         """
         if not os.path.lexists(self.path):
             return False
@@ -53,7 +53,7 @@ class FileDisk(Device):
         return True
 
     def create(self, size_mib: int) -> None:
-        """Make a sparse file: it takes room as the guest writes, not before.
+        """Create a sparse file, which takes space only as the guest writes.
 
         Raises:
             FileStoragePathError: not in an allowed directory.
@@ -81,10 +81,10 @@ class FileDisk(Device):
                 os.unlink(path)
 
     def grow(self, amount_mib: int, *, dryrun: bool, backingstore: bool) -> None:
-        """Make the file longer; there is no layer above the storage.
+        """Make the file longer; no logical layer exists above the storage.
 
-        It grows from its recorded size: what an interrupted operation had added is
-        not added again, nor taken away.
+        The new size is the recorded size plus the amount: space that an interrupted
+        operation has added is not added again, nor removed.
         """
         if amount_mib < 0:
             raise self.error(f"cannot grow by {amount_mib} MiB")
@@ -96,7 +96,7 @@ class FileDisk(Device):
             os.truncate(self.path, wanted)
 
     def rename(self, new_id: tuple[Any, ...]) -> None:
-        """Move the file; an existing one at the new place is never replaced."""
+        """Move the file; an existing file at the new path is never replaced."""
         self.require()
         new = allowed.check(self._paths, self._configured(new_id))
         with self._translated(f"renaming to {new}"):
@@ -121,8 +121,8 @@ class FileDisk(Device):
 def found_below(paths: pathutils.Paths, directories: Sequence[str]) -> dict[str, int]:
     """Return the disk files below directories: path as recorded -> bytes.
 
-    Told by their names, so that files of other kinds are left out. Directories that
-    do not exist, or may not hold disks, have none.
+    Disk files are recognised by their names; other files are left out, as are
+    directories that do not exist or may not hold disks.
     """
     sizes = {}
     for directory in directories:
@@ -139,25 +139,27 @@ def found_below(paths: pathutils.Paths, directories: Sequence[str]) -> dict[str,
 
 
 def make_directory(paths: pathutils.Paths, directory: str) -> None:
-    """Make a directory for an instance's disks, and those above it.
+    """Create a directory for an instance's disks, with its parent directories.
 
     Raises:
         FileStoragePathError: not in an allowed directory.
-        StorageError: it cannot be made.
+        StorageError: the directory cannot be created.
     """
     local = allowed.check(paths, directory)
     try:
         os.makedirs(local, mode=_DIR_MODE, exist_ok=True)
     except OSError as err:
-        raise errors.StorageError(f"{directory}: cannot make: {err.strerror}") from err
+        raise errors.StorageError(
+            f"{directory}: cannot create the directory: {err.strerror}"
+        ) from err
 
 
 def remove_directory(paths: pathutils.Paths, directory: str) -> None:
-    """Remove an empty directory; gone already is fine.
+    """Remove an empty directory; a missing directory is not an error.
 
     Raises:
         FileStoragePathError: not in an allowed directory.
-        StorageError: it is not empty or no directory.
+        StorageError: the path is not a directory, or not empty.
     """
     local = allowed.check(paths, directory)
     try:
@@ -165,16 +167,16 @@ def remove_directory(paths: pathutils.Paths, directory: str) -> None:
             os.rmdir(local)
     except OSError as err:
         raise errors.StorageError(
-            f"{directory}: cannot remove: {err.strerror}"
+            f"{directory}: cannot remove the directory: {err.strerror}"
         ) from err
 
 
 def rename_directory(paths: pathutils.Paths, old: str, new: str) -> None:
-    """Rename a directory of disks; renamed already is fine.
+    """Rename a directory of disks; do nothing if it is already renamed.
 
     Raises:
-        FileStoragePathError: one is not in an allowed directory.
-        StorageError: the new one exists beside the old one, or renaming failed.
+        FileStoragePathError: a path is not in an allowed directory.
+        StorageError: both directories exist, or renaming failed.
     """
     source, target = allowed.check(paths, old), allowed.check(paths, new)
     if os.path.lexists(target):

@@ -1,6 +1,6 @@
-"""What LVM on this node has: volume groups and logical volumes, as its tools tell.
+"""Queries of LVM's volume groups and logical volumes on this node.
 
-Reading only: disks in volume groups do not belong here. Sizes are MiB.
+This module only reads; disks in volume groups do not belong here. Sizes are in MiB.
 """
 
 import dataclasses
@@ -11,14 +11,14 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.process import SAFE_PATH, Runner
 
-#: The tools read their configuration; nothing of ours must make them talk more.
+#: Environment of the tools: they read their own configuration and nothing of ours.
 _ENVIRONMENT: Final = {
     "PATH": SAFE_PATH,
     "LC_ALL": "C",
     "LVM_SUPPRESS_FD_WARNINGS": "1",
 }
 _COMMON: Final = ("--reportformat", "json", "--units", "m", "--nosuffix")
-#: A tool waits for LVM's locks; a node must answer all the same.
+#: Limit in seconds for a tool that waits for LVM's locks: the node must answer.
 _TIMEOUT_S: Final = 50.0
 _VOLUME_FIELDS: Final = "vg_name,lv_name,lv_size,lv_attr,devices"
 
@@ -29,10 +29,10 @@ class Volume:
 
     Attributes:
         group: its volume group.
-        name: within the group.
-        size_text: MiB with two decimals, as LVM says it.
+        name: name within the group.
+        size_text: MiB with two decimals, as LVM prints it.
         attributes: the ``lv_attr`` word of LVM, see lvs(8).
-        devices: where its extents are, each once, in order; empty for thin volumes.
+        devices: devices of its extents, each once, in order; empty for thin volumes.
     """
 
     group: str
@@ -43,17 +43,17 @@ class Volume:
 
     @property
     def is_virtual(self) -> bool:
-        """Tell whether it holds no data of its own."""
+        """Whether the volume holds no data of its own."""
         return self.attributes.startswith("v")
 
     @property
     def is_inactive(self) -> bool:
-        """Tell whether the kernel surely does not have it."""
+        """Whether the volume is not active in the kernel."""
         return self.attributes[4:5] == "-"
 
     @property
     def is_open(self) -> bool:
-        """Tell whether something uses it."""
+        """Whether the volume is in use."""
         return self.attributes[5:6] == "o"
 
 
@@ -71,7 +71,7 @@ def volumes(process: Runner, groups: Sequence[str] = ()) -> list[Volume]:
     """Return the logical volumes of the groups, of all groups if none is named.
 
     Raises:
-        StorageError: LVM is not installed or failed, or there is no such group.
+        StorageError: LVM is not installed or failed, or a group does not exist.
     """
     rows = _report(process, "lvs", ("-o", _VOLUME_FIELDS, "--", *groups), "lv")
     by_key: dict[tuple[str, str], Volume] = {}
@@ -100,7 +100,7 @@ def _report(
         )
     except errors.CommandError as err:
         raise errors.StorageError(
-            f"LVM cannot be asked: {err}; its tools are in the package lvm2"
+            f"cannot query LVM: {err}; its tools are in the package lvm2"
         ) from err
     if result.failed:
         stderr = result.stderr.strip().replace("\n", "; ") or "no output"

@@ -1,7 +1,7 @@
-"""How much room storage units have: reports for allocation, and lists for people.
+"""Space of storage units: reports for allocation, and lists for users.
 
-Sizes are MiB. Only file storage is offered; for the others a report is None, which
-callers show as unknown. Specified in storage-units, sections 2 to 4.
+Sizes are in MiB. Only file storage is offered; the report of another type is None,
+which callers show as unknown. Specified in storage-units, sections 2 to 4.
 """
 
 import os
@@ -17,7 +17,7 @@ _FILE_TYPES: Final = ("file", "sharedfile")
 
 
 class UnitSpace(TypedDict):
-    """Free and total room of one storage unit, in MiB."""
+    """Free and total space of one storage unit, in MiB."""
 
     type: str
     name: str
@@ -26,10 +26,10 @@ class UnitSpace(TypedDict):
 
 
 def report(paths: pathutils.Paths, kind: str, key: str) -> UnitSpace | None:
-    """Return the room of a storage unit, None for types without a report.
+    """Return the space of a storage unit, None for types without a report.
 
     Raises:
-        StorageError: the file system cannot be asked.
+        StorageError: the file system cannot be queried.
         FileStoragePathError: the directory is not allowed.
     """
     if kind not in _FILE_TYPES:
@@ -57,14 +57,14 @@ def list_units(
     """Return one row of field values for each storage unit.
 
     Args:
-        paths: this node.
+        paths: paths of this node.
         kind: storage type.
         args: ``[[directory, ...]]``.
-        name: only this unit; None for all.
-        fields: of `allocatable`, `free`, `name`, `size` and `used`.
+        name: name of the only unit to list; None for all.
+        fields: any of `allocatable`, `free`, `name`, `size` and `used`.
 
     Raises:
-        StorageError: unknown field, a type that cannot be listed, or no such unit.
+        StorageError: unknown field, a type that cannot be listed, or unknown unit.
     """
     if kind not in _FILE_TYPES:
         raise errors.StorageError(f"storage type {kind}: not offered by this node")
@@ -97,7 +97,7 @@ def _row(paths: pathutils.Paths, directory: str, fields: Sequence[str]) -> list[
 
 
 def _used_bytes(directory: str) -> int:
-    """Return what is really allocated below a directory, as ``du`` counts it."""
+    """Return the bytes allocated below a directory, as ``du`` counts them."""
     total = 0
     for root, dirs, names in os.walk(directory):
         for name in (*dirs, *names):
