@@ -1,4 +1,4 @@
-"""Which account nodes know each other by, and what its commands are told."""
+"""Account for logins between nodes, and the environment of its commands."""
 
 import os
 import pwd
@@ -7,12 +7,12 @@ from ganeti import pathutils
 
 
 def login_user(paths: pathutils.Paths) -> str:
-    """Return the account on nodes: root, in virtual clusters whoever runs them."""
+    """Return the account on nodes: root; in a virtual cluster, the user who runs it."""
     return pwd.getpwuid(os.getuid()).pw_name if paths.is_virtual else "root"
 
 
 def node_environment(paths: pathutils.Paths, node: str) -> dict[str, str]:
-    """Return what a command on another node of a virtual cluster needs to know."""
+    """Return the variables that commands on other virtual nodes need; else empty."""
     if not paths.is_virtual:
         return {}
     return {
@@ -22,7 +22,7 @@ def node_environment(paths: pathutils.Paths, node: str) -> dict[str, str]:
 
 
 def path_on(paths: pathutils.Paths, node: str, path: str) -> str:
-    """Return where another node of a virtual cluster keeps what we keep there."""
+    """Return the path on another virtual node that corresponds to a local path."""
     root = paths.root
     if not root or not path.startswith(f"{root}/"):
         return path

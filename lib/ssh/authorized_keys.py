@@ -1,4 +1,4 @@
-"""The authorized_keys file: who may log in here."""
+"""The authorized_keys file: public keys that may log in to this node."""
 
 import contextlib
 import fcntl
@@ -13,7 +13,7 @@ _ALGORITHMS = frozenset(name for names in ALGORITHMS.values() for name in names)
 
 @contextlib.contextmanager
 def locked(directory: str) -> Iterator[None]:
-    """Keep other writers of key files in a directory out."""
+    """Hold the lock for writing key files in a directory."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -25,7 +25,7 @@ def locked(directory: str) -> Iterator[None]:
 def identity(line: str) -> tuple[str, str] | None:
     """Return (algorithm, base64 body) of a key line, None for other lines.
 
-    Options before the key and the comment after it make no difference.
+    Options before the key and the comment after the key are ignored.
     """
     words = line.split()
     for position, word in enumerate(words[:-1]):
@@ -35,7 +35,7 @@ def identity(line: str) -> tuple[str, str] | None:
 
 
 def read(path: str) -> list[str]:
-    """Return the lines of the file; none when it does not exist."""
+    """Return the lines of the file; empty when the file does not exist."""
     try:
         return files.read_file(path).decode(errors="replace").splitlines()
     except FileNotFoundError:
@@ -43,7 +43,7 @@ def read(path: str) -> list[str]:
 
 
 def add(path: str, keys: Iterable[str]) -> int:
-    """Add public key lines that are not there yet; return how many were added."""
+    """Add the public key lines that are missing; return the number of added lines."""
     ensure_directory(os.path.dirname(path))
     with locked(os.path.dirname(path)):
         lines = read(path)
@@ -59,7 +59,7 @@ def add(path: str, keys: Iterable[str]) -> int:
 
 
 def remove(path: str, keys: Iterable[str]) -> int:
-    """Remove public keys; return how many lines went away."""
+    """Remove public keys; return the number of removed lines."""
     unwanted = {ident for key in keys if (ident := identity(key)) is not None}
     if not os.path.exists(path):
         return 0
@@ -72,7 +72,7 @@ def remove(path: str, keys: Iterable[str]) -> int:
 
 
 def ensure_directory(path: str) -> None:
-    """Make a user's ssh directory, readable by its owner alone."""
+    """Create a user's ssh directory, readable by its owner only."""
     os.makedirs(path, mode=0o700, exist_ok=True)
 
 

@@ -1,8 +1,8 @@
 """Running commands on other nodes over SSH.
 
-A `Client` is one connection; many commands may run over it one after another. It
-answers every trouble with `errors.SshError` naming host and cause, and never takes
-a password from anywhere but the function it was given.
+A `Client` is one connection; several commands may run over it one after another. All
+failures are reported as `errors.SshError` with host and cause. The only source of a
+password is the function ``ask_password``.
 """
 
 import base64
@@ -28,30 +28,30 @@ from ganeti.ssh.account import login_user
 
 #: Seconds for each of: TCP connection, banner, authentication.
 CONNECT_TIMEOUT_S: Final = 10.0
-#: An SSH server that reads its keys anew drops who has just come; come again.
+#: An SSH server that reloads its keys drops new connections; pauses between attempts.
 GREETINGS: Final = 5
 GREETING_PAUSE_S: Final = 0.3
-#: Bytes of a command's output that are kept.
+#: Limit of a command's output, in bytes; the rest is dropped.
 _CHUNK: Final = 65536
 #: A caller's decision about an unknown host key: (host, key type, fingerprint).
 AskHostKey = Callable[[str, str, str], bool]
-#: Asks a person for the password of "user@host"; None gives up.
+#: Asks the user for the password of "user@host"; None gives up.
 AskPassword = Callable[[str], str | None]
 
 
-# Its tracebacks would reach the user's terminal; every trouble comes as an error too.
+# Paramiko's tracebacks would reach the terminal; every failure is also an exception.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
 class _NoGreeting(errors.SshError):
-    """The other side dropped the connection before it said who it is."""
+    """The server dropped the connection before the SSH banner."""
 
 
 class KeyRing:
-    """Private keys by file; a file is read again when it was replaced.
+    """Cache of private keys by file; a replaced file is read again; thread-safe.
 
-    Reading one takes a tenth of a second of CPU, as the key is checked, so callers who
-    log in to many nodes do it with one ring. May be used by several threads.
+    Loading and checking a key takes 0.1 s of CPU, so callers that log in to many nodes
+    share one ring.
     """
 
     def __init__(self) -> None:
@@ -71,19 +71,19 @@ class KeyRing:
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """Who we are and whom we trust.
+    """Credentials of the client and its trusted host keys.
 
     Attributes:
-        user: account on the other side.
+        user: account on the server.
         key_files: private keys to try; missing ones are skipped.
         known_hosts: the cluster's host key file, empty for none.
-        alias: name in that file that stands for every node.
-        ask_host_key: decides about host keys that are not known; None refuses them.
-        check_host_key: false takes any host key (``--no-ssh-key-check``).
-        ask_password: consulted when no key is accepted.
-        personal_hosts: further known_hosts files, looked up by host name; used with
-            ``ask_host_key`` alone.
-        ring: holds the private keys that were read.
+        alias: name in that file that is valid for every node.
+        ask_host_key: decides about unknown host keys; None refuses them.
+        check_host_key: false accepts any host key (``--no-ssh-key-check``).
+        ask_password: called when no key is accepted.
+        personal_hosts: further known_hosts files, looked up by host name; used only
+            with ``ask_host_key``.
+        ring: cache of private keys.
     """
 
     user: str
@@ -121,7 +121,7 @@ def fingerprint(key: paramiko.PKey) -> str:
 
 
 class _HostKeyPolicy(paramiko.MissingHostKeyPolicy):
-    """Asks about unknown host keys, or refuses them."""
+    """Policy that asks about unknown host keys, or refuses them."""
 
     def __init__(self, host: str, identity: Identity) -> None:
         self._host = host
@@ -130,7 +130,7 @@ class _HostKeyPolicy(paramiko.MissingHostKeyPolicy):
     def missing_host_key(
         self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
     ) -> None:
-        """Raise SshError unless the key is taken."""
+        """Raise SshError unless the key is accepted."""
         del client, hostname
         identity = self._identity
         if not identity.check_host_key or self._is_known(key):
@@ -167,12 +167,13 @@ def _load_host_keys(paths: Sequence[str]) -> paramiko.HostKeys:
 def _changed(host: str, key: paramiko.PKey) -> errors.SshError:
     return errors.SshError(
         f"{host}: host key has changed, found {key.get_name()} {fingerprint(key)};"
-        " either the machine was set up anew or somebody else answers in its place"
+        " either the machine was installed again, or another machine answers at its"
+        " address"
     )
 
 
 class _Attempts(auth.AuthStrategy):
-    """The keys that are there, one after another; then a password, if one is given."""
+    """Authentication attempts: each existing key, then a password if provided."""
 
     def __init__(self, identity: Identity, account: str) -> None:
         super().__init__(ssh_config=paramiko.SSHConfig())
@@ -180,7 +181,7 @@ class _Attempts(auth.AuthStrategy):
         self._account = account
 
     def get_sources(self) -> Iterator[auth.AuthSource]:
-        """Yield what to try, in order."""
+        """Yield the authentication methods to try, in order."""
         user = self._identity.user
         for path in _present(self._identity):
             yield auth.InMemoryPrivateKey(user, self._identity.ring.key(path))
@@ -205,15 +206,15 @@ class Client:
         """Connect and log in.
 
         Args:
-            host: name, for messages and host keys.
+            host: host name, for messages and host keys.
             port: TCP port.
             identity: see `Identity`.
-            address: where to connect; the host name is looked up if None.
+            address: address to connect to; None looks up the host name.
             environment: variables for each command, see `node_environment`.
 
         Raises:
-            SshError: the host cannot be reached, is not who it should be, or does
-                not let us in.
+            SshError: the host cannot be reached, has a wrong host key, or refuses the
+                login.
         """
         self.host = host
         self._environment = dict(environment or {})
@@ -294,13 +295,13 @@ class Client:
         stdin: str | bytes | None = None,
         timeout_s: float | None = None,
     ) -> RunResult:
-        """Run a command to its end.
+        """Run a command and wait for its end.
 
         Args:
-            argv: program and arguments; quoted for the shell of the other side.
-            stdin: its whole standard input.
-            timeout_s: longest silence; after it the connection is closed and the
-                result says so.
+            argv: program and arguments; quoted for the remote shell.
+            stdin: complete standard input.
+            timeout_s: longest time without output; then the connection is closed and
+                the result is a timeout.
 
         Raises:
             SshError: the connection broke.
@@ -324,10 +325,10 @@ class Client:
         return ["env", *pairs] if pairs else []
 
     def put_file(self, path: str, data: str | bytes, *, mode: int) -> None:
-        """Write a file on the other side, atomically.
+        """Write a file on the host, atomically.
 
         Raises:
-            SshError: it cannot be written.
+            SshError: the file cannot be written.
         """
         temp = f"{path}.new-{secrets.token_hex(4)}"
         raw = data.encode() if isinstance(data, str) else data
@@ -347,7 +348,7 @@ class Client:
 def _converse(
     channel: Any, argv: tuple[str, ...], stdin: str | bytes | None
 ) -> RunResult:
-    """Feed a command and collect what it says; stderr in a thread, lest it blocks."""
+    """Write a command's input and collect its output; a thread reads stderr."""
     errors_read: list[bytes] = []
 
     def read_stderr() -> None:

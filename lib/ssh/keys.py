@@ -12,7 +12,7 @@ from ganeti.utils import files
 
 #: Smallest RSA key that current OpenSSH servers accept.
 MIN_RSA_BITS: Final = 1024
-#: Bits of a key type when nobody asked for more.
+#: Default length of a key type, in bits.
 DEFAULT_BITS: Final = {"rsa": 2048, "ecdsa": 256, "ed25519": 256}
 _CURVES: Final = {256: ec.SECP256R1(), 384: ec.SECP384R1(), 521: ec.SECP521R1()}
 #: First word of a public key line by key type.
@@ -36,7 +36,7 @@ def check_type(kind: str, bits: int | None) -> int:
     """Return the key length to use for a type.
 
     Raises:
-        OpPrereqError: such keys cannot be made.
+        OpPrereqError: type or length is not supported.
     """
     if kind == "dsa":
         raise errors.OpPrereqError(
@@ -63,7 +63,7 @@ def check_type(kind: str, bits: int | None) -> int:
 
 
 def generate(kind: str, bits: int | None = None, comment: str = "") -> KeyPair:
-    """Make a new key pair.
+    """Create a new key pair.
 
     Raises:
         OpPrereqError: see `check_type`.
@@ -92,7 +92,7 @@ def load(path: str) -> KeyPair:
     """Read a pair from ``path`` and ``path.pub``.
 
     Raises:
-        OpPrereqError: one of the two is missing or holds another kind of thing.
+        OpPrereqError: one of the two files is missing or damaged.
     """
     try:
         private = files.read_file(path).decode()
@@ -107,7 +107,7 @@ def load(path: str) -> KeyPair:
 def save(pair: KeyPair, path: str) -> None:
     """Write a pair to ``path`` (0600) and ``path.pub`` (0644).
 
-    Files that are there are copied aside first, unless they have the same content.
+    Existing files with other content are copied to backup files first.
     """
     for name, text, mode in (
         (path, pair.private, 0o600),
@@ -124,7 +124,7 @@ def kind_of(public_line: str) -> str:
     """Return the key type of a public key line.
 
     Raises:
-        OpPrereqError: it is no public key line.
+        OpPrereqError: the text is not a public key line.
     """
     algorithm = public_line.split(None, 1)[0] if public_line.strip() else ""
     for kind, names in ALGORITHMS.items():
@@ -148,10 +148,10 @@ def body(public_line: str) -> str:
 
 
 def root_key_path(ssh_dir: str, kind: str) -> str:
-    """Return the private key file of root for a key type."""
+    """Return the path of root's private key file for a key type."""
     return os.path.join(ssh_dir, f"id_{kind}")
 
 
 def host_key_path(sshd_dir: str, kind: str) -> str:
-    """Return the private host key file for a key type."""
+    """Return the path of the private host key file for a key type."""
     return os.path.join(sshd_dir, f"ssh_host_{kind}_key")

@@ -1,7 +1,7 @@
 """The cluster's known_hosts file: one alias, the cluster name, for all nodes.
 
-All nodes share the host keys of the first master, so that a key that differs means
-that somebody else answers.
+All nodes share the host keys of the first master, so a different key means that a
+foreign machine answers.
 """
 
 from collections.abc import Iterable
@@ -18,5 +18,5 @@ def format_lines(cluster_name: str, host_keys: Iterable[str]) -> str:
 
 
 def write(path: str, cluster_name: str, host_keys: Iterable[str]) -> None:
-    """Write the file."""
+    """Write the known_hosts file."""
     files.write_file(path, format_lines(cluster_name, host_keys), mode=0o644)

@@ -1,6 +1,6 @@
 """The file ganeti_pub_keys: public keys of all potential master candidates.
 
-One key a line, ``<node uuid> <public key line>``; a node with several lines has
+One key per line, ``<node uuid> <public key line>``. Several lines of one node are
 left-overs, which verification reports.
 """
 
@@ -13,7 +13,7 @@ from ganeti.utils import files
 
 
 def read(path: str) -> dict[str, list[str]]:
-    """Return node uuid -> public key lines; empty when there is no file."""
+    """Return node uuid -> public key lines; empty when the file does not exist."""
     try:
         return parse(files.read_file(path).decode())
     except FileNotFoundError:
@@ -54,7 +54,7 @@ def update(path: str, action: str, keys: Mapping[str, Sequence[str]]) -> None:
         keys: node uuid -> public key lines.
 
     Raises:
-        SshUpdateError: there is no such action.
+        SshUpdateError: unknown action.
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with authorized_keys.locked(os.path.dirname(path)):
@@ -73,5 +73,5 @@ def update(path: str, action: str, keys: Mapping[str, Sequence[str]]) -> None:
         elif action == "clear":
             present = {}
         else:
-            raise errors.SshUpdateError(f"public keys: no such action {action!r}")
+            raise errors.SshUpdateError(f"public keys: unknown action {action!r}")
         files.write_file(path, format_keys(present), mode=0o600)
