@@ -1,7 +1,7 @@
 """ssconf: small text files with static cluster data on every node.
 
-`SimpleStore` reads them, `write` replaces them, for node daemon and bootstrap tools.
-Their values are computed from the configuration elsewhere.
+`SimpleStore` reads them; `write` replaces them, for node daemon and bootstrap tools.
+`ganeti.config` computes their values.
 """
 
 from ganeti.ssconf.store import SimpleStore

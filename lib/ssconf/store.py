@@ -1,4 +1,4 @@
-"""Reading ssconf files."""
+"""Reader of ssconf files."""
 
 import os
 import socket
@@ -10,20 +10,20 @@ from ganeti.utils import files
 
 
 class SimpleStore:
-    """Reads the ssconf files of one node; every call reads the file anew.
+    """Reader of one node's ssconf files; every call reads the file again.
 
     All getters raise ConfigurationError when the file is missing or damaged.
     """
 
     def __init__(self, paths: Paths | None = None) -> None:
-        """Read below a node's paths; by default those the environment asks for."""
+        """Use a node's paths; by default the paths that the environment selects."""
         self._paths = from_environ(os.environ) if paths is None else paths
 
     def path(self, key: str) -> str:
-        """Return the file of a key.
+        """Return the path of a key's file.
 
         Raises:
-            ProgrammerError: there is no such key.
+            ProgrammerError: unknown key.
         """
         if key not in words.KEYS:
             raise errors.ProgrammerError(f"ssconf has no key {key!r}")
@@ -39,7 +39,7 @@ class SimpleStore:
         return data.decode().rstrip("\n")
 
     def get_or(self, key: str, default: str) -> str:
-        """Return a value, or another one when the file is missing."""
+        """Return a value, or a default when the file is missing."""
         try:
             return self.get(key)
         except errors.ConfigurationError:
@@ -80,11 +80,11 @@ class SimpleStore:
         return self.get("release_version")
 
     def maintain_node_health(self) -> bool:
-        """Tell whether watchers stop what an offline node must not run."""
+        """Return whether watchers stop the instances that offline nodes still run."""
         return self.get("maintain_node_health") == "True"
 
     def enabled_user_shutdown(self) -> bool:
-        """Tell whether users may shut down instances from inside."""
+        """Return whether users may shut down instances from inside."""
         return self.get("enabled_user_shutdown") == "True"
 
     def primary_ip_family(self) -> socket.AddressFamily:
@@ -196,13 +196,13 @@ class SimpleStore:
         return self._pairs(f"hvparams_{hypervisor}", "=")
 
     def file_storage_dir(self) -> str:
-        """Return the directory of file disks, may be empty."""
+        """Return the directory of file disks; may be empty."""
         return self.get("file_storage_dir")
 
     def shared_file_storage_dir(self) -> str:
-        """Return the directory of shared file disks, may be empty."""
+        """Return the directory of shared file disks; may be empty."""
         return self.get("shared_file_storage_dir")
 
     def gluster_storage_dir(self) -> str:
-        """Return the directory of gluster mounts, may be empty."""
+        """Return the directory of gluster mounts; may be empty."""
         return self.get("gluster_storage_dir")

@@ -1,4 +1,4 @@
-"""Replacing ssconf files."""
+"""Writer of ssconf files."""
 
 import os
 import stat
@@ -18,11 +18,11 @@ _MODE: Final = 0o444
 def write(paths: Paths, values: Mapping[str, str], *, dry_run: bool = False) -> None:
     """Replace ssconf files, each one atomically, under the ssconf lock.
 
-    Files that are right already are left alone: most changes of a cluster concern one
-    or two of them, and making each durable takes the disk's time.
+    Unchanged files are not written: most changes of a cluster concern one or two files,
+    and each durable write costs disk time.
 
     Args:
-        paths: of the node.
+        paths: paths of the node.
         values: key -> text; a missing final newline is added unless it is empty.
         dry_run: check only.
 
@@ -39,12 +39,12 @@ def write(paths: Paths, values: Mapping[str, str], *, dry_run: bool = False) -> 
             path = paths.data(words.FILEPREFIX + key)
             if not _is_right(path, data):
                 files.write_file(path, data, mode=_MODE, sync_name=False)
-        # Also when nothing was written: the last writer may have been ended before.
+        # Also when nothing was written: the last writer may have been killed.
         files.sync_dir(paths.data_dir)
 
 
 def _is_right(path: str, data: bytes) -> bool:
-    """Tell whether a regular file of ours has this content and mode."""
+    """Return whether a regular file of this user has this content and mode."""
     try:
         status = os.lstat(path)
         looks_right = (status.st_mode, status.st_uid) == (
@@ -57,7 +57,7 @@ def _is_right(path: str, data: bytes) -> bool:
 
 
 def encode(key: str, value: str) -> bytes:
-    """Return what the file of a key holds.
+    """Return the content of a key's file.
 
     Raises:
         ConfigurationError: the key is unknown or the value too long.

@@ -1,6 +1,6 @@
-"""The user-id pool: a user of its own for each guest process of a node.
+"""The user-id pool: a separate user for each guest process of a node.
 
-`pool` reads and changes the cluster's setting, `lease` hands out ids on a node. The
+`pool` parses and changes the cluster's setting, `lease` leases ids on a node. The
 names in CapWords are documented for use by other code. See the 2.1 design document,
 section "User-id pool".
 """

@@ -1,9 +1,9 @@
-"""Handing out ids on one node.
+"""Leases of user ids on one node.
 
-A file named by the number in the lock directory means "probably used"; its POSIX lock
-means "being handed out". Neither proves that an id is free: that no process runs
-under it does. The lock is held by the open file and not by the process, so that two
-threads of one daemon keep each other out too, and other programs with POSIX locks.
+In the lock directory, a file named by the number means "probably used"; its POSIX lock
+means "being leased". An id is free only if no process runs under it. The open file
+holds the lock, not the process, so that the lock also excludes other threads of the
+same daemon, and other programs with POSIX locks.
 """
 
 import errno
@@ -26,14 +26,14 @@ _BUSY: Final = (errno.EAGAIN, errno.EACCES)
 
 
 class LockedUid:
-    """A user id that nobody else gets while this object holds its lock."""
+    """A user id that is reserved while this object holds its lock."""
 
     def __init__(self, uid: int, fd: int) -> None:
         self._uid = uid
         self._fd = fd
 
     def Unlock(self) -> None:
-        """Give the lock back; the id stays marked as used. Harmless when repeated."""
+        """Release the lock; the id stays marked as used. May be called repeatedly."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -65,17 +65,17 @@ def RequestUnusedUid(
     paths: Paths | None = None,
     runner: process.Runner | None = None,
 ) -> LockedUid:
-    """Return an id that no process runs under, locked.
+    """Lock and return an id that no process uses.
 
     Start the process, then call ``Unlock``; on failure call `ReleaseUid`.
 
     Args:
         all_uids: the whole pool.
-        paths: of this node; by default those the environment asks for.
+        paths: paths of this node; by default those that the environment selects.
         runner: starts ``pgrep``.
 
     Raises:
-        LockError: none is left, or the lock directory cannot be used.
+        LockError: no id is free, or the lock directory cannot be used.
     """
     directory = lock_dir(paths)
     try:
@@ -96,7 +96,7 @@ def RequestUnusedUid(
         if not in_use:
             return locked
         locked.Unlock()
-    raise errors.LockError("no unused user id is left in the pool")
+    raise errors.LockError("user-id pool: no free user id is left")
 
 
 def _in_order(uids: set[int], taken: set[int]) -> list[int]:
@@ -107,7 +107,7 @@ def _in_order(uids: set[int], taken: set[int]) -> list[int]:
 
 
 def _try(path: str, uid: int) -> LockedUid | None:
-    """Lock the file of an id; None if somebody else has it."""
+    """Lock the file of an id; None if another process or thread has the lock."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as err:
@@ -133,10 +133,10 @@ def _is_in_use(uid: int, runner: process.Runner) -> bool:
 
 
 def ReleaseUid(uid: LockedUid | int, *, paths: Paths | None = None) -> None:
-    """Give an id back to the pool; processes under it are not looked for.
+    """Release an id to the pool, without a check for processes that use it.
 
     Raises:
-        LockError: it was not marked as used.
+        LockError: the id was not marked as used.
     """
     if isinstance(uid, LockedUid):
         uid.Unlock()
@@ -155,10 +155,10 @@ def ExecWithUnusedUid(
     runner: process.Runner | None = None,
     **kwargs: Any,
 ) -> T:
-    """Call a function with an unused id as ``uid``; give it back if that fails.
+    """Call a function with an unused id as ``uid``; release the id if the call fails.
 
     Returns:
-        what the function returned; the id stays marked as used.
+        the function's result; the id stays marked as used.
     """
     uid = RequestUnusedUid(all_uids, paths=paths, runner=runner)
     try:

@@ -1,4 +1,4 @@
-"""The setting: a sorted list of ranges of user ids. Pure."""
+"""The cluster's user-id pool: a sorted list of ranges of user ids. Pure."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,7 +6,7 @@ from ganeti import errors
 from ganeti.constants import ecodes
 from ganeti.constants import uidpool as limits
 
-#: Ranges with both bounds in them; a single id has equal bounds.
+#: Ranges that include both bounds; a single id has equal bounds.
 Pool = list[tuple[int, int]]
 
 
@@ -14,11 +14,11 @@ def ParseUidPool(value: str, separator: str | None = None) -> Pool:
     """Return the sorted ranges of a text such as ``8000-8019,9100``.
 
     Args:
-        value: empty elements are skipped.
-        separator: between ranges, by default a comma; ssconf has newlines.
+        value: the text; empty elements are skipped.
+        separator: separator of ranges, by default a comma; ssconf has newlines.
 
     Raises:
-        OpPrereqError: an element is no id and no range, or out of bounds.
+        OpPrereqError: an element is neither an id nor a range, or is out of bounds.
     """
     elements = value.split("," if separator is None else separator)
     pool = sorted(_parse_range(text) for text in elements if text.strip())
@@ -41,7 +41,7 @@ def _parse_range(text: str) -> tuple[int, int]:
 
 
 def check(pool: Iterable[Sequence[int]]) -> None:
-    """Refuse ranges that are upside down or out of bounds.
+    """Refuse ranges with swapped bounds or out of bounds.
 
     Raises:
         OpPrereqError: names the range.
@@ -68,7 +68,7 @@ def format_pool(pool: Iterable[Sequence[int]], separator: str = ", ") -> str:
 
 
 def add_ranges(pool: Iterable[Sequence[int]], ranges: Iterable[Sequence[int]]) -> Pool:
-    """Return a pool with more ranges; those literally present stay single."""
+    """Return a pool with further ranges; ranges that are equal are not added twice."""
     result = {(lower, higher) for pair in (pool, ranges) for lower, higher in pair}
     return sorted(result)
 
@@ -76,10 +76,10 @@ def add_ranges(pool: Iterable[Sequence[int]], ranges: Iterable[Sequence[int]]) -
 def remove_ranges(
     pool: Iterable[Sequence[int]], ranges: Iterable[Sequence[int]]
 ) -> Pool:
-    """Return a pool without ranges.
+    """Return a pool without some ranges.
 
     Raises:
-        OpPrereqError: a range is not literally present.
+        OpPrereqError: the pool does not have exactly this range.
     """
     result = [(lower, higher) for lower, higher in pool]
     for lower, higher in ranges:

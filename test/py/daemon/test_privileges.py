@@ -87,7 +87,7 @@ def test_users_of_the_pool_are_taken_and_given_back(node):
     second = guests.kvm_instance("web2", params)
     nodes.call(node, "instance_start", record, True, [])
     assert status(node) == (uid, "/")
-    with pytest.raises(errors.HypervisorError, match="no unused user id"):
+    with pytest.raises(errors.HypervisorError, match="no free user id"):
         nodes.call(node, "instance_start", second, True, [])
     pool = f"{node.paths.run_dir}/uid-pool"
     assert os.listdir(pool) == [str(uid)]

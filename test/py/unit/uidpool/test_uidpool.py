@@ -71,7 +71,7 @@ def test_a_locked_id_is_not_handed_out_twice_even_in_one_process(paths):
     first = uidpool.RequestUnusedUid({1, 2}, paths=paths, runner=runner())
     second = uidpool.RequestUnusedUid({1, 2}, paths=paths, runner=runner())
     assert {int(first), int(second)} == {1, 2}
-    with pytest.raises(errors.LockError, match="no unused user id"):
+    with pytest.raises(errors.LockError, match="no free user id"):
         uidpool.RequestUnusedUid({1, 2}, paths=paths, runner=runner())
     first.Unlock()
     again = uidpool.RequestUnusedUid({1, 2}, paths=paths, runner=runner())
