@@ -1,5 +1,5 @@
-"""Daemon mains: read the environment, open the effect interfaces, run a service.
+"""Main programs of daemons: read the environment, open effects, run a service.
 
-One module a daemon; `common` is what all share. What a daemon does belongs to
+There is one module per daemon; `common` has the shared parts. The services are in
 ``ganeti.masterd`` and ``ganeti.backend``.
 """

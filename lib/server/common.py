@@ -1,8 +1,8 @@
-"""What all daemons' ``main`` share: options, start, readiness, signals, end.
+"""Shared parts of the daemons' ``main``: options, start, readiness, signals, end.
 
-`run` takes a daemon through its life. With ``-f`` it stays in the foreground; else
-the command returns only when the daemon serves, with its error text and exit code if
-it never came to that. What a daemon is does not belong here.
+`run` controls the life cycle of a daemon. With ``-f`` the daemon stays in the
+foreground. Otherwise the command returns when the daemon serves, or with the error text
+and exit code of a failed start. Code of a single daemon does not belong here.
 """
 
 import argparse
@@ -26,14 +26,14 @@ from ganeti.utils import log, pidfile
 
 _log = logging.getLogger(__name__)
 
-#: Files and connections open at once, unless the administrator allows fewer.
+#: Limit of open files and connections, unless the administrator allows fewer.
 _MAX_FILES: Final = 65536
-#: Exit code and length of the error text, as the child reports them.
+#: Format of the child's report: exit code and length of the error text.
 _REPORT: Final = struct.Struct("!iI")
 
 
 class StartError(Exception):
-    """A daemon does not start; carries the exit code and the text for stderr."""
+    """Failed start of a daemon; has the exit code and the text for stderr."""
 
     def __init__(self, text: str, code: int = exitcodes.EXIT_FAILURE) -> None:
         super().__init__(text)
@@ -44,14 +44,14 @@ class Service(Protocol):
     """The service of a daemon that is ready."""
 
     def stop(self) -> None:
-        """Take nothing new, finish what runs, release everything."""
+        """Accept no new requests, finish the current ones, release all resources."""
 
 
 class Control:
-    """Lets a service end its own daemon."""
+    """Event queue of a daemon, with which a service can end it."""
 
     def __init__(self) -> None:
-        # put() of this class is reentrant, so that signal handlers may call it.
+        # put() of SimpleQueue is reentrant, so signal handlers may call it.
         self._events: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
 
     def ask_stop(self, code: int = exitcodes.EXIT_SUCCESS) -> None:
@@ -80,13 +80,13 @@ class Control:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Daemon:
-    """One daemon as `run` sees it.
+    """Description of a daemon for `run`.
 
     Attributes:
-        name: as in the table of daemons.
-        check: runs before anything is touched; raises StartError.
-        start: opens the effect interfaces and starts to serve; everything is bound
-            when it returns. Raises StartError or any error of ours.
+        name: name in the table of daemons.
+        check: runs before anything is changed; raises StartError.
+        start: opens the effect interfaces and starts to serve; all sockets are bound
+            when it returns. Raises StartError or a GenericError.
         console: log to /dev/console when the log file cannot be written.
     """
 
@@ -97,11 +97,11 @@ class Daemon:
 
 
 def parser(name: str, *, network: bool = False) -> argparse.ArgumentParser:
-    """Return a parser of the options that all daemons know.
+    """Return a parser of the options that all daemons have.
 
     Args:
-        name: of the daemon.
-        network: with address, port and TLS options.
+        name: name of the daemon.
+        network: include address, port and TLS options.
     """
     result = argparse.ArgumentParser(prog=name)
     add = result.add_argument
@@ -131,10 +131,11 @@ def _add_network_options(result: argparse.ArgumentParser, port: int | None) -> N
 def parse(
     arguments: argparse.ArgumentParser, argv: Sequence[str]
 ) -> argparse.Namespace:
-    """Parse the arguments of a daemon, which takes no words.
+    """Parse the arguments of a daemon, which has options only.
 
     Raises:
-        SystemExit: 2 for an unknown option, 1 for a word or options that clash.
+        SystemExit: 2 for an unknown option; 1 for a positional argument, or for options
+            that exclude each other.
     """
     options = arguments.parse_args(argv)
     if options.words:
@@ -147,7 +148,7 @@ def parse(
 
 
 def run(daemon: Daemon, options: argparse.Namespace, paths: Paths) -> int:
-    """Take a daemon through its life and return its exit code.
+    """Run a daemon until its end and return its exit code.
 
     Effects:
         Forks twice unless in the foreground; writes the pid file and the log.
@@ -172,7 +173,7 @@ def _report_in_foreground(daemon: Daemon) -> Callable[[int, str], None]:
         if code == exitcodes.EXIT_SUCCESS:
             _notify("READY=1")
         elif text and not logging.getLogger().handlers:
-            # Later failures are in the log, which the terminal shows as well.
+            # Later failures are logged, and the terminal shows the log.
             sys.stderr.write(f"{daemon.name}: {text}\n")
 
     return report
@@ -183,14 +184,14 @@ def _check(
 ) -> int:
     """Check and return the exit code, 0 if the daemon may start.
 
-    This comes after the forks: what a check opened and closed must not linger in
-    another process, where descriptors with the same numbers are something else. The
-    streams are still the caller's, who sees warnings of a check that takes long.
+    The check runs after the forks: descriptors that it opens and closes must not remain
+    in another process. The standard streams are still those of the caller, who sees the
+    warnings of a long check.
     """
     try:
         daemon.check()
     except StartError as err:
-        # "Not master" is the normal case on most nodes and nothing to report.
+        # "Not master" is normal on most nodes and therefore not reported.
         is_silent = err.code == exitcodes.EXIT_NOTMASTER and not options.debug
         report(err.code, "" if is_silent else str(err))
         return err.code
@@ -203,7 +204,7 @@ def _check(
 def _live_detached(
     daemon: Daemon, options: argparse.Namespace, paths: Paths, writer: int
 ) -> NoReturn:
-    """Become a daemon, live, and end without the parent's clean-up."""
+    """Become a daemon, run, and exit without the parent's clean-up."""
     code = exitcodes.EXIT_FAILURE
     try:
         os.setsid()
@@ -238,7 +239,7 @@ def _detach_streams() -> None:
 
 
 def _await_report(name: str, reader: int) -> int:
-    """Wait until the daemon is ready or gone; return the exit code of the command."""
+    """Wait until the daemon is ready or ended; return the exit code of the command."""
     with os.fdopen(reader, "rb") as stream:
         data = stream.read()
     if len(data) < _REPORT.size:
@@ -287,7 +288,7 @@ def _live(
 
 
 def _raise_file_limit() -> None:
-    """Allow as many open files as the administrator does: clients may be many."""
+    """Raise the limit of open files as far as permitted: clients may be many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
     if soft != resource.RLIM_INFINITY and soft < limit:
@@ -295,7 +296,7 @@ def _raise_file_limit() -> None:
 
 
 def _fail(err: Exception, report: Callable[[int, str], None]) -> int:
-    """Log and report why the daemon does not start; return its exit code."""
+    """Log and report the reason of a failed start; return the exit code."""
     known = isinstance(err, StartError | errors.GenericError | OSError)
     text = str(err) if known else f"{type(err).__name__}: {err}"
     _log.error("cannot start: %s", text, exc_info=None if known else err)
@@ -325,7 +326,7 @@ def _watch_signals(control: Control) -> None:
     def on_stop(number: int, _frame: types.FrameType | None) -> None:
         for again in (signal.SIGTERM, signal.SIGINT):
             signal.signal(again, _exit_now)
-        # No logging here: the signal may have come in the middle of it.
+        # No logging here: the signal may have interrupted a log call.
         control.take_signal(number)
 
     def on_hangup(_number: int, _frame: types.FrameType | None) -> None:
@@ -366,7 +367,7 @@ def end_now(code: int) -> NoReturn:
 
 
 def _notify(state: str) -> None:
-    """Notify systemd, if it asked for it; see sd_notify(3)."""
+    """Notify systemd if it requested that; see sd_notify(3)."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
@@ -381,10 +382,10 @@ def _notify(state: str) -> None:
 
 
 def check_user(options: argparse.Namespace, wanted_uid: int) -> None:
-    """Refuse to run as another user than the daemon's.
+    """Refuse to run as a user other than the daemon's.
 
     Raises:
-        StartError: the effective user is another one and checks are on.
+        StartError: the effective user is different and checks are on.
     """
     if not options.no_user_checks and os.geteuid() != wanted_uid:
         raise StartError(

@@ -34,9 +34,9 @@ _CODES: Final = {
     startup.Refusal.NODE_SETUP: exitcodes.EXIT_NODESETUP_ERROR,
     startup.Refusal.FAILED: exitcodes.EXIT_FAILURE,
 }
-#: Longest time that one thread may keep the others from running. With Python's
-#: default of 5 ms a commit that wakes many threads waits for them: measured with 100
-#: busy threads and two candidates, 99 % of commits took 77 ms, with this 36 ms.
+#: Thread switch interval in seconds. With Python's default of 5 ms a commit that wakes
+#: many threads waits for them: measured with 100 busy threads and two candidates, the
+#: 99th percentile of commits was 77 ms; with this value it was 36 ms.
 _SWITCH_S: Final = 0.0005
 _WARNING: Final = """\
 The master daemon is about to start without asking the other nodes who is master.
@@ -56,10 +56,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _confirm(options: argparse.Namespace) -> None:
-    """Have the operator confirm a start without vote.
+    """Ask the operator to confirm a start without vote.
 
     Raises:
-        StartError: it was not confirmed.
+        StartError: the operator did not confirm.
     """
     if not options.no_voting or options.yes_do_it:
         return
@@ -72,7 +72,7 @@ def _confirm(options: argparse.Namespace) -> None:
 
 
 def _read_configuration(paths: pathutils.Paths) -> Snapshot:
-    """Return the configuration as it is on disk."""
+    """Return the configuration on disk."""
     follower = store.Follower(paths.store_db)
     try:
         return follower.snapshot()
@@ -95,7 +95,7 @@ def _check(
         silent: gets the nodes that did not answer.
 
     Raises:
-        StartError: it may not.
+        StartError: this node may not be master.
     """
     try:
         common.check_user(options, 0 if not paths.is_virtual else os.geteuid())
@@ -158,7 +158,7 @@ def _pause(time: clock.Clock, seconds: float) -> None:
 
 
 class _Running:
-    """The service with the effect interfaces that its main has opened."""
+    """The service with the effect interfaces that `_start` has opened."""
 
     def __init__(
         self,
@@ -270,14 +270,14 @@ def _start(
 
 
 def _tune_interpreter() -> None:
-    """Set Python up for a large configuration that is loaded and hardly changes."""
+    """Tune Python for a large configuration that rarely changes."""
     sys.setswitchinterval(_SWITCH_S)
-    # The configuration stays: looking through it for garbage, which takes 0.2 s with
-    # 20,000 instances, would only hold up everybody.
+    # The configuration is permanent: a garbage collection of it, which takes 0.2 s with
+    # 20,000 instances, would only delay all threads.
     gc.collect()
     gc.freeze()
-    # An answer about thousands of instances makes a million tuples and no garbage:
-    # looking for it as often as usual takes longer than the answer.
+    # An answer for thousands of instances creates a million tuples and no garbage:
+    # collections at the usual rate take longer than the answer.
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
@@ -291,7 +291,7 @@ def _address_answers(address: str) -> bool:
 
 
 def _raise_address(snapshot: Snapshot, runner: rpc.Runner) -> None:
-    """Turn the master's address up; failures are no reason not to serve."""
+    """Add the cluster's address; a failure does not keep the daemon from serving."""
     cluster = snapshot.cluster
     result = runner.call_one(
         "node_activate_master_ip",
@@ -300,11 +300,14 @@ def _raise_address(snapshot: Snapshot, runner: rpc.Runner) -> None:
         cluster.use_external_mip_script,
     )
     if result.failed:
-        _log.error("%s", result.describe("the master's address is not up"))
+        _log.error(
+            "%s",
+            result.describe("the cluster's address could not be added to this node"),
+        )
 
 
-#: Containers that are made between two looks for garbage, and how often those look
-#: at older ones too.
+#: Containers created between two garbage collections, and the number of collections
+#: after which older generations are included.
 _GC_THRESHOLDS: Final = (100_000, 20, 50)
 
 

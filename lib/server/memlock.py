@@ -1,4 +1,4 @@
-"""Locking a daemon into RAM, so that it works on when the disk does not."""
+"""Locking of a daemon into RAM, so that it continues when the disk fails."""
 
 import ctypes
 import logging
@@ -17,7 +17,7 @@ _STATUS: Final = "/proc/self/status"
 
 
 def _may_lock_anything() -> bool:
-    """Return whether this process has the capability that lifts the allowance."""
+    """Return whether this process has the capability that lifts the limit."""
     try:
         with open(_STATUS, encoding="ascii", errors="replace") as src:
             rows = dict(line.split(":", 1) for line in src if ":" in line)
@@ -29,16 +29,19 @@ def _may_lock_anything() -> bool:
 def lock_memory() -> bool:
     """Lock all present and future memory of this process; return whether it worked.
 
-    Failures are logged: a daemon that can be paged out is better than none. Without
-    an unlimited allowance nothing is locked, since later allocations would fail; who
-    has the capability to lock memory needs no allowance.
+    Failures are logged: a daemon that can be paged out is better than none. With a
+    finite limit nothing is locked, since later allocations would fail; a process with
+    the capability to lock memory needs no limit.
     """
     try:
         unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
         resource.setrlimit(resource.RLIMIT_MEMLOCK, unlimited)
     except (OSError, ValueError) as err:
         if not _may_lock_anything():
-            _log.warning("memory is not locked: no unlimited allowance: %s", err)
+            _log.warning(
+                "memory is not locked: the limit of locked memory is not unlimited: %s",
+                err,
+            )
             return False
     try:
         library = ctypes.CDLL(None, use_errno=True)

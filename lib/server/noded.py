@@ -1,13 +1,12 @@
 """ganeti-noded: answers the master's calls on every node.
 
-Requests come as ``POST /<procedure>`` over mutual TLS. The transport is `ganeti.http`,
-the procedures are in `ganeti.backend`; here they are put together.
+Requests are ``POST /<procedure>`` over mutual TLS. `ganeti.http` has the transport,
+`ganeti.backend` the procedures; this module connects them.
 
-Each request has a thread of its own out of a pool, where the protocol's first
-implementation forked a child: the daemon stays locked into RAM as one process, and a
-call costs no fork. Ordinary calls are limited to ``--max-clients`` at once. Urgent
-ones and power cycles do not count, so that a node whose storage hangs in twenty calls
-can still be reset.
+A thread of a pool runs each request, where the protocol's first implementation forked a
+child: the daemon stays locked into RAM as one process, and a call costs no fork. At
+most ``--max-clients`` ordinary calls run in parallel. Urgent calls and power cycles do
+not count, so that a node whose storage hangs in twenty calls can still be reset.
 """
 
 import argparse
@@ -38,8 +37,8 @@ from ganeti.utils import x509 as certificates
 _log = logging.getLogger(__name__)
 
 NAME: Final = "ganeti-noded"
-#: Modules that are imported late, for a quick start: checks and key distribution over
-#: SSH, addresses and links, pretty-printing.
+#: Modules that are imported late, for a quick start: SSH checks and key distribution,
+#: addresses and links, pretty-printing.
 _LATE_MODULES: Final = (
     "ganeti.ssh.client",
     "pyroute2",
@@ -47,9 +46,9 @@ _LATE_MODULES: Final = (
     "simplejson",
 )
 TERM_FILE: Final = "term"
-#: Threads beyond ``--max-clients``, for urgent calls and calls that wait their turn.
+#: Threads beyond ``--max-clients``, for urgent calls and calls that wait.
 _SPARE_THREADS: Final = 12
-#: How long requests may go on after the daemon was asked to end, in seconds; less than
+#: Seconds that running requests may take after a request to stop; less than
 #: daemon-util waits.
 _STOP_TIMEOUT_S: Final = 25.0
 _TERM_KEY: Final = "HTTP_" + wire.TERM_HEADER.upper().replace("-", "_")
@@ -59,7 +58,7 @@ Start = Callable[[str, list[tuple[str, str]]], Any]
 
 
 class HttpError(Exception):
-    """A request that is no call; carries the HTTP status and the explanation."""
+    """A request that is not a valid call; has HTTP status and explanation."""
 
     def __init__(self, status: HTTPStatus | int, explain: str) -> None:
         super().__init__(explain)
@@ -79,7 +78,7 @@ class App:
         max_clients: int,
         quit_daemon: Callable[[], None],
     ) -> None:
-        """Put an application together.
+        """Create the application.
 
         Args:
             node: what procedures work with.
@@ -164,7 +163,7 @@ class App:
         except errors.GenericError as err:
             _log.info("%s failed: %s", name, err)
             return msgspec.json.encode([False, wire.error_text(err)])
-        except Exception as err:  # noqa: BLE001 - the daemon must go on
+        except Exception as err:  # noqa: BLE001 - the daemon must continue
             _log.error("%s failed unexpectedly", name, exc_info=err)
             text = f"Error while executing backend function: {err}"
             return msgspec.json.encode([False, text])
@@ -176,14 +175,16 @@ def _read_arguments(environ: dict[str, Any]) -> list[Any]:
     except ValueError:
         size = -1
     if size < 0:
-        raise HttpError(HTTPStatus.LENGTH_REQUIRED, "no length of the body")
+        raise HttpError(
+            HTTPStatus.LENGTH_REQUIRED, "the header Content-Length is missing"
+        )
     data = environ["wsgi.input"].read(size)
     try:
         args = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError) as err:
         raise HttpError(HTTPStatus.BAD_REQUEST, f"body is not JSON: {err}") from err
     if not isinstance(args, list):
-        raise HttpError(HTTPStatus.BAD_REQUEST, "body is no array of arguments")
+        raise HttpError(HTTPStatus.BAD_REQUEST, "body is not an array of arguments")
     return args
 
 
@@ -200,9 +201,9 @@ class Noded:
         self._http = http
 
     def stop(self) -> None:
-        """Take no more calls; give those under way a little time."""
+        """Accept no more calls; wait a limited time for running calls."""
         if not server.wait_until_stopped(self._http, _STOP_TIMEOUT_S):
-            _log.warning("ending with calls still under way")
+            _log.warning("stopping while calls are still running")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -282,7 +283,7 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
 
 
 def _load_late_modules() -> None:
-    """Load what is loaded at its first use otherwise, while the disk can be read."""
+    """Load modules that are imported at first use, while the disk is readable."""
     for name in _LATE_MODULES:
         importlib.import_module(name)
 
@@ -312,7 +313,7 @@ def _tls(
 
 
 def address(options: argparse.Namespace, paths: Paths) -> str:
-    """Return the address to bind to: given, an interface's, or every address.
+    """Return the address to bind to: as given, of an interface, or the wildcard.
 
     Raises:
         GenericError: the interface has no address.
